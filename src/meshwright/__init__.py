@@ -1,0 +1,1 @@
+"""Meshwright: the fastest training configuration for a large model on a given cluster."""

@@ -1,0 +1,100 @@
+"""Physical constants of a kind of device under a kind of framework: priors here, fitted values from ``calibrate``.
+
+No constant knows a model, a row or a cell. ``none@0`` is the set of priors that stands in the catalogue; estimates made
+with it say that they are uncalibrated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """A GEMM tile: rows and columns of the output, and its main-loop efficiency relative to the best tile."""
+
+    rows: int
+    columns: int
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constants:
+    """Efficiencies (0..1, of the device's own peak), latencies and overheads."""
+
+    gemm_ratio: float
+    """Share of the dense peak that a very large BF16 GEMM sustains."""
+    gemm_fp8_ratio: float
+    """The same for FP8, of the FP8 peak."""
+    gemm_fp4_ratio: float
+    """The same for FP4, of the FP4 peak."""
+    gemm_setup_k: float
+    """Prologue and epilogue of a tile, as extra length of k."""
+    gemm_wave_ratio: float
+    """How much of an unfilled last wave is lost: 1 all of it, 0 nothing (stream-K)."""
+    gemm_weight_gradient_ratio: float
+    """Speed of the weight-gradient GEMM (NT layout, FP32 accumulation) relative to the forward GEMM."""
+    grouped_gemm_ratio: float
+    """Speed of a grouped GEMM relative to one GEMM of the same tiles."""
+    tiles: tuple[Tile, ...]
+    attention_forward_ratio: float
+    """Share of the BF16 peak of a long fused attention forward."""
+    attention_backward_ratio: float
+    """The same for backward, on its 2.5 times the work."""
+    attention_rows: int
+    """Query rows of one work group of the attention kernel."""
+    memory_ratio: float
+    """Share of the memory bandwidth that an elementwise kernel reaches."""
+    kernel_gap_s: float
+    """Device time lost between two kernels."""
+    launch_s: float
+    """Host time to launch one kernel without graphs: the floor under a layer of small kernels."""
+    graph_launch_s: float
+    """The same inside a CUDA graph."""
+    scale_up_ratio: float
+    """Share of the scale-up bandwidth that a large collective reaches."""
+    network_ratio: float
+    """Share of the network bandwidth that a large collective reaches."""
+    collective_fixed_s: float
+    """Start of a collective, whatever its size and group."""
+    fabric_slope: float
+    """Loss of network bandwidth per doubling of the nodes in a group beyond eight."""
+    contention_slowdown: float
+    """Slowdown of compute while a network collective runs beside it (SMs and bandwidth taken)."""
+    contention_slowdown_scale_up: float
+    """Slowdown of compute while a scale-up collective runs beside it."""
+    overlap_ratio: float
+    """Share of a collective that the framework can hide when there is enough compute beside it."""
+    straggler_slope: float
+    """Step-time growth: 1 + slope * sqrt(2 ln nodes)."""
+    step_host_s: float
+    """Host work once per step: data, logging, synchronisation."""
+    microbatch_host_s: float
+    """Host work once per micro-batch and stage under a pipeline."""
+    expert_imbalance_ratio: float
+    """Tokens of the fullest expert rank over the mean, in time."""
+    expert_headroom_ratio: float
+    """The same in memory."""
+    context_bytes: float
+    """Device context and kernels, outside the allocator."""
+    communicator_bytes: float
+    """Buffers of one communicator."""
+    fragmentation_ratio: float
+    """Reserved over allocated, minus one."""
+    upper_margin_ratio: float
+    """The upper bound adds this share of activations and temporaries."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """Constants with a name and a version, and whether any of them was fitted to measurements."""
+
+    name: str
+    version: str
+    constants: Constants
+    fitted: bool = False
+
+    @property
+    def label(self) -> str:
+        """``name@version``; ``none@0`` for the priors."""
+        return f"{self.name}@{self.version}"

@@ -1,0 +1,36 @@
+"""A case: everything that is given. A layout is what is chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from meshwright.domain.calibration import Calibration
+    from meshwright.domain.cluster import Cluster
+    from meshwright.domain.implementation import Implementation
+    from meshwright.domain.model import Model
+    from meshwright.domain.training import Batch, Training
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Model, cluster, batch, training, implementation and calibration: the input of every estimate."""
+
+    model: Model
+    cluster: Cluster
+    batch: Batch
+    training: Training
+    implementation: Implementation
+    calibration: Calibration
+    flops_convention: str = "causal"
+    """``causal`` (half of the attention square), ``full``, or ``megatron`` (full attention, padded vocabulary)."""
+    memory_ratio: float = 1.0
+    """Share of the device's memory that the trainer may use."""
+    reserve_ratio: float = 0.0
+    """Share of the device's memory kept free for another program (an inference engine)."""
+
+    @property
+    def capacity_bytes(self) -> float:
+        """What the allocator may use on one device."""
+        return self.cluster.device.memory_bytes * min(self.memory_ratio, 1.0 - self.reserve_ratio)

@@ -1,0 +1,155 @@
+"""What comes out: terms, an estimate per layout, a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from meshwright.domain.layout import Layout
+
+Grade = Literal["measured", "interpolated", "calibrated", "analytic"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """A number that knows where it comes from."""
+
+    name: str
+    value: float
+    unit: str
+    formula: str
+    """Dotted name of the function that gave it."""
+    grade: Grade = "analytic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageMemory:
+    """Bytes on the fullest rank of one stage."""
+
+    parameters: float
+    gradients: float
+    optimizer: float
+    activations: float
+    temporary: float
+    overhead: float
+    """Fragmentation, context and communicators: what is reserved but not allocated by tensors."""
+
+    @property
+    def allocated_bytes(self) -> float:
+        """Peak of the tensors."""
+        return self.parameters + self.gradients + self.optimizer + self.activations + self.temporary
+
+    @property
+    def reserved_bytes(self) -> float:
+        """What the device must offer."""
+        return self.allocated_bytes + self.overhead
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One pipeline stage: its layers, memory, and seconds per micro-batch."""
+
+    stage: int
+    layers: int
+    parameters: int
+    memory: StageMemory
+    forward_s: float
+    backward_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeSplit:
+    """Exposed seconds on the busiest stage; the parts sum to the step."""
+
+    compute_s: float
+    tensor_parallel_s: float
+    context_parallel_s: float
+    expert_parallel_s: float
+    pipeline_exposed_s: float
+    bubble_s: float
+    data_parallel_exposed_s: float
+    optimizer_s: float
+    host_s: float
+
+    def total_s(self) -> float:
+        """The step."""
+        return (
+            self.compute_s + self.tensor_parallel_s + self.context_parallel_s + self.expert_parallel_s
+            + self.pipeline_exposed_s + self.bubble_s + self.data_parallel_exposed_s + self.optimizer_s + self.host_s
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """One layout, predicted. Names are those of the contract; sizes in bytes, times in seconds, ratios 0..1."""
+
+    label: str
+    layout: Layout
+    fits: bool
+    calibrated: bool
+    memory_fit_probability: float
+    fit_probability: float
+    step_s: float
+    tokens_per_s: float
+    tokens_per_s_per_device: float
+    samples_per_s: float
+    model_flops_per_s_per_device: float
+    hardware_flops_per_s_per_device: float
+    mfu_ratio: float
+    hfu_ratio: float
+    bubble_ratio: float
+    linearity_ratio: float | None
+    linearity_baseline_devices: int | None
+    memory_peak_bytes: float
+    memory_reserved_bytes: float
+    memory_upper_bytes: float
+    memory_capacity_bytes: float
+    host_memory_per_node_bytes: float
+    peak_stage: int
+    stages: tuple[Stage, ...]
+    time: TimeSplit
+    calibration: str
+    flops_convention: str
+    peak_flops_per_s: float
+    """The dense peak that MFU is relative to."""
+    peak_dtype: str
+    terms: tuple[Term, ...] = ()
+    """The figures behind the figures, in the order in which they are explained."""
+    grades: Mapping[str, Grade] | None = None
+    interval: None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unmet:
+    """A constraint that nothing satisfies: what was demanded, what the bound is, and what would close the gap."""
+
+    constraint: str
+    demand: float
+    bound: float
+    unit: str
+    terms: Mapping[str, float]
+    levers: tuple[str, ...]
+
+    @property
+    def gap(self) -> float:
+        """Demand minus bound, in the unit."""
+        return self.demand - self.bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fits:
+    """The layout satisfies every constraint."""
+
+    headroom_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Infeasible:
+    """Nothing fits, and why. An ordinary result, not an exception."""
+
+    unmet: tuple[Unmet, ...]
+
+
+Verdict = Fits | Infeasible

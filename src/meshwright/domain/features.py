@@ -1,0 +1,38 @@
+"""What a framework can express: the search looks only at layouts that it can run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from meshwright.domain.layout import ContextKind, Schedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Features:
+    """The searchable surface of a framework version."""
+
+    name: str
+    schedules: tuple[Schedule, ...] = ("1f1b", "interleaved")
+    zero_stages: tuple[int, ...] = (0, 1)
+    partial_sharding: bool = True
+    """Shard groups smaller than all data-parallel ranks (HSDP, distributed-optimizer instances)."""
+    parameter_shards_with_pipeline: bool = False
+    """ZeRO-2 and 3 together with pipeline stages."""
+    context_kinds: tuple[ContextKind, ...] = ("ring",)
+    context_parallel: bool = True
+    pipeline_parallel: bool = True
+    expert_parallel: bool = True
+    expert_tensor_parallel: bool = True
+    sequence_parallel: bool = True
+    uneven_stages: bool = True
+    """Any number of layers per stage."""
+    recompute: tuple[str, ...] = ("none", "selective", "full")
+    recompute_first_layers: bool = True
+    """The first k layers of each chunk (full:k)."""
+    selective_modules: tuple[str, ...] = ("core_attn",)
+    positions: tuple[str, ...] = ("rope", "learned", "none")
+    interleaved_needs_multiple: bool = True
+    """Micro-batches must be a multiple of the stages under the interleaved schedule."""
+    shards_over_context: bool = True
+    """The shard group is dp x cp (Megatron, torchtitan); False: dp only."""
+    optimizer_offload: bool = True

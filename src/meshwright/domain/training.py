@@ -1,0 +1,100 @@
+"""What is to be trained, on how much, in which numbers: the part of a case that a search never changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from meshwright.errors import InputError, Message
+
+Task = Literal["pretrain", "sft", "lora"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Sequences and tokens of one optimizer step."""
+
+    global_batch_sequences: int
+    sequence_tokens: int
+    mean_square_document_tokens: float | None = None
+    """Packed documents: mean over sequences of the sum of squared document lengths; None: one document a sequence."""
+
+    def __post_init__(self) -> None:
+        messages = [
+            Message("batch.positive", "{field}={value} must be at least 1", {"field": name, "value": value}, path="batch")
+            for name, value in (("global_batch", self.global_batch_sequences), ("sequence", self.sequence_tokens))
+            if value < 1
+        ]
+        if messages:
+            raise InputError(messages)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens per optimizer step."""
+        return self.global_batch_sequences * self.sequence_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precision:
+    """A precision recipe: what matrices compute in, what is kept for backward and what the optimizer keeps."""
+
+    name: str
+    gemm_dtype: str
+    """Data type of the matrix units (key of ``Device.peak_flops_per_s``) in the layers' linear projections."""
+    base_dtype: str
+    """Data type of everything that stays out of the recipe: attention core, router, embedding, head."""
+    parameter_bytes: float
+    """Bytes of a model weight that is computed with."""
+    saved_input_bytes: float
+    """Bytes per element of a linear layer's input kept for backward."""
+    gather_bytes: float
+    """Bytes per element of a gathered parameter (FP8 parameter gather: 1)."""
+    gradient_bytes: float = 4.0
+    master_bytes: float = 4.0
+    """Bytes of the optimizer's own copy of a weight; 0 where the model weight itself is FP32."""
+    cast_passes: float = 0.0
+    """Times that each operand of a low-precision GEMM is read and written to be scaled and quantised, and transposed."""
+    bf16_edge_layers: int = 0
+    """Layers at each end that stay in the base data type (NVFP4 recipes)."""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimizer:
+    """An optimizer by its state: bytes per parameter beside the master copy, and FLOP per parameter."""
+
+    name: str
+    state_bytes: float
+    """Moments: AdamW 8, AdamW with BF16 moments 4, SGD with momentum 4, Muon 4."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lora:
+    """Low-rank adapters: rank, and the projections that carry them."""
+
+    rank: int = 16
+    targets: tuple[str, ...] = ("query", "key", "value", "output", "mlp")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """Task, numbers and length of a training run."""
+
+    task: Task
+    precision: Precision
+    optimizer: Optimizer
+    lora: Lora | None = None
+    tokens: float | None = None
+    """Tokens to train on, where time and cost of the whole run are asked for."""
+
+    def __post_init__(self) -> None:
+        if (self.task == "lora") != (self.lora is not None):
+            raise InputError(
+                Message("training.lora", "task {task!r} and lora={lora} contradict each other",
+                        {"task": self.task, "lora": self.lora}, path="training")  # fmt: skip
+            )
+
+    @property
+    def weights_frozen(self) -> bool:
+        """The base weights have no gradient, no optimizer state and no weight-gradient work."""
+        return self.task == "lora"

@@ -1,0 +1,1 @@
+"""Pure, broadcastable formulas: scalars explain, columns search."""

@@ -1,0 +1,1 @@
+"""From a case and layouts to estimates: the one cost model, assembled."""

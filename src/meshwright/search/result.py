@@ -1,0 +1,82 @@
+"""What a search is asked, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from meshwright.domain.estimate import Estimate, Verdict
+    from meshwright.domain.layout import Layout, Risk
+    from meshwright.errors import Message
+
+Objective = Literal["step-time", "memory", "throughput-per-device"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOptions:
+    """What may be chosen and what is wanted. The global batch, the sequence and the numerics are not here: they stay."""
+
+    top: int = 10
+    objective: Objective = "step-time"
+    risk: Risk = "equivalent"
+    pins: Mapping[str, str] = field(default_factory=dict)
+    """Knob by label word (tp cp pp vp ep etp dp mb zero shard recompute schedule sp) -> its only allowed value."""
+    spare_nodes: int = 0
+    """Up to so many whole nodes may stay idle where fewer devices are faster or the only legal choice."""
+    refine: bool = True
+    """Refine the finalists: full:k recompute, finer shard groups, uneven stages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedPlan:
+    """One answer: its place, its estimate, why it stands there, and which plans the model cannot tell from it."""
+
+    rank: int
+    label: str
+    layout: Layout
+    estimate: Estimate
+    reasons: tuple[str, ...]
+    group: int
+    """Plans of one group differ by less than the error of the model: measure them all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanResult:
+    """The answer of a search. ``legal = evaluated + bounded``; ``rejected`` counts by the first rule that refused."""
+
+    legal: int
+    evaluated: int
+    bounded: int
+    fitting: int
+    rejected: Mapping[str, int]
+    search_s: float
+    plans: tuple[RankedPlan, ...]
+    pareto: tuple[RankedPlan, ...]
+    """Not dominated in step time and memory head-room (and devices, where nodes may stay idle)."""
+    verdict: Verdict
+    used_devices: int
+    idle_devices: int
+    notes: tuple[Message, ...] = ()
+    """Remarks that belong to the answer: batches near by that work, idle devices, what was pinned."""
+
+    @property
+    def evaluations_per_s(self) -> float:
+        """Layouts evaluated per second of search."""
+        return self.evaluated / self.search_s if self.search_s > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Why not mine: the user's layout beside the winner, and what would have to be true for it to win."""
+
+    label: str
+    estimate: Estimate
+    refused_because: tuple[str, ...]
+    """Rules that refuse it; empty where it is legal."""
+    rank: int | None
+    """Its place among all fitting layouts of the grid; None where it is refused or does not fit."""
+    winner: RankedPlan
+    needed: tuple[str, ...]
+    """What would have to be true for it to win, one sentence each."""

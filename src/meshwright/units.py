@@ -1,0 +1,46 @@
+"""SI constants, and the one place where base units become words for people.
+
+Inside the program sizes are bytes, times are seconds and work is FLOP; GiB, ms and TFLOP/s appear only here and in the
+catalogue's figures.
+"""
+
+from __future__ import annotations
+
+KILO, MEGA, GIGA, TERA, PETA = 1e3, 1e6, 1e9, 1e12, 1e15
+KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
+MICRO, MILLI = 1e-6, 1e-3
+SECONDS_PER_HOUR = 3600.0
+SECONDS_PER_DAY = 86400.0
+
+FACTORS: dict[str, float] = {
+    "1": 1.0, "ratio": 1.0, "count": 1.0,
+    "B": 1.0, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": TIB, "KB": KILO, "MB": MEGA, "GB": GIGA, "TB": TERA,
+    "B/s": 1.0, "GB/s": GIGA, "TB/s": TERA, "GiB/s": GIB, "Gbit/s": GIGA / 8,
+    "s": 1.0, "ms": MILLI, "us": MICRO,
+    "FLOP/s": 1.0, "GFLOP/s": GIGA, "TFLOP/s": TERA, "PFLOP/s": PETA,
+    "W": 1.0, "kW": KILO,
+}  # fmt: skip
+"""Unit of a catalogue figure -> factor to the base unit. An unknown unit is an error of the data file."""
+
+
+def gib(size_bytes: float) -> str:
+    """Bytes as GiB with one decimal, for people."""
+    return f"{size_bytes / GIB:.1f} GiB"
+
+
+def seconds(value_s: float) -> str:
+    """Seconds as us, ms or s with three significant figures, for people."""
+    magnitude = abs(value_s)
+    if magnitude and magnitude < MILLI:
+        return f"{value_s / MICRO:.3g} us"
+    if magnitude < 1.0:
+        return f"{value_s / MILLI:.3g} ms"
+    return f"{value_s:.3g} s" if magnitude < 1000 else f"{value_s:,.0f} s"
+
+
+def count(value: float) -> str:
+    """A count with the suffix K, M, B or T and three significant figures, for people."""
+    for factor, suffix in ((TERA, "T"), (GIGA, "B"), (MEGA, "M"), (KILO, "K")):
+        if abs(value) >= factor:
+            return f"{value / factor:.3g}{suffix}"
+    return f"{value:.3g}"
