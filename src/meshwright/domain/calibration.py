@@ -83,6 +83,10 @@ class Constants:
     """Reserved over allocated, minus one."""
     upper_margin_ratio: float
     """The upper bound adds this share of activations and temporaries."""
+    host_adam_bytes_per_s: float
+    """Share of one device in the host's memory bandwidth during an optimizer step on the CPU."""
+    host_process_bytes: float
+    """Host memory of one rank: interpreter, libraries, loaders, pinned buffers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

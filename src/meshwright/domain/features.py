@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from meshwright.domain.layout import ContextKind, Schedule
+from meshwright.domain.training import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,3 +37,11 @@ class Features:
     shards_over_context: bool = True
     """The shard group is dp x cp (Megatron, torchtitan); False: dp only."""
     optimizer_offload: bool = True
+    recompute_per_stage: bool = False
+    """A count of recomputed layers for each stage and chunk (full:[3,2,1,0])."""
+    overlaps: tuple[str, ...] = ("grad", "param", "tp", "p2p", "ep")
+    """Words of ``overlap=`` that can be switched on."""
+    sequence_parallel_with_tensor: bool = False
+    """Sequence parallelism is on whenever tensor parallelism is."""
+    mixture_of_experts: bool = True
+    tasks: tuple[Task, ...] = ("pretrain", "sft")

@@ -91,5 +91,6 @@ class Implementation:
     """The vocabulary is padded to a multiple of this times TP; 1: no padding."""
     contiguous_gradients: bool = True
     """Gradients live in one buffer from the start (True), or appear during the first backward (False)."""
-    copies_parameters_at_gather: bool = False
+    extra_gradient_bytes: float = 0.0
+    """Bytes per parameter beside the gradient that the recipe keeps (nanotron holds BF16 gradients and an FP32 buffer)."""
     source: str = ""

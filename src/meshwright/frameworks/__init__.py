@@ -1,1 +1,75 @@
-"""frameworks"""
+"""Training frameworks: what each can run, what it refuses, and files to launch it.
+
+Every framework, the built-in ones too, is found through the entry-point group ``meshwright.frameworks``: an entry point
+names a ``Framework``, or a tuple of them. A plugin that cannot be loaded is logged and left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+
+from meshwright.errors import did_you_mean, fault
+from meshwright.frameworks.base import File, Framework, Limit, Options
+from meshwright.registry import Registry
+
+__all__ = ["GROUP", "File", "Framework", "Limit", "Options", "framework", "frameworks"]
+
+GROUP = "meshwright.frameworks"
+_BUILT_IN = (
+    EntryPoint("megatron", "meshwright.frameworks.megatron:MEGATRON", GROUP),
+    EntryPoint("others", "meshwright.frameworks.declared:DECLARED", GROUP),
+)
+"""Entry points of this package, for a source tree that was never installed; the same lines stand in pyproject.toml."""
+_LOG = logging.getLogger(__name__)
+
+
+@cache
+def frameworks() -> tuple[str, ...]:
+    """Names of all frameworks, sorted."""
+    return tuple(_registry())
+
+
+def framework(name: str) -> Framework:
+    """The framework of a name or an alias, in any case and with ``_`` for ``-``."""
+    registry = _registry()
+    wanted = name.strip().lower().replace("_", "-")
+    for known in registry:
+        if wanted in (known, *registry[known].aliases):
+            return registry[known]
+    spellings = [spelling for known in registry for spelling in (known, *registry[known].aliases)]
+    raise fault(
+        "framework.unknown", "unknown framework {name!r}{hint}; known: {known}",
+        name=name, hint=did_you_mean(wanted, spellings), known=", ".join(registry),
+    )  # fmt: skip
+
+
+@cache
+def _registry() -> Registry[Framework]:
+    """Everything that loads, built-ins first; a name that is taken is not given again."""
+    registry = Registry[Framework]("framework")
+    plugins = [point for point in entry_points(group=GROUP) if point.value not in {own.value for own in _BUILT_IN}]
+    for point in (*_BUILT_IN, *plugins):
+        for found in _load(point):
+            if found.name in registry:
+                _LOG.warning("framework %r of plugin %s is skipped: the name is taken", found.name, point.value)
+            else:
+                registry.add(found.name, found)
+    return registry
+
+
+def _load(point: EntryPoint) -> tuple[Framework, ...]:
+    """The frameworks behind an entry point; a broken plugin of others is logged and gives none."""
+    try:
+        value = point.load()
+        found = value if isinstance(value, tuple) else (value,)
+        wrong = [each for each in found if not isinstance(each, Framework)]
+        if wrong:
+            raise TypeError(f"{point.value} is {type(wrong[0]).__name__}, not Framework")
+    except Exception:
+        if point in _BUILT_IN:
+            raise
+        _LOG.warning("framework plugin %s could not be loaded and is skipped", point.value, exc_info=True)
+        return ()
+    return found

@@ -1,1 +1,1 @@
-"""report"""
+"""Values in words: terminal tables for people, JSON documents for programs."""

@@ -1,0 +1,64 @@
+"""Precision recipes and optimizers by name: ``data/precisions.yaml`` and ``data/optimizers.yaml``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+from meshwright.catalog.sheets import Names, data_path
+from meshwright.domain.training import Optimizer, Precision
+from meshwright.errors import fault
+from meshwright.readers.safe import load_yaml, require_mapping
+from meshwright.readers.structure import make_converter, structure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+GRADIENT_BYTES = {"fp32": 4.0, "bf16": 2.0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerRecord:
+    """A block of ``optimizers.yaml``."""
+
+    state_bytes: float
+    source: str
+
+
+@cache
+def _blocks(file: str) -> Mapping[str, object]:
+    return require_mapping(load_yaml(data_path(file)), file)
+
+
+def precisions() -> tuple[str, ...]:
+    """Names of the precision recipes."""
+    return tuple(sorted(_blocks("precisions.yaml")))
+
+
+def precision(name: str, gradient_dtype: str | None = None) -> Precision:
+    """A precision recipe, its gradients in FP32 unless BF16 is asked for."""
+    canonical = Names("precision", {known: () for known in precisions()}).resolve(name)
+    block = require_mapping(_blocks("precisions.yaml")[canonical], f"precisions.yaml: {canonical}")
+    recipe = structure(make_converter(), {"name": canonical, **block}, Precision, where=f"precisions.yaml: {canonical}")
+    if gradient_dtype is None:
+        return recipe
+    if gradient_dtype not in GRADIENT_BYTES:
+        raise fault(
+            "precision.gradient", "gradient dtype {dtype!r} is none of {known}",
+            dtype=gradient_dtype, known=", ".join(GRADIENT_BYTES),
+        )  # fmt: skip
+    return replace(recipe, gradient_bytes=GRADIENT_BYTES[gradient_dtype])
+
+
+def optimizers() -> tuple[str, ...]:
+    """Names of the optimizers."""
+    return tuple(sorted(_blocks("optimizers.yaml")))
+
+
+def optimizer(name: str) -> Optimizer:
+    """An optimizer by name."""
+    canonical = Names("optimizer", {known: () for known in optimizers()}).resolve(name)
+    where = f"optimizers.yaml: {canonical}"
+    record = structure(make_converter(), _blocks("optimizers.yaml")[canonical], OptimizerRecord, where=where)
+    return Optimizer(name=canonical, state_bytes=record.state_bytes)

@@ -1,0 +1,109 @@
+"""A sheet of the catalogue: a YAML file with a table of sources and blocks of devices, clusters or models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from meshwright.errors import InputError, Message, did_you_mean, fault
+from meshwright.readers.safe import load_yaml, require_mapping
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+SECTIONS = ("sources", "devices", "clusters", "models")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """The sections of one file, not yet structured."""
+
+    path: str
+    sources: Mapping[str, str]
+    devices: Mapping[str, object]
+    clusters: Mapping[str, object]
+    models: Mapping[str, object]
+
+    def where(self, section: str, name: str) -> str:
+        """The path of a block for messages."""
+        return f"{self.path}: {section}.{name}"
+
+
+def data_path(name: str) -> Path:
+    """A file that ships with the catalogue."""
+    return Path(str(files("meshwright.catalog"))) / "data" / name
+
+
+def read_sheet(path: Path | str) -> Sheet:
+    """A sheet from a file; a wrong section name or a section that is no mapping is refused, all at once."""
+    document = require_mapping(load_yaml(path), str(path))
+    faults: list[Message] = []
+    sections: dict[str, dict[str, object]] = {section: {} for section in SECTIONS}
+    for key, value in document.items():
+        if key not in SECTIONS:
+            hint = {"hint": did_you_mean(key, SECTIONS), "known": ", ".join(SECTIONS)}
+            faults.append(Message("sheet.section", "is no known section{hint}; known: {known}", hint, f"{path}: {key}"))
+        elif not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+            faults.append(Message("sheet.mapping", "is not a mapping of names to blocks", {}, f"{path}: {key}"))
+        else:
+            sections[key] = value
+    faults += [
+        Message("sheet.source", "is not text", {}, f"{path}: sources.{key}")
+        for key, value in sections["sources"].items()
+        if not isinstance(value, str)
+    ]
+    if faults:
+        raise InputError(faults)
+    sources = {key: str(value) for key, value in sections.pop("sources").items()}
+    return Sheet(path=str(path), sources=sources, **sections)
+
+
+@cache
+def shipped(name: str) -> Sheet:
+    """A sheet of the catalogue, read once."""
+    return read_sheet(data_path(name))
+
+
+class Names:
+    """Names and aliases of one section, in any case of letters."""
+
+    def __init__(self, noun: str, aliases: Mapping[str, Iterable[str]]) -> None:
+        """Keep every spelling; one that means two things is our mistake."""
+        self.noun = noun
+        self.names = tuple(sorted(aliases))
+        self._canonical: dict[str, str] = {}
+        for name, others in aliases.items():
+            for spelling in (name, *others):
+                known = self._canonical.setdefault(spelling.lower(), name)
+                assert known == name, f"{noun} {spelling!r} means {known} and {name}"
+
+    def find(self, spelling: str) -> str | None:
+        """The name behind a spelling, or None."""
+        return self._canonical.get(spelling.strip().lower())
+
+    def resolve(self, spelling: str) -> str:
+        """The name behind a spelling, or an ``InputError`` with what is near."""
+        name = self.find(spelling)
+        if name is None:
+            near = did_you_mean(spelling, self._canonical)
+            raise fault(
+                "catalog.unknown", "unknown {noun} {name!r}{hint}",
+                noun=self.noun, name=spelling, hint=near or f"; known: {', '.join(self.names)}",
+            )  # fmt: skip
+        return name
+
+
+def aliases_of(blocks: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
+    """The aliases of every block, without structuring the rest of it."""
+    return {
+        name: tuple(str(alias) for alias in block.get("aliases") or ()) if isinstance(block, dict) else ()
+        for name, block in blocks.items()
+    }
+
+
+def looks_like_path(name: str) -> bool:
+    """Whether a name that the catalogue does not know is meant as a file."""
+    return name.lower().endswith((".yaml", ".yml", ".json")) or name.startswith((".", "/", "~")) or Path(name).exists()

@@ -1,0 +1,88 @@
+"""The verbs by name. ``--help`` knows what they do without importing any of them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import typer
+from typer.core import TyperGroup
+
+from meshwright.errors import did_you_mean, fault
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+VERBS = {
+    "plan": "Search every layout for a model on a cluster; the best ones, ranked and explained.",
+    "estimate": "Predict one layout: memory by stage, time by cause, MFU.",
+    "explain": "Say why a layout is as fast as it is, and where the rest goes.",
+    "export": "Write a plan as the files of a framework.",
+    "catalog": "List and show devices, clusters, models, frameworks, implementations.",
+}
+"""Verb -> what it does. The module ``meshwright.cli.VERB`` has ``FIELDS`` (its options) and ``run``."""
+
+
+class LazyGroup(TyperGroup):
+    """A group whose verbs are imported when they are called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All verbs, in the order of a session."""
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The verb's command; a misspelt one is an input error with a suggestion."""
+        if cmd_name not in VERBS:
+            if cmd_name.startswith("-"):
+                return None
+            raise fault(
+                "cli.verb", "unknown command {verb!r}{hint}",
+                verb=cmd_name, hint=did_you_mean(cmd_name, VERBS) or f"; known: {', '.join(VERBS)}",
+            )  # fmt: skip
+        from meshwright.cli.fields import command
+
+        module = import_module(f"meshwright.cli.{cmd_name}")
+        return command(cmd_name, VERBS[cmd_name], module.FIELDS, module.run, module.EPILOG)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The list of verbs from the table above."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+app = typer.Typer(cls=LazyGroup, rich_markup_mode=None, add_completion=False)
+
+
+def _show_version(wanted: bool) -> None:
+    """Print the version and stop."""
+    if wanted:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            number = version("meshwright")
+        except PackageNotFoundError:
+            number = "0 (not installed)"
+        typer.echo(f"meshwright {number}")
+        raise typer.Exit
+
+
+@app.callback()
+def _meshwright(
+    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Find, explain and write out the fastest training configuration for a large model on a cluster."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse and run one command line; usage errors become input errors of one line."""
+    group = typer.main.get_command(app)
+    try:
+        with group.make_context("meshwright", list(arguments) or ["--help"]) as context:
+            status = group.invoke(context)
+            return status if isinstance(status, int) else 0
+    except typer.Exit as done:
+        return int(done.exit_code)
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        raise fault("cli.usage", "{reason}", reason=error.format_message()) from None

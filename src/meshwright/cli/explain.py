@@ -1,0 +1,59 @@
+"""``meshwright explain``: why a layout is as fast as it is, and where the rest goes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshwright.cli.estimate import refuse_illegal
+from meshwright.cli.fields import Faults, Values
+from meshwright.cli.request import CASE, JSON, LAYOUT, SPARE_NODES, Setup, setup
+from meshwright.errors import Message, NoAnswerError
+
+if TYPE_CHECKING:
+    from meshwright.domain.layout import Layout
+
+EPILOG = "Example: meshwright explain llama3-70b --device h100-sxm --nodes 64 --global-batch 1024 --sequence 8192"
+FIELDS = (*CASE, SPARE_NODES, LAYOUT, JSON)
+
+
+def run(values: Values) -> int:
+    """Explain the layout that was given, or else the best one."""
+    from meshwright import plan
+    from meshwright.cli.output import print_json, print_report
+    from meshwright.report.explain import explanation_report, explanation_view
+
+    given = setup(values, Faults())
+    if "layout" in values:
+        layout = given.layout(values["layout"])
+        refuse_illegal(given, layout)
+    else:
+        layout = _best(given, values)
+    estimate = plan.estimate(given.case, layout)
+    explanation = _explanation(given, layout)
+    if values["json"]:
+        print_json(explanation_view(estimate, explanation))
+    else:
+        print_report(explanation_report(given.case, estimate, explanation))
+    return 0
+
+
+def _best(given: Setup, values: Values) -> Layout:
+    """The first plan of a search; where nothing fits there is nothing to explain."""
+    from meshwright import search
+    from meshwright.cli.output import progress
+
+    options = search.SearchOptions(top=1, spare_nodes=values.get("spare_nodes", 0))
+    with progress("layouts") as tick:
+        result = search.plan(given.case, given.framework.features, options, progress=tick)
+    if not result.plans:
+        raise NoAnswerError(Message("explain.nothing", "nothing fits: `meshwright plan` says what is missing", {}))
+    return result.plans[0].layout
+
+
+def _explanation(given: Setup, layout: Layout) -> object | None:
+    """What ``diagnose`` has to say; None until it does."""
+    try:
+        from meshwright.diagnose import explain
+    except ImportError:
+        return None
+    return explain(given.case, layout, given.framework.features)

@@ -1,0 +1,164 @@
+"""Options as a table: one row serves the command line, the request file and the help.
+
+Every value arrives as text and is parsed here, so that all faults are found at once and read alike from both places.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from meshwright.cli.numbers import text
+from meshwright.errors import InputError, MeshwrightError, Message, did_you_mean
+
+Values = Mapping[str, Any]
+"""Name of a field -> parsed value; what was not given is absent, flags and lists are always there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One option, key of a request file, or positional argument."""
+
+    name: str
+    help: str
+    parse: Callable[[str], Any] = text
+    metavar: str = "TEXT"
+    panel: str = "Case"
+    kind: str = "option"
+    """``option``, ``flag`` (no value), ``many`` (repeatable) or ``argument`` (positional)."""
+    in_file: bool = True
+    """Whether a request file may hold it."""
+
+    @property
+    def option(self) -> str:
+        """``--global-batch`` for ``global_batch``; the bare word for an argument."""
+        return self.metavar if self.kind == "argument" else f"--{self.name.replace('_', '-')}"
+
+
+class Faults:
+    """Collects the messages of several steps; ``check`` raises them all together."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+
+    def __enter__(self) -> Faults:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> bool:
+        if isinstance(error, InputError):
+            self.messages += error.messages
+            return True
+        return False
+
+    def add(self, id: str, template: str, *, path: str = "", **values: object) -> None:
+        """Note one fault."""
+        self.messages.append(Message(id, template, values, path))
+
+    def check(self) -> None:
+        """Raise what was collected, if anything."""
+        if self.messages:
+            raise InputError(self.messages)
+
+
+def command(name: str, summary: str, fields: Sequence[Field], run: Callable[[Values], int], epilog: str = "") -> Any:
+    """The command of a verb, with one parameter per field."""
+
+    def verb(**raw: Any) -> int:
+        return run(read(fields, raw))
+
+    verb.__signature__ = inspect.Signature([_parameter(field) for field in fields])  # type: ignore[attr-defined]
+    verb.__annotations__ = {}
+    verb.__doc__ = summary
+    group = typer.Typer(rich_markup_mode="rich", add_completion=False)
+    group.command(name, epilog=epilog or None)(verb)
+    return typer.main.get_command(group)
+
+
+def _parameter(field: Field) -> inspect.Parameter:
+    """A field as a parameter that Typer understands."""
+    panel = None if field.kind == "argument" else field.panel
+    option: Any
+    match field.kind:
+        case "argument":
+            option, kind, default = (
+                typer.Argument(metavar=field.metavar, help=field.help, show_default=False),
+                str,
+                None,
+            )
+        case "flag":
+            option, kind, default = typer.Option(field.option, help=field.help, rich_help_panel=panel), bool, False
+        case _:
+            option = typer.Option(
+                field.option, metavar=field.metavar, help=field.help, show_default=False, rich_help_panel=panel
+            )
+            kind, default = (list[str], []) if field.kind == "many" else (str, None)  # type: ignore[assignment]
+    annotation = Annotated[kind | None if default is None else kind, option]  # type: ignore[valid-type]
+    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def read(fields: Sequence[Field], raw: Mapping[str, Any]) -> Values:
+    """Flags over the request file over defaults, parsed; every fault of all of them at once."""
+    faults = Faults()
+    file, where = {}, raw.get("request") or ""
+    if where:
+        from meshwright.cli.request_file import read_request_file
+
+        with faults:
+            file = read_request_file(where, faults)
+    values: dict[str, Any] = {}
+    for field in fields:
+        flagged = raw.get(field.name)
+        given, path = (flagged, field.option) if flagged else (file.get(field.name), f"{where}: {field.name}")
+        if flagged == "":
+            faults.add("option.empty", "an empty value", path=field.option)
+        elif field.kind == "flag":
+            values[field.name] = _switch(given, faults, path)
+        elif field.kind == "many":
+            texts = [f"{key}={_word(value)}" for key, value in given.items()] if isinstance(given, Mapping) else given
+            texts = [] if texts is None else texts if isinstance(texts, list) else [texts]
+            values[field.name] = [_parsed(field, each, faults, path) for each in texts]
+        elif given is not None:
+            values[field.name] = _parsed(field, given, faults, path)
+    faults.check()
+    return values
+
+
+def _parsed(field: Field, value: object, faults: Faults, path: str) -> Any:
+    """The parsed value of one field, or None and a fault."""
+    if isinstance(value, (list, dict)):
+        faults.add("option.scalar", "one value is expected, not {kind}", path=path, kind=type(value).__name__)
+        return None
+    try:
+        return field.parse(_word(value))
+    except MeshwrightError as error:
+        faults.messages += [Message(each.id, each.template, each.values, path) for each in error.messages]
+        return None
+
+
+def _switch(value: object, faults: Faults, path: str) -> bool:
+    """A flag of the command line or of a file."""
+    if isinstance(value, bool) or value is None:
+        return bool(value)
+    faults.add("option.switch", "{value!r} is neither true nor false", path=path, value=value)
+    return False
+
+
+def _word(value: object) -> str:
+    """A scalar of YAML as the text that a flag would have been."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def one_of(*names: str) -> Callable[[str], str]:
+    """A parser that takes one of some words."""
+
+    def parse(word: str) -> str:
+        if word.lower() in names:
+            return word.lower()
+        values = {"word": word, "names": ", ".join(names), "hint": did_you_mean(word, names)}
+        raise InputError(Message("option.choice", "{word!r} is none of {names}{hint}", values))
+
+    return parse

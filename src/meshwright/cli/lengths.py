@@ -1,0 +1,101 @@
+"""Lengths of documents from a file, packed into sequences: what attention sees of them.
+
+A document attends only to itself, so attention costs the sum of squared document lengths. Documents are packed in file
+order: each goes behind the last one where it still fits, otherwise it opens a new sequence; a longer document than a
+sequence is cut into pieces. Padding attends to nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from meshwright.errors import InputError, Message, fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+COLUMNS = ("length", "lengths", "tokens", "num_tokens", "n_tokens", "seq_len", "input_length")
+"""Names of a CSV column or JSON key that holds the length."""
+MAX_BYTES = 500 * 10**6
+MAX_FAULTS = 5
+
+
+def mean_square_tokens(lengths: Iterable[int], sequence_tokens: int) -> float:
+    """Mean over sequences of the sum of squared document lengths.
+
+    >>> mean_square_tokens([4, 4, 8], 8)
+    48.0
+    """
+    squares, num_sequences, room = 0, 0, 0
+    for length in lengths:
+        left = length
+        while left > 0:
+            piece = min(left, sequence_tokens)
+            if piece > room:
+                num_sequences, room = num_sequences + 1, sequence_tokens
+            room -= piece
+            squares += piece * piece
+            left -= piece
+    return squares / num_sequences
+
+
+def read_lengths(path: str) -> list[int]:
+    """Positive integers of a text, CSV or JSON-lines file."""
+    from meshwright.readers.safe import read_text
+
+    faults: list[Message] = []
+    lengths: list[int] = []
+    for line, value in _cells(read_text(path, MAX_BYTES), path):
+        number = _length(value)
+        if number is None:
+            faults.append(Message("lengths.value", "{value!r} is not a length of at least 1",
+                                  {"value": str(value)[:40]}, path=f"{path}:{line}"))  # fmt: skip
+            if len(faults) == MAX_FAULTS:
+                break
+        else:
+            lengths.append(number)
+    if faults:
+        raise InputError(faults)
+    if not lengths:
+        raise fault("lengths.empty", "holds no lengths", path=path)
+    return lengths
+
+
+def _cells(text: str, path: str) -> Iterator[tuple[int, Any]]:
+    """Every length as it is written, with its line: numbers, a column by its header, or a key of JSON objects."""
+    column: int | None = None
+    for number, raw in enumerate(text.splitlines(), start=1):
+        line = raw.strip()
+        if not line or line.startswith("#"):
+            continue
+        if line[0] in "[{":
+            yield from ((number, value) for value in _json_values(line, f"{path}:{number}"))
+            continue
+        cells = [cell.strip().strip('"') for cell in line.replace(";", ",").replace("\t", ",").split(",")]
+        if column is None and any(cell.lower() in COLUMNS for cell in cells):
+            column = next(place for place, cell in enumerate(cells) if cell.lower() in COLUMNS)
+        elif column is not None:
+            yield number, cells[column] if column < len(cells) else ""
+        else:
+            yield from ((number, cell) for cell in line.replace(",", " ").replace(";", " ").split())
+
+
+def _json_values(line: str, where: str) -> list[Any]:
+    """The lengths of one line of JSON: a list of numbers, or an object with a known key."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        raise fault("lengths.json", "not one JSON value on a line", path=where) from None
+    if isinstance(value, list):
+        return value
+    key = next((key for key in COLUMNS if key in value), None)
+    if key is None:
+        raise fault("lengths.key", "none of the keys {keys}", path=where, keys=", ".join(COLUMNS))
+    return [value[key]]
+
+
+def _length(value: Any) -> int | None:
+    """A positive integer, or None."""
+    word = str(value).strip()
+    return int(word) if word.isascii() and word.isdigit() and len(word) <= 12 and int(word) > 0 else None

@@ -1,0 +1,52 @@
+"""What verbs print: a report or a JSON document on standard output, progress on a terminal's standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+WAIT_S, EVERY_S = 0.5, 0.1
+
+
+def print_json(document: object) -> None:
+    """One JSON document."""
+    print(json.dumps(document, indent=2, allow_nan=False))
+
+
+def print_report(parts: Any) -> None:
+    """The parts of a report, in order."""
+    from meshwright.report.console import show
+
+    show(parts)
+
+
+@contextmanager
+def progress(noun: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A callback ``(done, total)`` that shows a line on a terminal after a moment; None where nobody watches."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    begun = last = time.monotonic()
+    shown = False
+
+    def tick(done: int, total: int) -> None:
+        nonlocal last, shown
+        now = time.monotonic()
+        if now - begun >= WAIT_S and now - last >= EVERY_S:
+            last, shown = now, True
+            ratio = 100 * done / total if total else 0
+            sys.stderr.write(f"\r\033[K{done:,} of {total:,} {noun} ({ratio:.0f} %)")
+            sys.stderr.flush()
+
+    try:
+        yield tick
+    finally:
+        if shown:
+            sys.stderr.write("\r\033[K")
+            sys.stderr.flush()

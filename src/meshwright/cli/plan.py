@@ -1,0 +1,145 @@
+"""``meshwright plan``: search, rank, explain, compare, cost, save."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from meshwright.cli import numbers
+from meshwright.cli.fields import Faults, Field, Values, one_of
+from meshwright.cli.pins import consistent, pin
+from meshwright.cli.request import CASE, JSON, SPARE_NODES, Setup, on_devices, setup
+
+if TYPE_CHECKING:
+    from meshwright.search.result import PlanResult, SearchOptions
+
+_SEARCH, _RUN, _OUTPUT = "Search", "The whole run", "Output"
+EPILOG = "Example: meshwright plan llama3-70b --device h100-sxm --nodes 64 --global-batch 1024 --sequence 8192"
+FIELDS = (
+    *CASE,
+    Field(name="top", parse=numbers.count, metavar="N", panel=_SEARCH, help="How many plans to show [default: 10]."),
+    Field(name="objective", parse=one_of("step-time", "memory", "throughput-per-device"), panel=_SEARCH,
+          metavar="step-time|memory|throughput-per-device", help="What to rank by [default: step-time]."),
+    Field(name="pin", parse=pin, kind="many", metavar="KNOB=VALUE", panel=_SEARCH,
+          help="Fix a knob, repeatable: tp cp pp vp ep etp dp mb zero shard recompute schedule sp."),
+    Field(name="risk", parse=one_of("exact", "equivalent", "approximate"), metavar="exact|equivalent|approximate",
+          panel=_SEARCH, help="How far a plan may change the arithmetic [default: equivalent]."),
+    SPARE_NODES,
+    Field(name="compare", metavar="LABEL", panel=_SEARCH, help="Why not this layout? Its place, and its terms beside the best."),
+    Field(name="tokens", parse=numbers.tokens, metavar="N", panel=_RUN,
+          help="Tokens to train on, as 15e12 or 15T: days, device-hours, cost, energy."),
+    Field(name="deadline_days", parse=numbers.positive, metavar="DAYS", panel=_RUN, help="When the run must be done."),
+    Field(name="price_per_device_hour", parse=numbers.positive, metavar="PRICE", panel=_RUN, help="Price of a device-hour."),
+    Field(name="power_w", parse=numbers.positive, metavar="W", panel=_RUN, help="Power of a device [default: the device's]."),
+    Field(name="min_devices", kind="flag", panel=_RUN,
+          help="Also find the smallest number of devices that fits, and that meets the deadline."),
+    Field(name="save", metavar="DIR", panel=_OUTPUT, in_file=False, help="Write plan.yaml and the launch files there."),
+    Field(name="force", kind="flag", panel=_OUTPUT, in_file=False, help="Overwrite files that --save finds changed."),
+    JSON,
+)  # fmt: skip
+
+
+def run(values: Values) -> int:
+    """Search, then everything that was asked about the answer."""
+    from meshwright import search
+    from meshwright.cli.files import check_target
+    from meshwright.cli.output import progress
+    from meshwright.domain.estimate import Infeasible
+
+    given, options = _prepared(values)
+    if "save" in values and (wrong := check_target(values["save"])):
+        faults = Faults()
+        faults.messages += wrong
+        faults.check()
+    compared = given.layout(values["compare"]) if "compare" in values else None
+    features = given.framework.features
+    with progress("layouts") as tick:
+        result = search.plan(given.case, features, options, progress=tick)
+    answered = bool(result.plans) and not isinstance(result.verdict, Infeasible)
+    more: dict[str, Any] = {}
+    if compared is not None and answered:
+        more["comparison"] = search.compare(given.case, features, result, compared)
+    if "tokens" in values and answered:
+        more["run"] = _cost(given, result, values)
+    if values["min_devices"]:
+        deadline = values.get("deadline_days")
+        more["min_devices"] = search.min_devices(
+            partial(on_devices, given.case), features, options, deadline_days=deadline
+        )
+    if "save" in values and answered:
+        more["saved"] = _save(given, result, values)
+    _print(given, result, more, values)
+    return 0 if answered else 1
+
+
+def _prepared(values: Values) -> tuple[Setup, SearchOptions]:
+    """The case and the options of the search; every fault of both at once."""
+    from meshwright.search.result import SearchOptions
+
+    faults = Faults()
+    devices = values.get("devices") or (values.get("nodes", 0) * values.get("devices_per_node", 0)) or None
+    pins = consistent(values["pin"], None if values.get("spare_nodes") else devices, faults)
+    if "tokens" not in values:
+        for name in ("deadline_days", "price_per_device_hour", "power_w"):
+            if name in values:
+                option = f"--{name.replace('_', '-')}"
+                faults.add("plan.tokens", "{option} needs --tokens: the length of the run", path=option, option=option)
+    given = setup(values, faults)
+    pins = consistent(values["pin"], None if values.get("spare_nodes") else given.case.cluster.num_devices, faults)
+    faults.check()
+    wanted = {name: values[name] for name in ("top", "objective", "risk", "spare_nodes") if name in values}
+    return given, SearchOptions(pins=pins, **wanted)
+
+
+def _cost(given: Setup, result: PlanResult, values: Values) -> Any:
+    """Days, device-hours, cost and energy of the whole run with the first plan."""
+    from meshwright import search
+
+    return search.run_cost(
+        result.plans[0].estimate,
+        values["tokens"],
+        price_per_device_hour=values.get("price_per_device_hour"),
+        power_w=values.get("power_w"),
+        case=given.case,
+    )
+
+
+def _save(given: Setup, result: PlanResult, values: Values) -> list[str]:
+    """Write the first plan and the framework's launch files."""
+    from meshwright.cli.export import launch_files
+    from meshwright.cli.files import write_files
+    from meshwright.cli.saved import plan_file
+
+    best = result.plans[0]
+    files = [plan_file(given.request, best.estimate)]
+    if given.framework.writer is not None:
+        files += launch_files(given, best.layout, best.estimate, None)
+    return write_files(values["save"], files, force=values["force"])
+
+
+def _print(given: Setup, result: PlanResult, more: dict[str, Any], values: Values) -> None:
+    """The answer as JSON, or as a report."""
+    from meshwright.cli.output import print_json, print_report
+
+    if values["json"]:
+        from meshwright.report.view import comparison_view, plain, plan_view
+
+        document = plan_view(given.request, result)
+        for key, value in more.items():
+            document[key] = comparison_view(value) if key == "comparison" else plain(value)
+        print_json(document)
+        return
+    from meshwright.report.compare import comparison_report
+    from meshwright.report.cost import minimum_lines, run_cost_lines, saved_lines
+    from meshwright.report.plan import plan_report
+
+    print_report(plan_report(given.case, result))
+    if "comparison" in more:
+        print_report(comparison_report(more["comparison"]))
+    if "run" in more:
+        best = result.plans[0].estimate
+        print_report(run_cost_lines(more["run"], best, values["tokens"], values.get("deadline_days")))
+    if "min_devices" in more:
+        print_report(minimum_lines(more["min_devices"]))
+    if "saved" in more:
+        print_report(saved_lines(more["saved"]))

@@ -1,0 +1,199 @@
+"""Naming a case: the options that every verb shares, and the case that they describe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from meshwright.cli import numbers
+from meshwright.cli.fields import Faults, Field, Values, one_of
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.domain.cluster import Cluster
+    from meshwright.domain.layout import Layout
+    from meshwright.domain.training import Batch
+
+DEFAULTS: dict[str, str] = {
+    "task": "pretrain", "precision": "bf16", "optimizer": "adamw", "framework": "megatron", "flops_convention": "causal",
+}  # fmt: skip
+_CLUSTER, _BATCH, _NUMBERS, _TRAINER = "Cluster", "Batch", "Numbers (never changed)", "Trainer"
+
+CASE = (
+    Field(name="model", kind="argument", metavar="[MODEL]",
+          help="A catalogue name (meshwright catalog models), a config.json of Hugging Face, or a model YAML."),
+    Field(name="layers", parse=numbers.count, metavar="N", panel="Model", help="Shrink the model to N layers."),
+    Field(name="request", metavar="FILE", panel="Model", in_file=False,
+          help="YAML with any of these options as keys, or a saved plan.yaml; flags win."),
+    Field(name="cluster", metavar="NAME|FILE", panel=_CLUSTER, help="A cluster of the catalogue, or a cluster YAML."),
+    Field(name="device", metavar="NAME", panel=_CLUSTER, help="A device in the node that it usually comes in."),
+    Field(name="nodes", parse=numbers.count, metavar="N", panel=_CLUSTER, help="Number of nodes."),
+    Field(name="devices", parse=numbers.count, metavar="N", panel=_CLUSTER, help="Number of devices, instead of nodes."),
+    Field(name="devices_per_node", parse=numbers.count, metavar="N", panel=_CLUSTER,
+          help="Devices of one node, where it is not the usual number."),
+    Field(name="global_batch", parse=numbers.count, metavar="N", panel=_BATCH, help="Sequences per optimizer step."),
+    Field(name="sequence", parse=numbers.sequence, metavar="TOKENS", panel=_BATCH,
+          help="Tokens of a sequence; 128k is 131072 and 1M is 1048576."),
+    Field(name="lengths", metavar="FILE", panel=_BATCH,
+          help="Document lengths (text, CSV or JSON lines), packed into sequences: attention stays inside a document."),
+    Field(name="task", parse=one_of("pretrain", "sft", "lora"), metavar="pretrain|sft|lora", panel=_BATCH,
+          help="What is trained [default: pretrain]."),
+    Field(name="precision", metavar="NAME", panel=_NUMBERS,
+          help="bf16, fp16, fp8-delayed, fp8-cs, fp8-mx, fp8-blockwise or nvfp4 [default: bf16]."),
+    Field(name="optimizer", metavar="NAME", panel=_NUMBERS, help="The optimizer [default: adamw]."),
+    Field(name="gradient_dtype", parse=one_of("fp32", "bf16"), metavar="fp32|bf16", panel=_NUMBERS,
+          help="What gradients are accumulated in [default: the implementation's]."),
+    Field(name="framework", metavar="NAME", panel=_TRAINER,
+          help="Only what this framework can run [default: megatron]."),
+    Field(name="implementation", metavar="NAME", panel=_TRAINER,
+          help="Kernels and buffers as this implementation has them [default: the framework's]."),
+    Field(name="flops_convention", parse=one_of("causal", "full", "megatron"), metavar="causal|full|megatron",
+          panel=_TRAINER, help="What counts as model FLOPs in MFU [default: causal]."),
+    Field(name="max_memory_ratio", parse=numbers.share, metavar="RATIO", panel=_TRAINER,
+          help="Share of a device's memory that the trainer may use, 0.9 or 90% [default: 1]."),
+    Field(name="reserve_memory_ratio", parse=numbers.reserve, metavar="RATIO", panel=_TRAINER,
+          help="Share of a device's memory kept for another program beside the trainer [default: 0]."),
+)  # fmt: skip
+LAYOUT = Field(name="layout", metavar="LABEL", panel="Layout", help='A layout, as in "tp8 pp4 mb1 sp zero1".')
+SPARE_NODES = Field(name="spare_nodes", parse=numbers.count_or_none, metavar="N", panel="Search",
+                    help="Up to so many nodes may stay idle where that is better [default: 0].")  # fmt: skip
+JSON = Field(name="json", kind="flag", panel="Output", in_file=False, help="One JSON document instead of tables.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """A case, the framework that is to run it, and the request that named both."""
+
+    case: Case
+    framework: Any
+    request: dict[str, Any]
+
+    def layout(self, label: str) -> Layout:
+        """Read a label for this case; nodes that the request leaves spare may stay idle."""
+        from meshwright.domain.label import parse_layout
+
+        cluster = self.case.cluster
+        return parse_layout(
+            label,
+            num_devices=cluster.num_devices,
+            global_batch_sequences=self.case.batch.global_batch_sequences,
+            devices_per_node=cluster.devices_per_node,
+            model=self.case.model,
+            shards_over_context=self.framework.features.shards_over_context,
+            max_idle_devices=self.request.get("spare_nodes", 0) * cluster.devices_per_node,
+        )
+
+
+def setup(values: Values, faults: Faults) -> Setup:
+    """The case that the values name; every fault in it is raised together with those found before."""
+    from meshwright import catalog
+    from meshwright.domain.case import Case
+    from meshwright.domain.training import Lora, Training
+    from meshwright.frameworks import framework
+
+    _require(values, faults)
+    request = DEFAULTS | dict(values)
+    found: dict[str, Any] = {}
+    with faults:
+        found["framework"] = framework(request["framework"])
+    with faults:
+        if "model" in values:
+            model = catalog.load_model(values["model"])
+            found["model"] = catalog.shrink(model, values["layers"]) if "layers" in values else model
+    with faults:
+        found["cluster"] = _cluster(values, faults)
+    with faults:
+        found["batch"] = _batch(values)
+    with faults:
+        found["optimizer"] = catalog.optimizer(request["optimizer"])
+    with faults:
+        name = values.get("implementation") or (found["framework"].implementation if "framework" in found else None)
+        if name is not None:
+            found["implementation"] = catalog.implementation(name) if isinstance(name, str) else name
+    with faults:
+        default = found["implementation"].gradient_dtype if "implementation" in found else None
+        found["precision"] = catalog.precision(request["precision"], values.get("gradient_dtype", default))
+    faults.check()
+    training = Training(
+        task=request["task"], precision=found["precision"], optimizer=found["optimizer"],
+        lora=Lora() if request["task"] == "lora" else None, tokens=values.get("tokens"),
+    )  # fmt: skip
+    case = Case(
+        model=found["model"], cluster=found["cluster"], batch=found["batch"], training=training,
+        implementation=found["implementation"], calibration=catalog.calibration("none", found["cluster"].device),
+        flops_convention=request["flops_convention"], memory_ratio=request.get("max_memory_ratio", 1.0),
+        reserve_ratio=request.get("reserve_memory_ratio", 0.0),
+    )  # fmt: skip
+    return Setup(case=case, framework=found["framework"], request=_said(request))
+
+
+def on_devices(case: Case, num_devices: int) -> Case:
+    """The same case on another number of devices."""
+    return replace(case, cluster=replace(case.cluster, num_devices=num_devices))
+
+
+def _require(values: Values, faults: Faults) -> None:
+    """What no case can do without."""
+    if "model" not in values:
+        faults.add("request.model", "MODEL is missing: a catalogue name, or the path of a config.json or model YAML")
+    if "cluster" not in values and "device" not in values:
+        faults.add(
+            "request.cluster", "the cluster is missing: --cluster NAME, or --device NAME with --nodes or --devices"
+        )
+    if "global_batch" not in values:
+        faults.add("request.batch", "--global-batch is missing: sequences per optimizer step")
+    if "sequence" not in values:
+        faults.add("request.sequence", "--sequence is missing: tokens of a sequence")
+
+
+def _cluster(values: Values, faults: Faults) -> Cluster | None:
+    """The cluster by name or by device, at its own size or at the size asked for."""
+    from meshwright import catalog
+
+    size = {"num_devices": values.get("devices"), "nodes": values.get("nodes")}
+    if "cluster" in values:
+        for other in ("device", "devices_per_node"):
+            if other in values:
+                option = f"--{other.replace('_', '-')}"
+                faults.add(
+                    "request.either", "--cluster already says it: leave out {option}", path=option, option=option
+                )
+        return catalog.load_cluster(values["cluster"], **size)
+    if "device" not in values:
+        return None
+    if "," in values["device"] or "+" in values["device"]:
+        faults.add(
+            "request.mixed", "mixed devices are not supported: plan each kind of device on its own", path="--device"
+        )
+        return None
+    if not any(size.values()):
+        faults.add("request.size", "--nodes or --devices is missing: how many", path="--device")
+    return catalog.cluster_for(values["device"], **size, devices_per_node=values.get("devices_per_node"))
+
+
+def _batch(values: Values) -> Batch | None:
+    """The batch, with packed documents where their lengths are given."""
+    from meshwright.cli.lengths import mean_square_tokens, read_lengths
+    from meshwright.domain.training import Batch
+
+    lengths = read_lengths(values["lengths"]) if "lengths" in values else None
+    if "global_batch" not in values or "sequence" not in values:
+        return None
+    mean_square = mean_square_tokens(lengths, values["sequence"]) if lengths else None
+    return Batch(
+        global_batch_sequences=values["global_batch"], sequence_tokens=values["sequence"],
+        mean_square_document_tokens=mean_square,
+    )  # fmt: skip
+
+
+def _said(request: dict[str, Any]) -> dict[str, Any]:
+    """The request as it can be said again, from any directory: no empty values, absolute paths."""
+    kept = {key: value for key, value in request.items() if value not in (None, [], False) and key not in _NOT_SAID}
+    for key in ("model", "cluster", "lengths"):
+        if key in kept and Path(kept[key]).is_file():
+            kept[key] = str(Path(kept[key]).resolve())
+    return kept
+
+
+_NOT_SAID = frozenset({"request", "json", "save", "force", "compare", "layout"})

@@ -1,0 +1,81 @@
+"""The attention core: how much of the score matrix is computed, and how long that takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.perf.arrays import Array, Number, array, ceil_divide
+
+if TYPE_CHECKING:
+    from meshwright.domain.calibration import Constants
+    from meshwright.domain.cluster import Device
+
+
+def attended_pairs(
+    sequence_tokens: Number, window_tokens: int | None, mean_square_document_tokens: float | None, *, causal: bool = True
+) -> Array:
+    """Query-key pairs of one sequence that the attention core must compute.
+
+        full s^2;   causal s^2 / 2;   window w < s: s w - w^2 / 2;   packed: sum of len^2 (/ 2) of its documents
+
+    Shapes:  sequence_tokens broadcasts.
+    Units:   pairs.
+    Holds:   window and packing together take the smaller of the two; the diagonal's half token is left out.
+    Source:  reference/cost-model.md section 2; Megatron's own throughput line counts packed squares likewise since 2026.
+    """
+    s = array(sequence_tokens)
+    square = np.minimum(np.square(s), mean_square_document_tokens) if mean_square_document_tokens else np.square(s)
+    if not causal:
+        return square
+    half = square / 2.0
+    if window_tokens is None:
+        return half
+    w = np.minimum(float(window_tokens), s)
+    return np.minimum(half, s * w - np.square(w) / 2.0)
+
+
+def attention_flops(pairs: Number, heads: Number, key_dim: float, value_dim: float) -> Array:
+    """Forward work of scores and their product with the values; backward is twice that in model FLOPs.
+
+        2 pairs heads (d_k + d_v)
+
+    Shapes:  pairs and heads broadcast.
+    Units:   FLOP.
+    Source:  two batched products; a flash backward recomputes the scores, 5/2 of forward in hardware FLOPs.
+    """
+    return 2.0 * array(pairs) * heads * (key_dim + value_dim)
+
+
+def flash_attention_s(
+    pairs: Number,
+    heads: Number,
+    sequence_tokens: Number,
+    *,
+    key_dim: float,
+    value_dim: float,
+    device: Device,
+    constants: Constants,
+    dtype: str = "bf16",
+) -> tuple[Array, Array]:
+    """Forward and backward time of the fused attention core for ``heads`` heads (all sequences of a micro-batch counted).
+
+    Work groups of R query rows fill the units in waves; small batch x heads leaves units idle.
+
+        groups = heads * ceil(s / R);  x = groups / U;  fill = x / (x + w (ceil(x) - x))
+        t_fwd = flops / (peak * e_f * fill);   t_bwd = 5/2 flops / (peak * e_b * fill)
+
+    Symbols: R rows of a work group; U units; e_f, e_b sustained shares of the peak.
+    Shapes:  pairs, heads, sequence_tokens broadcast; a tuple of two arrays comes back.
+    Units:   pairs -> s.
+    Holds:   head dims of 64 to 256; below 128 the shares fall with d / 128 to the power 1/4.
+    Source:  SimuMax B200 (SDPA 0.706 forward, 0.694 backward); Primus tile model (reference/cost-model.md 3.2);
+             FlashAttention-2 and -3 papers (arXiv 2307.08691, 2407.08608).
+    """
+    flops = attention_flops(pairs, heads, key_dim, value_dim)
+    groups = array(heads) * ceil_divide(sequence_tokens, constants.attention_rows) / device.num_units
+    fill = groups / (groups + constants.gemm_wave_ratio * (np.ceil(groups) - groups))
+    small = np.power(np.minimum(1.0, key_dim / 128.0), 0.25)
+    rate = device.peak_flops_per_s.get(dtype, device.peak_flops_per_s["bf16"]) * fill * small
+    return flops / (rate * constants.attention_forward_ratio), 2.5 * flops / (rate * constants.attention_backward_ratio)

@@ -1,0 +1,144 @@
+"""Collectives by tier and message size: the fastest of the algorithms that a library may choose.
+
+A group has ``local`` ranks in each scale-up domain and spans ``domains`` of them; the NICs of a domain serve all groups
+that talk at the same time, so one group gets ``local`` devices' worth of network.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.perf.arrays import Array, Number, array
+
+if TYPE_CHECKING:
+    from meshwright.domain.calibration import Constants
+    from meshwright.domain.cluster import Cluster
+    from meshwright.domain.mesh import Group
+
+
+def scale_up_bytes_per_s(cluster: Cluster, constants: Constants) -> float:
+    """One-direction bandwidth per device inside a scale-up domain that a large collective reaches.
+
+    Units:   bytes/s.
+    Source:  device data sheet times ``Constants.scale_up_ratio``.
+    """
+    return cluster.scale_up.bytes_per_s * constants.scale_up_ratio
+
+
+def network_bytes_per_s(group: Group, cluster: Cluster, constants: Constants) -> Array:
+    """One-direction network bandwidth per member device of a group that spans several domains.
+
+        bw * eta / (1 + sigma log2(max(1, domains / 8))) / oversubscription (beyond a pod)
+
+    Symbols: eta ``network_ratio``; sigma ``fabric_slope``.
+    Shapes:  the group's fields broadcast.
+    Units:   bytes/s.
+    Holds:   every device of the domain drives its own NIC (or share of one) and all groups talk at once.
+    Source:  the all-reduce bands of the playbook's cluster over 1-64 nodes (reference/cost-model.md section 4).
+    """
+    domains = array(group.domains)
+    loss = 1.0 + constants.fabric_slope * np.log2(np.maximum(1.0, domains / 8.0))
+    rate = cluster.network.bytes_per_s * constants.network_ratio / loss
+    if cluster.pod_devices is None or cluster.oversubscription == 1.0:
+        return rate
+    beyond = domains * cluster.scale_up_devices > cluster.pod_devices
+    return np.where(beyond, rate / cluster.oversubscription, rate)
+
+
+def reduce_scatter_s(payload_bytes: Number, group: Group, cluster: Cluster, constants: Constants) -> Array:
+    """Time of a reduce-scatter whose full tensor has ``payload_bytes``; an all-gather takes the same.
+
+    Flat ring over all ranks, or hierarchical: inside the domain first, then each shard across domains.
+
+        ring          (n-1)/n B / min(bw_in, l bw_net) + (n-1) a
+        hierarchical  (l-1)/l B / bw_in + (l-1) a_in  +  (d-1)/d (B/l) / bw_net + ceil(log2 d) a_net
+        t = c + min of the two;  0 for one rank
+
+    Symbols: n ranks, l local, d domains, B payload, a latency of a step, c fixed start.
+    Shapes:  payload_bytes and the group broadcast.
+    Units:   bytes -> s.
+    Holds:   n >= 1; balanced groups. The hierarchical form is pessimistic where both tiers are pipelined.
+    Source:  Thakur et al. 2005 section 4; nccl-tests definition of bus bandwidth; tree depth for the network's latency as in
+             NCCL's PAT and tree algorithms.
+    """
+    payload, n, local, domains = array(payload_bytes), array(group.ranks), array(group.local), array(group.domains)
+    inside = scale_up_bytes_per_s(cluster, constants)
+    across = network_bytes_per_s(group, cluster, constants)
+    several = domains > 1.0
+    ring_rate = np.where(several, np.minimum(inside, local * across), inside)
+    step_s = np.where(several, cluster.network.latency_s, cluster.scale_up.latency_s)
+    ring = (n - 1.0) / n * payload / ring_rate + (n - 1.0) * step_s
+    inner = (local - 1.0) / local * payload / inside + (local - 1.0) * cluster.scale_up.latency_s
+    outer = (domains - 1.0) / domains * (payload / local) / across
+    outer = outer + np.ceil(np.log2(np.maximum(1.0, domains))) * cluster.network.latency_s
+    return np.where(n > 1.0, constants.collective_fixed_s + np.minimum(ring, inner + outer), 0.0)
+
+
+all_gather_s = reduce_scatter_s
+
+
+def all_reduce_s(payload_bytes: Number, group: Group, cluster: Cluster, constants: Constants) -> Array:
+    """Time of an all-reduce: the fastest of reduce-scatter + all-gather, a tree, and the reducing switch.
+
+        ring / hierarchical   2 reduce_scatter(B)
+        tree                  2 B / bw + 2 ceil(log2 n) a            (small messages)
+        in-switch             B / bw_in + 2 a                        (one domain whose switch reduces)
+
+    Shapes:  payload_bytes and the group broadcast.
+    Units:   bytes -> s.
+    Holds:   n >= 1.
+    Source:  Thakur et al. 2005; NCCL double binary trees; NVLink SHARP moves each byte once (436 GB/s of bus bandwidth
+             against 250 GB/s of an all-gather on one 8 x H100 node in the corpus' collective_bandwidth.csv).
+    """
+    payload, n, local, domains = array(payload_bytes), array(group.ranks), array(group.local), array(group.domains)
+    inside = scale_up_bytes_per_s(cluster, constants)
+    across = local * network_bytes_per_s(group, cluster, constants)
+    rate = np.where(domains > 1.0, np.minimum(inside, across), inside)
+    step_s = np.where(domains > 1.0, cluster.network.latency_s, cluster.scale_up.latency_s)
+    two_phase = 2.0 * reduce_scatter_s(payload, group, cluster, constants)
+    tree = constants.collective_fixed_s + 2.0 * payload / rate + 2.0 * np.ceil(np.log2(np.maximum(1.0, n))) * step_s
+    best = np.minimum(two_phase, tree)
+    if cluster.scale_up.in_network_reduction:
+        switch = constants.collective_fixed_s + payload / inside + 2.0 * cluster.scale_up.latency_s
+        best = np.where(domains > 1.0, best, np.minimum(best, switch))
+    return np.where(n > 1.0, best, 0.0)
+
+
+def all_to_all_s(
+    send_bytes: Number, group: Group, cluster: Cluster, constants: Constants, *, copies_ratio: Number = 1.0
+) -> Array:
+    """Time of an all-to-all in which every rank sends ``send_bytes`` in all, its own share included.
+
+    The share for the same domain travels on the scale-up link, the rest on the network, both at the same time.
+
+        inside = B (l-1)/n / bw_in;   across = B r (n-l)/n / bw_net;   t = c + max(inside, across) + steps
+
+    Symbols: r ``copies_ratio``: copies that cross the network per routed copy (node-limited routing with one copy per
+             destination node sends fewer).
+    Shapes:  everything broadcasts.
+    Units:   bytes -> s.
+    Holds:   uniform destinations.
+    Source:  Primus collective model (maximum of the tiers plus a start per remote peer), reference/cost-model.md section 4.
+    """
+    payload, n, local, domains = array(send_bytes), array(group.ranks), array(group.local), array(group.domains)
+    inside = payload * (local - 1.0) / n / scale_up_bytes_per_s(cluster, constants)
+    across = payload * copies_ratio * (n - local) / n / network_bytes_per_s(group, cluster, constants)
+    steps = np.where(domains > 1.0, cluster.network.latency_s, cluster.scale_up.latency_s)
+    steps = steps * np.ceil(np.log2(np.maximum(1.0, n)))
+    return np.where(n > 1.0, constants.collective_fixed_s + np.maximum(inside, across) + steps, 0.0)
+
+
+def point_to_point_s(message_bytes: Number, *, crosses: Number, cluster: Cluster, constants: Constants) -> Array:
+    """Time of one send to the next pipeline stage.
+
+        t = a + B / bw,  over the network where ``crosses`` is 1, else over the scale-up link
+
+    Shapes:  message_bytes and crosses broadcast.
+    Units:   bytes -> s.
+    Source:  one NIC per sender (SimuMax: P2P over one NIC).
+    """
+    network = cluster.network.latency_s + array(message_bytes) / (cluster.network.bytes_per_s * constants.network_ratio)
+    inside = cluster.scale_up.latency_s + array(message_bytes) / scale_up_bytes_per_s(cluster, constants)
+    return np.where(array(crosses) > 0.0, network, inside)

@@ -1,0 +1,116 @@
+"""What stands at the ends of the pipeline: the embedding in front, the output layer and the loss behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.perf.arrays import Array, Number, array
+from meshwright.perf.collectives import all_gather_s, all_reduce_s
+from meshwright.perf.elementwise import memory_bound_s
+from meshwright.perf.layer import product_s
+from meshwright.perf.operators import head_product
+from meshwright.perf.seconds import Seconds, seconds
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.perf.operators import WorkShape
+    from meshwright.perf.placement import Groups
+
+FUSED_LOSS_BYTES = (4.0, 4.0)
+"""Bytes moved per logit by a fused loss, forward and backward: read and rewritten in the base type."""
+UNFUSED_LOSS_BYTES = (22.0, 10.0)
+"""Per logit unfused: cast to FP32 (6), maximum (4), subtract and exponentiate (8), sum (4); gradient in FP32 and cast (10)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTime:
+    """Forward and backward of an end of the model, and the weight-gradient share of its backward."""
+
+    forward: Seconds
+    backward: Seconds
+    weight_gradient_s: Array
+
+
+def embedding_time(case: Case, shape: WorkShape, groups: Groups) -> EndTime:
+    """Look-up of token (and position) embeddings, its scatter-add backward, and the reduction over tensor ranks.
+
+    Each tensor rank holds a slice of the vocabulary; the results are reduce-scattered (sequence parallelism) or all-reduced.
+
+    Shapes:  the columns of ``shape``.
+    Units:   s.
+    Source:  Megatron-Core VocabParallelEmbedding.
+    """
+    device, constants, cluster = case.cluster.device, case.calibration.constants, case.cluster
+    elements = shape.tokens * case.model.hidden
+    tables = 1.0 + (1.0 if case.model.position_table else 0.0) + (1.0 if case.model.embedding_norm else 0.0)
+    payload = 2.0 * elements
+    tensor = np.where(
+        shape.sequence_shards > 1.0,
+        all_gather_s(payload, groups.tensor, cluster, constants),
+        all_reduce_s(payload, groups.tensor, cluster, constants),
+    )
+    gap = 3.0 * constants.kernel_gap_s
+    return EndTime(
+        forward=seconds(compute=memory_bound_s(4.0 * elements * tables, device, constants) + gap, tensor=tensor),
+        backward=seconds(
+            compute=memory_bound_s(10.0 * elements * tables, device, constants) + gap,
+            tensor=np.where(shape.sequence_shards > 1.0, tensor, 0.0),
+        ),
+        weight_gradient_s=array(0.0),
+    )
+
+
+def head_time(case: Case, shape: WorkShape, groups: Groups, vocabulary: Number) -> EndTime:
+    """Final norm, output layer and vocabulary-parallel cross entropy; once more for every multi-token-prediction layer.
+
+    Symbols: logits T V / t on a rank; the loss moves ``FUSED_LOSS_BYTES`` or ``UNFUSED_LOSS_BYTES`` per logit.
+    Shapes:  the columns of ``shape``.
+    Units:   s.
+    Holds:   the output layer computes in the base data type under every recipe.
+    Source:  Megatron-Core vocab_parallel_cross_entropy; SimuMax ParallelCE (reference/cost-model.md 7.3).
+    """
+    device, constants, cluster, model = case.cluster.device, case.calibration.constants, case.cluster, case.model
+    product = head_product(model, shape, vocabulary)
+    logits = shape.tokens * array(vocabulary) / shape.tensor_parallel
+    ahead, behind = FUSED_LOSS_BYTES if case.implementation.fused_loss else UNFUSED_LOSS_BYTES
+    copies = 1.0 + model.num_mtp_layers
+    norm = shape.shard_tokens * model.hidden
+    payload = 2.0 * shape.tokens * model.hidden
+    gather = all_gather_s(payload, groups.tensor, cluster, constants)
+    reduce = all_reduce_s(payload, groups.tensor, cluster, constants)
+    sharded = shape.sequence_shards > 1.0
+    scalars = 3.0 * all_reduce_s(4.0 * shape.tokens, groups.tensor, cluster, constants)
+    weight = array(0.0) if case.training.weights_frozen else product_s(product, case, "weight")
+    forward = product_s(product, case, "forward") + memory_bound_s(ahead * logits + 4.0 * norm, device, constants)
+    backward = product_s(product, case, "input") + weight + memory_bound_s(behind * logits + 6.0 * norm, device, constants)
+    gap = 8.0 * constants.kernel_gap_s
+    whole = shape.tokens * array(vocabulary)
+    spread = all_gather_s(2.0 * whole, groups.tensor, cluster, constants) if case.implementation.logits_gathered else 0.0
+    return EndTime(
+        forward=seconds(
+            compute=copies * (forward + gap), tensor=copies * (np.where(sharded, gather, 0.0) + scalars + spread)
+        ),
+        backward=seconds(
+            compute=copies * (backward + gap), tensor=copies * np.where(sharded, 2.0 * gather, reduce)
+        ),
+        weight_gradient_s=copies * weight,
+    )
+
+
+def logits_bytes(case: Case, shape: WorkShape, vocabulary: Number) -> Array:
+    """Bytes that the logits of one micro-batch take at the loss, on the last stage.
+
+        fused 2 T V / t (in place);   unfused (2 + 4 + 4) T V / t
+
+    Symbols: BF16 logits, their FP32 copy, and the FP32 softmax that becomes the gradient.
+    Shapes:  the columns of ``shape``.
+    Units:   bytes.
+    Holds:   one micro-batch at a time is between head and loss, in every schedule.
+    Source:  SimuMax ParallelCE: 4 cached and 2 transient, or 2 fused (reference/cost-model.md 7.3).
+    """
+    whole = 1.0 if case.implementation.logits_gathered else shape.tensor_parallel
+    per_logit = 2.0 if case.implementation.fused_loss else 10.0
+    return per_logit * shape.tokens * array(vocabulary) / whole

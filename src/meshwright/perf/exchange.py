@@ -1,0 +1,211 @@
+"""Communication inside a layer: tensor, context and expert parallelism, and what compute hides of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.perf.arrays import Array, array
+from meshwright.perf.collectives import all_gather_s, all_reduce_s, all_to_all_s, network_bytes_per_s, scale_up_bytes_per_s
+from meshwright.perf.operators import key_value_heads, routed_tokens
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.domain.layout import ContextKind, Overlap
+    from meshwright.domain.mesh import Group
+    from meshwright.domain.model import LayerKind, MixtureOfExperts
+    from meshwright.perf.operators import WorkShape
+    from meshwright.perf.placement import Groups
+
+ELEMENT_BYTES = 2.0
+"""Activations travel in BF16."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exposed:
+    """Seconds of one sort of communication that nothing hides, and how much the hidden part slows compute."""
+
+    forward: Array
+    backward: Array
+    slowdown_forward: Array
+    slowdown_backward: Array
+
+
+def nothing() -> Exposed:
+    """No communication."""
+    zero = array(0.0)
+    return Exposed(forward=zero, backward=zero, slowdown_forward=zero, slowdown_backward=zero)
+
+
+def hide(communication: Array, window: Array, ratio: float) -> tuple[Array, Array]:
+    """Split a collective into what stays exposed and what a window of compute hides.
+
+        hidden = min(r t, w);   exposed = t - hidden
+
+    Symbols: t communication; w window; r ``Constants.overlap_ratio``.
+    Shapes:  communication and window broadcast.
+    Units:   s -> (exposed s, hidden s).
+    Source:  reference/cost-model.md section 5; 0.92-0.96 ceilings of Primus and zhebrak.
+    """
+    hidden = np.minimum(ratio * communication, window)
+    return communication - hidden, hidden
+
+
+def tensor_s(
+    kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, first_input: Array, first_weight: Array, products: Array,
+    *, overlap: Overlap,
+) -> Exposed:  # fmt: skip
+    """Tensor-parallel communication of one layer.
+
+    With sequence parallelism each block gathers its input and reduce-scatters its output; backward does the reverse and
+    gathers the input once more for the weight gradient. Without, each block all-reduces once per direction. The second gather
+    hides behind the input gradient and the reduction behind the weight gradient (asynchronous TP). ``overlap.tensor`` tiles the
+    forward's collectives with the products. Mixture layers gather nothing for their routed experts.
+
+    Symbols: payload 2 T h bytes; MLA gathers its latents instead of the hidden state.
+    Shapes:  the columns of ``shape``.
+    Units:   s.
+    Holds:   any TP, also across nodes.
+    Source:  Korthikanti et al. 2022 section 4.2; Megatron-Core layers.py (LinearWithGradAccumulationAndAsyncCommunication).
+    """
+    cluster, constants, group = case.cluster, case.calibration.constants, groups.tensor
+    hidden, latent = case.model.hidden, kind.attention.latent
+    gathered = (latent.query_rank or hidden) + latent.key_value_rank + latent.rope_dim if latent else hidden
+    experts = kind.experts
+    blocks: list[float] = [float(gathered)]
+    if not kind.parallel_block and (experts is None or experts.shared_width):
+        blocks.append(float(hidden))
+    sharded = shape.sequence_shards > 1.0
+    forward = backward = slow_forward = slow_backward = array(0.0)
+    out = ELEMENT_BYTES * shape.tokens * hidden
+    scatter, reduce = all_gather_s(out, group, cluster, constants), all_reduce_s(out, group, cluster, constants)
+    for width in blocks:
+        gather = all_gather_s(ELEMENT_BYTES * shape.tokens * width, group, cluster, constants)
+        ahead = np.where(sharded, gather + scatter, reduce)
+        if overlap.tensor:
+            ahead, hidden_s = hide(ahead, products / len(blocks), constants.overlap_ratio)
+            slow_forward = slow_forward + constants.contention_slowdown_scale_up * hidden_s
+        forward = forward + ahead
+        if case.implementation.tensor_backward_overlap:
+            again, hidden_again = hide(np.where(sharded, gather, 0.0), first_input, constants.overlap_ratio)
+            last, hidden_last = hide(np.where(sharded, gather, reduce), first_weight, constants.overlap_ratio)
+            slow_backward = slow_backward + constants.contention_slowdown_scale_up * (hidden_again + hidden_last)
+            backward = backward + (np.where(sharded, scatter, 0.0) + again + last)
+        else:
+            backward = backward + np.where(sharded, scatter + 2.0 * gather, reduce)
+    return Exposed(forward=forward, backward=backward, slowdown_forward=slow_forward, slowdown_backward=slow_backward)
+
+
+def context_s(
+    kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, attention_forward: Array, attention_backward: Array,
+    *, context_kind: ContextKind,
+) -> Exposed:  # fmt: skip
+    """Context-parallel communication of one layer.
+
+        ring        c - 1 steps, each exposes max(0, xfer - core / c); keys and values forward, with their gradients backward
+        all-gather  gathers keys and values before the core; backward gathers again and reduce-scatters the gradients
+        ulysses     all-to-all of q, k, v before and o after the core, the same backward
+        hybrid      ulysses inside a scale-up domain, ring across domains
+
+    Symbols: c context parallelism; xfer time of one block of keys and values to the neighbour; core the attention kernel.
+    Shapes:  the columns of ``shape``.
+    Units:   s.
+    Holds:   causal balanced (zigzag) sharding; the ring's step is bounded by its slowest hop.
+    Source:  Liu et al. 2023 (ring attention, arXiv 2310.01889); Jacobs et al. 2023 (Ulysses, arXiv 2309.14509); Megatron-Core
+             --cp-comm-type.
+    """
+    cluster, constants, group = case.cluster, case.calibration.constants, groups.context
+    attention, tp, cp = kind.attention, shape.tensor_parallel, shape.context_parallel
+    heads = attention.num_heads / tp if attention.latent else key_value_heads(attention, tp)
+    key_value = ELEMENT_BYTES * shape.tokens * heads * (attention.head_dim + attention.value_dim)
+    query_out = ELEMENT_BYTES * shape.tokens * (attention.query_width + attention.output_width) / tp
+    several = cp > 1.0
+
+    def ring(size: Array, block: Array, members: Array) -> Array:
+        crosses = np.asarray(group.domains) > 1.0
+        rate = np.where(
+            crosses, network_bytes_per_s(group, cluster, constants), scale_up_bytes_per_s(cluster, constants)
+        )
+        step = np.where(crosses, cluster.network.latency_s, cluster.scale_up.latency_s) + size / rate
+        return (members - 1.0) * np.maximum(0.0, step - block / members)
+
+    if context_kind == "ring":
+        forward = ring(key_value, attention_forward, cp)
+        backward = ring(2.0 * key_value, attention_backward, cp)
+    elif context_kind == "all-gather":
+        gather = all_gather_s(key_value * cp, group, cluster, constants)
+        forward, backward = gather, 2.0 * gather
+    else:
+        inner = _inside(group)
+        exchange = all_to_all_s(key_value + query_out, inner if context_kind == "hybrid" else group, cluster, constants)
+        forward, backward = exchange, exchange
+        if context_kind == "hybrid":
+            domains = array(group.domains)
+            forward = forward + ring(key_value, attention_forward, domains)
+            backward = backward + ring(2.0 * key_value, attention_backward, domains)
+    zero = array(0.0)
+    return Exposed(
+        forward=np.where(several, forward, zero), backward=np.where(several, backward, zero), slowdown_forward=zero, slowdown_backward=zero
+    )
+
+
+def _inside(group: Group) -> Group:
+    """The part of a group inside one scale-up domain."""
+    return replace(group, ranks=group.local, domains=np.ones_like(array(group.domains)))
+
+
+def copies_ratio(experts: MixtureOfExperts, group: Group, *, deduplicated: bool) -> Array:
+    """Copies of a token that cross the network, over the copies routed to other domains.
+
+    With uniform routing over d domains a token's k copies reach D = d (1 - (1 - 1/d)^k) distinct domains, at most as many as
+    routing groups allow; de-duplication sends one copy to each other domain instead of all.
+
+        (D - D/d) / (k (1 - 1/d));   1 without de-duplication
+
+    Symbols: d domains; k experts per token.
+    Shapes:  the group broadcasts.
+    Units:   ratio.
+    Holds:   balanced routing; routing groups aligned with domains.
+    Source:  DeepSeek-V3 report (arXiv 2412.19437) section 3.2.2: at most four nodes a token.
+    """
+    domains, top = array(group.domains), float(experts.experts_per_token)
+    if not deduplicated:
+        return np.ones_like(domains)
+    distinct = domains * (1.0 - np.power(1.0 - 1.0 / domains, top))
+    if experts.num_groups > 1:
+        distinct = np.minimum(distinct, float(experts.groups_per_token))
+    remote = top * (1.0 - 1.0 / domains)
+    return np.where(domains > 1.0, distinct * (1.0 - 1.0 / domains) / np.maximum(remote, 1e-9), 1.0)
+
+
+def expert_s(
+    kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, products: Array, *, overlap: Overlap
+) -> Exposed:
+    """Expert-parallel communication of one mixture layer: dispatch and combine, forward and backward.
+
+        forward = backward = i (2 all-to-all(2 T/t_sp topk h) + gather and scatter of R h over expert TP)
+
+    Symbols: i ``expert_imbalance_ratio``; R routed copies of the rank.
+    Shapes:  the columns of ``shape``.
+    Units:   s.
+    Holds:   dropless routing; ``overlap.expert`` hides it behind the products of another micro-batch.
+    Source:  Megatron-Core token dispatchers; DeepSeek-V3 report section 3.2.
+    """
+    experts = kind.experts
+    if experts is None:
+        return nothing()
+    cluster, constants, hidden = case.cluster, case.calibration.constants, case.model.hidden
+    send = ELEMENT_BYTES * shape.shard_tokens * experts.experts_per_token * hidden
+    ratio = copies_ratio(experts, groups.expert, deduplicated=case.implementation.expert_deduplication)
+    exchange = 2.0 * all_to_all_s(send, groups.expert, cluster, constants, copies_ratio=ratio)
+    routed = ELEMENT_BYTES * routed_tokens(experts, shape) * hidden
+    gathered = 2.0 * all_gather_s(routed, groups.expert_tensor, cluster, constants)
+    total = constants.expert_imbalance_ratio * (exchange + gathered)
+    if not overlap.expert:
+        zero = array(0.0)
+        return Exposed(forward=total, backward=total, slowdown_forward=zero, slowdown_backward=zero)
+    exposed, hidden_s = hide(total, products, constants.overlap_ratio)
+    slow = constants.contention_slowdown * hidden_s
+    return Exposed(forward=exposed, backward=exposed, slowdown_forward=slow, slowdown_backward=slow)

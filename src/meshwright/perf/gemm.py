@@ -1,0 +1,112 @@
+"""Time of matrix products from their shapes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.perf.arrays import Array, Number, array, ceil_divide
+
+if TYPE_CHECKING:
+    from meshwright.domain.calibration import Constants
+    from meshwright.domain.cluster import Device
+
+
+def sustained_ratio(constants: Constants, dtype: str) -> float:
+    """Share of the dense peak that a very large GEMM of this data type sustains.
+
+    Units:   ratio.
+    Source:  ``Constants``; power and clock limits, not shapes, set it.
+    """
+    if dtype.startswith("fp8"):
+        return constants.gemm_fp8_ratio
+    return constants.gemm_fp4_ratio if dtype.startswith("fp4") else constants.gemm_ratio
+
+
+def gemm_s(
+    m: Number,
+    n: Number,
+    k: Number,
+    *,
+    device: Device,
+    constants: Constants,
+    dtype: str,
+    in_bytes: float = 2.0,
+    out_bytes: float = 2.0,
+    count: Number = 1.0,
+    speed: float = 1.0,
+) -> Array:
+    """Time of ``count`` independent products (m, k) x (k, n) run as one kernel.
+
+    Tiles of the output fill the units of the device in waves; each tile costs its main loop and a fixed prologue and
+    epilogue written as extra k. The fastest tile shape is taken, and memory traffic is a second floor.
+
+        tiles = count * ceil(m / Tm) * ceil(n / Tn);   x = tiles / U
+        waves = x + w * (ceil(x) - x)
+        t = max( min over tiles of  waves * 2 Tm Tn (k + k0) / (peak / U * eff * r),
+                 count * (in (m k + k n) + out m n) / (bw * mu) )
+
+    Symbols: U units (SMs); w, k0, eff, mu constants; r relative efficiency of the tile shape; ``speed`` scales eff.
+    Shapes:  m, n, k, count broadcast.
+    Units:   elements, FLOP/s, bytes/s -> s.
+    Holds:   dense products; w between 0 (stream-K) and 1 (strict waves); error 10-20 % on odd shapes.
+    Source:  tile and wave quantisation as in NVIDIA, "Matrix Multiplication Background"; max with the memory time as in
+             SimuMax core/config.py; the prologue term is the classic n-half model in k.
+    """
+    m, n, k = array(m), array(n), array(k)
+    peak = device.peak_flops_per_s.get(dtype, device.peak_flops_per_s["bf16"])
+    unit_rate = peak / device.num_units * sustained_ratio(constants, dtype) * speed
+    best: Array | None = None
+    for tile in constants.tiles:
+        filled = count * ceil_divide(m, tile.rows) * ceil_divide(n, tile.columns) / device.num_units
+        waves = filled + constants.gemm_wave_ratio * (np.ceil(filled) - filled)
+        work = 2.0 * tile.rows * tile.columns * (k + constants.gemm_setup_k)
+        time = waves * (work / (unit_rate * tile.ratio))
+        best = time if best is None else np.minimum(best, time)
+    assert best is not None, "constants without tiles"
+    traffic = count * (in_bytes * (m * k + k * n) + out_bytes * m * n)
+    return np.maximum(best, traffic / (device.memory_bytes_per_s * constants.memory_ratio))
+
+
+def grouped_gemm_s(
+    m: Number,
+    n: Number,
+    k: Number,
+    *,
+    groups: Number,
+    device: Device,
+    constants: Constants,
+    dtype: str,
+    in_bytes: float = 2.0,
+    out_bytes: float = 2.0,
+    speed: float = 1.0,
+) -> Array:
+    """Time of one grouped product: ``groups`` experts of m rows each against their own (k, n) weights.
+
+    The tiles of all groups share the waves, so many small experts fill the device, yet each pads its rows to a tile.
+
+        t = gemm(m, n, k; count = groups) / g
+
+    Symbols: g ``Constants.grouped_gemm_ratio``, the loss of the grouped kernel against one GEMM.
+    Shapes:  m, n, k, groups broadcast. m is the mean number of tokens of an expert.
+    Units:   elements -> s.
+    Holds:   balanced routing; imbalance is a factor of the caller.
+    Source:  SimuMax B200 table: grouped 0.302 against dense 0.488 of peak, most of it small m (reference/cost-model.md 3.1).
+    """
+    return gemm_s(
+        m, n, k, device=device, constants=constants, dtype=dtype, in_bytes=in_bytes, out_bytes=out_bytes,
+        count=groups, speed=speed * constants.grouped_gemm_ratio,
+    )  # fmt: skip
+
+
+def gemm_flops(m: Number, n: Number, k: Number) -> Array:
+    """Multiplications and additions of one product.
+
+        2 m n k
+
+    Shapes:  m, n, k broadcast.
+    Units:   FLOP.
+    Source:  definition.
+    """
+    return 2.0 * array(m) * n * k

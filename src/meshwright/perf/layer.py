@@ -1,0 +1,218 @@
+"""Time of one layer on one rank for one micro-batch: operators, their communication, and what is run again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.perf.arrays import Array, array
+from meshwright.perf.attention import attended_pairs, flash_attention_s
+from meshwright.perf.elementwise import launch_floor_s, memory_bound_s
+from meshwright.perf.exchange import context_s, expert_s, tensor_s
+from meshwright.perf.gemm import gemm_s, grouped_gemm_s
+from meshwright.perf.operators import layer_products
+from meshwright.perf.seconds import Seconds, seconds
+from meshwright.perf.widths import has_part, row_elements
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.domain.layout import ContextKind, Overlap
+    from meshwright.domain.model import LayerKind
+    from meshwright.perf.operators import Product, WorkShape
+    from meshwright.perf.placement import Groups
+
+ATTENTION_CORE = "core_attn"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pieces:
+    """Device seconds of the operators of a layer, by sort of work; ``forward_of`` maps a recompute module to its forward."""
+
+    products_forward: Array
+    products_input: Array
+    products_weight: Array
+    attention_forward: Array
+    attention_backward: Array
+    elementwise_forward: Array
+    elementwise_backward: Array
+    cast: Array
+    first_input_gradient: Array
+    """Input gradient of the first projection, beside which the re-gathered input travels."""
+    first_weight_gradient: Array
+    """Weight gradient of the first projection, beside which the input gradient is reduced."""
+    forward_of: dict[str, Array]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerTime:
+    """Forward and backward of one layer; ``weight_gradient_s`` is the part of the backward that may wait (zero bubble)."""
+
+    forward: Seconds
+    backward: Seconds
+    weight_gradient_s: Array
+    pieces: Pieces
+
+
+def product_s(product: Product, case: Case, direction: str) -> Array:
+    """Time of one product in one direction: ``forward``, ``input`` gradient or ``weight`` gradient.
+
+        forward (m, n, k);   input gradient (m, k, n);   weight gradient (n, k, m), FP32 output
+
+    Shapes:  the product's columns.
+    Units:   s.
+    Source:  layouts TN, NN, NT of a linear layer (reference/cost-model.md 3.1).
+    """
+    precision, constants = case.training.precision, case.calibration.constants
+    dtype = precision.gemm_dtype if product.low_precision else precision.base_dtype
+    if not case.cluster.device.supports(dtype):
+        dtype = precision.base_dtype
+    m, n, k = product.rows, product.columns, product.inner
+    speed, out_bytes = 1.0, 2.0
+    if direction == "input":
+        n, k = k, n
+    elif direction == "weight":
+        m, n, k = n, k, m
+        speed, out_bytes = constants.gemm_weight_gradient_ratio, 4.0
+    in_bytes = precision.saved_input_bytes if product.low_precision else 2.0
+    options = {"device": case.cluster.device, "constants": constants, "dtype": dtype, "in_bytes": in_bytes}
+    if product.grouped:
+        return constants.expert_imbalance_ratio * grouped_gemm_s(
+            m, n, k, groups=product.groups, out_bytes=out_bytes, speed=speed, **options  # type: ignore[arg-type]
+        )
+    return gemm_s(m, n, k, count=product.groups, out_bytes=out_bytes, speed=speed, **options)  # type: ignore[arg-type]
+
+
+def attention_core_s(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Array, Array]:
+    """Forward and backward of scores, softmax and values on one rank.
+
+    Fused kernels skip what the mask hides; unfused ones compute the whole square as two batched products (their softmax is
+    among the implementation's memory-bound passes). Context parallelism divides the pairs evenly (zigzag).
+
+    Shapes:  the columns of ``shape``; a tuple of two arrays comes back.
+    Units:   s.
+    Source:  ``perf.attention``; Korthikanti et al. 2022 section 2 for the unfused products.
+    """
+    attention, batch = kind.attention, case.batch
+    heads = shape.sequences * attention.num_heads / shape.tensor_parallel
+    device, constants = case.cluster.device, case.calibration.constants
+    if not case.implementation.flash_attention:
+        rows = batch.sequence_tokens / shape.context_parallel
+        options = {"device": device, "constants": constants, "dtype": case.training.precision.base_dtype, "count": heads}
+        scores = gemm_s(rows, batch.sequence_tokens, attention.head_dim, **options)  # type: ignore[arg-type]
+        values = gemm_s(rows, attention.value_dim, batch.sequence_tokens, **options)  # type: ignore[arg-type]
+        return scores + values, 2.0 * (scores + values)
+    pairs = attended_pairs(batch.sequence_tokens, attention.window_tokens, batch.mean_square_document_tokens)
+    return flash_attention_s(
+        pairs / shape.context_parallel, heads, batch.sequence_tokens / shape.context_parallel,
+        key_dim=attention.head_dim, value_dim=attention.value_dim, device=device, constants=constants,
+        dtype=case.training.precision.base_dtype,
+    )  # fmt: skip
+
+
+def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
+    """Device seconds of all operators of one layer.
+
+    Shapes:  the columns of ``shape``.
+    Units:   s.
+    Holds:   one micro-batch; every operator runs alone on the device.
+    Source:  sums of the formulas in ``perf.gemm``, ``perf.attention`` and ``perf.elementwise``.
+    """
+    device, constants, hidden = case.cluster.device, case.calibration.constants, case.model.hidden
+    precision, frozen = case.training.precision, case.training.weights_frozen
+    forward_of: dict[str, Array] = {}
+    forward = input_gradient = weight_gradient = cast = array(0.0)
+    products = layer_products(kind, hidden, shape)
+    for product in products:
+        once = product_s(product, case, "forward")
+        forward = forward + once
+        forward_of[product.module] = forward_of.get(product.module, array(0.0)) + once
+        input_gradient = input_gradient + product_s(product, case, "input")
+        if not frozen:
+            weight_gradient = weight_gradient + product_s(product, case, "weight")
+        if product.low_precision and precision.cast_passes:
+            elements = product.groups * (product.rows * (product.inner + product.columns) + product.inner * product.columns)
+            cast = cast + memory_bound_s(3.0 * precision.cast_passes * elements, device, constants)
+    first = products[0]
+    core_forward, core_backward = attention_core_s(kind, case, shape)
+    forward_of[ATTENTION_CORE] = core_forward
+    ahead = behind = array(0.0)
+    for row in case.implementation.passes:
+        if not has_part(kind, row.part):
+            continue
+        elements = row_elements(row.width, row.part, row.shard, kind, hidden, case.batch.sequence_tokens, shape)
+        once = memory_bound_s(row.forward_bytes * elements, device, constants)
+        ahead = ahead + once
+        behind = behind + memory_bound_s(row.backward_bytes * elements, device, constants)
+        for module in row.modules:
+            forward_of[module] = forward_of.get(module, array(0.0)) + once
+    return Pieces(
+        products_forward=forward, products_input=input_gradient, products_weight=weight_gradient,
+        attention_forward=core_forward, attention_backward=core_backward,
+        elementwise_forward=ahead, elementwise_backward=behind, cast=cast,
+        first_input_gradient=product_s(first, case, "input"),
+        first_weight_gradient=array(0.0) if frozen else product_s(first, case, "weight"),
+        forward_of=forward_of,
+    )  # fmt: skip
+
+
+def layer_time(
+    kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, *, overlap: Overlap, context_kind: ContextKind
+) -> LayerTime:
+    """Forward and backward of one layer for one micro-batch, with what communication leaves exposed.
+
+    Shapes:  the columns of ``shape``.
+    Units:   s.
+    Source:  ``layer_pieces`` and ``perf.exchange``.
+    """
+    pieces, constants = layer_pieces(kind, case, shape), case.calibration.constants
+    implementation = case.implementation
+    moe = kind.experts is not None
+    kernels_forward = implementation.kernels_forward + (implementation.kernels_moe_forward if moe else 0)
+    kernels_backward = implementation.kernels_backward + (implementation.kernels_moe_backward if moe else 0)
+    tensor = tensor_s(kind, case, shape, groups, pieces.first_input_gradient, pieces.first_weight_gradient,
+                      pieces.products_forward, overlap=overlap)  # fmt: skip
+    context = context_s(
+        kind, case, shape, groups, pieces.attention_forward, pieces.attention_backward, context_kind=context_kind
+    )
+    expert = expert_s(kind, case, shape, groups, pieces.products_forward, overlap=overlap)
+    ahead = pieces.products_forward + pieces.attention_forward + pieces.elementwise_forward + pieces.cast / 3.0
+    behind = pieces.products_input + pieces.products_weight + pieces.attention_backward + pieces.elementwise_backward
+    behind = behind + pieces.cast * (2.0 / 3.0)
+    ahead = ahead + kernels_forward * constants.kernel_gap_s + tensor.slowdown_forward
+    behind = behind + kernels_backward * constants.kernel_gap_s + tensor.slowdown_backward
+    busy_forward = ahead + tensor.forward + context.forward + expert.forward
+    busy_backward = behind + tensor.backward + context.backward + expert.backward
+    graphs = implementation.cuda_graphs
+    return LayerTime(
+        forward=seconds(
+            compute=ahead, tensor=tensor.forward, context=context.forward, expert=expert.forward,
+            host=launch_floor_s(busy_forward, kernels_forward, constants, graphs=graphs),
+        ),
+        backward=seconds(
+            compute=behind, tensor=tensor.backward, context=context.backward, expert=expert.backward,
+            host=launch_floor_s(busy_backward, kernels_backward, constants, graphs=graphs),
+        ),
+        weight_gradient_s=pieces.products_weight,
+        pieces=pieces,
+    )  # fmt: skip
+
+
+def recompute_s(time: LayerTime, modules: tuple[str, ...] | None) -> Seconds:
+    """What backward runs again: the named modules, or the whole forward (``None``).
+
+        full: forward, communication included;   selective: forward of the modules' operators
+
+    Shapes:  the columns of ``time``.
+    Units:   s.
+    Holds:   ``moe`` runs its all-to-all again; ``layernorm`` and activations cost their passes only.
+    Source:  Korthikanti et al. 2022 section 5; Megatron-Core recompute modules (reference/frameworks.md section 2).
+    """
+    if modules is None:
+        return time.forward
+    compute = array(0.0)
+    for module in modules:
+        compute = compute + time.pieces.forward_of.get(module, array(0.0))
+    expert = time.forward.expert if "moe" in modules else np.zeros_like(time.forward.expert)
+    return seconds(compute=compute, expert=expert)

@@ -1,0 +1,189 @@
+"""The matrix products of a layer, one row each: FLOPs, time and recompute all read this one list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.perf.arrays import Array, Number, array
+
+if TYPE_CHECKING:
+    from meshwright.domain.model import Attention, LayerKind, MixtureOfExperts, Mlp, Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkShape:
+    """What one rank works on in one micro-batch. Every field is a number or a column."""
+
+    sequences: Array
+    """Sequences of the micro-batch."""
+    tokens: Array
+    """Tokens of the micro-batch on a context-parallel rank: sequences x s / c."""
+    tensor_parallel: Array
+    sequence_shards: Array
+    """TP where sequence parallelism is on, else 1: the divisor of activations outside the tensor-parallel region."""
+    context_parallel: Array
+    expert_parallel: Array
+    expert_tensor_parallel: Array
+
+    @property
+    def shard_tokens(self) -> Array:
+        """Tokens outside the tensor-parallel region."""
+        return self.tokens / self.sequence_shards
+
+
+def work_shape(
+    *,
+    microbatch_sequences: Number,
+    sequence_tokens: Number,
+    tensor_parallel: Number = 1,
+    sequence_parallel: Number = 0,
+    context_parallel: Number = 1,
+    expert_parallel: Number = 1,
+    expert_tensor_parallel: Number = 1,
+) -> WorkShape:
+    """What one rank works on, from degrees and batch; all arguments broadcast."""
+    tp, cp = array(tensor_parallel), array(context_parallel)
+    sequences = array(microbatch_sequences)
+    return WorkShape(
+        sequences=sequences,
+        tokens=sequences * sequence_tokens / cp,
+        tensor_parallel=tp,
+        sequence_shards=np.where(array(sequence_parallel) > 0, tp, 1.0),
+        context_parallel=cp,
+        expert_parallel=array(expert_parallel),
+        expert_tensor_parallel=array(expert_tensor_parallel),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """One matrix product (rows, inner) x (inner, columns), ``groups`` of them where experts are grouped."""
+
+    name: str
+    part: str
+    """attention, mlp, experts, shared, router."""
+    rows: Array
+    columns: Array
+    inner: Array
+    groups: Array
+    grouped: bool = False
+    low_precision: bool = True
+    """Runs in the recipe's data type; False: stays in the base type."""
+    module: str = ""
+    """The selective-recompute module that contains it."""
+
+    @property
+    def flops(self) -> Array:
+        """2 m n k, all groups."""
+        return 2.0 * self.groups * self.rows * self.columns * self.inner
+
+
+def _product(name: str, part: str, rows: Number, columns: Number, inner: Number, **more: object) -> Product:
+    groups = array(more.pop("groups", 1.0))  # type: ignore[arg-type]
+    return Product(
+        name=name, part=part, rows=array(rows), columns=array(columns), inner=array(inner), groups=groups, **more  # type: ignore[arg-type]
+    )
+
+
+def key_value_heads(attention: Attention, tensor_parallel: Number) -> Array:
+    """Key and value heads on one tensor-parallel rank; heads are duplicated where TP exceeds them.
+
+    max(1, k / t)
+
+    Shapes:  tensor_parallel broadcasts.
+    Units:   heads.
+    Source:  Megatron-Core attention.py (num_query_groups may be a divisor of TP).
+    """
+    return np.maximum(1.0, attention.num_key_value_heads / array(tensor_parallel))
+
+
+def attention_products(attention: Attention, hidden: int, shape: WorkShape) -> tuple[Product, ...]:
+    """Projections of an attention block on one rank.
+
+    Shapes:  the columns of ``shape``.
+    Units:   elements.
+    Holds:   MLA down-projections are replicated over TP and run on sequence-parallel shards, as in Megatron-Core.
+    Source:  Megatron-Core attention.py, multi_latent_attention.py.
+    """
+    tokens, tp = shape.tokens, shape.tensor_parallel
+    latent = attention.latent
+    output = _product("output projection", "attention", tokens, hidden, attention.output_width / tp)
+    if latent is None:
+        head_columns = (attention.query_width / tp) + 2.0 * key_value_heads(attention, tp) * attention.head_dim
+        return (_product("qkv projection", "attention", tokens, head_columns, hidden), output)
+    down = latent.key_value_rank + latent.rope_dim
+    up = attention.num_heads * (latent.nope_dim + latent.value_dim)
+    rows: list[Product] = []
+    if latent.query_rank is None:
+        rows.append(_product("query projection", "attention", tokens, attention.query_width / tp, hidden))
+    else:
+        rank = latent.query_rank
+        rows.append(_product("query down-projection", "attention", shape.shard_tokens, rank, hidden))
+        rows.append(
+            _product("query up-projection", "attention", tokens, attention.query_width / tp, rank, module="mla_up_proj")
+        )
+    rows.append(_product("key-value down-projection", "attention", shape.shard_tokens, down, hidden))
+    rows.append(
+        _product("key-value up-projection", "attention", tokens, up / tp, latent.key_value_rank, module="mla_up_proj")
+    )
+    return (*rows, output)
+
+
+def mlp_products(mlp: Mlp, hidden: int, shape: WorkShape) -> tuple[Product, ...]:
+    """The two products of a dense feed-forward block on one rank (gate and up are one product)."""
+    tokens, tp = shape.tokens, shape.tensor_parallel
+    return (
+        _product("mlp in", "mlp", tokens, mlp.num_inputs * mlp.width / tp, hidden, module="mlp"),
+        _product("mlp out", "mlp", tokens, hidden, mlp.width / tp, module="mlp"),
+    )
+
+
+def routed_tokens(experts: MixtureOfExperts, shape: WorkShape) -> Array:
+    """Routed copies of tokens that the experts of one rank see, balanced routing.
+
+        R = T / t_sp * topk * T_e
+
+    Symbols: T tokens of a rank; t_sp sequence shards; topk experts per token; T_e expert TP (its ranks see the same copies).
+    Shapes:  the columns of ``shape``.
+    Units:   tokens.
+    Source:  reference/cost-model.md 7.1; Megatron-Core token dispatchers.
+    """
+    return shape.shard_tokens * experts.experts_per_token * shape.expert_tensor_parallel
+
+
+def expert_products(experts: MixtureOfExperts, hidden: int, shape: WorkShape) -> tuple[Product, ...]:
+    """Router, grouped experts and shared experts of one rank."""
+    local = experts.num_experts / shape.expert_parallel
+    rows = routed_tokens(experts, shape) / local
+    etp = shape.expert_tensor_parallel
+    inputs = experts.num_inputs * experts.expert_width
+    products = [
+        _product("router", "router", shape.shard_tokens, experts.num_experts, hidden, low_precision=False, module="moe"),
+        _product("experts in", "experts", rows, inputs / etp, hidden, groups=local, grouped=True, module="moe"),
+        _product("experts out", "experts", rows, hidden, experts.expert_width / etp, groups=local, grouped=True, module="moe"),
+    ]
+    if experts.shared_width:
+        tokens, tp, width = shape.tokens, shape.tensor_parallel, experts.shared_width
+        products.append(
+            _product("shared experts in", "shared", tokens, experts.num_inputs * width / tp, hidden, module="shared_experts")
+        )
+        products.append(_product("shared experts out", "shared", tokens, hidden, width / tp, module="shared_experts"))
+    return tuple(products)
+
+
+def layer_products(kind: LayerKind, hidden: int, shape: WorkShape) -> tuple[Product, ...]:
+    """All weight products of a layer, in the order in which the forward runs them."""
+    attention = attention_products(kind.attention, hidden, shape)
+    experts = kind.experts
+    if experts is not None:
+        return attention + expert_products(experts, hidden, shape)
+    return attention + mlp_products(kind.feed_forward, hidden, shape)  # type: ignore[arg-type]
+
+
+def head_product(model: Model, shape: WorkShape, vocabulary: Number) -> Product:
+    """The output projection onto the vocabulary; it stays in the base data type."""
+    columns = array(vocabulary) / shape.tensor_parallel
+    return _product("output layer", "head", shape.tokens, columns, model.embedding_width or model.hidden, low_precision=False)

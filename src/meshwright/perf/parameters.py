@@ -1,0 +1,259 @@
+"""How many parameters a rank holds, exactly: Megatron's sharding, which the other frameworks share up to replicas.
+
+Three buckets, because they are communicated and kept apart: split over tensor-parallel ranks, replicated on each of
+them, and routed experts, which are split over expert- and expert-tensor-parallel ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from meshwright.domain.model import Attention, LayerKind, MixtureOfExperts, Mlp, Model
+
+Count: TypeAlias = int | np.integer | npt.NDArray[np.int64]
+"""A whole number, or a column of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterCounts:
+    """Parameters on one rank. ``sharded`` and ``routed`` are already divided; adding counts adds each bucket."""
+
+    sharded: Count = 0
+    """Split over tensor-parallel ranks: column and row linear weights, column biases, embedding, head, sinks."""
+    replicated: Count = 0
+    """Equal on all tensor-parallel ranks: norms, router, row biases, MLA down projections, shared-expert gate."""
+    routed: Count = 0
+    """Routed experts, split over expert- and expert-tensor-parallel ranks; row biases are copied over the latter."""
+
+    @property
+    def dense(self) -> Count:
+        """All but routed experts: what the data-parallel ranks of the dense grid share."""
+        return self.sharded + self.replicated
+
+    @property
+    def total(self) -> Count:
+        """All parameters on the rank."""
+        return self.sharded + self.replicated + self.routed
+
+    def __add__(self, other: ParameterCounts) -> ParameterCounts:
+        return ParameterCounts(
+            sharded=self.sharded + other.sharded,
+            replicated=self.replicated + other.replicated,
+            routed=self.routed + other.routed,
+        )
+
+    def times(self, count: Count) -> ParameterCounts:
+        """The same ``count`` times over, for equal layers."""
+        return ParameterCounts(
+            sharded=self.sharded * count, replicated=self.replicated * count, routed=self.routed * count
+        )
+
+
+def padded_vocabulary(vocabulary: int, *, tp: Count = 1, multiple: int = 128) -> Count:
+    """Vocabulary rounded up so that every tensor-parallel rank gets a multiple of ``multiple`` rows.
+
+        V' = ceil(V / (multiple tp)) multiple tp
+
+    Units:  rows.
+    Source: Megatron-LM ``--make-vocab-size-divisible-by`` (default 128), megatron/training/tokenizer.
+
+    >>> int(padded_vocabulary(50257, tp=8))
+    51200
+    """
+    unit = multiple * np.asarray(tp)
+    return -(-vocabulary // unit) * unit
+
+
+def layer_parameters(
+    model: Model, kind: LayerKind, *, tp: Count = 1, ep: Count = 1, etp: Count = 1
+) -> ParameterCounts:
+    """Parameters of one layer on one rank.
+
+        dense  = (h H d + 2 h min(K, tp K/tp) d + H d h + n h f) / tp + norms
+        expert = (E / ep) n h f_e / etp          n = 3 where gated, else 2
+
+    Key-value heads fewer than ``tp`` are copied: each rank holds at least one. Sums over ranks equal the whole model
+    (replicated parts counted once) while ``tp`` divides heads and widths, ``ep`` the experts and ``etp`` their width.
+
+    Units:  parameters; degrees may be columns.
+    Holds:  Megatron with Transformer Engine: the MLA down projections are replicated (``parallel_mode='duplicated'``);
+            the local spec splits them. Norms over all heads (OLMo-2) are taken as replicated.
+    Source: Megatron-LM d98e8a64 megatron/core/transformer (attention, multi_latent_attention, moe/*); frameworks.md 7.
+    """
+    attention, block = kind.attention, kind.feed_forward
+    counts = _latent_attention(model, attention, tp=tp) if attention.latent else _attention(model, attention, tp=tp)
+    norms = ParameterCounts(replicated=kind.norms * norm_parameters(model))
+    if kind.experts is not None:
+        return counts + norms + _experts(model, kind.experts, tp=tp, ep=ep, etp=etp)
+    assert not hasattr(block, "num_experts")
+    return counts + norms + _mlp(model, block, tp=tp)  # type: ignore[arg-type]
+
+
+def norm_parameters(model: Model, width: int | None = None) -> int:
+    """Weights of one norm of hidden width: h for RMS, 2 h with a bias, 0 without weights.
+
+    Units:  parameters.
+    Source: torch.nn.LayerNorm, torch.nn.RMSNorm.
+    """
+    weights = {"rms": 1, "layer": 2, "layer-no-bias": 1, "none": 0}[model.norm]
+    return weights * (model.hidden if width is None else width)
+
+
+def embedding_parameters(model: Model, *, tp: Count = 1, vocabulary: Count | None = None) -> ParameterCounts:
+    """Parameters in front of the first layer: token table, position table, norm, projection to the hidden width.
+
+        V w / tp + rows h + norm  (+ w h where the embedding is w wide)
+
+    Units:  parameters; ``vocabulary`` is padded by the caller where the framework pads it.
+    Source: Megatron-LM VocabParallelEmbedding; position embeddings are replicated (LanguageModelEmbedding).
+    """
+    rows = model.vocabulary if vocabulary is None else vocabulary
+    width = model.embedding_width or model.hidden
+    replicated = model.position_table * model.hidden
+    if model.embedding_norm:
+        replicated += norm_parameters(model)
+    if model.embedding_width:
+        replicated += width * model.hidden
+    return ParameterCounts(sharded=rows * width // tp, replicated=replicated)
+
+
+def head_parameters(
+    model: Model, *, tp: Count = 1, vocabulary: Count | None = None, copied: bool | npt.NDArray[np.bool_] = False
+) -> ParameterCounts:
+    """Parameters of the output projection behind the final norm.
+
+        (V w + V where biased) / tp   untied;   0 where tied to the embedding, a copy of it where ``copied``
+
+    Units:  parameters. ``copied``: a tied head on another pipeline stage than the embedding holds a second table.
+    Source: Megatron-LM ColumnParallelLinear output layer, ``share_embeddings_and_output_weights``.
+    """
+    rows = model.vocabulary if vocabulary is None else vocabulary
+    width = model.embedding_width or model.hidden
+    has_table = np.asarray(copied).astype(np.int64) if model.tied_embeddings else 1
+    bias = rows if model.head_bias else 0
+    projection = width * model.hidden if model.embedding_width else 0
+    return ParameterCounts(sharded=(rows * width * has_table + bias) // tp, replicated=projection)
+
+
+def final_norm_parameters(model: Model) -> ParameterCounts:
+    """Parameters of the norm behind the last layer.
+
+    Units:  parameters, replicated.
+    Source: Megatron-LM TransformerBlock.final_layernorm.
+    """
+    return ParameterCounts(replicated=norm_parameters(model) if model.final_norm else 0)
+
+
+def mtp_parameters(model: Model, *, tp: Count = 1, ep: Count = 1, etp: Count = 1) -> ParameterCounts:
+    """Parameters of all multi-token-prediction layers: a layer of the last kind, a 2h x h projection, three norms.
+
+    Units:  parameters. Embedding and head are the main model's.
+    Source: DeepSeek-V3, arXiv 2412.19437 section 2.2; Megatron-LM MultiTokenPredictionLayer (eh_proj is column-parallel).
+    """
+    layer = layer_parameters(model, model.kinds[model.pattern[-1]], tp=tp, ep=ep, etp=etp)
+    own = ParameterCounts(
+        sharded=2 * model.hidden * model.hidden // np.asarray(tp), replicated=3 * norm_parameters(model)
+    )
+    return (layer + own).times(model.num_mtp_layers)
+
+
+def total_parameters(model: Model, *, mtp: bool = False) -> int:
+    """Parameters of the whole model, each counted once; multi-token prediction only where asked for.
+
+    Units:  parameters.
+    Source: sum of the functions above at degree 1; held to the meta-device models of transformers by an oracle test.
+    """
+    counts = embedding_parameters(model) + head_parameters(model) + final_norm_parameters(model)
+    for index, kind in enumerate(model.kinds):
+        counts += layer_parameters(model, kind).times(model.pattern.count(index))
+    if mtp:
+        counts += mtp_parameters(model)
+    return int(counts.total)
+
+
+def active_parameters(model: Model) -> int:
+    """Parameters that one token meets: all but the routed experts that it is not sent to. Embedding and head count.
+
+        active = total - sum over MoE layers (E - k) n h f_e
+
+    Units:  parameters.
+    Source: the convention of the model cards (Qwen3-235B-A22B: 22 B).
+    """
+    idle = 0
+    for index, kind in enumerate(model.kinds):
+        experts = kind.experts
+        if experts:
+            unused = experts.num_experts - experts.experts_per_token
+            idle += model.pattern.count(index) * unused * _expert_size(model, experts)
+    return total_parameters(model) - idle
+
+
+def _attention(model: Model, attention: Attention, *, tp: Count) -> ParameterCounts:
+    """Multi-head, grouped-query or multi-query attention."""
+    h, d = model.hidden, attention.head_dim
+    key_value_width = 2 * d * np.maximum(attention.num_key_value_heads // np.asarray(tp), 1)
+    own = 2 * h * attention.query_width  # queries and output
+    if attention.query_bias:
+        own += attention.query_width
+    if attention.sinks:
+        own += attention.num_heads
+    sharded = own // np.asarray(tp) + (h + attention.key_value_bias) * key_value_width
+    replicated = h if attention.output_bias else 0
+    if attention.query_key_norm_weight and attention.query_key_norm != "none":
+        heads = (1, 1) if attention.query_key_norm == "head" else (attention.num_heads, attention.num_key_value_heads)
+        replicated += sum(heads) * norm_parameters(model, d)
+    return ParameterCounts(sharded=sharded, replicated=replicated)
+
+
+def _latent_attention(model: Model, attention: Attention, *, tp: Count) -> ParameterCounts:
+    """Multi-head latent attention: low-rank down projections and their norms on every rank, up projections split."""
+    latent = attention.latent
+    assert latent is not None
+    h, heads = model.hidden, attention.num_heads
+    query_in = latent.query_rank or h
+    sharded = query_in * attention.query_width
+    sharded += latent.key_value_rank * heads * (latent.nope_dim + latent.value_dim) + heads * latent.value_dim * h
+    replicated = h * (latent.key_value_rank + latent.rope_dim) + latent.key_value_rank
+    if latent.query_rank:
+        replicated += h * latent.query_rank + latent.query_rank
+    if attention.output_bias:
+        replicated += h
+    return ParameterCounts(sharded=sharded // np.asarray(tp), replicated=replicated)
+
+
+def _mlp(model: Model, mlp: Mlp, *, tp: Count) -> ParameterCounts:
+    """A dense feed-forward block."""
+    sharded = (mlp.num_inputs + 1) * model.hidden * mlp.width
+    if mlp.bias:
+        sharded += mlp.num_inputs * mlp.width
+    return ParameterCounts(sharded=sharded // np.asarray(tp), replicated=model.hidden if mlp.bias else 0)
+
+
+def _experts(model: Model, experts: MixtureOfExperts, *, tp: Count, ep: Count, etp: Count) -> ParameterCounts:
+    """Router, shared experts (split like a dense block) and routed experts."""
+    h = model.hidden
+    replicated = h * experts.num_experts
+    if experts.router_bias:
+        replicated += experts.num_experts
+    if experts.shared_gate:
+        replicated += h
+    split = _expert_size(model, experts) - (h if experts.expert_bias else 0)
+    per_expert = split // np.asarray(etp) + (h if experts.expert_bias else 0)
+    return ParameterCounts(
+        sharded=(experts.num_inputs + 1) * h * experts.shared_width // np.asarray(tp),
+        replicated=replicated,
+        routed=experts.num_experts // np.asarray(ep) * per_expert,
+    )
+
+
+def _expert_size(model: Model, experts: MixtureOfExperts) -> int:
+    """Parameters of one routed expert."""
+    size = (experts.num_inputs + 1) * model.hidden * experts.expert_width
+    if experts.expert_bias:
+        size += experts.num_inputs * experts.expert_width + model.hidden
+    return size

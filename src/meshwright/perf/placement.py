@@ -1,0 +1,50 @@
+"""Where the communicators of a layout lie: strides of the axes in rank order, and the tier each one crosses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.domain.mesh import Group, group
+from meshwright.perf.arrays import Array, Number, array
+
+if TYPE_CHECKING:
+    from meshwright.domain.cluster import Cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Groups:
+    """The communicators inside a layer and between stages; all fields hold columns."""
+
+    tensor: Group
+    context: Group
+    expert: Group
+    expert_tensor: Group
+    pipeline_crosses: Array
+    """1 where neighbouring stages are on different scale-up domains."""
+
+
+def layer_groups(
+    tensor_parallel: Number,
+    context_parallel: Number,
+    expert_parallel: Number,
+    expert_tensor_parallel: Number,
+    devices_per_stage: Number,
+    cluster: Cluster,
+) -> Groups:
+    """Communicators of one layout: tp stride 1, cp stride tp, etp stride 1, ep stride etp, pp stride world / pp.
+
+    Shapes:  all degrees broadcast.
+    Units:   ranks.
+    Source:  Megatron-Core parallel_state, order tp-cp-ep-dp-pp.
+    """
+    stage = array(devices_per_stage)
+    return Groups(
+        tensor=group(array(tensor_parallel), 1.0, cluster),
+        context=group(array(context_parallel), tensor_parallel, cluster),
+        expert=group(array(expert_parallel), expert_tensor_parallel, cluster),
+        expert_tensor=group(array(expert_tensor_parallel), 1.0, cluster),
+        pipeline_crosses=np.where(stage >= cluster.scale_up_devices, 1.0, 0.0),
+    )

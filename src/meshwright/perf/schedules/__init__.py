@@ -1,0 +1,36 @@
+"""Pipeline schedules: closed forms that rank, orders and an event simulation that tell the truth."""
+
+from meshwright.perf.schedules.bound import lower_bound_s
+from meshwright.perf.schedules.known import SCHEDULES
+from meshwright.perf.schedules.microbatch_group import accepts_group, microbatch_group
+from meshwright.perf.schedules.operations import (
+    BACKWARD,
+    BACKWARD_INPUT,
+    FORWARD,
+    KIND_NAMES,
+    WEIGHT,
+    Order,
+)
+from meshwright.perf.schedules.schedule import Schedule
+from meshwright.perf.schedules.simulation import simulate
+from meshwright.perf.schedules.step import bubble_ratio_of_step, bubble_ratio_of_work, step_s
+from meshwright.perf.schedules.timeline import Timeline
+
+__all__ = [
+    "BACKWARD",
+    "BACKWARD_INPUT",
+    "FORWARD",
+    "KIND_NAMES",
+    "SCHEDULES",
+    "WEIGHT",
+    "Order",
+    "Schedule",
+    "Timeline",
+    "accepts_group",
+    "bubble_ratio_of_step",
+    "bubble_ratio_of_work",
+    "lower_bound_s",
+    "microbatch_group",
+    "simulate",
+    "step_s",
+]

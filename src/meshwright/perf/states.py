@@ -1,0 +1,131 @@
+"""Parameters, gradients and optimizer states of a rank, and the time of the optimizer step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.perf.arrays import Array, array
+from meshwright.perf.elementwise import memory_bound_s
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shards:
+    """Over how many ranks each state is split, for dense parameters and for experts; columns."""
+
+    optimizer: Array
+    gradient: Array
+    parameter: Array
+    expert_data_parallel: Array
+
+    def of_experts(self, shards: Array) -> Array:
+        """Experts are split over at most their own replicas: min(K, expert data parallelism)."""
+        return np.minimum(shards, self.expert_data_parallel)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class States:
+    """Bytes of a rank's training state, and how many parameters its optimizer updates."""
+
+    parameter_bytes: Array
+    gradient_bytes: Array
+    optimizer_bytes: Array
+    owned_parameters: Array
+    """Parameters whose optimizer state lies on this rank."""
+    buffer_parameters: Array
+    """Parameters whose gradient lies on this rank."""
+
+
+def training_states(dense: Array, experts: Array, adapters: Array, shards: Shards, case: Case) -> States:
+    """Bytes of parameters, gradients and optimizer states on one rank.
+
+        parameters  w (P_d / K_p + P_e / k_p);   gradients  (g + x)(P_d / K_g + P_e / k_g);   optimizer  (c + o)(P_d / K_o + P_e / k_o)
+
+    Symbols: P_d, P_e parameters of the rank before data-parallel sharding, dense and expert; K shards, k = min(K, expert data
+             parallelism); w, g, c, o bytes of weight, gradient, master copy and moments; x extra gradient bytes.
+             Frozen weights have parameters only; their adapters have all three, whole.
+    Shapes:  everything broadcasts.
+    Units:   parameters -> bytes.
+    Source:  Rajbhandari et al. 2020 (ZeRO, arXiv 1910.02054); Megatron-Core 6 + 12/(D c) (reference/cost-model.md section 8).
+    """
+    precision, optimizer = case.training.precision, case.training.optimizer
+    gradient = precision.gradient_bytes + case.implementation.extra_gradient_bytes
+    state = precision.master_bytes + optimizer.state_bytes
+    held = dense / shards.parameter + experts / shards.of_experts(shards.parameter)
+    if case.training.weights_frozen:
+        return States(
+            parameter_bytes=precision.parameter_bytes * (held + adapters),
+            gradient_bytes=gradient * adapters,
+            optimizer_bytes=state * adapters,
+            owned_parameters=adapters,
+            buffer_parameters=adapters,
+        )
+    buffered = dense / shards.gradient + experts / shards.of_experts(shards.gradient)
+    owned = dense / shards.optimizer + experts / shards.of_experts(shards.optimizer)
+    return States(
+        parameter_bytes=precision.parameter_bytes * held,
+        gradient_bytes=gradient * buffered,
+        optimizer_bytes=state * owned,
+        owned_parameters=owned,
+        buffer_parameters=buffered,
+    )
+
+
+def optimizer_s(states: States, case: Case, *, offload: bool = False) -> Array:
+    """Time of the optimizer step of a rank.
+
+    States and master copy are read and written, the gradient read, the weight written; norm, clipping and zeroing pass over the
+    gradient buffer. On the host the gradient travels down, the weight up, and host memory is the bound.
+
+        device  (2 (c + o) + g + w) P_o + q P_g  over the device's memory bandwidth
+        host    (g + w) P_o / link + (2 (c + o) + g + w) P_o / host
+
+    Symbols: P_o parameters updated here; P_g gradients held here; q ``optimizer_passes_bytes``.
+    Shapes:  the fields of ``states``.
+    Units:   s.
+    Source:  itemised as in SimuMax _compute_optim_time (reference/cost-model.md 3.3).
+    """
+    precision, optimizer, constants = case.training.precision, case.training.optimizer, case.calibration.constants
+    moved = 2.0 * (precision.master_bytes + optimizer.state_bytes) + precision.gradient_bytes + precision.parameter_bytes
+    passes = memory_bound_s(case.implementation.optimizer_passes_bytes * states.buffer_parameters, case.cluster.device, constants)
+    if not offload:
+        return passes + memory_bound_s(moved * states.owned_parameters, case.cluster.device, constants)
+    travel = (precision.gradient_bytes + precision.parameter_bytes) * states.owned_parameters
+    return (
+        passes
+        + travel / case.cluster.host_link_bytes_per_s
+        + moved * states.owned_parameters / constants.host_adam_bytes_per_s
+    )
+
+
+def adapter_parameters(case: Case, dense_layers: Array, tensor_parallel: Array) -> Array:
+    """Parameters of LoRA adapters on a rank.
+
+        sum over targets of r (in + out) per layer, the sharded side divided by TP
+
+    Shapes:  dense_layers (layers of the stage) and tensor_parallel broadcast.
+    Units:   parameters.
+    Holds:   adapters on dense projections; experts carry none.
+    Source:  Hu et al. 2021 (LoRA, arXiv 2106.09685).
+    """
+    lora = case.training.lora
+    if lora is None:
+        return array(0.0) * dense_layers
+    kind, hidden = case.model.kinds[0], case.model.hidden
+    attention, block = kind.attention, kind.feed_forward
+    wide = {
+        "query": attention.query_width, "key": attention.key_width, "value": attention.value_width,
+        "output": attention.output_width,
+    }  # fmt: skip
+    sharded = float(sum(size for target, size in wide.items() if target in lora.targets))
+    whole = float(hidden * sum(target in lora.targets for target in wide))
+    if "mlp" in lora.targets and kind.experts is None:
+        width = float(getattr(block, "width", 0))
+        sharded += (block.num_inputs + 1) * width
+        whole += (block.num_inputs + 1) * hidden
+    return dense_layers * lora.rank * (whole + sharded / tensor_parallel)

@@ -1,0 +1,96 @@
+"""Elements per token of a named width, and how rows of an implementation's tables count on one rank."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from meshwright.domain.model import MixtureOfExperts
+from meshwright.perf.arrays import Array, Number, array
+from meshwright.perf.operators import key_value_heads, routed_tokens
+
+if TYPE_CHECKING:
+    from meshwright.domain.implementation import Part, Shard, Width
+    from meshwright.domain.model import LayerKind
+    from meshwright.perf.operators import WorkShape
+
+
+def has_part(kind: LayerKind, part: Part) -> bool:
+    """Whether a layer of this kind has the block that a row belongs to."""
+    experts = kind.experts
+    if part == "attention":
+        return True
+    if part == "mlp":
+        return experts is None
+    if part == "shared":
+        return experts is not None and experts.shared_width > 0
+    return experts is not None
+
+
+def width(name: Width, part: Part, kind: LayerKind, hidden: int, context_tokens: Number, tensor_parallel: Array) -> Array:
+    """Elements per token that a width stands for, before any sharding.
+
+    Shapes:  context_tokens and tensor_parallel broadcast.
+    Units:   elements per token.
+    Holds:   keys and values count their duplicates where TP exceeds the key-value heads, so that width / t is what one rank has.
+    Source:  definition of the widths in ``domain.implementation``.
+    """
+    attention, block = kind.attention, kind.feed_forward
+    moe = isinstance(block, MixtureOfExperts)
+    latent = attention.latent
+    match name:
+        case "hidden":
+            return array(hidden)
+        case "query":
+            return array(attention.query_width)
+        case "key":
+            heads = attention.num_heads if latent else key_value_heads(attention, tensor_parallel) * tensor_parallel
+            return array(heads * attention.head_dim)
+        case "value":
+            heads = attention.num_heads if latent else key_value_heads(attention, tensor_parallel) * tensor_parallel
+            return array(heads * attention.value_dim)
+        case "output":
+            return array(attention.output_width)
+        case "heads":
+            return array(attention.num_heads)
+        case "scores":
+            return array(attention.num_heads * array(context_tokens))
+        case "mlp_inputs":
+            return array(block.num_inputs) * width("mlp_width", part, kind, hidden, context_tokens, tensor_parallel)
+        case "mlp_width":
+            if moe:
+                return array(block.shared_width if part == "shared" else block.expert_width)
+            return array(block.width)
+        case "query_rank":
+            return array((latent.query_rank or 0) if latent else 0)
+        case "key_value_rank":
+            return array(latent.key_value_rank if latent else 0)
+        case "rope_dim":
+            return array(latent.rope_dim if latent else 0)
+        case "num_experts":
+            return array(block.num_experts if moe else 0)
+        case "experts_per_token":
+            return array(block.experts_per_token if moe else 0)
+        case _:
+            assert_never(name)
+
+
+def row_elements(
+    name: Width, part: Part, shard: Shard, kind: LayerKind, hidden: int, context_tokens: Number, shape: WorkShape
+) -> Array:
+    """Elements of a row on one rank for one micro-batch.
+
+        experts: R w / T_e;   else: T w / {t, t_sp, 1}
+
+    Symbols: T tokens of the rank; R its routed copies; w the width; t, t_sp, T_e TP, sequence shards, expert TP.
+    Shapes:  the columns of ``shape``.
+    Units:   elements.
+    Source:  definition of the rows in ``domain.implementation``.
+    """
+    elements = width(name, part, kind, hidden, context_tokens, shape.tensor_parallel)
+    experts = kind.experts
+    if part == "experts":
+        assert experts is not None, "rows of experts exist in mixture layers only"
+        tokens = routed_tokens(experts, shape)
+        return tokens * elements / (shape.expert_tensor_parallel if shard == "tensor" else 1.0)
+    divisor = {"tensor": shape.tensor_parallel, "sequence": shape.sequence_shards, "none": array(1.0)}[shard]
+    return shape.tokens * elements / divisor

@@ -1,0 +1,138 @@
+"""What one micro-batch costs on one rank, per kind of layer and per end of the model: the tables that the rest gathers from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.perf.activations import checkpoint_bytes, saved_bytes, working_bytes
+from meshwright.perf.arrays import Array, array
+from meshwright.perf.collectives import point_to_point_s
+from meshwright.perf.ends import EndTime, embedding_time, head_time, logits_bytes
+from meshwright.perf.layer import LayerTime, layer_time, recompute_s
+from meshwright.perf.operators import WorkShape, work_shape
+from meshwright.perf.parameters import padded_vocabulary
+from meshwright.perf.placement import layer_groups
+from meshwright.perf.seconds import Seconds, seconds
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.domain.layout import ContextKind, Overlap
+    from meshwright.domain.model import LayerKind
+    from meshwright.perf.placement import Groups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Knobs that are the same for a whole column: schedule, treatment, switches."""
+
+    schedule: str
+    treatment: str
+    modules: tuple[str, ...]
+    """Modules of selective recompute."""
+    overlap: Overlap
+    context_kind: ContextKind
+    offload: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindCosts:
+    """One kind of layer; tuples run over the recompute treatments none, selective, full (None where not asked for)."""
+
+    time: LayerTime
+    recompute: tuple[Seconds | None, ...]
+    saved_bytes: tuple[Array | None, ...]
+    transient_bytes: tuple[Array | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkCosts:
+    """All that one micro-batch costs on a rank."""
+
+    shape: WorkShape
+    kinds: tuple[KindCosts, ...]
+    embedding: EndTime
+    head: EndTime
+    logits_bytes: Array
+    hop_s: Array
+    """One activation (or its gradient) to the next stage."""
+
+
+def vocabulary_rows(case: Case, tensor_parallel: Array) -> Array:
+    """Rows of the embedding as the implementation pads them."""
+    tp = np.asarray(tensor_parallel).astype(np.int64)
+    return array(np.asarray(padded_vocabulary(case.model.vocabulary, tp=tp, multiple=case.implementation.pads_vocabulary_to)))
+
+
+def kind_costs(
+    kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, settings: Settings, treatments: tuple[str, ...]
+) -> KindCosts:
+    """One kind of layer under the asked-for treatments.
+
+    Shapes:  the columns of ``shape``.
+    Units:   s and bytes.
+    Source:  ``perf.layer``, ``perf.activations``.
+    """
+    time = layer_time(kind, case, shape, groups, overlap=settings.overlap, context_kind=settings.context_kind)
+    hidden, sequence = case.model.hidden, case.batch.sequence_tokens
+    options = {
+        "implementation": case.implementation, "precision": case.training.precision,
+        "headroom_ratio": case.calibration.constants.expert_headroom_ratio,
+    }  # fmt: skip
+    everything = saved_bytes(kind, hidden, sequence, shape, **options)  # type: ignore[arg-type]
+    working = working_bytes(kind, hidden, shape)
+    recompute: list[Seconds | None] = [None, None, None]
+    saved: list[Array | None] = [None, None, None]
+    transient: list[Array | None] = [None, None, None]
+    if "none" in treatments:
+        recompute[0], saved[0], transient[0] = seconds(), everything, working
+    if "selective" in treatments:
+        kept = saved_bytes(kind, hidden, sequence, shape, recomputed=settings.modules, **options)  # type: ignore[arg-type]
+        recompute[1], saved[1], transient[1] = recompute_s(time, settings.modules), kept, working + (everything - kept)
+    if "full" in treatments:
+        inputs = checkpoint_bytes(hidden, shape)
+        recompute[2], saved[2], transient[2] = recompute_s(time, None), inputs, working + (everything - inputs)
+    return KindCosts(time=time, recompute=tuple(recompute), saved_bytes=tuple(saved), transient_bytes=tuple(transient))
+
+
+def work_costs(
+    case: Case,
+    settings: Settings,
+    *,
+    treatments: tuple[str, ...],
+    microbatch_sequences: Array,
+    tensor_parallel: Array,
+    sequence_parallel: Array,
+    context_parallel: Array,
+    expert_parallel: Array,
+    expert_tensor_parallel: Array,
+    devices_per_stage: Array,
+) -> WorkCosts:
+    """All costs of one micro-batch, for columns of degrees.
+
+    Shapes:  all arguments broadcast.
+    Units:   s and bytes.
+    Source:  ``perf``.
+    """
+    shape = work_shape(
+        microbatch_sequences=microbatch_sequences, sequence_tokens=case.batch.sequence_tokens,
+        tensor_parallel=tensor_parallel, sequence_parallel=sequence_parallel, context_parallel=context_parallel,
+        expert_parallel=expert_parallel, expert_tensor_parallel=expert_tensor_parallel,
+    )  # fmt: skip
+    groups = layer_groups(
+        tensor_parallel, context_parallel, expert_parallel, expert_tensor_parallel, devices_per_stage, case.cluster
+    )
+    vocabulary = vocabulary_rows(case, tensor_parallel)
+    return WorkCosts(
+        shape=shape,
+        kinds=tuple(kind_costs(kind, case, shape, groups, settings, treatments) for kind in case.model.kinds),
+        embedding=embedding_time(case, shape, groups),
+        head=head_time(case, shape, groups, vocabulary),
+        logits_bytes=logits_bytes(case, shape, vocabulary),
+        hop_s=point_to_point_s(
+            2.0 * shape.shard_tokens * case.model.hidden, crosses=groups.pipeline_crosses, cluster=case.cluster,
+            constants=case.calibration.constants,
+        ),
+    )  # fmt: skip

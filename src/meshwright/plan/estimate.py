@@ -1,0 +1,189 @@
+"""An estimate of one layout: the contract's figures, each from the evaluation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from meshwright.domain import estimate as values
+from meshwright.domain.label import label
+from meshwright.perf.flops import Convention, SequenceFlops, sequence_flops, training_flops
+from meshwright.plan.breakdown import breakdown
+from meshwright.plan.costs import vocabulary_rows
+from meshwright.plan.evaluate import Evaluation, evaluate
+from meshwright.plan.stages import stage_seconds
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.domain.layout import Layout
+
+
+def sequence_work(case: Case, convention: str | None = None) -> SequenceFlops:
+    """Forward FLOPs of one sequence under a convention (the case's own where none is given)."""
+    chosen = cast("Convention", convention or case.flops_convention)
+    padded = float(vocabulary_rows(case, np.asarray(1.0))) if chosen == "megatron" else None
+    return sequence_flops(
+        case.model, case.batch.sequence_tokens, convention=chosen, mean_square=case.batch.mean_square_document_tokens,
+        vocabulary=padded,
+    )  # fmt: skip
+
+
+def model_flops(case: Case, convention: str | None = None) -> float:
+    """Model FLOPs of one step, without recompute.
+
+        B 3 (products + attention + head);   2 instead of 3 for the products of frozen weights
+
+    Units:   FLOP per step.
+    Source:  ``perf.flops``.
+    """
+    forward = sequence_work(case, convention)
+    return case.batch.global_batch_sequences * training_flops(forward, weights_frozen=case.training.weights_frozen)
+
+
+def recompute_ratio(evaluation: Evaluation) -> float:
+    """Share of the forward of all layers that is run again, by time of the recomputed operators."""
+    again = forward = 0.0
+    for treatment, counts in enumerate(evaluation.composition.counts):
+        if counts is None:
+            continue
+        for index, kind in enumerate(evaluation.costs.kinds):
+            layers = float(counts[:, index].sum())
+            seconds = kind.recompute[treatment]
+            again += layers * float(seconds.compute) if seconds is not None else 0.0
+            forward += layers * float(kind.time.forward.compute)
+    return again / forward if forward else 0.0
+
+
+def estimate(case: Case, layout: Layout) -> values.Estimate:
+    """Predict one layout.
+
+    Units:   bytes, seconds, ratios, as the names say.
+    Errors:  none for legal layouts; legality is the search's and the framework's business.
+    Source:  ``plan.evaluate``.
+    """
+    evaluation = evaluate(case, layout)
+    time, memory = evaluation.time, evaluation.memory
+    step_s = float(time.step_s)
+    devices = layout.world
+    work = model_flops(case)
+    forward = sequence_work(case)
+    layers_forward = (forward.products + forward.attention) * case.batch.global_batch_sequences
+    hardware = work + recompute_ratio(evaluation) * layers_forward
+    peak_dtype = _peak_dtype(case)
+    peak = case.cluster.device.peak_flops_per_s[peak_dtype]
+    reserved = memory.reserved_bytes
+    fullest = int(np.argmax(reserved))
+    stages = _stages(evaluation)
+    upper = float(np.max(reserved + case.calibration.constants.upper_margin_ratio * (memory.activations + memory.temporary)))
+    fits = bool(reserved[fullest] <= case.capacity_bytes)
+    tokens = case.batch.tokens
+    return values.Estimate(
+        label=label(layout),
+        layout=layout,
+        fits=fits,
+        calibrated=case.calibration.fitted,
+        memory_fit_probability=float(fits),
+        fit_probability=float(fits),
+        step_s=step_s,
+        tokens_per_s=tokens / step_s,
+        tokens_per_s_per_device=tokens / step_s / devices,
+        samples_per_s=case.batch.global_batch_sequences / step_s,
+        model_flops_per_s_per_device=work / step_s / devices,
+        hardware_flops_per_s_per_device=hardware / step_s / devices,
+        mfu_ratio=work / step_s / devices / peak,
+        hfu_ratio=hardware / step_s / devices / peak,
+        bubble_ratio=float(time.bubble_s) / step_s,
+        linearity_ratio=None,
+        linearity_baseline_devices=None,
+        memory_peak_bytes=float(memory.allocated_bytes[fullest]),
+        memory_reserved_bytes=float(reserved[fullest]),
+        memory_upper_bytes=upper,
+        memory_capacity_bytes=case.capacity_bytes,
+        host_memory_per_node_bytes=host_memory_bytes(case, evaluation),
+        peak_stage=fullest,
+        stages=stages,
+        time=time_split(evaluation),
+        calibration=case.calibration.label,
+        flops_convention=case.flops_convention,
+        peak_flops_per_s=peak,
+        peak_dtype=peak_dtype,
+        terms=breakdown(case, evaluation, model_flops=work, peak_flops_per_s=peak, devices=devices),
+        grades={"step_s": "analytic", "memory_peak_bytes": "analytic"},
+    )
+
+
+def _peak_dtype(case: Case) -> str:
+    wanted = case.training.precision.gemm_dtype
+    return wanted if case.cluster.device.supports(wanted) else case.training.precision.base_dtype
+
+
+def host_memory_bytes(case: Case, evaluation: Evaluation) -> float:
+    """Host memory of the fullest node.
+
+        d (process + (c + o + w) P_o + offloaded states)
+
+    Symbols: d devices of a node; P_o parameters whose state a rank owns, staged once for a checkpoint; c, o, w bytes.
+    Units:   bytes.
+    Holds:   asynchronous checkpoints stage every owned state in pinned memory.
+    Source:  MISSION MS13; prior of ``host_process_bytes``.
+    """
+    precision, optimizer = case.training.precision, case.training.optimizer
+    owned = float(np.max(evaluation.state.states.owned_parameters))
+    state = precision.master_bytes + optimizer.state_bytes
+    staged = owned * (state + precision.parameter_bytes)
+    offloaded = owned * (state + precision.gradient_bytes) if evaluation.settings.offload else 0.0
+    devices = min(case.cluster.devices_per_node, float(evaluation.degrees.world))
+    return float(devices * (case.calibration.constants.host_process_bytes + staged + offloaded))
+
+
+def _stages(evaluation: Evaluation) -> tuple[values.Stage, ...]:
+    memory, composition = evaluation.memory, evaluation.composition
+    rows = len(composition.stage)
+
+    def row(array: object, index: int) -> float:
+        return float(np.broadcast_to(np.asarray(array, dtype=np.float64), (rows,))[index])
+
+    parameters = evaluation.parameters.dense + evaluation.parameters.experts
+    return tuple(
+        values.Stage(
+            stage=int(composition.stage[index]),
+            layers=round(row(composition.layers, index)),
+            parameters=round(row(parameters, index)),
+            memory=values.StageMemory(
+                parameters=row(memory.parameters, index), gradients=row(memory.gradients, index),
+                optimizer=row(memory.optimizer, index), activations=row(memory.activations, index),
+                temporary=row(memory.temporary, index), overhead=row(memory.overhead, index),
+            ),
+            forward_s=row(evaluation.stages.forward_s, index),
+            backward_s=row(evaluation.stages.backward_s, index),
+        )
+        for index in range(rows)
+    )  # fmt: skip
+
+
+def time_split(evaluation: Evaluation) -> values.TimeSplit:
+    """Exposed seconds on the busiest stage by cause; stragglers and launch floors are host time.
+
+    Units:   s; the parts sum to ``step_s``.
+    Source:  ``plan.combine.step_time``.
+    """
+    ahead, behind = stage_seconds(evaluation.costs, evaluation.composition)
+    busiest, m, time = int(evaluation.time.busiest), float(evaluation.num_microbatches), evaluation.time
+
+    def of(values_: object) -> float:
+        rows = len(evaluation.composition.stage)
+        return m * float(np.broadcast_to(np.asarray(values_, dtype=np.float64), (rows,))[busiest])
+
+    both = ahead.plus(behind)
+    return values.TimeSplit(
+        compute_s=of(both.compute),
+        tensor_parallel_s=of(both.tensor),
+        context_parallel_s=of(both.context),
+        expert_parallel_s=of(both.expert),
+        pipeline_exposed_s=float(time.pipeline_exposed_s),
+        bubble_s=float(time.bubble_s),
+        data_parallel_exposed_s=float(time.data_parallel_exposed_s),
+        optimizer_s=float(time.optimizer_s),
+        host_s=of(both.host) + float(time.host_s) + float(time.straggler_s),
+    )

@@ -1,0 +1,109 @@
+"""One layout, evaluated: the same functions that the search calls on columns, called on numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from meshwright.domain.layout import Full, NoRecompute, Selective
+from meshwright.perf.arrays import Array, array
+from meshwright.plan.combine import Degrees, StageMemory, StateCosts, StepTime, stage_memory, state_costs, step_time
+from meshwright.plan.costs import Settings, WorkCosts, work_costs
+from meshwright.plan.split import Composition, compose, even_split
+from meshwright.plan.stages import StageCosts, StageParameters, stage_costs, stage_parameters
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.domain.layout import Layout
+    from meshwright.plan.split import Split
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """Everything that was computed about a layout, so that an explanation is a print-out."""
+
+    settings: Settings
+    degrees: Degrees
+    composition: Composition
+    costs: WorkCosts
+    stages: StageCosts
+    parameters: StageParameters
+    state: StateCosts
+    time: StepTime
+    memory: StageMemory
+    num_microbatches: Array
+
+
+def settings_of(layout: Layout) -> Settings:
+    """The knobs of a layout that are not degrees."""
+    match layout.recompute:
+        case NoRecompute():
+            treatment, modules = "none", ()
+        case Selective(modules=modules):
+            treatment = "selective"
+        case Full():
+            treatment, modules = "full", ()
+    return Settings(
+        schedule=schedule_of(layout), treatment=treatment, modules=modules, overlap=layout.overlap,
+        context_kind=layout.context_kind, offload="optimizer" in layout.offload,
+    )  # fmt: skip
+
+
+def schedule_of(layout: Layout) -> str:
+    """The schedule that runs: 1F1B with several chunks is the interleaved one."""
+    return "interleaved" if layout.schedule == "1f1b" and layout.virtual_stages > 1 else layout.schedule
+
+
+def degrees_of(layout: Layout) -> Degrees:
+    """The degrees of a layout as arrays of no dimension."""
+    return Degrees(
+        tensor_parallel=array(layout.tensor_parallel), context_parallel=array(layout.context_parallel),
+        pipeline_parallel=array(layout.pipeline_parallel), virtual_stages=array(layout.virtual_stages),
+        expert_parallel=array(layout.expert_parallel), expert_tensor_parallel=array(layout.expert_tensor_parallel),
+        data_parallel=array(layout.data_parallel), optimizer_shards=array(layout.optimizer_shards),
+        gradient_shards=array(layout.gradient_shards), parameter_shards=array(layout.parameter_shards),
+    )  # fmt: skip
+
+
+def split_of(case: Case, layout: Layout) -> Split:
+    """Layers per chunk and stage of a layout."""
+    return layout.stage_layers or even_split(case.model.num_layers, layout.pipeline_parallel, layout.virtual_stages)
+
+
+def composition_of(case: Case, layout: Layout, *, every_stage: bool = True) -> Composition:
+    """The composition of a layout, one row per stage."""
+    full_layers = layout.recompute.layers if isinstance(layout.recompute, Full) else None
+    return compose(
+        case.model, split_of(case, layout), folded=layout.schedule == "dualpipev", treatment=settings_of(layout).treatment,
+        full_layers=full_layers, every_stage=every_stage,
+    )  # fmt: skip
+
+
+def evaluate(case: Case, layout: Layout) -> Evaluation:
+    """Evaluate one layout.
+
+    Units:   s and bytes.
+    Source:  ``plan.costs``, ``plan.stages``, ``plan.combine``.
+    """
+    settings, degrees = settings_of(layout), degrees_of(layout)
+    composition = composition_of(case, layout)
+    treatments = tuple({"none", settings.treatment})
+    costs = work_costs(
+        case, settings, treatments=treatments, microbatch_sequences=array(layout.microbatch_sequences),
+        tensor_parallel=degrees.tensor_parallel, sequence_parallel=array(float(layout.sequence_parallel)),
+        context_parallel=degrees.context_parallel, expert_parallel=degrees.expert_parallel,
+        expert_tensor_parallel=degrees.expert_tensor_parallel, devices_per_stage=degrees.world / degrees.pipeline_parallel,
+    )  # fmt: skip
+    stages = stage_costs(costs, composition)
+    parameters = stage_parameters(
+        case, composition, tensor_parallel=degrees.tensor_parallel, expert_parallel=degrees.expert_parallel,
+        expert_tensor_parallel=degrees.expert_tensor_parallel, pipeline_parallel=degrees.pipeline_parallel,
+    )  # fmt: skip
+    state = state_costs(case, degrees, parameters, composition, offload=settings.offload)
+    m = array(layout.num_microbatches)
+    time = step_time(case, settings, degrees, composition, stages, state, hop_s=costs.hop_s, num_microbatches=m)
+    memory = stage_memory(case, settings, degrees, composition, stages, state, num_microbatches=m)
+    return Evaluation(
+        settings=settings, degrees=degrees, composition=composition, costs=costs, stages=stages, parameters=parameters,
+        state=state, time=time, memory=memory, num_microbatches=m,
+    )  # fmt: skip

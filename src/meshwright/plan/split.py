@@ -1,0 +1,146 @@
+"""Which layers stand on which stage, and which stages are alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from meshwright.domain.model import Model
+
+Split = tuple[tuple[int, ...], ...]
+"""Layers per chunk and stage, ``[chunk][stage]``."""
+TREATMENTS = ("none", "selective", "full")
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """Stages of a pipeline by what stands on them; alike stages are one row, the lowest of them standing for all.
+
+    The lowest stage of a kind holds most micro-batches in flight, so the maximum over rows is the maximum over stages.
+    Arrays have the rows first; a column of compositions has them first, too: ``[row, kind, column]``.
+    """
+
+    stage: NDArray[np.float64]
+    """Index of the stage that stands for the row."""
+    multiplicity: NDArray[np.float64]
+    """Stages alike; 0 pads."""
+    counts: tuple[NDArray[np.float64] | None, ...]
+    """Per recompute treatment: layers ``[row, kind]``, None where no layer is treated so."""
+    embedding: NDArray[np.float64]
+    head: NDArray[np.float64]
+
+    @property
+    def layers(self) -> NDArray[np.float64]:
+        """Layers per row (and column), all kinds and treatments."""
+        total = sum(count for count in self.counts if count is not None)
+        assert not isinstance(total, int), "a composition without layers"
+        return total.sum(axis=1)
+
+    def kind_counts(self) -> NDArray[np.float64]:
+        """Layers per row and kind, all treatments."""
+        total = sum(count for count in self.counts if count is not None)
+        assert not isinstance(total, int), "a composition without layers"
+        return total
+
+
+@lru_cache(maxsize=4096)
+def even_split(num_layers: int, stages: int, chunks: int) -> Split:
+    """Layers as even as possible; what is left over goes to the chunks in the middle of the pipeline.
+
+    The first chunk also holds the embedding and the last one the output layer, so they get the remainder last.
+
+    Units:   layers.
+    Holds:   num_layers >= 1; a chunk may be empty where layers are fewer than chunks.
+    Source:  Megatron-Core --pipeline-model-parallel-layout expresses any such split.
+
+    >>> even_split(10, 4, 1)
+    ((2, 3, 3, 2),)
+    """
+    places = stages * chunks
+    base, extra = divmod(num_layers, places)
+    order = sorted(range(places), key=lambda place: (place in (0, places - 1), abs(2 * place - (places - 1)), place))
+    layers = [base] * places
+    for place in order[:extra]:
+        layers[place] += 1
+    return tuple(tuple(layers[chunk * stages : (chunk + 1) * stages]) for chunk in range(chunks))
+
+
+def chunk_kinds(model: Model, split: Split, *, folded: bool) -> NDArray[np.float64]:
+    """Layers of each kind on each chunk and stage, ``[chunk, stage, kind]``; multi-token-prediction layers stand last.
+
+    ``folded``: the second chunk runs back from the last stage to the first (DualPipeV), else chunks follow in rounds.
+    """
+    chunks, stages = len(split), len(split[0])
+    result = np.zeros((chunks, stages, len(model.kinds)))
+    prefix = np.zeros((model.num_layers + 1, len(model.kinds)))
+    for position, kind in enumerate(model.pattern):
+        prefix[position + 1] = prefix[position]
+        prefix[position + 1, kind] += 1.0
+    begin = 0
+    for chunk in range(chunks):
+        for place in range(stages):
+            stage = stages - 1 - place if folded and chunk % 2 else place
+            end = begin + split[chunk][stage]
+            result[chunk, stage] = prefix[end] - prefix[begin]
+            begin = end
+    if model.num_mtp_layers:
+        result[chunks - 1, last_stage(stages, chunks, folded=folded), model.pattern[-1]] += model.num_mtp_layers
+    return result
+
+
+def last_stage(stages: int, chunks: int, *, folded: bool) -> int:
+    """The stage that holds the output layer: the last, or the first where chunks are folded."""
+    return 0 if folded and chunks % 2 == 0 else stages - 1
+
+
+def compose(
+    model: Model, split: Split, *, folded: bool = False, treatment: str = "none",
+    full_layers: int | tuple[tuple[int, ...], ...] | None = None, every_stage: bool = False,
+) -> Composition:  # fmt: skip
+    """The composition of a split: one row per sort of stage, or one per stage.
+
+    ``full_layers``: how many layers of each chunk are recomputed in full where the treatment is ``full`` and not all are: k, or
+    counts ``[chunk][stage]``; the first layers of a chunk go first, so counts of kinds are taken in proportion.
+    """
+    kinds = chunk_kinds(model, split, folded=folded)
+    chunks, stages, _ = kinds.shape
+    recomputed = np.zeros_like(kinds)
+    if treatment != "none":
+        recomputed = kinds
+        if full_layers is not None:
+            wanted = np.full((chunks, stages), float(full_layers)) if isinstance(full_layers, int) else np.array(full_layers, float)
+            layers = np.maximum(kinds.sum(axis=2), 1.0)
+            recomputed = kinds * np.minimum(1.0, wanted / layers)[:, :, None]
+    kept, again = (kinds - recomputed).sum(axis=0), recomputed.sum(axis=0)
+    embedding, head = np.zeros(stages), np.zeros(stages)
+    embedding[0], head[last_stage(stages, chunks, folded=folded)] = 1.0, 1.0
+    keys = np.concatenate([kept, again, embedding[:, None], head[:, None]], axis=1)
+    if every_stage:
+        first, multiplicity = np.arange(stages), np.ones(stages)
+    else:
+        seen: dict[tuple[float, ...], int] = {}
+        rows: list[int] = []
+        number: list[float] = []
+        for stage in range(stages):
+            key = tuple(keys[stage])
+            if key in seen:
+                number[seen[key]] += 1.0
+            else:
+                seen[key] = len(rows)
+                rows.append(stage)
+                number.append(1.0)
+        first, multiplicity = np.array(rows), np.array(number)
+    counts: list[NDArray[np.float64] | None] = [None, None, None]
+    if treatment == "none" or full_layers is not None:
+        counts[0] = kept[first]
+    if treatment != "none":
+        counts[TREATMENTS.index(treatment)] = again[first]
+    return Composition(
+        stage=first.astype(np.float64), multiplicity=multiplicity, counts=tuple(counts), embedding=embedding[first], head=head[first]
+    )

@@ -1,0 +1,51 @@
+"""Multi-head latent attention: DeepSeek-V2 and -V3, Kimi K2, Moonlight."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshwright.domain.model import Attention, LatentAttention, Model
+from meshwright.readers.architectures.experts import dense_first_blocks, mixture
+from meshwright.readers.architectures.parts import reads
+
+if TYPE_CHECKING:
+    from meshwright.readers.fields import Fields
+
+
+@reads("DeepseekV2ForCausalLM", "deepseek_v2")
+def deepseek_v2(fields: Fields) -> Model:
+    """DeepSeek-V2 and -V2-Lite (whose queries have no latent)."""
+    return _deepseek(fields, correction_bias=False)
+
+
+@reads("DeepseekV3ForCausalLM", "deepseek_v3", "kimi_k2")
+def deepseek_v3(fields: Fields) -> Model:
+    """DeepSeek-V3 and the models that reuse its class."""
+    return _deepseek(fields, correction_bias=True)
+
+
+def _deepseek(fields: Fields, *, correction_bias: bool) -> Model:
+    hidden, layers = fields.size("hidden_size"), fields.layers("num_hidden_layers")
+    heads = fields.size("num_attention_heads")
+    latent = LatentAttention(
+        query_rank=fields.optional_size("q_lora_rank"),
+        key_value_rank=fields.size("kv_lora_rank"),
+        nope_dim=fields.size("qk_nope_head_dim"),
+        rope_dim=fields.size("qk_rope_head_dim"),
+        value_dim=fields.size("v_head_dim"),
+    )
+    if fields.flag("attention_bias", default=False):
+        fields.fault("attention_bias", "config.unsupported", "biases in latent attention are not described")
+    attention = Attention(
+        num_heads=heads,
+        num_key_value_heads=heads,
+        head_dim=latent.nope_dim + latent.rope_dim,
+        latent=latent,
+    )
+    return mixture(
+        fields,
+        hidden=hidden,
+        attentions=[attention] * layers,
+        blocks=dense_first_blocks(fields, layers, correction_bias=correction_bias),
+        mtp_layers=fields.size("num_nextn_predict_layers", default=0, minimum=0),
+    )

@@ -1,0 +1,187 @@
+"""Files are hostile until parsed: size, encoding, nesting, aliases and duplicate keys are checked before any value is used.
+
+Every fault is one ``InputError`` with one line; nothing else escapes from here.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import yaml
+
+from meshwright.errors import fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MAX_BYTES = 10 * 10**6
+"""Larger than any configuration; smaller than what hurts."""
+MAX_ALIASES = 100
+MAX_DEPTH = 60
+MAX_NODES = 1_000_000
+"""Nodes after aliases are expanded, so that a document of a few lines cannot become gigabytes."""
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def load_yaml(path: Path | str) -> object:
+    """The one document of a YAML file, as plain dictionaries, lists and scalars."""
+    return parse_yaml(read_text(path), where=str(path))
+
+
+def load_json(path: Path | str) -> object:
+    """The document of a JSON file."""
+    return parse_json(read_text(path), where=str(path))
+
+
+def read_text(path: Path | str, max_bytes: int = MAX_BYTES) -> str:
+    """The text of a regular UTF-8 file of at most ``max_bytes``."""
+    path = Path(path)
+    try:
+        if not path.exists():
+            raise fault("file.missing", "no such file", path=str(path))
+        if not path.is_file():
+            raise fault("file.kind", "not a regular file", path=str(path))
+        with path.open("rb") as stream:
+            content = stream.read(max_bytes + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise fault("file.unreadable", "cannot be read: {reason}", path=str(path), reason=reason) from None
+    if len(content) > max_bytes:
+        raise fault("file.large", "larger than {limit} bytes", path=str(path), limit=max_bytes)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise fault("file.encoding", "not UTF-8 text (byte {offset})", path=str(path), offset=error.start) from None
+
+
+def parse_yaml(text: str, where: str = "") -> object:
+    """One YAML document; refuses alias bombs, deep nesting, duplicate keys, several documents and language tags."""
+    try:
+        _check_events(yaml.parse(text, Loader=_Loader), where)
+        loader = _Loader(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return None
+            _check_nodes(node, where)
+            return loader.construct_document(node)
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        reason = _one_line(error.problem or error.context or "malformed")
+        raise fault("yaml.malformed", "not YAML: {reason}{place}", path=where, reason=reason, place=place) from None
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+        raise fault("yaml.malformed", "not YAML: {reason}", path=where, reason=_one_line(str(error))) from None
+
+
+def parse_json(text: str, where: str = "") -> object:
+    """One JSON document; refuses duplicate keys, NaN, Infinity and deep nesting."""
+
+    def pairs(items: list[tuple[str, object]]) -> dict[str, object]:
+        result = dict(items)
+        if len(result) < len(items):
+            seen: set[str] = set()
+            twice = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+            raise fault("json.duplicate", "key {key!r} stands twice in one object", path=where, key=twice)
+        return result
+
+    def constant(name: str) -> NoReturn:
+        raise fault("json.constant", "{name} is not JSON", path=where, name=name)
+
+    try:
+        document: object = json.loads(text, object_pairs_hook=pairs, parse_constant=constant)
+    except json.JSONDecodeError as error:
+        raise fault(
+            "json.malformed", "not JSON: {reason} (line {line}, column {column}){hint}",
+            path=where, reason=error.msg, line=error.lineno, column=error.colno,
+            hint="; the file is empty" if not text.strip() else "; truncated?" if error.pos >= len(text.rstrip()) else "",
+        ) from None  # fmt: skip
+    except RecursionError:
+        raise fault("json.depth", "nested too deeply", path=where) from None
+    except ValueError as error:  # integers of thousands of digits
+        raise fault("json.malformed", "not JSON: {reason}", path=where, reason=_one_line(str(error))) from None
+    return document
+
+
+def _check_events(events: Iterable[yaml.Event], where: str) -> None:
+    """Depth and number of aliases, before anything recursive touches the document."""
+    depth = aliases = 0
+    for event in events:
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise fault("yaml.depth", "nested deeper than {limit} levels", path=where, limit=MAX_DEPTH)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        elif isinstance(event, yaml.AliasEvent):
+            aliases += 1
+            if aliases > MAX_ALIASES:
+                raise fault("yaml.aliases", "more than {limit} aliases (*name)", path=where, limit=MAX_ALIASES)
+
+
+def _check_nodes(root: yaml.Node, where: str) -> None:
+    """Expanded size, cycles and duplicate keys of a document of bounded depth."""
+    sizes: dict[int, int] = {}
+    active: set[int] = set()
+
+    def size(node: yaml.Node) -> int:
+        if isinstance(node, yaml.ScalarNode):
+            return 1
+        known = sizes.get(id(node))
+        if known is not None:
+            return known
+        if id(node) in active:
+            raise fault("yaml.cycle", "an alias contains itself (line {line})", path=where, line=_line(node))
+        active.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            _check_keys(node, where)
+            total = 1 + sum(size(key) + size(value) for key, value in node.value)
+        else:
+            total = 1 + sum(size(item) for item in node.value)
+        active.discard(id(node))
+        if total > MAX_NODES:
+            raise fault("yaml.bomb", "expands to more than {limit} values", path=where, limit=MAX_NODES)
+        sizes[id(node)] = total
+        return total
+
+    size(root)
+
+
+def _check_keys(node: yaml.MappingNode, where: str) -> None:
+    seen: set[str] = set()
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise fault("yaml.key", "a key must be a word (line {line})", path=where, line=_line(key))
+        if key.value in seen:
+            raise fault(
+                "yaml.duplicate", "key {key!r} stands twice in one mapping (line {line})",
+                path=where, key=key.value, line=_line(key),
+            )  # fmt: skip
+        seen.add(key.value)
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def require_mapping(document: object, where: str) -> dict[str, object]:
+    """The document as a mapping with text keys, or an ``InputError``."""
+    if not isinstance(document, dict):
+        raise fault(
+            "document.kind", "holds {kind}, a mapping was expected",
+            path=where, kind="nothing" if document is None else type(document).__name__,
+        )  # fmt: skip
+    odd = [key for key in document if not isinstance(key, str)]
+    if odd:
+        raise fault("document.key", "key {key!r} is not text", path=where, key=odd[0])
+    return document
+

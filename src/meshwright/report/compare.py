@@ -1,0 +1,62 @@
+"""Why not mine: the user's layout beside the winner, term by term, and what would have to be true for it to win."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from meshwright.report.timesplit import parts_of
+from meshwright.report.words import gib, percent, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
+
+    from meshwright.search.result import Comparison
+
+
+def comparison_report(comparison: Comparison) -> Iterator[RenderableType]:
+    """The place of the layout, the two sets of terms, and the conditions under which it would win."""
+    mine, best = comparison.estimate, comparison.winner.estimate
+    yield Padding(Text.assemble(("Why not ", "bold"), (comparison.label, "bold cyan"), ("?", "bold")), (1, 0, 0, 0))
+    for reason in comparison.refused_because:
+        yield Text(f"  refused: {reason}", style="red")
+    if comparison.rank is not None:
+        place = (
+            "It is the winner."
+            if comparison.rank == 1
+            else f"It is number {comparison.rank:,} of the layouts that fit."
+        )
+        yield Text(f"  {place}")
+    elif not mine.fits:
+        short = mine.memory_reserved_bytes - mine.memory_capacity_bytes
+        yield Text(f"  It does not fit: short of {gib(short)} on stage {mine.peak_stage}.", style="red")
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
+    for name in ("", "yours", f"plan {comparison.winner.rank}", "yours - best"):
+        table.add_column(name, justify="right" if name else "left", no_wrap=True)
+    for ours, theirs in zip(parts_of(mine.time), parts_of(best.time), strict=True):
+        if ours.value > 0 or theirs.value > 0:
+            table.add_row(ours.name, seconds(ours.value), seconds(theirs.value), _signed(ours.value - theirs.value))
+    table.add_section()
+    table.add_row("step", seconds(mine.step_s), seconds(best.step_s), _signed(mine.step_s - best.step_s), style="bold")
+    table.add_row(
+        "MFU", percent(mine.mfu_ratio), percent(best.mfu_ratio), f"{100 * (mine.mfu_ratio - best.mfu_ratio):+.1f}"
+    )
+    memory, least = mine.memory_reserved_bytes, best.memory_reserved_bytes
+    more = "-" if memory < least else "+"
+    table.add_row("memory", gib(memory), gib(least), f"{more}{gib(abs(memory - least))}")
+    yield Padding(table, (0, 0, 0, 2))
+    if comparison.needed:
+        yield Text("  It would win if", style="bold")
+    for condition in comparison.needed:
+        yield Padding(Text(f"- {condition}"), (0, 0, 0, 4))
+
+
+def _signed(difference_s: float) -> str:
+    """A difference of seconds with its sign."""
+    return f"{'-' if difference_s < 0 else '+'}{seconds(abs(difference_s))}" if difference_s else "0"

@@ -1,0 +1,46 @@
+"""The report of ``estimate``: one layout, its figures, its memory by stage and its time by cause."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from meshwright.report.headline import case_header, headline
+from meshwright.report.stages import stage_memory
+from meshwright.report.timesplit import time_split
+from meshwright.report.verdict import amount
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
+
+    from meshwright.domain.case import Case
+    from meshwright.domain.estimate import Estimate
+
+
+def estimate_report(case: Case, estimate: Estimate) -> Iterator[RenderableType]:
+    """The case, the figures, the memory and the time of one layout."""
+    yield from case_header(case)
+    yield from headline(estimate)
+    yield from stage_memory(estimate)
+    yield from time_split(estimate)
+
+
+def term_table(estimate: Estimate) -> Iterator[RenderableType]:
+    """The figures behind the figures: value, formula and grade of every term."""
+    if not estimate.terms:
+        return
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
+    table.add_column("term", overflow="fold")
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("grade", no_wrap=True)
+    table.add_column("formula", overflow="fold", style="dim")
+    for term in estimate.terms:
+        table.add_row(term.name, amount(term.value, term.unit), term.grade, term.formula)
+    yield Padding(Text("Terms", style="bold"), (1, 0, 0, 0))
+    yield Padding(table, (0, 0, 0, 2))

@@ -1,0 +1,88 @@
+"""The report of ``plan``: the case, the winner and why, the ranking, where memory and time go, what was refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.padding import Padding
+from rich.text import Text
+
+from meshwright.domain.estimate import Infeasible
+from meshwright.report.headline import case_header, headline
+from meshwright.report.ranking import pareto_table, ranked_table
+from meshwright.report.stages import stage_memory
+from meshwright.report.timesplit import time_split
+from meshwright.report.verdict import infeasible
+from meshwright.report.words import integer, percent, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from rich.console import RenderableType
+
+    from meshwright.domain.case import Case
+    from meshwright.search.result import PlanResult
+
+MAX_REASONS = 8
+
+
+def plan_report(case: Case, result: PlanResult) -> Iterator[RenderableType]:
+    """Everything that ``plan`` prints before comparisons and costs."""
+    yield from case_header(case)
+    if isinstance(result.verdict, Infeasible) or not result.plans:
+        if isinstance(result.verdict, Infeasible):
+            yield from infeasible(result.verdict)
+        else:
+            yield Padding(Text("There is no plan.", style="bold red"), (1, 0, 0, 0))
+        yield from notes(result)
+        yield from search_summary(result)
+        return
+    winner = result.plans[0]
+    yield from headline(winner.estimate, title="Best plan")
+    if result.idle_devices:
+        yield Text(
+            f"  uses {integer(result.used_devices)} devices; {integer(result.idle_devices)} stay idle", style="yellow"
+        )
+    for reason in winner.reasons:
+        yield Padding(Text(f"- {reason}"), (0, 0, 0, 2))
+    yield from ranked_table(result.plans)
+    yield from pareto_table(result.pareto)
+    yield from stage_memory(winner.estimate)
+    yield from time_split(winner.estimate)
+    yield from notes(result)
+    yield from search_summary(result)
+
+
+def notes(result: PlanResult) -> Iterator[RenderableType]:
+    """Remarks that belong to the answer."""
+    for place, note in enumerate(result.notes):
+        yield Padding(Text(f"note: {note}", style="yellow"), (0 if place else 1, 0, 0, 0))
+
+
+def search_summary(result: PlanResult) -> Iterator[RenderableType]:
+    """How many layouts were looked at, how fast, and what the rules refused."""
+    yield Padding(
+        Text(
+            f"{plural(result.legal, 'legal layout')}: {integer(result.evaluated)} evaluated, "
+            f"{integer(result.bounded)} ruled out by a bound, {integer(result.fitting)} fit; "
+            f"{result.search_s:.2f} s, {integer(result.evaluations_per_s)} layouts/s",
+            style="dim",
+        ),
+        (1, 0, 0, 0),
+    )
+    yield from rejected_lines(result.rejected)
+
+
+def rejected_lines(rejected: Mapping[str, int]) -> Iterator[RenderableType]:
+    """Counts by the rule that refused, the most frequent first."""
+    total = sum(rejected.values())
+    if not total:
+        return
+    ordered = sorted(rejected.items(), key=lambda item: (-item[1], item[0]))
+    yield Text(f"{integer(total)} layouts refused by rules", style="dim")
+    for reason, times in ordered[:MAX_REASONS]:
+        yield Text(f"  {integer(times):>12}  {percent(times / total, 0):>5}  {reason}", style="dim")
+    if len(ordered) > MAX_REASONS:
+        rest = sum(times for _, times in ordered[MAX_REASONS:])
+        others = plural(len(ordered) - MAX_REASONS, "other rule")
+        yield Text(f"  {integer(rest):>12}  {percent(rest / total, 0):>5}  {others}", style="dim")

@@ -1,0 +1,127 @@
+"""The ranked table: one column per knob that differs, figures beside, and which plans to measure together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from meshwright.domain.label import label, recompute_word
+from meshwright.report.bars import Part, StackedBar
+from meshwright.report.headline import UNCALIBRATED
+from meshwright.report.words import list_of, percent, rate, seconds, small
+from meshwright.units import GIB
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from rich.console import RenderableType
+
+    from meshwright.domain.layout import Layout
+    from meshwright.search.result import RankedPlan
+
+BAR = 10
+_ALWAYS = {"tp", "pp", "dp", "mb", "zero"}
+
+
+def _zero(layout: Layout) -> str:
+    """The ZeRO stage, and the size of the shard group where it is not all ranks."""
+    whole = layout.data_parallel * layout.context_parallel
+    partial = layout.zero_stage > 0 and layout.optimizer_shards != whole
+    return f"{layout.zero_stage}/{layout.optimizer_shards}" if partial else str(layout.zero_stage)
+
+
+KNOBS: dict[str, Callable[[Layout], str]] = {
+    "tp": lambda layout: f"{layout.tensor_parallel}{'s' if layout.sequence_parallel else ''}",
+    "cp": lambda layout: str(layout.context_parallel),
+    "pp": lambda layout: str(layout.pipeline_parallel),
+    "vp": lambda layout: str(layout.virtual_stages),
+    "ep": lambda layout: str(layout.expert_parallel),
+    "etp": lambda layout: str(layout.expert_tensor_parallel),
+    "dp": lambda layout: str(layout.data_parallel),
+    "mb": lambda layout: str(layout.microbatch_sequences),
+    "zero": _zero,
+    "schedule": lambda layout: layout.schedule if layout.schedule not in {"1f1b", "interleaved"} else "-",
+    "recompute": lambda layout: "-" if recompute_word(layout.recompute) == "none" else recompute_word(layout.recompute),
+    "layers": lambda layout: "-" if layout.stage_layers is None else "uneven",
+    "offload": lambda layout: ",".join(layout.offload) or "-",
+}
+"""Column -> cell; ``1`` and ``-`` are neutral, and a column of nothing else is left out."""
+_NEUTRAL = ({"1"}, {"-"})
+
+
+def ranked_table(plans: Sequence[RankedPlan]) -> Iterator[RenderableType]:
+    """The plans in their order; plans that the model cannot tell apart share a letter."""
+    letters = group_letters(plans)
+    columns = {name: [cell(plan.layout) for plan in plans] for name, cell in KNOBS.items()}
+    columns = {name: cells for name, cells in columns.items() if name in _ALWAYS or set(cells) not in _NEUTRAL}
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1), collapse_padding=True)
+    table.add_column("#", justify="right", no_wrap=True)
+    if letters:
+        table.add_column("", no_wrap=True)
+    for name in columns:
+        table.add_column(name, justify="left" if name == "recompute" else "right", overflow="fold")
+    for name in ("step", "MFU", "tok/s/dev"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("memory, GiB", no_wrap=True)
+    table.add_column("", justify="right", no_wrap=True)
+    for place, plan in enumerate(plans):
+        estimate = plan.estimate
+        used = Part(name="memory", letter="#", style="green" if estimate.fits else "red",
+                    value=estimate.memory_reserved_bytes)  # fmt: skip
+        table.add_row(
+            str(plan.rank), *([Text(letters.get(plan.group, ""), style="yellow")] if letters else []),
+            *[Text(cells[place], style="dim" if cells[place] in {"1", "-"} else "") for cells in columns.values()],
+            seconds(estimate.step_s), percent(estimate.mfu_ratio), rate(estimate.tokens_per_s_per_device),
+            StackedBar(parts=[used], scale=estimate.memory_capacity_bytes, width=BAR),
+            f"{estimate.memory_reserved_bytes / GIB:.1f}/{estimate.memory_capacity_bytes / GIB:.0f}",
+            style="bold" if place == 0 else "",
+        )  # fmt: skip
+    title = Text("Ranked plans", style="bold")
+    if not all(plan.estimate.calibrated for plan in plans):
+        title.append("  ").append(UNCALIBRATED, style="bold black on yellow")
+    yield Padding(title, (1, 0, 0, 0))
+    yield Padding(table, (0, 0, 0, 2))
+    notes = ["s: sequence parallel"] if any(plan.layout.sequence_parallel for plan in plans) else []
+    notes += ["zero n/k: shard group of k"] if any("/" in cell for cell in columns["zero"]) else []
+    if notes:
+        yield Text(f"  {'; '.join(notes)}", style="dim")
+    yield from _groups(plans, letters)
+
+
+def group_letters(plans: Sequence[RankedPlan]) -> dict[int, str]:
+    """A letter for every group of more than one plan, in their order."""
+    groups = [plan.group for plan in plans]
+    shared = [group for group in dict.fromkeys(groups) if groups.count(group) > 1]
+    return {group: chr(ord("a") + place % 26) for place, group in enumerate(shared)}
+
+
+def _groups(plans: Sequence[RankedPlan], letters: dict[int, str]) -> Iterator[RenderableType]:
+    """What a letter asks for."""
+    for group, letter in letters.items():
+        ranks = [plan.rank for plan in plans if plan.group == group]
+        yield Text(
+            f"  {letter}: plans {list_of(ranks)} differ by less than the error of the model: "
+            f"measure these {small(len(ranks))}", style="yellow",
+        )  # fmt: skip
+
+
+def pareto_table(front: Sequence[RankedPlan]) -> Iterator[RenderableType]:
+    """Plans that no other beats in time and memory (and devices) at once."""
+    if len(front) <= 1:
+        return
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
+    for name in ("step", "memory", "devices"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("layout", overflow="fold")
+    for plan in front:
+        estimate = plan.estimate
+        table.add_row(
+            seconds(estimate.step_s), f"{estimate.memory_reserved_bytes / GIB:.1f} GiB",
+            f"{plan.layout.world:,}", label(plan.layout),
+        )  # fmt: skip
+    yield Padding(Text("Less memory for more time", style="bold"), (1, 0, 0, 0))
+    yield Padding(table, (0, 0, 0, 2))

@@ -1,0 +1,56 @@
+"""Where the step goes: exposed seconds by cause on the busiest stage, summing to the step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from meshwright.report.bars import Part, StackedBar
+from meshwright.report.words import percent, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
+
+    from meshwright.domain.estimate import Estimate, TimeSplit
+
+PARTS = (
+    ("compute_s", "compute", "C", "green"),
+    ("tensor_parallel_s", "tensor parallel", "T", "blue"),
+    ("context_parallel_s", "context parallel", "X", "cyan"),
+    ("expert_parallel_s", "expert parallel", "E", "magenta"),
+    ("pipeline_exposed_s", "pipeline transfers", "P", "bright_blue"),
+    ("bubble_s", "bubble", "B", "red"),
+    ("data_parallel_exposed_s", "data parallel", "D", "yellow"),
+    ("optimizer_s", "optimizer", "O", "bright_magenta"),
+    ("host_s", "host", "H", "bright_black"),
+)
+BAR = 60
+
+
+def parts_of(time: TimeSplit) -> list[Part]:
+    """The parts of a step, in the order of the bar."""
+    return [Part(name=name, letter=letter, style=style, value=getattr(time, key)) for key, name, letter, style in PARTS]
+
+
+def time_split(estimate: Estimate) -> Iterator[RenderableType]:
+    """One bar, then every part that is not zero, and their sum."""
+    parts = parts_of(estimate.time)
+    total = estimate.time.total_s()
+    yield Padding(Text("Time of one step", style="bold"), (1, 0, 0, 0))
+    yield Padding(StackedBar(parts=parts, scale=total, width=BAR), (0, 0, 0, 2))
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    for part in parts:
+        if part.value > 0:
+            share = part.value / total
+            table.add_row(Text(part.letter, style=part.style), part.name, seconds(part.value), percent(share))
+    table.add_row("=", Text("step", style="bold"), Text(seconds(total), style="bold"), percent(1.0))
+    yield Padding(table, (0, 0, 0, 2))
