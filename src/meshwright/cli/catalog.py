@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from meshwright.cli.fields import Field, Values, one_of
+from meshwright.cli.fields import Faults, Field, Values, one_of
 from meshwright.cli.request import JSON
-from meshwright.errors import fault
 from meshwright.units import GIGA, TERA
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 KINDS = ("devices", "clusters", "models", "frameworks", "implementations")
 EPILOG = "Example: meshwright catalog devices h100-sxm"
 FIELDS = (
     Field(name="kind", kind="argument", metavar="KIND", parse=one_of(*KINDS), help=", ".join(KINDS)),
-    Field(name="name", kind="argument", metavar="[NAME]", help="One entry, with every figure and its source."),
+    Field(name="name", kind="argument", metavar="NAME", help="One entry, with every figure and its source."),
     JSON,
 )
 
 
-def run(values: Values) -> int:
+def run(values: Values, faults: Faults) -> int:
     """List a kind, or show one entry."""
     from meshwright.cli.output import print_json, print_report
 
-    if "kind" not in values:
-        raise fault("catalog.kind", "KIND is missing: one of {kinds}", kinds=", ".join(KINDS))
+    if "kind" not in values and not faults.messages:
+        faults.add("catalog.kind", "KIND is missing: one of {kinds}", kinds=", ".join(KINDS))
+    faults.check()
     kind = values["kind"]
     names, show, row = _tables()[kind]
     if "name" in values:
@@ -35,7 +35,9 @@ def run(values: Values) -> int:
         from meshwright.report.facts import entry
         from meshwright.report.view import plain
 
-        facts = {key: value for key, value in plain(item).items() if value is not None}
+        facts = {key: value for key, value in plain(item).items() if value is not None and key != "writer"}
+        if kind == "frameworks":
+            facts["limits"] = {limit.id: limit.words for limit in item.limits}
         if values["json"]:
             print_json({"kind": kind, "name": values["name"], "facts": facts, "sources": plain(sources)})
         else:
@@ -54,23 +56,30 @@ def run(values: Values) -> int:
 def _tables() -> dict[str, tuple[Callable[[], Any], Callable[[str], Any], Callable[[Any], dict[str, str]]]]:
     """Kind -> its names, one entry, and the row of an entry."""
     from meshwright import catalog, frameworks
+    from meshwright.catalog.implementations import implementation, implementations
 
     return {
         "devices": (catalog.devices, catalog.device, _device_row),
         "clusters": (catalog.clusters, catalog.load_cluster, _cluster_row),
         "models": (catalog.models, catalog.load_model, _model_row),
         "frameworks": (frameworks.frameworks, frameworks.framework, _framework_row),
-        "implementations": (catalog.implementations, catalog.implementation, lambda item: {"what": item.description}),
+        "implementations": (implementations, implementation, lambda item: {"what": item.description}),
     }
 
 
-def _sources(kind: str, name: str) -> Any:
+def _sources(kind: str, name: str) -> Mapping[str, Any]:
     """Where each figure of an entry comes from."""
     from meshwright import catalog
 
-    if kind in {"devices", "clusters", "models"}:
-        return catalog.provenance(kind, name)
-    return None
+    match kind:
+        case "devices":
+            return catalog.provenance("device", name)
+        case "clusters":
+            return catalog.provenance("cluster", name)
+        case "models":
+            return catalog.provenance("model", name)
+        case _:
+            return {}
 
 
 def _device_row(device: Any) -> dict[str, str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.cli.fields import Faults, Field, Values
+from meshwright.cli.legality import check_layout
 from meshwright.cli.request import CASE, JSON, LAYOUT, SPARE_NODES, Setup, setup
-from meshwright.errors import InputError
 
 if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
@@ -19,41 +19,31 @@ TERMS = Field(name="terms", kind="flag", panel="Output", in_file=False, help="Al
 FIELDS = (*CASE, SPARE_NODES, LAYOUT, TERMS, JSON)
 
 
-def run(values: Values) -> int:
+def run(values: Values, faults: Faults) -> int:
     """Predict the layout and print it."""
     from meshwright import plan
     from meshwright.cli.output import print_json, print_report
 
-    given, layout = chosen(values)
+    given, layout, limits = chosen(values, faults)
     estimate = plan.estimate(given.case, layout)
     if values["json"]:
         from meshwright.report.view import estimate_view
 
-        print_json(estimate_view(estimate))
+        print_json({**estimate_view(estimate), "request": given.request, "framework_limits": limits})
         return 0
-    from meshwright.report.estimate import estimate_report, term_table
+    from meshwright.report.estimate import estimate_report, limit_lines, term_table
 
     print_report(estimate_report(given.case, estimate))
+    print_report(limit_lines(given.framework.name, limits))
     if values["terms"]:
         print_report(term_table(estimate))
     return 0
 
 
-def chosen(values: Values) -> tuple[Setup, Layout]:
-    """The case and the legal layout of ``--layout``; faults of both at once where the case can be built."""
-    faults = Faults()
-    if "layout" not in values:
+def chosen(values: Values, faults: Faults) -> tuple[Setup, Layout, list[str]]:
+    """The case, the layout of ``--layout``, and what the default framework lacks for it."""
+    if "layout" not in values and "layout" not in faults.failed:
         faults.add("estimate.layout", '--layout is missing, as in --layout "tp8 pp4 mb1 sp zero1"')
     given = setup(values, faults)
     layout = given.layout(values["layout"])
-    refuse_illegal(given, layout)
-    return given, layout
-
-
-def refuse_illegal(given: Setup, layout: Layout) -> None:
-    """Every rule that refuses the layout, as input errors."""
-    from meshwright.search import refusals
-
-    broken = refusals(given.case, given.framework.features, layout)
-    if broken:
-        raise InputError(broken)
+    return given, layout, check_layout(given, layout, framework_asked="framework" in values)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.cli.estimate import refuse_illegal
 from meshwright.cli.fields import Faults, Values
+from meshwright.cli.legality import check_layout
 from meshwright.cli.request import CASE, JSON, LAYOUT, SPARE_NODES, Setup, setup
 from meshwright.errors import Message, NoAnswerError
 
@@ -16,16 +16,16 @@ EPILOG = "Example: meshwright explain llama3-70b --device h100-sxm --nodes 64 --
 FIELDS = (*CASE, SPARE_NODES, LAYOUT, JSON)
 
 
-def run(values: Values) -> int:
+def run(values: Values, faults: Faults) -> int:
     """Explain the layout that was given, or else the best one."""
     from meshwright import plan
     from meshwright.cli.output import print_json, print_report
     from meshwright.report.explain import explanation_report, explanation_view
 
-    given = setup(values, Faults())
+    given = setup(values, faults)
     if "layout" in values:
         layout = given.layout(values["layout"])
-        refuse_illegal(given, layout)
+        check_layout(given, layout, framework_asked="framework" in values)
     else:
         layout = _best(given, values)
     estimate = plan.estimate(given.case, layout)
@@ -41,8 +41,9 @@ def _best(given: Setup, values: Values) -> Layout:
     """The first plan of a search; where nothing fits there is nothing to explain."""
     from meshwright import search
     from meshwright.cli.output import progress
+    from meshwright.search.result import SearchOptions
 
-    options = search.SearchOptions(top=1, spare_nodes=values.get("spare_nodes", 0))
+    options = SearchOptions(top=1, spare_nodes=values.get("spare_nodes", 0))
     with progress("layouts") as tick:
         result = search.plan(given.case, given.framework.features, options, progress=tick)
     if not result.plans:

@@ -21,21 +21,20 @@ FIELDS = (
 )
 
 
-def run(values: Values) -> int:
+def run(values: Values, faults: Faults) -> int:
     """Write the files and print their paths."""
     from meshwright import plan
     from meshwright.cli.files import write_files
     from meshwright.cli.output import print_json
     from meshwright.cli.saved import load_plan
 
-    faults = Faults()
     for name, what in (("plan", "PLAN"), ("to", "--to"), ("out", "--out")):
-        if name not in values:
+        if name not in values and name not in faults.failed:
             faults.add("export.missing", "{what} is missing", what=what)
     faults.check()
     name, _, version = values["to"].partition("@")
-    saved = {**load_plan(values["plan"]), "framework": name}
-    given = setup(saved, Faults())
+    saved = {**load_plan(values["plan"], faults), "framework": name}
+    given = setup(saved, faults)
     layout = given.layout(saved["layout"])
     files = launch_files(given, layout, plan.estimate(given.case, layout), version or None)
     paths = write_files(values["out"], files, force=values["force"])

@@ -40,10 +40,12 @@ class Field:
 
 
 class Faults:
-    """Collects the messages of several steps; ``check`` raises them all together."""
+    """Collects the messages of several steps; ``check`` raises them all together. ``with faults:`` catches into it."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
+        self.failed: set[str] = set()
+        """Names of fields that were given but are wrong: they are not missing."""
 
     def __enter__(self) -> Faults:
         return self
@@ -64,11 +66,14 @@ class Faults:
             raise InputError(self.messages)
 
 
-def command(name: str, summary: str, fields: Sequence[Field], run: Callable[[Values], int], epilog: str = "") -> Any:
+def command(
+    name: str, summary: str, fields: Sequence[Field], run: Callable[[Values, Faults], int], epilog: str = ""
+) -> Any:
     """The command of a verb, with one parameter per field."""
 
     def verb(**raw: Any) -> int:
-        return run(read(fields, raw))
+        faults = Faults()
+        return run(read(fields, raw, faults), faults)
 
     verb.__signature__ = inspect.Signature([_parameter(field) for field in fields])  # type: ignore[attr-defined]
     verb.__annotations__ = {}
@@ -80,30 +85,28 @@ def command(name: str, summary: str, fields: Sequence[Field], run: Callable[[Val
 
 def _parameter(field: Field) -> inspect.Parameter:
     """A field as a parameter that Typer understands."""
-    panel = None if field.kind == "argument" else field.panel
-    option: Any
-    match field.kind:
-        case "argument":
-            option, kind, default = (
-                typer.Argument(metavar=field.metavar, help=field.help, show_default=False),
-                str,
-                None,
-            )
-        case "flag":
-            option, kind, default = typer.Option(field.option, help=field.help, rich_help_panel=panel), bool, False
-        case _:
-            option = typer.Option(
-                field.option, metavar=field.metavar, help=field.help, show_default=False, rich_help_panel=panel
-            )
-            kind, default = (list[str], []) if field.kind == "many" else (str, None)  # type: ignore[assignment]
-    annotation = Annotated[kind | None if default is None else kind, option]  # type: ignore[valid-type]
+    help_text = field.help.replace("[", "\\[")
+    kind: Any = str | None
+    default: Any = None
+    if field.kind == "argument":
+        option: Any = typer.Argument(metavar=field.metavar, help=help_text, show_default=False)
+    elif field.kind == "flag":
+        kind, default = bool, False
+        option = typer.Option(field.option, help=help_text, rich_help_panel=field.panel)
+    else:
+        if field.kind == "many":
+            kind, default = list[str], []
+        option = typer.Option(
+            field.option, metavar=field.metavar, help=help_text, show_default=False, rich_help_panel=field.panel
+        )
+    annotation = Annotated[kind, option]
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def read(fields: Sequence[Field], raw: Mapping[str, Any]) -> Values:
-    """Flags over the request file over defaults, parsed; every fault of all of them at once."""
-    faults = Faults()
-    file, where = {}, raw.get("request") or ""
+def read(fields: Sequence[Field], raw: Mapping[str, Any], faults: Faults) -> Values:
+    """Flags over the request file, parsed; what is wrong is noted in ``faults`` and left out."""
+    file: Mapping[str, Any] = {}
+    where = raw.get("request") or ""
     if where:
         from meshwright.cli.request_file import read_request_file
 
@@ -115,27 +118,35 @@ def read(fields: Sequence[Field], raw: Mapping[str, Any]) -> Values:
         given, path = (flagged, field.option) if flagged else (file.get(field.name), f"{where}: {field.name}")
         if flagged == "":
             faults.add("option.empty", "an empty value", path=field.option)
+            faults.failed.add(field.name)
         elif field.kind == "flag":
             values[field.name] = _switch(given, faults, path)
         elif field.kind == "many":
-            texts = [f"{key}={_word(value)}" for key, value in given.items()] if isinstance(given, Mapping) else given
-            texts = [] if texts is None else texts if isinstance(texts, list) else [texts]
-            values[field.name] = [_parsed(field, each, faults, path) for each in texts]
-        elif given is not None:
-            values[field.name] = _parsed(field, given, faults, path)
-    faults.check()
+            parsed = [_parsed(field, each, faults, path) for each in _several(given)]
+            values[field.name] = [each for each in parsed if each is not None]
+        elif given is not None and (value := _parsed(field, given, faults, path)) is not None:
+            values[field.name] = value
     return values
+
+
+def _several(given: object) -> list[Any]:
+    """The values of a repeatable option: a list, or in a file also a mapping or one value."""
+    if isinstance(given, Mapping):
+        return [f"{key}={_word(value)}" for key, value in given.items()]
+    return given if isinstance(given, list) else [] if given is None else [given]
 
 
 def _parsed(field: Field, value: object, faults: Faults, path: str) -> Any:
     """The parsed value of one field, or None and a fault."""
     if isinstance(value, (list, dict)):
         faults.add("option.scalar", "one value is expected, not {kind}", path=path, kind=type(value).__name__)
+        faults.failed.add(field.name)
         return None
     try:
         return field.parse(_word(value))
     except MeshwrightError as error:
         faults.messages += [Message(each.id, each.template, each.values, path) for each in error.messages]
+        faults.failed.add(field.name)
         return None
 
 

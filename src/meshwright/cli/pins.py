@@ -9,7 +9,7 @@ from meshwright.domain.label import MAX_ZERO_STAGE, SCHEDULES, parse_recompute, 
 from meshwright.errors import did_you_mean, fault
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from meshwright.cli.fields import Faults
 
@@ -51,15 +51,14 @@ def _value(knob: str, value: str) -> str:
     raise fault("pin.value", "{knob}={value} is wrong: {expected}", knob=knob, value=value, expected=expected)
 
 
-def consistent(pins: Sequence[Pin | None], num_devices: int | None, faults: Faults) -> dict[str, str]:
-    """The pins as one mapping; those that contradict each other or the world are faults."""
+def consistent(pins: Sequence[Pin], faults: Faults) -> dict[str, str]:
+    """The pins as one mapping; those that contradict each other are faults."""
     result: dict[str, str] = {}
-    for knob, value in filter(None, pins):
+    for knob, value in pins:
         if result.setdefault(knob, value) != value:
             faults.add("pin.twice", "{knob} is pinned to both {one} and {other}", path="--pin",
                        knob=knob, one=result[knob], other=value)  # fmt: skip
     number = {knob: int(value) for knob, value in result.items() if value.isdigit()}
-    world = prod(number.get(knob, 1) for knob in ("tp", "cp", "pp", "dp"))
     group = number.get("dp", 0) * number.get("cp", 1)
     chunks, schedule = number.get("vp"), result.get("schedule")
     for wrong, id, template in (
@@ -78,8 +77,16 @@ def consistent(pins: Sequence[Pin | None], num_devices: int | None, faults: Faul
     ):  # fmt: skip
         if wrong:
             faults.add(id, template, path="--pin", group=group, **{"shard": "", "vp": "", **result})
-    if num_devices is not None and num_devices % world and world > 1:
-        pinned = " x ".join(f"{knob}{number[knob]}" for knob in ("tp", "cp", "pp", "dp") if knob in number)
-        faults.add("pin.world", "{pinned} = {world} does not divide the {num_devices} devices", path="--pin",
-                   pinned=pinned, world=world, num_devices=num_devices)  # fmt: skip
     return result
+
+
+def divides(pins: Mapping[str, str], num_devices: int) -> None:
+    """Refuse pinned degrees whose product does not divide the devices."""
+    degrees = {knob: int(pins[knob]) for knob in ("tp", "cp", "pp", "dp") if knob in pins}
+    product = prod(degrees.values())
+    if num_devices % product:
+        raise fault(
+            "pin.world", "{pinned} = {product} does not divide the {num_devices} devices", path="--pin",
+            pinned=" x ".join(f"{knob}{degree}" for knob, degree in degrees.items()), product=product,
+            num_devices=num_devices,
+        )  # fmt: skip

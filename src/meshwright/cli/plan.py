@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.cli import numbers
 from meshwright.cli.fields import Faults, Field, Values, one_of
-from meshwright.cli.pins import consistent, pin
+from meshwright.cli.files import check_target
+from meshwright.cli.pins import consistent, divides, pin
 from meshwright.cli.request import CASE, JSON, SPARE_NODES, Setup, on_devices, setup
 
 if TYPE_CHECKING:
@@ -25,12 +26,15 @@ FIELDS = (
     Field(name="risk", parse=one_of("exact", "equivalent", "approximate"), metavar="exact|equivalent|approximate",
           panel=_SEARCH, help="How far a plan may change the arithmetic [default: equivalent]."),
     SPARE_NODES,
-    Field(name="compare", metavar="LABEL", panel=_SEARCH, help="Why not this layout? Its place, and its terms beside the best."),
+    Field(name="compare", metavar="LABEL", panel=_SEARCH,
+          help="Why not this layout? Its place, and its terms beside the best."),
     Field(name="tokens", parse=numbers.tokens, metavar="N", panel=_RUN,
           help="Tokens to train on, as 15e12 or 15T: days, device-hours, cost, energy."),
     Field(name="deadline_days", parse=numbers.positive, metavar="DAYS", panel=_RUN, help="When the run must be done."),
-    Field(name="price_per_device_hour", parse=numbers.positive, metavar="PRICE", panel=_RUN, help="Price of a device-hour."),
-    Field(name="power_w", parse=numbers.positive, metavar="W", panel=_RUN, help="Power of a device [default: the device's]."),
+    Field(name="price_per_device_hour", parse=numbers.positive, metavar="PRICE", panel=_RUN,
+          help="Price of a device-hour."),
+    Field(name="power_w", parse=numbers.positive, metavar="W", panel=_RUN,
+          help="Power of a device [default: the device's]."),
     Field(name="min_devices", kind="flag", panel=_RUN,
           help="Also find the smallest number of devices that fits, and that meets the deadline."),
     Field(name="save", metavar="DIR", panel=_OUTPUT, in_file=False, help="Write plan.yaml and the launch files there."),
@@ -39,18 +43,13 @@ FIELDS = (
 )  # fmt: skip
 
 
-def run(values: Values) -> int:
+def run(values: Values, faults: Faults) -> int:
     """Search, then everything that was asked about the answer."""
     from meshwright import search
-    from meshwright.cli.files import check_target
     from meshwright.cli.output import progress
     from meshwright.domain.estimate import Infeasible
 
-    given, options = _prepared(values)
-    if "save" in values and (wrong := check_target(values["save"])):
-        faults = Faults()
-        faults.messages += wrong
-        faults.check()
+    given, options = _prepared(values, faults)
     compared = given.layout(values["compare"]) if "compare" in values else None
     features = given.framework.features
     with progress("layouts") as tick:
@@ -72,21 +71,21 @@ def run(values: Values) -> int:
     return 0 if answered else 1
 
 
-def _prepared(values: Values) -> tuple[Setup, SearchOptions]:
+def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions]:
     """The case and the options of the search; every fault of both at once."""
     from meshwright.search.result import SearchOptions
 
-    faults = Faults()
-    devices = values.get("devices") or (values.get("nodes", 0) * values.get("devices_per_node", 0)) or None
-    pins = consistent(values["pin"], None if values.get("spare_nodes") else devices, faults)
+    pins = consistent(values["pin"], faults)
     if "tokens" not in values:
         for name in ("deadline_days", "price_per_device_hour", "power_w"):
             if name in values:
                 option = f"--{name.replace('_', '-')}"
-                faults.add("plan.tokens", "{option} needs --tokens: the length of the run", path=option, option=option)
+                faults.add("plan.tokens", "{option} needs --tokens: the length of the run", option=option)
+    if "save" in values:
+        faults.messages += check_target(values["save"])
     given = setup(values, faults)
-    pins = consistent(values["pin"], None if values.get("spare_nodes") else given.case.cluster.num_devices, faults)
-    faults.check()
+    if not values.get("spare_nodes"):
+        divides(pins, given.case.cluster.num_devices)
     wanted = {name: values[name] for name in ("top", "objective", "risk", "spare_nodes") if name in values}
     return given, SearchOptions(pins=pins, **wanted)
 

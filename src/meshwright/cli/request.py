@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from meshwright.domain.training import Batch
 
 DEFAULTS: dict[str, str] = {
-    "task": "pretrain", "precision": "bf16", "optimizer": "adamw", "framework": "megatron", "flops_convention": "causal",
+    "task": "pretrain", "precision": "bf16", "optimizer": "adamw", "framework": "megatron",
+    "flops_convention": "causal",
 }  # fmt: skip
 _CLUSTER, _BATCH, _NUMBERS, _TRAINER = "Cluster", "Batch", "Numbers (never changed)", "Trainer"
 
 CASE = (
-    Field(name="model", kind="argument", metavar="[MODEL]",
+    Field(name="model", kind="argument", metavar="MODEL",
           help="A catalogue name (meshwright catalog models), a config.json of Hugging Face, or a model YAML."),
     Field(name="layers", parse=numbers.count, metavar="N", panel="Model", help="Shrink the model to N layers."),
     Field(name="request", metavar="FILE", panel="Model", in_file=False,
@@ -29,7 +30,8 @@ CASE = (
     Field(name="cluster", metavar="NAME|FILE", panel=_CLUSTER, help="A cluster of the catalogue, or a cluster YAML."),
     Field(name="device", metavar="NAME", panel=_CLUSTER, help="A device in the node that it usually comes in."),
     Field(name="nodes", parse=numbers.count, metavar="N", panel=_CLUSTER, help="Number of nodes."),
-    Field(name="devices", parse=numbers.count, metavar="N", panel=_CLUSTER, help="Number of devices, instead of nodes."),
+    Field(name="devices", parse=numbers.count, metavar="N", panel=_CLUSTER,
+          help="Number of devices, instead of nodes."),
     Field(name="devices_per_node", parse=numbers.count, metavar="N", panel=_CLUSTER,
           help="Devices of one node, where it is not the usual number."),
     Field(name="global_batch", parse=numbers.count, metavar="N", panel=_BATCH, help="Sequences per optimizer step."),
@@ -88,6 +90,9 @@ class Setup:
 def setup(values: Values, faults: Faults) -> Setup:
     """The case that the values name; every fault in it is raised together with those found before."""
     from meshwright import catalog
+    from meshwright.catalog.calibrations import calibration
+    from meshwright.catalog.implementations import implementation
+    from meshwright.catalog.recipes import optimizer, precision
     from meshwright.domain.case import Case
     from meshwright.domain.training import Lora, Training
     from meshwright.frameworks import framework
@@ -106,14 +111,14 @@ def setup(values: Values, faults: Faults) -> Setup:
     with faults:
         found["batch"] = _batch(values)
     with faults:
-        found["optimizer"] = catalog.optimizer(request["optimizer"])
+        found["optimizer"] = optimizer(request["optimizer"])
     with faults:
         name = values.get("implementation") or (found["framework"].implementation if "framework" in found else None)
         if name is not None:
-            found["implementation"] = catalog.implementation(name) if isinstance(name, str) else name
+            found["implementation"] = implementation(name)
     with faults:
         default = found["implementation"].gradient_dtype if "implementation" in found else None
-        found["precision"] = catalog.precision(request["precision"], values.get("gradient_dtype", default))
+        found["precision"] = precision(request["precision"], values.get("gradient_dtype", default))
     faults.check()
     training = Training(
         task=request["task"], precision=found["precision"], optimizer=found["optimizer"],
@@ -121,7 +126,7 @@ def setup(values: Values, faults: Faults) -> Setup:
     )  # fmt: skip
     case = Case(
         model=found["model"], cluster=found["cluster"], batch=found["batch"], training=training,
-        implementation=found["implementation"], calibration=catalog.calibration("none", found["cluster"].device),
+        implementation=found["implementation"], calibration=calibration("none", found["cluster"].device),
         flops_convention=request["flops_convention"], memory_ratio=request.get("max_memory_ratio", 1.0),
         reserve_ratio=request.get("reserve_memory_ratio", 0.0),
     )  # fmt: skip
@@ -135,15 +140,16 @@ def on_devices(case: Case, num_devices: int) -> Case:
 
 def _require(values: Values, faults: Faults) -> None:
     """What no case can do without."""
-    if "model" not in values:
+    given = set(values) | faults.failed
+    if "model" not in given:
         faults.add("request.model", "MODEL is missing: a catalogue name, or the path of a config.json or model YAML")
-    if "cluster" not in values and "device" not in values:
+    if not {"cluster", "device"} & given:
         faults.add(
             "request.cluster", "the cluster is missing: --cluster NAME, or --device NAME with --nodes or --devices"
         )
-    if "global_batch" not in values:
+    if "global_batch" not in given:
         faults.add("request.batch", "--global-batch is missing: sequences per optimizer step")
-    if "sequence" not in values:
+    if "sequence" not in given:
         faults.add("request.sequence", "--sequence is missing: tokens of a sequence")
 
 
@@ -167,7 +173,7 @@ def _cluster(values: Values, faults: Faults) -> Cluster | None:
             "request.mixed", "mixed devices are not supported: plan each kind of device on its own", path="--device"
         )
         return None
-    if not any(size.values()):
+    if not any(size.values()) and not {"nodes", "devices"} & faults.failed:
         faults.add("request.size", "--nodes or --devices is missing: how many", path="--device")
     return catalog.cluster_for(values["device"], **size, devices_per_node=values.get("devices_per_node"))
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meshwright.cli.fields import Values, read
+from meshwright.cli.fields import Faults, Values, read
 from meshwright.cli.request import CASE, LAYOUT, SPARE_NODES
 from meshwright.cli.request_file import PLAN_KEY
-from meshwright.errors import fault
 
 if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate
@@ -52,12 +51,13 @@ def plan_file(request: dict[str, Any], estimate: Estimate) -> TextFile:
     return TextFile(path=PLAN_FILE, text=HEAD.format(file=PLAN_FILE) + body)
 
 
-def load_plan(where: str) -> Values:
+def load_plan(where: str, faults: Faults) -> Values:
     """The values of a saved plan (the file, or the directory that holds it), with its layout."""
     path = Path(where) / PLAN_FILE if Path(where).is_dir() else Path(where)
-    values = read((*CASE, SPARE_NODES, LAYOUT), {"request": str(path)})
-    if "layout" not in values:
-        raise fault("plan.layout", "is no plan: it has no 'layout'", path=str(path))
+    values = read((*CASE, SPARE_NODES, LAYOUT), {"request": str(path)}, faults)
+    if "layout" not in values and not faults.messages:
+        faults.add("plan.layout", "is no plan: it has no 'layout'", path=str(path))
+    faults.check()
     return values
 
 

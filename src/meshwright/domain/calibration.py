@@ -57,6 +57,8 @@ class Constants:
     """Share of the network bandwidth that a large collective reaches."""
     collective_fixed_s: float
     """Start of a collective, whatever its size and group."""
+    peer_s: float
+    """Start of one message of an all-to-all."""
     fabric_slope: float
     """Loss of network bandwidth per doubling of the nodes in a group beyond eight."""
     contention_slowdown: float

@@ -25,8 +25,9 @@ class Case:
     calibration: Calibration
     flops_convention: str = "causal"
     """``causal`` (half of the attention square), ``full``, or ``megatron`` (full attention, padded vocabulary)."""
-    memory_ratio: float = 1.0
-    """Share of the device's memory that the trainer may use."""
+    memory_ratio: float = 0.95
+    """Share of the device's memory that the trainer may use. Near the edge the allocator retries and throughput collapses, so
+    one twentieth stays free unless the user says otherwise."""
     reserve_ratio: float = 0.0
     """Share of the device's memory kept free for another program (an inference engine)."""
 

@@ -80,7 +80,9 @@ class Implementation:
     """TP collectives of the backward run beside the weight- and input-gradient GEMMs (async TP)."""
     gradient_dtype: Literal["fp32", "bf16"] = "fp32"
     bucket_bytes: float = 160e6
-    """Size of a gradient bucket; the last one cannot be hidden."""
+    """Smallest gradient bucket; the last one cannot be hidden."""
+    bucket_bytes_per_rank: float = 0.0
+    """Buckets grow with the group: at least so many bytes per data-parallel rank."""
     gradient_overlap: bool = True
     parameter_overlap: bool = True
     point_to_point_overlap: bool = True

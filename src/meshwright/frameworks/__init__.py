@@ -63,13 +63,13 @@ def _load(point: EntryPoint) -> tuple[Framework, ...]:
     """The frameworks behind an entry point; a broken plugin of others is logged and gives none."""
     try:
         value = point.load()
-        found = value if isinstance(value, tuple) else (value,)
-        wrong = [each for each in found if not isinstance(each, Framework)]
-        if wrong:
-            raise TypeError(f"{point.value} is {type(wrong[0]).__name__}, not Framework")
     except Exception:
         if point in _BUILT_IN:
             raise
         _LOG.warning("framework plugin %s could not be loaded and is skipped", point.value, exc_info=True)
+        return ()
+    found = value if isinstance(value, tuple) else (value,)
+    if wrong := [each for each in found if not isinstance(each, Framework)]:
+        _LOG.warning("framework plugin %s names a %s and is skipped", point.value, type(wrong[0]).__name__)
         return ()
     return found

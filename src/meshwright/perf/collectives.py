@@ -47,61 +47,63 @@ def network_bytes_per_s(group: Group, cluster: Cluster, constants: Constants) ->
     return np.where(beyond, rate / cluster.oversubscription, rate)
 
 
-def reduce_scatter_s(payload_bytes: Number, group: Group, cluster: Cluster, constants: Constants) -> Array:
+def reduce_scatter_s(
+    payload_bytes: Number, group: Group, cluster: Cluster, constants: Constants, *, pieces: Number = 1.0
+) -> Array:
     """Time of a reduce-scatter whose full tensor has ``payload_bytes``; an all-gather takes the same.
 
-    Flat ring over all ranks, or hierarchical: inside the domain first, then each shard across domains.
+    A ring over all ranks; its many channels use all NICs of a domain.
 
-        ring          (n-1)/n B / min(bw_in, l bw_net) + (n-1) a
-        hierarchical  (l-1)/l B / bw_in + (l-1) a_in  +  (d-1)/d (B/l) / bw_net + ceil(log2 d) a_net
-        t = c + min of the two;  0 for one rank
+        t = (n-1)/n B / min(bw_in, l bw_net)  +  k ((n-1) a + c)
 
-    Symbols: n ranks, l local, d domains, B payload, a latency of a step, c fixed start.
-    Shapes:  payload_bytes and the group broadcast.
+    Symbols: n ranks, l of them in a domain; B payload; k ``pieces``: collectives that it is cut into (buckets, layers); a latency
+             of a step, the network's where the group spans domains; c fixed start.
+    Shapes:  payload_bytes, pieces and the group broadcast.
     Units:   bytes -> s.
-    Holds:   n >= 1; balanced groups. The hierarchical form is pessimistic where both tiers are pipelined.
-    Source:  Thakur et al. 2005 section 4; nccl-tests definition of bus bandwidth; tree depth for the network's latency as in
-             NCCL's PAT and tree algorithms.
+    Holds:   n >= 1; balanced groups. Every step waits for its slowest hop.
+    Source:  Thakur et al. 2005 section 4; NCCL runs these two as rings. At 512 ranks and 256 MB the corpus' best bands are 5.8 ms
+             (collective_bandwidth.csv), latency-bound as the formula says.
     """
     payload, n, local, domains = array(payload_bytes), array(group.ranks), array(group.local), array(group.domains)
     inside = scale_up_bytes_per_s(cluster, constants)
-    across = network_bytes_per_s(group, cluster, constants)
     several = domains > 1.0
-    ring_rate = np.where(several, np.minimum(inside, local * across), inside)
+    across = local * network_bytes_per_s(group, cluster, constants)
+    rate = np.where(several, np.minimum(inside, across), inside)
     step_s = np.where(several, cluster.network.latency_s, cluster.scale_up.latency_s)
-    ring = (n - 1.0) / n * payload / ring_rate + (n - 1.0) * step_s
-    inner = (local - 1.0) / local * payload / inside + (local - 1.0) * cluster.scale_up.latency_s
-    outer = (domains - 1.0) / domains * (payload / local) / across
-    outer = outer + np.ceil(np.log2(np.maximum(1.0, domains))) * cluster.network.latency_s
-    return np.where(n > 1.0, constants.collective_fixed_s + np.minimum(ring, inner + outer), 0.0)
+    ring = (n - 1.0) / n * payload / rate + pieces * ((n - 1.0) * step_s + constants.collective_fixed_s)
+    return np.where(n > 1.0, ring, 0.0)
 
 
 all_gather_s = reduce_scatter_s
 
 
-def all_reduce_s(payload_bytes: Number, group: Group, cluster: Cluster, constants: Constants) -> Array:
-    """Time of an all-reduce: the fastest of reduce-scatter + all-gather, a tree, and the reducing switch.
+def all_reduce_s(
+    payload_bytes: Number, group: Group, cluster: Cluster, constants: Constants, *, pieces: Number = 1.0
+) -> Array:
+    """Time of an all-reduce: the fastest of ring, hierarchical tree, and the reducing switch.
 
-        ring / hierarchical   2 reduce_scatter(B)
-        tree                  2 B / bw + 2 ceil(log2 n) a            (small messages)
-        in-switch             B / bw_in + 2 a                        (one domain whose switch reduces)
+        ring          2 reduce-scatters
+        hierarchical  2 (l-1)/l B / bw_in + 2 B/l / bw_net [d > 1] + k (2 (l-1) a_in + 2 ceil(log2 d) a_net + c)
+        in-switch     B / bw_in + k (2 a_in + c)                         (one domain whose switch reduces)
 
-    Shapes:  payload_bytes and the group broadcast.
+    Symbols: as in ``reduce_scatter_s``; d domains. In one domain the hierarchical form is a ring.
+    Shapes:  payload_bytes, pieces and the group broadcast.
     Units:   bytes -> s.
     Holds:   n >= 1.
-    Source:  Thakur et al. 2005; NCCL double binary trees; NVLink SHARP moves each byte once (436 GB/s of bus bandwidth
-             against 250 GB/s of an all-gather on one 8 x H100 node in the corpus' collective_bandwidth.csv).
+    Source:  Thakur et al. 2005; NCCL double binary trees between nodes; NVLink SHARP moves each byte once (436 GB/s of bus
+             bandwidth against 250 GB/s of an all-gather on one 8 x H100 node in the corpus' collective_bandwidth.csv).
     """
     payload, n, local, domains = array(payload_bytes), array(group.ranks), array(group.local), array(group.domains)
     inside = scale_up_bytes_per_s(cluster, constants)
-    across = local * network_bytes_per_s(group, cluster, constants)
-    rate = np.where(domains > 1.0, np.minimum(inside, across), inside)
-    step_s = np.where(domains > 1.0, cluster.network.latency_s, cluster.scale_up.latency_s)
-    two_phase = 2.0 * reduce_scatter_s(payload, group, cluster, constants)
-    tree = constants.collective_fixed_s + 2.0 * payload / rate + 2.0 * np.ceil(np.log2(np.maximum(1.0, n))) * step_s
-    best = np.minimum(two_phase, tree)
+    across = network_bytes_per_s(group, cluster, constants)
+    ring = 2.0 * reduce_scatter_s(payload, group, cluster, constants, pieces=pieces)
+    depth = np.ceil(np.log2(np.maximum(1.0, domains)))
+    latency = 2.0 * (local - 1.0) * cluster.scale_up.latency_s + 2.0 * depth * cluster.network.latency_s
+    inner = 2.0 * (local - 1.0) / local * payload / inside
+    outer = np.where(domains > 1.0, 2.0 * (payload / local) / across, 0.0)
+    best = np.minimum(ring, inner + outer + pieces * (latency + constants.collective_fixed_s))
     if cluster.scale_up.in_network_reduction:
-        switch = constants.collective_fixed_s + payload / inside + 2.0 * cluster.scale_up.latency_s
+        switch = payload / inside + pieces * (constants.collective_fixed_s + 2.0 * cluster.scale_up.latency_s)
         best = np.where(domains > 1.0, best, np.minimum(best, switch))
     return np.where(n > 1.0, best, 0.0)
 
@@ -113,20 +115,19 @@ def all_to_all_s(
 
     The share for the same domain travels on the scale-up link, the rest on the network, both at the same time.
 
-        inside = B (l-1)/n / bw_in;   across = B r (n-l)/n / bw_net;   t = c + max(inside, across) + steps
+        inside = B (l-1)/n / bw_in;   across = B r (n-l)/n / bw_net;   t = c + max(inside, across) + (n-1) p
 
-    Symbols: r ``copies_ratio``: copies that cross the network per routed copy (node-limited routing with one copy per
+    Symbols: p ``peer_s``, the start of one message; r ``copies_ratio``: copies that cross the network per routed copy (node-limited routing with one copy per
              destination node sends fewer).
     Shapes:  everything broadcasts.
     Units:   bytes -> s.
     Holds:   uniform destinations.
     Source:  Primus collective model (maximum of the tiers plus a start per remote peer), reference/cost-model.md section 4.
     """
-    payload, n, local, domains = array(send_bytes), array(group.ranks), array(group.local), array(group.domains)
+    payload, n, local = array(send_bytes), array(group.ranks), array(group.local)
     inside = payload * (local - 1.0) / n / scale_up_bytes_per_s(cluster, constants)
     across = payload * copies_ratio * (n - local) / n / network_bytes_per_s(group, cluster, constants)
-    steps = np.where(domains > 1.0, cluster.network.latency_s, cluster.scale_up.latency_s)
-    steps = steps * np.ceil(np.log2(np.maximum(1.0, n)))
+    steps = (n - 1.0) * constants.peer_s
     return np.where(n > 1.0, constants.collective_fixed_s + np.maximum(inside, across) + steps, 0.0)
 
 

@@ -32,14 +32,15 @@ class Synchronisation:
 
 def synchronisation(
     dense: Array, experts: Array, *, replicas: Array, stride: Array, expert_replicas: Array, expert_stride: Array,
-    shards: Array, case: Case,
+    shards: Array, layers: Array, layerwise: Array, case: Case,
 ) -> Synchronisation:  # fmt: skip
     """Times of the data-parallel collectives of one rank.
 
         K = 1:  all-reduce(g P) over D;   K > 1:  reduce-scatter(g P) over K, all-reduce(g P / K) over D / K, all-gather(w P) over K
 
     Symbols: D replicas (dp x cp; of experts: world / (etp ep pp)); K shards, for experts min(K, D_e); P parameters of the rank;
-             g, w bytes of a gradient and of a gathered weight.
+             g, w bytes of a gradient and of a gathered weight. Collectives are cut into buckets, or into ``layers`` where
+             ``layerwise`` (full sharding) is 1.
     Shapes:  everything broadcasts.
     Units:   parameters -> s.
     Holds:   dense and expert parameters are reduced one after the other.
@@ -52,16 +53,18 @@ def synchronisation(
         inside = group(members, step, case.cluster)
         outside = group(np.maximum(1.0, ranks / members), step * members, case.cluster)
         payload = precision.gradient_bytes * parameters
+        size = np.maximum(case.implementation.bucket_bytes, case.implementation.bucket_bytes_per_rank * ranks)
+        buckets = np.ceil(np.maximum(1.0, payload / size))
+        pieces = np.where(layerwise > 0.0, layers, buckets)
         some = parameters > 0.0
         constants = case.calibration.constants
-        one = reduce_scatter_s(payload, inside, case.cluster, constants)
-        two = all_reduce_s(payload / members, outside, case.cluster, constants)
-        three = all_gather_s(precision.gather_bytes * parameters, inside, case.cluster, constants)
+        one = reduce_scatter_s(payload, inside, case.cluster, constants, pieces=pieces)
+        two = all_reduce_s(payload / members, outside, case.cluster, constants, pieces=pieces)
+        three = all_gather_s(precision.gather_bytes * parameters, inside, case.cluster, constants, pieces=pieces)
         scatter = scatter + np.where(some, one, 0.0)
         reduce = reduce + np.where(some, two, 0.0)
         gather = gather + np.where(some, three, 0.0)
-        share = np.minimum(1.0, case.implementation.bucket_bytes / np.maximum(payload, 1.0))
-        bucket = bucket + np.where(some, share * (one + two), 0.0)
+        bucket = bucket + np.where(some, (one + two) / pieces, 0.0)
     return Synchronisation(scatter_s=scatter, reduce_s=reduce, gather_s=gather, last_bucket_s=bucket)
 
 
@@ -76,7 +79,8 @@ def exposed_s(
         ZeRO-3      m [hide(gather, F) + hide(gather + scatter, B) + gather / layers] + hide(reduce, B)
         + slowdown x hidden
 
-    Symbols: F, B forward and backward of one micro-batch on the stage, the window; m micro-batches; hide(t, w) = t - min(r t, w).
+    Symbols: F, B compute of forward and backward of one micro-batch on the stage, the window (the layers' own communication
+             hides nothing); m micro-batches; hide(t, w) = t - min(r t, w).
     Shapes:  everything broadcasts.
     Units:   s.
     Holds:   gradients are reduced during the last backward, parameters gathered during the first forward (ZeRO-0 to 2); sharded

@@ -9,6 +9,7 @@ import numpy as np
 
 from meshwright.perf.arrays import Array, array
 from meshwright.perf.collectives import all_gather_s, all_reduce_s, all_to_all_s, network_bytes_per_s, scale_up_bytes_per_s
+from meshwright.perf.elementwise import memory_bound_s
 from meshwright.perf.operators import key_value_heads, routed_tokens
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ def context_s(
 ) -> Exposed:  # fmt: skip
     """Context-parallel communication of one layer.
 
-        ring        c - 1 steps, each exposes max(0, xfer - core / c); keys and values forward, with their gradients backward
+        ring        c - 1 steps, each exposes max(0, xfer - core / c) and corrects the output (reads and writes it in FP32);
+                    keys and values travel forward, with their gradients backward
         all-gather  gathers keys and values before the core; backward gathers again and reduce-scatters the gradients
         ulysses     all-to-all of q, k, v before and o after the core, the same backward
         hybrid      ulysses inside a scale-up domain, ring across domains
@@ -132,8 +134,10 @@ def context_s(
         return (members - 1.0) * np.maximum(0.0, step - block / members)
 
     if context_kind == "ring":
-        forward = ring(key_value, attention_forward, cp)
-        backward = ring(2.0 * key_value, attention_backward, cp)
+        output = shape.tokens * attention.output_width / tp
+        correction = (cp - 1.0) * (memory_bound_s(10.0 * output, cluster.device, constants) + 4.0 * constants.kernel_gap_s)
+        forward = ring(key_value, attention_forward, cp) + correction
+        backward = ring(2.0 * key_value, attention_backward, cp) + correction
     elif context_kind == "all-gather":
         gather = all_gather_s(key_value * cp, group, cluster, constants)
         forward, backward = gather, 2.0 * gather

@@ -7,16 +7,18 @@ them, and routed experts, which are split over expert- and expert-tensor-paralle
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from meshwright.domain.model import Attention, LayerKind, MixtureOfExperts, Mlp, Model
+from meshwright.domain.model import Mlp
 
-Count: TypeAlias = int | np.integer | npt.NDArray[np.int64]
-"""A whole number, or a column of them."""
+if TYPE_CHECKING:
+    from meshwright.domain.model import Attention, LayerKind, MixtureOfExperts, Model
+
+Count: TypeAlias = int | np.integer[Any] | npt.NDArray[np.int64]
+"""A whole number, or a column of them (not of floats: division is exact)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,15 +68,14 @@ def padded_vocabulary(vocabulary: int, *, tp: Count = 1, multiple: int = 128) ->
     51200
     """
     unit = multiple * np.asarray(tp)
-    return -(-vocabulary // unit) * unit
+    padded: Count = -(-vocabulary // unit) * unit
+    return padded
 
 
-def layer_parameters(
-    model: Model, kind: LayerKind, *, tp: Count = 1, ep: Count = 1, etp: Count = 1
-) -> ParameterCounts:
+def layer_parameters(model: Model, kind: LayerKind, *, tp: Count = 1, ep: Count = 1, etp: Count = 1) -> ParameterCounts:
     """Parameters of one layer on one rank.
 
-        dense  = (h H d + 2 h min(K, tp K/tp) d + H d h + n h f) / tp + norms
+        dense  = (h H d + H d h + n h f) / tp + 2 h d max(K / tp, 1) + norms
         expert = (E / ep) n h f_e / etp          n = 3 where gated, else 2
 
     Key-value heads fewer than ``tp`` are copied: each rank holds at least one. Sums over ranks equal the whole model
@@ -88,10 +89,9 @@ def layer_parameters(
     attention, block = kind.attention, kind.feed_forward
     counts = _latent_attention(model, attention, tp=tp) if attention.latent else _attention(model, attention, tp=tp)
     norms = ParameterCounts(replicated=kind.norms * norm_parameters(model))
-    if kind.experts is not None:
-        return counts + norms + _experts(model, kind.experts, tp=tp, ep=ep, etp=etp)
-    assert not hasattr(block, "num_experts")
-    return counts + norms + _mlp(model, block, tp=tp)  # type: ignore[arg-type]
+    if isinstance(block, Mlp):
+        return counts + norms + _mlp(model, block, tp=tp)
+    return counts + norms + _experts(model, block, tp=tp, ep=ep, etp=etp)
 
 
 def norm_parameters(model: Model, width: int | None = None) -> int:
@@ -153,7 +153,7 @@ def mtp_parameters(model: Model, *, tp: Count = 1, ep: Count = 1, etp: Count = 1
     """Parameters of all multi-token-prediction layers: a layer of the last kind, a 2h x h projection, three norms.
 
     Units:  parameters. Embedding and head are the main model's.
-    Source: DeepSeek-V3, arXiv 2412.19437 section 2.2; Megatron-LM MultiTokenPredictionLayer (eh_proj is column-parallel).
+    Source: DeepSeek-V3, arXiv 2412.19437 section 2.2; Megatron-LM MultiTokenPredictionLayer (eh_proj by columns).
     """
     layer = layer_parameters(model, model.kinds[model.pattern[-1]], tp=tp, ep=ep, etp=etp)
     own = ParameterCounts(

@@ -28,7 +28,7 @@ def breakdown(case: Case, evaluation: Evaluation, *, model_flops: float, peak_fl
     Source:  the evaluation; nothing is computed twice.
     """
     composition, costs, m = evaluation.composition, evaluation.costs, float(evaluation.num_microbatches)
-    busiest = int(evaluation.time.busiest)
+    busiest = int(evaluation.time.pipeline.busiest)
     ideal = model_flops / devices / peak_flops_per_s
     sums = dict.fromkeys(
         ("products", "attention", "elementwise", "cast", "recompute", "products_ideal", "attention_ideal"), 0.0
@@ -93,12 +93,12 @@ def breakdown(case: Case, evaluation: Evaluation, *, model_flops: float, peak_fl
         ("tensor parallelism", of(both.tensor), "perf.exchange.tensor_s"),
         ("context parallelism", of(both.context), "perf.exchange.context_s"),
         ("expert parallelism", of(both.expert), "perf.exchange.expert_s"),
-        ("pipeline transfers", float(time.pipeline_exposed_s), "perf.collectives.point_to_point_s"),
-        ("pipeline bubble", float(time.bubble_s), "perf.schedules"),
+        ("pipeline transfers", float(time.pipeline.pipeline_exposed_s), "perf.collectives.point_to_point_s"),
+        ("pipeline bubble", float(time.pipeline.bubble_s), "perf.schedules"),
         ("data parallelism", float(time.data_parallel_exposed_s), "perf.data_parallel.exposed_s"),
         ("optimizer", float(time.optimizer_s), "perf.states.optimizer_s"),
         ("kernel launches", of(both.host), "perf.elementwise.launch_floor_s"),
-        ("host", float(time.host_s), "plan.combine.step_time"),
+        ("host", float(time.pipeline.host_s), "plan.combine.step_time"),
         ("stragglers", float(time.straggler_s), "plan.combine.step_time"),
     )
     return tuple(Term(name=name, value=value, unit="s", formula=f"meshwright.{formula}") for name, value, formula in terms)

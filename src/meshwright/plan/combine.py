@@ -63,20 +63,41 @@ class StateCosts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineTime:
+    """All micro-batches through the pipeline, seen from the busiest row of stages."""
+
+    busiest: Array
+    """Index of the row."""
+    forward_window_s: Array
+    """Compute of the forward of one micro-batch on it: what data-parallel communication can hide behind."""
+    backward_window_s: Array
+    layers: Array
+    work_s: Array
+    """All its micro-batches, with the communication inside."""
+    pipeline_exposed_s: Array
+    bubble_s: Array
+    host_s: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepTime:
     """Seconds of a step on the busiest row of stages; parts sum to ``step_s``."""
 
     step_s: Array
-    work_s: Array
-    """All micro-batches of the busiest row, with the communication inside."""
-    busiest: Array
-    """Index of the busiest row."""
-    pipeline_exposed_s: Array
-    bubble_s: Array
+    pipeline: PipelineTime
     data_parallel_exposed_s: Array
     optimizer_s: Array
-    host_s: Array
     straggler_s: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActivationMemory:
+    """What micro-batches in flight keep, and the working set on top; per row."""
+
+    activations: Array
+    transient: Array
+    in_flight: Array
+    """Micro-batches in flight, in whole stages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +110,6 @@ class StageMemory:
     activations: Array
     temporary: Array
     overhead: Array
-    in_flight: Array
-    """Micro-batches in flight, in whole stages."""
 
     @property
     def allocated_bytes(self) -> Array:
@@ -126,10 +145,10 @@ def state_costs(case: Case, degrees: Degrees, parameters: StageParameters, compo
     times = synchronisation(
         largest_dense, largest_experts, replicas=replicas, stride=degrees.tensor_parallel,
         expert_replicas=degrees.expert_data_parallel, expert_stride=degrees.expert_tensor_parallel * degrees.expert_parallel,
-        shards=degrees.optimizer_shards, case=case,
+        shards=degrees.optimizer_shards, layers=composition.layers.max(axis=0), layerwise=np.where(full, 1.0, 0.0), case=case,
     )  # fmt: skip
     if frozen:
-        times = _with_frozen_gather(times, parameters, degrees, replicas, case)
+        times = _with_frozen_gather(times, parameters, degrees, replicas, composition.layers.max(axis=0), case)
     host_offload = optimizer_s(states, case, offload=offload).max(axis=0)
     many = [degrees.tensor_parallel, degrees.context_parallel, degrees.pipeline_parallel, replicas, degrees.expert_parallel]
     communicators = array(1.0)
@@ -151,12 +170,12 @@ def state_costs(case: Case, degrees: Degrees, parameters: StageParameters, compo
     )
 
 
-def _with_frozen_gather(times: Synchronisation, parameters: StageParameters, degrees: Degrees, replicas: Array, case: Case) -> Synchronisation:
+def _with_frozen_gather(times: Synchronisation, parameters: StageParameters, degrees: Degrees, replicas: Array, layers: Array, case: Case) -> Synchronisation:
     """Frozen weights are gathered under full sharding, though only adapters are reduced."""
     whole = synchronisation(
         parameters.dense.max(axis=0), parameters.experts.max(axis=0), replicas=replicas, stride=degrees.tensor_parallel,
         expert_replicas=degrees.expert_data_parallel, expert_stride=degrees.expert_tensor_parallel * degrees.expert_parallel,
-        shards=degrees.parameter_shards, case=case,
+        shards=degrees.parameter_shards, layers=layers, layerwise=array(1.0), case=case,
     )  # fmt: skip
     full = degrees.parameter_shards > 1.0
     return Synchronisation(
@@ -175,96 +194,144 @@ def _tied_s(case: Case, degrees: Degrees) -> Array:
     return np.where(degrees.pipeline_parallel > 1.0, between, 0.0)
 
 
-def step_time(
-    case: Case, settings: Settings, degrees: Degrees, composition: Composition, stages: StageCosts, state: StateCosts, *,
-    hop_s: Array, num_microbatches: Array,
-) -> StepTime:  # fmt: skip
-    """One optimizer step.
+def pipeline_time(
+    case: Case, settings: Settings, composition: Composition, stages: StageCosts, *, pipeline_parallel: Array, virtual_stages: Array,
+    num_microbatches: Array, hop_s: Array,
+) -> PipelineTime:  # fmt: skip
+    """All micro-batches through the pipeline.
 
-        step = (m W + bubble + hops + dp + optimizer + host) (1 + straggler)
+        m W + bubble + hops + host
 
-    Symbols: W forward + backward of the busiest row; m micro-batches; bubble, hops of the schedule's closed form.
+    Symbols: W forward + backward of the busiest row; m micro-batches; bubble and hops from the schedule's closed form.
     Shapes:  rows first where there are rows; everything else broadcasts.
     Units:   s.
-    Holds:   the closed form of the schedule; finalists are checked by the event simulation.
-    Source:  ``perf.schedules``; stragglers as in zhebrak (reference/cost-model.md section 9).
+    Holds:   as the schedule's closed form does; the event simulation knows better for unequal stages.
+    Source:  ``perf.schedules``.
     """
-    constants = case.calibration.constants
-    schedule = SCHEDULES[settings.schedule]
-    work = stages.forward_s + stages.backward_s
-    work = np.where(composition.multiplicity > 0.0, work, -1.0)
+    constants, schedule = case.calibration.constants, SCHEDULES[settings.schedule]
+    work = np.where(composition.multiplicity > 0.0, stages.forward_s + stages.backward_s, -1.0)
     busiest = work.argmax(axis=0)
 
     def of_busiest(values: Array) -> Array:
-        values = np.broadcast_to(values, work.shape)
-        return np.take_along_axis(values, busiest[None], axis=0)[0]
+        return np.take_along_axis(np.broadcast_to(values, work.shape), busiest[None], axis=0)[0]
 
     forward, backward, weight = of_busiest(stages.forward_s), of_busiest(stages.backward_s), of_busiest(stages.weight_s)
-    total = np.maximum(composition.multiplicity, 0.0) * work
-    slot = forward + backward
-    fill = np.maximum(0.0, total.sum(axis=0) - slot)
+    slot, m = forward + backward, array(num_microbatches)
+    fill = np.maximum(0.0, (composition.multiplicity * work).sum(axis=0) - slot)
     counts = {
-        "num_stages": degrees.pipeline_parallel.astype(np.int64), "num_microbatches": np.asarray(num_microbatches).astype(np.int64),
-        "num_chunks": degrees.virtual_stages.astype(np.int64),
+        "num_stages": np.asarray(pipeline_parallel).astype(np.int64), "num_microbatches": m.astype(np.int64),
+        "num_chunks": np.asarray(virtual_stages).astype(np.int64),
     }  # fmt: skip
     bubble = schedule.bubble_s(
         forward_s=forward, backward_input_s=backward - weight, backward_weight_s=weight, fill_s=fill, hop_s=0.0, **counts
     )
     hops = array(np.asarray(schedule.exposed_hops(**counts)))
-    m = array(num_microbatches)
-    several = degrees.pipeline_parallel > 1.0
-    if settings.schedule == "interleaved" and not (settings.overlap.point_to_point and case.implementation.point_to_point_overlap):
-        hops = hops + np.where(several, 2.0 * m * degrees.virtual_stages, 0.0)
-    pipeline = np.where(several, hops * hop_s, 0.0)
-    overlap, implementation = settings.overlap, case.implementation
+    several = np.asarray(pipeline_parallel) > 1.0
+    hidden = settings.overlap.point_to_point and case.implementation.point_to_point_overlap
+    if settings.schedule == "interleaved" and not hidden:
+        hops = hops + 2.0 * m * virtual_stages
+    return PipelineTime(
+        busiest=busiest, forward_window_s=of_busiest(stages.forward_compute_s),
+        backward_window_s=of_busiest(stages.backward_compute_s), layers=of_busiest(composition.layers), work_s=m * slot,
+        pipeline_exposed_s=np.where(several, hops * hop_s, 0.0), bubble_s=np.asarray(bubble),
+        host_s=constants.step_host_s + np.where(several, m * virtual_stages * constants.microbatch_host_s, 0.0),
+    )  # fmt: skip
+
+
+def step_time(
+    case: Case, settings: Settings, pipeline: PipelineTime, state: StateCosts, *, gradient_shards: Array, parameter_shards: Array,
+    world: Array, num_microbatches: Array,
+) -> StepTime:  # fmt: skip
+    """One optimizer step.
+
+        step = (pipeline + data parallelism + optimizer) (1 + sigma sqrt(2 ln nodes))
+
+    Symbols: sigma ``straggler_slope``.
+    Shapes:  everything broadcasts.
+    Units:   s.
+    Source:  stragglers as in zhebrak (reference/cost-model.md section 9).
+    """
+    overlap, implementation, constants = settings.overlap, case.implementation, case.calibration.constants
     data = exposed_s(
-        state.synchronisation, gradient_shards=degrees.gradient_shards, parameter_shards=degrees.parameter_shards,
-        num_microbatches=m, forward_s=forward, backward_s=backward, layers=of_busiest(composition.layers), case=case,
-        gradient_overlap=overlap.gradient_reduce and implementation.gradient_overlap,
+        state.synchronisation, gradient_shards=gradient_shards, parameter_shards=parameter_shards,
+        num_microbatches=num_microbatches, forward_s=pipeline.forward_window_s, backward_s=pipeline.backward_window_s, layers=pipeline.layers,
+        case=case, gradient_overlap=overlap.gradient_reduce and implementation.gradient_overlap,
         parameter_overlap=overlap.parameter_gather and implementation.parameter_overlap,
     )  # fmt: skip
     data = data + state.tied_s
-    host = constants.step_host_s + np.where(several, m * degrees.virtual_stages * constants.microbatch_host_s, 0.0)
-    nodes = np.maximum(1.0, degrees.world / case.cluster.devices_per_node)
-    straggler = constants.straggler_slope * np.sqrt(2.0 * np.log(nodes))
-    work_s = m * slot
-    before = work_s + bubble + pipeline + data + state.optimizer_s + host
+    nodes = np.maximum(1.0, np.asarray(world) / case.cluster.devices_per_node)
+    before = pipeline.work_s + pipeline.bubble_s + pipeline.pipeline_exposed_s + data + state.optimizer_s + pipeline.host_s
+    straggler = constants.straggler_slope * np.sqrt(2.0 * np.log(nodes)) * before
     return StepTime(
-        step_s=before + straggler * before, work_s=work_s, busiest=busiest, pipeline_exposed_s=pipeline, bubble_s=np.asarray(bubble),
-        data_parallel_exposed_s=data, optimizer_s=state.optimizer_s, host_s=host, straggler_s=straggler * before,
-    )  # fmt: skip
+        step_s=before + straggler, pipeline=pipeline, data_parallel_exposed_s=data, optimizer_s=state.optimizer_s, straggler_s=straggler
+    )
 
 
-def stage_memory(
-    case: Case, settings: Settings, degrees: Degrees, composition: Composition, stages: StageCosts, state: StateCosts, *,
+def activation_memory(
+    settings: Settings, composition: Composition, stages: StageCosts, *, pipeline_parallel: Array, virtual_stages: Array,
     num_microbatches: Array,
-) -> StageMemory:  # fmt: skip
-    """Memory of every row.
+) -> ActivationMemory:  # fmt: skip
+    """What the micro-batches in flight keep on every row.
 
-        activations = saved n / V;   temporary = transient + gathered layers;   overhead = phi (activations + temporary) + context
-                                                                                           + communicators
+        saved n / V
 
-    Symbols: n chunks in flight of the schedule, V chunks of a stage; phi ``fragmentation_ratio``.
+    Symbols: n chunks in flight under the schedule; V chunks of a stage.
     Shapes:  ``[row]`` or ``[row, column]``.
     Units:   bytes.
-    Holds:   the last micro-batch's transient peak comes on top of all in flight.
-    Source:  reference/cost-model.md 7.2 (peak_i = static_i + (n_i - 1) cache_i + peak of one micro-batch) and section 9.
+    Holds:   the working set of one layer comes on top of all in flight.
+    Source:  reference/cost-model.md 7.2 (peak_i = static_i + (n_i - 1) cache_i + peak of one micro-batch).
+    """
+    chunks = SCHEDULES[settings.schedule].in_flight_until_weight(
+        stage=composition.stage.astype(np.int64), num_stages=np.asarray(pipeline_parallel).astype(np.int64),
+        num_microbatches=np.asarray(num_microbatches).astype(np.int64), num_chunks=np.asarray(virtual_stages).astype(np.int64),
+    )  # fmt: skip
+    in_flight = array(np.asarray(chunks)) / virtual_stages
+    return ActivationMemory(
+        activations=stages.saved_bytes * in_flight, transient=stages.transient_bytes, in_flight=in_flight
+    )
+
+
+def static_bytes(case: Case, state: StateCosts) -> Array:
+    """Reserved bytes of a row that do not depend on the micro-batch: states, gathered layers, context, communicators.
+
+    Units:   bytes.
+    Source:  ``stage_memory``, whose terms these are.
+    """
+    constants, states = case.calibration.constants, state.states
+    return (
+        states.parameter_bytes + states.gradient_bytes + states.optimizer_bytes
+        + (1.0 + constants.fragmentation_ratio) * state.gathered_bytes
+        + constants.context_bytes + state.communicators * constants.communicator_bytes
+    )  # fmt: skip
+
+
+def dynamic_bytes(case: Case, activation: ActivationMemory) -> Array:
+    """Reserved bytes of a row that depend on the micro-batch: activations and working set with their fragmentation.
+
+    Units:   bytes.
+    Source:  ``stage_memory``, whose terms these are.
+    """
+    return (1.0 + case.calibration.constants.fragmentation_ratio) * (activation.activations + activation.transient)
+
+
+def stage_memory(case: Case, activation: ActivationMemory, state: StateCosts) -> StageMemory:
+    """Memory of every row by purpose; its reserved bytes are ``static_bytes + dynamic_bytes``.
+
+        temporary = working set + gathered layers;   overhead = phi (activations + temporary) + context + communicators
+
+    Symbols: phi ``fragmentation_ratio``.
+    Shapes:  ``[row]`` or ``[row, column]``.
+    Units:   bytes.
+    Source:  reference/cost-model.md section 9.
     """
     constants = case.calibration.constants
-    schedule = SCHEDULES[settings.schedule]
-    chunks = schedule.in_flight_until_weight(
-        stage=composition.stage.astype(np.int64), num_stages=degrees.pipeline_parallel.astype(np.int64),
-        num_microbatches=np.asarray(num_microbatches).astype(np.int64), num_chunks=degrees.virtual_stages.astype(np.int64),
-    )  # fmt: skip
-    in_flight = array(np.asarray(chunks)) / degrees.virtual_stages
-    activations = stages.saved_bytes * in_flight
-    temporary = stages.transient_bytes + state.gathered_bytes
+    temporary = activation.transient + state.gathered_bytes
     overhead = (
-        constants.fragmentation_ratio * (activations + temporary)
+        constants.fragmentation_ratio * (activation.activations + temporary)
         + constants.context_bytes
         + state.communicators * constants.communicator_bytes
     )
     return StageMemory(
         parameters=state.states.parameter_bytes, gradients=state.states.gradient_bytes, optimizer=state.states.optimizer_bytes,
-        activations=activations, temporary=temporary, overhead=overhead, in_flight=in_flight,
+        activations=activation.activations, temporary=temporary, overhead=overhead,
     )  # fmt: skip

@@ -93,7 +93,7 @@ def estimate(case: Case, layout: Layout) -> values.Estimate:
         hardware_flops_per_s_per_device=hardware / step_s / devices,
         mfu_ratio=work / step_s / devices / peak,
         hfu_ratio=hardware / step_s / devices / peak,
-        bubble_ratio=float(time.bubble_s) / step_s,
+        bubble_ratio=float(time.pipeline.bubble_s) / step_s,
         linearity_ratio=None,
         linearity_baseline_devices=None,
         memory_peak_bytes=float(memory.allocated_bytes[fullest]),
@@ -169,7 +169,7 @@ def time_split(evaluation: Evaluation) -> values.TimeSplit:
     Source:  ``plan.combine.step_time``.
     """
     ahead, behind = stage_seconds(evaluation.costs, evaluation.composition)
-    busiest, m, time = int(evaluation.time.busiest), float(evaluation.num_microbatches), evaluation.time
+    busiest, m, time = int(evaluation.time.pipeline.busiest), float(evaluation.num_microbatches), evaluation.time
 
     def of(values_: object) -> float:
         rows = len(evaluation.composition.stage)
@@ -181,9 +181,9 @@ def time_split(evaluation: Evaluation) -> values.TimeSplit:
         tensor_parallel_s=of(both.tensor),
         context_parallel_s=of(both.context),
         expert_parallel_s=of(both.expert),
-        pipeline_exposed_s=float(time.pipeline_exposed_s),
-        bubble_s=float(time.bubble_s),
+        pipeline_exposed_s=float(time.pipeline.pipeline_exposed_s),
+        bubble_s=float(time.pipeline.bubble_s),
         data_parallel_exposed_s=float(time.data_parallel_exposed_s),
         optimizer_s=float(time.optimizer_s),
-        host_s=of(both.host) + float(time.host_s) + float(time.straggler_s),
+        host_s=of(both.host) + float(time.pipeline.host_s) + float(time.straggler_s),
     )

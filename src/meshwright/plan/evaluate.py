@@ -7,10 +7,21 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, NoRecompute, Selective
 from meshwright.perf.arrays import Array, array
-from meshwright.plan.combine import Degrees, StageMemory, StateCosts, StepTime, stage_memory, state_costs, step_time
+from meshwright.plan.combine import (
+    ActivationMemory,
+    Degrees,
+    StageMemory,
+    StateCosts,
+    StepTime,
+    activation_memory,
+    pipeline_time,
+    stage_memory,
+    state_costs,
+    step_time,
+)
 from meshwright.plan.costs import Settings, WorkCosts, work_costs
 from meshwright.plan.split import Composition, compose, even_split
-from meshwright.plan.stages import StageCosts, StageParameters, stage_costs, stage_parameters
+from meshwright.plan.stages import StageCosts, StageParameters, stage_costs, stage_inputs, stage_parameters
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -30,6 +41,7 @@ class Evaluation:
     parameters: StageParameters
     state: StateCosts
     time: StepTime
+    activation: ActivationMemory
     memory: StageMemory
     num_microbatches: Array
 
@@ -94,16 +106,26 @@ def evaluate(case: Case, layout: Layout) -> Evaluation:
         context_parallel=degrees.context_parallel, expert_parallel=degrees.expert_parallel,
         expert_tensor_parallel=degrees.expert_tensor_parallel, devices_per_stage=degrees.world / degrees.pipeline_parallel,
     )  # fmt: skip
-    stages = stage_costs(costs, composition)
+    stages = stage_costs(stage_inputs(costs), composition)
     parameters = stage_parameters(
         case, composition, tensor_parallel=degrees.tensor_parallel, expert_parallel=degrees.expert_parallel,
         expert_tensor_parallel=degrees.expert_tensor_parallel, pipeline_parallel=degrees.pipeline_parallel,
     )  # fmt: skip
     state = state_costs(case, degrees, parameters, composition, offload=settings.offload)
     m = array(layout.num_microbatches)
-    time = step_time(case, settings, degrees, composition, stages, state, hop_s=costs.hop_s, num_microbatches=m)
-    memory = stage_memory(case, settings, degrees, composition, stages, state, num_microbatches=m)
+    pipeline = pipeline_time(
+        case, settings, composition, stages, pipeline_parallel=degrees.pipeline_parallel, virtual_stages=degrees.virtual_stages,
+        num_microbatches=m, hop_s=costs.hop_s,
+    )  # fmt: skip
+    time = step_time(
+        case, settings, pipeline, state, gradient_shards=degrees.gradient_shards, parameter_shards=degrees.parameter_shards,
+        world=degrees.world, num_microbatches=m,
+    )  # fmt: skip
+    activation = activation_memory(
+        settings, composition, stages, pipeline_parallel=degrees.pipeline_parallel, virtual_stages=degrees.virtual_stages,
+        num_microbatches=m,
+    )  # fmt: skip
     return Evaluation(
         settings=settings, degrees=degrees, composition=composition, costs=costs, stages=stages, parameters=parameters,
-        state=state, time=time, memory=memory, num_microbatches=m,
+        state=state, time=time, activation=activation, memory=stage_memory(case, activation, state), num_microbatches=m,
     )  # fmt: skip

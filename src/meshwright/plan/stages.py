@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -21,9 +21,87 @@ from meshwright.plan.costs import vocabulary_rows
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     from meshwright.domain.case import Case
-    from meshwright.plan.costs import KindCosts, WorkCosts
+    from meshwright.plan.costs import WorkCosts
     from meshwright.plan.split import Composition
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindInputs:
+    """What stages need of one kind of layer; tuples run over the recompute treatments."""
+
+    forward_s: Array
+    backward_s: Array
+    weight_s: Array
+    forward_compute_s: Array
+    backward_compute_s: Array
+    again_s: tuple[Array | None, ...]
+    saved_bytes: tuple[Array | None, ...]
+    transient_bytes: tuple[Array | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageInputs:
+    """The sums of ``WorkCosts`` that stages are made of: few enough to be gathered for a column of stages."""
+
+    kinds: tuple[KindInputs, ...]
+    embedding_forward_s: Array
+    embedding_backward_s: Array
+    head_forward_s: Array
+    head_backward_s: Array
+    head_weight_s: Array
+    head_bytes: Array
+    hop_s: Array
+
+    def take(self, index: NDArray[np.int64]) -> StageInputs:
+        """The same for chosen columns; numbers stay numbers."""
+
+        def pick(values: Array) -> Array:
+            return values[index] if values.ndim else values
+
+        def picks(values: tuple[Array | None, ...]) -> tuple[Array | None, ...]:
+            return tuple(None if value is None else pick(value) for value in values)
+
+        kinds = tuple(
+            KindInputs(
+                forward_s=pick(kind.forward_s), backward_s=pick(kind.backward_s), weight_s=pick(kind.weight_s),
+                forward_compute_s=pick(kind.forward_compute_s), backward_compute_s=pick(kind.backward_compute_s),
+                again_s=picks(kind.again_s), saved_bytes=picks(kind.saved_bytes), transient_bytes=picks(kind.transient_bytes),
+            )
+            for kind in self.kinds
+        )  # fmt: skip
+        return StageInputs(
+            kinds=kinds, embedding_forward_s=pick(self.embedding_forward_s), embedding_backward_s=pick(self.embedding_backward_s),
+            head_forward_s=pick(self.head_forward_s), head_backward_s=pick(self.head_backward_s),
+            head_weight_s=pick(self.head_weight_s), head_bytes=pick(self.head_bytes), hop_s=pick(self.hop_s),
+        )  # fmt: skip
+
+
+def stage_inputs(costs: WorkCosts) -> StageInputs:
+    """Totals over causes of everything that one micro-batch costs."""
+    kinds = tuple(
+        KindInputs(
+            forward_s=kind.time.forward.total, backward_s=kind.time.backward.total, weight_s=kind.time.weight_gradient_s,
+            forward_compute_s=kind.time.forward.compute, backward_compute_s=kind.time.backward.compute,
+            again_s=tuple(None if again is None else again.total for again in kind.recompute),
+            saved_bytes=kind.saved_bytes, transient_bytes=kind.transient_bytes,
+        )
+        for kind in costs.kinds
+    )  # fmt: skip
+    return StageInputs(
+        kinds=kinds,
+        embedding_forward_s=costs.embedding.forward.total,
+        embedding_backward_s=costs.embedding.backward.total,
+        head_forward_s=costs.head.forward.total,
+        head_backward_s=costs.head.backward.total,
+        head_weight_s=costs.head.weight_gradient_s,
+        head_bytes=costs.logits_bytes + 2.0 * costs.shape.shard_tokens,
+        hop_s=costs.hop_s,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +112,9 @@ class StageCosts:
     backward_s: Array
     weight_s: Array
     """Part of the backward that may wait (zero bubble)."""
+    forward_compute_s: Array
+    """Compute of the layers alone, beside which data-parallel communication runs."""
+    backward_compute_s: Array
     saved_bytes: Array
     transient_bytes: Array
     """Largest working set while one of its layers, or the loss, runs."""
@@ -50,13 +131,13 @@ class StageParameters:
     expert_layer: Array
 
 
-def _weighted(composition: Composition, costs: WorkCosts, value: Callable[[KindCosts, int], Array | None]) -> Array:
+def _weighted(composition: Composition, kinds: tuple[Item, ...], value: Callable[[Item, int], Array | None]) -> Array:
     """Sum over kinds and treatments of layers times a value, ``[row]`` or ``[row, column]``."""
     total: Array | None = None
     for treatment, counts in enumerate(composition.counts):
         if counts is None:
             continue
-        for index, kind in enumerate(costs.kinds):
+        for index, kind in enumerate(kinds):
             each = value(kind, treatment)
             assert each is not None, "a treatment that was not asked for"
             part = counts[:, index] * each
@@ -65,51 +146,47 @@ def _weighted(composition: Composition, costs: WorkCosts, value: Callable[[KindC
     return total
 
 
-def stage_costs(costs: WorkCosts, composition: Composition) -> StageCosts:
+def stage_costs(inputs: StageInputs, composition: Composition) -> StageCosts:
     """Seconds and bytes of each row for one micro-batch.
 
         F = sum n_k F_k + [embedding] E_F + [head] H_F;   B likewise, with what is recomputed
 
-    Shapes:  composition ``[row, kind(, column)]``, costs ``[column]`` -> ``[row(, column)]``.
+    Shapes:  composition ``[row, kind(, column)]``, inputs ``[column]`` -> ``[row(, column)]``.
     Units:   s and bytes.
     Source:  sums of ``perf.layer`` and ``perf.ends``.
     """
-    embedding, head = composition.embedding, composition.head
-    again = _weighted(composition, costs, lambda kind, t: _seconds(kind, t).total)
-    forward = _weighted(composition, costs, lambda kind, _: kind.time.forward.total)
-    backward = _weighted(composition, costs, lambda kind, _: kind.time.backward.total) + again
-    weight = _weighted(composition, costs, lambda kind, _: kind.time.weight_gradient_s)
-    saved = _weighted(composition, costs, lambda kind, t: kind.saved_bytes[t])
+    embedding, head, kinds = composition.embedding, composition.head, inputs.kinds
+    forward = _weighted(composition, kinds, lambda kind, _: kind.forward_s)
+    backward = _weighted(composition, kinds, lambda kind, t: kind.backward_s + _given(kind.again_s[t]))
     transient = array(0.0)
     for treatment, counts in enumerate(composition.counts):
         if counts is None:
             continue
-        for index, kind in enumerate(costs.kinds):
-            each = kind.transient_bytes[treatment]
-            assert each is not None, "a treatment that was not asked for"
+        for index, kind in enumerate(kinds):
+            each = _given(kind.transient_bytes[treatment])
             transient = np.maximum(transient, np.where(counts[:, index] > 0.0, each, 0.0))
-    hidden_input = 2.0 * costs.shape.shard_tokens
     return StageCosts(
-        forward_s=forward + embedding * costs.embedding.forward.total + head * costs.head.forward.total,
-        backward_s=backward + embedding * costs.embedding.backward.total + head * costs.head.backward.total,
-        weight_s=weight + head * costs.head.weight_gradient_s,
-        saved_bytes=saved,
-        transient_bytes=np.maximum(transient, head * (costs.logits_bytes + hidden_input)),
+        forward_s=forward + embedding * inputs.embedding_forward_s + head * inputs.head_forward_s,
+        backward_s=backward + embedding * inputs.embedding_backward_s + head * inputs.head_backward_s,
+        weight_s=_weighted(composition, kinds, lambda kind, _: kind.weight_s) + head * inputs.head_weight_s,
+        forward_compute_s=_weighted(composition, kinds, lambda kind, _: kind.forward_compute_s),
+        backward_compute_s=_weighted(composition, kinds, lambda kind, _: kind.backward_compute_s),
+        saved_bytes=_weighted(composition, kinds, lambda kind, t: kind.saved_bytes[t]),
+        transient_bytes=np.maximum(transient, head * inputs.head_bytes),
     )
 
 
-def _seconds(kind: KindCosts, treatment: int) -> Seconds:
-    again = kind.recompute[treatment]
-    assert again is not None, "a treatment that was not asked for"
-    return again
+def _given(value: Item | None) -> Item:
+    assert value is not None, "a treatment that was not asked for"
+    return value
 
 
 def stage_seconds(costs: WorkCosts, composition: Composition) -> tuple[Seconds, Seconds]:
     """Forward and backward of each row, cause by cause (the same sums as ``stage_costs``)."""
 
     def total(pick: Callable[[Seconds], Array]) -> tuple[Array, Array]:
-        ahead = _weighted(composition, costs, lambda kind, _: pick(kind.time.forward))
-        behind = _weighted(composition, costs, lambda kind, t: pick(kind.time.backward) + pick(_seconds(kind, t)))
+        ahead = _weighted(composition, costs.kinds, lambda kind, _: pick(kind.time.forward))
+        behind = _weighted(composition, costs.kinds, lambda kind, t: pick(kind.time.backward) + pick(_given(kind.recompute[t])))
         ahead = ahead + composition.embedding * pick(costs.embedding.forward) + composition.head * pick(costs.head.forward)
         behind = behind + composition.embedding * pick(costs.embedding.backward) + composition.head * pick(costs.head.backward)
         return ahead, behind

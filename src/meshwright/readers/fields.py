@@ -27,9 +27,13 @@ class Fields:
         """Whether the key is there with a value."""
         return self.data.get(name) is not None
 
-    def fault(self, name: str, id: str, template: str, **values: object) -> None:  # noqa: A002
+    def fault(self, name: str, id: str, template: str, **values: object) -> None:
         """Remember what is wrong with a key."""
-        self.faults.append(Message(id, template, values, f"{self.path}: {name}" if ": " not in self.path else join(self.path, name)))
+        self.faults.append(Message(id, template, values, self._at(name)))
+
+    def _at(self, name: str) -> str:
+        """``file: key`` for a key of the file, ``file: key.inner`` below."""
+        return join(self.path, name) if ": " in self.path else f"{self.path}: {name}"
 
     def size(self, *names: str, default: int | None = None, minimum: int = 1, maximum: int = MAX_SIZE) -> int:
         """A whole number under the first of the names that is there; missing without a default is a fault."""
@@ -44,7 +48,14 @@ class Fields:
             hint = " but text; remove the quotes" if isinstance(value, str) and value.strip().isdigit() else ""
             self.fault(name, "config.integer", "{value} is not a whole number{hint}", value=shown(value), hint=hint)
         elif not minimum <= value <= maximum:
-            self.fault(name, "config.range", "{value} is not within {low}..{high}", value=shown(value), low=minimum, high=maximum)
+            self.fault(
+                name,
+                "config.range",
+                "{value} is not within {low}..{high}",
+                value=shown(value),
+                low=minimum,
+                high=maximum,
+            )
         else:
             return value
         return minimum
@@ -89,7 +100,9 @@ class Fields:
         value = self.data.get(name)
         if value is None:
             return ()
-        if not isinstance(value, list) or not all(isinstance(x, int) and not isinstance(x, bool) and x >= 0 for x in value):
+        if not isinstance(value, list) or not all(
+            isinstance(x, int) and not isinstance(x, bool) and x >= 0 for x in value
+        ):
             self.fault(name, "config.numbers", "{value} is not a list of whole numbers", value=shown(value))
             return ()
         return tuple(value)
@@ -97,10 +110,9 @@ class Fields:
     def inner(self, name: str) -> Fields:
         """The fields of a nested mapping; absent: none."""
         value = self.data.get(name)
-        path = f"{self.path}: {name}" if ": " not in self.path else join(self.path, name)
         if value is None:
             value = {}
         elif not isinstance(value, Mapping):
             self.fault(name, "config.mapping", "{value} is not a mapping", value=shown(value))
             value = {}
-        return Fields(value, path, self.faults)
+        return Fields(value, self._at(name), self.faults)

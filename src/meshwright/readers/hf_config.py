@@ -26,7 +26,7 @@ def read_config(path: Path | str) -> Model:
 
 
 def model_from_config(config: Mapping[str, object], *, where: str, name: str = "model") -> Model:
-    """The model that a configuration describes. Of a multi-modal wrapper the text part is read, and the source says so."""
+    """The model that a configuration describes; of a multi-modal wrapper the text part, and the source says so."""
     fields = Fields(config, where)
     key = _architecture(fields)
     note = ""

@@ -1,4 +1,4 @@
-"""Files are hostile until parsed: size, encoding, nesting, aliases and duplicate keys are checked before any value is used.
+"""Files are hostile until parsed: size, encoding, nesting, aliases and duplicate keys come before any value.
 
 Every fault is one ``InputError`` with one line; nothing else escapes from here.
 """
@@ -96,10 +96,11 @@ def parse_json(text: str, where: str = "") -> object:
     try:
         document: object = json.loads(text, object_pairs_hook=pairs, parse_constant=constant)
     except json.JSONDecodeError as error:
+        ended = error.pos >= len(text.rstrip())
         raise fault(
             "json.malformed", "not JSON: {reason} (line {line}, column {column}){hint}",
             path=where, reason=error.msg, line=error.lineno, column=error.colno,
-            hint="; the file is empty" if not text.strip() else "; truncated?" if error.pos >= len(text.rstrip()) else "",
+            hint="; the file is empty" if not text.strip() else "; is it truncated?" if ended else "",
         ) from None  # fmt: skip
     except RecursionError:
         raise fault("json.depth", "nested too deeply", path=where) from None
@@ -184,4 +185,3 @@ def require_mapping(document: object, where: str) -> dict[str, object]:
     if odd:
         raise fault("document.key", "key {key!r} is not text", path=where, key=odd[0])
     return document
-

@@ -24,7 +24,7 @@ T = TypeVar("T")
 class Reject(ValueError):  # noqa: N818
     """Raised by a hook: what is wrong with one value."""
 
-    def __init__(self, id: str, template: str, **values: object) -> None:  # noqa: A002
+    def __init__(self, id: str, template: str, **values: object) -> None:
         """Keep the pieces of the message; the walker adds the path."""
         super().__init__(template)
         self.id, self.template, self.values = id, template, values
@@ -46,12 +46,10 @@ def make_converter() -> cattrs.Converter:
     converter.register_structure_hook(float, _number)
     converter.register_structure_hook(str, _text)
     converter.register_structure_hook(bool, _boolean)
-    converter.register_structure_hook_func(lambda kind: get_origin(kind) is Literal, _word)
+    converter.register_structure_hook_func(_has_origin(Literal), _word)
     converter.register_structure_hook_factory(is_dataclass, lambda kind: record_hook(kind, converter))
-    converter.register_structure_hook_factory(lambda kind: get_origin(kind) is tuple, lambda kind: _sequence(kind, converter))
-    converter.register_structure_hook_factory(
-        lambda kind: get_origin(kind) in (dict, Mapping), lambda kind: _mapping(kind, converter)
-    )
+    converter.register_structure_hook_factory(_has_origin(tuple), lambda kind: _sequence(kind, converter))
+    converter.register_structure_hook_factory(_has_origin(dict, Mapping), lambda kind: _mapping(kind, converter))
     return converter
 
 
@@ -106,9 +104,16 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def _has_origin(*origins: Any) -> Callable[[Any], bool]:
+    """Whether a type is one of the generic types, subscripted."""
+    return lambda kind: get_origin(kind) in origins
+
+
 def _integer(value: object, _: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise Reject("value.integer", "{value} is not a whole number{hint}", value=shown(value), hint=_number_hint(value))
+        raise Reject(
+            "value.integer", "{value} is not a whole number{hint}", value=shown(value), hint=_number_hint(value)
+        )
     return value
 
 
@@ -147,8 +152,10 @@ def _boolean(value: object, _: object) -> bool:
 def _word(value: object, kind: Any) -> object:
     words = get_args(kind)
     if value not in words:
-        hint = did_you_mean(value, [str(word) for word in words]) if isinstance(value, str) else ""
-        raise Reject("value.word", "{value} is none of {words}{hint}", value=shown(value), words=", ".join(map(str, words)), hint=hint)  # fmt: skip
+        known = [str(word) for word in words]
+        hint = did_you_mean(value, known) if isinstance(value, str) else ""
+        listed = ", ".join(known)
+        raise Reject("value.word", "{value} is none of {words}{hint}", value=shown(value), words=listed, hint=hint)
     return value
 
 
@@ -194,7 +201,7 @@ def _items(items: Iterable[tuple[Any, object]], kind: Any, converter: cattrs.Con
     for key, item in items:
         try:
             result[key] = converter.structure(item, kind)
-        except Exception as error:  # noqa: BLE001, PERF203 - collected and raised together
+        except Exception as error:
             failed.append((key, error))
     if failed:
         raise Several(failed)

@@ -28,7 +28,13 @@ def console(stream: IO[str] | None = None, width: int | None = None) -> Console:
 
 
 def show(parts: Iterable[RenderableType], stream: IO[str] | None = None, width: int | None = None) -> None:
-    """Print the parts of a report, one after the other."""
+    """Print the parts of a report, one after the other; piped text carries no blanks at the ends of lines."""
     target = console(stream, width)
-    for part in parts:
-        target.print(part)
+    if target.is_terminal:
+        for part in parts:
+            target.print(part)
+        return
+    with target.capture() as captured:
+        for part in parts:
+            target.print(part)
+    target.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))

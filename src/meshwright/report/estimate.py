@@ -15,7 +15,7 @@ from meshwright.report.timesplit import time_split
 from meshwright.report.verdict import amount
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from rich.console import RenderableType
 
@@ -29,6 +29,12 @@ def estimate_report(case: Case, estimate: Estimate) -> Iterator[RenderableType]:
     yield from headline(estimate)
     yield from stage_memory(estimate)
     yield from time_split(estimate)
+
+
+def limit_lines(framework: str, limits: Sequence[str]) -> Iterator[RenderableType]:
+    """What the framework lacks to run the layout."""
+    for place, limit in enumerate(limits):
+        yield Padding(Text(f"note: {framework} cannot run this: {limit}", style="yellow"), (0 if place else 1, 0, 0, 0))
 
 
 def term_table(estimate: Estimate) -> Iterator[RenderableType]:

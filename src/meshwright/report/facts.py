@@ -19,28 +19,37 @@ if TYPE_CHECKING:
 def name_list(kind: str, rows: Sequence[Mapping[str, str]]) -> Iterator[RenderableType]:
     """A table of entries; the keys of the first row are the columns."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    for column in rows[0] if rows else ("name",):
-        table.add_column(column, overflow="fold")
+    for place, column in enumerate(rows[0] if rows else ("name",)):
+        table.add_column(column, overflow="fold", no_wrap=place == 0)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row.values()))
     yield Padding(Text(f"{len(rows)} {kind}", style="bold"), (1, 0, 0, 0))
     yield Padding(table, (0, 0, 0, 2))
 
 
-def entry(kind: str, name: str, facts: Mapping[str, object], provenance: object = None) -> Iterator[RenderableType]:
-    """One entry: its facts, then where each figure comes from."""
+def entry(
+    kind: str, name: str, facts: Mapping[str, object], provenance: Mapping[str, Mapping[str, object]]
+) -> Iterator[RenderableType]:
+    """One entry: its facts, then every figure with the unit and the source that its file states."""
     yield Padding(Text(f"{kind} {name}", style="bold"), (1, 0, 0, 0))
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for key, value in flat(facts):
-        table.add_row(key, value)
+        if value and not (provenance and key == "source"):
+            table.add_row(key, value)
     yield Padding(table, (0, 0, 0, 2))
-    lines = flat(provenance) if isinstance(provenance, Mapping) else [("", str(provenance))] if provenance else []
-    if lines:
-        yield Padding(Text("Sources", style="bold"), (1, 0, 0, 0))
-    for key, value in lines:
-        yield Padding(Text(f"{key}: {value}" if key else value), (0, 0, 0, 2))
+    if not provenance:
+        return
+    sources = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
+    sources.add_column("figure", no_wrap=True)
+    sources.add_column("value", justify="right", overflow="fold")
+    sources.add_column("unit", no_wrap=True)
+    sources.add_column("source", overflow="fold")
+    for key, origin in provenance.items():
+        sources.add_row(key, *(_figure(origin.get(part, "")) for part in ("value", "unit", "source")))
+    yield Padding(Text("Sources", style="bold"), (1, 0, 0, 0))
+    yield Padding(sources, (0, 0, 0, 2))
 
 
 def flat(value: object, prefix: str = "") -> list[tuple[str, str]]:

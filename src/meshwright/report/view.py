@@ -5,6 +5,7 @@ Keys of the contract are stable; everything else here (peak, convention, terms, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,6 @@ from meshwright.domain.estimate import Fits
 from meshwright.domain.label import OVERLAPS, recompute_word
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from meshwright.domain.estimate import Estimate, Stage, Verdict
     from meshwright.domain.layout import Layout
     from meshwright.search.result import Comparison, PlanResult, RankedPlan
@@ -43,10 +42,10 @@ _STAGE_MEMORY = ("parameters", "gradients", "optimizer", "activations", "tempora
 
 def layout_view(layout: Layout) -> Document:
     """A layout by the contract's keys; recomputation in the grammar of the label."""
-    view: Document = {name: getattr(layout, name) for name in _LAYOUT_NUMBERS}
+    view: Document = {name: plain(getattr(layout, name)) for name in _LAYOUT_NUMBERS}
     view["recompute"] = recompute_word(layout.recompute)
     view["schedule"] = layout.schedule
-    view["stage_layers"] = None if layout.stage_layers is None else [list(chunk) for chunk in layout.stage_layers]
+    view["stage_layers"] = None if layout.stage_layers is None else plain(layout.stage_layers)
     view["offload"] = list(layout.offload)
     view["overlap"] = [word for word, name in OVERLAPS.items() if getattr(layout.overlap, name)]
     view["context_kind"] = layout.context_kind
@@ -90,12 +89,12 @@ def stage_view(stage: Stage) -> Document:
 def ranked_view(plan: RankedPlan) -> Document:
     """One answer of a search."""
     return {
-        "rank": plan.rank,
+        "rank": whole(plan.rank),
         "label": plan.label,
         "layout": layout_view(plan.layout),
         "estimate": estimate_view(plan.estimate),
         "reasons": list(plan.reasons),
-        "group": plan.group,
+        "group": whole(plan.group),
     }
 
 
@@ -103,11 +102,11 @@ def plan_view(request: Mapping[str, object], result: PlanResult) -> Document:
     """The document of ``plan --json``."""
     return {
         "request": plain(request),
-        "legal": result.legal,
-        "evaluated": result.evaluated,
-        "bounded": result.bounded,
-        "fitting": result.fitting,
-        "rejected": dict(result.rejected),
+        "legal": whole(result.legal),
+        "evaluated": whole(result.evaluated),
+        "bounded": whole(result.bounded),
+        "fitting": whole(result.fitting),
+        "rejected": plain(result.rejected),
         "search_s": number(result.search_s),
         "evaluations_per_s": number(result.evaluations_per_s),
         "plans": [ranked_view(plan) for plan in result.plans],
@@ -131,7 +130,7 @@ def comparison_view(comparison: Comparison) -> Document:
     """Why not mine: the user's layout beside the winner's label."""
     return {
         "label": comparison.label,
-        "rank": comparison.rank,
+        "rank": whole(comparison.rank),
         "estimate": estimate_view(comparison.estimate),
         "refused_because": list(comparison.refused_because),
         "winner": comparison.winner.label,
@@ -140,13 +139,17 @@ def comparison_view(comparison: Comparison) -> Document:
 
 
 def plain(value: object) -> Any:
-    """Dataclasses, mappings, sequences and NumPy scalars as JSON's own types; what is not finite becomes null."""
+    """Dataclasses, tuples, mappings and NumPy scalars as JSON's own types; what is not finite becomes null."""
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
-    if isinstance(value, dict) or hasattr(value, "keys"):
-        return {str(key): plain(value[key]) for key in value.keys()}  # type: ignore[index]  # noqa: SIM118
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [plain(each) for each in value]
+    if hasattr(value, "item"):
+        value = value.item()
     if value is None or isinstance(value, (str, bool, int)):
         return value
     return number(value) if hasattr(value, "__float__") else str(value)
@@ -154,6 +157,8 @@ def plain(value: object) -> Any:
 
 def number(value: Any) -> float | int | None:
     """A finite number of JSON; None where there is none."""
+    if hasattr(value, "item"):
+        value = value.item()
     if value is None or isinstance(value, bool | int):
         return value
     as_float = float(value)

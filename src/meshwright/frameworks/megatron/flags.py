@@ -33,11 +33,11 @@ _ALWAYS = """
 --overlap-grad-reduce --overlap-param-gather --tp-comm-overlap --bf16 --fp16 --fp8-format --fp8-amax-history-len
 --fp8-amax-compute-algo --fp8-param-gather --accumulate-allreduce-grads-in-fp32 --optimizer
 --use-precision-aware-optimizer --main-grads-dtype --main-params-dtype --exp-avg-dtype --exp-avg-sq-dtype
---attention-backend --transformer-impl --cross-entropy-loss-fusion --mock-data --tokenizer-type --tokenizer-model
+--attention-backend --cross-entropy-loss-fusion --mock-data --tokenizer-type --tokenizer-model
 --data-path --split --train-iters --lr --min-lr --lr-decay-style --lr-warmup-fraction --weight-decay --clip-grad
 --adam-beta1 --adam-beta2 --sgd-momentum --log-interval --log-throughput --eval-iters --eval-interval --save --load
---save-interval --tensorboard-dir --distributed-timeout-minutes --no-create-attention-mask-in-dataloader --manual-gc
---manual-gc-interval --seed
+--save-interval --distributed-timeout-minutes --no-create-attention-mask-in-dataloader --manual-gc
+--manual-gc-interval
 """
 _SINCE: Mapping[int, str] = {
     12: """--recompute-modules --data-parallel-sharding-strategy --init-model-with-meta-device --fp8-recipe

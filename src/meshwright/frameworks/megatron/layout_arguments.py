@@ -75,10 +75,10 @@ def add_recompute(arguments: Arguments, case: Case, layout: Layout) -> None:
     match layout.recompute:
         case NoRecompute() | Full(layers=0):
             return
-        case Selective(modules):
+        case Selective(modules=modules):
             arguments.add("--recompute-granularity", "selective")
             arguments.add("--recompute-modules", *modules)
-        case Full(layers):
+        case Full(layers=layers):
             count = block_layers(layers, layout, case.model.num_layers)
             arguments.add("--recompute-granularity", "full")
             arguments.add("--recompute-method", "uniform" if count is None else "block")
@@ -92,7 +92,7 @@ def block_layers(layers: int | tuple[tuple[int, ...], ...] | None, layout: Layou
     if not isinstance(layers, tuple):
         return layers
     split = split_of(layout, num_layers)
-    if all(count == most for wanted, has in zip(layers, split, strict=True) for count, most in zip(wanted, has, strict=True)):
+    if layers == split:
         return None
     counts = {count for chunk in layers for count in chunk}
     if len(counts) > 1:

@@ -66,7 +66,7 @@ def inexpressible(model: Model) -> tuple[str, ...]:
         "windows of different sizes": len({kind.attention.window_tokens for kind in model.kinds} - {None}) > 1,
         "feed-forward blocks of different shapes (it has one dense shape and one mixture of experts)":
             len(dense) > 1 or len(mixtures) > 1,
-        "gated and ungated feed-forward blocks together": len({block.gated for block in (*dense, *mixtures)}) > 1,
+        "gated and ungated feed-forward blocks together": len({kind.feed_forward.gated for kind in model.kinds}) > 1,
         "this choice of biases (it has all linear layers, queries, keys and values alone, or none)":
             _biases(model) is None,
         "shared experts with biases": any(mixture.shared_width and mixture.expert_bias for mixture in mixtures),

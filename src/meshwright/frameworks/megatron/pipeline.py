@@ -6,24 +6,19 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from meshwright.errors import fault
+from meshwright.plan.split import Split, even_split
 
 if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
     from meshwright.domain.model import Model
     from meshwright.frameworks.megatron.flags import Arguments
 
-Split = tuple[tuple[int, ...], ...]
-"""Layers per chunk and stage, ``[chunk][stage]``."""
-
 
 def split_of(layout: Layout, num_layers: int) -> Split:
-    """The layers of every chunk and stage; where the layout is silent as even as possible, the surplus in front."""
+    """The layers of every chunk and stage; where the layout is silent, as the plan counts them."""
     if layout.stage_layers is not None:
         return layout.stage_layers
-    stages, chunks = layout.pipeline_parallel, layout.virtual_stages
-    least, surplus = divmod(num_layers, stages * chunks)
-    counts = [least + (place < surplus) for place in range(stages * chunks)]
-    return tuple(tuple(counts[chunk * stages : (chunk + 1) * stages]) for chunk in range(chunks))
+    return even_split(num_layers, layout.pipeline_parallel, layout.virtual_stages)
 
 
 def is_even(split: Split) -> bool:

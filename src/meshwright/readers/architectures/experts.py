@@ -179,12 +179,12 @@ def glm4_moe(fields: Fields) -> Model:
         hidden=hidden,
         attentions=[attention] * layers,
         blocks=dense_first_blocks(fields, layers, correction_bias=True),
-        mtp_layers=fields.size("num_nextn_predict_layers", default=0, minimum=0),
+        mtp_layers=fields.size("num_nextn_predict_layers", "num_mtp_layers", default=0, minimum=0),
     )
 
 
 def dense_first_blocks(fields: Fields, layers: int, *, correction_bias: bool) -> list[Mlp | MixtureOfExperts]:
-    """DeepSeek's rule: the first ``first_k_dense_replace`` layers are dense, then every ``moe_layer_freq``-th routes."""
+    """DeepSeek's rule: ``first_k_dense_replace`` dense layers, then every ``moe_layer_freq``-th is a mixture."""
     width = fields.size("moe_intermediate_size")
     experts = MixtureOfExperts(
         num_experts=fields.size("n_routed_experts", "num_local_experts"),

@@ -47,5 +47,5 @@ def _deepseek(fields: Fields, *, correction_bias: bool) -> Model:
         hidden=hidden,
         attentions=[attention] * layers,
         blocks=dense_first_blocks(fields, layers, correction_bias=correction_bias),
-        mtp_layers=fields.size("num_nextn_predict_layers", default=0, minimum=0),
+        mtp_layers=fields.size("num_nextn_predict_layers", "num_mtp_layers", default=0, minimum=0),
     )

@@ -113,7 +113,7 @@ def bloom(fields: Fields) -> Model:
 
 @reads("OPTForCausalLM", "opt")
 def opt(fields: Fields) -> Model:
-    """OPT: learned positions with two rows more than positions; the 350 M model is post-norm with a narrow embedding."""
+    """OPT: two rows more than positions; the model of 350 M is post-norm with a narrow embedding."""
     hidden = fields.size("hidden_size")
     bias = fields.flag("enable_bias", default=True)
     positions = fields.size("max_position_embeddings")

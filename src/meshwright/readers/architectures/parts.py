@@ -60,12 +60,18 @@ def head_width(fields: Fields, hidden: int, heads: int) -> int:
     """Hidden width over heads, where nothing else says how wide a head is."""
     if hidden % heads and not fields.has("head_dim") and not fields.faults:
         fields.fault(
-            "num_attention_heads", "config.heads", "{heads} does not divide hidden size {hidden}", heads=heads, hidden=hidden
+            "num_attention_heads",
+            "config.heads",
+            "{heads} does not divide hidden size {hidden}",
+            heads=heads,
+            hidden=hidden,
         )
     return max(1, hidden // heads)
 
 
-def windows(fields: Fields, layers: int, default: Sequence[bool] | bool, *, width: int | None = None) -> list[int | None]:
+def windows(
+    fields: Fields, layers: int, default: Sequence[bool] | bool, *, width: int | None = None
+) -> list[int | None]:
     """The window of every layer: from ``layer_types`` where it is there, else ``default`` says which layers slide."""
     types = fields.words("layer_types", layers, ("full_attention", "sliding_attention", "chunked_attention"))
     window = fields.optional_size("sliding_window", "attention_chunk_size") or width

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from meshwright.catalog.devices import build_device, device, device_names, read_device, record_of
+from meshwright.catalog.device_sheet import build_device, device, device_names, read_device, record_of
 from meshwright.catalog.figures import Bandwidth, Count, Duration, Power, Provenance, Size, converter, provenance_of
 from meshwright.catalog.sheets import Names, Sheet, aliases_of, looks_like_path, read_sheet, shipped
 from meshwright.domain.cluster import Cluster, Device, Link
@@ -104,7 +104,10 @@ def _from_file(path: str) -> Cluster:
     sheet = read_sheet(path)
     if len(sheet.clusters) != 1:
         raise fault(
-            "cluster.one", "holds {count} clusters, one is expected under 'clusters'", path=path, count=len(sheet.clusters)
+            "cluster.one",
+            "holds {count} clusters, one is expected under 'clusters'",
+            path=path,
+            count=len(sheet.clusters),
         )
     name = next(iter(sheet.clusters))
     record = _record(sheet, name)

@@ -1,6 +1,6 @@
 """Fixed values for report tests, and the way to write the golden files again.
 
-``PYTHONPATH=src python tests/report/samples.py --update-golden`` after a wanted change; read the diff before it is kept.
+After a wanted change: ``PYTHONPATH=src python tests/report/report_samples.py --update-golden``; read the diff before keeping.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def text(parts: Any, width: int = 110) -> str:
 
     stream = io.StringIO()
     show(parts, stream, width)
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+    return stream.getvalue()
 
 
 def reports() -> dict[str, str]:

@@ -17,6 +17,7 @@ from meshwright.catalog.figures import Provenance, cited, converter
 from meshwright.catalog.sheets import Names, Sheet, data_path, looks_like_path, read_sheet
 from meshwright.domain.model import Attention, LayerKind, MixtureOfExperts, Mlp, Model, NormKind, PositionEncoding
 from meshwright.errors import InputError, Message, did_you_mean, fault
+from meshwright.readers.fields import MAX_LAYERS
 from meshwright.readers.hf_config import read_config
 from meshwright.readers.structure import structure
 
@@ -189,7 +190,9 @@ def _from_path(path: Path) -> Model:
         return read_config(path)
     sheet = read_sheet(path)
     if len(sheet.models) != 1:
-        raise fault("model.one", "holds {count} models, one is expected under 'models'", path=str(path), count=len(sheet.models))
+        raise fault(
+            "model.one", "holds {count} models, one is expected under 'models'", path=str(path), count=len(sheet.models)
+        )
     name = next(iter(sheet.models))
     return build_model(name, _record(sheet, name), sheet)
 
@@ -225,7 +228,11 @@ def _filled(sheet: Sheet, name: str, seen: tuple[str, ...]) -> object:
     else:
         hint = did_you_mean(base_name, [*model_names().names, *sheet.models])
         raise fault("catalog.unknown", "unknown model {name!r}{hint}", path=where, name=base_name, hint=hint)
-    kept = {key: value for key, value in base.items() if key not in ("aliases", "parameters")} if isinstance(base, dict) else {}
+    kept = (
+        {key: value for key, value in base.items() if key not in ("aliases", "parameters")}
+        if isinstance(base, dict)
+        else {}
+    )
     own = {key: value for key, value in block.items() if key != "like"}
     if "pattern" in own:
         kept = {key: value for key, value in kept.items() if key not in ("layers", "repeat")}
@@ -245,14 +252,18 @@ def _pattern_faults(record: ModelRecord, where: str) -> Iterator[Message]:
         elif kind.feed_forward is None and record.mlp and record.experts:
             yield Message("model.kind", "kind {kind} must say feed_forward: mlp or experts", {"kind": name}, where)
     given = {key for key in ("pattern", "repeat") if getattr(record, key)}
-    if len(given) == 2 or (record.pattern and record.layers) or (not record.pattern and not record.layers):
+    num_layers = record.layers or sum(sum(run.values()) for run in record.pattern)
+    if num_layers > MAX_LAYERS:
+        most = {"layers": num_layers, "limit": MAX_LAYERS}
+        yield Message("model.layers", "{layers} layers are more than {limit}", most, where)
+    if len(given) == 2 or bool(record.pattern) == bool(record.layers):
         yield Message("model.pattern", "give pattern, or layers, or layers with repeat", {}, where)
     elif not given and len(kinds) > 1:
         yield Message("model.pattern", "layers of {count} kinds need pattern or repeat", {"count": len(kinds)}, where)
     for key in (*(name for run in record.pattern for name in run), *record.repeat):
         if key not in kinds:
-            yield Message("model.kind", "unknown kind {kind!r}{hint}; known: {known}",
-                          {"kind": key, "hint": did_you_mean(key, kinds), "known": ", ".join(kinds)}, where)  # fmt: skip
+            values = {"kind": key, "hint": did_you_mean(key, kinds), "known": ", ".join(kinds)}
+            yield Message("model.kind", "unknown kind {kind!r}{hint}; known: {known}", values, where)
 
 
 def _kinds(record: ModelRecord) -> dict[str, KindRecord]:
@@ -316,7 +327,7 @@ def _numbers(record: object, prefix: str = "") -> Iterator[tuple[str, int]]:
         path = f"{prefix}{item.name}"
         if isinstance(value, int) and not isinstance(value, bool):
             yield path, value
-        elif isinstance(value, (Attention, Mlp, MixtureOfExperts, KindRecord)) or item.name == "latent" and value:
+        elif isinstance(value, (Attention, Mlp, MixtureOfExperts, KindRecord)) or (item.name == "latent" and value):
             yield from _numbers(value, f"{path}.")
         elif isinstance(value, dict):
             for key, entry in value.items():
@@ -327,7 +338,7 @@ def _numbers(record: object, prefix: str = "") -> Iterator[tuple[str, int]]:
 
 
 def _lead_and_period(pattern: tuple[int, ...]) -> tuple[int, int]:
-    """The split of a pattern into a lead-in and a repeated cycle with the smallest sum of both; the shorter lead wins."""
+    """The split of a pattern into a lead-in and a repeated cycle: the smallest sum of both, then the shorter lead."""
     count = len(pattern)
     for total in range(1, count + 1):
         for lead in range(total):

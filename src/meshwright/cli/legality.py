@@ -1,0 +1,68 @@
+"""Whether a layout that somebody names may be estimated at all, and whether the framework could run it.
+
+What breaks arithmetic (heads, batch, layers) is refused. What only the framework lacks is refused where the framework
+was asked for, and otherwise a remark: an estimate of ZeRO-3 is worth having without naming a framework that has it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from meshwright.errors import InputError, Message
+
+if TYPE_CHECKING:
+    from meshwright.cli.request import Setup
+    from meshwright.domain.features import Features
+    from meshwright.domain.layout import Layout
+
+
+def check_layout(given: Setup, layout: Layout, *, framework_asked: bool) -> list[str]:
+    """Raise every reason why the layout makes no sense; return why the default framework could not run it."""
+    features = given.framework.features
+    broken = _refusals(given, _anything(features), layout)
+    limits = [reason for reason in _refusals(given, features, layout) if reason not in broken]
+    own = given.framework.check(given.case, layout)
+    limits += [str(Message(message.id, message.template, message.values)) for message in own]
+    if broken or (framework_asked and limits):
+        reasons = broken + (limits if framework_asked else [])
+        raise InputError(Message("layout.refused", "{reason}", {"reason": reason}, path="layout") for reason in reasons)
+    return limits
+
+
+def _refusals(given: Setup, features: Features, layout: Layout) -> list[str]:
+    """The rules of the search that refuse the layout."""
+    from meshwright.search.rules import refusals
+
+    return list(refusals(given.case, features, _knobs(layout)))
+
+
+def _knobs(layout: Layout) -> Any:
+    """The layout as the rules see it."""
+    import numpy as np
+
+    from meshwright.domain.label import recompute_word
+    from meshwright.search.rules import Knobs
+
+    numbers = {
+        "tp": layout.tensor_parallel, "cp": layout.context_parallel, "pp": layout.pipeline_parallel,
+        "dp": layout.data_parallel, "ep": layout.expert_parallel, "etp": layout.expert_tensor_parallel,
+        "mb": layout.microbatch_sequences, "m": layout.num_microbatches, "vp": layout.virtual_stages,
+        "zero": layout.zero_stage, "shards": layout.optimizer_shards, "sp": int(layout.sequence_parallel),
+    }  # fmt: skip
+    treatment = recompute_word(layout.recompute).partition(":")[0]
+    columns: dict[str, Any] = {name: np.asarray(number) for name, number in numbers.items()}
+    return Knobs(schedule=layout.schedule, treatment=treatment, **columns)
+
+
+def _anything(features: Features) -> Features:
+    """A framework that can do everything; only the meaning of the shard group is kept."""
+    from meshwright.domain.label import CONTEXT_KINDS, MODULES, SCHEDULES
+
+    return replace(
+        features, schedules=SCHEDULES, zero_stages=(0, 1, 2, 3), partial_sharding=True,
+        parameter_shards_with_pipeline=True, context_kinds=CONTEXT_KINDS, context_parallel=True, pipeline_parallel=True,
+        expert_parallel=True, expert_tensor_parallel=True, sequence_parallel=True, uneven_stages=True,
+        recompute=("none", "selective", "full"), recompute_first_layers=True, selective_modules=MODULES,
+        positions=("rope", "learned", "alibi", "none"), interleaved_needs_multiple=False, optimizer_offload=True,
+    )  # fmt: skip

@@ -1,0 +1,400 @@
+"""The grid, evaluated: blocks of meshes, their micro-batches, pipelines and shardings as columns, in bounded memory.
+
+A mesh (tp, cp, pp, dp, ep, etp) has micro-batches (``work``: what a layer costs), chunk counts (``split``: what stands on a
+stage), and sharding options (``state``: what is kept and synchronised). A layout is one of each, so tables are computed
+once per distinct key and gathered.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.domain.layout import Overlap
+from meshwright.perf.arrays import array
+from meshwright.plan.combine import (
+    Degrees,
+    activation_memory,
+    dynamic_bytes,
+    pipeline_time,
+    state_costs,
+    static_bytes,
+    step_time,
+)
+from meshwright.plan.costs import Settings, work_costs
+from meshwright.plan.split import TREATMENTS, Composition, compose, even_split
+from meshwright.plan.stages import stage_costs, stage_inputs, stage_parameters
+from meshwright.search.rules import Knobs, rules_of
+from meshwright.search.space import mesh_grid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from meshwright.domain.layout import Layout
+    from meshwright.plan.combine import StateCosts
+    from meshwright.plan.stages import StageInputs
+    from meshwright.search.space import Space
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+    Bools = NDArray[np.bool_]
+
+WORK_ROWS = 4096
+"""Micro-batch rows of a block: bounds the memory of the layer tables."""
+CHUNK_ROWS = 16384
+"""Layouts of a chunk: their temporaries stay in cache."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Evaluated layouts: their knobs as columns, step time and reserved bytes."""
+
+    mesh: dict[str, Ints]
+    mb: Ints
+    vp: Ints
+    zero: Ints
+    shards: Ints
+    treatment: str
+    schedule: str
+    step_s: Floats
+    reserved_bytes: Floats
+
+    def __len__(self) -> int:
+        return len(self.step_s)
+
+    def take(self, index: Ints | Bools) -> Rows:
+        """Chosen rows."""
+        return Rows(
+            mesh={name: column[index] for name, column in self.mesh.items()}, mb=self.mb[index], vp=self.vp[index],
+            zero=self.zero[index], shards=self.shards[index], treatment=self.treatment, schedule=self.schedule,
+            step_s=self.step_s[index], reserved_bytes=self.reserved_bytes[index],
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Counts:
+    """How many layouts were legal, evaluated, skipped by a bound, and refused by which rule."""
+
+    legal: int = 0
+    evaluated: int = 0
+    bounded: int = 0
+    fitting: int = 0
+    rejected: Counter[str] | None = None
+
+    def refuse(self, reason: str, number: int) -> None:
+        """Count layouts that a rule refused."""
+        if self.rejected is None:
+            self.rejected = Counter()
+        if number:
+            self.rejected[reason] += number
+
+
+def shard_ranks(space: Space, mesh: dict[str, Ints]) -> Ints:
+    """Ranks of every sharding option per mesh, ``[option, mesh]``; 1 where it shards nothing."""
+    ranks = mesh["dp"] * (mesh["cp"] if space.features.shards_over_context else 1)
+    per_node = np.maximum(1, space.case.cluster.devices_per_node // mesh["tp"])
+    rows = []
+    for option in space.shard_options:
+        if option.group == "none":
+            rows.append(np.ones_like(ranks))
+        elif option.group == "all":
+            rows.append(ranks)
+        elif option.group == "node":
+            rows.append(np.where(per_node < ranks, per_node, 1))
+        else:
+            rows.append(np.full_like(ranks, int(option.group)))
+    return np.stack(rows)
+
+
+def sequence_parallel(space: Space, tp: Ints) -> Ints:
+    """1 where sequence parallelism is on: with every TP that can have it, unless pinned."""
+    able = space.case.implementation.sequence_parallel and space.features.sequence_parallel
+    wanted = able if space.pins.sp is None else space.pins.sp
+    return np.where((tp > 1) & wanted, 1, 0)
+
+
+def settings_for(space: Space, schedule: str, treatment: str, overlap: Overlap) -> Settings:
+    """Settings of one block of the grid."""
+    modules = space.pins.modules or ("core_attn",)
+    return Settings(
+        schedule=schedule, treatment=treatment, modules=modules if treatment == "selective" else (), overlap=overlap,
+        context_kind=space.features.context_kinds[0],
+    )  # fmt: skip
+
+
+class Compositions:
+    """Compositions of all (pp, vp) of the grid as padded columns, so that a stage row gathers its own."""
+
+    def __init__(self, space: Space, *, folded: bool) -> None:
+        """An empty table; rows are made when they are first asked for."""
+        self._space, self._folded = space, folded
+        self._index: dict[tuple[int, int], int] = {}
+        self._items: list[Composition] = []
+
+    def number(self, pp: int, vp: int) -> int:
+        """The row of a pipeline shape."""
+        key = (pp, vp)
+        if key not in self._index:
+            model = self._space.case.model
+            self._index[key] = len(self._items)
+            self._items.append(compose(model, even_split(model.num_layers, pp, vp), folded=self._folded))
+        return self._index[key]
+
+    def columns(self, numbers: Ints) -> Composition:
+        """Compositions of a column of rows; the treatment is put in by ``treated``."""
+        used, inverse = np.unique(numbers, return_inverse=True)
+        items = [self._items[number] for number in used]
+        rows = max(len(item.stage) for item in items)
+        kinds = len(self._space.case.model.kinds)
+        stage, multiplicity = np.zeros((rows, len(items))), np.zeros((rows, len(items)))
+        embedding, head = np.zeros((rows, len(items))), np.zeros((rows, len(items)))
+        counts = np.zeros((rows, kinds, len(items)))
+        for column, item in enumerate(items):
+            size = len(item.stage)
+            assert item.counts[0] is not None, "compositions of the grid keep all layers in one count"
+            stage[:size, column], multiplicity[:size, column] = item.stage, item.multiplicity
+            embedding[:size, column], head[:size, column] = item.embedding, item.head
+            counts[:size, :, column] = item.counts[0]
+            stage[size:, column] = item.stage[0]
+        return Composition(
+            stage=stage[:, inverse], multiplicity=multiplicity[:, inverse], counts=(counts[:, :, inverse], None, None),
+            embedding=embedding[:, inverse], head=head[:, inverse],
+        )  # fmt: skip
+
+
+def treated(composition: Composition, treatment: str) -> Composition:
+    """All layers of a composition under one recompute treatment."""
+    counts: list[Floats | None] = [None, None, None]
+    counts[TREATMENTS.index(treatment)] = composition.kind_counts()
+    return Composition(
+        stage=composition.stage, multiplicity=composition.multiplicity, counts=tuple(counts),
+        embedding=composition.embedding, head=composition.head,
+    )  # fmt: skip
+
+
+def take_rows(composition: Composition, index: Ints) -> Composition:
+    """Chosen columns of a composition."""
+    return Composition(
+        stage=composition.stage[:, index], multiplicity=composition.multiplicity[:, index],
+        counts=tuple(None if count is None else count[:, :, index] for count in composition.counts),
+        embedding=composition.embedding[:, index], head=composition.head[:, index],
+    )  # fmt: skip
+
+
+def legal_meshes(space: Space, counts: Counts) -> dict[str, Ints]:
+    """Meshes that no mesh rule refuses; the layouts below refused ones are counted by reason."""
+    mesh = mesh_grid(space)
+    for rule in rules_of("mesh"):
+        knobs = Knobs(**mesh)
+        keep = np.broadcast_to(np.asarray(rule.holds(space.case, space.features, knobs)), mesh["tp"].shape)
+        counts.refuse(rule.reason, int((~keep).sum()) * space.children)
+        mesh = {name: column[keep] for name, column in mesh.items()}
+    return mesh
+
+
+def blocks(space: Space, counts: Counts) -> Iterator[dict[str, Ints]]:
+    """Legal meshes in blocks whose micro-batch rows stay below a bound."""
+    mesh = legal_meshes(space, counts)
+    size = max(1, WORK_ROWS // max(1, len(space.microbatches)))
+    for begin in range(0, len(mesh["tp"]), size):
+        yield {name: column[begin : begin + size] for name, column in mesh.items()}
+
+
+def evaluate_grid(
+    space: Space, counts: Counts, *, overlap: Overlap, bound: bool = True, progress: Callable[[float, float], None] | None = None
+) -> Iterator[Rows]:
+    """Every legal layout of the grid, evaluated chunk by chunk, or left out because its states alone exceed the memory.
+
+    Holds:   legal = evaluated + bounded when exhausted.
+    """
+    mesh = legal_meshes(space, counts)
+    total = len(mesh["tp"])
+    size = max(1, WORK_ROWS // max(1, len(space.microbatches)))
+    tables = {folded: Compositions(space, folded=folded) for folded in (False, True)}
+    for begin in range(0, total, size):
+        block = {name: column[begin : begin + size] for name, column in mesh.items()}
+        yield from _evaluate_block(space, counts, block, tables, overlap, bound=bound)
+        if progress is not None:
+            progress(min(total, begin + size), total)
+
+
+def _evaluate_block(
+    space: Space, counts: Counts, mesh: dict[str, Ints], tables: dict[bool, Compositions], overlap: Overlap, *, bound: bool
+) -> Iterator[Rows]:
+    case, features = space.case, space.features
+    batch = case.batch.global_batch_sequences
+    meshes = len(mesh["tp"])
+    # micro-batches of every mesh
+    at, mb = _pairs(meshes, np.array(space.microbatches, dtype=np.int64))
+    per_mesh = space.children // max(1, len(space.microbatches))
+    for rule in rules_of("microbatch"):
+        keep = np.asarray(rule.holds(case, features, Knobs(**_take(mesh, at), mb=mb)))
+        counts.refuse(rule.reason, int((~keep).sum()) * per_mesh)
+        at, mb = at[keep], mb[keep]
+    if not len(at):
+        return
+    num_microbatches = batch // (mesh["dp"][at] * mb)
+    sp = sequence_parallel(space, mesh["tp"])
+    work = _take(mesh, at)
+    shards = shard_ranks(space, mesh)
+    inputs: dict[tuple[str, ...], StageInputs] = {}
+    for schedule in space.schedules:
+        folded = schedule == "dualpipev"
+        below = len(space.shard_options)
+        pair, vp = _pairs(len(at), np.array(space.chunks, dtype=np.int64))
+        for treatment in space.treatments:
+            rows, chunks = pair, vp
+            for rule in rules_of("pipeline"):
+                knobs = Knobs(**_take(work, rows), mb=mb[rows], m=num_microbatches[rows], vp=chunks, schedule=schedule, treatment=treatment)
+                keep = np.broadcast_to(np.asarray(rule.holds(case, features, knobs)), rows.shape)
+                counts.refuse(rule.reason, int((~keep).sum()) * below)
+                rows, chunks = rows[keep], chunks[keep]
+            if not len(rows):
+                continue
+            settings = settings_for(space, schedule, treatment, overlap)
+            if not inputs:
+                # Layer tables do not depend on the schedule, so all treatments are computed once for the block.
+                modules = space.pins.modules or ("core_attn",)
+                every = Settings(schedule=schedule, treatment="none", modules=modules, overlap=overlap, context_kind=settings.context_kind)
+                costs = work_costs(
+                    case, every, treatments=TREATMENTS, microbatch_sequences=array(mb),
+                    tensor_parallel=array(work["tp"]), sequence_parallel=array(sp[at]), context_parallel=array(work["cp"]),
+                    expert_parallel=array(work["ep"]), expert_tensor_parallel=array(work["etp"]),
+                    devices_per_stage=array(work["tp"] * work["cp"] * work["dp"]),
+                )  # fmt: skip
+                inputs[()] = stage_inputs(costs)
+            yield from _evaluate_rows(
+                space, counts, mesh, at, mb, num_microbatches, rows, chunks, shards, inputs[()], tables[folded], settings, bound=bound
+            )
+
+
+def _evaluate_rows(  # noqa: PLR0914
+    space: Space, counts: Counts, mesh: dict[str, Ints], at: Ints, mb: Ints, num_microbatches: Ints, rows: Ints, chunks: Ints,
+    shards: Ints, inputs: StageInputs, table: Compositions, settings: Settings, *, bound: bool,
+) -> Iterator[Rows]:  # fmt: skip
+    """The layouts of a block under one schedule and treatment."""
+    case, features = space.case, space.features
+    which = at[rows]
+    # pipeline shapes (mesh, chunks) and their shardings: what does not depend on the micro-batch
+    shape_key, shape_of = np.unique(which * 16 + chunks, return_inverse=True)
+    shape_mesh, shape_chunks = shape_key // 16, shape_key % 16
+    numbers = np.array(
+        [table.number(int(pp), int(vp)) for pp, vp in zip(mesh["pp"][shape_mesh], shape_chunks, strict=True)], dtype=np.int64
+    )
+    composition = table.columns(numbers)
+    shape = _take(mesh, shape_mesh)
+    parameters = stage_parameters(
+        case, composition, tensor_parallel=array(shape["tp"]), expert_parallel=array(shape["ep"]),
+        expert_tensor_parallel=array(shape["etp"]), pipeline_parallel=array(shape["pp"]),
+    )  # fmt: skip
+    state_at, option = _pairs(len(shape_mesh), np.arange(len(space.shard_options), dtype=np.int64))
+    stage = np.array([o.stage for o in space.shard_options], dtype=np.int64)[option]
+    group_ranks = shards[option, shape_mesh[state_at]]
+    legal = np.ones(len(state_at), dtype=np.bool_)
+    uses = np.bincount(shape_of, minlength=len(shape_mesh))
+    for rule in rules_of("sharding"):
+        knobs = Knobs(**_take(shape, state_at), vp=shape_chunks[state_at], zero=stage, shards=group_ranks)
+        holds = np.broadcast_to(np.asarray(rule.holds(case, features, knobs)), legal.shape)
+        counts.refuse(rule.reason, int(uses[state_at[legal & ~holds]].sum()))
+        legal = legal & holds
+    number = np.full(len(state_at), -1, dtype=np.int64)
+    state_at, option, stage, group_ranks = state_at[legal], option[legal], stage[legal], group_ranks[legal]
+    number[legal] = np.arange(len(state_at))
+    number = number.reshape(len(shape_mesh), len(space.shard_options))
+    if not len(state_at):
+        return
+    degrees = _degrees(shape, shape_chunks, state_at, stage, group_ranks)
+    state_composition = take_rows(composition, state_at)
+    state_parameters = type(parameters)(
+        **{name: getattr(parameters, name)[:, state_at] for name in ("dense", "experts", "dense_layer", "expert_layer")}
+    )
+    state = state_costs(case, degrees, state_parameters, state_composition, offload=settings.offload)
+    static = static_bytes(case, state)
+    possible = static.max(axis=0) <= case.capacity_bytes
+    options = len(space.shard_options)
+    per = max(1, CHUNK_ROWS // options)
+    for begin in range(0, len(rows), per):
+        part = slice(begin, begin + per)
+        piece = np.arange(len(rows))[part]
+        states = number[shape_of[piece]]
+        counts.legal += int((states >= 0).sum())
+        alive = (states >= 0) & (possible[states] if bound else True)
+        counts.bounded += int((states >= 0).sum() - alive.sum())
+        used = alive.any(axis=1)
+        piece, states, alive = piece[used], states[used], alive[used]
+        if not len(piece):
+            continue
+        own = treated(take_rows(composition, shape_of[piece]), settings.treatment)
+        gathered = inputs.take(rows[piece])
+        stages = stage_costs(gathered, own)
+        pp, vp = array(mesh["pp"][which[piece]]), array(chunks[piece])
+        m = array(num_microbatches[rows[piece]])
+        pipeline = pipeline_time(
+            case, settings, own, stages, pipeline_parallel=pp, virtual_stages=vp, num_microbatches=m, hop_s=gathered.hop_s
+        )
+        activation = activation_memory(settings, own, stages, pipeline_parallel=pp, virtual_stages=vp, num_microbatches=m)
+        dynamic = dynamic_bytes(case, activation)
+        inner, column = np.nonzero(alive)
+        outer = states[inner, column]
+        time = step_time(
+            case, settings, _take_pipeline(pipeline, inner), _take_state(state, outer), gradient_shards=degrees.gradient_shards[outer],
+            parameter_shards=degrees.parameter_shards[outer], world=array(space.devices), num_microbatches=m[inner],
+        )  # fmt: skip
+        reserved = (static[:, outer] + dynamic[:, inner]).max(axis=0)
+        counts.evaluated += len(inner)
+        counts.fitting += int((reserved <= case.capacity_bytes).sum())
+        yield Rows(
+            mesh=_take(mesh, which[piece][inner]), mb=mb[rows[piece]][inner], vp=chunks[piece][inner], zero=stage[outer],
+            shards=group_ranks[outer], treatment=settings.treatment, schedule=settings.schedule,
+            step_s=time.step_s, reserved_bytes=reserved,
+        )  # fmt: skip
+
+
+def _take(columns: dict[str, Ints], index: Ints) -> dict[str, Ints]:
+    return {name: column[index] for name, column in columns.items()}
+
+
+def _pairs(rows: int, values: Ints) -> tuple[Ints, Ints]:
+    """Every row with every value, row by row."""
+    return np.repeat(np.arange(rows, dtype=np.int64), len(values)), np.tile(values, rows)
+
+
+def _degrees(shape: dict[str, Ints], chunks: Ints, at: Ints, stage: Ints, shards: Ints) -> Degrees:
+    split = np.maximum(1, shards)
+    return Degrees(
+        tensor_parallel=array(shape["tp"][at]), context_parallel=array(shape["cp"][at]), pipeline_parallel=array(shape["pp"][at]),
+        virtual_stages=array(chunks[at]), expert_parallel=array(shape["ep"][at]), expert_tensor_parallel=array(shape["etp"][at]),
+        data_parallel=array(shape["dp"][at]), optimizer_shards=array(split),
+        gradient_shards=array(np.where(stage >= 2, split, 1)), parameter_shards=array(np.where(stage >= 3, split, 1)),
+    )  # fmt: skip
+
+
+def _take_pipeline(pipeline: object, index: Ints) -> object:
+    values = {name: getattr(pipeline, name) for name in pipeline.__slots__}  # type: ignore[attr-defined]
+    return type(pipeline)(**{name: value[index] if value.ndim else value for name, value in values.items()})
+
+
+def _take_state(state: StateCosts, index: Ints) -> StateCosts:
+    """Chosen columns of what the step time needs; the states themselves are in ``static_bytes`` already."""
+    times = state.synchronisation
+    return type(state)(
+        states=state.states, gathered_bytes=state.gathered_bytes, communicators=state.communicators,
+        synchronisation=type(times)(**{name: _pick(getattr(times, name), index) for name in times.__slots__}),
+        tied_s=_pick(state.tied_s, index), optimizer_s=_pick(state.optimizer_s, index),
+    )  # fmt: skip
+
+
+def _pick(values: Floats, index: Ints) -> Floats:
+    return values[index] if values.ndim else values
+
+
+def layout_of(space: Space, rows: Rows, index: int, overlap: Overlap) -> Layout:
+    """The layout of one row."""
+    from meshwright.search.rebuild import rebuild
+
+    return rebuild(space, rows, index, overlap)

@@ -1,0 +1,200 @@
+"""Which layouts are legal: rules with reasons, over columns. The grid counts by the first that refuses; a layout gets all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from meshwright.domain.model import Mlp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from meshwright.domain.case import Case
+    from meshwright.domain.features import Features
+
+    Ints = NDArray[np.int64]
+    Bools = NDArray[np.bool_]
+
+Level = Literal["mesh", "microbatch", "pipeline", "sharding"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knobs:
+    """The knobs that a rule may look at, numbers or columns; what its level does not know yet is 1."""
+
+    tp: Ints
+    cp: Ints
+    pp: Ints
+    dp: Ints
+    ep: Ints
+    etp: Ints
+    mb: Any = 1
+    m: Any = 1
+    vp: Any = 1
+    schedule: str = "1f1b"
+    treatment: str = "none"
+    zero: Any = 0
+    shards: Any = 1
+    sp: Any = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A rule: at which level of the grid it is known, the reason it gives, and where it holds."""
+
+    level: Level
+    reason: str
+    """What is wrong, in the words that ``rejected`` counts by; case figures stand in braces."""
+    holds: Callable[[Case, Features, Knobs], Any]
+
+
+def _heads(case: Case, _: Features, k: Knobs) -> Any:
+    result = np.asarray(k.tp) > 0
+    for kind in case.model.kinds:
+        result = result & (kind.attention.num_heads % k.tp == 0)
+    return result
+
+
+def _key_value_heads(case: Case, _: Features, k: Knobs) -> Any:
+    result = np.asarray(k.tp) > 0
+    for kind in case.model.kinds:
+        heads = kind.attention.num_key_value_heads
+        if kind.attention.latent is None:
+            result = result & ((heads % k.tp == 0) | (k.tp % heads == 0))
+    return result
+
+
+def _widths(case: Case, _: Features, k: Knobs) -> Any:
+    result = np.asarray(case.model.hidden % k.tp == 0)
+    for kind in case.model.kinds:
+        block = kind.feed_forward
+        width = block.width if isinstance(block, Mlp) else block.shared_width
+        result = result & (width % k.tp == 0)
+    return result
+
+
+def _sequence(case: Case, _: Features, k: Knobs) -> Any:
+    zigzag = np.where(k.cp > 1, 2 * k.cp, 1)
+    shards = np.where(k.tp > 1, k.tp, 1) * k.cp
+    return (case.batch.sequence_tokens % zigzag == 0) & (case.batch.sequence_tokens % shards == 0)
+
+
+def _position(case: Case, features: Features, k: Knobs) -> Any:
+    return np.full(np.shape(k.tp), case.model.position in features.positions)
+
+
+def _context(case: Case, features: Features, k: Knobs) -> Any:
+    able = features.context_parallel
+    windowed = any(kind.attention.window_tokens for kind in case.model.kinds) and case.model.position == "alibi"
+    return (k.cp == 1) | (able and not windowed)
+
+
+def _experts(case: Case, _: Features, k: Knobs) -> Any:
+    experts = case.model.experts
+    return k.ep == 1 if experts is None else experts.num_experts % k.ep == 0
+
+
+def _expert_width(case: Case, _: Features, k: Knobs) -> Any:
+    experts = case.model.experts
+    return k.etp == 1 if experts is None else (experts.expert_width % k.etp == 0) & (k.tp % k.etp == 0)
+
+
+def _moe_sequence_parallel(case: Case, _: Features, k: Knobs) -> Any:
+    return (k.ep == 1) | (k.tp == 1) | np.asarray(case.implementation.sequence_parallel)
+
+
+def _layers(case: Case, features: Features, k: Knobs) -> Any:
+    places = k.pp * k.vp
+    enough = places <= case.model.num_layers
+    return enough & (features.uneven_stages or case.model.num_layers % places == 0)
+
+
+def _interleaved_batch(_: Case, features: Features, k: Knobs) -> Any:
+    if k.schedule != "interleaved":
+        return np.asarray(k.m) >= 1
+    multiple = np.asarray(k.m) % k.pp == 0 if features.interleaved_needs_multiple else np.asarray(k.m) >= k.pp
+    return (k.m >= k.pp) & multiple
+
+
+def _schedule_chunks(_: Case, features: Features, k: Knobs) -> Any:
+    offered = k.schedule in features.schedules
+    if k.schedule == "interleaved":
+        fits = (k.vp > 1) & (k.pp > 1)
+    elif k.schedule == "dualpipev":
+        fits = (k.vp == 2) & (k.pp > 1) & (k.m >= 2 * k.pp)
+    elif k.schedule == "1f1b":
+        fits = k.vp == 1
+    else:
+        fits = (k.vp == 1) & (k.pp > 1)
+    return fits & offered
+
+
+def _shard_group(_: Case, features: Features, k: Knobs) -> Any:
+    ranks = k.dp * k.cp if features.shards_over_context else k.dp
+    sharded = (k.shards > 1) & (k.shards <= ranks)
+    divides = ranks % np.maximum(k.shards, 1) == 0
+    return np.where(np.asarray(k.zero) == 0, k.shards == 1, sharded & divides)
+
+
+def _shard_stage(_: Case, features: Features, k: Knobs) -> Any:
+    return np.isin(k.zero, np.array(features.zero_stages))
+
+
+def _partial_shards(_: Case, features: Features, k: Knobs) -> Any:
+    ranks = k.dp * k.cp if features.shards_over_context else k.dp
+    return features.partial_sharding | (np.asarray(k.shards) <= 1) | (k.shards == ranks)
+
+
+def _shards_under_pipeline(_: Case, features: Features, k: Knobs) -> Any:
+    return (np.asarray(k.zero) < 2) | (k.pp == 1) | features.parameter_shards_with_pipeline
+
+
+def _recompute(_: Case, features: Features, k: Knobs) -> Any:
+    return np.full(np.shape(k.tp), k.treatment in features.recompute)
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(level="mesh", reason="the framework has no kernels for the model's position encoding", holds=_position),
+    Rule(level="mesh", reason="tp does not divide the attention heads", holds=_heads),
+    Rule(level="mesh", reason="tp and the key-value heads do not divide each other", holds=_key_value_heads),
+    Rule(level="mesh", reason="tp does not divide the hidden or feed-forward width", holds=_widths),
+    Rule(level="mesh", reason="cp (twice, zigzag) or tp x cp does not divide the sequence", holds=_sequence),
+    Rule(level="mesh", reason="the framework has no context parallelism for this model", holds=_context),
+    Rule(level="mesh", reason="the framework has no pipeline parallelism", holds=lambda _, f, k: (k.pp == 1) | f.pipeline_parallel),
+    Rule(level="mesh", reason="ep does not divide the experts", holds=_experts),
+    Rule(level="mesh", reason="the framework has no expert parallelism", holds=lambda _, f, k: (k.ep == 1) | f.expert_parallel),
+    Rule(level="mesh", reason="etp does not divide tp or the expert width", holds=_expert_width),
+    Rule(
+        level="mesh", reason="the framework has no expert tensor parallelism", holds=lambda _, f, k: (k.etp == 1) | f.expert_tensor_parallel
+    ),
+    Rule(level="mesh", reason="experts with tp need sequence parallelism", holds=_moe_sequence_parallel),
+    Rule(level="mesh", reason="pp exceeds the layers", holds=lambda c, _, k: k.pp <= c.model.num_layers),
+    Rule(level="mesh", reason="dp does not divide the global batch", holds=lambda c, _, k: c.batch.global_batch_sequences % k.dp == 0),
+    Rule(
+        level="microbatch", reason="dp x mb does not divide the global batch",
+        holds=lambda c, _, k: c.batch.global_batch_sequences % (k.dp * k.mb) == 0,
+    ),
+    Rule(level="pipeline", reason="the schedule does not run with these stages and chunks", holds=_schedule_chunks),
+    Rule(level="pipeline", reason="the layers do not split over pp x vp", holds=_layers),
+    Rule(level="pipeline", reason="interleaving needs micro-batches in multiples of pp", holds=_interleaved_batch),
+    Rule(level="pipeline", reason="the framework has no such recompute", holds=_recompute),
+    Rule(level="sharding", reason="the framework has no such ZeRO stage", holds=_shard_stage),
+    Rule(level="sharding", reason="the shard group is one rank, all ranks again, or no divisor of them", holds=_shard_group),
+    Rule(level="sharding", reason="the framework shards over all ranks only", holds=_partial_shards),
+    Rule(level="sharding", reason="gradients and parameters are not sharded under a pipeline", holds=_shards_under_pipeline),
+)  # fmt: skip
+
+
+def rules_of(level: Level) -> tuple[Rule, ...]:
+    """The rules of one level, in the order in which they count."""
+    return tuple(rule for rule in RULES if rule.level == level)
+
+
+def refusals(case: Case, features: Features, knobs: Knobs) -> tuple[str, ...]:
+    """Every reason why one layout is refused; empty where it is legal."""
+    return tuple(rule.reason for rule in RULES if not bool(np.all(rule.holds(case, features, knobs))))

@@ -1,0 +1,192 @@
+"""The grid of the contract: which values each knob takes, before any rule refuses one.
+
+Devices are split as tp x cp x pp x dp; expert degrees divide the devices of a stage; micro-batches divide the global batch;
+chunks go from 1 to 8; sharding is ZeRO 0, or 1 to 3 over all data-parallel ranks or over those of one node; recompute is none,
+selective or full; the schedules are those that the framework offers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from meshwright.errors import InputError, Message, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from meshwright.domain.case import Case
+    from meshwright.domain.features import Features
+
+    Ints = NDArray[np.int64]
+
+MAX_VIRTUAL_STAGES = 8
+TREATMENTS = ("none", "selective", "full")
+PIN_KNOBS = ("tp", "cp", "pp", "vp", "ep", "etp", "dp", "mb", "zero", "shard", "recompute", "schedule", "sp")
+
+
+@dataclass(frozen=True, slots=True)
+class ShardOption:
+    """A value of the sharding knobs: the ZeRO stage, and over all ranks, over one node, or over a pinned number."""
+
+    stage: int
+    group: str
+    """``all``, ``node``, ``none`` or a number."""
+
+
+SHARD_OPTIONS: tuple[ShardOption, ...] = (
+    ShardOption(0, "none"),
+    *(ShardOption(stage, over) for stage in (1, 2, 3) for over in ("all", "node")),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pins:
+    """Knobs that the user fixed; None leaves a knob free."""
+
+    tp: int | None = None
+    cp: int | None = None
+    pp: int | None = None
+    vp: int | None = None
+    ep: int | None = None
+    etp: int | None = None
+    dp: int | None = None
+    mb: int | None = None
+    zero: int | None = None
+    shard: int | None = None
+    recompute: str | None = None
+    modules: tuple[str, ...] | None = None
+    schedule: str | None = None
+    sp: bool | None = None
+
+
+def parse_pins(raw: Mapping[str, str]) -> Pins:
+    """Pins from label words and their values; every fault at once.
+
+    Errors: an unknown knob, a value that is no positive whole number, an unknown treatment or schedule.
+    """
+    faults: list[Message] = []
+    values: dict[str, Any] = {}
+    for knob, text in raw.items():
+        if knob not in PIN_KNOBS:
+            faults.append(
+                Message("pin.unknown", "unknown knob {knob!r}{hint}; knobs: {known}",
+                        {"knob": knob, "hint": did_you_mean(knob, PIN_KNOBS), "known": " ".join(PIN_KNOBS)}, path="--pin")  # fmt: skip
+            )
+            continue
+        if knob == "recompute":
+            name, _, modules = text.partition(":")
+            if name not in TREATMENTS or (modules and name != "selective"):
+                faults.append(
+                    Message("pin.recompute", "recompute={value} is none of none, selective[:modules], full",
+                            {"value": text}, path="--pin")  # fmt: skip
+                )
+            values["recompute"] = name
+            values["modules"] = tuple(modules.split(",")) if modules else None
+        elif knob == "schedule":
+            values["schedule"] = text
+        elif knob == "sp":
+            if text not in ("0", "1", "true", "false", "on", "off"):
+                faults.append(Message("pin.sp", "sp={value} is neither 0 nor 1", {"value": text}, path="--pin"))
+            values["sp"] = text in ("1", "true", "on")
+        else:
+            lowest = 0 if knob == "zero" else 1
+            if not text.isascii() or not text.isdigit() or int(text) < lowest or (knob == "zero" and int(text) > 3):
+                rule = "one of 0, 1, 2, 3" if knob == "zero" else "a whole number of at least 1"
+                faults.append(
+                    Message("pin.value", "{knob}={value} is not {rule}", {"knob": knob, "value": text, "rule": rule}, path="--pin")
+                )
+                continue
+            values[knob] = int(text)
+    if faults:
+        raise InputError(faults)
+    return Pins(**values)
+
+
+def divisors(number: int) -> tuple[int, ...]:
+    """All divisors, rising.
+
+    >>> divisors(12)
+    (1, 2, 3, 4, 6, 12)
+    """
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return tuple(sorted({*small, *(number // d for d in small)}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """The values of every knob for a number of devices, as the pins leave them."""
+
+    case: Case
+    features: Features
+    devices: int
+    pins: Pins
+    microbatches: tuple[int, ...]
+    chunks: tuple[int, ...]
+    shard_options: tuple[ShardOption, ...]
+    treatments: tuple[str, ...]
+    schedules: tuple[str, ...]
+
+    @property
+    def children(self) -> int:
+        """Grid points below one mesh: micro-batches x chunks x sharding x recompute x schedules."""
+        return (
+            len(self.microbatches) * len(self.chunks) * len(self.shard_options) * len(self.treatments) * len(self.schedules)
+        )
+
+
+def make_space(case: Case, features: Features, devices: int, pins: Pins) -> Space:
+    """The grid for a case on a number of devices."""
+    options = tuple(option for option in SHARD_OPTIONS if pins.zero is None or option.stage == pins.zero)
+    if pins.shard is not None:
+        stages = sorted({option.stage for option in options if option.stage > 0}) or [1]
+        options = tuple(ShardOption(stage, str(pins.shard)) for stage in stages)
+        if pins.shard == 1:
+            options = (ShardOption(0, "none"),)
+    wanted = pins.schedule
+    schedules = tuple(dict.fromkeys(name for name in features.schedules if wanted is None or _same_schedule(name, wanted)))
+    return Space(
+        case=case, features=features, devices=devices, pins=pins,
+        microbatches=_pinned(divisors(case.batch.global_batch_sequences), pins.mb),
+        chunks=_pinned(tuple(range(1, MAX_VIRTUAL_STAGES + 1)), pins.vp),
+        shard_options=options,
+        treatments=TREATMENTS if pins.recompute is None else (pins.recompute,),
+        schedules=schedules or ((wanted,) if wanted else ()),
+    )  # fmt: skip
+
+
+def _same_schedule(name: str, wanted: str) -> bool:
+    """``1f1b`` with several chunks runs interleaved, so a pin of either allows both."""
+    return name == wanted or {name, wanted} == {"1f1b", "interleaved"}
+
+
+def _pinned(values: tuple[int, ...], pin: int | None) -> tuple[int, ...]:
+    return values if pin is None else (pin,)
+
+
+def mesh_grid(space: Space) -> dict[str, Ints]:
+    """Every split of the devices into tp, cp, pp, dp and expert degrees, as columns in a fixed order."""
+    pins, devices = space.pins, space.devices
+    every = divisors(devices)
+    rows: list[tuple[int, int, int, int, int, int]] = []
+    moe = space.case.model.is_moe
+    for tp in _pinned(every, pins.tp):
+        for cp in _pinned(every, pins.cp):
+            for pp in _pinned(every, pins.pp):
+                if devices % (tp * cp * pp):
+                    continue
+                dp = devices // (tp * cp * pp)
+                if pins.dp is not None and dp != pins.dp:
+                    continue
+                stage = devices // pp
+                expert = [d for d in every if stage % d == 0] if moe else [1]
+                for ep in _pinned(tuple(expert), pins.ep):
+                    for etp in _pinned(tuple(expert), pins.etp):
+                        if stage % (ep * etp) == 0:
+                            rows.append((tp, cp, pp, dp, ep, etp))
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 6).T
+    return dict(zip(("tp", "cp", "pp", "dp", "ep", "etp"), columns, strict=True))

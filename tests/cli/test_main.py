@@ -1,0 +1,123 @@
+"""Exit status, one line per fault, never a traceback; and a help that is there at once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from meshwright import cli as package
+from meshwright.cli import app
+from meshwright.errors import Message, NoAnswerError
+
+HEAVY = ("numpy", "rich", "yaml", "cattrs", "jinja2", "ruamel", "meshwright.catalog", "meshwright.search", "meshwright.cli.plan")
+
+
+def shell(*arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "meshwright.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **more)  # type: ignore[call-overload]
+
+
+def test_help_takes_less_than_a_third_of_a_second():
+    def once() -> float:
+        begun = time.perf_counter()
+        assert shell("--help").returncode == 0
+        return time.perf_counter() - begun
+
+    assert min(once() for _ in range(5)) < 0.3
+
+
+def test_help_imports_nothing_heavy():
+    code = "import sys; from meshwright.cli import main; main(['--help']); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "meshwright.cli.app" in loaded
+    assert not [name for name in HEAVY if name in loaded]
+
+
+def test_help_names_every_verb(cli):
+    answer = cli("--help")
+    assert answer.status == 0
+    assert all(verb in answer.out for verb in app.VERBS)
+    assert cli().out == answer.out
+
+
+@pytest.mark.parametrize("verb", app.VERBS)
+def test_every_verb_has_help(cli, verb):
+    answer = cli(verb, "--help")
+    assert answer.status == 0
+    assert "--json" in answer.out
+    assert "Example: meshwright" in answer.out
+    assert not answer.err
+
+
+def test_defaults_are_not_swallowed_by_markup(cli):
+    assert "[default: bf16]" in " ".join(cli("plan", "--help").out.split())
+
+
+def test_version(cli):
+    answer = cli("--version")
+    assert answer.status == 0
+    assert answer.out.startswith("meshwright ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["plna"], "error: unknown command 'plna'; did you mean plan?"),
+        (["plan", "--nodez", "3"], "error: No such option: --nodez"),
+        (["plan", "--nodes"], "error: Option '--nodes' requires an argument."),
+        (["--nonsense"], "error: No such option: --nonsense"),
+        (["catalog", "a", "b", "c"], "error: Got unexpected extra argument"),
+    ],
+)
+def test_usage_errors_are_one_line(cli, arguments, line):
+    answer = cli(*arguments)
+    assert answer.status == 2
+    assert len(answer.lines) == 1
+    assert answer.lines[0].startswith(line)
+    assert not answer.out
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (KeyboardInterrupt(), 130, "error: interrupted"),
+        (NoAnswerError(Message("no", "no {what}", {"what": "answer"})), 1, "error: no answer"),
+        (ZeroDivisionError("a\nb"), 70, "error: internal error: ZeroDivisionError: a b; please report it"),
+        (RuntimeError(), 70, "error: internal error: RuntimeError: no reason given"),
+    ],
+)
+def test_every_failure_is_a_line_and_a_status(cli, monkeypatch, error, status, line):
+    def fail(_: object) -> int:
+        raise error
+
+    monkeypatch.delenv("MESHWRIGHT_DEBUG", raising=False)
+    monkeypatch.setattr(app, "run", fail)
+    answer = cli("plan")
+    assert answer.status == status
+    assert len(answer.lines) == 1
+    assert answer.lines[0].startswith(line)
+
+
+def test_debug_shows_where(monkeypatch):
+    def fail(_: object) -> int:
+        raise ZeroDivisionError
+
+    monkeypatch.setenv("MESHWRIGHT_DEBUG", "1")
+    monkeypatch.setattr(app, "run", fail)
+    with pytest.raises(ZeroDivisionError):
+        package.main(["plan"])
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = subprocess.run(
+        [sys.executable, "-m", "meshwright.cli", "--help"], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writer)
+    assert process.returncode == 141
+    assert process.stderr == ""

@@ -1,0 +1,188 @@
+"""Reports are compared with golden files, and asked whether they say what they must."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+from report_samples import (
+    GOLDEN,
+    LAYOUT,
+    Estimate,
+    case,
+    comparison,
+    estimate,
+    nothing,
+    ranked,
+    reports,
+    result,
+    text,
+)  # fmt: skip
+
+from meshwright.domain.estimate import TimeSplit
+from meshwright.report.bars import BLOCK, Part, StackedBar, cells
+from meshwright.report.compare import comparison_report
+from meshwright.report.console import console
+from meshwright.report.cost import minimum_lines, run_cost_lines, saved_lines
+from meshwright.report.facts import entry, flat, name_list
+from meshwright.report.plan import plan_report
+from meshwright.report.ranking import group_letters, ranked_table
+from meshwright.report.stages import MAX_STAGES, shown
+from meshwright.report.timesplit import parts_of
+from meshwright.report.words import list_of, rate, seconds
+
+
+@pytest.mark.parametrize("name", ["plan.txt", "nothing.txt", "estimate.txt", "compare.txt"])
+def test_reports_are_as_they_were(name):
+    golden = (GOLDEN / name).read_text(encoding="utf-8")
+    assert reports()[name] == golden, "wanted? PYTHONPATH=src python tests/report/report_samples.py --update-golden"
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_no_line_is_wider_than_the_console(width):
+    lines = text([*plan_report(case(), result()), *comparison_report(comparison())], width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert not any("\u2026" in line for line in lines), "a figure was cut"
+
+
+def test_uncalibrated_stands_beside_the_headline_figure_and_the_ranking():
+    lines = text(plan_report(case(), result())).splitlines()
+    assert any("per step" in line and "UNCALIBRATED" in line for line in lines)
+    assert any("Ranked plans" in line and "UNCALIBRATED" in line for line in lines)
+
+
+def test_a_calibrated_estimate_does_not_say_uncalibrated():
+    fitted = [replace(plan, estimate=replace(plan.estimate, calibrated=True)) for plan in result().plans]
+    assert "UNCALIBRATED" not in text(plan_report(case(), replace(result(), plans=tuple(fitted))))
+
+
+def test_the_convention_and_the_peak_of_mfu_are_printed():
+    printed = " ".join(text(plan_report(case(), result())).split())
+    assert "MFU counts causal half of attention, no recompute" in printed
+    assert "dense bf16 peak of 989 TFLOP/s" in printed
+
+
+def test_plans_within_the_error_are_to_be_measured_together():
+    assert "plans 1-3 differ by less than the error of the model: measure these three" in text(
+        ranked_table(result().plans)
+    )
+    apart = [replace(plan, group=plan.rank) for plan in result().plans]
+    assert group_letters(apart) == {}
+    assert "measure these" not in text(ranked_table(apart))
+
+
+def test_columns_of_neutral_values_are_left_out():
+    plain = text(ranked_table([ranked(1, LAYOUT, 1.0, 0)]))
+    assert " cp " not in plain
+    assert " vp " not in plain
+    assert "recompute" not in plain
+    assert " cp " in text(ranked_table([ranked(1, replace(LAYOUT, context_parallel=2), 1.0, 0)]))
+
+
+def test_nothing_fits_says_demand_bound_gap_terms_and_levers():
+    printed = text(plan_report(case(), nothing()))
+    for words in (
+        "Nothing fits",
+        "demanded",
+        "91.4 GiB",
+        "79.0 GiB",
+        "12.4 GiB",
+        "optimizer",
+        "devices 8 -> 16",
+        "refused",
+    ):
+        assert words in printed
+
+
+def test_the_parts_of_time_are_all_in_the_bar():
+    time = TimeSplit(**dict.fromkeys(TimeSplit.__slots__, 1.0))
+    assert sum(part.value for part in parts_of(time)) == time.total_s()
+    assert len({part.letter for part in parts_of(time)}) == len(TimeSplit.__slots__)
+
+
+def test_cells_of_a_bar_sum_to_its_length():
+    assert cells([1, 1, 1], 3, 10) == [4, 3, 3]
+    assert cells([5, 5], 20, 10) == [3, 2]
+    assert cells([0, 0], 1, 10) == [0, 0]
+    assert sum(cells([0.1, 7.3, 2.2], 5, 40)) == 40
+
+
+@pytest.mark.parametrize(("environment", "expected"), [({}, BLOCK * 4 + "...."), ({"NO_COLOR": "1"}, "aaaa....")])
+def test_bars_are_blocks_in_colour_and_letters_without(environment, expected):
+    bar = StackedBar(parts=[Part(name="a", letter="a", style="red", value=1)], scale=2, width=8)
+    stream = io.StringIO()
+    Console(file=stream, force_terminal=True, color_system="standard", _environ=environment).print(bar)
+    assert Text.from_ansi(stream.getvalue()).plain.strip() == expected
+    assert text([bar]) == "aaaa....\n"
+
+
+@pytest.mark.parametrize(("given", "expected"), [(20, 80), (100, 100), (300, 140)])
+def test_the_console_is_80_to_140_columns_wide(given, expected):
+    assert console(io.StringIO(), given).width == expected
+
+
+def test_of_many_stages_the_first_the_fullest_and_the_last_are_shown():
+    wide: Estimate = replace(estimate(replace(LAYOUT, pipeline_parallel=4)), peak_stage=20)
+    wide = replace(wide, stages=tuple(replace(wide.stages[0], stage=place) for place in range(40)))
+    places = [stage.stage for stage in shown(wide)]
+    assert len(places) == MAX_STAGES
+    assert places[0] == 0
+    assert 20 in places
+    assert places[-1] == 39
+
+
+def test_the_cost_of_a_run_and_its_deadline():
+    class Cost:
+        days, device_hours, cost, energy_kwh = 21.5, 264192.0, 660480.0, None
+
+    printed = text(run_cost_lines(Cost(), estimate(), 15e12, 20.0))
+    assert "15T tokens" in printed
+    assert "21.5" in printed
+    assert "660,480" in printed
+    assert "kWh" not in printed
+    assert "misses the deadline of 20 days by 1.5" in printed
+    assert "meets the deadline of 30 days with 8.5 to spare" in text(run_cost_lines(Cost(), estimate(), 15e12, 30.0))
+
+
+def test_small_reports():
+    assert "fits: 64" in text(minimum_lines({"fits": 64}))
+    assert "out/plan.yaml" in text(saved_lines(["out/plan.yaml"]))
+    assert "h100" in text(name_list("devices", [{"name": "h100", "memory": "80"}]))
+    origin = {"peak.bf16": {"value": 989, "unit": "TFLOP/s", "source": "data sheet"}}
+    printed = text(entry("device", "h100", {"peak": {"bf16": 9.89e14}, "layers": [0] * 80, "source": "x"}, origin))
+    assert "989   TFLOP/s   data sheet" in printed
+    assert "peak.bf16" in printed
+    assert "0 x 80" in printed
+    assert "data sheet" in printed
+
+
+def test_flat_names_every_leaf():
+    assert flat({"a": {"b": 1, "c": [{"d": True}, {"d": None}]}}) == [
+        ("a.b", "1"),
+        ("a.c[0].d", "yes"),
+        ("a.c[1].d", "-"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0, "0 s"),
+        (15, "15.0 s"),
+        (0.25, "250 ms"),
+        (2e-6, "2.00 us"),
+        (1234, "1,234 s"),
+        (0.9996, "1.00 s"),
+        (999.7, "1,000 s"),
+    ],
+)
+def test_seconds_have_three_figures(value, expected):
+    assert seconds(value) == expected
+
+
+def test_words():
+    assert [rate(value) for value in (1.234, 1092.3, 559240)] == ["1.23", "1,092", "559K"]
+    assert [list_of(ranks) for ranks in ([1], [1, 2], [1, 2, 3], [1, 3])] == ["1", "1, 2", "1-3", "1, 3"]
