@@ -38,10 +38,7 @@ def is_dense(model: Model) -> list[bool]:
 
 
 def layer_types(model: Model) -> list[str]:
-    return [
-        "sliding_attention" if model.kinds[index].attention.window_tokens else "full_attention"
-        for index in model.pattern
-    ]
+    return ["sliding_attention" if model.kinds[index].attention.window_tokens else "full_attention" for index in model.pattern]
 
 
 def common(model: Model) -> dict[str, Any]:
@@ -76,9 +73,7 @@ def mistral(model: Model) -> dict[str, Any]:
 
 @equivalent("Phi3ForCausalLM", "Phi3Config")
 def phi3(model: Model) -> dict[str, Any]:
-    return {key: value for key, value in common(model).items() if key != "head_dim"} | {
-        "sliding_window": window_of(model)
-    }
+    return {key: value for key, value in common(model).items() if key != "head_dim"} | {"sliding_window": window_of(model)}
 
 
 @equivalent("Qwen2ForCausalLM", "Qwen2Config")

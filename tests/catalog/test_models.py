@@ -11,13 +11,18 @@ import pytest
 import yaml
 
 from meshwright.catalog import load_model, models, provenance, published_parameters, shrink
-from meshwright.catalog.model_sheet import _lead_and_period, _scan, model_names
+from meshwright.catalog.model_sheet import _scan, model_names
 from meshwright.catalog.sheets import aliases_of, data_path, read_sheet
+from meshwright.catalog.shrinking import lead_and_period
 from meshwright.domain.model import MixtureOfExperts, Model
 from meshwright.errors import InputError
 from meshwright.perf.parameters import total_parameters
 
-CONTRACT = ["llama3-8b", "llama3-70b", "llama3.1-405b", "llama2-7b", "llama2-13b", "llama2-70b", "qwen2.5-7b", "qwen3-30b-a3b", "qwen3-235b-a22b", "mixtral-8x7b", "deepseek-v3", "kimi-k2", "gpt-oss-120b", "gpt3-175b", "nemotron4-340b", "bloom-176b"]
+CONTRACT = (
+    "llama3-8b", "llama3-70b", "llama3.1-405b", "llama2-7b", "llama2-13b", "llama2-70b", "qwen2.5-7b",
+    "qwen3-30b-a3b", "qwen3-235b-a22b", "mixtral-8x7b", "deepseek-v3", "kimi-k2", "gpt-oss-120b", "gpt3-175b",
+    "nemotron4-340b", "bloom-176b",
+)  # fmt: skip
 
 
 def correction_biases(model: Model) -> int:
@@ -87,8 +92,7 @@ def test_loading_one_model_is_quick_and_importing_reads_nothing() -> None:
         "print(time.perf_counter() - t)"
     )
     timings = [
-        float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
-        for _ in range(3)
+        float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout) for _ in range(3)
     ]
     assert min(timings) < 0.1  # 5 ms where nothing else runs
 
@@ -139,12 +143,16 @@ def test_shrinking_beyond_the_model_is_refused(layers: int) -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "split"),
-    [((0, 0, 0, 1, 1, 1), (3, 1)), ((0, 1) * 5, (0, 2)), ((0,) * 4, (0, 1)), ((0, 1, 2), (0, 3)), ((0, 1, 1, 1, 0), (0, 5))],
-)  # fmt: skip
+    [
+        ((0, 0, 0, 1, 1, 1), (3, 1)),
+        ((0, 1) * 5, (0, 2)),
+        ((0,) * 4, (0, 1)),
+        ((0, 1, 2), (0, 3)),
+        ((0, 1, 1, 1, 0), (0, 4)),
+    ],
+)
 def test_lead_in_and_cycle(pattern: tuple[int, ...], split: tuple[int, int]) -> None:
-    lead, period = _lead_and_period(pattern)
-    assert lead + period <= sum(split)
-    assert all(pattern[index] == pattern[index - period] for index in range(lead + period, len(pattern)))
+    assert lead_and_period(pattern) == split
 
 
 GOOD = {
@@ -177,9 +185,7 @@ def test_a_user_file_loads(tmp_path: Path) -> None:
 
 def test_a_user_file_may_be_like_a_model_of_the_catalogue(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
-    path.write_text(
-        "models:\n  mine:\n    like: deepseek-v3\n    source: mine\n    pattern: [{mlp: 1}, {experts: 3}]\n"
-    )
+    path.write_text("models:\n  mine:\n    like: deepseek-v3\n    source: mine\n    pattern: [{mlp: 1}, {experts: 3}]\n")
     assert load_model(str(path)).pattern == (0, 1, 1, 1)
 
 
@@ -205,9 +211,11 @@ def test_a_user_file_reports_every_fault_with_its_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"hidden": 0}, "models.mine.hidden: 0 must be at least 1"),
-        ({"layers": -3}, "models.mine.layers: -3 must be at least 1"),
+        ({"hidden": 0}, "models.mine.hidden: 0 is not within 1..1000000000"),
+        ({"layers": -3}, "models.mine.layers: -3 is not within 1"),
         ({"layers": 10**9}, "more than 10000"),
+        ({"hidden": 10**9, "vocabulary": 10**9}, "its sizes multiply to"),
+        ({"vocabulary": 10**30}, "is not within 1.."),
         ({"layers": ...}, "give pattern, or layers"),
         ({"mlp": ...}, "give mlp, experts or both"),
         ({"mlp": "wide"}, "is not a mapping of keys to values"),
@@ -239,6 +247,12 @@ def test_two_models_in_a_user_file_are_refused(tmp_path: Path) -> None:
 def test_a_missing_file_is_one_line() -> None:
     with pytest.raises(InputError, match="no such file"):
         load_model("./nowhere/config.json")
+
+
+@pytest.mark.parametrize("name", ["", " ", "x" * 5000, "a\0b", "no-such-model"])
+def test_names_that_are_nothing(name: str) -> None:
+    with pytest.raises(InputError, match="unknown model"):
+        load_model(name)
 
 
 def test_loading_is_cached() -> None:

@@ -161,7 +161,7 @@ def test_latent_down_projections_are_replicated() -> None:
 
 
 def test_multi_token_prediction_of_deepseek_v3() -> None:
-    """Source: deepseek-ai/DeepSeek-V3 README: 14 B for the MTP module, of which embedding and head are the main model's."""
+    """Source: deepseek-ai/DeepSeek-V3 README: 14 B, of which embedding and head are the main model's."""
     model = load_model("deepseek-v3")
     own = int(mtp_parameters(model).total)
     shared = 2 * model.vocabulary * model.hidden
@@ -186,8 +186,8 @@ def test_active_parameters(name: str, billions: float) -> None:
 
 @pytest.mark.parametrize(
     ("name", "billions"),
-    [("gpt-1.7b", 1.7), ("gpt-3.6b", 3.6), ("gpt-7.5b", 7.5), ("gpt-18.4b", 18.4), ("gpt-39.1b", 39.1), ("gpt-76.1b", 76.1),
-     ("gpt-145.6b", 145.6), ("gpt-310.1b", 310.1), ("gpt-529.6b", 529.6), ("gpt-1008b", 1008.0)],
+    [("gpt-1.7b", 1.7), ("gpt-3.6b", 3.6), ("gpt-7.5b", 7.5), ("gpt-18.4b", 18.4), ("gpt-39.1b", 39.1),
+     ("gpt-76.1b", 76.1), ("gpt-145.6b", 145.6), ("gpt-310.1b", 310.1), ("gpt-529.6b", 529.6), ("gpt-1008b", 1008.0)],
 )  # fmt: skip
 def test_narayanan_table_1(name: str, billions: float) -> None:
     """Source: arXiv 2104.04473 table 1, which rounds to 0.1 B."""

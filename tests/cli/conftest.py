@@ -15,8 +15,6 @@ from meshwright.domain.estimate import Fits, Infeasible, Unmet
 from meshwright.domain.label import label, parse_layout
 from meshwright.search.result import Comparison, PlanResult, RankedPlan
 
-CASE = ["llama3-8b", "--device", "h100-sxm", "--nodes", "1", "--global-batch", "128", "--sequence", "8192"]
-
 
 @dataclass(frozen=True)
 class Answer:

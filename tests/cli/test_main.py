@@ -13,7 +13,17 @@ from meshwright import cli as package
 from meshwright.cli import app
 from meshwright.errors import Message, NoAnswerError
 
-HEAVY = ("numpy", "rich", "yaml", "cattrs", "jinja2", "ruamel", "meshwright.catalog", "meshwright.search", "meshwright.cli.plan")
+HEAVY = (
+    "numpy",
+    "rich",
+    "yaml",
+    "cattrs",
+    "jinja2",
+    "ruamel",
+    "meshwright.catalog",
+    "meshwright.search",
+    "meshwright.cli.plan",
+)
 
 
 def shell(*arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
@@ -116,7 +126,11 @@ def test_a_reader_that_goes_away_is_no_error():
     reader, writer = os.pipe()
     os.close(reader)
     process = subprocess.run(
-        [sys.executable, "-m", "meshwright.cli", "--help"], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+        [sys.executable, "-m", "meshwright.cli", "--help"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
     )
     os.close(writer)
     assert process.returncode == 141

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from conftest import CASE
+from cli_case import CASE
 
 
 def test_the_search_gets_the_case_and_the_options(cli, search):
-    answer = cli("plan", *CASE, "--top", "3", "--pin", "tp=2", "--pin", "sp=true", "--risk", "exact", "--spare-nodes", "0",
-                 "--objective", "memory", "--precision", "fp8-cs", "--max-memory-ratio", "90%")  # fmt: skip
+    options = "--top 3 --pin tp=2 --pin sp=true --risk exact --spare-nodes 0 --objective memory --precision fp8-cs"
+    answer = cli("plan", *CASE, *options.split(), "--max-memory-ratio", "90%")
     assert answer.status == 0
     case, features, options = search.asked
     assert case.model.name == "llama3-8b"
@@ -65,13 +65,14 @@ def test_a_wrong_label_is_found_before_the_search(cli, search):
 
 
 def test_faults_of_all_options_come_at_once(cli, search):
-    answer = cli("plan", "llama3-8", "--device", "h100-sxm", "--nodes", "0", "--global-batch", "-4", "--sequence", "1e-5",
-                 "--pin", "tq=3", "--precision", "bf17", "--deadline-days", "3", "--risk", "none")  # fmt: skip
+    where = "llama3-8 --device h100-sxm --nodes 0 --global-batch -4 --sequence 1e-5"
+    options = "--pin tq=3 --precision bf17 --deadline-days 3 --risk none"
+    answer = cli("plan", *where.split(), *options.split())
     assert answer.status == 2
     assert not answer.out
-    for words in ("--nodes: 0 must", "--global-batch: -4 must", "--sequence: 1e-5 is not a whole number", "unknown knob 'tq'",
-                  "unknown model 'llama3-8'; did you mean", "unknown precision 'bf17'", "--deadline-days needs --tokens",
-                  "--risk: 'none' is none of"):  # fmt: skip
+    for words in ("--nodes: 0 must", "--global-batch: -4 must", "--sequence: 1e-5 is not a whole number",
+                  "unknown knob 'tq'", "unknown model 'llama3-8'; did you mean", "unknown precision 'bf17'",
+                  "--deadline-days needs --tokens", "--risk: 'none' is none of"):  # fmt: skip
         assert sum(words in line for line in answer.lines) == 1, words
     assert len(answer.lines) == 8
 
@@ -174,7 +175,7 @@ def test_export_writes_what_save_wrote(cli, search, tmp_path):
     ],
 )
 def test_export_of_what_is_no_plan(cli, tmp_path, arguments, line):
-    request = dict(model="llama3-8b", device="h100-sxm", nodes=1, global_batch=128, sequence=8192)
+    request = {"model": "llama3-8b", "device": "h100-sxm", "nodes": 1, "global_batch": 128, "sequence": 8192}
     files = {
         "plan": {"meshwright_plan": 1, "request": request, "layout": "tp2 zero1"},
         "other": request,

@@ -29,6 +29,9 @@ def prepare(source: str) -> None:
     )
     torch.cuda.get_device_capability = lambda *_: (9, 0)  # type: ignore[assignment]
     torch.cuda.current_device = lambda: 0  # type: ignore[assignment]
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=1)  # older versions log through it
     import megatron.core.utils as core_utils
     from megatron.core.models.common.embeddings import rope_utils
     from megatron.core.transformer.moe import moe_utils

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -112,10 +113,14 @@ def test_no_text_escapes_as_another_exception(text: str) -> None:
             assert "\n" not in str(error)
 
 
-@settings(max_examples=100, deadline=None)
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text("ab", max_size=3),
-                    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab", max_size=3), inner, max_size=3)))  # fmt: skip
-def test_good_json_is_unchanged(value: object) -> None:
-    import json
+WORDS = st.text("ab", max_size=3)
+DOCUMENTS = st.recursive(
+    st.none() | st.booleans() | st.integers() | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
+)
 
+
+@settings(max_examples=100, deadline=None)
+@given(DOCUMENTS)
+def test_good_json_is_unchanged(value: object) -> None:
     assert parse_json(json.dumps(value)) == value

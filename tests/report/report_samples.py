@@ -1,6 +1,6 @@
 """Fixed values for report tests, and the way to write the golden files again.
 
-After a wanted change: ``PYTHONPATH=src python tests/report/report_samples.py --update-golden``; read the diff before keeping.
+After a wanted change: ``PYTHONPATH=src python tests/report/report_samples.py --update-golden``, and read the diff.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def case() -> Case:
     return Case(
         model=model(), cluster=cluster(), batch=Batch(global_batch_sequences=1024, sequence_tokens=8192),
         training=Training(task="pretrain", precision=precision, optimizer=Optimizer(name="adamw", state_bytes=8.0)),
-        implementation=implementation, calibration=calibration,
+        implementation=implementation, calibration=calibration, memory_ratio=1.0,
     )  # fmt: skip
 
 

@@ -6,8 +6,6 @@ import io
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
-from rich.text import Text
 from report_samples import (
     GOLDEN,
     LAYOUT,
@@ -21,6 +19,8 @@ from report_samples import (
     result,
     text,
 )  # fmt: skip
+from rich.console import Console
+from rich.text import Text
 
 from meshwright.domain.estimate import TimeSplit
 from meshwright.report.bars import BLOCK, Part, StackedBar, cells

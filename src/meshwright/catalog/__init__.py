@@ -13,8 +13,9 @@ from meshwright.catalog.cluster_sheet import cluster_for, cluster_provenance, cl
 from meshwright.catalog.device_sheet import device, device_provenance, devices
 from meshwright.catalog.figures import Provenance
 from meshwright.catalog.implementations import implementation, implementations
-from meshwright.catalog.model_sheet import load_model, model_provenance, models, published_parameters, shrink
+from meshwright.catalog.model_sheet import load_model, model_provenance, models, published_parameters
 from meshwright.catalog.recipes import optimizer, optimizers, precision, precisions
+from meshwright.catalog.shrinking import shrink
 
 __all__ = [
     "Provenance",

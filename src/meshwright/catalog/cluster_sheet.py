@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+MAX_DEVICES = 10**7
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkRecord:
     """One tier; without a bandwidth it is the device's own scale-up bandwidth."""
@@ -72,12 +75,12 @@ def load_cluster(name_or_path: str, *, num_devices: int | None = None, nodes: in
 def cluster_for(
     device_name: str, *, num_devices: int | None = None, nodes: int | None = None, devices_per_node: int | None = None
 ) -> Cluster:
-    """The shape that a device usually comes in, with so many devices or nodes (one node where neither is given)."""
+    """The shape that a device usually comes in, with so many devices or nodes (else one node, or one rack)."""
     canonical = device_names().resolve(device_name)
     shape = replace(_shape(cluster_names().resolve(record_of(canonical).cluster)), device=device(canonical))
     if devices_per_node is not None:
         if devices_per_node < 1:
-            raise fault("cluster.positive", "devices_per_node={value} must be at least 1", value=devices_per_node)
+            raise fault("cluster.range", "devices_per_node={value} must be at least 1", value=devices_per_node)
         whole_node = shape.scale_up_devices == shape.devices_per_node
         scale_up = devices_per_node if whole_node else shape.scale_up_devices
         shape = replace(shape, devices_per_node=devices_per_node, scale_up_devices=scale_up)
@@ -128,9 +131,9 @@ def _record(sheet: Sheet, name: str) -> ClusterRecord:
     counts = {"devices_per_node": record.devices_per_node, "scale_up_devices": record.scale_up_devices,
               "num_devices": record.num_devices, "nodes": record.nodes, "pod_devices": record.pod_devices}  # fmt: skip
     faults = [
-        Message("cluster.positive", "{value} must be at least 1", {"value": count}, f"{where}.{key}")
+        Message("cluster.range", "{value} is not within 1..{high}", {"value": count, "high": MAX_DEVICES}, f"{where}.{key}")
         for key, count in counts.items()
-        if count is not None and count < 1
+        if count is not None and not 1 <= count <= MAX_DEVICES
     ]
     if record.oversubscription and record.oversubscription.base < 1:
         value = {"value": record.oversubscription.base}
@@ -181,8 +184,7 @@ def _build(name: str, record: ClusterRecord, own: Device, sheet: Sheet) -> Clust
         host_memory_bytes=int(record.host_memory.base),
         host_link_bytes_per_s=record.host_link.base,
         node_power_w=record.node_power.base,
-        source=record.source
-        or "; ".join(dict.fromkeys(figure.source for figure in provenance_of(record, sheet.sources).values())),
+        source=record.source or "; ".join(dict.fromkeys(figure.source for figure in provenance_of(record, sheet.sources).values())),
     )
 
 
@@ -201,8 +203,8 @@ def _sized(cluster: Cluster, *, num_devices: int | None, nodes: int | None) -> C
             devices=num_devices, nodes=nodes, per_node=cluster.devices_per_node,
         )  # fmt: skip
     for key, value in (("devices", num_devices), ("nodes", nodes)):
-        if value is not None and value < 1:
-            raise fault("cluster.positive", "{key}={value} must be at least 1", key=key, value=value)
+        if value is not None and not 1 <= value <= MAX_DEVICES:
+            raise fault("cluster.range", "{key}={value} is not within 1..{high}", key=key, value=value, high=MAX_DEVICES)
     if num_devices is None and nodes is not None:
         num_devices = nodes * cluster.devices_per_node
     return cluster if num_devices is None else replace(cluster, num_devices=num_devices)

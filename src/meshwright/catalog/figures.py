@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     import cattrs
 
 
+LARGEST = 1e24
+"""In base units: beyond every byte, second and FLOP/s of any machine."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
     """One number with its unit and where it was read; ``assumed`` where nobody published it."""
@@ -108,6 +112,8 @@ def _figure_hook(kind: Any, result: cattrs.Converter) -> Any:
             raise Reject("figure.source", "the source is empty")
         if figure.value < 0 or (figure.value == 0 and kind is not Power):
             raise Reject("figure.positive", "{value} must be above 0", value=figure.value)
+        if figure.base > LARGEST:
+            raise Reject("figure.large", "{value} {unit} is more than there is", value=figure.value, unit=figure.unit)
         return figure
 
     return structure_figure
@@ -116,8 +122,7 @@ def _figure_hook(kind: Any, result: cattrs.Converter) -> Any:
 def provenance_of(record: Any, sources: Mapping[str, str], prefix: str = "") -> dict[str, Provenance]:
     """Every figure inside a record by its path, with its source written out."""
     return {
-        path: Provenance(figure.value, figure.unit, cited(figure.source, sources))
-        for path, figure in figures_in(record, prefix)
+        path: Provenance(figure.value, figure.unit, cited(figure.source, sources)) for path, figure in figures_in(record, prefix)
     }
 
 

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Literal
 
 from meshwright.catalog.figures import Provenance, cited, converter
 from meshwright.catalog.sheets import Names, Sheet, data_path, looks_like_path, read_sheet
+from meshwright.catalog.shrinking import shrink
 from meshwright.domain.model import Attention, LayerKind, MixtureOfExperts, Mlp, Model, NormKind, PositionEncoding
 from meshwright.errors import InputError, Message, did_you_mean, fault
-from meshwright.readers.fields import MAX_LAYERS
 from meshwright.readers.hf_config import read_config
+from meshwright.readers.limits import MAX_LAYERS, MAX_SIZE, refuse_giants
 from meshwright.readers.structure import structure
 
 if TYPE_CHECKING:
@@ -85,38 +86,6 @@ def load_model(name_or_path: str, *, layers: int | None = None) -> Model:
     else:
         model = _catalogued(model_names().resolve(name_or_path))
     return model if layers is None else shrink(model, layers)
-
-
-def shrink(model: Model, layers: int) -> Model:
-    """The model with its first kinds of layers in their order, cut to ``layers``; nothing else changes.
-
-    A pattern is a lead-in (DeepSeek's dense layers) and a cycle that repeats (Gemma's sliding and full layers). The
-    lead-in is kept as far as one cycle still fits behind it, then whole cycles follow. Where not even one cycle fits,
-    its layers are taken at even distances and its last one always, so that every kind is met as early as it can be.
-    """
-    if not 1 <= layers <= model.num_layers:
-        raise fault(
-            "model.shrink", "layers={layers} is not within 1..{most} of {model}",
-            layers=layers, most=model.num_layers, model=model.name,
-        )  # fmt: skip
-    if layers == model.num_layers:
-        return model
-    lead, period = _lead_and_period(model.pattern)
-    kept_lead = max(0, min(lead, layers - period))
-    rest = layers - kept_lead
-    cycle = model.pattern[lead : lead + period]
-    if rest >= period:
-        body = tuple(cycle[index % period] for index in range(rest))
-    else:
-        body = tuple(cycle[(index + 1) * period // rest - 1] for index in range(rest))
-    pattern = model.pattern[:kept_lead] + body
-    used = sorted(set(pattern))
-    return replace(
-        model,
-        name=f"{model.name}-{layers}l",
-        kinds=tuple(model.kinds[index] for index in used),
-        pattern=tuple(used.index(index) for index in pattern),
-    )
 
 
 def published_parameters(name: str) -> int | None:
@@ -190,9 +159,7 @@ def _from_path(path: Path) -> Model:
         return read_config(path)
     sheet = read_sheet(path)
     if len(sheet.models) != 1:
-        raise fault(
-            "model.one", "holds {count} models, one is expected under 'models'", path=str(path), count=len(sheet.models)
-        )
+        raise fault("model.one", "holds {count} models, one is expected under 'models'", path=str(path), count=len(sheet.models))
     name = next(iter(sheet.models))
     return build_model(name, _record(sheet, name), sheet)
 
@@ -201,9 +168,11 @@ def _record(sheet: Sheet, name: str) -> ModelRecord:
     where = sheet.where("models", name)
     record = structure(converter(), _filled(sheet, name, ()), ModelRecord, where=where)
     faults = [
-        Message("model.positive", "{value} must be at least 1", {"value": value}, f"{where}.{path}")
+        Message(
+            "model.range", "{value} is not within {low}..{high}", {"value": value, "low": low, "high": MAX_SIZE}, f"{where}.{path}"
+        )
         for path, value in _numbers(record)
-        if value < (0 if path.rpartition(".")[2] in MAY_BE_ZERO else 1)
+        if path != "parameters" and not (low := int(path.rpartition(".")[2] not in MAY_BE_ZERO)) <= value <= MAX_SIZE
     ]
     faults += _pattern_faults(record, where)
     if faults:
@@ -228,11 +197,7 @@ def _filled(sheet: Sheet, name: str, seen: tuple[str, ...]) -> object:
     else:
         hint = did_you_mean(base_name, [*model_names().names, *sheet.models])
         raise fault("catalog.unknown", "unknown model {name!r}{hint}", path=where, name=base_name, hint=hint)
-    kept = (
-        {key: value for key, value in base.items() if key not in ("aliases", "parameters")}
-        if isinstance(base, dict)
-        else {}
-    )
+    kept = {key: value for key, value in base.items() if key not in ("aliases", "parameters")} if isinstance(base, dict) else {}
     own = {key: value for key, value in block.items() if key != "like"}
     if "pattern" in own:
         kept = {key: value for key, value in kept.items() if key not in ("layers", "repeat")}
@@ -282,7 +247,7 @@ def build_model(name: str, record: ModelRecord, sheet: Sheet) -> Model:
         cycle = record.repeat or tuple(kinds)
         names = tuple(cycle[index % len(cycle)] for index in range(record.layers or 0))
     used = tuple(dict.fromkeys(names))
-    return Model(
+    model = Model(
         name=name,
         hidden=record.hidden,
         vocabulary=record.vocabulary,
@@ -302,6 +267,7 @@ def build_model(name: str, record: ModelRecord, sheet: Sheet) -> Model:
         source=cited(record.source, sheet.sources),
         assumed=record.assumed,
     )
+    return refuse_giants(model, sheet.where("models", name))
 
 
 def _layer_kind(record: ModelRecord, kind: KindRecord) -> LayerKind:
@@ -335,14 +301,3 @@ def _numbers(record: object, prefix: str = "") -> Iterator[tuple[str, int]]:
         elif item.name == "pattern":
             for index, run in enumerate(value):
                 yield from ((f"{path}[{index}].{key}", count) for key, count in run.items())
-
-
-def _lead_and_period(pattern: tuple[int, ...]) -> tuple[int, int]:
-    """The split of a pattern into a lead-in and a repeated cycle: the smallest sum of both, then the shorter lead."""
-    count = len(pattern)
-    for total in range(1, count + 1):
-        for lead in range(total):
-            period = total - lead
-            if all(pattern[index] == pattern[index - period] for index in range(lead + period, count)):
-                return lead, period
-    raise AssertionError("the whole pattern is a cycle of its own length")

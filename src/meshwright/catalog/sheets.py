@@ -106,4 +106,9 @@ def aliases_of(blocks: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
 
 def looks_like_path(name: str) -> bool:
     """Whether a name that the catalogue does not know is meant as a file."""
-    return name.lower().endswith((".yaml", ".yml", ".json")) or name.startswith((".", "/", "~")) or Path(name).exists()
+    if name.lower().endswith((".yaml", ".yml", ".json")) or name.startswith((".", "/", "~")):
+        return True
+    try:
+        return bool(name.strip()) and Path(name).exists()
+    except (OSError, ValueError):  # too long for a file name, or with a zero byte
+        return False

@@ -39,7 +39,7 @@ class LazyGroup(TyperGroup):
                 "cli.verb", "unknown command {verb!r}{hint}",
                 verb=cmd_name, hint=did_you_mean(cmd_name, VERBS) or f"; known: {', '.join(VERBS)}",
             )  # fmt: skip
-        from meshwright.cli.fields import command
+        from meshwright.cli.command import command
 
         module = import_module(f"meshwright.cli.{cmd_name}")
         return command(cmd_name, VERBS[cmd_name], module.FIELDS, module.run, module.EPILOG)

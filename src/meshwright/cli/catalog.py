@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from meshwright.cli.fields import Faults, Field, Values, one_of
-from meshwright.cli.request import JSON
+from meshwright.cli.options import JSON
 from meshwright.units import GIGA, TERA
 
 if TYPE_CHECKING:

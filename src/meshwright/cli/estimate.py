@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from meshwright.cli.fields import Faults, Field, Values
 from meshwright.cli.legality import check_layout
-from meshwright.cli.request import CASE, JSON, LAYOUT, SPARE_NODES, Setup, setup
+from meshwright.cli.options import CASE, JSON, LAYOUT, SPARE_NODES
+from meshwright.cli.request import Setup, setup
 
 if TYPE_CHECKING:
     from meshwright.domain.layout import Layout

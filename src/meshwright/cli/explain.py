@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from meshwright.cli.fields import Faults, Values
 from meshwright.cli.legality import check_layout
-from meshwright.cli.request import CASE, JSON, LAYOUT, SPARE_NODES, Setup, setup
+from meshwright.cli.options import CASE, JSON, LAYOUT, SPARE_NODES
+from meshwright.cli.request import Setup, setup
 from meshwright.errors import Message, NoAnswerError
 
 if TYPE_CHECKING:
@@ -53,8 +55,5 @@ def _best(given: Setup, values: Values) -> Layout:
 
 def _explanation(given: Setup, layout: Layout) -> object | None:
     """What ``diagnose`` has to say; None until it does."""
-    try:
-        from meshwright.diagnose import explain
-    except ImportError:
-        return None
-    return explain(given.case, layout, given.framework.features)
+    explain = getattr(import_module("meshwright.diagnose"), "explain", None)
+    return explain(given.case, layout, given.framework.features) if explain else None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from meshwright.cli.fields import Faults, Field, Values
-from meshwright.cli.request import JSON, Setup, setup
+from meshwright.cli.options import JSON
+from meshwright.cli.request import Setup, setup
 
 if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate

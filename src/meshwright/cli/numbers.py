@@ -12,7 +12,7 @@ from math import isfinite
 from meshwright.errors import fault
 
 MAX_COUNT = 10**12
-_NUMBER = re.compile(r"[+-]?([0-9][0-9_]*)?(\.[0-9]*)?(e[+-]?[0-9]{1,3})?", re.IGNORECASE)
+_NUMBER = re.compile(r"[+-]?([0-9][0-9_]*(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]{1,3})?", re.IGNORECASE)
 _BINARY = {"k": 2**10, "m": 2**20, "g": 2**30}
 _DECIMAL = {"k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 MAX_LENGTH = 40
@@ -26,7 +26,7 @@ def text(word: str) -> str:
 def real(word: str) -> float:
     """A finite number."""
     tight = word.strip()
-    if not tight or len(tight) > MAX_LENGTH or not _NUMBER.fullmatch(tight) or not any(map(str.isdigit, tight)):
+    if len(tight) > MAX_LENGTH or not _NUMBER.fullmatch(tight):
         raise fault("number.form", "{word!r} is not a number", word=word[:MAX_LENGTH])
     value = float(tight.replace("_", ""))
     if not isfinite(value):

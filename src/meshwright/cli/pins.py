@@ -36,9 +36,7 @@ def _value(knob: str, value: str) -> str:
         case "recompute":
             return recompute_word(parse_recompute(value))
         case "schedule" if value not in SCHEDULES:
-            raise fault(
-                "pin.schedule", "unknown schedule {value!r}; known: {known}", value=value, known=", ".join(SCHEDULES)
-            )
+            raise fault("pin.schedule", "unknown schedule {value!r}; known: {known}", value=value, known=", ".join(SCHEDULES))
         case "sp" if value in SWITCH:
             return SWITCH[value]
         case "schedule":

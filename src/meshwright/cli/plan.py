@@ -5,42 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from meshwright.cli import numbers
-from meshwright.cli.fields import Faults, Field, Values, one_of
+from meshwright.cli.fields import Faults, Values
 from meshwright.cli.files import check_target
-from meshwright.cli.pins import consistent, divides, pin
-from meshwright.cli.request import CASE, JSON, SPARE_NODES, Setup, on_devices, setup
+from meshwright.cli.options import CASE, JSON, PLAN
+from meshwright.cli.pins import consistent, divides
+from meshwright.cli.request import Setup, on_devices, setup
 
 if TYPE_CHECKING:
     from meshwright.search.result import PlanResult, SearchOptions
 
-_SEARCH, _RUN, _OUTPUT = "Search", "The whole run", "Output"
 EPILOG = "Example: meshwright plan llama3-70b --device h100-sxm --nodes 64 --global-batch 1024 --sequence 8192"
-FIELDS = (
-    *CASE,
-    Field(name="top", parse=numbers.count, metavar="N", panel=_SEARCH, help="How many plans to show [default: 10]."),
-    Field(name="objective", parse=one_of("step-time", "memory", "throughput-per-device"), panel=_SEARCH,
-          metavar="step-time|memory|throughput-per-device", help="What to rank by [default: step-time]."),
-    Field(name="pin", parse=pin, kind="many", metavar="KNOB=VALUE", panel=_SEARCH,
-          help="Fix a knob, repeatable: tp cp pp vp ep etp dp mb zero shard recompute schedule sp."),
-    Field(name="risk", parse=one_of("exact", "equivalent", "approximate"), metavar="exact|equivalent|approximate",
-          panel=_SEARCH, help="How far a plan may change the arithmetic [default: equivalent]."),
-    SPARE_NODES,
-    Field(name="compare", metavar="LABEL", panel=_SEARCH,
-          help="Why not this layout? Its place, and its terms beside the best."),
-    Field(name="tokens", parse=numbers.tokens, metavar="N", panel=_RUN,
-          help="Tokens to train on, as 15e12 or 15T: days, device-hours, cost, energy."),
-    Field(name="deadline_days", parse=numbers.positive, metavar="DAYS", panel=_RUN, help="When the run must be done."),
-    Field(name="price_per_device_hour", parse=numbers.positive, metavar="PRICE", panel=_RUN,
-          help="Price of a device-hour."),
-    Field(name="power_w", parse=numbers.positive, metavar="W", panel=_RUN,
-          help="Power of a device [default: the device's]."),
-    Field(name="min_devices", kind="flag", panel=_RUN,
-          help="Also find the smallest number of devices that fits, and that meets the deadline."),
-    Field(name="save", metavar="DIR", panel=_OUTPUT, in_file=False, help="Write plan.yaml and the launch files there."),
-    Field(name="force", kind="flag", panel=_OUTPUT, in_file=False, help="Overwrite files that --save finds changed."),
-    JSON,
-)  # fmt: skip
+FIELDS = (*CASE, *PLAN, JSON)
 
 
 def run(values: Values, faults: Faults) -> int:
@@ -62,9 +37,7 @@ def run(values: Values, faults: Faults) -> int:
         more["run"] = _cost(given, result, values)
     if values["min_devices"]:
         deadline = values.get("deadline_days")
-        more["min_devices"] = search.min_devices(
-            partial(on_devices, given.case), features, options, deadline_days=deadline
-        )
+        more["min_devices"] = search.min_devices(partial(on_devices, given.case), features, options, deadline_days=deadline)
     if "save" in values and answered:
         more["saved"] = _save(given, result, values)
     _print(given, result, more, values)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meshwright.cli import numbers
-from meshwright.cli.fields import Faults, Field, Values, one_of
+from meshwright.cli.fields import Faults, Values
+from meshwright.cli.options import DEFAULTS
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -15,52 +15,8 @@ if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
     from meshwright.domain.training import Batch
 
-DEFAULTS: dict[str, str] = {
-    "task": "pretrain", "precision": "bf16", "optimizer": "adamw", "framework": "megatron",
-    "flops_convention": "causal",
-}  # fmt: skip
-_CLUSTER, _BATCH, _NUMBERS, _TRAINER = "Cluster", "Batch", "Numbers (never changed)", "Trainer"
-
-CASE = (
-    Field(name="model", kind="argument", metavar="MODEL",
-          help="A catalogue name (meshwright catalog models), a config.json of Hugging Face, or a model YAML."),
-    Field(name="layers", parse=numbers.count, metavar="N", panel="Model", help="Shrink the model to N layers."),
-    Field(name="request", metavar="FILE", panel="Model", in_file=False,
-          help="YAML with any of these options as keys, or a saved plan.yaml; flags win."),
-    Field(name="cluster", metavar="NAME|FILE", panel=_CLUSTER, help="A cluster of the catalogue, or a cluster YAML."),
-    Field(name="device", metavar="NAME", panel=_CLUSTER, help="A device in the node that it usually comes in."),
-    Field(name="nodes", parse=numbers.count, metavar="N", panel=_CLUSTER, help="Number of nodes."),
-    Field(name="devices", parse=numbers.count, metavar="N", panel=_CLUSTER,
-          help="Number of devices, instead of nodes."),
-    Field(name="devices_per_node", parse=numbers.count, metavar="N", panel=_CLUSTER,
-          help="Devices of one node, where it is not the usual number."),
-    Field(name="global_batch", parse=numbers.count, metavar="N", panel=_BATCH, help="Sequences per optimizer step."),
-    Field(name="sequence", parse=numbers.sequence, metavar="TOKENS", panel=_BATCH,
-          help="Tokens of a sequence; 128k is 131072 and 1M is 1048576."),
-    Field(name="lengths", metavar="FILE", panel=_BATCH,
-          help="Document lengths (text, CSV or JSON lines), packed into sequences: attention stays inside a document."),
-    Field(name="task", parse=one_of("pretrain", "sft", "lora"), metavar="pretrain|sft|lora", panel=_BATCH,
-          help="What is trained [default: pretrain]."),
-    Field(name="precision", metavar="NAME", panel=_NUMBERS,
-          help="bf16, fp16, fp8-delayed, fp8-cs, fp8-mx, fp8-blockwise or nvfp4 [default: bf16]."),
-    Field(name="optimizer", metavar="NAME", panel=_NUMBERS, help="The optimizer [default: adamw]."),
-    Field(name="gradient_dtype", parse=one_of("fp32", "bf16"), metavar="fp32|bf16", panel=_NUMBERS,
-          help="What gradients are accumulated in [default: the implementation's]."),
-    Field(name="framework", metavar="NAME", panel=_TRAINER,
-          help="Only what this framework can run [default: megatron]."),
-    Field(name="implementation", metavar="NAME", panel=_TRAINER,
-          help="Kernels and buffers as this implementation has them [default: the framework's]."),
-    Field(name="flops_convention", parse=one_of("causal", "full", "megatron"), metavar="causal|full|megatron",
-          panel=_TRAINER, help="What counts as model FLOPs in MFU [default: causal]."),
-    Field(name="max_memory_ratio", parse=numbers.share, metavar="RATIO", panel=_TRAINER,
-          help="Share of a device's memory that the trainer may use, 0.9 or 90% [default: 1]."),
-    Field(name="reserve_memory_ratio", parse=numbers.reserve, metavar="RATIO", panel=_TRAINER,
-          help="Share of a device's memory kept for another program beside the trainer [default: 0]."),
-)  # fmt: skip
-LAYOUT = Field(name="layout", metavar="LABEL", panel="Layout", help='A layout, as in "tp8 pp4 mb1 sp zero1".')
-SPARE_NODES = Field(name="spare_nodes", parse=numbers.count_or_none, metavar="N", panel="Search",
-                    help="Up to so many nodes may stay idle where that is better [default: 0].")  # fmt: skip
-JSON = Field(name="json", kind="flag", panel="Output", in_file=False, help="One JSON document instead of tables.")
+RATIOS = {"max_memory_ratio": "memory_ratio", "reserve_memory_ratio": "reserve_ratio"}
+"""Option -> field of ``Case``, whose default holds where nothing is said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +83,8 @@ def setup(values: Values, faults: Faults) -> Setup:
     case = Case(
         model=found["model"], cluster=found["cluster"], batch=found["batch"], training=training,
         implementation=found["implementation"], calibration=calibration("none", found["cluster"].device),
-        flops_convention=request["flops_convention"], memory_ratio=request.get("max_memory_ratio", 1.0),
-        reserve_ratio=request.get("reserve_memory_ratio", 0.0),
+        flops_convention=request["flops_convention"],
+        **{field: request[name] for name, field in RATIOS.items() if name in request},
     )  # fmt: skip
     return Setup(case=case, framework=found["framework"], request=_said(request))
 
@@ -144,9 +100,7 @@ def _require(values: Values, faults: Faults) -> None:
     if "model" not in given:
         faults.add("request.model", "MODEL is missing: a catalogue name, or the path of a config.json or model YAML")
     if not {"cluster", "device"} & given:
-        faults.add(
-            "request.cluster", "the cluster is missing: --cluster NAME, or --device NAME with --nodes or --devices"
-        )
+        faults.add("request.cluster", "the cluster is missing: --cluster NAME, or --device NAME with --nodes or --devices")
     if "global_batch" not in given:
         faults.add("request.batch", "--global-batch is missing: sequences per optimizer step")
     if "sequence" not in given:
@@ -162,16 +116,12 @@ def _cluster(values: Values, faults: Faults) -> Cluster | None:
         for other in ("device", "devices_per_node"):
             if other in values:
                 option = f"--{other.replace('_', '-')}"
-                faults.add(
-                    "request.either", "--cluster already says it: leave out {option}", path=option, option=option
-                )
+                faults.add("request.either", "--cluster already says it: leave out {option}", path=option, option=option)
         return catalog.load_cluster(values["cluster"], **size)
     if "device" not in values:
         return None
     if "," in values["device"] or "+" in values["device"]:
-        faults.add(
-            "request.mixed", "mixed devices are not supported: plan each kind of device on its own", path="--device"
-        )
+        faults.add("request.mixed", "mixed devices are not supported: plan each kind of device on its own", path="--device")
         return None
     if not any(size.values()) and not {"nodes", "devices"} & faults.failed:
         faults.add("request.size", "--nodes or --devices is missing: how many", path="--device")

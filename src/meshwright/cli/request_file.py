@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from meshwright.cli.options import known_keys
 from meshwright.errors import did_you_mean, fault
 
 if TYPE_CHECKING:
@@ -42,11 +43,3 @@ def flat_plan(document: Mapping[str, Any], where: str, faults: Faults) -> dict[s
     if not isinstance(request, dict) or not isinstance(document.get("layout"), str):
         raise fault("request.plan", "a plan needs 'request' (a mapping) and 'layout' (a label)", path=where)
     return {**request, "layout": document["layout"]}
-
-
-def known_keys() -> frozenset[str]:
-    """Every key of every verb that works on a case: one file serves them all."""
-    from meshwright.cli.plan import FIELDS
-    from meshwright.cli.request import LAYOUT
-
-    return frozenset(field.name for field in (*FIELDS, LAYOUT) if field.in_file)

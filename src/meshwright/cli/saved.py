@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meshwright.cli.fields import Faults, Values, read
-from meshwright.cli.request import CASE, LAYOUT, SPARE_NODES
+from meshwright.cli.command import read
+from meshwright.cli.fields import Faults, Values
+from meshwright.cli.options import CASE, LAYOUT, SPARE_NODES
 from meshwright.cli.request_file import PLAN_KEY
 
 if TYPE_CHECKING:

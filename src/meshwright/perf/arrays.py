@@ -6,13 +6,19 @@ explained alone agrees with the same layout inside a column of a million.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    Record = TypeVar("Record", bound=DataclassInstance)
+
 Array: TypeAlias = NDArray[np.float64]
-Number: TypeAlias = float | int | Array
+Number: TypeAlias = float | int | NDArray[Any]
 
 
 def array(value: Number) -> Array:
@@ -23,3 +29,14 @@ def array(value: Number) -> Array:
 def ceil_divide(value: Number, by: Number) -> Array:
     """ceil(value / by), for positive numbers."""
     return np.ceil(np.divide(value, by))
+
+
+def take(record: Record, index: NDArray[Any]) -> Record:
+    """Chosen columns of a dataclass of arrays; the column is the last dimension, numbers stay numbers."""
+    chosen = {field.name: pick(getattr(record, field.name), index) for field in fields(record)}
+    return replace(record, **chosen)
+
+
+def pick(values: Array, index: NDArray[Any]) -> Array:
+    """Chosen columns of an array; a number stays a number."""
+    return values[..., index] if values.ndim else values

@@ -51,9 +51,7 @@ class ParameterCounts:
 
     def times(self, count: Count) -> ParameterCounts:
         """The same ``count`` times over, for equal layers."""
-        return ParameterCounts(
-            sharded=self.sharded * count, replicated=self.replicated * count, routed=self.routed * count
-        )
+        return ParameterCounts(sharded=self.sharded * count, replicated=self.replicated * count, routed=self.routed * count)
 
 
 def padded_vocabulary(vocabulary: int, *, tp: Count = 1, multiple: int = 128) -> Count:
@@ -156,9 +154,7 @@ def mtp_parameters(model: Model, *, tp: Count = 1, ep: Count = 1, etp: Count = 1
     Source: DeepSeek-V3, arXiv 2412.19437 section 2.2; Megatron-LM MultiTokenPredictionLayer (eh_proj by columns).
     """
     layer = layer_parameters(model, model.kinds[model.pattern[-1]], tp=tp, ep=ep, etp=etp)
-    own = ParameterCounts(
-        sharded=2 * model.hidden * model.hidden // np.asarray(tp), replicated=3 * norm_parameters(model)
-    )
+    own = ParameterCounts(sharded=2 * model.hidden * model.hidden // np.asarray(tp), replicated=3 * norm_parameters(model))
     return (layer + own).times(model.num_mtp_layers)
 
 

@@ -35,7 +35,6 @@ def width(name: Width, part: Part, kind: LayerKind, hidden: int, context_tokens:
     Source:  definition of the widths in ``domain.implementation``.
     """
     attention, block = kind.attention, kind.feed_forward
-    moe = isinstance(block, MixtureOfExperts)
     latent = attention.latent
     match name:
         case "hidden":
@@ -57,7 +56,7 @@ def width(name: Width, part: Part, kind: LayerKind, hidden: int, context_tokens:
         case "mlp_inputs":
             return array(block.num_inputs) * width("mlp_width", part, kind, hidden, context_tokens, tensor_parallel)
         case "mlp_width":
-            if moe:
+            if isinstance(block, MixtureOfExperts):
                 return array(block.shared_width if part == "shared" else block.expert_width)
             return array(block.width)
         case "query_rank":
@@ -67,9 +66,9 @@ def width(name: Width, part: Part, kind: LayerKind, hidden: int, context_tokens:
         case "rope_dim":
             return array(latent.rope_dim if latent else 0)
         case "num_experts":
-            return array(block.num_experts if moe else 0)
+            return array(block.num_experts if isinstance(block, MixtureOfExperts) else 0)
         case "experts_per_token":
-            return array(block.experts_per_token if moe else 0)
+            return array(block.experts_per_token if isinstance(block, MixtureOfExperts) else 0)
         case _:
             assert_never(name)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.perf.arrays import Array, array
+from meshwright.perf.arrays import Array, array, pick, take
 from meshwright.perf.collectives import all_reduce_s
 from meshwright.perf.data_parallel import Synchronisation, exposed_s, synchronisation
 from meshwright.perf.schedules import SCHEDULES
@@ -15,6 +15,8 @@ from meshwright.perf.states import Shards, States, adapter_parameters, optimizer
 from meshwright.domain.mesh import group
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from meshwright.domain.case import Case
     from meshwright.plan.costs import Settings
     from meshwright.plan.split import Composition
@@ -60,6 +62,13 @@ class StateCosts:
     optimizer_s: Array
     communicators: Array
     """Communicators of a rank."""
+
+    def timed(self, index: NDArray[np.int64]) -> StateCosts:
+        """Chosen columns of what the step time needs; states are in ``static_bytes`` already and stay as they are."""
+        return replace(
+            self, synchronisation=take(self.synchronisation, index), tied_s=pick(self.tied_s, index),
+            optimizer_s=pick(self.optimizer_s, index),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,7 +307,7 @@ def static_bytes(case: Case, state: StateCosts) -> Array:
     Source:  ``stage_memory``, whose terms these are.
     """
     constants, states = case.calibration.constants, state.states
-    return (
+    return np.asarray(
         states.parameter_bytes + states.gradient_bytes + states.optimizer_bytes
         + (1.0 + constants.fragmentation_ratio) * state.gathered_bytes
         + constants.context_bytes + state.communicators * constants.communicator_bytes

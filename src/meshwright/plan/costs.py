@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from meshwright.perf.placement import Groups
 
 
+TREATMENTS_OF = {"none": ("none",), "selective": ("none", "selective"), "full": ("none", "full")}
+"""Treatments whose tables a layout needs: its own, and none for the layers that it spares."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Knobs that are the same for a whole column: schedule, treatment, switches."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -11,7 +12,8 @@ from meshwright.domain.label import label
 from meshwright.perf.flops import Convention, SequenceFlops, sequence_flops, training_flops
 from meshwright.plan.breakdown import breakdown
 from meshwright.plan.costs import vocabulary_rows
-from meshwright.plan.evaluate import Evaluation, evaluate
+from meshwright.plan.evaluate import Evaluation, composition_of, evaluate
+from meshwright.plan.simulate import simulated_bubble_s
 from meshwright.plan.stages import stage_seconds
 
 if TYPE_CHECKING:
@@ -60,9 +62,10 @@ def estimate(case: Case, layout: Layout) -> values.Estimate:
 
     Units:   bytes, seconds, ratios, as the names say.
     Errors:  none for legal layouts; legality is the search's and the framework's business.
-    Source:  ``plan.evaluate``.
+    Holds:   where stages differ, the bubble is that of the event simulation, not of the closed form.
+    Source:  ``plan.evaluate``, ``plan.simulate``.
     """
-    evaluation = evaluate(case, layout)
+    evaluation = simulated(case, layout, evaluate(case, layout))
     time, memory = evaluation.time, evaluation.memory
     step_s = float(time.step_s)
     devices = layout.world
@@ -111,6 +114,19 @@ def estimate(case: Case, layout: Layout) -> values.Estimate:
         terms=breakdown(case, evaluation, model_flops=work, peak_flops_per_s=peak, devices=devices),
         grades={"step_s": "analytic", "memory_peak_bytes": "analytic"},
     )
+
+
+def simulated(case: Case, layout: Layout, evaluation: Evaluation) -> Evaluation:
+    """The evaluation with the simulated bubble where stages are unequal; the step changes with it, stragglers in proportion."""
+    if layout.pipeline_parallel == 1 or len(composition_of(case, layout, every_stage=False).stage) == 1:
+        return evaluation
+    time = evaluation.time
+    bubble = np.asarray(simulated_bubble_s(case, layout, evaluation))
+    before = time.step_s - time.straggler_s
+    after = before - time.pipeline.bubble_s + bubble
+    straggler = time.straggler_s * after / before
+    pipeline = replace(time.pipeline, bubble_s=bubble)
+    return replace(evaluation, time=replace(time, step_s=after + straggler, straggler_s=straggler, pipeline=pipeline))
 
 
 def _peak_dtype(case: Case) -> str:

@@ -19,7 +19,7 @@ from meshwright.plan.combine import (
     state_costs,
     step_time,
 )
-from meshwright.plan.costs import Settings, WorkCosts, work_costs
+from meshwright.plan.costs import TREATMENTS_OF, Settings, WorkCosts, work_costs
 from meshwright.plan.split import Composition, compose, even_split
 from meshwright.plan.stages import StageCosts, StageParameters, stage_costs, stage_inputs, stage_parameters
 
@@ -99,9 +99,8 @@ def evaluate(case: Case, layout: Layout) -> Evaluation:
     """
     settings, degrees = settings_of(layout), degrees_of(layout)
     composition = composition_of(case, layout)
-    treatments = tuple({"none", settings.treatment})
     costs = work_costs(
-        case, settings, treatments=treatments, microbatch_sequences=array(layout.microbatch_sequences),
+        case, settings, treatments=TREATMENTS_OF[settings.treatment], microbatch_sequences=array(layout.microbatch_sequences),
         tensor_parallel=degrees.tensor_parallel, sequence_parallel=array(float(layout.sequence_parallel)),
         context_parallel=degrees.context_parallel, expert_parallel=degrees.expert_parallel,
         expert_tensor_parallel=degrees.expert_tensor_parallel, devices_per_stage=degrees.world / degrees.pipeline_parallel,

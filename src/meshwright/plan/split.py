@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from meshwright.domain.model import Model
@@ -38,9 +40,7 @@ class Composition:
     @property
     def layers(self) -> NDArray[np.float64]:
         """Layers per row (and column), all kinds and treatments."""
-        total = sum(count for count in self.counts if count is not None)
-        assert not isinstance(total, int), "a composition without layers"
-        return total.sum(axis=1)
+        return np.asarray(self.kind_counts().sum(axis=1))
 
     def kind_counts(self) -> NDArray[np.float64]:
         """Layers per row and kind, all treatments."""
@@ -144,3 +144,41 @@ def compose(
     return Composition(
         stage=first.astype(np.float64), multiplicity=multiplicity, counts=tuple(counts), embedding=embedding[first], head=head[first]
     )
+
+
+def stack(items: Sequence[Composition], kinds: int) -> Composition:
+    """Compositions as columns: rows are padded to the longest with copies of stage 0 that count for nothing.
+
+    Shapes:  n compositions -> ``[row, (kind,) n]``.
+    """
+    rows = max(len(item.stage) for item in items)
+    columns = len(items)
+    stage, multiplicity = np.zeros((rows, columns)), np.zeros((rows, columns))
+    embedding, head = np.zeros((rows, columns)), np.zeros((rows, columns))
+    used = [any(item.counts[t] is not None for item in items) for t in range(len(TREATMENTS))]
+    counts = [np.zeros((rows, kinds, columns)) if use else None for use in used]
+    for column, item in enumerate(items):
+        size = len(item.stage)
+        stage[:size, column], multiplicity[:size, column] = item.stage, item.multiplicity
+        stage[size:, column] = item.stage[0]
+        embedding[:size, column], head[:size, column] = item.embedding, item.head
+        for own, target in zip(item.counts, counts, strict=True):
+            if own is not None and target is not None:
+                target[:size, :, column] = own
+    return Composition(stage=stage, multiplicity=multiplicity, counts=tuple(counts), embedding=embedding, head=head)
+
+
+def take_columns(composition: Composition, index: NDArray[np.int64]) -> Composition:
+    """Chosen columns of a stack."""
+    return Composition(
+        stage=composition.stage[:, index], multiplicity=composition.multiplicity[:, index],
+        counts=tuple(None if count is None else count[:, :, index] for count in composition.counts),
+        embedding=composition.embedding[:, index], head=composition.head[:, index],
+    )  # fmt: skip
+
+
+def treated(composition: Composition, treatment: str) -> Composition:
+    """All layers of a composition under one recompute treatment."""
+    counts: list[NDArray[np.float64] | None] = [None, None, None]
+    counts[TREATMENTS.index(treatment)] = composition.kind_counts()
+    return replace(composition, counts=tuple(counts))

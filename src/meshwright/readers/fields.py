@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from meshwright.errors import Message
+from meshwright.readers.limits import MAX_LAYERS, MAX_SIZE
 from meshwright.readers.structure import join, shown
-
-MAX_SIZE = 10**9
-MAX_LAYERS = 10_000
 
 
 class Fields:
@@ -100,9 +98,7 @@ class Fields:
         value = self.data.get(name)
         if value is None:
             return ()
-        if not isinstance(value, list) or not all(
-            isinstance(x, int) and not isinstance(x, bool) and x >= 0 for x in value
-        ):
+        if not isinstance(value, list) or not all(isinstance(x, int) and not isinstance(x, bool) and x >= 0 for x in value):
             self.fault(name, "config.numbers", "{value} is not a list of whole numbers", value=shown(value))
             return ()
         return tuple(value)

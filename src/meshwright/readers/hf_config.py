@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from meshwright.errors import InputError, Message, did_you_mean
 from meshwright.readers.architectures import architectures
 from meshwright.readers.fields import Fields
+from meshwright.readers.limits import refuse_giants
 from meshwright.readers.safe import load_json, require_mapping
 from meshwright.readers.structure import shown
 
@@ -45,6 +46,7 @@ def model_from_config(config: Mapping[str, object], *, where: str, name: str = "
     if fields.faults:
         raise InputError(fields.faults)
     own_name = config.get("_name_or_path")
+    refuse_giants(model, where)
     return replace(
         model,
         name=own_name if isinstance(own_name, str) and own_name else name,

@@ -111,9 +111,7 @@ def _has_origin(*origins: Any) -> Callable[[Any], bool]:
 
 def _integer(value: object, _: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise Reject(
-            "value.integer", "{value} is not a whole number{hint}", value=shown(value), hint=_number_hint(value)
-        )
+        raise Reject("value.integer", "{value} is not a whole number{hint}", value=shown(value), hint=_number_hint(value))
     return value
 
 

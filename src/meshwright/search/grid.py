@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.domain.layout import Overlap
-from meshwright.perf.arrays import array
+from meshwright.perf.arrays import array, take
 from meshwright.plan.combine import (
     Degrees,
     activation_memory,
@@ -25,9 +25,9 @@ from meshwright.plan.combine import (
     step_time,
 )
 from meshwright.plan.costs import Settings, work_costs
-from meshwright.plan.split import TREATMENTS, Composition, compose, even_split
+from meshwright.plan.split import TREATMENTS, Composition, compose, even_split, stack, take_columns, treated
 from meshwright.plan.stages import stage_costs, stage_inputs, stage_parameters
-from meshwright.search.rules import Knobs, rules_of
+from meshwright.search.rules import knobs_of, rules_of
 from meshwright.search.space import mesh_grid
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from meshwright.domain.layout import Layout
-    from meshwright.plan.combine import StateCosts
     from meshwright.plan.stages import StageInputs
     from meshwright.search.space import Space
 
@@ -148,61 +146,18 @@ class Compositions:
     def columns(self, numbers: Ints) -> Composition:
         """Compositions of a column of rows; the treatment is put in by ``treated``."""
         used, inverse = np.unique(numbers, return_inverse=True)
-        items = [self._items[number] for number in used]
-        rows = max(len(item.stage) for item in items)
-        kinds = len(self._space.case.model.kinds)
-        stage, multiplicity = np.zeros((rows, len(items))), np.zeros((rows, len(items)))
-        embedding, head = np.zeros((rows, len(items))), np.zeros((rows, len(items)))
-        counts = np.zeros((rows, kinds, len(items)))
-        for column, item in enumerate(items):
-            size = len(item.stage)
-            assert item.counts[0] is not None, "compositions of the grid keep all layers in one count"
-            stage[:size, column], multiplicity[:size, column] = item.stage, item.multiplicity
-            embedding[:size, column], head[:size, column] = item.embedding, item.head
-            counts[:size, :, column] = item.counts[0]
-            stage[size:, column] = item.stage[0]
-        return Composition(
-            stage=stage[:, inverse], multiplicity=multiplicity[:, inverse], counts=(counts[:, :, inverse], None, None),
-            embedding=embedding[:, inverse], head=head[:, inverse],
-        )  # fmt: skip
-
-
-def treated(composition: Composition, treatment: str) -> Composition:
-    """All layers of a composition under one recompute treatment."""
-    counts: list[Floats | None] = [None, None, None]
-    counts[TREATMENTS.index(treatment)] = composition.kind_counts()
-    return Composition(
-        stage=composition.stage, multiplicity=composition.multiplicity, counts=tuple(counts),
-        embedding=composition.embedding, head=composition.head,
-    )  # fmt: skip
-
-
-def take_rows(composition: Composition, index: Ints) -> Composition:
-    """Chosen columns of a composition."""
-    return Composition(
-        stage=composition.stage[:, index], multiplicity=composition.multiplicity[:, index],
-        counts=tuple(None if count is None else count[:, :, index] for count in composition.counts),
-        embedding=composition.embedding[:, index], head=composition.head[:, index],
-    )  # fmt: skip
+        return take_columns(stack([self._items[number] for number in used], len(self._space.case.model.kinds)), inverse)
 
 
 def legal_meshes(space: Space, counts: Counts) -> dict[str, Ints]:
     """Meshes that no mesh rule refuses; the layouts below refused ones are counted by reason."""
     mesh = mesh_grid(space)
     for rule in rules_of("mesh"):
-        knobs = Knobs(**mesh)
+        knobs = knobs_of(mesh)
         keep = np.broadcast_to(np.asarray(rule.holds(space.case, space.features, knobs)), mesh["tp"].shape)
         counts.refuse(rule.reason, int((~keep).sum()) * space.children)
         mesh = {name: column[keep] for name, column in mesh.items()}
     return mesh
-
-
-def blocks(space: Space, counts: Counts) -> Iterator[dict[str, Ints]]:
-    """Legal meshes in blocks whose micro-batch rows stay below a bound."""
-    mesh = legal_meshes(space, counts)
-    size = max(1, WORK_ROWS // max(1, len(space.microbatches)))
-    for begin in range(0, len(mesh["tp"]), size):
-        yield {name: column[begin : begin + size] for name, column in mesh.items()}
 
 
 def evaluate_grid(
@@ -233,7 +188,7 @@ def _evaluate_block(
     at, mb = _pairs(meshes, np.array(space.microbatches, dtype=np.int64))
     per_mesh = space.children // max(1, len(space.microbatches))
     for rule in rules_of("microbatch"):
-        keep = np.asarray(rule.holds(case, features, Knobs(**_take(mesh, at), mb=mb)))
+        keep = np.asarray(rule.holds(case, features, knobs_of(_take(mesh, at), mb=mb)))
         counts.refuse(rule.reason, int((~keep).sum()) * per_mesh)
         at, mb = at[keep], mb[keep]
     if not len(at):
@@ -250,7 +205,7 @@ def _evaluate_block(
         for treatment in space.treatments:
             rows, chunks = pair, vp
             for rule in rules_of("pipeline"):
-                knobs = Knobs(**_take(work, rows), mb=mb[rows], m=num_microbatches[rows], vp=chunks, schedule=schedule, treatment=treatment)
+                knobs = knobs_of(_take(work, rows), mb=mb[rows], m=num_microbatches[rows], vp=chunks, schedule=schedule, treatment=treatment)
                 keep = np.broadcast_to(np.asarray(rule.holds(case, features, knobs)), rows.shape)
                 counts.refuse(rule.reason, int((~keep).sum()) * below)
                 rows, chunks = rows[keep], chunks[keep]
@@ -298,21 +253,19 @@ def _evaluate_rows(  # noqa: PLR0914
     legal = np.ones(len(state_at), dtype=np.bool_)
     uses = np.bincount(shape_of, minlength=len(shape_mesh))
     for rule in rules_of("sharding"):
-        knobs = Knobs(**_take(shape, state_at), vp=shape_chunks[state_at], zero=stage, shards=group_ranks)
+        knobs = knobs_of(_take(shape, state_at), vp=shape_chunks[state_at], zero=stage, shards=group_ranks)
         holds = np.broadcast_to(np.asarray(rule.holds(case, features, knobs)), legal.shape)
         counts.refuse(rule.reason, int(uses[state_at[legal & ~holds]].sum()))
         legal = legal & holds
-    number = np.full(len(state_at), -1, dtype=np.int64)
+    flat = np.full(len(state_at), -1, dtype=np.int64)
     state_at, option, stage, group_ranks = state_at[legal], option[legal], stage[legal], group_ranks[legal]
-    number[legal] = np.arange(len(state_at))
-    number = number.reshape(len(shape_mesh), len(space.shard_options))
+    flat[legal] = np.arange(len(state_at))
+    number = flat.reshape(len(shape_mesh), len(space.shard_options))
     if not len(state_at):
         return
     degrees = _degrees(shape, shape_chunks, state_at, stage, group_ranks)
-    state_composition = take_rows(composition, state_at)
-    state_parameters = type(parameters)(
-        **{name: getattr(parameters, name)[:, state_at] for name in ("dense", "experts", "dense_layer", "expert_layer")}
-    )
+    state_composition = take_columns(composition, state_at)
+    state_parameters = take(parameters, state_at)
     state = state_costs(case, degrees, state_parameters, state_composition, offload=settings.offload)
     static = static_bytes(case, state)
     possible = static.max(axis=0) <= case.capacity_bytes
@@ -329,7 +282,7 @@ def _evaluate_rows(  # noqa: PLR0914
         piece, states, alive = piece[used], states[used], alive[used]
         if not len(piece):
             continue
-        own = treated(take_rows(composition, shape_of[piece]), settings.treatment)
+        own = treated(take_columns(composition, shape_of[piece]), settings.treatment)
         gathered = inputs.take(rows[piece])
         stages = stage_costs(gathered, own)
         pp, vp = array(mesh["pp"][which[piece]]), array(chunks[piece])
@@ -342,7 +295,7 @@ def _evaluate_rows(  # noqa: PLR0914
         inner, column = np.nonzero(alive)
         outer = states[inner, column]
         time = step_time(
-            case, settings, _take_pipeline(pipeline, inner), _take_state(state, outer), gradient_shards=degrees.gradient_shards[outer],
+            case, settings, take(pipeline, inner), state.timed(outer), gradient_shards=degrees.gradient_shards[outer],
             parameter_shards=degrees.parameter_shards[outer], world=array(space.devices), num_microbatches=m[inner],
         )  # fmt: skip
         reserved = (static[:, outer] + dynamic[:, inner]).max(axis=0)
@@ -372,29 +325,3 @@ def _degrees(shape: dict[str, Ints], chunks: Ints, at: Ints, stage: Ints, shards
         data_parallel=array(shape["dp"][at]), optimizer_shards=array(split),
         gradient_shards=array(np.where(stage >= 2, split, 1)), parameter_shards=array(np.where(stage >= 3, split, 1)),
     )  # fmt: skip
-
-
-def _take_pipeline(pipeline: object, index: Ints) -> object:
-    values = {name: getattr(pipeline, name) for name in pipeline.__slots__}  # type: ignore[attr-defined]
-    return type(pipeline)(**{name: value[index] if value.ndim else value for name, value in values.items()})
-
-
-def _take_state(state: StateCosts, index: Ints) -> StateCosts:
-    """Chosen columns of what the step time needs; the states themselves are in ``static_bytes`` already."""
-    times = state.synchronisation
-    return type(state)(
-        states=state.states, gathered_bytes=state.gathered_bytes, communicators=state.communicators,
-        synchronisation=type(times)(**{name: _pick(getattr(times, name), index) for name in times.__slots__}),
-        tied_s=_pick(state.tied_s, index), optimizer_s=_pick(state.optimizer_s, index),
-    )  # fmt: skip
-
-
-def _pick(values: Floats, index: Ints) -> Floats:
-    return values[index] if values.ndim else values
-
-
-def layout_of(space: Space, rows: Rows, index: int, overlap: Overlap) -> Layout:
-    """The layout of one row."""
-    from meshwright.search.rebuild import rebuild
-
-    return rebuild(space, rows, index, overlap)

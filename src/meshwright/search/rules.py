@@ -10,7 +10,7 @@ import numpy as np
 from meshwright.domain.model import Mlp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -41,6 +41,13 @@ class Knobs:
     zero: Any = 0
     shards: Any = 1
     sp: Any = 0
+
+
+def knobs_of(mesh: Mapping[str, Ints], **more: Any) -> Knobs:
+    """Knobs from the columns of a mesh and what else the level knows."""
+    return Knobs(
+        tp=mesh["tp"], cp=mesh["cp"], pp=mesh["pp"], dp=mesh["dp"], ep=mesh["ep"], etp=mesh["etp"], **more
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,8 @@ def _add_dispatcher(arguments: Arguments, case: Case) -> None:
             arguments.add("--moe-enable-deepep")
     else:
         arguments.add("--moe-token-dispatcher-type", "alltoall")
-    arguments.add("--moe-grouped-gemm")
+    # Before core 0.16 grouped GEMMs were for BF16 alone.
+    arguments.add_if(case.training.precision.base_dtype == "bf16" or arguments.version.minor >= 16, "--moe-grouped-gemm")
     arguments.add("--moe-permute-fusion")
 
 
@@ -155,7 +156,8 @@ def add_precision(arguments: Arguments, case: Case) -> None:
     arguments.add("--attention-backend", "auto" if implementation.flash_attention else "unfused")
     if implementation.fused_loss:
         arguments.add("--cross-entropy-loss-fusion")
-        arguments.add("--cross-entropy-fusion-impl", "te")
+        # Transformer Engine's works in place on the logits; from 0.18 on Megatron-LM refuses it "due to stability issues".
+        arguments.add("--cross-entropy-fusion-impl", "te" if arguments.version.minor < 18 else "native")
 
 
 def add_optimizer(arguments: Arguments, case: Case, layout: Layout) -> None:

@@ -186,7 +186,16 @@ def _tensor_overlap(case: Case, layout: Layout) -> Values | None:
 @_rule("expert-overlap-recompute", "disable full recomputation when enabling overlap_moe_expert_parallel_comm")
 def _expert_overlap_recompute(case: Case, layout: Layout) -> Values | None:
     whole = isinstance(layout.recompute, Full) and layout.recompute.layers != 0
-    return values_if(_expert_overlap(layout) and (whole or "moe" in _modules(layout)))
+    return values_if(_expert_overlap(layout) and whole)
+
+
+@_rule(
+    "expert-overlap-moe",
+    "disable moe in recompute_modules when enabling overlap_moe_expert_parallel_comm",
+    noticed="never",  # checked from core 0.17 on; 0.16 lets it pass
+)
+def _expert_overlap_moe(case: Case, layout: Layout) -> Values | None:
+    return values_if(_expert_overlap(layout) and "moe" in _modules(layout))
 
 
 @_rule(
@@ -200,11 +209,10 @@ def _expert_overlap_pipeline(case: Case, layout: Layout) -> Values | None:
 
 @_rule(
     "expert-overlap-mtp",
-    "MTP layernum only supports 1, with pipeline parallelism, when enabling overlap_moe_expert_parallel_comm.",
+    "MTP layernum only supports 1 when enabling overlap_moe_expert_parallel_comm.",
 )
 def _expert_overlap_mtp(case: Case, layout: Layout) -> Values | None:
-    extra = case.model.num_mtp_layers
-    return values_if(_expert_overlap(layout) and (extra > 1 or (extra and layout.pipeline_parallel == 1)))
+    return values_if(_expert_overlap(layout) and case.model.num_mtp_layers > 1)
 
 
 def _expert_overlap(layout: Layout) -> bool:
@@ -222,16 +230,6 @@ def _precision_aware(case: Case, layout: Layout) -> Values | None:
 @_rule("offload-adam", "--use-precision-aware-optimizer only supported with adam", noticed="start")
 def _offload_adam(case: Case, layout: Layout) -> Values | None:
     return values_if(layout.offload and case.training.optimizer.name not in MOMENTS)
-
-
-@_rule(
-    "muon",
-    "Muon optimizer does not support distributed optimizer, overlap grad reduce or overlap param gather for "
-    "now.",
-)
-def _muon(case: Case, layout: Layout) -> Values | None:
-    overlaps = layout.overlap.gradient_reduce and layout.data_parallel * layout.context_parallel > 1
-    return values_if(case.training.optimizer.name == "muon" and (layout.zero_stage > 0 or overlaps))
 
 
 LIMITS: tuple[Limit, ...] = (*SHAPES, *STRATEGY)

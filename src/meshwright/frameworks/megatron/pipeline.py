@@ -77,4 +77,5 @@ def _add_ends(arguments: Arguments, layout: Layout, split: Split) -> None:
     if layout.virtual_stages > 1:
         arguments.add("--num-virtual-stages-per-pipeline-rank", layout.virtual_stages)
     arguments.add("--decoder-first-pipeline-num-layers", first * len(split))
-    arguments.add("--decoder-last-pipeline-num-layers", last * len(split))
+    # Both counts leave nothing between them on two stages, which 0.12 divides by.
+    arguments.add_if(layout.pipeline_parallel > 2, "--decoder-last-pipeline-num-layers", last * len(split))

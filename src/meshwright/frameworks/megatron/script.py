@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from meshwright.domain.label import label
-from meshwright.errors import fault
+from meshwright.errors import InputError
 from meshwright.frameworks.base import File, Options
 from meshwright.frameworks.megatron.environment import settings
 from meshwright.frameworks.megatron.flags import Arguments, Shell, Version, parse_version
@@ -22,6 +22,7 @@ from meshwright.frameworks.megatron.layout_arguments import (
     add_sharding,
 )
 from meshwright.frameworks.megatron.model_arguments import add_model
+from meshwright.frameworks.megatron.version_limits import check_version
 from meshwright.units import GIB
 
 if TYPE_CHECKING:
@@ -36,23 +37,13 @@ SHORT_RUN = 50
 def write(case: Case, layout: Layout, version: str | None, options: Options) -> tuple[File, ...]:
     """``train.sh`` and ``README.md`` for a layout that obeys Megatron-LM's limits."""
     target = parse_version(version)
-    _check_version(case, layout, target)
+    if old := check_version(case, layout, target):
+        raise InputError(old)
     values = _values(case, layout, target, options)
     return (
         File(path="train.sh", text=_template("train.sh.j2").render(values), executable=True),
         File(path="README.md", text=_template("README.md.j2").render(values)),
     )
-
-
-def _check_version(case: Case, layout: Layout, target: Version) -> None:
-    """What an older version refuses although it has the flags."""
-    if target.minor < 13 and case.model.num_mtp_layers and layout.context_parallel > 1:
-        raise fault(
-            "megatron.mtp-context", "Multi-Token Prediction (MTP) is not supported with Context Parallelism. "
-            "(core 0.{minor}; 0.13 on supports it)", minor=target.minor,
-        )  # fmt: skip
-    if target.minor < 13 and case.training.precision.name == "fp8-blockwise":
-        raise fault("megatron.recipe", "core 0.{minor} has no blockwise FP8 recipe; 0.13 on has", minor=target.minor)
 
 
 def groups(case: Case, layout: Layout, version: Version) -> dict[str, Arguments]:

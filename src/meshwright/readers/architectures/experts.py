@@ -69,13 +69,10 @@ def phimoe(fields: Fields) -> Model:
         experts_per_token=fields.size("num_experts_per_tok", default=2),
         expert_width=fields.size("intermediate_size"),
     )
-    longest = fields.optional_size("max_position_embeddings")
-    widths = windows(fields, layers, default=True)
-    widths = [None if width is None or (longest and width >= longest) else width for width in widths]
     return mixture(
         fields,
         hidden=hidden,
-        attentions=with_windows(grouped_attention(fields, hidden), widths),
+        attentions=with_windows(grouped_attention(fields, hidden), windows(fields, layers, default=True)),
         blocks=[experts] * layers,
         norm="layer",
         head_bias=fields.flag("lm_head_bias", default=False),

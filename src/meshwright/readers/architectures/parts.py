@@ -69,16 +69,20 @@ def head_width(fields: Fields, hidden: int, heads: int) -> int:
     return max(1, hidden // heads)
 
 
-def windows(
-    fields: Fields, layers: int, default: Sequence[bool] | bool, *, width: int | None = None
-) -> list[int | None]:
-    """The window of every layer: from ``layer_types`` where it is there, else ``default`` says which layers slide."""
+def windows(fields: Fields, layers: int, default: Sequence[bool] | bool, *, width: int | None = None) -> list[int | None]:
+    """The window of every layer: from ``layer_types``, else ``default`` says which layers slide.
+
+    A window as long as the longest sequence is none (Phi-3.5 writes such).
+    """
     types = fields.words("layer_types", layers, ("full_attention", "sliding_attention", "chunked_attention"))
     window = fields.optional_size("sliding_window", "attention_chunk_size") or width
     if types is not None:
         slides: Sequence[bool] = [kind != "full_attention" for kind in types]
     else:
         slides = [default] * layers if isinstance(default, bool) else default
+    longest = fields.optional_size("max_position_embeddings")
+    if window is not None and longest is not None and window >= longest:
+        window = None
     return [window if slide else None for slide in slides]
 
 

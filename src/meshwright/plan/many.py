@@ -1,0 +1,76 @@
+"""Many layouts of any sort, evaluated as columns: the path of refinements, whose layouts are not a grid."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.perf.arrays import Array, array
+from meshwright.plan.combine import Degrees, activation_memory, dynamic_bytes, pipeline_time, state_costs, static_bytes, step_time
+from meshwright.plan.costs import TREATMENTS_OF, work_costs
+from meshwright.plan.evaluate import composition_of, settings_of
+from meshwright.plan.split import stack
+from meshwright.plan.stages import stage_costs, stage_inputs, stage_parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from meshwright.domain.case import Case
+    from meshwright.domain.layout import Layout
+    from meshwright.plan.costs import Settings
+
+
+def evaluate_many(case: Case, layouts: Sequence[Layout]) -> tuple[Array, Array]:
+    """Step time and reserved bytes of every layout, in the order given.
+
+    Shapes:  n layouts -> two columns of n.
+    Units:   s, bytes.
+    Holds:   equal to ``evaluate`` of each up to the last bits.
+    Source:  ``plan.costs``, ``plan.stages``, ``plan.combine``.
+    """
+    groups: defaultdict[Settings, list[int]] = defaultdict(list)
+    for index, layout in enumerate(layouts):
+        groups[settings_of(layout)].append(index)
+    step_s, reserved = np.zeros(len(layouts)), np.zeros(len(layouts))
+    for settings, members in groups.items():
+        times, bytes_ = _evaluate_group(case, settings, [layouts[index] for index in members])
+        step_s[members], reserved[members] = times, bytes_
+    return step_s, reserved
+
+
+def _evaluate_group(case: Case, settings: Settings, layouts: Sequence[Layout]) -> tuple[Array, Array]:
+    def column(name: str) -> Array:
+        return np.array([float(getattr(layout, name)) for layout in layouts])
+
+    degrees = Degrees(
+        tensor_parallel=column("tensor_parallel"), context_parallel=column("context_parallel"),
+        pipeline_parallel=column("pipeline_parallel"), virtual_stages=column("virtual_stages"),
+        expert_parallel=column("expert_parallel"), expert_tensor_parallel=column("expert_tensor_parallel"),
+        data_parallel=column("data_parallel"), optimizer_shards=column("optimizer_shards"),
+        gradient_shards=column("gradient_shards"), parameter_shards=column("parameter_shards"),
+    )  # fmt: skip
+    composition = stack([composition_of(case, layout, every_stage=False) for layout in layouts], len(case.model.kinds))
+    m = column("num_microbatches")
+    costs = work_costs(
+        case, settings, treatments=TREATMENTS_OF[settings.treatment], microbatch_sequences=column("microbatch_sequences"),
+        tensor_parallel=degrees.tensor_parallel, sequence_parallel=column("sequence_parallel"),
+        context_parallel=degrees.context_parallel, expert_parallel=degrees.expert_parallel,
+        expert_tensor_parallel=degrees.expert_tensor_parallel, devices_per_stage=degrees.world / degrees.pipeline_parallel,
+    )  # fmt: skip
+    inputs = stage_inputs(costs)
+    stages = stage_costs(inputs, composition)
+    parameters = stage_parameters(
+        case, composition, tensor_parallel=degrees.tensor_parallel, expert_parallel=degrees.expert_parallel,
+        expert_tensor_parallel=degrees.expert_tensor_parallel, pipeline_parallel=degrees.pipeline_parallel,
+    )  # fmt: skip
+    state = state_costs(case, degrees, parameters, composition, offload=settings.offload)
+    shape = {"pipeline_parallel": degrees.pipeline_parallel, "virtual_stages": degrees.virtual_stages, "num_microbatches": m}
+    pipeline = pipeline_time(case, settings, composition, stages, hop_s=array(inputs.hop_s), **shape)
+    time = step_time(
+        case, settings, pipeline, state, gradient_shards=degrees.gradient_shards, parameter_shards=degrees.parameter_shards,
+        world=degrees.world, num_microbatches=m,
+    )  # fmt: skip
+    activation = activation_memory(settings, composition, stages, **shape)
+    return time.step_s, np.asarray((static_bytes(case, state) + dynamic_bytes(case, activation)).max(axis=0))

@@ -1,0 +1,39 @@
+"""A bound on what a described model may add up to, so that later arithmetic on counts stays exact in 64 bits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshwright.domain.model import Mlp
+from meshwright.errors import fault
+
+if TYPE_CHECKING:
+    from meshwright.domain.model import LayerKind, Model
+
+MAX_SIZE = 10**9
+"""Largest width or count that a file may state."""
+MAX_LAYERS = 10_000
+MAX_PARAMETERS = 10**16
+
+
+def refuse_giants(model: Model, where: str) -> Model:
+    """The model, or an ``InputError`` where its sizes multiply to more than any model has."""
+    tables = model.hidden * (model.vocabulary + model.position_table)
+    size = max(tables, max(_size(model, kind) for kind in model.kinds) * (model.num_layers + model.num_mtp_layers))
+    if size > MAX_PARAMETERS:
+        raise fault("model.giant", "its sizes multiply to {size:.0e} parameters; {limit:.0e} is the limit",
+                    path=where, size=size, limit=MAX_PARAMETERS)  # fmt: skip
+    return model
+
+
+def _size(model: Model, kind: LayerKind) -> int:
+    """Parameters of a layer from above, give or take biases and norms."""
+    attention, block = kind.attention, kind.feed_forward
+    latent = attention.latent
+    ranks = (latent.query_rank or 0) + latent.key_value_rank if latent else 0
+    width = attention.query_width + attention.key_width + attention.value_width + attention.output_width
+    if isinstance(block, Mlp):
+        inner = 3 * block.width
+    else:
+        inner = 3 * (block.num_experts * block.expert_width + block.shared_width) + block.num_experts
+    return (model.hidden + ranks) * (width + ranks + inner)

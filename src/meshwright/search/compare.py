@@ -1,0 +1,89 @@
+"""Why not mine: a layout of the user's beside the winner."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.domain.layout import Full, NoRecompute, Selective
+from meshwright.plan.estimate import estimate
+from meshwright.plan.evaluate import schedule_of
+from meshwright.search.plan import layout_rank
+from meshwright.search.result import Comparison, SearchOptions
+from meshwright.search.rules import Knobs, refusals
+from meshwright.units import gib, seconds
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.domain.estimate import Estimate
+    from meshwright.domain.features import Features
+    from meshwright.domain.layout import Layout
+    from meshwright.search.result import PlanResult
+
+
+def knobs_of_layout(layout: Layout) -> Knobs:
+    """A layout as the rules see it."""
+
+    def number(value: int) -> np.ndarray[tuple[()], np.dtype[np.int64]]:
+        return np.asarray(value, dtype=np.int64)  # type: ignore[return-value]
+
+    match layout.recompute:
+        case NoRecompute():
+            treatment = "none"
+        case Selective():
+            treatment = "selective"
+        case Full():
+            treatment = "full"
+    return Knobs(
+        tp=number(layout.tensor_parallel), cp=number(layout.context_parallel), pp=number(layout.pipeline_parallel),
+        dp=number(layout.data_parallel), ep=number(layout.expert_parallel), etp=number(layout.expert_tensor_parallel),
+        mb=number(layout.microbatch_sequences), m=number(layout.num_microbatches), vp=number(layout.virtual_stages),
+        schedule=schedule_of(layout), treatment=treatment, zero=number(layout.zero_stage), shards=number(layout.optimizer_shards),
+    )  # fmt: skip
+
+
+def layout_refusals(case: Case, features: Features, layout: Layout) -> tuple[str, ...]:
+    """Every rule that refuses a layout; empty where it is legal."""
+    return refusals(case, features, knobs_of_layout(layout))
+
+
+def compare(case: Case, features: Features, result: PlanResult, layout: Layout, options: SearchOptions | None = None) -> Comparison:
+    """The user's layout beside the winner: its rules, its rank, its terms, and what would have to be true for it to win.
+
+    Errors:  none; a result without plans compares with nothing and is the caller's to refuse.
+    """
+    assert result.plans, "there is a winner to compare with"
+    winner = result.plans[0]
+    refused = layout_refusals(case, features, layout)
+    own = estimate(case, layout)
+    rank = None
+    if not refused and own.fits:
+        rank, _, _ = layout_rank(case, features, layout, options or SearchOptions())
+    return Comparison(
+        label=own.label, estimate=own, refused_because=refused, rank=rank, winner=winner, needed=needed(own, winner.estimate, refused)
+    )
+
+
+def needed(own: Estimate, winner: Estimate, refused: tuple[str, ...]) -> tuple[str, ...]:
+    """What would have to be true for a layout to win, one sentence each."""
+    lines = [f"the rule would have to fall: {reason}" for reason in refused]
+    gap = own.step_s - winner.step_s
+    if not own.fits:
+        short = own.memory_reserved_bytes - own.memory_capacity_bytes
+        lines.append(f"stage {own.peak_stage} would have to need {gib(short)} less memory")
+    if gap <= 0:
+        if own.fits and not refused:
+            lines.append("nothing: it is predicted as fast as the winner, or faster")
+        return tuple(lines)
+    ours = {term.name: term.value for term in own.terms}
+    theirs = {term.name: term.value for term in winner.terms}
+    worse = sorted(((ours[name] - theirs.get(name, 0.0), name) for name in ours), reverse=True)
+    for loss, name in worse[:3]:
+        if loss <= 0.05 * gap:
+            break
+        if loss >= gap:
+            lines.append(f"{name} would have to take {seconds(ours[name] - gap)} instead of {seconds(ours[name])} ({gap / ours[name]:.0%} less)")
+        else:
+            lines.append(f"{name} costs {seconds(loss)} more than in the winner; without that, it would be {(gap - loss) / winner.step_s:.1%} slower")
+    return tuple(lines)

@@ -1,0 +1,63 @@
+"""When nothing fits: which changes would make it fit, each tried and not guessed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from meshwright.plan.many import evaluate_many
+from meshwright.search.linearity import best_step_s
+from meshwright.units import gib
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.domain.estimate import Estimate
+    from meshwright.domain.features import Features
+    from meshwright.search.result import SearchOptions
+
+MAX_NODES = 4096
+
+
+def levers(case: Case, features: Features, least: Estimate, options: SearchOptions) -> tuple[str, ...]:
+    """Changes that would make the case fit, and what each gives.
+
+    More devices (how many), optimizer states in host memory, shorter sequences, gradients in BF16, LoRA, a larger share of memory.
+    """
+    found: list[str] = []
+    layout, capacity = least.layout, case.capacity_bytes
+    if features.optimizer_offload and not layout.offload:
+        found.append(_try(case, replace(layout, offload=("optimizer",)), capacity, "optimizer states in host memory (offload=optimizer)"))
+    if case.training.precision.gradient_bytes > 2.0:
+        precision = replace(case.training.precision, gradient_bytes=2.0)
+        own = replace(case, training=replace(case.training, precision=precision))
+        found.append(_try(own, layout, capacity, "gradients in BF16 (--gradient-dtype bf16)"))
+        if features.optimizer_offload:
+            both = replace(layout, offload=("optimizer",))
+            found.append(_try(own, both, capacity, "both: optimizer offload and BF16 gradients"))
+    if case.training.task != "lora":
+        found.append("LoRA (--task lora) needs no gradients and optimizer states of the base weights")
+    if case.memory_ratio < 1.0 and least.memory_reserved_bytes <= case.cluster.device.memory_bytes * (1.0 - case.reserve_ratio):
+        found.append("the whole device (--max-memory-ratio 1.0), at the risk of running at the edge")
+    if not options.pins:
+        found.append(_devices(case, features))
+    else:
+        found.append("fewer pins: " + " ".join(f"{knob}={value}" for knob, value in sorted(options.pins.items())))
+    return tuple(lever for lever in found if lever)
+
+
+def _try(case: Case, layout: object, capacity: float, words: str) -> str:
+    _, reserved = evaluate_many(case, [layout])  # type: ignore[list-item]
+    left = float(reserved[0]) - capacity
+    return f"{words}: " + ("fits" if left <= 0 else f"still {gib(left)} short")
+
+
+def _devices(case: Case, features: Features) -> str:
+    """The smallest number of whole nodes, doubling from what there is, on which a layout fits."""
+    per_node = case.cluster.devices_per_node
+    nodes = case.cluster.num_nodes
+    while nodes < MAX_NODES:
+        nodes *= 2
+        devices = nodes * per_node
+        if best_step_s(case, features, devices) is not None:
+            return f"more devices: a layout fits on {devices} ({nodes} nodes)"
+    return ""

@@ -1,0 +1,78 @@
+"""Linearity: tokens per second and device here, over the same on the smallest number of nodes on which the model fits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.domain.layout import Overlap
+from meshwright.search.grid import Counts, evaluate_grid
+from meshwright.search.space import Pins, divisors, make_space
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.domain.features import Features
+    from meshwright.search.result import RankedPlan
+
+
+def best_step_s(case: Case, features: Features, devices: int, *, weak_from: int | None = None) -> float | None:
+    """Step time of the best fitting grid layout on so many devices, or None where none fits.
+
+    ``weak_from``: scale the global batch down in proportion to that many devices (weak scaling).
+    """
+    batch = case.batch
+    if weak_from is not None:
+        batch = replace(batch, global_batch_sequences=max(1, batch.global_batch_sequences * devices // weak_from))
+    own = replace(case, cluster=replace(case.cluster, num_devices=devices), batch=batch)
+    space = make_space(own, features, devices, Pins())
+    best: float | None = None
+    overlap = Overlap(tensor=False)
+    for rows in evaluate_grid(space, Counts(), overlap=overlap):
+        fits = rows.reserved_bytes <= own.capacity_bytes
+        if fits.any():
+            value = float(np.min(rows.step_s[fits]))
+            best = value if best is None else min(best, value)
+    return best
+
+
+def baseline(case: Case, features: Features) -> tuple[int, float] | None:
+    """The smallest number of whole nodes on which a layout fits, and tokens per second and device there.
+
+    Holds:   node counts that divide the number of nodes are tried, rising.
+    Source:  MISSION MS1 (linearity = throughput of many nodes / (of one node x number)).
+    """
+    per_node = case.cluster.devices_per_node
+    if case.cluster.num_devices % per_node:
+        return None
+    for nodes in divisors(case.cluster.num_devices // per_node):
+        devices = nodes * per_node
+        if devices == case.cluster.num_devices:
+            return None
+        step_s = best_step_s(case, features, devices)
+        if step_s is not None:
+            return devices, case.batch.tokens / step_s / devices
+    return None
+
+
+def with_linearity(case: Case, features: Features, plans: tuple[RankedPlan, ...]) -> tuple[RankedPlan, ...]:
+    """Plans whose estimates say their linearity; 1 where the cluster itself is the smallest that fits."""
+    if not plans:
+        return plans
+    found = baseline(case, features)
+    if found is None:
+        whole = case.cluster.num_devices % case.cluster.devices_per_node == 0
+        if not whole:
+            return plans
+        found = case.cluster.num_devices, plans[0].estimate.tokens_per_s_per_device
+    devices, rate = found
+    return tuple(
+        replace(
+            each,
+            estimate=replace(
+                each.estimate, linearity_ratio=each.estimate.tokens_per_s_per_device / rate, linearity_baseline_devices=devices
+            ),
+        )
+        for each in plans
+    )

@@ -1,0 +1,91 @@
+"""When no layout is legal: which divisibility fails, and which batches near by work."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.domain.layout import Overlap
+from meshwright.errors import Message
+from meshwright.search.grid import Counts, evaluate_grid
+from meshwright.search.rules import knobs_of, rules_of
+from meshwright.search.space import Pins, make_space, mesh_grid
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.domain.features import Features
+    from meshwright.search.result import SearchOptions
+
+BATCH_RULES = ("dp does not divide the global batch", "dp x mb does not divide the global batch")
+
+
+def no_legal_layout(case: Case, features: Features, options: SearchOptions, pins: Pins) -> list[Message]:
+    """One line for each thing that makes the grid empty: pins that nothing satisfies, the batch, or the rules that refuse most."""
+    devices = case.cluster.num_devices
+    pinned = {field.name: getattr(pins, field.name) for field in fields(pins) if getattr(pins, field.name) is not None}
+    messages: list[Message] = []
+    if pinned and _any_legal(case, features, devices, Pins()):
+        for name, value in pinned.items():
+            if name != "modules" and not _any_legal(case, features, devices, replace(Pins(), **{name: value})):
+                messages.append(
+                    Message("plan.pin", "no layout on {devices} devices has {name}={value}: {reason}",
+                            {"devices": devices, "name": name, "value": value,
+                             "reason": _reason(case, features, devices, replace(Pins(), **{name: value}))}, path="--pin")  # fmt: skip
+                )
+        if not messages:
+            messages.append(
+                Message("plan.pins", "no layout satisfies the pins together: {pins}",
+                        {"pins": " ".join(f"{knob}={value}" for knob, value in options.pins.items())}, path="--pin")  # fmt: skip
+            )
+        return messages
+    batches = nearest_batches(case, features, pins)
+    if batches:
+        return [
+            Message("plan.batch", "no layout on {devices} devices divides a global batch of {batch} sequences; nearest that work: {near}",
+                    {"devices": devices, "batch": case.batch.global_batch_sequences, "near": ", ".join(map(str, batches))},
+                    path="--global-batch")  # fmt: skip
+        ]
+    return [
+        Message("plan.illegal", "no layout on {devices} devices is legal: {reason}",
+                {"devices": devices, "reason": _reason(case, features, devices, pins)})  # fmt: skip
+    ]
+
+
+def _any_legal(case: Case, features: Features, devices: int, pins: Pins) -> bool:
+    counts = Counts(rejected=Counter())
+    return any(counts.legal for _ in evaluate_grid(make_space(case, features, devices, pins), counts, overlap=Overlap())) or bool(counts.legal)
+
+
+def _reason(case: Case, features: Features, devices: int, pins: Pins) -> str:
+    """The rule that refused the most of what came to it last."""
+    counts = Counts(rejected=Counter())
+    for _ in evaluate_grid(make_space(case, features, devices, pins), counts, overlap=Overlap()):
+        pass
+    if not counts.rejected:
+        return "the degrees do not divide the devices"
+    return ", or ".join(reason for reason, _ in counts.rejected.most_common(2))
+
+
+def nearest_batches(case: Case, features: Features, pins: Pins) -> tuple[int, ...]:
+    """Global batches just below and above that some mesh divides.
+
+    Holds:   meshes that no other rule refuses.
+    """
+    mesh = mesh_grid(make_space(case, features, case.cluster.num_devices, pins))
+    for rule in rules_of("mesh"):
+        if rule.reason in BATCH_RULES:
+            continue
+        keep = np.broadcast_to(np.asarray(rule.holds(case, features, knobs_of(mesh))), mesh["tp"].shape)
+        mesh = {name: column[keep] for name, column in mesh.items()}
+    if not len(mesh["dp"]):
+        return ()
+    batch = case.batch.global_batch_sequences
+    steps = sorted({int(dp) * (pins.mb or 1) for dp in mesh["dp"]})
+    if any(batch % step == 0 for step in steps):
+        return ()
+    below = max((batch // step * step for step in steps), default=0)
+    above = min(-(-batch // step) * step for step in steps)
+    return tuple(value for value in (below, above) if value > 0)

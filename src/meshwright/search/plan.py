@@ -1,0 +1,226 @@
+"""The search: the grid, its best refined, simulated, explained and ranked."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from meshwright.domain.estimate import Estimate, Fits, Infeasible, Unmet, Verdict
+from meshwright.domain.layout import Overlap
+from meshwright.errors import InputError, Message
+from meshwright.plan.estimate import estimate
+from meshwright.search.finalists import Candidate, Finalists
+from meshwright.search.grid import Counts, evaluate_grid
+from meshwright.search.levers import levers
+from meshwright.search.linearity import with_linearity
+from meshwright.search.nearest import no_legal_layout
+from meshwright.search.reasons import reasons
+from meshwright.search.refine import refine
+from meshwright.search.result import PlanResult, RankedPlan, SearchOptions
+from meshwright.search.space import make_space, parse_pins
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from meshwright.domain.case import Case
+    from meshwright.domain.features import Features
+    from meshwright.domain.layout import Layout
+
+    Progress = Callable[[float, float], None]
+
+RANKING_ERROR = 0.03
+"""Plans nearer than this are one group: the same dense run differs by up to 3 % between software releases of one device
+(reference/cost-model.md section 12), so no model without that knowledge tells them apart."""
+RERANKED = 4
+"""Candidates beyond those asked for that are simulated before the list is cut."""
+
+
+def overlap_for(case: Case, risk: str) -> Overlap:
+    """Communication that may run beside compute at a risk level.
+
+    ``exact``: what changes no arithmetic (gradients, parameters, point-to-point). ``equivalent`` adds tiled tensor-parallel and
+    expert collectives, whose sums may be taken in another order.
+    """
+    more = risk != "exact"
+    implementation = case.implementation
+    return Overlap(
+        gradient_reduce=implementation.gradient_overlap, parameter_gather=implementation.parameter_overlap,
+        point_to_point=implementation.point_to_point_overlap, tensor=more, expert=more,
+    )  # fmt: skip
+
+
+def device_counts(case: Case, spare_nodes: int) -> tuple[int, ...]:
+    """All devices, then with up to so many whole nodes idle."""
+    per_node = case.cluster.devices_per_node
+    counts = [case.cluster.num_devices - per_node * idle for idle in range(spare_nodes + 1)]
+    return tuple(count for count in counts if count >= 1)
+
+
+def plan(case: Case, features: Features, options: SearchOptions, progress: Progress | None = None) -> PlanResult:
+    """The best layouts of a case.
+
+    Every layout of the grid (contract.md) is evaluated, or left out because its states alone exceed the memory; the best are refined
+    by knobs finer than the grid, simulated where their stages differ, and ranked.
+
+    Errors:  ``InputError`` where no layout is legal (which divisibility fails, which batches near by work), or pins contradict.
+    Holds:   deterministic; ``legal = evaluated + bounded``. The batch, the sequence and the numerics are never changed.
+    """
+    pins = parse_pins(options.pins)
+    overlap = overlap_for(case, options.risk)
+    begin = time.perf_counter()
+    counts = Counts(rejected=Counter())
+    pools: list[Finalists] = []
+    for devices in device_counts(case, options.spare_nodes):
+        space = make_space(case, features, devices, pins)
+        finalists = Finalists(space=space, overlap=overlap, objective=options.objective, capacity_bytes=case.capacity_bytes)
+        for rows in evaluate_grid(space, counts, overlap=overlap, progress=progress):
+            finalists.add(rows)
+        pools.append(finalists)
+    search_s = time.perf_counter() - begin
+    if counts.legal == 0:
+        raise InputError(no_legal_layout(case, features, options, pins))
+    candidates = _merge(pools, options)
+    winners = _rank(case, candidates, options)
+    winners = with_linearity(case, features, winners)
+    if winners:
+        best = winners[0].estimate
+        verdict: Verdict = Fits(headroom_bytes=best.memory_capacity_bytes - best.memory_reserved_bytes)
+        used = best.layout.world
+    else:
+        verdict = Infeasible(unmet=(_unmet(case, features, pools, overlap, options),))
+        used = 0
+    return PlanResult(
+        legal=counts.legal, evaluated=counts.evaluated, bounded=counts.bounded, fitting=counts.fitting,
+        rejected=dict(sorted((counts.rejected or Counter()).items(), key=lambda item: (-item[1], item[0]))), search_s=search_s,
+        plans=winners[: options.top], pareto=_pareto(case, pools, winners), verdict=verdict, used_devices=used,
+        idle_devices=case.cluster.num_devices - used if used else 0, notes=_notes(case, winners, used),
+    )  # fmt: skip
+
+
+def _merge(pools: Sequence[Finalists], options: SearchOptions) -> list[Candidate]:
+    """Candidates of all device counts, best first; the finest variant of each shape stands for it."""
+    found: list[Candidate] = []
+    for number, pool in enumerate(pools):
+        own = refine(pool.space, pool) if options.refine else pool.best
+        found.extend(replace(candidate, order=candidate.order + (number << 40)) for candidate in own)
+    found.sort(key=lambda c: (_key(c, options), c.order))
+    return list(_one_per_shape(found))
+
+
+def _key(candidate: Candidate, options: SearchOptions) -> float:
+    if options.objective == "memory":
+        return candidate.reserved_bytes
+    devices = candidate.layout.world if options.objective == "throughput-per-device" else 1
+    return candidate.step_s * devices
+
+
+def _one_per_shape(candidates: Iterable[Candidate]) -> Iterable[Candidate]:
+    """The first of each shape: layouts that differ only in recompute, sharding or split are variants of one idea."""
+    seen: set[tuple[object, ...]] = set()
+    for candidate in candidates:
+        layout = candidate.layout
+        shape = (
+            layout.tensor_parallel, layout.context_parallel, layout.pipeline_parallel, layout.data_parallel, layout.expert_parallel,
+            layout.expert_tensor_parallel, layout.microbatch_sequences, layout.virtual_stages > 1, layout.zero_stage, layout.schedule,
+        )  # fmt: skip
+        if shape not in seen:
+            seen.add(shape)
+            yield candidate
+
+
+def _rank(case: Case, candidates: list[Candidate], options: SearchOptions) -> tuple[RankedPlan, ...]:
+    """Estimates of the first candidates, with simulated bubbles, in their final order and in groups that cannot be told apart."""
+    estimates = [estimate(case, candidate.layout) for candidate in candidates[: options.top + RERANKED]]
+    estimates = [each for each in estimates if each.fits]
+    estimates.sort(key=lambda each: _value(each, options))
+    plans: list[RankedPlan] = []
+    group, anchor = 0, None
+    for rank, each in enumerate(estimates[: options.top], start=1):
+        value = _value(each, options)
+        if anchor is None or value > anchor * (1.0 + RANKING_ERROR):
+            group, anchor = group + 1, value
+        winner = estimates[0] if rank > 1 else None
+        plans.append(
+            RankedPlan(rank=rank, label=each.label, layout=each.layout, estimate=each, reasons=reasons(case, each, winner), group=group)
+        )
+    return tuple(plans)
+
+
+def _value(each: Estimate, options: SearchOptions) -> float:
+    if options.objective == "memory":
+        return each.memory_reserved_bytes
+    return each.step_s * (each.layout.world if options.objective == "throughput-per-device" else 1)
+
+
+def _pareto(case: Case, pools: Sequence[Finalists], winners: Sequence[RankedPlan]) -> tuple[RankedPlan, ...]:
+    """At most eight points of the front of step time and memory, spread over it, and the winner."""
+    front = sorted((c for pool in pools for c in pool.front), key=lambda c: (c.step_s, c.reserved_bytes, c.order))
+    kept: list[Candidate] = []
+    for candidate in front:
+        if not kept or candidate.reserved_bytes < kept[-1].reserved_bytes:
+            kept.append(candidate)
+    if len(kept) > 8:
+        kept = [kept[round(i * (len(kept) - 1) / 7)] for i in range(8)]
+    points = [estimate(case, candidate.layout) for candidate in kept]
+    best = winners[0].estimate if winners else None
+    return tuple(
+        RankedPlan(
+            rank=rank, label=point.label, layout=point.layout, estimate=point, reasons=reasons(case, point, best), group=0
+        )
+        for rank, point in enumerate(points, start=1)
+    )
+
+
+def _unmet(case: Case, features: Features, pools: Sequence[Finalists], overlap: Overlap, options: SearchOptions) -> Unmet:
+    """The least demanding layout, what it demands, and what would close the gap."""
+    least: Candidate | None = None
+    for pool in pools:
+        for rows in evaluate_grid(pool.space, Counts(rejected=Counter()), overlap=overlap, bound=False):
+            pool.add(rows)
+        if pool.least is not None and (least is None or pool.least.reserved_bytes < least.reserved_bytes):
+            least = pool.least
+    assert least is not None, "legal layouts have a least demanding one"
+    each = estimate(case, least.layout)
+    stage = each.stages[each.peak_stage].memory
+    terms = {
+        "parameters": stage.parameters, "gradients": stage.gradients, "optimizer": stage.optimizer, "activations": stage.activations,
+        "temporary": stage.temporary, "overhead": stage.overhead,
+    }  # fmt: skip
+    return Unmet(
+        constraint=f"memory of one device; the least demanding layout is {each.label}", demand=each.memory_reserved_bytes,
+        bound=case.capacity_bytes, unit="B", terms=terms, levers=levers(case, features, each, options),
+    )  # fmt: skip
+
+
+def _notes(case: Case, winners: Sequence[RankedPlan], used: int) -> tuple[Message, ...]:
+    notes: list[Message] = []
+    if winners and used < case.cluster.num_devices:
+        notes.append(
+            Message("plan.idle", "{used} of {total} devices are used, {idle} stay idle",
+                    {"used": used, "total": case.cluster.num_devices, "idle": case.cluster.num_devices - used})  # fmt: skip
+        )
+    first = sum(1 for each in winners if each.group == 1)
+    if first > 1:
+        notes.append(
+            Message("plan.group", "the first {number} plans are within {error:.0%} of each other, less than the model's error: measure them",
+                    {"number": first, "error": RANKING_ERROR})  # fmt: skip
+        )
+    return tuple(notes)
+
+
+def layout_rank(case: Case, features: Features, layout: Layout, options: SearchOptions) -> tuple[int, float, float]:
+    """Place of a layout among the fitting layouts of the grid, with its step time and reserved bytes.
+
+    Units:   rank from 1, s, bytes.
+    """
+    from meshwright.plan.many import evaluate_many  # noqa: PLC0415
+
+    step_s, reserved = (float(column[0]) for column in evaluate_many(case, [layout]))
+    overlap = overlap_for(case, options.risk)
+    space = make_space(case, features, layout.world, parse_pins({}))
+    faster = 0
+    for rows in evaluate_grid(space, Counts(rejected=Counter()), overlap=overlap):
+        faster += int(((rows.step_s < step_s) & (rows.reserved_bytes <= case.capacity_bytes)).sum())
+    return faster + 1, step_s, reserved

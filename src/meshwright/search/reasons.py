@@ -1,0 +1,66 @@
+"""Why a plan stands where it stands, in a few sentences with figures from its own terms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshwright.domain.layout import Full, Selective
+from meshwright.units import gib
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.domain.estimate import Estimate
+
+
+def reasons(case: Case, estimate: Estimate, winner: Estimate | None) -> tuple[str, ...]:
+    """Sentences about each degree that is used, about memory, and about the distance to the winner."""
+    layout, time, step = estimate.layout, estimate.time, estimate.step_s
+    lines: list[str] = []
+    if winner is not None and winner.step_s < step:
+        worse = _largest_loss(estimate, winner)
+        lines.append(f"{step / winner.step_s - 1:.1%} slower than the first" + (f", mostly {worse}" if worse else ""))
+    domain = case.cluster.scale_up_devices
+    if layout.tensor_parallel > 1:
+        where = "inside the scale-up domain" if layout.tensor_parallel <= domain else "across the network"
+        lines.append(f"tp{layout.tensor_parallel} {where} costs {time.tensor_parallel_s / step:.1%} of the step")
+    if layout.context_parallel > 1:
+        lines.append(
+            f"cp{layout.context_parallel} ({layout.context_kind}) cuts activations {layout.context_parallel}-fold"
+            f" for {time.context_parallel_s / step:.1%} of the step"
+        )
+    if layout.pipeline_parallel > 1:
+        lines.append(
+            f"pp{layout.pipeline_parallel} with {layout.num_microbatches} micro-batches"
+            + (f" and {layout.virtual_stages} chunks a stage" if layout.virtual_stages > 1 else "")
+            + f" idles {estimate.bubble_ratio:.1%}"
+        )
+    if layout.expert_parallel > 1:
+        lines.append(f"ep{layout.expert_parallel} all-to-all costs {time.expert_parallel_s / step:.1%} of the step")
+    if layout.optimizer_shards > 1:
+        lines.append(
+            f"ZeRO-{layout.zero_stage} over {layout.optimizer_shards} ranks; data parallelism exposes"
+            f" {time.data_parallel_exposed_s / step:.1%}"
+        )
+    lines.append(_memory(estimate))
+    return tuple(lines)
+
+
+def _memory(estimate: Estimate) -> str:
+    used = f"{gib(estimate.memory_reserved_bytes)} of {gib(estimate.memory_capacity_bytes)} on stage {estimate.peak_stage}"
+    recompute = estimate.layout.recompute
+    match recompute:
+        case Full(layers=None):
+            return f"{used}, with every layer recomputed"
+        case Full():
+            return f"{used}, with some layers recomputed in full"
+        case Selective(modules=modules):
+            return f"{used}, recomputing {', '.join(modules)}"
+        case _:
+            return f"{used}, nothing recomputed"
+
+
+def _largest_loss(estimate: Estimate, winner: Estimate) -> str:
+    own = {term.name: term.value for term in estimate.terms}
+    other = {term.name: term.value for term in winner.terms}
+    name, loss = max(((name, value - other.get(name, 0.0)) for name, value in own.items()), key=lambda item: item[1])
+    return f"{name} (+{loss / winner.step_s:.1%})" if loss > 0 else ""

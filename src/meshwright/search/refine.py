@@ -1,0 +1,132 @@
+"""Knobs finer than the grid, tried on its best: first k layers recomputed, shard groups, modules, uneven stages, kinds of CP."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from meshwright.domain.layout import Full, NoRecompute, Selective
+from meshwright.plan.many import evaluate_many
+from meshwright.plan.split import even_split
+from meshwright.search.finalists import Candidate
+from meshwright.search.space import divisors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from meshwright.domain.layout import Layout
+    from meshwright.search.finalists import Finalists
+    from meshwright.search.space import Space
+
+BASES = 24
+"""Grid layouts of each pool that are refined."""
+MODULE_SETS: tuple[tuple[str, ...], ...] = (
+    ("layernorm",),
+    ("moe_act",),
+    ("mlp",),
+    ("moe_act", "layernorm"),
+    ("mla_up_proj",),
+    ("mla_up_proj", "moe_act", "layernorm"),
+    ("moe",),
+    ("mla_up_proj", "moe"),
+)
+
+
+def refine(space: Space, finalists: Finalists) -> list[Candidate]:
+    """Neighbours of the best layouts, evaluated; those that fit, best first, with the grid's own among them.
+
+    Holds:   only knobs that are not pinned and that the framework has.
+    """
+    bases = [candidate.layout for candidate in (*finalists.best[:BASES], *finalists.near[:BASES])]
+    neighbours = [layout for base in bases for layout in variants(space, base)]
+    layouts = list(dict.fromkeys(neighbours))
+    if not layouts:
+        return finalists.best
+    step_s, reserved = evaluate_many(space.case, layouts)
+    offset = finalists.seen
+    refined = [
+        Candidate(layout=layout, step_s=float(step_s[i]), reserved_bytes=float(reserved[i]), order=offset + i)
+        for i, layout in enumerate(layouts)
+        if reserved[i] <= finalists.capacity_bytes
+    ]
+    known = {candidate.layout for candidate in finalists.best}
+    merged = [*finalists.best, *(candidate for candidate in refined if candidate.layout not in known)]
+    by_memory = finalists.objective == "memory"
+    return sorted(merged, key=lambda c: (c.reserved_bytes if by_memory else c.step_s, c.order))
+
+
+def variants(space: Space, base: Layout) -> Iterator[Layout]:
+    """Every neighbour of a layout that the framework can express."""
+    features, pins = space.features, space.pins
+    shapes = [base, *(uneven(space, base) if features.uneven_stages else ())]
+    for shape in shapes:
+        yield shape
+        if pins.recompute is None:
+            yield from _recomputes(space, shape)
+    if pins.shard is None and features.partial_sharding and base.optimizer_shards > 1:
+        yield from _shardings(space, base)
+    if base.context_parallel > 1:
+        yield from (replace(base, context_kind=kind) for kind in features.context_kinds if _kind_fits(space, base, kind))
+
+
+def _kind_fits(space: Space, base: Layout, kind: str) -> bool:
+    """Ulysses cuts heads: query and key-value heads of a tensor rank must divide by the group."""
+    if kind not in ("ulysses",):
+        return kind != base.context_kind
+    ways = base.tensor_parallel * base.context_parallel
+    return all(
+        kind_.attention.num_heads % ways == 0 and kind_.attention.num_key_value_heads % ways == 0 for kind_ in space.case.model.kinds
+    )
+
+
+def _recomputes(space: Space, base: Layout) -> Iterator[Layout]:
+    features = space.features
+    if "full" in features.recompute and features.recompute_first_layers:
+        largest = max(max(row) for row in (base.stage_layers or even_split(space.case.model.num_layers, base.pipeline_parallel, base.virtual_stages)))
+        yield from (replace(base, recompute=Full(layers=k)) for k in _steps(largest))
+    if "selective" in features.recompute and not isinstance(base.recompute, Full):
+        for modules in MODULE_SETS:
+            if all(module in features.selective_modules for module in modules) and _has_modules(space, modules):
+                yield replace(base, recompute=Selective(modules=modules))
+    if not isinstance(base.recompute, NoRecompute):
+        yield replace(base, recompute=NoRecompute())
+
+
+def _has_modules(space: Space, modules: Sequence[str]) -> bool:
+    model = space.case.model
+    latent = any(kind.attention.latent for kind in model.kinds)
+    dense = any(kind.experts is None for kind in model.kinds)
+    needs = {"mla_up_proj": latent, "moe": model.is_moe, "moe_act": model.is_moe, "mlp": dense}
+    return all(needs.get(module, True) for module in modules)
+
+
+def _steps(largest: int) -> Sequence[int]:
+    """Counts of recomputed layers to try: all up to eight, then a spread."""
+    if largest <= 9:
+        return range(1, largest)
+    return sorted({*range(1, 6), *(round(largest * share / 8) for share in range(1, 8))})
+
+
+def _shardings(space: Space, base: Layout) -> Iterator[Layout]:
+    ranks = base.data_parallel * (base.context_parallel if space.features.shards_over_context else 1)
+    for shards in divisors(ranks):
+        if shards in (1, base.optimizer_shards):
+            continue
+        yield replace(
+            base, optimizer_shards=shards, gradient_shards=shards if base.gradient_shards > 1 else 1,
+            parameter_shards=shards if base.parameter_shards > 1 else 1,
+        )  # fmt: skip
+
+
+def uneven(space: Space, base: Layout) -> Iterator[Layout]:
+    """Splits that take one to three layers from the last stage (output layer), the first (embedding), or both."""
+    stages, layers = base.pipeline_parallel, space.case.model.num_layers
+    if stages < 3 or base.virtual_stages > 1 or layers < 2 * stages:
+        return
+    for first, last in ((0, 1), (0, 2), (0, 3), (1, 1), (1, 2), (1, 0)):
+        even = even_split(layers, stages, 1)[0]
+        begin, end = even[0] - first, even[-1] - last
+        if begin < 1 or end < 1:
+            continue
+        middle = even_split(layers - begin - end, stages - 2, 1)[0]
+        yield replace(base, stage_layers=((begin, *middle, end),))

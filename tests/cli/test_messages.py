@@ -1,0 +1,67 @@
+"""Every message of the program is an identifier and a template whose values are given."""
+
+from __future__ import annotations
+
+import ast
+import string
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+import meshwright
+
+SOURCE = Path(meshwright.__file__).parent
+MAKERS = {"fault": 0, "Message": 0, "add": 0, "check": 1}
+"""Name of a call that makes a message -> the place of its identifier."""
+
+
+def calls() -> list[tuple[str, str, str, set[str] | None]]:
+    """Place, identifier, template, and the names of the values (None where they are not written in the call)."""
+    found = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+            place = MAKERS.get(name)
+            texts = [] if place is None else [getattr(each, "value", None) for each in node.args[place : place + 2]]
+            if len(texts) < 2 or not all(isinstance(text, str) for text in texts) or "." not in texts[0]:
+                continue
+            keywords = {keyword.arg for keyword in node.keywords}
+            if name == "Message":
+                values = node.args[2] if len(node.args) > 2 else None
+                written = isinstance(values, ast.Dict) and all(isinstance(key, ast.Constant) for key in values.keys)
+                names = {key.value for key in values.keys} if written else None
+            else:
+                names = None if None in keywords else keywords - {"path"}
+            found.append((f"{path.relative_to(SOURCE)}:{node.lineno}", texts[0], texts[1], names))
+    return found
+
+
+CALLS = calls()
+
+
+def test_messages_are_found():
+    assert len(CALLS) > 60
+    assert {"label.world", "option.choice", "pin.knob", "file.exists", "request.key"} <= {call[1] for call in CALLS}
+
+
+@pytest.mark.parametrize(("place", "identifier", "template", "names"), CALLS, ids=[call[0] for call in CALLS])
+def test_a_template_formats_with_its_values(place, identifier, template, names):
+    fields = {field for _, field, _, _ in string.Formatter().parse(template) if field is not None}
+    assert all(field.isidentifier() for field in fields), place
+    if names is not None:
+        assert fields <= names, place
+    sample = dict.fromkeys(fields, 3)
+    printed = template.format(**sample)
+    assert printed
+    assert "\n" not in printed
+
+
+def test_an_identifier_means_one_thing_in_a_file():
+    templates = defaultdict(set)
+    for place, identifier, template, _ in CALLS:
+        if place.startswith(("cli/", "report/", "domain/label")):
+            templates[identifier].add(template)
+    assert not {identifier: texts for identifier, texts in templates.items() if len(texts) > 1}
