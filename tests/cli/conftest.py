@@ -72,7 +72,7 @@ class FakeSearch:
             Infeasible(unmet=(unmet,)), used_devices=world, idle_devices=0,
         )  # fmt: skip
 
-    def compare(self, case: Any, features: Any, result: PlanResult, layout: Any) -> Comparison:
+    def compare(self, case: Any, features: Any, result: PlanResult, layout: Any, options: Any) -> Comparison:
         from meshwright.plan import estimate
 
         return Comparison(label=label(layout), estimate=estimate(case, layout), refused_because=(), rank=2,

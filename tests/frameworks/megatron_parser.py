@@ -1,7 +1,8 @@
 """Runs in a process of its own: Megatron-LM's argument checks over command lines, from a source checkout.
 
-``python megatron_parser.py SOURCE < cases.jsonl > verdicts.jsonl``; a case is ``{"argv", "world", "env", "grid"}``, a verdict
-``{"accepted", "why"}``. Kernels, devices and Transformer Engine are stood in for; nothing here is Megatron-LM's.
+``python megatron_parser.py SOURCE < cases.jsonl > verdicts.jsonl``; a case is ``{"argv", "world", "env"}``, a verdict
+``{"accepted", "why", "parameters"}``. Where a case names ``ranks``, the model is built for each of them without memory (local
+layers, core 0.16) and its parameters are counted. Kernels, devices and Transformer Engine are stood in for; nothing here is Megatron-LM's.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ def prepare(source: str) -> None:
         setattr(moe_utils, f"fused_{name}", lambda *_: None)
 
 
-def judge(case: dict[str, typing.Any]) -> str:
-    """The reason for refusing a command line, or the empty string."""
+def judge(case: dict[str, typing.Any]) -> tuple[str, list[int]]:
+    """The reason for refusing a command line, or the empty string; and the parameters of the ranks asked for."""
     from megatron.core import num_microbatches_calculator as calculator
     from megatron.training import arguments
 
@@ -66,19 +67,69 @@ def judge(case: dict[str, typing.Any]) -> str:
             )  # fmt: skip
             config = arguments.core_transformer_config_from_args(args)
     except SystemExit:
-        return sink.getvalue().strip().splitlines()[-1]
+        return sink.getvalue().strip().splitlines()[-1], []
     except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    for name, wanted in case.get("read", {}).items():
-        got = getattr(config, name, getattr(args, name, None))
-        if got != wanted:
-            return f"read back: {name} is {got!r}, not {wanted!r}"
-    return ""
+        return f"{type(error).__name__}: {error}", []
+    with contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
+        return "", [count(args, config, rank) for rank in case.get("ranks", ())]
+
+
+def count(args: typing.Any, config: typing.Any, rank: int) -> int:
+    """Parameters of one rank, all its model chunks together."""
+    import torch
+    from megatron.core import parallel_state
+    from megatron.core.models.gpt import GPTModel
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec, get_gpt_mtp_block_spec
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    torch.cuda.current_device = lambda: torch.device("meta")  # type: ignore[assignment, return-value]
+    torch.cuda.Stream = torch.cuda.Event = lambda *_, **__: None  # type: ignore[assignment, misc]
+    torch.distributed.destroy_process_group()
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=args.world_size)
+    chunks = args.virtual_pipeline_model_parallel_size
+    parallel_state.initialize_model_parallel(
+        args.tensor_model_parallel_size, args.pipeline_model_parallel_size, chunks,
+        context_parallel_size=args.context_parallel_size, expert_model_parallel_size=args.expert_model_parallel_size,
+        expert_tensor_parallel_size=args.expert_tensor_parallel_size, create_gloo_process_groups=False,
+    )  # fmt: skip
+    config.sequence_parallel = config.moe_grouped_gemm = config.perform_initialization = False
+    config.persist_layer_norm = config.delay_wgrad_compute = config.overlap_moe_expert_parallel_comm = False
+    config.transformer_impl, config.init_model_with_meta_device = "local", True
+    multiple = args.make_vocab_size_divisible_by * args.tensor_model_parallel_size
+    vocabulary = -(-(args.vocab_size + 1) // multiple) * multiple  # NullTokenizer: one more than it is told
+    total = 0
+    try:
+        for chunk in range(chunks or 1):
+            stage = {"ignore_virtual": False, "vp_stage": chunk if chunks else None}
+            with torch.device("meta"):
+                spec = get_gpt_decoder_block_spec(
+                    config, use_transformer_engine=False, normalization=args.normalization,
+                    qk_l2_norm=args.qk_l2_norm, vp_stage=stage["vp_stage"],
+                )  # fmt: skip
+                mtp = None
+                if args.mtp_num_layers:
+                    mtp = get_gpt_mtp_block_spec(
+                        config, spec.layer_specs[-1], use_transformer_engine=False, vp_stage=stage["vp_stage"]
+                    )
+                model = GPTModel(
+                    config, spec, vocabulary, args.max_position_embeddings,
+                    pre_process=parallel_state.is_pipeline_first_stage(**stage),
+                    post_process=parallel_state.is_pipeline_last_stage(**stage),
+                    share_embeddings_and_output_weights=not args.untie_embeddings_and_output_weights,
+                    position_embedding_type=args.position_embedding_type, mtp_block_spec=mtp,
+                    vp_stage=stage["vp_stage"],
+                )  # fmt: skip
+            total += sum(parameter.numel() for parameter in model.parameters())
+    finally:
+        parallel_state.destroy_model_parallel()
+        torch.distributed.destroy_process_group()
+        torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=1)
+    return total
 
 
 if __name__ == "__main__":
     verdicts, sys.stdout = sys.stdout, sys.stderr  # Megatron-LM prints while it is imported
     prepare(sys.argv[1])
     for line in sys.stdin.read().splitlines():
-        why = judge(json.loads(line))
-        print(json.dumps({"accepted": not why, "why": why}), file=verdicts, flush=True)
+        why, parameters = judge(json.loads(line))
+        print(json.dumps({"accepted": not why, "why": why, "parameters": parameters}), file=verdicts, flush=True)

@@ -33,6 +33,7 @@ from meshwright.report.ranking import group_letters, ranked_table
 from meshwright.report.stages import MAX_STAGES, shown
 from meshwright.report.timesplit import parts_of
 from meshwright.report.words import list_of, rate, seconds
+from meshwright.search import DeviceCount, MinimumDevices, RunCost
 
 
 @pytest.mark.parametrize("name", ["plan.txt", "nothing.txt", "estimate.txt", "compare.txt"])
@@ -66,9 +67,7 @@ def test_the_convention_and_the_peak_of_mfu_are_printed():
 
 
 def test_plans_within_the_error_are_to_be_measured_together():
-    assert "plans 1-3 differ by less than the error of the model: measure these three" in text(
-        ranked_table(result().plans)
-    )
+    assert "plans 1-3 differ by less than the error of the model: measure these three" in text(ranked_table(result().plans))
     apart = [replace(plan, group=plan.rank) for plan in result().plans]
     assert group_letters(apart) == {}
     assert "measure these" not in text(ranked_table(apart))
@@ -135,20 +134,26 @@ def test_of_many_stages_the_first_the_fullest_and_the_last_are_shown():
 
 
 def test_the_cost_of_a_run_and_its_deadline():
-    class Cost:
-        days, device_hours, cost, energy_kwh = 21.5, 264192.0, 660480.0, None
-
-    printed = text(run_cost_lines(Cost(), estimate(), 15e12, 20.0))
-    assert "15T tokens" in printed
-    assert "21.5" in printed
-    assert "660,480" in printed
-    assert "kWh" not in printed
+    run = RunCost(tokens=15e12, steps=1788139, days=21.5, devices=512, device_hours=264192.0, cost=660480.0,
+                  energy_kwh=250000.0, deadline_days=20.0, meets_deadline=False)  # fmt: skip
+    printed = text(run_cost_lines(run, estimate()))
+    for words in ("15T tokens", "UNCALIBRATED", "21.5", "512 devices", "264,192", "660,480", "250,000", "kWh"):
+        assert words in printed
     assert "misses the deadline of 20 days by 1.5" in printed
-    assert "meets the deadline of 30 days with 8.5 to spare" in text(run_cost_lines(Cost(), estimate(), 15e12, 30.0))
+    in_time = text(run_cost_lines(replace(run, cost=None, deadline_days=30.0, meets_deadline=True), estimate()))
+    assert "meets the deadline of 30 days with 8.5 to spare" in in_time
+    assert "currency" not in in_time
+
+
+def test_the_smallest_number_of_devices():
+    found = DeviceCount(devices=64, nodes=8, step_s=1.5, days=40.0)
+    printed = text(minimum_lines(MinimumDevices(fits=found, meets_deadline=None, tried=(8, 16, 64))))
+    assert "fits: 64 devices (8 nodes), 1.50 s per step, 40.0 days" in printed
+    assert "meets the deadline: none that was tried" in printed
+    assert "tried 8 to 64 devices" in printed
 
 
 def test_small_reports():
-    assert "fits: 64" in text(minimum_lines({"fits": 64}))
     assert "out/plan.yaml" in text(saved_lines(["out/plan.yaml"]))
     assert "h100" in text(name_list("devices", [{"name": "h100", "memory": "80"}]))
     origin = {"peak.bf16": {"value": 989, "unit": "TFLOP/s", "source": "data sheet"}}

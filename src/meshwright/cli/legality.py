@@ -7,7 +7,7 @@ was asked for, and otherwise a remark: an estimate of ZeRO-3 is worth having wit
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError, Message
 
@@ -32,27 +32,9 @@ def check_layout(given: Setup, layout: Layout, *, framework_asked: bool) -> list
 
 def _refusals(given: Setup, features: Features, layout: Layout) -> list[str]:
     """The rules of the search that refuse the layout."""
-    from meshwright.search.rules import refusals
+    from meshwright.search import layout_refusals
 
-    return list(refusals(given.case, features, _knobs(layout)))
-
-
-def _knobs(layout: Layout) -> Any:
-    """The layout as the rules see it."""
-    import numpy as np
-
-    from meshwright.domain.label import recompute_word
-    from meshwright.search.rules import Knobs
-
-    numbers = {
-        "tp": layout.tensor_parallel, "cp": layout.context_parallel, "pp": layout.pipeline_parallel,
-        "dp": layout.data_parallel, "ep": layout.expert_parallel, "etp": layout.expert_tensor_parallel,
-        "mb": layout.microbatch_sequences, "m": layout.num_microbatches, "vp": layout.virtual_stages,
-        "zero": layout.zero_stage, "shards": layout.optimizer_shards, "sp": int(layout.sequence_parallel),
-    }  # fmt: skip
-    treatment = recompute_word(layout.recompute).partition(":")[0]
-    columns: dict[str, Any] = {name: np.asarray(number) for name, number in numbers.items()}
-    return Knobs(schedule=layout.schedule, treatment=treatment, **columns)
+    return list(layout_refusals(given.case, features, layout))
 
 
 def _anything(features: Features) -> Features:

@@ -27,7 +27,7 @@ def print_report(parts: Any) -> None:
 
 
 @contextmanager
-def progress(noun: str) -> Iterator[Callable[[int, int], None] | None]:
+def progress(noun: str) -> Iterator[Callable[[float, float], None] | None]:
     """A callback ``(done, total)`` that shows a line on a terminal after a moment; None where nobody watches."""
     if not sys.stderr.isatty():
         yield None
@@ -35,13 +35,13 @@ def progress(noun: str) -> Iterator[Callable[[int, int], None] | None]:
     begun = last = time.monotonic()
     shown = False
 
-    def tick(done: int, total: int) -> None:
+    def tick(done: float, total: float) -> None:
         nonlocal last, shown
         now = time.monotonic()
         if now - begun >= WAIT_S and now - last >= EVERY_S:
             last, shown = now, True
             ratio = 100 * done / total if total else 0
-            sys.stderr.write(f"\r\033[K{done:,} of {total:,} {noun} ({ratio:.0f} %)")
+            sys.stderr.write(f"\r\033[K{done:,.0f} of {total:,.0f} {noun} ({ratio:.0f} %)")
             sys.stderr.flush()
 
     try:

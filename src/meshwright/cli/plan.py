@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from meshwright.cli.fields import Faults, Values
 from meshwright.cli.files import check_target
 from meshwright.cli.options import CASE, JSON, PLAN
 from meshwright.cli.pins import consistent, divides
-from meshwright.cli.request import Setup, on_devices, setup
+from meshwright.cli.request import Setup, setup
 
 if TYPE_CHECKING:
     from meshwright.search.result import PlanResult, SearchOptions
@@ -32,12 +31,17 @@ def run(values: Values, faults: Faults) -> int:
     answered = bool(result.plans) and not isinstance(result.verdict, Infeasible)
     more: dict[str, Any] = {}
     if compared is not None and answered:
-        more["comparison"] = search.compare(given.case, features, result, compared)
-    if "tokens" in values and answered:
-        more["run"] = _cost(given, result, values)
+        more["comparison"] = search.compare(given.case, features, result, compared, options)
+    tokens, deadline = values.get("tokens"), values.get("deadline_days")
+    if tokens is not None and answered:
+        price, power = values.get("price_per_device_hour"), values.get("power_w")
+        more["run"] = search.run_cost(
+            given.case, result.plans[0].estimate, tokens,
+            price_per_device_hour=price, power_w=power, deadline_days=deadline,
+        )  # fmt: skip
     if values["min_devices"]:
-        deadline = values.get("deadline_days")
-        more["min_devices"] = search.min_devices(partial(on_devices, given.case), features, options, deadline_days=deadline)
+        with progress("cluster sizes") as tick:
+            more["min_devices"] = search.min_devices(given.case, features, tokens=tokens, deadline_days=deadline, progress=tick)
     if "save" in values and answered:
         more["saved"] = _save(given, result, values)
     _print(given, result, more, values)
@@ -61,19 +65,6 @@ def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions]:
         divides(pins, given.case.cluster.num_devices)
     wanted = {name: values[name] for name in ("top", "objective", "risk", "spare_nodes") if name in values}
     return given, SearchOptions(pins=pins, **wanted)
-
-
-def _cost(given: Setup, result: PlanResult, values: Values) -> Any:
-    """Days, device-hours, cost and energy of the whole run with the first plan."""
-    from meshwright import search
-
-    return search.run_cost(
-        result.plans[0].estimate,
-        values["tokens"],
-        price_per_device_hour=values.get("price_per_device_hour"),
-        power_w=values.get("power_w"),
-        case=given.case,
-    )
 
 
 def _save(given: Setup, result: PlanResult, values: Values) -> list[str]:
@@ -109,8 +100,7 @@ def _print(given: Setup, result: PlanResult, more: dict[str, Any], values: Value
     if "comparison" in more:
         print_report(comparison_report(more["comparison"]))
     if "run" in more:
-        best = result.plans[0].estimate
-        print_report(run_cost_lines(more["run"], best, values["tokens"], values.get("deadline_days")))
+        print_report(run_cost_lines(more["run"], result.plans[0].estimate))
     if "min_devices" in more:
         print_report(minimum_lines(more["min_devices"]))
     if "saved" in more:

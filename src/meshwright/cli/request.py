@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,11 +87,6 @@ def setup(values: Values, faults: Faults) -> Setup:
         **{field: request[name] for name, field in RATIOS.items() if name in request},
     )  # fmt: skip
     return Setup(case=case, framework=found["framework"], request=_said(request))
-
-
-def on_devices(case: Case, num_devices: int) -> Case:
-    """The same case on another number of devices."""
-    return replace(case, cluster=replace(case.cluster, num_devices=num_devices))
 
 
 def _require(values: Values, faults: Faults) -> None:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from meshwright.perf.schedules import Timeline
     from meshwright.plan.evaluate import Evaluation
 
-MAX_OPERATIONS = 60_000
-"""Longer pipelines are simulated over fewer micro-batches; each further one adds a slot of the busiest stage."""
+ROUNDS = 3
+"""Rounds of as many micro-batches as stages that are simulated; each further micro-batch adds a slot of the busiest stage."""
 
 
 def chunk_seconds(case: Case, layout: Layout, evaluation: Evaluation) -> tuple[NDArray[np.float64], ...]:
@@ -77,9 +77,8 @@ def simulated_bubble_s(case: Case, layout: Layout, evaluation: Evaluation) -> fl
     Holds:   M' covers filling, draining and at least one round of the steady state.
     Source:  ``perf.schedules.simulate``.
     """
-    stages, chunks, m = layout.pipeline_parallel, layout.virtual_stages, layout.num_microbatches
-    rounds = max(2, MAX_OPERATIONS // (3 * stages * stages * chunks))
-    simulated = min(m, rounds * stages + m % stages)
+    stages, m = layout.pipeline_parallel, layout.num_microbatches
+    simulated = min(m, ROUNDS * stages + m % stages)
     result = timeline(case, layout, evaluation, num_microbatches=simulated, hop_s=0.0)
     work = float(np.max(evaluation.stages.forward_s + evaluation.stages.backward_s))
     return max(0.0, float(result.makespan_s) - simulated * work)

@@ -27,11 +27,7 @@ def comparison_report(comparison: Comparison) -> Iterator[RenderableType]:
     for reason in comparison.refused_because:
         yield Text(f"  refused: {reason}", style="red")
     if comparison.rank is not None:
-        place = (
-            "It is the winner."
-            if comparison.rank == 1
-            else f"It is number {comparison.rank:,} of the layouts that fit."
-        )
+        place = "It is the winner." if comparison.rank == 1 else f"It is number {comparison.rank:,} of the layouts that fit."
         yield Text(f"  {place}")
     elif not mine.fits:
         short = mine.memory_reserved_bytes - mine.memory_capacity_bytes
@@ -44,9 +40,7 @@ def comparison_report(comparison: Comparison) -> Iterator[RenderableType]:
             table.add_row(ours.name, seconds(ours.value), seconds(theirs.value), _signed(ours.value - theirs.value))
     table.add_section()
     table.add_row("step", seconds(mine.step_s), seconds(best.step_s), _signed(mine.step_s - best.step_s), style="bold")
-    table.add_row(
-        "MFU", percent(mine.mfu_ratio), percent(best.mfu_ratio), f"{100 * (mine.mfu_ratio - best.mfu_ratio):+.1f}"
-    )
+    table.add_row("MFU", percent(mine.mfu_ratio), percent(best.mfu_ratio), f"{100 * (mine.mfu_ratio - best.mfu_ratio):+.1f}")
     memory, least = mine.memory_reserved_bytes, best.memory_reserved_bytes
     more = "-" if memory < least else "+"
     table.add_row("memory", gib(memory), gib(least), f"{more}{gib(abs(memory - least))}")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from meshwright.report.facts import flat
 from meshwright.report.headline import UNCALIBRATED
-from meshwright.report.view import plain
-from meshwright.report.words import count, integer
+from meshwright.report.words import count, integer, plural, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,33 +17,12 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from meshwright.domain.estimate import Estimate
+    from meshwright.search import DeviceCount, MinimumDevices, RunCost
 
 
-class RunCost(Protocol):
-    """What the report reads of a run's cost (``meshwright.search``)."""
-
-    @property
-    def days(self) -> float:
-        """Wall time."""
-
-    @property
-    def device_hours(self) -> float:
-        """Devices times hours."""
-
-    @property
-    def cost(self) -> float | None:
-        """Money, where a price is known."""
-
-    @property
-    def energy_kwh(self) -> float | None:
-        """Energy, where the power is known."""
-
-
-def run_cost_lines(
-    cost: RunCost, estimate: Estimate, tokens: float, deadline_days: float | None = None
-) -> Iterator[RenderableType]:
+def run_cost_lines(run: RunCost, estimate: Estimate) -> Iterator[RenderableType]:
     """The whole run on the first plan, and whether it meets the deadline."""
-    title = Text(f"Training on {count(tokens)} tokens with the first plan", style="bold")
+    title = Text(f"Training on {count(run.tokens)} tokens with the first plan", style="bold")
     if not estimate.calibrated:
         title.append("  ").append(UNCALIBRATED, style="bold black on yellow")
     yield Padding(title, (1, 0, 0, 0))
@@ -53,26 +30,37 @@ def run_cost_lines(
     table.add_column()
     table.add_column(justify="right")
     table.add_column()
-    table.add_row("time", f"{cost.days:,.1f}", "days")
-    table.add_row("devices", count(cost.device_hours), "device-hours")
-    if cost.cost is not None:
-        table.add_row("cost", integer(cost.cost), "(in the currency of the price)")
-    if cost.energy_kwh is not None:
-        table.add_row("energy", integer(cost.energy_kwh), "kWh")
+    table.add_row("time", f"{run.days:,.1f}", f"days on {integer(run.devices)} devices, {integer(run.steps)} steps")
+    table.add_row("work", integer(run.device_hours), "device-hours")
+    if run.cost is not None:
+        table.add_row("cost", integer(run.cost), "in the currency of the price")
+    table.add_row("energy", integer(run.energy_kwh), "kWh, devices and their nodes")
     yield Padding(table, (0, 0, 0, 2))
-    if deadline_days is not None:
-        late = cost.days - deadline_days
-        words = f"misses the deadline of {deadline_days:g} days by {late:,.1f}" if late > 0 else (
-            f"meets the deadline of {deadline_days:g} days with {-late:,.1f} to spare"
-        )  # fmt: skip
-        yield Text(f"  {words}", style="bold red" if late > 0 else "green")
+    yield Text("  without failures, checkpoints and evaluation", style="dim")
+    if run.deadline_days is not None:
+        late = run.days - run.deadline_days
+        words = f"misses the deadline of {run.deadline_days:g} days by {late:,.1f}"
+        if run.meets_deadline:
+            words = f"meets the deadline of {run.deadline_days:g} days with {-late:,.1f} to spare"
+        yield Text(f"  {words}", style="green" if run.meets_deadline else "bold red")
 
 
-def minimum_lines(minimum: object) -> Iterator[RenderableType]:
+def minimum_lines(minimum: MinimumDevices) -> Iterator[RenderableType]:
     """The smallest number of devices that fits, and that meets the deadline."""
     yield Padding(Text("Smallest number of devices", style="bold"), (1, 0, 0, 0))
-    for key, value in flat(plain(minimum)):
-        yield Padding(Text.assemble((f"{key.replace('_', ' ')}: ", "dim"), value), (0, 0, 0, 2))
+    yield Text(f"  fits: {_count(minimum.fits)}")
+    if minimum.meets_deadline is not None or (minimum.fits is not None and minimum.fits.days is not None):
+        yield Text(f"  meets the deadline: {_count(minimum.meets_deadline)}")
+    tried = f"{integer(min(minimum.tried))} to {integer(max(minimum.tried))}" if minimum.tried else "no"
+    yield Text(f"  tried {tried} devices, in nodes of 2^k and 3 x 2^k", style="dim")
+
+
+def _count(found: DeviceCount | None) -> str:
+    """A number of devices and how fast it is."""
+    if found is None:
+        return "none that was tried"
+    days = f", {found.days:,.1f} days" if found.days is not None else ""
+    return f"{plural(found.devices, 'device')} ({plural(found.nodes, 'node')}), {seconds(found.step_s)} per step{days}"
 
 
 def saved_lines(paths: Sequence[str]) -> Iterator[RenderableType]:

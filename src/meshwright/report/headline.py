@@ -57,9 +57,7 @@ def case_header(case: Case) -> Iterator[RenderableType]:
     sequences = plural(batch.global_batch_sequences, "sequence")
     grid.add_row(
         "step",
-        Text.assemble(
-            (f"{sequences} x {integer(batch.sequence_tokens)} tokens", "bold"), f" = {count(batch.tokens)} tokens"
-        ),
+        Text.assemble((f"{sequences} x {integer(batch.sequence_tokens)} tokens", "bold"), f" = {count(batch.tokens)} tokens"),
     )
     grid.add_row(
         "training",

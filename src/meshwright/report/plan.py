@@ -40,9 +40,7 @@ def plan_report(case: Case, result: PlanResult) -> Iterator[RenderableType]:
     winner = result.plans[0]
     yield from headline(winner.estimate, title="Best plan")
     if result.idle_devices:
-        yield Text(
-            f"  uses {integer(result.used_devices)} devices; {integer(result.idle_devices)} stay idle", style="yellow"
-        )
+        yield Text(f"  uses {integer(result.used_devices)} devices; {integer(result.idle_devices)} stay idle", style="yellow")
     for reason in winner.reasons:
         yield Padding(Text(f"- {reason}"), (0, 0, 0, 2))
     yield from ranked_table(result.plans)

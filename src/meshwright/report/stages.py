@@ -74,6 +74,4 @@ def shown(estimate: Estimate) -> list[Stage]:
 
 def _parts(stage: Stage) -> list[Part]:
     """The parts of a stage's memory, in the order of the bar."""
-    return [
-        Part(name=name, letter=letter, style=style, value=getattr(stage.memory, name)) for name, letter, style in PARTS
-    ]
+    return [Part(name=name, letter=letter, style=style, value=getattr(stage.memory, name)) for name, letter, style in PARTS]

@@ -44,7 +44,7 @@ def node_ladder(limit: int) -> tuple[int, ...]:
 
 def min_devices(
     case: Case, features: Features, *, tokens: float | None = None, deadline_days: float | None = None, limit_nodes: int = MAX_NODES,
-    progress: Callable[[float, float], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> MinimumDevices:  # fmt: skip
     """The smallest number of whole nodes on which a layout fits, and on which the run meets its deadline.
 

@@ -161,7 +161,7 @@ def legal_meshes(space: Space, counts: Counts) -> dict[str, Ints]:
 
 
 def evaluate_grid(
-    space: Space, counts: Counts, *, overlap: Overlap, bound: bool = True, progress: Callable[[float, float], None] | None = None
+    space: Space, counts: Counts, *, overlap: Overlap, bound: bool = True, progress: Callable[[int, int], None] | None = None
 ) -> Iterator[Rows]:
     """Every legal layout of the grid, evaluated chunk by chunk, or left out because its states alone exceed the memory.
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout
 
-    Progress = Callable[[float, float], None]
+    Progress = Callable[[int, int], None]
 
 RANKING_ERROR = 0.03
 """Plans nearer than this are one group: the same dense run differs by up to 3 % between software releases of one device

@@ -232,5 +232,11 @@ def _offload_adam(case: Case, layout: Layout) -> Values | None:
     return values_if(layout.offload and case.training.optimizer.name not in MOMENTS)
 
 
+@_rule("fsdp-optimizer", "Megatron-FSDP does not support the {optimizer} optimizer yet.")
+def _fsdp_optimizer(case: Case, layout: Layout) -> Values | None:
+    name = case.training.optimizer.name
+    return values_if(layout.zero_stage >= 2 and name not in {*MOMENTS, "sgd"}, optimizer=name)
+
+
 LIMITS: tuple[Limit, ...] = (*SHAPES, *STRATEGY)
 """Every rule, in the order in which they are reported."""
