@@ -1,1 +1,123 @@
-"""Meshwright: the fastest training configuration for a large model on a given cluster."""
+"""Meshwright: the fastest training configuration for a large model on a given cluster.
+
+    import meshwright as mw
+
+    cluster = mw.cluster_for("h100-sxm", nodes=64)
+    case = mw.make_case("llama3-70b", cluster, global_batch_sequences=1024, sequence_tokens=8192)
+    result = mw.plan(case)
+    print(result.plans[0].label, result.plans[0].estimate.step_s)
+
+Names are imported when they are first used, so that the command line starts fast.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from meshwright.api import make_case, plan
+    from meshwright.catalog import (
+        calibration,
+        cluster_for,
+        clusters,
+        device,
+        devices,
+        implementation,
+        implementations,
+        load_cluster,
+        load_model,
+        models,
+        optimizer,
+        precision,
+    )
+    from meshwright.domain.case import Case
+    from meshwright.domain.cluster import Cluster, Device, Link
+    from meshwright.domain.estimate import Estimate, Fits, Infeasible
+    from meshwright.domain.label import label, parse_layout
+    from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Selective
+    from meshwright.domain.model import Model
+    from meshwright.domain.training import Batch, Lora, Training
+    from meshwright.errors import InputError, MeshwrightError, NoAnswerError
+    from meshwright.frameworks import framework, frameworks
+    from meshwright.plan import estimate
+    from meshwright.search import PlanResult, RankedPlan, SearchOptions, compare, min_devices, run_cost
+
+_HOMES = {
+    "meshwright.api": ("make_case", "plan"),
+    "meshwright.catalog": (
+        "calibration", "cluster_for", "clusters", "device", "devices", "implementation", "implementations", "load_cluster",
+        "load_model", "models", "optimizer", "precision",
+    ),
+    "meshwright.domain.case": ("Case",),
+    "meshwright.domain.cluster": ("Cluster", "Device", "Link"),
+    "meshwright.domain.estimate": ("Estimate", "Fits", "Infeasible"),
+    "meshwright.domain.label": ("label", "parse_layout"),
+    "meshwright.domain.layout": ("Full", "Layout", "NoRecompute", "Overlap", "Selective"),
+    "meshwright.domain.model": ("Model",),
+    "meshwright.domain.training": ("Batch", "Lora", "Training"),
+    "meshwright.errors": ("InputError", "MeshwrightError", "NoAnswerError"),
+    "meshwright.frameworks": ("framework", "frameworks"),
+    "meshwright.plan": ("estimate",),
+    "meshwright.search": ("PlanResult", "RankedPlan", "SearchOptions", "compare", "min_devices", "run_cost"),
+}  # fmt: skip
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Batch",
+    "Case",
+    "Cluster",
+    "Device",
+    "Estimate",
+    "Fits",
+    "Full",
+    "Infeasible",
+    "InputError",
+    "Layout",
+    "Link",
+    "Lora",
+    "MeshwrightError",
+    "Model",
+    "NoAnswerError",
+    "NoRecompute",
+    "Overlap",
+    "PlanResult",
+    "RankedPlan",
+    "SearchOptions",
+    "Selective",
+    "Training",
+    "calibration",
+    "cluster_for",
+    "clusters",
+    "compare",
+    "device",
+    "devices",
+    "estimate",
+    "framework",
+    "frameworks",
+    "implementation",
+    "implementations",
+    "label",
+    "load_cluster",
+    "load_model",
+    "make_case",
+    "min_devices",
+    "models",
+    "optimizer",
+    "parse_layout",
+    "plan",
+    "precision",
+    "run_cost",
+]
+
+
+def __getattr__(name: str) -> object:
+    """A public name, imported from its home on first use."""
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'meshwright' has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -187,3 +187,46 @@ def test_export_of_what_is_no_plan(cli, tmp_path, arguments, line):
     answer = cli("export", *(argument.format(**names) for argument in arguments))
     assert answer.status == 2
     assert line in answer.err
+
+
+SMALL = ["llama3-8b", "--device", "h100-sxm", "--nodes", "2", "--global-batch", "64", "--sequence", "8192"]
+
+
+@pytest.mark.parametrize("risk", ["exact", "equivalent", "approximate"])
+def test_a_label_of_the_real_search_reads_back_as_its_layout(cli, risk):
+    document = cli("plan", *SMALL, "--risk", risk, "--top", "3", "--json").json
+    assert document["plans"]
+    for plan in document["plans"]:
+        again = cli("estimate", *SMALL, "--layout", plan["label"], "--json").json
+        assert again["layout"] == plan["layout"]
+        assert again["label"] == plan["label"]
+        assert again["memory_reserved_bytes"] == plan["estimate"]["memory_reserved_bytes"]
+
+
+def test_the_real_search_with_everything_that_can_be_asked(cli, tmp_path):
+    asked = "--tokens 1T --deadline-days 9 --price-per-device-hour 2.5 --power-w 700 --min-devices"
+    out = str(tmp_path / "out")
+    answer = cli("plan", *SMALL, "--pin", "tp=2", "--compare", "tp4 mb1 sp zero1", *asked.split(), "--save", out)
+    assert answer.status == 0, answer.err
+    for words in ("Best plan  tp2", "Why not tp4 pp1 dp4 mb1 sp zero1?", "Training on 1T tokens", "Smallest number of devices",
+                  "Written", "plan.yaml"):  # fmt: skip
+        assert words in answer.out
+    exported = cli("export", str(tmp_path / "out"), "--to", "megatron", "--out", str(tmp_path / "again"))
+    assert exported.status == 0, exported.err
+    for path in (tmp_path / "again").iterdir():
+        assert path.read_text() == (tmp_path / "out" / path.name).read_text()
+
+
+def test_the_real_search_says_why_nothing_fits(cli):
+    where = "llama2-7b --device rtx-4090 --devices 1 --global-batch 8 --sequence 4096"
+    answer = cli("plan", *where.split())
+    assert answer.status == 1, answer.err
+    assert "short of" in answer.out
+    assert cli("plan", *where.split(), "--json").json["verdict"]["unmet"][0]["gap"] > 0
+
+
+def test_a_batch_that_nothing_divides_is_bad_input(cli):
+    answer = cli("plan", "llama3-70b", "--device", "h100-sxm", "--nodes", "64", "--global-batch", "7", "--sequence", "8191")
+    assert answer.status == 2
+    assert answer.lines
+    assert not answer.out

@@ -135,3 +135,13 @@ def test_the_default_share_of_memory_is_what_the_help_says(cli, search):
     assert cli("plan", *CASE).status == 0
     [help_text] = [field.help for field in FIELDS if field.name == "max_memory_ratio"]
     assert f"[default: {search.asked[0].memory_ratio:g}]" in help_text
+
+
+def test_the_defaults_of_the_search_are_what_the_help_says():
+    from meshwright.cli.options import PLAN
+    from meshwright.search import SearchOptions
+
+    defaults = SearchOptions()
+    for name in ("top", "objective", "risk", "spare_nodes"):
+        [help_text] = [field.help for field in PLAN if field.name == name]
+        assert f"[default: {getattr(defaults, name)}]" in help_text

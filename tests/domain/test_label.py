@@ -125,9 +125,7 @@ def test_shard_groups(text, over_context, expected):
     assert (layout.optimizer_shards, layout.gradient_shards, layout.parameter_shards) == expected
 
 
-@pytest.mark.parametrize(
-    "text", ["none", "selective:core_attn", "selective:moe_act,layernorm", "full", "full:3", "full:[3,2;1,0]"]
-)
+@pytest.mark.parametrize("text", ["none", "selective:core_attn", "selective:moe_act,layernorm", "full", "full:3", "full:[3,2;1,0]"])
 def test_recompute_words_survive(text):
     assert recompute_word(parse_recompute(text)) == text
 

@@ -2,12 +2,14 @@
 
 ``python megatron_parser.py SOURCE < cases.jsonl > verdicts.jsonl``; a case is ``{"argv", "world", "env"}``, a verdict
 ``{"accepted", "why", "parameters"}``. Where a case names ``ranks``, the model is built for each of them without memory (local
-layers, core 0.16) and its parameters are counted. Kernels, devices and Transformer Engine are stood in for; nothing here is Megatron-LM's.
+layers, core 0.16) and its parameters are counted. Without SOURCE the wheel ``megatron-core`` serves, which has no parser:
+then the arguments are read by name, which is enough for the fields of its configuration. Kernels, devices and Transformer Engine are stood in for; nothing here is Megatron-LM's.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import json
 import os
@@ -20,7 +22,8 @@ from types import SimpleNamespace
 def prepare(source: str) -> None:
     """Stand-ins for what a machine without GPU or Transformer Engine lacks."""
     warnings.simplefilter("ignore")
-    sys.path.insert(0, source)
+    if source:
+        sys.path.insert(0, source)
     if not hasattr(typing, "override"):
         typing.override = lambda function: function  # type: ignore[attr-defined]
     import torch
@@ -41,6 +44,16 @@ def prepare(source: str) -> None:
     core_utils._te_version = Version("2.9.0")
     for name in ("fused_apply_rotary_pos_emb", "fused_apply_rotary_pos_emb_thd"):
         setattr(rope_utils, name, lambda *_: None)
+    from megatron.core.transformer import dot_product_attention, multi_latent_attention
+
+    multi_latent_attention.HAVE_TE = False
+
+    build = dot_product_attention.DotProductAttention.__init__
+
+    def widths_unsaid(self: object, *args: object, k_channels: int = 0, v_channels: int = 0, **kwargs: object) -> None:
+        build(self, *args, **kwargs)  # the local one has no widths of latent attention, and no parameters from them
+
+    dot_product_attention.DotProductAttention.__init__ = widths_unsaid
     for name in ("permute", "permute_with_probs", "sort_chunks_by_index", "sort_chunks_by_index_with_probs", "unpermute",
                  "topk_with_score_function", "compute_score_for_moe_aux_loss", "moe_aux_loss"):  # fmt: skip
         setattr(moe_utils, f"fused_{name}", lambda *_: None)
@@ -74,6 +87,62 @@ def judge(case: dict[str, typing.Any]) -> tuple[str, list[int]]:
         return "", [count(args, config, rank) for rank in case.get("ranks", ())]
 
 
+def judge_core(case: dict[str, typing.Any]) -> tuple[str, list[int]]:
+    """As ``judge``, with the configuration classes alone."""
+    import torch
+    from megatron.core.transformer.pipeline_parallel_layer_layout import PipelineParallelLayerLayout
+    from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
+
+    given: dict[str, list[str]] = {}
+    for word in case["argv"]:
+        if word.startswith("--"):
+            given[word[2:].replace("-", "_")] = values = []
+        else:
+            values.append(word)
+    latent = "multi_latent_attention" in given
+    kind = MLATransformerConfig if latent else TransformerConfig
+    fields = {field.name for field in dataclasses.fields(kind)}
+    fixed = {
+        "add_bias_linear": "disable_bias_linear" not in given, "gated_linear_unit": "swiglu" in given or "quick_geglu" in given,
+        "activation_func": torch.nn.functional.silu if "swiglu" in given else torch.nn.functional.gelu,
+        "num_moe_experts": _value(given.get("num_experts", ["None"])), "pipeline_dtype": torch.bfloat16,
+        "virtual_pipeline_model_parallel_size": _value(given.get("num_virtual_stages_per_pipeline_rank", ["None"])),
+        "window_size": _value([f"({word})" for word in given.get("window_size", ["None"])]),
+        "layernorm_epsilon": _value(given["norm_epsilon"]),
+    }  # fmt: skip
+    try:
+        if "pipeline_model_parallel_layout" in given:
+            text, stages = given["pipeline_model_parallel_layout"][0], _value(given["pipeline_model_parallel_size"])
+            places = PipelineParallelLayerLayout.get_num_stages_from_str(text)
+            fixed["virtual_pipeline_model_parallel_size"] = places // stages if places > stages else None
+        read = {name: _value(words) for name, words in given.items() if name in fields - set(fixed) - _NOT_FIELDS}
+        config = kind(**read, **fixed)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}", []
+    args = SimpleNamespace(
+        **{name: _value(words) for name, words in given.items()}
+        | {"virtual_pipeline_model_parallel_size": fixed["virtual_pipeline_model_parallel_size"], "world_size": case["world"]}
+    )
+    for name, value in {"qk_l2_norm": False, "mtp_num_layers": None, "untie_embeddings_and_output_weights": False,
+                        "expert_model_parallel_size": 1, "expert_tensor_parallel_size": 1}.items():  # fmt: skip
+        if not hasattr(args, name):
+            setattr(args, name, value)
+    return "", [count(args, config, rank) for rank in case.get("ranks", ())]
+
+
+_NOT_FIELDS = {"moe_permute_fusion", "tp_comm_overlap", "fp8_format", "attention_backend", "cp_comm_type"}
+
+
+def _value(words: list[str]) -> typing.Any:
+    """A number, a list expression, True for a switch, or the word itself."""
+    if len(words) != 1:
+        return words or True
+    try:
+        return eval(words[0], {"__builtins__": {}})  # the list expressions of Megatron-LM are Python
+    except Exception:
+        return words[0]
+
+
 def count(args: typing.Any, config: typing.Any, rank: int) -> int:
     """Parameters of one rank, all its model chunks together."""
     import torch
@@ -82,6 +151,7 @@ def count(args: typing.Any, config: typing.Any, rank: int) -> int:
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec, get_gpt_mtp_block_spec
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
+    GPTModel.setup_embeddings_and_output_layer = lambda self: None  # synchronises copies of the embedding
     torch.cuda.current_device = lambda: torch.device("meta")  # type: ignore[assignment, return-value]
     torch.cuda.Stream = torch.cuda.Event = lambda *_, **__: None  # type: ignore[assignment, misc]
     torch.distributed.destroy_process_group()
@@ -93,7 +163,8 @@ def count(args: typing.Any, config: typing.Any, rank: int) -> int:
         expert_tensor_parallel_size=args.expert_tensor_parallel_size, create_gloo_process_groups=False,
     )  # fmt: skip
     config.sequence_parallel = config.moe_grouped_gemm = config.perform_initialization = False
-    config.persist_layer_norm = config.delay_wgrad_compute = config.overlap_moe_expert_parallel_comm = False
+    config.persist_layer_norm = config.gradient_accumulation_fusion = config.tp_comm_overlap = False
+    config.moe_permute_fusion, config.use_cpu_initialization = False, True  # the latter for tables of yarn
     config.transformer_impl, config.init_model_with_meta_device = "local", True
     multiple = args.make_vocab_size_divisible_by * args.tensor_model_parallel_size
     vocabulary = -(-(args.vocab_size + 1) // multiple) * multiple  # NullTokenizer: one more than it is told
@@ -128,8 +199,10 @@ def count(args: typing.Any, config: typing.Any, rank: int) -> int:
 
 
 if __name__ == "__main__":
+    source = sys.argv[1] if len(sys.argv) > 1 else ""
     verdicts, sys.stdout = sys.stdout, sys.stderr  # Megatron-LM prints while it is imported
-    prepare(sys.argv[1])
+    prepare(source)
+    judged = judge if source else judge_core
     for line in sys.stdin.read().splitlines():
-        why, parameters = judge(json.loads(line))
+        why, parameters = judged(json.loads(line))
         print(json.dumps({"accepted": not why, "why": why, "parameters": parameters}), file=verdicts, flush=True)

@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.text import Text
 
 from meshwright.domain.estimate import TimeSplit
+from meshwright.domain.layout import Selective
 from meshwright.report.bars import BLOCK, Part, StackedBar, cells
 from meshwright.report.compare import comparison_report
 from meshwright.report.console import console
@@ -79,6 +80,24 @@ def test_columns_of_neutral_values_are_left_out():
     assert " vp " not in plain
     assert "recompute" not in plain
     assert " cp " in text(ranked_table([ranked(1, replace(LAYOUT, context_parallel=2), 1.0, 0)]))
+
+
+def test_a_table_without_room_has_labels_instead_of_columns():
+    some = replace(LAYOUT, context_parallel=2, context_kind="all-gather", recompute=Selective(modules=("moe_act", "mlp")),
+                   expert_parallel=8, stage_layers=((20, 20, 20, 20),), offload=("optimizer",))  # fmt: skip
+    narrow = text(ranked_table([ranked(1, some, 1.0, 0)]), 80)
+    assert "all-gather" in text(ranked_table([ranked(1, some, 1.0, 0)]), 140)
+    assert "layout" in narrow
+    assert "recompute=selective:moe_act,mlp" in "".join(narrow.split())
+    assert "\u2026" not in narrow
+    assert max(map(len, narrow.splitlines())) <= 80
+
+
+def test_long_recompute_words_are_footnotes():
+    some = replace(LAYOUT, recompute=Selective(modules=("moe_act", "layernorm")))
+    printed = text(ranked_table([ranked(1, some, 1.0, 0), ranked(2, LAYOUT, 1.0, 1)]), 80)
+    assert "selective (1)" in printed
+    assert "(1): recompute=selective:moe_act,layernorm" in printed
 
 
 def test_nothing_fits_says_demand_bound_gap_terms_and_levers():

@@ -23,10 +23,11 @@ FIELDS = (*CASE, SPARE_NODES, LAYOUT, TERMS, JSON)
 def run(values: Values, faults: Faults) -> int:
     """Predict the layout and print it."""
     from meshwright import plan
+    from meshwright.cli.labels import default_overlap, named
     from meshwright.cli.output import print_json, print_report
 
     given, layout, limits = chosen(values, faults)
-    estimate = plan.estimate(given.case, layout)
+    estimate = named(plan.estimate(given.case, layout), default_overlap(given.case))
     if values["json"]:
         from meshwright.report.view import estimate_view
 

@@ -60,7 +60,7 @@ PLAN = (
     Field(name="pin", parse=pin, kind="many", metavar="KNOB=VALUE", panel=_SEARCH,
           help="Fix a knob, repeatable: tp cp pp vp ep etp dp mb zero shard recompute schedule sp."),
     Field(name="risk", parse=one_of("exact", "equivalent", "approximate"), metavar="exact|equivalent|approximate",
-          panel=_SEARCH, help="How far a plan may change the arithmetic [default: equivalent]."),
+          panel=_SEARCH, help="How far a plan may change the arithmetic [default: exact]."),
     SPARE_NODES,
     Field(name="compare", metavar="LABEL", panel=_SEARCH,
           help="Why not this layout? Its place, and its terms beside the best."),

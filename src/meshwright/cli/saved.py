@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.cli.command import read
 from meshwright.cli.fields import Faults, Values
-from meshwright.cli.options import CASE, LAYOUT, SPARE_NODES
+from meshwright.cli.options import CASE, LAYOUT, PLAN
 from meshwright.cli.request_file import PLAN_KEY
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def plan_file(request: dict[str, Any], estimate: Estimate) -> TextFile:
 def load_plan(where: str, faults: Faults) -> Values:
     """The values of a saved plan (the file, or the directory that holds it), with its layout."""
     path = Path(where) / PLAN_FILE if Path(where).is_dir() else Path(where)
-    values = read((*CASE, SPARE_NODES, LAYOUT), {"request": str(path)}, faults)
+    values = read((*CASE, *PLAN, LAYOUT), {"request": str(path)}, faults)
     if "layout" not in values and not faults.messages:
         faults.add("plan.layout", "is no plan: it has no 'layout'", path=str(path))
     faults.check()

@@ -197,9 +197,7 @@ class _Reader:
             key, text = found[1], found[2]
             low = 0 if key == "zero" else 1
             self.check(int(text) >= low, "label.low", "{word}: must be at least {low}", word=word, low=low)
-            self.check(
-                key != "zero" or int(text) <= MAX_ZERO_STAGE, "label.zero", "{word}: ZeRO stages are 0 to 3", word=word
-            )
+            self.check(key != "zero" or int(text) <= MAX_ZERO_STAGE, "label.zero", "{word}: ZeRO stages are 0 to 3", word=word)
             self._once(key, text, max(low, int(text)))
         elif word in {"sp", "sp=on", "sp=1", "sp=true", "sp=off", "sp=0", "sp=false"}:
             on = word in {"sp", "sp=on", "sp=1", "sp=true"}

@@ -52,6 +52,8 @@ class StackedBar:
     scale: float
     width: int
     limit: float | None = None
+    least: int = MIN_BAR
+    """It shrinks to so many cells before figures are cut."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """One line of ``width`` cells, or fewer where there is no room."""
@@ -68,7 +70,7 @@ class StackedBar:
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         """The bar shrinks before figures do."""
-        return Measurement(min(MIN_BAR, self.width), self.width)
+        return Measurement(min(self.least, self.width), self.width)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

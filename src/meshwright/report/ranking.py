@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -9,21 +10,24 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from meshwright.domain.label import label, recompute_word
+from meshwright.domain.label import recompute_word
 from meshwright.report.bars import Part, StackedBar
 from meshwright.report.headline import UNCALIBRATED
 from meshwright.report.words import list_of, percent, rate, seconds, small
 from meshwright.units import GIB
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
     from meshwright.domain.layout import Layout
     from meshwright.search.result import RankedPlan
 
-BAR = 10
+BAR, MIN_BAR = 10, 3
+MAX_CELL = len("full:99")
+MAX_FRONT, MAX_SLOWDOWN = 6, 2.0
+"""How much of the Pareto front is worth a person's time."""
 _ALWAYS = {"tp", "pp", "dp", "mb", "zero"}
 
 
@@ -37,6 +41,7 @@ def _zero(layout: Layout) -> str:
 KNOBS: dict[str, Callable[[Layout], str]] = {
     "tp": lambda layout: f"{layout.tensor_parallel}{'s' if layout.sequence_parallel else ''}",
     "cp": lambda layout: str(layout.context_parallel),
+    "cp kind": lambda layout: layout.context_kind if layout.context_parallel > 1 else "-",
     "pp": lambda layout: str(layout.pipeline_parallel),
     "vp": lambda layout: str(layout.virtual_stages),
     "ep": lambda layout: str(layout.expert_parallel),
@@ -50,46 +55,79 @@ KNOBS: dict[str, Callable[[Layout], str]] = {
     "offload": lambda layout: ",".join(layout.offload) or "-",
 }
 """Column -> cell; ``1`` and ``-`` are neutral, and a column of nothing else is left out."""
+_WORDS = {"recompute", "layout"}
 _NEUTRAL = ({"1"}, {"-"})
 
 
 def ranked_table(plans: Sequence[RankedPlan]) -> Iterator[RenderableType]:
     """The plans in their order; plans that the model cannot tell apart share a letter."""
-    letters = group_letters(plans)
-    columns = {name: [cell(plan.layout) for plan in plans] for name, cell in KNOBS.items()}
-    columns = {name: cells for name, cells in columns.items() if name in _ALWAYS or set(cells) not in _NEUTRAL}
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1), collapse_padding=True)
-    table.add_column("#", justify="right", no_wrap=True)
-    if letters:
-        table.add_column("", no_wrap=True)
-    for name in columns:
-        table.add_column(name, justify="left" if name == "recompute" else "right", overflow="fold")
-    for name in ("step", "MFU", "tok/s/dev"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("memory, GiB", no_wrap=True)
-    table.add_column("", justify="right", no_wrap=True)
-    for place, plan in enumerate(plans):
-        estimate = plan.estimate
-        used = Part(name="memory", letter="#", style="green" if estimate.fits else "red",
-                    value=estimate.memory_reserved_bytes)  # fmt: skip
-        table.add_row(
-            str(plan.rank), *([Text(letters.get(plan.group, ""), style="yellow")] if letters else []),
-            *[Text(cells[place], style="dim" if cells[place] in {"1", "-"} else "") for cells in columns.values()],
-            seconds(estimate.step_s), percent(estimate.mfu_ratio), rate(estimate.tokens_per_s_per_device),
-            StackedBar(parts=[used], scale=estimate.memory_capacity_bytes, width=BAR),
-            f"{estimate.memory_reserved_bytes / GIB:.1f}/{estimate.memory_capacity_bytes / GIB:.0f}",
-            style="bold" if place == 0 else "",
-        )  # fmt: skip
     title = Text("Ranked plans", style="bold")
     if not all(plan.estimate.calibrated for plan in plans):
         title.append("  ").append(UNCALIBRATED, style="bold black on yellow")
     yield Padding(title, (1, 0, 0, 0))
-    yield Padding(table, (0, 0, 0, 2))
-    notes = ["s: sequence parallel"] if any(plan.layout.sequence_parallel for plan in plans) else []
-    notes += ["zero n/k: shard group of k"] if any("/" in cell for cell in columns["zero"]) else []
-    if notes:
-        yield Text(f"  {'; '.join(notes)}", style="dim")
-    yield from _groups(plans, letters)
+    yield Ranking(plans=plans)
+    letters = group_letters(plans)
+    for group, letter in letters.items():
+        ranks = [plan.rank for plan in plans if plan.group == group]
+        wanted = f": measure these {small(len(ranks))}" if plans[0].group == group else ""
+        words = f"plans {list_of(ranks)} differ by less than the error of the model{wanted}"
+        yield Text(f"  {letter}: {words}", style="yellow")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranking:
+    """The table with a column per knob where there is room, and with labels where there is not."""
+
+    plans: Sequence[RankedPlan]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The wide table, or the narrow one."""
+        columns = {name: [cell(plan.layout) for plan in self.plans] for name, cell in KNOBS.items()}
+        columns = {name: cells for name, cells in columns.items() if name in _ALWAYS or set(cells) not in _NEUTRAL}
+        footnotes = _shorten(columns.get("recompute", []))
+        wide = Padding(self._table(columns), (0, 0, 0, 2))
+        if console.measure(wide, options=options.update(max_width=10 * options.max_width)).minimum > options.max_width:
+            yield Padding(self._table({"layout": [plan.label for plan in self.plans]}), (0, 0, 0, 2))
+            return
+        yield wide
+        notes = ["s: sequence parallel"] if any(plan.layout.sequence_parallel for plan in self.plans) else []
+        notes += ["zero n/k: shard group of k"] if any("/" in cell for cell in columns["zero"]) else []
+        for note in (["; ".join(notes)] if notes else []) + footnotes:
+            yield Text(f"  {note}", style="dim")
+
+    def _table(self, columns: Mapping[str, Sequence[str]]) -> Table:
+        """Rank, group, the given columns, and the figures."""
+        letters = group_letters(self.plans)
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1), collapse_padding=True)
+        table.add_column("#", justify="right", no_wrap=True)
+        table.add_column("", no_wrap=True)
+        for name in columns:
+            table.add_column(name, justify="left" if name in _WORDS else "right", no_wrap=name != "layout", overflow="fold")
+        for name in ("step", "MFU", "tok/s/dev"):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("")
+        table.add_column("GiB", justify="right", no_wrap=True)
+        for place, plan in enumerate(self.plans):
+            estimate = plan.estimate
+            used = Part(name="memory", letter="#", style="green" if estimate.fits else "red",
+                        value=estimate.memory_reserved_bytes)  # fmt: skip
+            table.add_row(
+                str(plan.rank), Text(letters.get(plan.group, ""), style="yellow"),
+                *[Text(cells[place], style="dim" if cells[place] in {"1", "-"} else "") for cells in columns.values()],
+                seconds(estimate.step_s), percent(estimate.mfu_ratio), rate(estimate.tokens_per_s_per_device),
+                StackedBar(parts=[used], scale=estimate.memory_capacity_bytes, width=BAR, least=MIN_BAR),
+                f"{estimate.memory_reserved_bytes / GIB:.1f}/{estimate.memory_capacity_bytes / GIB:.0f}",
+                style="bold" if place == 0 else "",
+            )  # fmt: skip
+        return table
+
+
+def _shorten(cells: list[str]) -> list[str]:
+    """Replace long recompute words by short ones, in place, and return what those mean."""
+    long = list(dict.fromkeys(cell for cell in cells if len(cell) > MAX_CELL))
+    short = {cell: f"{cell.partition(':')[0]} ({place})" for place, cell in enumerate(long, start=1)}
+    cells[:] = [short.get(cell, cell) for cell in cells]
+    return [f"({place}): recompute={cell}" for place, cell in enumerate(long, start=1)]
 
 
 def group_letters(plans: Sequence[RankedPlan]) -> dict[int, str]:
@@ -99,29 +137,21 @@ def group_letters(plans: Sequence[RankedPlan]) -> dict[int, str]:
     return {group: chr(ord("a") + place % 26) for place, group in enumerate(shared)}
 
 
-def _groups(plans: Sequence[RankedPlan], letters: dict[int, str]) -> Iterator[RenderableType]:
-    """What a letter asks for."""
-    for group, letter in letters.items():
-        ranks = [plan.rank for plan in plans if plan.group == group]
-        yield Text(
-            f"  {letter}: plans {list_of(ranks)} differ by less than the error of the model: "
-            f"measure these {small(len(ranks))}", style="yellow",
-        )  # fmt: skip
-
-
 def pareto_table(front: Sequence[RankedPlan]) -> Iterator[RenderableType]:
     """Plans that no other beats in time and memory (and devices) at once."""
-    if len(front) <= 1:
+    fastest = min((plan.estimate.step_s for plan in front), default=0.0)
+    near = [plan for plan in front if plan.estimate.step_s <= MAX_SLOWDOWN * fastest][:MAX_FRONT]
+    if len(near) <= 1:
         return
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
     for name in ("step", "memory", "devices"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("layout", overflow="fold")
-    for plan in front:
+    for plan in near:
         estimate = plan.estimate
         table.add_row(
             seconds(estimate.step_s), f"{estimate.memory_reserved_bytes / GIB:.1f} GiB",
-            f"{plan.layout.world:,}", label(plan.layout),
+            f"{plan.layout.world:,}", plan.label,
         )  # fmt: skip
     yield Padding(Text("Less memory for more time", style="bold"), (1, 0, 0, 0))
     yield Padding(table, (0, 0, 0, 2))

@@ -20,6 +20,7 @@ from meshwright.search.reasons import reasons
 from meshwright.search.refine import refine
 from meshwright.search.result import PlanResult, RankedPlan, SearchOptions
 from meshwright.search.space import make_space, parse_pins
+from meshwright.units import gib
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 RANKING_ERROR = 0.03
 """Plans nearer than this are one group: the same dense run differs by up to 3 % between software releases of one device
 (reference/cost-model.md section 12), so no model without that knowledge tells them apart."""
+TIGHT, ROOMY = 0.92, 0.85
+"""A plan above the first share of the usable memory is tight; one below the second is a safer neighbour worth naming."""
 RERANKED = 4
 """Candidates beyond those asked for that are simulated before the list is cut."""
 
@@ -106,7 +109,7 @@ def _merge(pools: Sequence[Finalists], options: SearchOptions) -> list[Candidate
         own = refine(pool.space, pool) if options.refine else pool.best
         found.extend(replace(candidate, order=candidate.order + (number << 40)) for candidate in own)
     found.sort(key=lambda c: (_key(c, options), c.order))
-    return list(_one_per_shape(found))
+    return list(_one_per_shape(found, trained=not pools[0].space.case.training.weights_frozen))
 
 
 def _key(candidate: Candidate, options: SearchOptions) -> float:
@@ -116,14 +119,17 @@ def _key(candidate: Candidate, options: SearchOptions) -> float:
     return candidate.step_s * devices
 
 
-def _one_per_shape(candidates: Iterable[Candidate]) -> Iterable[Candidate]:
-    """The first of each shape: layouts that differ only in recompute, sharding or split are variants of one idea."""
+def _one_per_shape(candidates: Iterable[Candidate], *, trained: bool) -> Iterable[Candidate]:
+    """The first of each shape: layouts that differ only in recompute, shard group or split are variants of one idea.
+
+    ``trained``: the weights are; where they are frozen, ZeRO 0 to 2 differ in next to nothing.
+    """
     seen: set[tuple[object, ...]] = set()
     for candidate in candidates:
         layout = candidate.layout
         shape = (
             layout.tensor_parallel, layout.context_parallel, layout.pipeline_parallel, layout.data_parallel, layout.expert_parallel,
-            layout.expert_tensor_parallel, layout.microbatch_sequences, layout.virtual_stages > 1, layout.zero_stage, layout.schedule,
+            layout.expert_tensor_parallel, layout.microbatch_sequences, layout.virtual_stages > 1, layout.zero_stage if trained else layout.parameter_shards > 1, layout.schedule,
         )  # fmt: skip
         if shape not in seen:
             seen.add(shape)
@@ -201,6 +207,14 @@ def _notes(case: Case, winners: Sequence[RankedPlan], used: int) -> tuple[Messag
             Message("plan.idle", "{used} of {total} devices are used, {idle} stay idle",
                     {"used": used, "total": case.cluster.num_devices, "idle": case.cluster.num_devices - used})  # fmt: skip
         )
+    safer = _safer(winners)
+    if safer is not None:
+        best = winners[0].estimate
+        notes.append(
+            Message("plan.safer", "plan {rank} is {slower:.1%} slower and needs {need} instead of {best}: the safer first run",
+                    {"rank": safer.rank, "slower": safer.estimate.step_s / best.step_s - 1.0, "need": gib(safer.estimate.memory_reserved_bytes),
+                     "best": gib(best.memory_reserved_bytes)})  # fmt: skip
+        )
     first = sum(1 for each in winners if each.group == 1)
     if first > 1:
         notes.append(
@@ -208,6 +222,17 @@ def _notes(case: Case, winners: Sequence[RankedPlan], used: int) -> tuple[Messag
                     {"number": first, "error": RANKING_ERROR})  # fmt: skip
         )
     return tuple(notes)
+
+
+def _safer(winners: Sequence[RankedPlan]) -> RankedPlan | None:
+    """The roomiest plan of the winner's group, where the winner fills its device and the other does not."""
+    if not winners or winners[0].estimate.memory_reserved_bytes < TIGHT * winners[0].estimate.memory_capacity_bytes:
+        return None
+    roomy = [
+        each for each in winners[1:]
+        if each.group == 1 and each.estimate.memory_reserved_bytes < ROOMY * each.estimate.memory_capacity_bytes
+    ]  # fmt: skip
+    return roomy[0] if roomy else None
 
 
 def layout_rank(case: Case, features: Features, layout: Layout, options: SearchOptions) -> tuple[int, float, float]:

@@ -20,7 +20,7 @@ class SearchOptions:
 
     top: int = 10
     objective: Objective = "step-time"
-    risk: Risk = "equivalent"
+    risk: Risk = "exact"
     pins: Mapping[str, str] = field(default_factory=dict)
     """Knob by label word (tp cp pp vp ep etp dp mb zero shard recompute schedule sp) -> its only allowed value."""
     spare_nodes: int = 0

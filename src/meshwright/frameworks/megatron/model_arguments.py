@@ -211,6 +211,8 @@ def _add_experts(arguments: Arguments, model: Model, experts: MixtureOfExperts) 
     if experts.correction_bias:
         arguments.add("--moe-router-score-function", "sigmoid")
         arguments.add("--moe-router-enable-expert-bias")
+    elif experts.experts_per_token == 1:
+        arguments.add("--moe-router-pre-softmax")  # a softmax over one expert would say nothing
     arguments.add("--moe-router-load-balancing-type", "seq_aux_loss" if experts.correction_bias else "aux_loss")
     arguments.add("--moe-aux-loss-coeff", Shell("$MOE_AUX_LOSS_COEFFICIENT"))
     arguments.add("--moe-router-dtype", "fp32")

@@ -1,0 +1,1 @@
+"""Programs that measure Meshwright itself: against published runs, and against the clock."""
