@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import cache
 
 from hypothesis import HealthCheck, assume, settings
 from hypothesis import strategies as st
@@ -15,7 +16,8 @@ from meshwright.domain.features import Features
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Selective
 from meshwright.domain.model import Attention, LatentAttention, LayerKind, MixtureOfExperts, Mlp, Model
 from meshwright.domain.training import Batch, Lora, Training
-from meshwright.search.rules import knobs_of, refusals, rules_of
+from meshwright.search import layout_refusals
+from meshwright.search.rules import knobs_of, rules_of
 from meshwright.search.space import Pins, divisors, make_space, mesh_grid
 
 FUZZ = int(os.environ.get("MESHWRIGHT_FUZZ", "0"))
@@ -29,6 +31,12 @@ EVERYTHING = Features(
 )  # fmt: skip
 """A framework that can do all that the planner knows."""
 MEGATRON = Features(name="megatron", zero_stages=(0, 1, 2, 3))
+
+
+_precision = cache(catalog.precision)
+_optimizer = cache(catalog.optimizer)
+_implementation = cache(catalog.implementation)
+_cluster = cache(catalog.cluster_for)
 
 
 def examples(number: int) -> settings:
@@ -115,7 +123,7 @@ def models(draw: st.DrawFn, *, uniform: bool = False, moe: bool | None = None, m
 def clusters(draw: st.DrawFn, *, max_nodes: int = 3) -> Cluster:
     """Clusters whose nodes have 1 to 16 devices, with NVLink over a node, several nodes, or not at all."""
     per_node = draw(st.sampled_from((1, 2, 3, 4, 6, 8, 16)))
-    base = catalog.cluster_for(draw(st.sampled_from(("h100-sxm", "a100-40g-sxm", "b200", "rtx-4090", "mi300x", "ascend-910b"))))
+    base = _cluster(draw(st.sampled_from(("h100-sxm", "a100-40g-sxm", "b200", "rtx-4090", "mi300x", "ascend-910b"))))
     devices = per_node * draw(st.integers(1, max_nodes))
     return replace(
         base, num_devices=devices, devices_per_node=per_node, scale_up_devices=draw(st.sampled_from((1, per_node, 2 * per_node, 72))),
@@ -137,12 +145,12 @@ def trainings(draw: st.DrawFn, cluster: Cluster) -> Training:
     """Tasks and the precision recipes that the device can run."""
     names = [
         name for name in catalog.precisions()
-        if {catalog.precision(name).gemm_dtype, catalog.precision(name).base_dtype} <= set(cluster.device.peak_flops_per_s)
+        if {_precision(name).gemm_dtype, _precision(name).base_dtype} <= set(cluster.device.peak_flops_per_s)
     ]  # fmt: skip
     task = draw(st.sampled_from(("pretrain", "pretrain", "sft", "lora")))
-    precision = catalog.precision(draw(st.sampled_from(sorted(names))))
     return Training(
-        task=task, precision=precision, optimizer=catalog.optimizer(draw(st.sampled_from(sorted(catalog.optimizers())))),
+        task=task, precision=_precision(draw(st.sampled_from(sorted(names)))),
+        optimizer=_optimizer(draw(st.sampled_from(sorted(catalog.optimizers())))),
         lora=Lora(rank=4) if task == "lora" else None,
     )  # fmt: skip
 
@@ -154,7 +162,7 @@ def cases(draw: st.DrawFn, *, uniform: bool = False, moe: bool | None = None, im
     name = implementation or draw(st.sampled_from(sorted(catalog.implementations())))
     return Case(
         model=draw(models(uniform=uniform, moe=moe)), cluster=cluster, batch=draw(batches()), training=draw(trainings(cluster)),
-        implementation=catalog.implementation(name), calibration=catalog.calibration("none", cluster.device),
+        implementation=_implementation(name), calibration=catalog.calibration("none", cluster.device),
         flops_convention=draw(st.sampled_from(("causal", "full", "megatron"))),
     )  # fmt: skip
 
@@ -189,8 +197,6 @@ def layouts(draw: st.DrawFn, case: Case, features: Features = EVERYTHING) -> Lay
         recompute=recompute, schedule=schedule, overlap=overlap, context_kind=draw(st.sampled_from(features.context_kinds)),
         offload=draw(st.sampled_from(((), (), ("optimizer",)))),
     )  # fmt: skip
-    from meshwright.search import layout_refusals
-
     if layout_refusals(case, features, layout):
         layout = replace(layout, schedule="1f1b", virtual_stages=1)
     assume(not layout_refusals(case, features, layout))
@@ -222,5 +228,5 @@ def small_case(model: str = "llama3-8b", device: str = "h100-sxm", *, devices: i
 
 __all__ = [
     "EVERYTHING", "FUZZ", "MEGATRON", "attentions", "batches", "blocks", "cases", "clusters", "examples", "layouts", "mixtures", "models",
-    "planned", "refusals", "small_case", "trainings",
+    "planned", "small_case", "trainings",
 ]  # fmt: skip

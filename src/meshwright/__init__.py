@@ -4,10 +4,10 @@
 
     cluster = mw.cluster_for("h100-sxm", nodes=64)
     case = mw.make_case("llama3-70b", cluster, global_batch_sequences=1024, sequence_tokens=8192)
-    result = mw.plan(case)
+    result = mw.find_plans(case)
     print(result.plans[0].label, result.plans[0].estimate.step_s)
 
-Names are imported when they are first used, so that the command line starts fast.
+Names are imported when they are first used, so that the command line starts fast; none of them is the name of a submodule.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from meshwright.api import make_case, plan
+    from meshwright.api import find_plans, make_case
     from meshwright.catalog import (
         calibration,
         cluster_for,
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from meshwright.domain.model import Model
     from meshwright.domain.training import Batch, Lora, Training
     from meshwright.errors import InputError, MeshwrightError, NoAnswerError
-    from meshwright.frameworks import framework, frameworks
+    from meshwright.frameworks import framework
     from meshwright.plan import estimate
     from meshwright.search import PlanResult, RankedPlan, SearchOptions, compare, min_devices, run_cost
 
 _HOMES = {
-    "meshwright.api": ("make_case", "plan"),
+    "meshwright.api": ("find_plans", "make_case"),
     "meshwright.catalog": (
         "calibration", "cluster_for", "clusters", "device", "devices", "implementation", "implementations", "load_cluster",
         "load_model", "models", "optimizer", "precision",
@@ -57,7 +57,7 @@ _HOMES = {
     "meshwright.domain.model": ("Model",),
     "meshwright.domain.training": ("Batch", "Lora", "Training"),
     "meshwright.errors": ("InputError", "MeshwrightError", "NoAnswerError"),
-    "meshwright.frameworks": ("framework", "frameworks"),
+    "meshwright.frameworks": ("framework",),
     "meshwright.plan": ("estimate",),
     "meshwright.search": ("PlanResult", "RankedPlan", "SearchOptions", "compare", "min_devices", "run_cost"),
 }  # fmt: skip
@@ -93,8 +93,8 @@ __all__ = [
     "device",
     "devices",
     "estimate",
+    "find_plans",
     "framework",
-    "frameworks",
     "implementation",
     "implementations",
     "label",
@@ -105,7 +105,6 @@ __all__ = [
     "models",
     "optimizer",
     "parse_layout",
-    "plan",
     "precision",
     "run_cost",
 ]

@@ -9,8 +9,7 @@ from meshwright.domain.case import Case
 from meshwright.domain.model import Model
 from meshwright.domain.training import Batch, Lora, Task, Training
 from meshwright.frameworks import framework as framework_named
-from meshwright.search import SearchOptions
-from meshwright.search import plan as search_plan
+from meshwright.search import SearchOptions, plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,11 +45,11 @@ def make_case(
     )
 
 
-def plan(
+def find_plans(
     case: Case, *, framework: str = "megatron", options: SearchOptions | None = None, progress: Callable[[int, int], None] | None = None
 ) -> PlanResult:
     """The best layouts of a case that a framework can run.
 
     Errors:  ``InputError`` where no layout is legal or pins contradict; that nothing fits is a verdict of the result.
     """
-    return search_plan(case, framework_named(framework).features, options or SearchOptions(), progress)
+    return plan(case, framework_named(framework).features, options or SearchOptions(), progress)

@@ -54,7 +54,7 @@ class FakeSearch:
     asked: Any = None
 
     def plan(self, case: Any, features: Any, options: Any, progress: Any = None) -> PlanResult:
-        from meshwright.cli.labels import default_overlap
+        from meshwright.plan.overlap import overlap_for
         from meshwright.plan import estimate
 
         self.asked = (case, features, options)
@@ -62,7 +62,7 @@ class FakeSearch:
         plans = []
         for rank, text in enumerate(("tp2 mb1 sp zero1", "tp4 mb1 sp zero1"), start=1):
             layout = parse_layout(
-                text, num_devices=world, global_batch_sequences=batch, overlap=default_overlap(case)
+                text, num_devices=world, global_batch_sequences=batch, overlap=overlap_for(case)
             )  # fmt: skip
             plans.append(
                 RankedPlan(rank=rank, label=label(layout), layout=layout, estimate=estimate(case, layout),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
-from dataclasses import replace
+import re
+import subprocess
 from functools import cache
 
 from meshwright.catalog import cluster_for, load_model
@@ -42,16 +44,34 @@ def case_of(
     )
 
 
-def layout_of(case: Case, **knobs: object) -> Layout:
-    """A layout that fills the cluster, with micro-batches that make the global batch."""
+def layout_of(case: Case, *, zero: int = 1, **knobs: object) -> Layout:
+    """A layout that fills the cluster, with micro-batches that make the global batch; ``knobs`` win."""
     plain = Layout(**knobs)  # type: ignore[arg-type]
     dp = case.cluster.num_devices // (plain.tensor_parallel * plain.context_parallel * plain.pipeline_parallel)
-    microbatches = case.batch.global_batch_sequences // (dp * plain.microbatch_sequences)
     ranks = dp * plain.context_parallel
-    return replace(
-        plain, data_parallel=dp, num_microbatches=microbatches,
-        optimizer_shards=ranks if plain.optimizer_shards == 1 and "zero0" not in knobs else plain.optimizer_shards,
+    filled: dict[str, object] = {
+        "data_parallel": dp,
+        "num_microbatches": case.batch.global_batch_sequences // (dp * plain.microbatch_sequences),
+        "optimizer_shards": ranks if zero >= 1 else 1,
+        "gradient_shards": ranks if zero >= 2 else 1,
+        "parameter_shards": ranks if zero >= 3 else 1,
+        "schedule": "interleaved" if plain.virtual_stages > 1 else "1f1b",
+    }
+    return Layout(**(filled | knobs))  # type: ignore[arg-type]
+
+
+def arguments_of(script: str) -> list[str]:
+    """The command line that a train.sh gives to Megatron-LM, as bash expands it."""
+    done = subprocess.run(  # the script reads nothing but these variables
+        ["bash", "-s"], input=script, env={"PATH": os.environ["PATH"], "PRINT_ARGS": "1"}, capture_output=True, text=True,
+        check=True,
     )  # fmt: skip
+    return done.stdout.splitlines()
+
+
+def environment_of(script: str) -> dict[str, str]:
+    """The variables that a train.sh exports with a value of its own."""
+    return dict(re.findall(r"^export ([A-Z_]+)=(\S+)   #", script, re.MULTILINE))
 
 
 def random_layout(case: Case, rng: random.Random) -> Layout:

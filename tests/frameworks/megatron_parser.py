@@ -110,6 +110,8 @@ def judge_core(case: dict[str, typing.Any]) -> tuple[str, list[int]]:
         "window_size": _value([f"({word})" for word in given.get("window_size", ["None"])]),
         "layernorm_epsilon": _value(given["norm_epsilon"]),
     }  # fmt: skip
+    if latent:
+        fixed["q_lora_rank"] = _value(given.get("q_lora_rank", ["None"]))
     try:
         if "pipeline_model_parallel_layout" in given:
             text, stages = given["pipeline_model_parallel_layout"][0], _value(given["pipeline_model_parallel_size"])

@@ -23,11 +23,10 @@ FIELDS = (*CASE, SPARE_NODES, LAYOUT, TERMS, JSON)
 def run(values: Values, faults: Faults) -> int:
     """Predict the layout and print it."""
     from meshwright import plan
-    from meshwright.cli.labels import default_overlap, named
     from meshwright.cli.output import print_json, print_report
 
     given, layout, limits = chosen(values, faults)
-    estimate = named(plan.estimate(given.case, layout), default_overlap(given.case))
+    estimate = plan.estimate(given.case, layout)
     if values["json"]:
         from meshwright.report.view import estimate_view
 

@@ -21,7 +21,6 @@ FIELDS = (*CASE, SPARE_NODES, LAYOUT, JSON)
 def run(values: Values, faults: Faults) -> int:
     """Explain the layout that was given, or else the best one."""
     from meshwright import plan
-    from meshwright.cli.labels import default_overlap, named
     from meshwright.cli.output import print_json, print_report
     from meshwright.report.explain import explanation_report, explanation_view
 
@@ -31,7 +30,7 @@ def run(values: Values, faults: Faults) -> int:
         check_layout(given, layout, framework_asked="framework" in values)
     else:
         layout = _best(given, values)
-    estimate = named(plan.estimate(given.case, layout), default_overlap(given.case))
+    estimate = plan.estimate(given.case, layout)
     explanation = _explanation(given, layout)
     if values["json"]:
         print_json(explanation_view(estimate, explanation))

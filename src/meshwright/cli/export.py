@@ -26,7 +26,6 @@ def run(values: Values, faults: Faults) -> int:
     """Write the files and print their paths."""
     from meshwright import plan
     from meshwright.cli.files import write_files
-    from meshwright.cli.labels import default_overlap, named
     from meshwright.cli.output import print_json
     from meshwright.cli.saved import load_plan
 
@@ -38,7 +37,7 @@ def run(values: Values, faults: Faults) -> int:
     saved = {**load_plan(values["plan"], faults), "framework": name}
     given = setup(saved, faults)
     layout = given.layout(saved["layout"])
-    estimate = named(plan.estimate(given.case, layout), default_overlap(given.case))
+    estimate = plan.estimate(given.case, layout)
     files = launch_files(given, layout, estimate, version or None)
     paths = write_files(values["out"], files, force=values["force"])
     if values["json"]:

@@ -20,7 +20,6 @@ FIELDS = (*CASE, *PLAN, JSON)
 def run(values: Values, faults: Faults) -> int:
     """Search, then everything that was asked about the answer."""
     from meshwright import search
-    from meshwright.cli.labels import default_overlap, named_comparison, named_result
     from meshwright.cli.output import progress
     from meshwright.domain.estimate import Infeasible
 
@@ -29,13 +28,10 @@ def run(values: Values, faults: Faults) -> int:
     features = given.framework.features
     with progress("layouts") as tick:
         result = search.plan(given.case, features, options, progress=tick)
-    overlap = default_overlap(given.case)
-    result = named_result(result, overlap)
     answered = bool(result.plans) and not isinstance(result.verdict, Infeasible)
     more: dict[str, Any] = {}
     if compared is not None and answered:
-        comparison = search.compare(given.case, features, result, compared, options)
-        more["comparison"] = named_comparison(comparison, overlap)
+        more["comparison"] = search.compare(given.case, features, result, compared, options)
     tokens, deadline = values.get("tokens"), values.get("deadline_days")
     if tokens is not None and answered:
         price, power = values.get("price_per_device_hour"), values.get("power_w")
@@ -67,7 +63,7 @@ def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions]:
     given = setup(values, faults)
     if not values.get("spare_nodes"):
         divides(pins, given.case.cluster.num_devices)
-    wanted = {name: values[name] for name in ("top", "objective", "risk", "spare_nodes") if name in values}
+    wanted = {name: values[name] for name in ("top", "objective", "risk", "spare_nodes", "weak") if name in values}
     return given, SearchOptions(pins=pins, **wanted)
 
 

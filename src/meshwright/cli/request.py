@@ -29,7 +29,7 @@ class Setup:
 
     def layout(self, label: str) -> Layout:
         """Read a label for this case; nodes that the request leaves spare may stay idle."""
-        from meshwright.cli.labels import default_overlap
+        from meshwright.plan.overlap import overlap_for
         from meshwright.domain.label import parse_layout
 
         cluster = self.case.cluster
@@ -40,7 +40,7 @@ class Setup:
             devices_per_node=cluster.devices_per_node,
             model=self.case.model,
             shards_over_context=self.framework.features.shards_over_context,
-            overlap=default_overlap(self.case),
+            overlap=overlap_for(self.case),
             max_idle_devices=self.request.get("spare_nodes", 0) * cluster.devices_per_node,
         )
 

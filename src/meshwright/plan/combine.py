@@ -222,7 +222,7 @@ def pipeline_time(
     busiest = work.argmax(axis=0)
 
     def of_busiest(values: Array) -> Array:
-        return np.take_along_axis(np.broadcast_to(values, work.shape), busiest[None], axis=0)[0]
+        return np.asarray(np.take_along_axis(np.broadcast_to(values, work.shape), busiest[None], axis=0)[0])
 
     forward, backward, weight = of_busiest(stages.forward_s), of_busiest(stages.backward_s), of_busiest(stages.weight_s)
     slot, m = forward + backward, array(num_microbatches)

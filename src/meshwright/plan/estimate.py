@@ -13,6 +13,7 @@ from meshwright.perf.flops import Convention, SequenceFlops, sequence_flops, tra
 from meshwright.plan.breakdown import breakdown
 from meshwright.plan.costs import vocabulary_rows
 from meshwright.plan.evaluate import Evaluation, composition_of, evaluate
+from meshwright.plan.overlap import overlap_for
 from meshwright.plan.simulate import simulated_bubble_s
 from meshwright.plan.stages import stage_seconds
 
@@ -82,7 +83,7 @@ def estimate(case: Case, layout: Layout) -> values.Estimate:
     fits = bool(reserved[fullest] <= case.capacity_bytes)
     tokens = case.batch.tokens
     return values.Estimate(
-        label=label(layout),
+        label=label(layout, overlap=overlap_for(case)),
         layout=layout,
         fits=fits,
         calibrated=case.calibration.fitted,

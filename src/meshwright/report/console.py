@@ -7,6 +7,7 @@ import sys
 from typing import IO, TYPE_CHECKING
 
 from rich.console import Console
+from rich.text import Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,10 +32,14 @@ def show(parts: Iterable[RenderableType], stream: IO[str] | None = None, width: 
     """Print the parts of a report, one after the other; piped text carries no blanks at the ends of lines."""
     target = console(stream, width)
     if target.is_terminal:
-        for part in parts:
-            target.print(part)
+        _print(target, parts)
         return
     with target.capture() as captured:
-        for part in parts:
-            target.print(part)
+        _print(target, parts)
     target.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+
+
+def _print(target: Console, parts: Iterable[RenderableType]) -> None:
+    """Parts one after the other; a text that must not wrap (a path) runs over the edge instead."""
+    for part in parts:
+        target.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))

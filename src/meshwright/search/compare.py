@@ -19,14 +19,15 @@ if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout
+    from meshwright.search.grid import Ints
     from meshwright.search.result import PlanResult
 
 
 def knobs_of_layout(layout: Layout) -> Knobs:
     """A layout as the rules see it."""
 
-    def number(value: int) -> np.ndarray[tuple[()], np.dtype[np.int64]]:
-        return np.asarray(value, dtype=np.int64)  # type: ignore[return-value]
+    def number(value: int) -> Ints:
+        return np.asarray(value, dtype=np.int64)
 
     match layout.recompute:
         case NoRecompute():

@@ -10,7 +10,7 @@ import numpy as np
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
 
 if TYPE_CHECKING:
-    from meshwright.search.grid import Rows
+    from meshwright.search.grid import Bools, Floats, Rows
     from meshwright.search.result import Objective
     from meshwright.search.space import Space
 
@@ -59,13 +59,13 @@ class Finalists:
         self._front(rows, fits)
         self.seen += len(rows)
 
-    def _key(self, rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    def _key(self, rows: Rows) -> Floats:
         return rows.reserved_bytes if self.objective == "memory" else rows.step_s
 
     def _value(self, candidate: Candidate) -> float:
         return candidate.reserved_bytes if self.objective == "memory" else candidate.step_s
 
-    def _keep(self, rows: Rows, key: np.ndarray, mask: np.ndarray, pool: list[Candidate], size: int) -> None:  # type: ignore[type-arg]
+    def _keep(self, rows: Rows, key: Floats, mask: Bools, pool: list[Candidate], size: int) -> None:
         index = np.flatnonzero(mask)
         if not len(index):
             return
@@ -78,7 +78,7 @@ class Finalists:
         pool.sort(key=lambda candidate: (self._value(candidate), candidate.order))
         del pool[size:]
 
-    def _front(self, rows: Rows, fits: np.ndarray) -> None:  # type: ignore[type-arg]
+    def _front(self, rows: Rows, fits: Bools) -> None:
         """Not dominated in step time and reserved bytes."""
         index = np.flatnonzero(fits)
         if not len(index):

@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.features import Features
+    from meshwright.domain.layout import Layout, Overlap
     from meshwright.search.result import SearchOptions
 
 MAX_NODES = 4096
 
 
-def levers(case: Case, features: Features, least: Estimate, options: SearchOptions) -> tuple[str, ...]:
+def levers(case: Case, features: Features, least: Estimate, options: SearchOptions, overlap: Overlap) -> tuple[str, ...]:
     """Changes that would make the case fit, and what each gives.
 
     More devices (how many), optimizer states in host memory, shorter sequences, gradients in BF16, LoRA, a larger share of memory.
@@ -39,25 +40,25 @@ def levers(case: Case, features: Features, least: Estimate, options: SearchOptio
     if case.memory_ratio < 1.0 and least.memory_reserved_bytes <= case.cluster.device.memory_bytes * (1.0 - case.reserve_ratio):
         found.append("the whole device (--max-memory-ratio 1.0), at the risk of running at the edge")
     if not options.pins:
-        found.append(_devices(case, features))
+        found.append(_devices(case, features, overlap))
     else:
         found.append("fewer pins: " + " ".join(f"{knob}={value}" for knob, value in sorted(options.pins.items())))
     return tuple(lever for lever in found if lever)
 
 
-def _try(case: Case, layout: object, capacity: float, words: str) -> str:
-    _, reserved = evaluate_many(case, [layout])  # type: ignore[list-item]
+def _try(case: Case, layout: Layout, capacity: float, words: str) -> str:
+    _, reserved = evaluate_many(case, [layout])
     left = float(reserved[0]) - capacity
     return f"{words}: " + ("fits" if left <= 0 else f"still {gib(left)} short")
 
 
-def _devices(case: Case, features: Features) -> str:
+def _devices(case: Case, features: Features, overlap: Overlap) -> str:
     """The smallest number of whole nodes, doubling from what there is, on which a layout fits."""
     per_node = case.cluster.devices_per_node
     nodes = case.cluster.num_nodes
     while nodes < MAX_NODES:
         nodes *= 2
         devices = nodes * per_node
-        if best_step_s(case, features, devices) is not None:
+        if best_step_s(case, features, devices, overlap=overlap) is not None:
             return f"more devices: a layout fits on {devices} ({nodes} nodes)"
     return ""

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.domain.layout import Overlap
 from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.space import Pins, divisors, make_space
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.features import Features
+    from meshwright.domain.layout import Overlap
     from meshwright.search.result import RankedPlan
 
 
-def best_step_s(case: Case, features: Features, devices: int, *, weak_from: int | None = None) -> float | None:
+def best_step_s(case: Case, features: Features, devices: int, *, overlap: Overlap, weak_from: int | None = None) -> float | None:
     """Step time of the best fitting grid layout on so many devices, or None where none fits.
 
     ``weak_from``: scale the global batch down in proportion to that many devices (weak scaling).
@@ -28,7 +28,6 @@ def best_step_s(case: Case, features: Features, devices: int, *, weak_from: int 
     own = replace(case, cluster=replace(case.cluster, num_devices=devices), batch=batch)
     space = make_space(own, features, devices, Pins())
     best: float | None = None
-    overlap = Overlap(tensor=False)
     for rows in evaluate_grid(space, Counts(), overlap=overlap):
         fits = rows.reserved_bytes <= own.capacity_bytes
         if fits.any():
@@ -37,7 +36,7 @@ def best_step_s(case: Case, features: Features, devices: int, *, weak_from: int 
     return best
 
 
-def baseline(case: Case, features: Features) -> tuple[int, float] | None:
+def baseline(case: Case, features: Features, *, overlap: Overlap, weak: bool = False) -> tuple[int, float] | None:
     """The smallest number of whole nodes on which a layout fits, and tokens per second and device there.
 
     Holds:   node counts that divide the number of nodes are tried, rising.
@@ -50,17 +49,21 @@ def baseline(case: Case, features: Features) -> tuple[int, float] | None:
         devices = nodes * per_node
         if devices == case.cluster.num_devices:
             return None
-        step_s = best_step_s(case, features, devices)
+        total = case.cluster.num_devices
+        step_s = best_step_s(case, features, devices, overlap=overlap, weak_from=total if weak else None)
         if step_s is not None:
-            return devices, case.batch.tokens / step_s / devices
+            tokens = case.batch.tokens * devices / total if weak else case.batch.tokens
+            return devices, tokens / step_s / devices
     return None
 
 
-def with_linearity(case: Case, features: Features, plans: tuple[RankedPlan, ...]) -> tuple[RankedPlan, ...]:
+def with_linearity(
+    case: Case, features: Features, plans: tuple[RankedPlan, ...], *, overlap: Overlap, weak: bool = False
+) -> tuple[RankedPlan, ...]:
     """Plans whose estimates say their linearity; 1 where the cluster itself is the smallest that fits."""
     if not plans:
         return plans
-    found = baseline(case, features)
+    found = baseline(case, features, overlap=overlap, weak=weak)
     if found is None:
         whole = case.cluster.num_devices % case.cluster.devices_per_node == 0
         if not whole:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.domain.layout import Overlap
 from meshwright.errors import Message
+from meshwright.plan.overlap import overlap_for
 from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.rules import knobs_of, rules_of
 from meshwright.search.space import Pins, make_space, mesh_grid
@@ -56,13 +56,13 @@ def no_legal_layout(case: Case, features: Features, options: SearchOptions, pins
 
 def _any_legal(case: Case, features: Features, devices: int, pins: Pins) -> bool:
     counts = Counts(rejected=Counter())
-    return any(counts.legal for _ in evaluate_grid(make_space(case, features, devices, pins), counts, overlap=Overlap())) or bool(counts.legal)
+    return any(counts.legal for _ in evaluate_grid(make_space(case, features, devices, pins), counts, overlap=overlap_for(case))) or bool(counts.legal)
 
 
 def _reason(case: Case, features: Features, devices: int, pins: Pins) -> str:
     """The rule that refused the most of what came to it last."""
     counts = Counts(rejected=Counter())
-    for _ in evaluate_grid(make_space(case, features, devices, pins), counts, overlap=Overlap()):
+    for _ in evaluate_grid(make_space(case, features, devices, pins), counts, overlap=overlap_for(case)):
         pass
     if not counts.rejected:
         return "the degrees do not divide the devices"

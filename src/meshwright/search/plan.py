@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.domain.estimate import Estimate, Fits, Infeasible, Unmet, Verdict
-from meshwright.domain.layout import Overlap
 from meshwright.errors import InputError, Message
 from meshwright.plan.estimate import estimate
+from meshwright.plan.overlap import overlap_for
 from meshwright.search.finalists import Candidate, Finalists
 from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.levers import levers
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from meshwright.domain.case import Case
     from meshwright.domain.features import Features
-    from meshwright.domain.layout import Layout
+    from meshwright.domain.layout import Layout, Overlap
 
     Progress = Callable[[int, int], None]
 
@@ -38,20 +38,6 @@ TIGHT, ROOMY = 0.92, 0.85
 """A plan above the first share of the usable memory is tight; one below the second is a safer neighbour worth naming."""
 RERANKED = 4
 """Candidates beyond those asked for that are simulated before the list is cut."""
-
-
-def overlap_for(case: Case, risk: str) -> Overlap:
-    """Communication that may run beside compute at a risk level.
-
-    ``exact``: what changes no arithmetic (gradients, parameters, point-to-point). ``equivalent`` adds tiled tensor-parallel and
-    expert collectives, whose sums may be taken in another order.
-    """
-    more = risk != "exact"
-    implementation = case.implementation
-    return Overlap(
-        gradient_reduce=implementation.gradient_overlap, parameter_gather=implementation.parameter_overlap,
-        point_to_point=implementation.point_to_point_overlap, tensor=more, expert=more,
-    )  # fmt: skip
 
 
 def device_counts(case: Case, spare_nodes: int) -> tuple[int, ...]:
@@ -86,7 +72,7 @@ def plan(case: Case, features: Features, options: SearchOptions, progress: Progr
         raise InputError(no_legal_layout(case, features, options, pins))
     candidates = _merge(pools, options)
     winners = _rank(case, candidates, options)
-    winners = with_linearity(case, features, winners)
+    winners = with_linearity(case, features, winners, overlap=overlap, weak=options.weak)
     if winners:
         best = winners[0].estimate
         verdict: Verdict = Fits(headroom_bytes=best.memory_capacity_bytes - best.memory_reserved_bytes)
@@ -196,7 +182,7 @@ def _unmet(case: Case, features: Features, pools: Sequence[Finalists], overlap: 
     }  # fmt: skip
     return Unmet(
         constraint=f"memory of one device; the least demanding layout is {each.label}", demand=each.memory_reserved_bytes,
-        bound=case.capacity_bytes, unit="B", terms=terms, levers=levers(case, features, each, options),
+        bound=case.capacity_bytes, unit="B", terms=terms, levers=levers(case, features, each, options, overlap),
     )  # fmt: skip
 
 
@@ -214,12 +200,6 @@ def _notes(case: Case, winners: Sequence[RankedPlan], used: int) -> tuple[Messag
             Message("plan.safer", "plan {rank} is {slower:.1%} slower and needs {need} instead of {best}: the safer first run",
                     {"rank": safer.rank, "slower": safer.estimate.step_s / best.step_s - 1.0, "need": gib(safer.estimate.memory_reserved_bytes),
                      "best": gib(best.memory_reserved_bytes)})  # fmt: skip
-        )
-    first = sum(1 for each in winners if each.group == 1)
-    if first > 1:
-        notes.append(
-            Message("plan.group", "the first {number} plans are within {error:.0%} of each other, less than the model's error: measure them",
-                    {"number": first, "error": RANKING_ERROR})  # fmt: skip
         )
     return tuple(notes)
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from meshwright.plan.overlap import DEFAULT_RISK
+
 if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate, Verdict
     from meshwright.domain.layout import Layout, Risk
@@ -20,11 +22,13 @@ class SearchOptions:
 
     top: int = 10
     objective: Objective = "step-time"
-    risk: Risk = "exact"
+    risk: Risk = DEFAULT_RISK
     pins: Mapping[str, str] = field(default_factory=dict)
     """Knob by label word (tp cp pp vp ep etp dp mb zero shard recompute schedule sp) -> its only allowed value."""
     spare_nodes: int = 0
     """Up to so many whole nodes may stay idle where fewer devices are faster or the only legal choice."""
+    weak: bool = False
+    """Linearity against a baseline whose global batch is scaled down with its devices."""
     refine: bool = True
     """Refine the finalists: full:k recompute, finer shard groups, uneven stages."""
 

@@ -1,0 +1,27 @@
+"""Which communication runs beside compute at a risk level, and what a label leaves unsaid."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshwright.domain.layout import Overlap
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.domain.layout import Risk
+
+DEFAULT_RISK: Risk = "exact"
+"""Overlap and fusion that may change sums stay off until convergence is confirmed (ChatLearn's guide, MISSION CL7)."""
+
+
+def overlap_for(case: Case, risk: Risk = DEFAULT_RISK) -> Overlap:
+    """Communication that may run beside compute at a risk level, as far as the implementation can.
+
+    ``exact``: what changes no arithmetic (gradients, parameters, point-to-point). ``equivalent`` adds tiled tensor-parallel and
+    expert collectives, whose sums may be taken in another order. A label that does not name its overlap means the default's.
+    """
+    more, implementation = risk != "exact", case.implementation
+    return Overlap(
+        gradient_reduce=implementation.gradient_overlap, parameter_gather=implementation.parameter_overlap,
+        point_to_point=implementation.point_to_point_overlap, tensor=more, expert=more,
+    )  # fmt: skip

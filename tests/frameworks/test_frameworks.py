@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import logging
+from importlib.metadata import EntryPoint
+
+import pytest
+from megatron_cases import case_of, layout_of
+
+import meshwright.frameworks as package
+from meshwright.catalog.implementations import implementations
+from meshwright.errors import InputError
+from meshwright.frameworks import GROUP, framework, frameworks
+
+CONTRACT = ["megatron", "bridge", "megatron-deepspeed", "deepspeed", "chatlearn", "mindspeed-core-ms", "mindformers", "mindspeed-llm", "nanotron", "picotron", "torchtitan", "accelerate"]
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    """A registry that is read anew, with the given entry points."""
+
+    def read(*points: EntryPoint) -> None:
+        monkeypatch.setattr(package, "entry_points", lambda group: points)
+        package._registry.cache_clear()
+        frameworks.cache_clear()
+
+    yield read
+    package._registry.cache_clear()
+    frameworks.cache_clear()
+
+
+def test_all_names_of_the_contract_are_known():
+    assert set(frameworks()) == set(CONTRACT)
+
+
+@pytest.mark.parametrize("name", CONTRACT)
+def test_a_framework_is_found_under_its_names_and_says_consistent_things(name):
+    found = framework(name)
+    assert found.features.name == name
+    assert found.implementation in implementations()
+    for spelling in (name.upper(), name.replace("-", "_"), *found.aliases):
+        assert framework(spelling) is found
+    features = found.features
+    assert features.pipeline_parallel or features.schedules == ("1f1b",)
+    assert features.partial_sharding is False or max(features.zero_stages) > 0
+    assert not features.expert_tensor_parallel or features.expert_parallel
+
+
+def test_aliases_are_unique():
+    spellings = [spelling for name in frameworks() for spelling in (name, *framework(name).aliases)]
+    assert len(spellings) == len(set(spellings))
+
+
+def test_an_unknown_framework_is_answered_with_a_suggestion():
+    with pytest.raises(InputError, match=r"unknown framework 'megatorn'; did you mean megatron"):
+        framework("megatorn")
+
+
+@pytest.mark.parametrize("name", [name for name in CONTRACT if name != "megatron"])
+def test_a_framework_without_a_writer_says_so(name):
+    case = case_of("llama3-8b")
+    with pytest.raises(InputError, match=r"not supported yet.*export to megatron"):
+        framework(name).write(case, layout_of(case))
+
+
+def test_a_plugin_is_read(fresh, monkeypatch):
+    import meshwright.frameworks.declared as declared
+
+    monkeypatch.setattr(declared, "MINE", package.Framework(
+        name="mine", title="Mine", features=declared.PICOTRON.features, implementation="torch-eager"), raising=False)
+    fresh(EntryPoint("mine", "meshwright.frameworks.declared:MINE", GROUP))
+    assert "mine" in frameworks()
+    assert framework("mine").title == "Mine"
+
+
+@pytest.mark.parametrize("value", ["no_such_module_anywhere:X", "meshwright.frameworks.declared:DEEPSPEED", "math:pi"])
+def test_a_broken_plugin_is_logged_and_skipped(fresh, caplog, value):
+    fresh(EntryPoint("broken", value, GROUP))
+    with caplog.at_level(logging.WARNING):
+        assert set(frameworks()) == set(CONTRACT)
+    assert "skipped" in caplog.text
+
+
+def test_an_installed_package_does_not_register_itself_twice(fresh, caplog):
+    fresh(*package._BUILT_IN)
+    with caplog.at_level(logging.WARNING):
+        assert set(frameworks()) == set(CONTRACT)
+    assert not caplog.text

@@ -1,0 +1,25 @@
+import importlib
+import pkgutil
+
+import meshwright as mw
+
+
+def test_public_names_are_sorted_and_each_can_be_had():
+    assert mw.__all__ == sorted(mw.__all__)
+    for name in mw.__all__:
+        assert getattr(mw, name) is not None
+
+
+def test_no_public_name_is_hidden_by_a_submodule_once_that_is_imported():
+    submodules = {module.name for module in pkgutil.iter_modules(mw.__path__)}
+    assert not submodules & set(mw.__all__)
+    importlib.import_module("meshwright.plan")
+    assert callable(mw.find_plans)
+
+
+def test_the_example_of_the_package_runs_and_fits():
+    cluster = mw.cluster_for("h100-sxm", nodes=1)
+    case = mw.make_case("llama3-8b", cluster, global_batch_sequences=128, sequence_tokens=8192)
+    result = mw.find_plans(case, options=mw.SearchOptions(top=2))
+    assert result.plans[0].estimate.fits
+    assert result.legal == result.evaluated + result.bounded
