@@ -52,7 +52,7 @@ class NoAnswerError(MeshwrightError):
     """The input is right and the answer is no."""
 
 
-def fault(id: str, template: str, *, path: str = "", **values: object) -> InputError:  # noqa: A002
+def fault(id: str, template: str, *, path: str = "", **values: object) -> InputError:
     """An ``InputError`` with one message."""
     return InputError(Message(id, template, values, path))
 

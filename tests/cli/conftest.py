@@ -54,8 +54,8 @@ class FakeSearch:
     asked: Any = None
 
     def plan(self, case: Any, features: Any, options: Any, progress: Any = None) -> PlanResult:
-        from meshwright.plan.overlap import overlap_for
         from meshwright.plan import estimate
+        from meshwright.plan.overlap import overlap_for
 
         self.asked = (case, features, options)
         batch, world = case.batch.global_batch_sequences, case.cluster.num_devices

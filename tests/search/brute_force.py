@@ -71,7 +71,7 @@ def grid(case: Case, features: Features, devices: int) -> Iterator[Point]:
                     yield Point(tp, cp, pp, dp, ep, etp, mb, vp, zero, shards, treatment, schedule)
 
 
-def refusal(case: Case, features: Features, p: Point) -> str | None:  # noqa: C901, PLR0911, PLR0912
+def refusal(case: Case, features: Features, p: Point) -> str | None:
     """The first reason against a point, or None."""
     model, batch, sequence = case.model, case.batch.global_batch_sequences, case.batch.sequence_tokens
     if model.position not in features.positions:

@@ -7,8 +7,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from search.brute_force import BruteForce, brute_force, grid, layout_of, refusal
-from strategies import EVERYTHING, MEGATRON, small_case
 
 from meshwright.domain.case import Case
 from meshwright.domain.features import Features
@@ -19,6 +17,8 @@ from meshwright.search.finalists import rebuild
 from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.plan import overlap_for
 from meshwright.search.space import Pins, make_space
+from search.brute_force import BruteForce, brute_force, grid, layout_of, refusal
+from strategies import EVERYTHING, MEGATRON, small_case
 
 TIGHT = {"h100-sxm": 0.06, "a100-40g-sxm": 0.2}
 

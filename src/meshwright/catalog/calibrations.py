@@ -53,6 +53,6 @@ def _constants(family: str) -> Constants:
 
 def calibration(name: str, device: Device) -> Calibration:
     """A calibration for a device; only ``none`` exists until runs have been fitted."""
-    if name.split("@")[0] != "none":
+    if name.split("@", maxsplit=1)[0] != "none":
         raise fault("calibration.unknown", "unknown calibration {name!r}; known: none", name=name)
     return Calibration(name="none", version="0", constants=_constants(device.family))

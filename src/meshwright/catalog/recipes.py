@@ -38,7 +38,7 @@ def precisions() -> tuple[str, ...]:
 
 def precision(name: str, gradient_dtype: str | None = None) -> Precision:
     """A precision recipe, its gradients in FP32 unless BF16 is asked for."""
-    canonical = Names("precision", {known: () for known in precisions()}).resolve(name)
+    canonical = Names("precision", dict.fromkeys(precisions(), ())).resolve(name)
     block = require_mapping(_blocks("precisions.yaml")[canonical], f"precisions.yaml: {canonical}")
     recipe = structure(make_converter(), {"name": canonical, **block}, Precision, where=f"precisions.yaml: {canonical}")
     if gradient_dtype is None:
@@ -58,7 +58,7 @@ def optimizers() -> tuple[str, ...]:
 
 def optimizer(name: str) -> Optimizer:
     """An optimizer by name."""
-    canonical = Names("optimizer", {known: () for known in optimizers()}).resolve(name)
+    canonical = Names("optimizer", dict.fromkeys(optimizers(), ())).resolve(name)
     where = f"optimizers.yaml: {canonical}"
     record = structure(make_converter(), _blocks("optimizers.yaml")[canonical], OptimizerRecord, where=where)
     return Optimizer(name=canonical, state_bytes=record.state_bytes)

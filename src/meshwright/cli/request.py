@@ -29,8 +29,8 @@ class Setup:
 
     def layout(self, label: str) -> Layout:
         """Read a label for this case; nodes that the request leaves spare may stay idle."""
-        from meshwright.plan.overlap import overlap_for
         from meshwright.domain.label import parse_layout
+        from meshwright.plan.overlap import overlap_for
 
         cluster = self.case.cluster
         return parse_layout(

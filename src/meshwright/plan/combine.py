@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.domain.mesh import group
 from meshwright.perf.arrays import Array, array, pick, take
 from meshwright.perf.collectives import all_reduce_s
 from meshwright.perf.data_parallel import Synchronisation, exposed_s, synchronisation
 from meshwright.perf.schedules import SCHEDULES
 from meshwright.perf.states import Shards, States, adapter_parameters, optimizer_s, training_states
-from meshwright.domain.mesh import group
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -228,7 +228,7 @@ def _evaluate_block(
             )
 
 
-def _evaluate_rows(  # noqa: PLR0914
+def _evaluate_rows(
     space: Space, counts: Counts, mesh: dict[str, Ints], at: Ints, mb: Ints, num_microbatches: Ints, rows: Ints, chunks: Ints,
     shards: Ints, inputs: StageInputs, table: Compositions, settings: Settings, *, bound: bool,
 ) -> Iterator[Rows]:  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.domain.training import Lora
 from meshwright.plan.many import evaluate_many
 from meshwright.search.linearity import best_step_s
 from meshwright.units import gib
@@ -36,7 +37,8 @@ def levers(case: Case, features: Features, least: Estimate, options: SearchOptio
             both = replace(layout, offload=("optimizer",))
             found.append(_try(own, both, capacity, "both: optimizer offload and BF16 gradients"))
     if case.training.task != "lora":
-        found.append("LoRA (--task lora) needs no gradients and optimizer states of the base weights")
+        adapters = replace(case, training=replace(case.training, task="lora", lora=Lora()))
+        found.append(_try(adapters, layout, capacity, "adapters only (--task lora)"))
     if case.memory_ratio < 1.0 and least.memory_reserved_bytes <= case.cluster.device.memory_bytes * (1.0 - case.reserve_ratio):
         found.append("the whole device (--max-memory-ratio 1.0), at the risk of running at the edge")
     if not options.pins:
@@ -53,12 +55,14 @@ def _try(case: Case, layout: Layout, capacity: float, words: str) -> str:
 
 
 def _devices(case: Case, features: Features, overlap: Overlap) -> str:
-    """The smallest number of whole nodes, doubling from what there is, on which a layout fits."""
+    """The smallest number of devices, doubling from what there is and then in whole nodes, on which a layout fits."""
     per_node = case.cluster.devices_per_node
-    nodes = case.cluster.num_nodes
-    while nodes < MAX_NODES:
-        nodes *= 2
-        devices = nodes * per_node
+    devices = case.cluster.num_devices
+    while devices < MAX_NODES * per_node:
+        devices *= 2
+        if devices > per_node:
+            devices = -(-devices // per_node) * per_node
         if best_step_s(case, features, devices, overlap=overlap) is not None:
-            return f"more devices: a layout fits on {devices} ({nodes} nodes)"
+            nodes = -(-devices // per_node)
+            return f"more devices: a layout fits on {devices} ({nodes} node{'s' if nodes > 1 else ''})"
     return ""
