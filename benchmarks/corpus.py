@@ -1,4 +1,4 @@
-"""Rows of ``measured_runs.csv`` as cases and layouts, from their own columns; what a row leaves out is assumed here, in one place."""
+"""Rows of ``measured_runs.csv`` as cases and layouts, from their own columns; what a row leaves out is assumed here alone."""
 
 from __future__ import annotations
 
@@ -33,12 +33,16 @@ NOT_TRANSFORMERS = ("nemotron-3", "nemotron-h", "qwen3-next", "qwen3.5", "deepse
 """Hybrids with state-space or linear attention layers, and sparse attention: their columns do not describe them."""
 DEEPSEEK = LatentAttention(query_rank=1536, key_value_rank=512, nope_dim=128, rope_dim=64, value_dim=128)
 ASSUMPTIONS = (
-    "Narayanan 2021: micro-batch and interleaving of each row from examples/sc21/run_table_1.sh of Megatron-LM; FP16; no sequence parallelism.",
-    "Playbook: cluster `p5` (3.2 Tb/s EFA a node); nanotron has no virtual stages; failed rows keep the row's own degrees.",
+    "Narayanan 2021: micro-batch and interleaving of each row from examples/sc21/run_table_1.sh of Megatron-LM; FP16; no "
+    "sequence parallelism.",
+    "Playbook: cluster `p5` (3.2 Tb/s EFA a node). nanotron places layers by cumulative cost with the output layer counted "
+    "(build_model), so the stages of a row are uneven as in `corpus.nanotron_split`. More stages than layers count as "
+    "predicted not to fit.",
     "vTrain: 800 Gb/s a node as its notes say, ZeRO-0. BLOOM: cluster `jean-zay-a100`.",
-    "NVIDIA rows: `fp8` without a recipe is delayed scaling; TP overlap (userbuffers) on for NeMo and Bridge rows; expert overlap and CUDA graphs "
-    "where the settings name them; recompute none where blank; expert TP = TP where blank on NeMo rows with EP before 25.04, else 1.",
-    "Multi-head latent attention has the widths of DeepSeek-V3. Sliding windows (GPT-OSS) are not in the columns and not modelled here.",
+    "NVIDIA rows (NeMo, Megatron-Bridge, Megatron-LM): `fp8` without a recipe is delayed scaling; TP overlap (userbuffers) on "
+    "for NeMo and Bridge; expert overlap, CUDA graphs and de-duplicating dispatchers (DeepEP, HybridEP) where the row names "
+    "them; recompute none where blank; expert TP = TP where blank on NeMo rows with EP before 25.04, else 1.",
+    "Multi-head latent attention has the widths of DeepSeek-V3. Sliding windows (GPT-OSS) are not in the columns and not modelled.",
     "Tied embeddings where that brings the parameter count nearer to the published one.",
 )
 
@@ -56,7 +60,11 @@ class Run:
     failed: bool
 
 
-class Unreadable(Exception):
+class ImpossibleError(Exception):
+    """A row whose degrees no framework can run; it is predicted not to fit."""
+
+
+class UnreadableError(Exception):
     """A row that this reader cannot turn into a case; its text says why."""
 
 
@@ -69,24 +77,29 @@ def read(corpus: Path) -> list[Row]:
 def run(row: Row) -> Run:
     """A row as a case and a layout.
 
-    Errors: ``Unreadable`` where a needed column is blank or the model is no transformer.
+    Errors: ``UnreadableError`` where a needed column is blank or the model is no transformer; ``ImpossibleError`` where
+            nothing can run it.
     """
     if row["model"].startswith(NOT_TRANSFORMERS):
-        raise Unreadable("not a transformer")
+        raise UnreadableError("not a transformer")
     if not all(row[key] for key in ("gbs", "seq", "tp", "pp", "n_gpus", "hidden", "n_layers", "ffn_hidden", "vocab")):
-        raise Unreadable("layout or architecture is blank")
+        raise UnreadableError("layout or architecture is blank")
     batch = Batch(global_batch_sequences=_int(row, "gbs"), sequence_tokens=_int(row, "seq"))
-    layout = _layout(row)
+    model, layout = _model(row), _layout(row)
+    if row["framework"] == "nanotron" and layout.pipeline_parallel > 1:
+        layout = replace(layout, stage_layers=(nanotron_split(model, layout.pipeline_parallel),))
     if layout.world != _int(row, "n_gpus"):
-        raise Unreadable("degrees do not multiply to the devices")
-    task = row["task"]
+        raise UnreadableError("degrees do not multiply to the devices")
+    if layout.pipeline_parallel * layout.virtual_stages > model.num_layers:
+        raise ImpossibleError("more chunks than layers")
     precision = recipes.precision(PRECISIONS.get(row["precision"], row["precision"]))
     cluster = _cluster(row)
     case = Case(
-        model=_model(row), cluster=cluster, batch=batch,
+        model=model, cluster=cluster, batch=batch,
         training=Training(
-            task=task, precision=precision, optimizer=recipes.optimizer("adamw"), lora=Lora() if task == "lora" else None
-        ),  # type: ignore[arg-type]
+            task=row["task"], precision=precision, optimizer=recipes.optimizer("adamw"),  # type: ignore[arg-type]
+            lora=Lora() if row["task"] == "lora" else None,
+        ),
         implementation=_implementation(row), calibration=catalog.calibration("none", cluster.device),
     )  # fmt: skip
     return Run(
@@ -135,9 +148,13 @@ def _implementation(row: Row) -> Implementation:
         name = "megatron-2022"
     else:
         name = "megatron-te"
+    extra = (row["extra_settings"] + row["notes"]).lower()
     chosen = catalog.implementation(name)
-    graphs = "cuda_graph=full_iteration" in row["extra_settings"] or "'full_iteration'" in row["extra_settings"]
-    return replace(chosen, cuda_graphs=True) if graphs else chosen
+    graphs = "cuda_graph=full_iteration" in extra or '"cuda-graph-scope": "full_iteration"' in extra
+    return replace(
+        chosen, cuda_graphs=chosen.cuda_graphs or graphs,
+        expert_deduplication=chosen.expert_deduplication or "deepep" in extra or "hybridep" in extra,
+    )  # fmt: skip
 
 
 @cache
@@ -205,7 +222,7 @@ def _layout(row: Row) -> Layout:
     chunks = chunks if pp > 1 else 1
     dp = _int(row, "n_gpus") // (tp * cp * pp)
     if dp < 1 or _int(row, "gbs") % (dp * mb):
-        raise Unreadable("the batch does not split over the replicas")
+        raise UnreadableError("the batch does not split over the replicas")
     framework = row["framework"]
     old = framework == "nemo" and row["framework_version"][:5] < "25.04"
     etp = _int(row, "etp", tp if old and ep > 1 else 1)
@@ -216,8 +233,7 @@ def _layout(row: Row) -> Layout:
         shards = max(1, min(shards, 8 // tp))
     extra = row["extra_settings"]
     nvidia = framework in ("nemo", "megatron-bridge")
-    if pp * chunks > _int(row, "n_layers"):
-        raise Unreadable("more chunks than layers")
+    expert_overlap = "a2a_overlap=True" in extra or "overlap-moe-expert" in extra or "EP overlap" in row["notes"]
     return Layout(
         tensor_parallel=tp, sequence_parallel=tp > 1 and (row["sp"] == "1" or (row["sp"] == "" and nvidia)), context_parallel=cp,
         pipeline_parallel=pp, virtual_stages=chunks, expert_parallel=ep, expert_tensor_parallel=etp, data_parallel=dp,
@@ -226,5 +242,23 @@ def _layout(row: Row) -> Layout:
         parameter_shards=shards if zero in ("3", "fsdp", "hsdp") else 1,
         microbatch_sequences=mb, num_microbatches=_int(row, "gbs") // (dp * mb), recompute=_recompute(row["recompute"]),
         schedule="interleaved" if chunks > 1 else "1f1b",
-        overlap=Overlap(tensor=nvidia and tp > 1, expert="a2a_overlap=True" in extra or "overlap-moe-expert" in extra or "EP overlap" in row["notes"]),
+        overlap=Overlap(tensor=nvidia and tp > 1, expert=expert_overlap),
     )  # fmt: skip
+
+
+def nanotron_split(model: Model, stages: int) -> tuple[int, ...]:
+    """Layers per stage as nanotron's ``build_model`` places its blocks: by cumulative cost, the output layer counted.
+
+    A block goes to the present rank; the rank ends with the block whose cumulative cost passes its share. A layer costs
+    4 h^2 + 3 h f, the output layer V h. Where the output layer closes an earlier rank than the last, it is counted on the last.
+    """
+    attention, block = model.kinds[0].attention, model.kinds[0].feed_forward
+    assert isinstance(block, Mlp), "the playbook's models are dense"
+    layer = 4 * attention.num_heads * attention.head_dim * model.hidden + 3 * block.width * model.hidden
+    total = layer * model.num_layers + model.vocabulary * model.hidden
+    counts, rank = [0] * stages, 0
+    for number in range(1, model.num_layers + 1):
+        counts[rank] += 1
+        if number * layer > total * (rank + 1) / stages:
+            rank += 1
+    return tuple(counts)

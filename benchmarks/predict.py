@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarks.corpus import Run, Unreadable, run
+from benchmarks.corpus import ImpossibleError, Run, UnreadableError, run
 from meshwright.domain.features import Features
 from meshwright.plan import estimate
 from meshwright.search import layout_refusals
@@ -46,9 +46,21 @@ class Prediction:
         return self.step_s / self.run.step_s if self.run.step_s else float("nan")
 
 
-def predict(rows: Iterable[Row]) -> tuple[list[Prediction], Counter[str]]:
-    """Predictions of all rows without a flag that can be read, and why others cannot."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predictions:
+    """Predictions of a set of rows."""
+
+    rows: tuple[Prediction, ...]
+    impossible: tuple[Row, ...]
+    """Rows whose degrees cannot run; predicted not to fit."""
+    skipped: Counter[str]
+    """Why other rows are left out."""
+
+
+def predict(rows: Iterable[Row]) -> Predictions:
+    """Predictions of all rows without a flag that can be read."""
     found: list[Prediction] = []
+    impossible: list[Row] = []
     skipped: Counter[str] = Counter()
     for row in rows:
         if row["flag"]:
@@ -56,11 +68,14 @@ def predict(rows: Iterable[Row]) -> tuple[list[Prediction], Counter[str]]:
             continue
         try:
             each = run(row)
-        except Unreadable as why:
+        except ImpossibleError:
+            impossible.append(row)
+            continue
+        except UnreadableError as why:
             skipped[str(why)] += 1
             continue
         found.append(_prediction(each))
-    return found, skipped
+    return Predictions(rows=tuple(found), impossible=tuple(impossible), skipped=skipped)
 
 
 def _prediction(each: Run) -> Prediction:

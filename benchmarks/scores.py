@@ -10,7 +10,9 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmarks.predict import Prediction
+    from numpy.typing import NDArray
+
+    from benchmarks.predict import Prediction, Predictions
 
 FACTOR = 1.25
 
@@ -68,24 +70,26 @@ def memory_errors(rows: Sequence[Prediction]) -> Errors | None:
     return errors([each.memory_bytes for each in with_memory], [each.run.memory_bytes or 0.0 for each in with_memory])
 
 
-def fit(rows: Sequence[Prediction]) -> Fit | None:
+def fit(predictions: Predictions) -> Fit | None:
     """Fit accuracy over rows that ran and rows that failed; None where none failed."""
-    ran = np.array([each.fits for each in rows if not each.run.failed])
-    failed = np.array([not each.fits for each in rows if each.run.failed])
-    if not len(failed):
+    ran = [each.fits for each in predictions.rows if not each.run.failed]
+    failed = [not each.fits for each in predictions.rows if each.run.failed]
+    ran += [False for row in predictions.impossible if row["status"] != "failed"]
+    failed += [True for row in predictions.impossible if row["status"] == "failed"]
+    if not failed or not ran:
         return None
-    both = np.concatenate([ran, failed])
-    return Fit(n=len(both), accuracy=float(both.mean()), ran=float(ran.mean()), failed=float(failed.mean()))
+    both = ran + failed
+    return Fit(n=len(both), accuracy=sum(both) / len(both), ran=sum(ran) / len(ran), failed=sum(failed) / len(failed))
 
 
-def spearman(a: np.ndarray, b: np.ndarray) -> float:
+def spearman(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     """Rank correlation; ties share their mean rank."""
     if len(a) < 3:
         return float("nan")
     return float(np.corrcoef(_ranks(a), _ranks(b))[0, 1])
 
 
-def _ranks(values: np.ndarray) -> np.ndarray:
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     return (ends - (counts - 1) / 2.0)[inverse]

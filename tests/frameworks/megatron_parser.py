@@ -1,9 +1,10 @@
 """Runs in a process of its own: Megatron-LM's argument checks over command lines, from a source checkout.
 
-``python megatron_parser.py SOURCE < cases.jsonl > verdicts.jsonl``; a case is ``{"argv", "world", "env"}``, a verdict
-``{"accepted", "why", "parameters"}``. Where a case names ``ranks``, the model is built for each of them without memory (local
-layers, core 0.16) and its parameters are counted. Without SOURCE the wheel ``megatron-core`` serves, which has no parser:
-then the arguments are read by name, which is enough for the fields of its configuration. Kernels, devices and Transformer Engine are stood in for; nothing here is Megatron-LM's.
+``python megatron_parser.py [SOURCE] < cases.jsonl > verdicts.jsonl``; a case is ``{"argv", "world", "env"}``, a verdict
+``{"accepted", "why", "parameters"}``. Where a case names ``ranks``, the model is built for each of them without memory
+(local layers, core 0.16) and its parameters are counted. Without SOURCE the wheel ``megatron-core`` serves, which has no
+parser: then the arguments are read by name, which is enough for the fields of its configuration. Kernels, devices and
+Transformer Engine are stood in for; nothing here is Megatron-LM's.
 """
 
 from __future__ import annotations

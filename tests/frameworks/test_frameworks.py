@@ -11,7 +11,10 @@ from meshwright.catalog.implementations import implementations
 from meshwright.errors import InputError
 from meshwright.frameworks import GROUP, framework, frameworks
 
-CONTRACT = ["megatron", "bridge", "megatron-deepspeed", "deepspeed", "chatlearn", "mindspeed-core-ms", "mindformers", "mindspeed-llm", "nanotron", "picotron", "torchtitan", "accelerate"]
+CONTRACT = [
+    "megatron", "bridge", "megatron-deepspeed", "deepspeed", "chatlearn", "mindspeed-core-ms", "mindformers",
+    "mindspeed-llm", "nanotron", "picotron", "torchtitan", "accelerate",
+]
 
 
 @pytest.fixture

@@ -246,6 +246,7 @@ def test_the_readme_quotes_blanks_switches_and_nothing_undefined():
     case = case_of("qwen3-30b-a3b")
     layout = layout_of(case, tensor_parallel=2, sequence_parallel=True, expert_parallel=8)
     text = write(case, layout, options=Options(label="first choice", train_iters=7))["README.md"].text
+    assert "{{" not in text
     for word in ("first choice", "LEARNING_RATE", "ROTARY_BASE", "sbatch train.sh", "`--overlap-moe-expert-parallel-comm`"):
         assert word in text
     assert "| `TRAIN_ITERS` | 7 |" in text
@@ -290,6 +291,9 @@ def test_one_script_serves_torchrun_by_hand_and_slurm(tmp_path):
     assert slurm[1] == "torchrun"
     assert slurm[7:11] == ["--node-rank", "1", "--master-addr", "node-a"]
     assert slurm[13:] == by_hand[12:]
+    alone = subprocess.run(["bash", "-s"], input=script, capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"}, check=False)
+    assert (alone.returncode, alone.stdout) == (2, "")
+    assert "give NODE_RANK and MASTER_ADDR" in alone.stderr
 
 
 def test_real_data_replaces_mock_data(tmp_path):

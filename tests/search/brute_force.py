@@ -74,6 +74,9 @@ def grid(case: Case, features: Features, devices: int) -> Iterator[Point]:
 def refusal(case: Case, features: Features, p: Point) -> str | None:
     """The first reason against a point, or None."""
     model, batch, sequence = case.model, case.batch.global_batch_sequences, case.batch.sequence_tokens
+    recipe, peaks = case.training.precision, case.cluster.device.peak_flops_per_s
+    if recipe.gemm_dtype not in peaks or recipe.base_dtype not in peaks:
+        return "the device does not compute in the data types of the precision recipe"
     if model.position not in features.positions:
         return "the framework has no kernels for the model's position encoding"
     if any(kind.attention.num_heads % p.tp for kind in model.kinds):

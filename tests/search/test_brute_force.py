@@ -20,7 +20,8 @@ from meshwright.search.space import Pins, make_space
 from search.brute_force import BruteForce, brute_force, grid, layout_of, refusal
 from strategies import EVERYTHING, MEGATRON, small_case
 
-TIGHT = {"h100-sxm": 0.06, "a100-40g-sxm": 0.2}
+SIMULATED = 80
+"""Layouts of enumeration, best first by the closed form, that are estimated with their simulated bubbles."""
 
 
 def _shrunk(case: Case, **changes: object) -> Case:
@@ -61,6 +62,10 @@ def spaces() -> dict[str, tuple[Case, Features]]:
         "mixture on two": (small_case("mixtral-8x7b", layers=2, devices=2, batch=2), MEGATRON),
         "mixture on four, tight": (replace(small_case("mixtral-8x7b", layers=2, devices=4, batch=2), memory_ratio=0.6), MEGATRON),
         "mla, mixture, shared experts, mtp": (small_case("deepseek-v3", layers=4, devices=2, batch=2), MEGATRON),
+        "mixture without sequence parallelism": (
+            small_case("qwen3-30b-a3b", layers=2, devices=4, batch=2), replace(MEGATRON, sequence_parallel=False)
+        ),
+        "no data types": (small_case(layers=2, devices=2, batch=2, precision="fp8-cs", device="a100-40g-sxm"), MEGATRON),
         "mixture, poor framework": (small_case("qwen3-30b-a3b", layers=2, devices=2, batch=2), poor),
         "lora": (small_case(layers=4, devices=4, batch=2, task="lora"), MEGATRON),
         "fp8": (small_case(layers=3, devices=2, batch=2, precision="fp8-cs"), MEGATRON),
@@ -136,13 +141,12 @@ def test_the_winner_is_that_of_enumeration(name):
     if not truth.legal:
         pytest.skip("no layout is legal; the messages are tested elsewhere")
     fitting = truth.fitting(case.capacity_bytes)
-    result = plan(case, features, SearchOptions(risk="exact", refine=False, top=40))
+    result = plan(case, features, SearchOptions(risk="exact", refine=False))
     assert (result.legal, result.fitting, dict(result.rejected)) == (truth.legal, len(fitting), dict(truth.rejected))
     if not fitting:
         assert not result.plans
         return
-    # Finalists are simulated: among what enumeration finds within the closed form's error, none is faster by simulation.
-    best = min(estimate(case, layout).step_s for layout in fitting[:60])
+    best = min(estimate(case, layout).step_s for layout in fitting[:SIMULATED])
     assert result.plans[0].estimate.step_s == pytest.approx(best, rel=1e-9)
     assert result.plans[0].layout in truth.step_s
 
@@ -150,11 +154,11 @@ def test_the_winner_is_that_of_enumeration(name):
 @pytest.mark.parametrize("name", ["gqa on four", "mixture on two", "all schedules", "fsdp", "mixture, poor framework"])
 def test_rules_of_one_layout_agree_with_rules_of_columns(name):
     case, features = spaces()[name]
-    points = list(grid(case, features, case.cluster.num_devices))[:: 41 if name != "two devices" else 1]
+    points = list(grid(case, features, case.cluster.num_devices))[::41]
     legal = 0
     for point in points:
-        if point.zero and point.shards == 1:
-            continue  # a layout with shard groups of one rank is ZeRO 0
+        if (point.zero and point.shards == 1) or (point.schedule == "1f1b" and point.vp > 1):
+            continue  # a layout with shard groups of one rank is ZeRO 0, and 1F1B over chunks is the interleaved schedule
         refused = layout_refusals(case, features, layout_of(case, features, point, Overlap()))
         expected = refusal(case, features, point)
         legal += expected is None

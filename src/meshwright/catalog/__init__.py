@@ -12,6 +12,7 @@ from meshwright.catalog.calibrations import calibration, constant_figures
 from meshwright.catalog.cluster_sheet import cluster_for, cluster_provenance, clusters, load_cluster
 from meshwright.catalog.device_sheet import device, device_provenance, devices
 from meshwright.catalog.figures import Provenance
+from meshwright.catalog.guides import guides
 from meshwright.catalog.implementations import implementation, implementations
 from meshwright.catalog.model_sheet import load_model, model_provenance, models, published_parameters
 from meshwright.catalog.recipes import optimizer, optimizers, precision, precisions
@@ -25,6 +26,7 @@ __all__ = [
     "constant_figures",
     "device",
     "devices",
+    "guides",
     "implementation",
     "implementations",
     "load_cluster",

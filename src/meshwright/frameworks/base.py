@@ -55,11 +55,13 @@ class Limit:
     words: str
     noticed: Noticed
     broken: Callable[[Case, Layout], Values | None]
+    path: str = "layout"
+    """What the message is about: layout, model, training or cluster."""
 
     def check(self, case: Case, layout: Layout) -> Message | None:
         """The message that the framework would give, or None."""
         values = self.broken(case, layout)
-        return None if values is None else Message(self.id, self.words, values, path="layout")
+        return None if values is None else Message(self.id, self.words, values, path=self.path)
 
 
 

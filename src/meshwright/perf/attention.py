@@ -77,5 +77,5 @@ def flash_attention_s(
     groups = array(heads) * ceil_divide(sequence_tokens, constants.attention_rows) / device.num_units
     fill = groups / (groups + constants.gemm_wave_ratio * (np.ceil(groups) - groups))
     small = np.power(np.minimum(1.0, key_dim / 128.0), 0.25)
-    rate = device.peak_flops_per_s.get(dtype, device.peak_flops_per_s["bf16"]) * fill * small
+    rate = device.peak_flops_per_s[dtype] * fill * small
     return flops / (rate * constants.attention_forward_ratio), 2.5 * flops / (rate * constants.attention_backward_ratio)

@@ -75,7 +75,7 @@ def exposed_s(
     """Data-parallel seconds of a step that compute does not hide, with the slowdown of the compute that hides the rest.
 
         ZeRO-0, 1   hide(reduce, B) + last bucket + hide(gather, F)                 once a step
-        ZeRO-2      m hide(scatter, B) + hide(reduce, B) + hide(gather, F)
+        ZeRO-2      m hide(scatter, B) + hide(reduce, B) + last bucket + hide(gather, F)
         ZeRO-3      m [hide(gather, F) + hide(gather + scatter, B) + gather / layers] + hide(reduce, B)
         + slowdown x hidden
 
@@ -100,7 +100,7 @@ def exposed_s(
     zero01 = once_g + tail + once_p + slow * (hidden_g + hidden_p)
     each_s, hidden_s = hide(times.scatter_s, window_b, ratio)
     rest, hidden_r = hide(times.reduce_s, window_b, ratio)
-    zero2 = m * each_s + rest + once_p + slow * (m * hidden_s + hidden_r + hidden_p)
+    zero2 = m * each_s + rest + tail + once_p + slow * (m * hidden_s + hidden_r + hidden_p)
     both, hidden_both = hide(times.gather_s + times.scatter_s, window_b, ratio)
     first = times.gather_s / np.maximum(1.0, layers)
     zero3 = m * (once_p + both + first) + rest + slow * (m * (hidden_p + hidden_both) + hidden_r)

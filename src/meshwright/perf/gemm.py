@@ -55,7 +55,7 @@ def gemm_s(
              SimuMax core/config.py; the prologue term is the classic n-half model in k.
     """
     m, n, k = array(m), array(n), array(k)
-    peak = device.peak_flops_per_s.get(dtype, device.peak_flops_per_s["bf16"])
+    peak = device.peak_flops_per_s[dtype]
     unit_rate = peak / device.num_units * sustained_ratio(constants, dtype) * speed
     best: Array | None = None
     for tile in constants.tiles:

@@ -144,14 +144,15 @@ def mlp_products(mlp: Mlp, hidden: int, shape: WorkShape) -> tuple[Product, ...]
 def routed_tokens(experts: MixtureOfExperts, shape: WorkShape) -> Array:
     """Routed copies of tokens that the experts of one rank see, balanced routing.
 
-        R = T / t_sp * topk * T_e
+        R = T / t_sp * topk * min(T_e, t_sp)
 
-    Symbols: T tokens of a rank; t_sp sequence shards; topk experts per token; T_e expert TP (its ranks see the same copies).
+    Symbols: T tokens of a rank; t_sp sequence shards; topk experts per token; T_e expert TP (its ranks see the same copies, gathered
+             from their shards; without sequence parallelism each has them all from the start).
     Shapes:  the columns of ``shape``.
     Units:   tokens.
     Source:  reference/cost-model.md 7.1; Megatron-Core token dispatchers.
     """
-    return shape.shard_tokens * experts.experts_per_token * shape.expert_tensor_parallel
+    return shape.shard_tokens * experts.experts_per_token * np.minimum(shape.expert_tensor_parallel, shape.sequence_shards)
 
 
 def expert_products(experts: MixtureOfExperts, hidden: int, shape: WorkShape) -> tuple[Product, ...]:

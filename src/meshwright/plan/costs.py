@@ -60,6 +60,8 @@ class WorkCosts:
     embedding: EndTime
     head: EndTime
     logits_bytes: Array
+    head_input_bytes: Array
+    """Input of the output layer, kept until its backward."""
     hop_s: Array
     """One activation (or its gradient) to the next stage."""
 
@@ -135,6 +137,7 @@ def work_costs(
         embedding=embedding_time(case, shape, groups),
         head=head_time(case, shape, groups, vocabulary),
         logits_bytes=logits_bytes(case, shape, vocabulary),
+        head_input_bytes=2.0 * shape.shard_tokens * case.model.hidden,
         hop_s=point_to_point_s(
             2.0 * shape.shard_tokens * case.model.hidden, crosses=groups.pipeline_crosses, cluster=case.cluster,
             constants=case.calibration.constants,

@@ -9,12 +9,15 @@ import numpy as np
 
 from meshwright.domain import estimate as values
 from meshwright.domain.label import label
-from meshwright.perf.flops import Convention, SequenceFlops, sequence_flops, training_flops
+from meshwright.perf.flops import Convention, SequenceFlops, layer_sequence_flops, sequence_flops, training_flops
+from meshwright.perf.layer import ATTENTION_CORE
+from meshwright.perf.operators import layer_products, work_shape
 from meshwright.plan.breakdown import breakdown
 from meshwright.plan.costs import vocabulary_rows
 from meshwright.plan.evaluate import Evaluation, composition_of, evaluate
 from meshwright.plan.overlap import overlap_for
 from meshwright.plan.simulate import simulated_bubble_s
+from meshwright.plan.split import TREATMENTS
 from meshwright.plan.stages import stage_seconds
 
 if TYPE_CHECKING:
@@ -44,18 +47,29 @@ def model_flops(case: Case, convention: str | None = None) -> float:
     return case.batch.global_batch_sequences * training_flops(forward, weights_frozen=case.training.weights_frozen)
 
 
-def recompute_ratio(evaluation: Evaluation) -> float:
-    """Share of the forward of all layers that is run again, by time of the recomputed operators."""
-    again = forward = 0.0
-    for treatment, counts in enumerate(evaluation.composition.counts):
-        if counts is None:
+def recompute_flops(case: Case, evaluation: Evaluation) -> float:
+    """FLOPs of one step that are run a second time, by the case's convention.
+
+        B (sum over layers in full of their forward + sum over layers in part of their modules' products and attention core)
+
+    Units:   FLOP per step.
+    Source:  Korthikanti et al. 2022, appendix A; elementwise modules have no FLOPs.
+    """
+    sequence, hidden = case.batch.sequence_tokens, case.model.hidden
+    shape, modules = work_shape(microbatch_sequences=1, sequence_tokens=sequence), evaluation.settings.modules
+    total = 0.0
+    for treatment, counts in zip(TREATMENTS, evaluation.composition.counts, strict=True):
+        if counts is None or treatment == "none":
             continue
-        for index, kind in enumerate(evaluation.costs.kinds):
-            layers = float(counts[:, index].sum())
-            seconds = kind.recompute[treatment]
-            again += layers * float(seconds.compute) if seconds is not None else 0.0
-            forward += layers * float(kind.time.forward.compute)
-    return again / forward if forward else 0.0
+        for index, kind in enumerate(case.model.kinds):
+            products, core = layer_sequence_flops(
+                kind, hidden, sequence, convention=cast("Convention", case.flops_convention), mean_square=case.batch.mean_square_document_tokens
+            )
+            if treatment == "selective":
+                products = sum(float(product.flops) for product in layer_products(kind, hidden, shape) if product.module in modules)
+                core = core if ATTENTION_CORE in modules else 0.0
+            total += float(counts[:, index].sum()) * (products + core)
+    return case.batch.global_batch_sequences * total
 
 
 def estimate(case: Case, layout: Layout) -> values.Estimate:
@@ -71,9 +85,7 @@ def estimate(case: Case, layout: Layout) -> values.Estimate:
     step_s = float(time.step_s)
     devices = layout.world
     work = model_flops(case)
-    forward = sequence_work(case)
-    layers_forward = (forward.products + forward.attention) * case.batch.global_batch_sequences
-    hardware = work + recompute_ratio(evaluation) * layers_forward
+    hardware = work + recompute_flops(case, evaluation)
     peak_dtype = _peak_dtype(case)
     peak = case.cluster.device.peak_flops_per_s[peak_dtype]
     reserved = memory.reserved_bytes

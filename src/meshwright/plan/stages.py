@@ -99,7 +99,7 @@ def stage_inputs(costs: WorkCosts) -> StageInputs:
         head_forward_s=costs.head.forward.total,
         head_backward_s=costs.head.backward.total,
         head_weight_s=costs.head.weight_gradient_s,
-        head_bytes=costs.logits_bytes + 2.0 * costs.shape.shard_tokens,
+        head_bytes=costs.logits_bytes + costs.head_input_bytes,
         hop_s=costs.hop_s,
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from meshwright.errors import Message
 from meshwright.plan.overlap import overlap_for
-from meshwright.search.grid import Counts, evaluate_grid
+from meshwright.search.grid import Counts, evaluate_grid, sequence_parallel
 from meshwright.search.rules import knobs_of, rules_of
 from meshwright.search.space import Pins, make_space, mesh_grid
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from meshwright.domain.features import Features
     from meshwright.search.result import SearchOptions
 
+TRIED = 16
+"""Batches on each side of the user's that are tried."""
 BATCH_RULES = ("dp does not divide the global batch", "dp x mb does not divide the global batch")
 
 
@@ -70,15 +72,17 @@ def _reason(case: Case, features: Features, devices: int, pins: Pins) -> str:
 
 
 def nearest_batches(case: Case, features: Features, pins: Pins) -> tuple[int, ...]:
-    """Global batches just below and above that some mesh divides.
+    """The nearest global batches below and above for which a layout is legal under the pins.
 
-    Holds:   meshes that no other rule refuses.
+    Holds:   multiples of a mesh's sequences per micro-batch, the nearest ``TRIED`` of each side; each one given has been tried.
     """
-    mesh = mesh_grid(make_space(case, features, case.cluster.num_devices, pins))
+    space = make_space(case, features, case.cluster.num_devices, pins)
+    mesh = mesh_grid(space)
     for rule in rules_of("mesh"):
         if rule.reason in BATCH_RULES:
             continue
-        keep = np.broadcast_to(np.asarray(rule.holds(case, features, knobs_of(mesh))), mesh["tp"].shape)
+        knobs = knobs_of(mesh, sp=sequence_parallel(space, mesh["tp"]))
+        keep = np.broadcast_to(np.asarray(rule.holds(case, features, knobs)), mesh["tp"].shape)
         mesh = {name: column[keep] for name, column in mesh.items()}
     if not len(mesh["dp"]):
         return ()
@@ -86,6 +90,13 @@ def nearest_batches(case: Case, features: Features, pins: Pins) -> tuple[int, ..
     steps = sorted({int(dp) * (pins.mb or 1) for dp in mesh["dp"]})
     if any(batch % step == 0 for step in steps):
         return ()
-    below = max((batch // step * step for step in steps), default=0)
-    above = min(-(-batch // step) * step for step in steps)
-    return tuple(value for value in (below, above) if value > 0)
+    multiples = {(batch // step + away) * step for step in steps for away in range(-TRIED, TRIED + 1)}
+    below = sorted((value for value in multiples if 0 < value < batch), reverse=True)[:TRIED]
+    above = sorted(value for value in multiples if value > batch)[:TRIED]
+
+    def legal(value: int) -> bool:
+        own = replace(case, batch=replace(case.batch, global_batch_sequences=value))
+        return _any_legal(own, features, case.cluster.num_devices, pins)
+
+    nearest = (next((value for value in side if legal(value)), None) for side in (below, above))
+    return tuple(value for value in nearest if value is not None)

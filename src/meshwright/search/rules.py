@@ -111,8 +111,18 @@ def _expert_width(case: Case, _: Features, k: Knobs) -> Any:
     return k.etp == 1 if experts is None else (experts.expert_width % k.etp == 0) & (k.tp % k.etp == 0)
 
 
-def _moe_sequence_parallel(case: Case, _: Features, k: Knobs) -> Any:
-    return (k.ep == 1) | (k.tp == 1) | np.asarray(case.implementation.sequence_parallel)
+def _moe_sequence_parallel(_case: Case, _: Features, k: Knobs) -> Any:
+    return (k.ep == 1) | (k.tp == 1) | (np.asarray(k.sp) > 0)
+
+
+def _sequence_parallel(case: Case, features: Features, k: Knobs) -> Any:
+    return (np.asarray(k.sp) == 0) | (case.implementation.sequence_parallel and features.sequence_parallel)
+
+
+def _precision(case: Case, _: Features, k: Knobs) -> Any:
+    recipe = case.training.precision
+    able = all(case.cluster.device.supports(dtype) for dtype in (recipe.gemm_dtype, recipe.base_dtype))
+    return np.full(np.shape(k.tp), able)
 
 
 def _layers(case: Case, features: Features, k: Knobs) -> Any:
@@ -166,6 +176,7 @@ def _recompute(_: Case, features: Features, k: Knobs) -> Any:
 
 
 RULES: tuple[Rule, ...] = (
+    Rule(level="mesh", reason="the device does not compute in the data types of the precision recipe", holds=_precision),
     Rule(level="mesh", reason="the framework has no kernels for the model's position encoding", holds=_position),
     Rule(level="mesh", reason="tp does not divide the attention heads", holds=_heads),
     Rule(level="mesh", reason="tp and the key-value heads do not divide each other", holds=_key_value_heads),
@@ -180,6 +191,7 @@ RULES: tuple[Rule, ...] = (
         level="mesh", reason="the framework has no expert tensor parallelism", holds=lambda _, f, k: (k.etp == 1) | f.expert_tensor_parallel
     ),
     Rule(level="mesh", reason="experts with tp need sequence parallelism", holds=_moe_sequence_parallel),
+    Rule(level="mesh", reason="the framework has no sequence parallelism", holds=_sequence_parallel),
     Rule(level="mesh", reason="pp exceeds the layers", holds=lambda c, _, k: k.pp <= c.model.num_layers),
     Rule(level="mesh", reason="dp does not divide the global batch", holds=lambda c, _, k: c.batch.global_batch_sequences % k.dp == 0),
     Rule(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.domain.label import MODULES
 from meshwright.errors import InputError, Message, did_you_mean
 
 if TYPE_CHECKING:
@@ -80,10 +81,11 @@ def parse_pins(raw: Mapping[str, str]) -> Pins:
             continue
         if knob == "recompute":
             name, _, modules = text.partition(":")
-            if name not in TREATMENTS or (modules and name != "selective"):
+            unknown = [module for module in modules.split(",") if modules and module not in MODULES]
+            if name not in TREATMENTS or unknown or (modules and name != "selective"):
                 faults.append(
-                    Message("pin.recompute", "recompute={value} is none of none, selective[:modules], full",
-                            {"value": text}, path="--pin")  # fmt: skip
+                    Message("pin.recompute", "recompute={value} is none of none, selective[:modules], full; modules: {modules}",
+                            {"value": text, "modules": ",".join(MODULES)}, path="--pin")  # fmt: skip
                 )
             values["recompute"] = name
             values["modules"] = tuple(modules.split(",")) if modules else None
@@ -143,10 +145,8 @@ def make_space(case: Case, features: Features, devices: int, pins: Pins) -> Spac
     """The grid for a case on a number of devices."""
     options = tuple(option for option in SHARD_OPTIONS if pins.zero is None or option.stage == pins.zero)
     if pins.shard is not None:
-        stages = sorted({option.stage for option in options if option.stage > 0}) or [1]
+        stages = sorted({option.stage for option in options if pins.zero is not None or (option.stage > 0) == (pins.shard > 1)})
         options = tuple(ShardOption(stage, str(pins.shard)) for stage in stages)
-        if pins.shard == 1:
-            options = (ShardOption(0, "none"),)
     wanted = pins.schedule
     schedules = tuple(dict.fromkeys(name for name in features.schedules if wanted is None or _same_schedule(name, wanted)))
     return Space(
@@ -160,8 +160,8 @@ def make_space(case: Case, features: Features, devices: int, pins: Pins) -> Spac
 
 
 def _same_schedule(name: str, wanted: str) -> bool:
-    """``1f1b`` with several chunks runs interleaved, so a pin of either allows both."""
-    return name == wanted or {name, wanted} == {"1f1b", "interleaved"}
+    """``1f1b`` with several chunks runs interleaved, so a pin of it allows both."""
+    return name == wanted or (name, wanted) == ("interleaved", "1f1b")
 
 
 def _pinned(values: tuple[int, ...], pin: int | None) -> tuple[int, ...]:

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 Predicate: TypeAlias = "Callable[[Case, Layout], Values | None]"
 
 
-def rule(into: list[Limit], id: str, words: str, *, noticed: Noticed = "parse") -> Callable[[Predicate], Predicate]:
+def rule(
+    into: list[Limit], id: str, words: str, *, noticed: Noticed = "parse", path: str = "layout"
+) -> Callable[[Predicate], Predicate]:
     """A decorator that adds a rule; the function gives the values of the message where the rule is broken."""
 
     def add(broken: Predicate) -> Predicate:
-        into.append(Limit(id=f"megatron.{id}", words=words, noticed=noticed, broken=broken))
+        into.append(Limit(id=f"megatron.{id}", words=words, noticed=noticed, broken=broken, path=path))
         return broken
 
     return add

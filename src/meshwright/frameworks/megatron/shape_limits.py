@@ -29,30 +29,30 @@ _rule = partial(rule, SHAPES)
 # What Megatron-LM has no words for, because no argument leads there.
 
 
-@_rule("model", "Megatron-LM cannot express {features}", noticed="never")
+@_rule("model", "Megatron-LM cannot express {features}", noticed="never", path="model")
 def _model(case: Case, layout: Layout) -> Values | None:
     features = inexpressible(case.model)
     return values_if(features, features="; nor ".join(features))
 
 
-@_rule("task", "Megatron-LM trains all weights: for LoRA use bridge (Megatron-Bridge)", noticed="never")
+@_rule("task", "Megatron-LM trains all weights: for LoRA use bridge (Megatron-Bridge)", noticed="never", path="training")
 def _task(case: Case, layout: Layout) -> Values | None:
     return values_if(case.training.task == "lora")
 
 
-@_rule("device", "Megatron-LM does not run on {device}; use {instead}", noticed="never")
+@_rule("device", "Megatron-LM does not run on {device}; use {instead}", noticed="never", path="cluster")
 def _device(case: Case, layout: Layout) -> Values | None:
     device = case.cluster.device
     return values_if(device.family in _FOREIGN, device=device.name, instead=_FOREIGN.get(device.family))
 
 
-@_rule("precision", "Megatron-LM has no precision {precision}; it has {known}", noticed="never")
+@_rule("precision", "Megatron-LM has no precision {precision}; it has {known}", noticed="never", path="training")
 def _precision(case: Case, layout: Layout) -> Values | None:
     name = case.training.precision.name
     return values_if(name not in PRECISIONS, precision=name, known=", ".join(PRECISIONS))
 
 
-@_rule("optimizer", "Megatron-LM has no optimizer {optimizer}; it has {known}", noticed="never")
+@_rule("optimizer", "Megatron-LM has no optimizer {optimizer}; it has {known}", noticed="never", path="training")
 def _optimizer(case: Case, layout: Layout) -> Values | None:
     name = case.training.optimizer.name
     return values_if(name not in OPTIMIZERS, optimizer=name, known=", ".join(OPTIMIZERS))

@@ -1,0 +1,54 @@
+"""Everything that there is to say about one layout of a case: a print-out of estimates, never a second calculation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from meshwright.diagnose.disagreements import disagreements
+from meshwright.diagnose.facts import Facts
+from meshwright.diagnose.guides import judge_all
+from meshwright.diagnose.losses import Cause, Loss, causes, losses
+from meshwright.diagnose.sensitivity import Sensitivity, WhatIf, sensitivities, what_ifs
+from meshwright.diagnose.start import GuidedStart, guided_start
+from meshwright.diagnose.steps import BatchStep, FitStep, SpeedStep, batch_step, fit_step, speed_step
+
+if TYPE_CHECKING:
+    from meshwright.diagnose.finding import Disagreement, Judgement
+    from meshwright.domain.case import Case
+    from meshwright.domain.estimate import Estimate
+    from meshwright.domain.features import Features
+    from meshwright.domain.layout import Layout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why a layout is as fast as it is, where the rest goes, what a step of each knob would do, and what the guides say."""
+
+    label: str
+    fit: FitStep
+    batch: BatchStep
+    throughput: SpeedStep
+    start: GuidedStart | None
+    losses: tuple[Loss, ...]
+    """Points of 100; ``ideal`` is the MFU."""
+    causes: tuple[Cause, ...]
+    sensitivities: tuple[Sensitivity, ...]
+    what_ifs: tuple[WhatIf, ...]
+    judgements: tuple[Judgement, ...]
+    disagreements: tuple[Disagreement, ...]
+
+
+def explain(case: Case, layout: Layout, features: Features, estimate: Estimate | None = None) -> Explanation:
+    """Explain a layout.
+
+    ``estimate``: that of the layout where it is known; one that carries its linearity saves computing it again.
+    Errors:  none for layouts that can be estimated; what the framework refuses is said, not raised.
+    """
+    facts = Facts(case, layout, features, estimate)
+    judged = judge_all(facts)
+    return Explanation(
+        label=facts.estimate.label, fit=fit_step(facts), batch=batch_step(facts), throughput=speed_step(facts), start=guided_start(facts),
+        losses=losses(facts.estimate), causes=causes(facts.estimate), sensitivities=sensitivities(facts), what_ifs=what_ifs(facts),
+        judgements=judged, disagreements=disagreements(facts, judged),
+    )  # fmt: skip

@@ -1,0 +1,182 @@
+"""Global batch, micro-batch, bubble, packing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshwright.diagnose.facts import ERROR
+from meshwright.diagnose.finding import Answer, Verdict, number, ratio
+from meshwright.diagnose.judging import change, contest, does_not_apply, judges, percent, speed
+from meshwright.diagnose.neighbours import vary
+from meshwright.domain.layout import Layout
+from meshwright.plan.many import evaluate_many
+from meshwright.units import gib, seconds
+
+if TYPE_CHECKING:
+    from meshwright.catalog.guides import Rule
+    from meshwright.diagnose.facts import Facts
+
+
+@judges("global-batch")
+def global_batch(facts: Facts, _: Rule) -> Answer:
+    """Replicas x micro-batch x micro-batches is the global batch that was given."""
+    layout, batch = facts.layout, facts.case.batch.global_batch_sequences
+    product = layout.data_parallel * layout.microbatch_sequences * layout.num_microbatches
+    words = f"dp {layout.data_parallel} x mb {layout.microbatch_sequences} x {layout.num_microbatches} micro-batches = {product} sequences"
+    return Answer(
+        verdict="holds" if product == batch else "fails", figure=number("global_batch_sequences", product),
+        sentence=f"{words}, the global batch that was given" if product == batch else f"{words}, not the {batch} that were given",
+    )  # fmt: skip
+
+
+@judges("micro-batch-one")
+def micro_batch_one(facts: Facts, _: Rule) -> Answer:
+    """The winner at micro-batch 1, and that winner scaled up, against the best of all."""
+    start, best = facts.best.get("mb1"), facts.best.get("any")
+    if start is None or best is None or not start.fits:
+        return contest(facts, "mb1", "any", "micro-batch 1", "best of all")
+    mesh = start.layout
+    scaled = [found for mb in (2, 4, 8, 16) if isinstance(found := vary(facts.case, facts.features, mesh, microbatch_sequences=mb), Layout)]
+    reached = start.step_s
+    if scaled:
+        times, reserved = evaluate_many(facts.case, scaled)
+        reached = min([reached, *(float(t) for t, size in zip(times, reserved, strict=True) if size <= facts.case.capacity_bytes)])
+    relative = reached / best.step_s - 1.0
+    tokens = facts.case.batch.sequence_tokens / mesh.context_parallel / mesh.tensor_parallel
+    return Answer(
+        verdict="holds" if relative <= ERROR else "fails", figure=ratio("step_change_ratio", relative),
+        sentence=f"the best layout at micro-batch 1 takes {speed(start)}, scaled up {seconds(reached)}, the best of all {speed(best)}: "
+        f"{change(reached, best.step_s)}; micro-batch 1 leaves {tokens:,.0f} tokens a device",
+    )  # fmt: skip
+
+
+@judges("micro-batch-two")
+def micro_batch_two(facts: Facts, _: Rule) -> Answer:
+    """Micro-batch 2 against any."""
+    return contest(facts, "mb2", "any", "micro-batch 2", "any micro-batch")
+
+
+@judges("micro-batch-sixteen")
+def micro_batch_sixteen(facts: Facts, _: Rule) -> Answer:
+    """Micro-batch 16 against any."""
+    return contest(facts, "mb16", "any", "micro-batch 16", "any micro-batch")
+
+
+@judges("micro-batch-above-stages")
+def micro_batch_above_stages(facts: Facts, _: Rule) -> Answer:
+    """A micro-batch larger than the stages: wrong, and what it costs."""
+    p, mb, m = facts.layout.pipeline_parallel, facts.layout.microbatch_sequences, facts.layout.num_microbatches
+    if p == 1:
+        return does_not_apply(facts, f"no pipeline here, micro-batch {mb}")
+    own = f"this layout has {m} micro-batches of {mb} for {p} stages"
+    found = contest(facts, "mb>pp", "mb<=pp", "a micro-batch above the stages", "at or below", tail=own)
+    return Answer(verdict="wrong", figure=found.figure, sentence=found.sentence)
+
+
+@judges("bubble-formula")
+def bubble_formula(facts: Facts, _: Rule) -> Answer:
+    """The guide's bubble beside the real formula and the estimate."""
+    layout = facts.layout
+    p, v, m, mb = layout.pipeline_parallel, layout.virtual_stages, layout.num_microbatches, layout.microbatch_sequences
+    guide, real = p / (p + mb), (p - 1) / (v * m + p - 1)
+    return Answer(
+        verdict="wrong", figure=ratio("bubble_ratio", real),
+        sentence=f"the guide's PP/(PP + mb) gives {percent(guide)} with {p} stages and micro-batch {mb}; (p-1)/(v m + p-1) with {m} micro-batches "
+        f"and {v} chunks gives {percent(real)}, the estimate {percent(facts.estimate.bubble_ratio)}",
+    )  # fmt: skip
+
+
+@judges("raise-micro-batch")
+def raise_micro_batch(facts: Facts, _: Rule) -> Answer:
+    """What a doubled micro-batch does to the bubble."""
+    if facts.layout.pipeline_parallel == 1:
+        return does_not_apply(facts, "no pipeline, no bubble")
+    found = _doubled(facts)
+    return Answer(verdict="wrong", figure=found.figure, sentence=found.sentence)
+
+
+@judges("micro-batch-trade-off")
+def micro_batch_trade_off(facts: Facts, _: Rule) -> Answer:
+    """Bubble up, kernels better filled: both shown."""
+    if facts.layout.pipeline_parallel == 1:
+        return does_not_apply(facts, "no pipeline, no bubble: a larger micro-batch only fills the kernels")
+    return _doubled(facts)
+
+
+def _doubled(facts: Facts) -> Answer:
+    layout, now = facts.layout, facts.estimate
+    then = facts.varied(microbatch_sequences=2 * layout.microbatch_sequences)
+    if then is None:
+        m, p = layout.num_microbatches // 2, layout.pipeline_parallel
+        bubble = (p - 1) / (layout.virtual_stages * max(1, m) + p - 1)
+        return Answer(
+            verdict="holds", figure=ratio("bubble_ratio", bubble),
+            sentence=f"micro-batch {2 * layout.microbatch_sequences} is not legal with the other knobs as they are; {m} micro-batches on {p} stages "
+            f"would idle {percent(bubble)} instead of {percent(now.bubble_ratio)}",
+        )  # fmt: skip
+    before, after = now.time.bubble_s, then.estimate.time.bubble_s
+    work = (then.estimate.time.compute_s / now.time.compute_s - 1.0) if now.time.compute_s else 0.0
+    verdict: Verdict = "holds" if after >= before * 0.999 else "fails"
+    return Answer(
+        verdict=verdict, figure=ratio("bubble_ratio", then.estimate.bubble_ratio),
+        sentence=f"micro-batch {layout.microbatch_sequences} -> {then.layout.microbatch_sequences} halves the micro-batches to "
+        f"{then.layout.num_microbatches}: bubble {percent(now.bubble_ratio)} -> {percent(then.estimate.bubble_ratio)}, compute {work:+.1%}, "
+        f"step {change(then.step_s, now.step_s)}, memory {gib(then.reserved_bytes)}{'' if then.estimate.fits else ' (does not fit)'}",
+    )  # fmt: skip
+
+
+@judges("larger-batch")
+def larger_batch(facts: Facts, _: Rule) -> Answer:
+    """The same layout at twice the global batch."""
+    then, now = facts.with_batch(2), facts.estimate
+    assert then is not None, "twice as many micro-batches are legal"
+    gain = then.estimate.mfu_ratio - now.mfu_ratio
+    return Answer(
+        verdict="holds" if gain >= 0 else "fails", figure=ratio("mfu_change_ratio", gain),
+        sentence=f"twice the global batch would bring the bubble from {percent(now.bubble_ratio)} to {percent(then.estimate.bubble_ratio)} "
+        f"and MFU from {percent(now.mfu_ratio)} to {percent(then.estimate.mfu_ratio)}; the batch is the algorithm's and stays",
+    )  # fmt: skip
+
+
+@judges("try-micro-batches")
+def try_micro_batches(facts: Facts, _: Rule) -> Answer:
+    """The best step time of each micro-batch over the grid."""
+    tried = [(mb, facts.best[f"mb{mb}"]) for mb in (1, 2, 4, 8, 16) if f"mb{mb}" in facts.best and facts.best[f"mb{mb}"].fits]
+    if len(tried) < 2:
+        return does_not_apply(facts, f"{len(tried)} micro-batch fits or is legal, nothing to compare")
+    times = [found.step_s for _, found in tried]
+    spread = max(times) / min(times) - 1.0
+    listed = ", ".join(f"mb{mb} {seconds(found.step_s)}" for mb, found in tried)
+    return Answer(
+        verdict="holds" if spread > ERROR else "fails", figure=ratio("step_spread_ratio", spread),
+        sentence=f"best over the grid: {listed}; between best and worst lie {percent(spread)}",
+    )  # fmt: skip
+
+
+@judges("packing")
+def packing(facts: Facts, _: Rule) -> Answer:
+    """What packed documents save in attention."""
+    batch = facts.case.batch
+    square = batch.mean_square_document_tokens
+    if square is None:
+        return does_not_apply(facts, f"every sequence is one document of {batch.sequence_tokens:,} tokens: nothing is padded")
+    share = square / batch.sequence_tokens**2
+    return Answer(
+        verdict="holds", figure=ratio("attention_work_ratio", share),
+        sentence=f"documents are packed into {batch.sequence_tokens:,} tokens; attention does {percent(share)} of the work of one long document",
+    )  # fmt: skip
+
+
+@judges("packing-limit")
+def packing_limit(facts: Facts, _: Rule) -> Answer:
+    """How many tokens a packed sequence could have before memory runs out, in proportion to activations."""
+    estimate, batch = facts.estimate, facts.case.batch
+    memory = estimate.stages[estimate.peak_stage].memory
+    grows = (memory.activations + memory.temporary) * (1.0 + facts.case.calibration.constants.fragmentation_ratio)
+    free = facts.case.capacity_bytes - (memory.reserved_bytes - grows)
+    tokens = batch.sequence_tokens * max(0.0, free / grows) if grows > 0 else float(batch.sequence_tokens)
+    return Answer(
+        verdict="holds" if estimate.fits else "fails", figure=number("max_packed_tokens", tokens),
+        sentence=f"activations take {gib(memory.activations)} at {batch.sequence_tokens:,} tokens; up to some {tokens:,.0f} tokens in a packed "
+        f"sequence would fit this layout",
+    )  # fmt: skip

@@ -1,0 +1,141 @@
+"""Megatron-LM itself as the judge of what is written for it.
+
+``MESHWRIGHT_MEGATRON_SOURCE`` names a checkout (any release from core 0.12, or main), ``MESHWRIGHT_MEGATRON_PYTHON`` an
+interpreter with torch, triton, six, einops and regex; the wheel ``megatron-core`` 0.16.1 alone serves for the parameters.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from megatron_cases import MODELS, arguments_of, case_of, environment_of, layout_of, random_layout
+
+from meshwright.errors import InputError
+from meshwright.frameworks import framework
+from meshwright.frameworks.base import DEFAULTS
+from meshwright.perf import parameters as count
+from meshwright.plan.split import chunk_kinds, even_split
+
+pytestmark = [pytest.mark.oracle, pytest.mark.slow]
+SOURCE = os.environ.get("MESHWRIGHT_MEGATRON_SOURCE", "")
+PYTHON = os.environ.get("MESHWRIGHT_MEGATRON_PYTHON", sys.executable)
+LAYOUTS = int(os.environ.get("MESHWRIGHT_MEGATRON_LAYOUTS", "250"))
+MEGATRON = framework("megatron")
+needs_source = pytest.mark.skipif(not SOURCE, reason="MESHWRIGHT_MEGATRON_SOURCE names no checkout of Megatron-LM")
+needs_core = pytest.mark.skipif(
+    not SOURCE and importlib.util.find_spec("megatron") is None, reason="megatron-core is not installed"
+)
+
+
+def judge(cases):
+    runner = Path(__file__).with_name("megatron_parser.py")
+    done = subprocess.run(
+        [PYTHON, "-W", "ignore", str(runner), *([SOURCE] if SOURCE else [])],
+        input="\n".join(map(json.dumps, cases)), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    verdicts = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(verdicts) == len(cases), done.stderr[-3000:]
+    return verdicts
+
+
+def version():
+    """The version of the checkout, as ``--to megatron@VERSION`` spells it."""
+    info = (Path(SOURCE) / "megatron" / "core" / "package_info.py").read_text()
+    minor = int(re.search(r"^MINOR = ([0-9]+)", info, re.MULTILINE)[1])
+    return "main" if minor >= 20 else f"0.{minor}"
+
+
+@needs_source
+def test_the_parser_accepts_what_is_legal_and_refuses_what_is_not():
+    rng, noticed = random.Random(LAYOUTS), {limit.id: limit.noticed for limit in MEGATRON.limits}
+    recipes = ["bf16", "bf16", "bf16", "fp16", "fp8-delayed", "fp8-cs", "fp8-mx", "fp8-blockwise", "nvfp4"]
+    optimizers = ["adamw", "adamw", "adamw", "adamw-bf16-moments", "adamw-8bit", "sgd", "muon"]
+    cases, expected, refused = [], [], Counter()
+    while len(cases) < LAYOUTS:
+        case = case_of(
+            rng.choice(MODELS), devices=rng.choice([16, 64, 128, 48]), precision_name=rng.choice(recipes),
+            optimizer_name=rng.choice(optimizers), gradient_dtype=rng.choice([None, "bf16"]),
+        )  # fmt: skip
+        layout = random_layout(case, rng)
+        messages = MEGATRON.check(case, layout)
+        if messages and "parse" not in {noticed[message.id] for message in messages}:
+            continue  # the parser cannot know
+        if "never" in {noticed[message.id] for message in messages}:
+            continue  # no arguments stand for it
+        try:
+            script = MEGATRON.writer(case, layout, version(), DEFAULTS)[0].text
+        except InputError as error:
+            refused[error.messages[0].id] += 1
+            continue
+        cases.append({"argv": arguments_of(script), "world": layout.world, "env": environment_of(script)})
+        expected.append([message.id for message in messages])
+    verdicts = judge(cases)
+    wrong = Counter(
+        (verdict["why"][:200], tuple(ids))
+        for verdict, ids in zip(verdicts, expected, strict=True)
+        if verdict["accepted"] == bool(ids)
+    )
+    if version() < "0.16":  # earlier versions check less: only what they refuse counts
+        wrong = Counter({key: times for key, times in wrong.items() if key[0]})
+    legal = sum(not ids for ids in expected)
+    print(f"{version()}: {legal} legal, {len(expected) - legal} illegal, refused beforehand {dict(refused)}")
+    assert legal > LAYOUTS // 4
+    assert not wrong
+
+
+def parameters_of_stage(case, layout, stage):
+    """What the planner counts on the first rank of a stage."""
+    model, tp, last = case.model, layout.tensor_parallel, layout.pipeline_parallel - 1
+    degrees = {"tp": tp, "ep": layout.expert_parallel, "etp": layout.expert_tensor_parallel}
+    rows = int(count.padded_vocabulary(model.vocabulary, tp=tp, multiple=case.implementation.pads_vocabulary_to))
+    split = even_split(model.num_layers, layout.pipeline_parallel, layout.virtual_stages)
+    layers = chunk_kinds(model, split, folded=False)[:, stage].sum(axis=0)
+    if stage == last:
+        layers[model.pattern[-1]] -= model.num_mtp_layers
+    total = count.ParameterCounts()
+    for kind, number in zip(model.kinds, layers, strict=True):
+        total += count.layer_parameters(model, kind, **degrees).times(int(number))
+    if stage == 0:
+        total += count.embedding_parameters(model, tp=tp, vocabulary=rows)
+    if stage == last:
+        total += count.mtp_parameters(model, **degrees) + count.final_norm_parameters(model)
+        total += count.head_parameters(model, tp=tp, vocabulary=rows, copied=np.asarray(last > 0))
+        if model.num_mtp_layers and last > 0 and not model.tied_embeddings:
+            total += count.ParameterCounts(sharded=rows * model.hidden // tp)  # the extra layers embed again
+    return int(total.total)
+
+
+@needs_core
+def test_the_arguments_rebuild_the_parameters_of_every_stage():
+    if SOURCE and version() not in {"0.16"}:
+        pytest.skip("local layers are built with core 0.16")
+    cases, expected, names = [], [], []
+    for model in (*MODELS, "qwen3-8b", "opt-13b", "glm4.5-air", "qwen2-57b-a14b", "llama3.2-1b", "deepseek-v2-lite"):
+        for knobs in (
+            {"pipeline_parallel": 4},
+            {"tensor_parallel": 2, "sequence_parallel": True, "pipeline_parallel": 2, "virtual_stages": 2, "expert_parallel": 4},
+            {"tensor_parallel": 4, "sequence_parallel": True, "pipeline_parallel": 4, "expert_parallel": 2},
+        ):
+            case = case_of(model)
+            layout = layout_of(case, **(knobs if case.model.is_moe else knobs | {"expert_parallel": 1}))
+            if case.model.kinds[0].attention.latent and layout.tensor_parallel > 1:
+                continue  # local layers split the down projections, those of Transformer Engine copy them
+            script = MEGATRON.write(case, layout)[0].text
+            stages = range(layout.pipeline_parallel)
+            ranks = [stage * layout.world // layout.pipeline_parallel for stage in stages]
+            cases.append({"argv": arguments_of(script), "world": layout.world, "env": environment_of(script), "ranks": ranks})
+            expected.append([parameters_of_stage(case, layout, stage) for stage in stages])
+            names.append((model, tuple(knobs.items())))
+    verdicts = judge(cases)
+    found = {name: (verdict["why"], verdict["parameters"]) for name, verdict in zip(names, verdicts, strict=True)}
+    assert found == {name: ("", stages) for name, stages in zip(names, expected, strict=True)}

@@ -1,0 +1,110 @@
+"""Saved tensors against the closed expressions of reference/cost-model.md 7.1."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import cases, examples, small_case
+
+from meshwright.domain.label import MODULES
+from meshwright.perf.activations import checkpoint_bytes, saved_bytes, working_bytes
+from meshwright.perf.operators import work_shape
+
+MB = 1e6
+
+
+def _saved(case, kind, shape, **options) -> float:
+    settings = {"implementation": case.implementation, "precision": case.training.precision, **options}
+    return float(saved_bytes(kind, case.model.hidden, case.batch.sequence_tokens, shape, **settings))
+
+
+def _shape(sequence, **degrees):
+    return work_shape(microbatch_sequences=1, sequence_tokens=sequence, sequence_parallel=1, **degrees)
+
+
+def test_llama3_70b_keeps_140_5_megabytes_a_layer():
+    case = small_case("llama3-70b", sequence=4096)
+    shape = _shape(4096, tensor_parallel=8)
+    with_statistics = _saved(case, case.model.kinds[0], shape)
+    statistics = 4 * 4096 * 64 / 8
+    assert (with_statistics - statistics) / MB == pytest.approx(140.5, abs=0.05)
+    assert 20 * with_statistics / 2**30 == pytest.approx(2.6184, rel=0.003)
+
+
+@pytest.mark.parametrize("name", ["llama3-8b", "llama3-70b", "qwen2.5-7b", "llama2-13b"])
+@pytest.mark.parametrize(("tp", "cp"), [(1, 1), (4, 1), (2, 4)])
+def test_dense_gated_layers_keep_the_closed_expression(name, tp, cp):
+    case = small_case(name, sequence=8192)
+    kind, h = case.model.kinds[0], case.model.hidden
+    a, k, d, f = kind.attention.num_heads, kind.attention.num_key_value_heads, kind.attention.head_dim, kind.feed_forward.width
+    tokens = 8192 / (tp * cp)
+    expected = 2 * tokens * (4 * h + 2 * a * d + 2 * k * d + 3 * f) + 4 * tokens * a
+    assert _saved(case, kind, _shape(8192, tensor_parallel=tp, context_parallel=cp)) == pytest.approx(expected, rel=1e-14)
+
+
+def test_latent_attention_keeps_its_latents_and_what_grows_out_of_them():
+    case = small_case("deepseek-v3", sequence=4096)
+    kind = case.model.kinds[0]
+    latent, a, h = kind.attention.latent, kind.attention.num_heads, case.model.hidden
+    query, value = a * (latent.nope_dim + latent.rope_dim), a * latent.value_dim
+    low = 2 * latent.query_rank + 2 * latent.key_value_rank + latent.rope_dim
+    expected = 2 * 4096 * (2 * h + low + 2 * query + 2 * value) + 4 * 4096 * a
+    attention = _saved(case, kind, _shape(4096)) - 2 * 4096 * (2 * h + 3 * kind.feed_forward.width)
+    assert attention == pytest.approx(expected, rel=1e-12)
+    without = _saved(case, kind, _shape(4096), recomputed=("mla_up_proj",))
+    assert _saved(case, kind, _shape(4096)) - without == pytest.approx(2 * 4096 * (2 * query + value), rel=1e-12)
+
+
+@pytest.mark.parametrize("headroom", [1.0, 1.15, 2.0])
+def test_routed_tokens_are_kept_with_their_headroom(headroom):
+    case = small_case("mixtral-8x7b", sequence=4096)
+    kind = case.model.kinds[0]
+    mixture, h = kind.experts, case.model.hidden
+    shape = _shape(4096, tensor_parallel=2, expert_parallel=4)
+    routed = 4096 / 2 * mixture.experts_per_token
+    tokens = _saved(case, kind, shape, headroom_ratio=headroom) - _saved(case, kind, shape, headroom_ratio=0.0)
+    assert tokens == pytest.approx(headroom * routed * 2 * (2 * h + 3 * mixture.expert_width), rel=1e-12)
+    assert _saved(case, kind, shape, recomputed=("moe",)) == pytest.approx(_saved(case, kind, shape, headroom_ratio=0.0), rel=1e-12)
+
+
+def test_fp8_keeps_one_byte_of_linear_inputs():
+    half, quarter = small_case("llama3-8b"), small_case("llama3-8b", precision="fp8-cs")
+    kind, h = half.model.kinds[0], half.model.hidden
+    saved = _saved(half, kind, _shape(2048)) - _saved(quarter, kind, _shape(2048))
+    assert saved == 2048 * (h + kind.attention.output_width + h + kind.feed_forward.width)
+
+
+@examples(80)
+@given(cases(), st.sampled_from(MODULES), st.integers(1, 3), st.data())
+def test_recompute_and_shards_never_keep_more(case, module, mb, data):
+    kind = case.model.kinds[0]
+    degrees = {"tensor_parallel": 1, "context_parallel": 1, "expert_parallel": 1}
+    one = work_shape(microbatch_sequences=mb, sequence_tokens=case.batch.sequence_tokens, sequence_parallel=1, **degrees)
+    whole = _saved(case, kind, one)
+    assert 0 <= _saved(case, kind, one, recomputed=(module,)) <= whole
+    assert float(checkpoint_bytes(case.model.hidden, one)) <= whole
+    knob = data.draw(st.sampled_from(sorted(degrees)))
+    previous, working = whole, float(working_bytes(kind, case.model.hidden, one))
+    for degree in (2, 3, 4, 8, 16):
+        more = work_shape(
+            microbatch_sequences=mb, sequence_tokens=case.batch.sequence_tokens, sequence_parallel=1, **{**degrees, knob: degree}
+        )
+        now = _saved(case, kind, more)
+        assert now <= previous * (1 + 1e-12)
+        assert float(working_bytes(kind, case.model.hidden, more)) <= working * (1 + 1e-12)
+        previous = now
+
+
+@examples(40)
+@given(cases())
+def test_columns_keep_what_scalars_keep(case):
+    kind, tps = case.model.kinds[0], np.array([1, 2, 3, 4, 8])
+    column = work_shape(microbatch_sequences=2, sequence_tokens=case.batch.sequence_tokens, tensor_parallel=tps, sequence_parallel=1)
+    together = saved_bytes(
+        kind, case.model.hidden, case.batch.sequence_tokens, column, implementation=case.implementation, precision=case.training.precision
+    )
+    for index, tp in enumerate(tps):
+        alone = work_shape(microbatch_sequences=2, sequence_tokens=case.batch.sequence_tokens, tensor_parallel=tp, sequence_parallel=1)
+        assert _saved(case, kind, alone) == np.broadcast_to(together, tps.shape)[index]

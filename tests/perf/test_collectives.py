@@ -1,0 +1,158 @@
+"""Collectives: exact in simple cases, and never faster with more bytes, less bandwidth or more latency."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import clusters, examples, small_case
+
+from meshwright import catalog
+from meshwright.domain.mesh import group
+from meshwright.perf.arrays import array
+from meshwright.perf.collectives import (
+    all_gather_s,
+    all_reduce_s,
+    all_to_all_s,
+    network_bytes_per_s,
+    point_to_point_s,
+    reduce_scatter_s,
+    scale_up_bytes_per_s,
+)
+from meshwright.perf.exchange import copies_ratio, hide
+
+CASE = small_case(devices=64)
+CLUSTER, CONSTANTS = CASE.cluster, CASE.calibration.constants
+FREE = replace(CONSTANTS, collective_fixed_s=0.0, peer_s=0.0, fabric_slope=0.0)
+COLLECTIVES = [all_gather_s, reduce_scatter_s, all_reduce_s, all_to_all_s]
+
+
+def _quiet(cluster):
+    still = {"latency_s": 0.0, "in_network_reduction": False}
+    return replace(cluster, scale_up=replace(cluster.scale_up, **still), network=replace(cluster.network, **still), oversubscription=1.0)
+
+
+def test_rings_inside_a_node_reach_their_bus_bandwidth():
+    cluster, size = _quiet(CLUSTER), 1e9
+    eight = group(array(8), 1.0, cluster)
+    rate = scale_up_bytes_per_s(cluster, FREE)
+    assert float(all_gather_s(size, eight, cluster, FREE)) == pytest.approx(7 / 8 * size / rate)
+    assert float(all_reduce_s(size, eight, cluster, FREE)) == pytest.approx(2 * 7 / 8 * size / rate)
+    assert float(all_to_all_s(size, eight, cluster, FREE)) == pytest.approx(7 / 8 * size / rate)
+
+
+def test_a_group_of_one_per_node_has_one_share_of_the_network():
+    cluster, size = _quiet(CLUSTER), 1e9
+    across = group(array(8), 8.0, cluster)
+    assert (float(across.local), float(across.domains)) == (1, 8)
+    rate = cluster.network.bytes_per_s * FREE.network_ratio
+    assert float(all_gather_s(size, across, cluster, FREE)) == pytest.approx(7 / 8 * size / rate)
+    assert float(all_to_all_s(size, across, cluster, FREE)) == pytest.approx(7 / 8 * size / rate)
+
+
+def test_a_group_that_fills_nodes_uses_all_their_network_cards():
+    cluster, size = _quiet(CLUSTER), 1e9
+    whole = group(array(64), 1.0, cluster)
+    rate = min(scale_up_bytes_per_s(cluster, FREE), 8 * cluster.network.bytes_per_s * FREE.network_ratio)
+    assert float(all_gather_s(size, whole, cluster, FREE)) == pytest.approx(63 / 64 * size / rate)
+
+
+def test_oversubscription_acts_beyond_a_pod_only():
+    cluster = replace(CLUSTER, oversubscription=2.0, pod_devices=16)
+    near, far = (network_bytes_per_s(group(array(n), 8.0, cluster), cluster, FREE) for n in (2, 4))
+    assert float(near) == 2 * float(far)
+
+
+def test_switches_that_reduce_help_all_reduce_in_one_domain_only():
+    plain = _quiet(CLUSTER)
+    able = replace(plain, scale_up=replace(plain.scale_up, in_network_reduction=True))
+    inside, outside = group(array(8), 1.0, plain), group(array(64), 1.0, plain)
+    assert float(all_reduce_s(1e9, inside, able, FREE)) < float(all_reduce_s(1e9, inside, plain, FREE))
+    assert float(all_reduce_s(1e9, outside, able, FREE)) == float(all_reduce_s(1e9, outside, plain, FREE))
+
+
+def test_peer_to_peer_uses_the_link_that_it_crosses():
+    network, inside = (float(point_to_point_s(1e8, crosses=crosses, cluster=CLUSTER, constants=FREE)) for crosses in (1, 0))
+    assert network == pytest.approx(CLUSTER.network.latency_s + 1e8 / (CLUSTER.network.bytes_per_s * FREE.network_ratio))
+    assert inside < network
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_one_rank_needs_no_collective(collective):
+    assert float(collective(1e12, group(array(1), 1.0, CLUSTER), CLUSTER, CONSTANTS)) == 0.0
+
+
+def _groups(draw, cluster):
+    return group(array(draw(st.integers(1, 128))), float(draw(st.integers(1, 64))), cluster)
+
+
+@examples(150)
+@given(st.data(), clusters(), st.sampled_from(COLLECTIVES), st.floats(0, 1e12), st.floats(1.0, 8.0))
+def test_collectives_never_gain_from_more_bytes_or_a_worse_network(data, cluster, collective, size, worse):
+    members = _groups(data.draw, cluster)
+    constants = catalog.calibration("none", cluster.device).constants
+    base = float(collective(size, members, cluster, constants))
+    assert base >= 0
+    assert float(collective(size * worse, members, cluster, constants)) >= base
+    for tier in ("scale_up", "network"):
+        link = getattr(cluster, tier)
+        slow = replace(cluster, **{tier: replace(link, bytes_per_s=link.bytes_per_s / worse)})
+        late = replace(cluster, **{tier: replace(link, latency_s=link.latency_s * worse)})
+        assert float(collective(size, members, slow, constants)) >= base
+        assert float(collective(size, members, late, constants)) >= base
+    crowded = replace(cluster, oversubscription=cluster.oversubscription * worse)
+    assert float(collective(size, members, crowded, constants)) >= base
+
+
+@examples(100)
+@given(st.data(), clusters(), st.floats(1, 1e12))
+def test_an_all_reduce_takes_at_least_its_bytes_and_at_most_two_rings(data, cluster, size):
+    members = _groups(data.draw, cluster)
+    constants = catalog.calibration("none", cluster.device).constants
+    reduce = float(all_reduce_s(size, members, cluster, constants))
+    ring = 2 * float(reduce_scatter_s(size, members, cluster, constants))
+    assert reduce <= ring
+    if float(members.ranks) > 1:
+        assert reduce >= size / max(
+            scale_up_bytes_per_s(cluster, constants), float(members.local) * cluster.network.bytes_per_s
+        ) * (1 - 1 / float(members.ranks))
+
+
+@examples(100)
+@given(st.integers(1, 512), st.integers(1, 64), st.data())
+def test_groups_are_placed_without_losing_ranks(ranks, stride, data):
+    cluster = data.draw(clusters())
+    placed = group(array(ranks), float(stride), cluster)
+    local, domains = float(placed.local), float(placed.domains)
+    assert 1 <= local <= ranks
+    assert local * domains >= ranks > local * (domains - 1)
+    assert local == 1 or (local - 1) * stride < cluster.scale_up_devices
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_columns_of_collectives_are_their_scalars(collective):
+    ranks, strides = np.array([1.0, 2, 3, 8, 16, 64]), np.array([1.0, 8, 2, 1, 4, 1])
+    column = collective(3e8, group(ranks, strides, CLUSTER), CLUSTER, CONSTANTS)
+    for index in range(len(ranks)):
+        assert column[index] == collective(3e8, group(array(ranks[index]), strides[index], CLUSTER), CLUSTER, CONSTANTS)
+
+
+def test_one_copy_per_node_sends_fewer_copies():
+    mixture = catalog.load_model("deepseek-v3").experts
+    members = group(array(64), 1.0, CLUSTER)
+    assert float(copies_ratio(mixture, members, deduplicated=False)) == 1.0
+    ratio = float(copies_ratio(mixture, members, deduplicated=True))
+    # Eight copies go to at most four of the eight nodes, one of which is the sender's own in one case of eight.
+    assert ratio == pytest.approx(4 * 7 / 8 / (8 * 7 / 8))
+
+
+@examples(100)
+@given(st.floats(0, 1e3), st.floats(0, 1e3), st.floats(0.0, 1.0))
+def test_hiding_splits_a_collective_and_loses_nothing(communication, window, ratio):
+    exposed, hidden = hide(array(communication), array(window), ratio)
+    assert float(exposed) >= 0
+    assert 0 <= float(hidden) <= window
+    assert float(exposed + hidden) == pytest.approx(communication)
