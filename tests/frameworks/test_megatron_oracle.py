@@ -24,7 +24,7 @@ from meshwright.errors import InputError
 from meshwright.frameworks import framework
 from meshwright.frameworks.base import DEFAULTS
 from meshwright.perf import parameters as count
-from meshwright.plan.split import chunk_kinds, even_split
+from meshwright.plan.split import chunk_kinds, default_split
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 SOURCE = os.environ.get("MESHWRIGHT_MEGATRON_SOURCE", "")
@@ -98,7 +98,7 @@ def parameters_of_stage(case, layout, stage):
     model, tp, last = case.model, layout.tensor_parallel, layout.pipeline_parallel - 1
     degrees = {"tp": tp, "ep": layout.expert_parallel, "etp": layout.expert_tensor_parallel}
     rows = int(count.padded_vocabulary(model.vocabulary, tp=tp, multiple=case.implementation.pads_vocabulary_to))
-    split = even_split(model.num_layers, layout.pipeline_parallel, layout.virtual_stages)
+    split = default_split(case, layout.pipeline_parallel, layout.virtual_stages)
     layers = chunk_kinds(model, split, folded=False)[:, stage].sum(axis=0)
     if stage == last:
         layers[model.pattern[-1]] -= model.num_mtp_layers

@@ -186,6 +186,18 @@ def test_precisions(name, gradient, wanted):
     assert "--grad-reduce-in-bf16" not in found or gradient == "bf16"
 
 
+def test_kernels_follow_the_implementation_that_was_planned_with():
+    modern, old = case_of("gpt3-175b"), case_of("gpt3-175b", implementation_name="megatron-2022")
+    new = flags(modern, layout_of(modern))
+    assert (new["--attention-backend"], new["--cross-entropy-fusion-impl"]) == (["auto"], ["te"])
+    assert new["--hidden-dropout"] == ["0.0"]
+    main = flags(modern, layout_of(modern), version="main")
+    assert main["--cross-entropy-fusion-impl"] == ["native"]
+    eager = flags(old, layout_of(old))
+    assert (eager["--attention-backend"], eager["--hidden-dropout"]) == (["unfused"], ["0.1"])
+    assert "--cross-entropy-loss-fusion" not in eager
+
+
 def test_optimizer_state_and_its_place():
     case = case_of("llama3-8b", optimizer_name="adamw-bf16-moments")
     assert flags(case, layout_of(case))["--exp-avg-dtype"] == ["bf16"]

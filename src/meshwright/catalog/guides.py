@@ -75,7 +75,7 @@ class Guides:
     documents: Mapping[str, Document]
     rules: tuple[Rule, ...]
 
-    def rule(self, id: str) -> Rule:  # noqa: A002
+    def rule(self, id: str) -> Rule:
         """The rule of an identifier; one that does not exist is our mistake."""
         found = next((rule for rule in self.rules if rule.id == id), None)
         assert found is not None, f"no rule {id!r} in {FILE}"

@@ -1,20 +1,21 @@
-"""The best layout under each piece of advice: the whole grid is evaluated once, every question keeps its winner, winners are refined."""
+"""The best layout under each piece of advice: the grid is evaluated once, every question keeps its winner, winners are refined."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from meshwright.diagnose.questions import MICRO_BATCHES, columns_of_layouts, columns_of_rows, questions
 from meshwright.domain.label import label
 from meshwright.plan.many import evaluate_many
-from meshwright.search.finalists import rebuild
+from meshwright.search.finalists import MESH, rebuild
 from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.refine import variants
-from meshwright.search.space import Pins, ShardOption, make_space
+from meshwright.search.space import TREATMENTS, Pins, ShardOption, make_space
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from meshwright.diagnose.questions import Columns, Question
     from meshwright.domain.case import Case
     from meshwright.domain.features import Features
-    from meshwright.domain.layout import Layout, Overlap
+    from meshwright.domain.layout import Layout, Overlap, Schedule
+    from meshwright.search.grid import Rows
     from meshwright.search.space import Space
 
     Floats = NDArray[np.float64]
@@ -115,9 +117,16 @@ def alternatives(
     pool = _Pool(asked, case.capacity_bytes)
     for rows in evaluate_grid(space, Counts(rejected=Counter()), overlap=overlap):
         columns = columns_of_rows(rows, case.batch.global_batch_sequences)
-        pool.add(columns, rows.step_s, rows.reserved_bytes, lambda index, rows=rows: rebuild(space, rows, index, overlap))  # type: ignore[misc]
+        pool.add(columns, rows.step_s, rows.reserved_bytes, partial(_layout_of, space, rows, overlap))
     bases = dict.fromkeys(found.layout for found in pool.fastest.values())
     finer = list(dict.fromkeys([*known, *(layout for base in bases for layout in variants(space, base))]))
     if finer:
         pool.add(columns_of_layouts(finer), *evaluate_many(case, finer), finer.__getitem__)
     return pool.answers(overlap)
+
+
+def _layout_of(space: Space, rows: Rows, overlap: Overlap, index: int) -> Layout:
+    """The layout of one evaluated row."""
+    columns = (*(rows.mesh[name] for name in MESH), rows.mb, rows.vp, rows.zero, rows.shards)
+    kind = (TREATMENTS.index(rows.treatment), space.schedules.index(cast("Schedule", rows.schedule)))
+    return layout_of_row(space, [*(int(column[index]) for column in columns), *kind], overlap)

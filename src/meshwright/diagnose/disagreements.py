@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from meshwright.catalog.guides import guides
 from meshwright.diagnose.facts import ERROR
 from meshwright.diagnose.finding import Disagreement, Figure, Side, number, ratio
 from meshwright.diagnose.judging import only_more_work, percent
 from meshwright.units import gib, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from meshwright.diagnose.alternatives import Alternative
     from meshwright.diagnose.facts import Facts
@@ -43,7 +42,8 @@ CONTESTS = (
     Contest(
         topic="recompute",
         rules=("mindspore.recompute-off-if-memory", "megatron.selective-recommended", "playbook.small-full-recompute"),
-        questions=("recompute-none", "recompute-selective", "recompute-full"), words=("off", "selective (core attention)", "full"),
+        questions=("recompute-none", "recompute-selective", "recompute-full"), words=("off", "selective (core "
+        "attention)", "full"),
     ),
     Contest(
         topic="tensor parallelism",
@@ -90,7 +90,8 @@ def _fitted(contest: Contest, facts: Facts) -> Contest:
 def _of(known: Mapping[str, Judgement], topic: str, rules: tuple[str, ...], decision: Decision) -> Disagreement:
     right, figure, sentence = decision
     sides = tuple(
-        Side(rule=id_, source=known[id_].source, says=known[id_].says, verdict=known[id_].verdict, figure=known[id_].figure) for id_ in rules
+        Side(rule=id_, source=known[id_].source, says=known[id_].says, verdict=known[id_].verdict, figure=known[id_].figure)
+        for id_ in rules
     )
     return Disagreement(topic=topic, sides=sides, right=right, figure=figure, sentence=sentence)
 
@@ -150,18 +151,21 @@ def _stages(facts: Facts) -> Decision:
         return (), number("num_microbatches", m), f"one stage; {m} micro-batches of {mb} need none to fill"
     return (
         ("chatlearn.pipeline-below-microbatches",), ratio("bubble_ratio", facts.estimate.bubble_ratio),
-        f"{m} micro-batches of {mb} fill {p} stages to a bubble of {percent(facts.estimate.bubble_ratio)}; the number counts, not the size",
+        f"{m} micro-batches of {mb} fill {p} stages to a bubble of {percent(facts.estimate.bubble_ratio)}; the number "
+        f"counts, not the size",
     )  # fmt: skip
 
 
 def _zero(facts: Facts) -> Decision:
-    from meshwright.diagnose.judges.memory import zero  # noqa: PLC0415
+    from meshwright.diagnose.judges.sharding import zero  # noqa: PLC0415
 
     trials = [zero(facts, stage) for stage in (1, 2, 3)]
     known = [trial for trial in trials if trial is not None]
     if facts.layout.pipeline_parallel == 1 or not known:
         return (), number("pipeline_parallel", facts.layout.pipeline_parallel), "no sharding under a pipeline in this layout"
-    listed = "; ".join(f"ZeRO-{stage} {seconds(each.step_s)}, {gib(each.reserved_bytes)}" for stage, each in enumerate(known, start=1))
+    listed = "; ".join(
+        f"ZeRO-{stage} {seconds(each.step_s)}, {gib(each.reserved_bytes)}" for stage, each in enumerate(known, start=1)
+    )
     one, two, three = (each.step_s for each in known)
     refused = sorted({reason for each in known[1:] for reason in each.refused_because})
     right: list[str] = []
@@ -178,9 +182,17 @@ def _communication(facts: Facts) -> Decision:
     value = facts.communication_ratio
     figure = ratio("communication_ratio", value)
     if value <= 0.15:
-        return ("megatron.communication-20", "megatron.communication-15"), figure, f"{percent(value)} exposed: within both bounds, they do not differ here"
+        return (
+            ("megatron.communication-20", "megatron.communication-15"),
+            figure,
+            f"{percent(value)} exposed: within both bounds, they do not differ here",
+        )
     if value <= 0.20:
-        return ("megatron.communication-20",), figure, f"{percent(value)} exposed: within 20 %, above 15 %; only the wider bound admits this layout"
+        return (
+            ("megatron.communication-20",),
+            figure,
+            f"{percent(value)} exposed: within 20 %, above 15 %; only the wider bound admits this layout",
+        )
     best = facts.best.get("any")
     ahead = best is not None and best.fits and facts.step_s <= best.step_s * (1.0 + ERROR)
     words = "and no layout of the grid is faster: neither bound is a law" if ahead else "and faster layouts exist"

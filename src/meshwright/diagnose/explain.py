@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from meshwright.diagnose.disagreements import disagreements
 from meshwright.diagnose.facts import Facts
+from meshwright.diagnose.fit import FitStep, fit_step
 from meshwright.diagnose.guides import judge_all
+from meshwright.diagnose.ladder import SpeedStep, speed_step
 from meshwright.diagnose.losses import Cause, Loss, causes, losses
+from meshwright.diagnose.reach import BatchStep, batch_step
 from meshwright.diagnose.sensitivity import Sensitivity, WhatIf, sensitivities, what_ifs
-from meshwright.diagnose.start import GuidedStart, guided_start
-from meshwright.diagnose.steps import BatchStep, FitStep, SpeedStep, batch_step, fit_step, speed_step
+from meshwright.diagnose.start import GuidedStart, differences, guided_start
 
 if TYPE_CHECKING:
     from meshwright.diagnose.finding import Disagreement, Judgement
@@ -19,6 +21,18 @@ if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fastest:
+    """The fastest fitting layout that the questions came across: the grid, its refined winners, and the layout itself."""
+
+    label: str
+    step_s: float
+    memory_reserved_bytes: float
+    step_change_ratio: float
+    """Its step over that of the layout, minus one."""
+    differences: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +44,8 @@ class Explanation:
     batch: BatchStep
     throughput: SpeedStep
     start: GuidedStart | None
+    fastest: Fastest | None
+    """None where nothing fits."""
     losses: tuple[Loss, ...]
     """Points of 100; ``ideal`` is the MFU."""
     causes: tuple[Cause, ...]
@@ -48,7 +64,30 @@ def explain(case: Case, layout: Layout, features: Features, estimate: Estimate |
     facts = Facts(case, layout, features, estimate)
     judged = judge_all(facts)
     return Explanation(
-        label=facts.estimate.label, fit=fit_step(facts), batch=batch_step(facts), throughput=speed_step(facts), start=guided_start(facts),
-        losses=losses(facts.estimate), causes=causes(facts.estimate), sensitivities=sensitivities(facts), what_ifs=what_ifs(facts),
-        judgements=judged, disagreements=disagreements(facts, judged),
-    )  # fmt: skip
+        label=facts.estimate.label,
+        fit=fit_step(facts),
+        batch=batch_step(facts),
+        throughput=speed_step(facts),
+        start=guided_start(facts),
+        fastest=_fastest(facts),
+        losses=losses(facts.estimate),
+        causes=causes(facts.estimate),
+        sensitivities=sensitivities(facts),
+        what_ifs=what_ifs(facts),
+        judgements=judged,
+        disagreements=disagreements(facts, judged),
+    )
+
+
+def _fastest(facts: Facts) -> Fastest | None:
+    best = facts.best.get("any")
+    if best is None or not best.fits:
+        return None
+    trial = facts.trial(best.layout)
+    return Fastest(
+        label=best.label,
+        step_s=trial.step_s,
+        memory_reserved_bytes=trial.reserved_bytes,
+        step_change_ratio=trial.step_s / facts.step_s - 1.0,
+        differences=differences(facts.layout, best.layout),
+    )

@@ -98,14 +98,14 @@ class Facts:
         """The best layout under each question, over the grid, its refinements, and this layout itself."""
         wanted = tuple(sorted({*MICRO_BATCHES, self.layout.microbatch_sequences}))
         known = () if layout_refusals(self.case, self.features, self.layout) else (self.layout,)
-        return alternatives(
-            self.case, self.features, self.layout.world, self.layout.overlap, self.parameters, wanted, known=known
-        )
+        return alternatives(self.case, self.features, self.layout.world, self.layout.overlap, self.parameters, wanted, known=known)
 
     def trial(self, layout: Layout, case: Case | None = None) -> Trial:
         """Another layout estimated once, or an estimate under another case."""
         if case is not None:
-            return Trial(layout=layout, estimate=estimate_of(case, layout), refused_because=layout_refusals(case, self.features, layout))
+            return Trial(
+                layout=layout, estimate=estimate_of(case, layout), refused_because=layout_refusals(case, self.features, layout)
+            )
         if layout not in self._trials:
             self._trials[layout] = estimate_of(self.case, layout)
         refused = layout_refusals(self.case, self.features, layout)

@@ -70,7 +70,9 @@ def contest(facts: Facts, following: str, against: str, words: str, otherwise: s
         short = f"the least demanding needs {gib(own.memory_reserved_bytes)} of {gib(capacity)} ({own.label})"
         if rival is None or not rival.fits:
             return Answer(verdict="does-not-apply", figure=figure, sentence=f"nothing fits with {words} or without: {short}{end}")
-        return Answer(verdict="fails", figure=figure, sentence=f"nothing fits with {words}: {short}; {otherwise}: {speed(rival)}{end}")
+        return Answer(
+            verdict="fails", figure=figure, sentence=f"nothing fits with {words}: {short}; {otherwise}: {speed(rival)}{end}"
+        )
     if rival is None or not rival.fits:
         return Answer(
             verdict="holds", figure=ratio("step_change_ratio", 0.0),

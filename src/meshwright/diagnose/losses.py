@@ -63,7 +63,13 @@ def losses(estimate: Estimate) -> tuple[Loss, ...]:
     """
     total = sum(term.value for term in estimate.terms)
     return tuple(
-        Loss(name=term.name, cause=_cause(term.name), time_s=term.value, points_percent=100.0 * term.value / total, formula=term.formula)
+        Loss(
+            name=term.name,
+            cause=_cause(term.name),
+            time_s=term.value,
+            points_percent=100.0 * term.value / total,
+            formula=term.formula,
+        )
         for term in estimate.terms
     )
 

@@ -137,8 +137,8 @@ def neighbours(case: Case, features: Features, layout: Layout) -> Iterator[Neigh
         now = layout.sequence_parallel
         yield _moved(case, features, layout, "sp", f"sp {'on -> off' if now else 'off -> on'}", {"sequence_parallel": not now})
     if features.optimizer_offload:
-        then: tuple[str, ...] = () if layout.offload else ("optimizer",)
-        yield _moved(case, features, layout, "offload", f"offload -> {'optimizer' if then else 'none'}", {"offload": then})
+        moved: tuple[str, ...] = () if layout.offload else ("optimizer",)
+        yield _moved(case, features, layout, "offload", f"offload -> {'optimizer' if moved else 'none'}", {"offload": moved})
     if layout.overlap != OFF:
         yield _moved(case, features, layout, "overlap", "overlap -> none", {"overlap": OFF})
 

@@ -36,7 +36,10 @@ def sections(explanation: Explanation, *, all_rules: bool = False) -> tuple[Sect
             ("Guided start (4 B parameters a device)", _start(explanation)),
             ("Where the points between MFU and 100 go", _losses(explanation)),
             ("One step of each knob", (_step(each) for each in explanation.sensitivities)),
-            ("Better hardware or software", (f"{w.change}: {seconds(w.step_s)} ({w.step_change_ratio:+.1%})" for w in explanation.what_ifs)),
+            (
+                "Better hardware or software",
+                (f"{w.change}: {seconds(w.step_s)} ({w.step_change_ratio:+.1%})" for w in explanation.what_ifs),
+            ),
             ("Where the guides disagree", _disagreements(explanation)),
             ("What the guides say", _rules(explanation, all_rules=all_rules)),
         )
@@ -53,9 +56,14 @@ def _fit(explanation: Explanation) -> Iterator[str]:
 
 def _throughput(explanation: Explanation) -> Iterator[str]:
     yield explanation.throughput.sentence
+    best = explanation.fastest
+    if best is not None and best.differences:
+        found = f"fastest layout found: {seconds(best.step_s)} ({best.step_change_ratio:+.1%})"
+        yield f"{found}, {gib(best.memory_reserved_bytes)}  {best.label}: {', '.join(best.differences)}"
     for rung in explanation.throughput.rungs:
         over = "" if rung.fits else ", does not fit"
-        yield f"{rung.knob}: {seconds(rung.step_s)} ({rung.step_change_ratio:+.1%}), {gib(rung.memory_reserved_bytes)}{over}  {rung.label}"
+        memory = f"{gib(rung.memory_reserved_bytes)}{over}"
+        yield f"{rung.knob}: {seconds(rung.step_s)} ({rung.step_change_ratio:+.1%}), {memory}  {rung.label}"
 
 
 def _start(explanation: Explanation) -> Iterator[str]:
@@ -64,10 +72,12 @@ def _start(explanation: Explanation) -> Iterator[str]:
         yield "nothing near 4 B parameters a device is legal"
         return
     yield (
-        f"{start.label}: {count(start.parameters_per_device)} parameters a device by the guide's measure, {seconds(start.step_s)}, "
+        f"{start.label}: {count(start.parameters_per_device)} parameters a device by the guide's measure, "
+        f"{seconds(start.step_s)}, "
         f"{gib(start.memory_reserved_bytes)}{'' if start.fits else ', does not fit'}"
     )
-    yield f"this layout has {count(start.chosen_parameters_per_device)} and takes {start.chosen_change_ratio:+.1%}; {', '.join(start.differences) or 'the same'}"
+    changed = ", ".join(start.differences) or "the same"
+    yield f"this layout has {count(start.chosen_parameters_per_device)} and takes {start.chosen_change_ratio:+.1%}; {changed}"
 
 
 def _losses(explanation: Explanation) -> Iterator[str]:

@@ -48,19 +48,32 @@ def sensitivities(facts: Facts) -> tuple[Sensitivity, ...]:
         if each.layout is None:
             found.append(
                 Sensitivity(
-                    knob=each.knob, change=each.change, label=None, refused_because=each.refused_because, step_s=None, step_change_ratio=None,
-                    memory_reserved_bytes=None, memory_change_bytes=None, fits=None,
+                    knob=each.knob,
+                    change=each.change,
+                    label=None,
+                    refused_because=each.refused_because,
+                    step_s=None,
+                    step_change_ratio=None,
+                    memory_reserved_bytes=None,
+                    memory_change_bytes=None,
+                    fits=None,
                 )
-            )  # fmt: skip
+            )
             continue
         trial = facts.trial(each.layout)
         found.append(
             Sensitivity(
-                knob=each.knob, change=each.change, label=label(each.layout, overlap=facts.layout.overlap), refused_because=(),
-                step_s=trial.step_s, step_change_ratio=trial.step_s / facts.step_s - 1.0, memory_reserved_bytes=trial.reserved_bytes,
-                memory_change_bytes=trial.reserved_bytes - facts.estimate.memory_reserved_bytes, fits=trial.estimate.fits,
+                knob=each.knob,
+                change=each.change,
+                label=label(each.layout, overlap=facts.layout.overlap),
+                refused_because=(),
+                step_s=trial.step_s,
+                step_change_ratio=trial.step_s / facts.step_s - 1.0,
+                memory_reserved_bytes=trial.reserved_bytes,
+                memory_change_bytes=trial.reserved_bytes - facts.estimate.memory_reserved_bytes,
+                fits=trial.estimate.fits,
             )
-        )  # fmt: skip
+        )
     return tuple(found)
 
 
@@ -71,7 +84,10 @@ def what_ifs(facts: Facts) -> tuple[WhatIf, ...]:
         trial = facts.trial(facts.layout, case)
         found.append(
             WhatIf(
-                change=change, step_s=trial.step_s, step_change_ratio=trial.step_s / facts.step_s - 1.0, mfu_ratio=trial.estimate.mfu_ratio
+                change=change,
+                step_s=trial.step_s,
+                step_change_ratio=trial.step_s / facts.step_s - 1.0,
+                mfu_ratio=trial.estimate.mfu_ratio,
             )
         )
     return tuple(found)
@@ -86,4 +102,7 @@ def _cases(case: Case) -> Iterator[tuple[str, Case]]:
     if not case.implementation.cuda_graphs:
         yield "CUDA graphs (launches from a graph)", replace(case, implementation=replace(case.implementation, cuda_graphs=True))
     memory = 1.25 * cluster.device.memory_bytes_per_s
-    yield "memory bandwidth +25 %", replace(case, cluster=replace(cluster, device=replace(cluster.device, memory_bytes_per_s=memory)))
+    yield (
+        "memory bandwidth +25 %",
+        replace(case, cluster=replace(cluster, device=replace(cluster.device, memory_bytes_per_s=memory))),
+    )

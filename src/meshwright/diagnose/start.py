@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from meshwright.diagnose.questions import START_PARAMETERS
 from meshwright.diagnose.neighbours import OFF
+from meshwright.diagnose.questions import START_PARAMETERS
 from meshwright.domain.label import label, recompute_word
 
 if TYPE_CHECKING:
@@ -15,9 +15,16 @@ if TYPE_CHECKING:
 
 QUESTIONS = ("guided-1.5", "guided-3", "guided-any")
 KNOBS = (
-    ("tp", "tensor_parallel"), ("cp", "context_parallel"), ("pp", "pipeline_parallel"), ("vp", "virtual_stages"), ("ep", "expert_parallel"),
-    ("etp", "expert_tensor_parallel"), ("dp", "data_parallel"), ("mb", "microbatch_sequences"), ("zero", "zero_stage"),
-)  # fmt: skip
+    ("tp", "tensor_parallel"),
+    ("cp", "context_parallel"),
+    ("pp", "pipeline_parallel"),
+    ("vp", "virtual_stages"),
+    ("ep", "expert_parallel"),
+    ("etp", "expert_tensor_parallel"),
+    ("dp", "data_parallel"),
+    ("mb", "microbatch_sequences"),
+    ("zero", "zero_stage"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +60,18 @@ def guided_start(facts: Facts) -> GuidedStart | None:
         return None
     trial, layout = facts.trial(start), facts.layout
     return GuidedStart(
-        rule="chatlearn.four-billion-start", source="000:21, 001:29", target_parameters=START_PARAMETERS, label=label(start, overlap=OFF),
-        parameters_per_device=facts.parameters / _parts(facts, start), step_s=trial.step_s, memory_reserved_bytes=trial.reserved_bytes,
-        fits=trial.estimate.fits, chosen_parameters_per_device=facts.parameters / _parts(facts, layout),
-        chosen_change_ratio=facts.step_s / trial.step_s - 1.0, differences=differences(start, layout),
-    )  # fmt: skip
+        rule="chatlearn.four-billion-start",
+        source="000:21, 001:29",
+        target_parameters=START_PARAMETERS,
+        label=label(start, overlap=OFF),
+        parameters_per_device=facts.parameters / _parts(facts, start),
+        step_s=trial.step_s,
+        memory_reserved_bytes=trial.reserved_bytes,
+        fits=trial.estimate.fits,
+        chosen_parameters_per_device=facts.parameters / _parts(facts, layout),
+        chosen_change_ratio=facts.step_s / trial.step_s - 1.0,
+        differences=differences(start, layout),
+    )
 
 
 def _parts(facts: Facts, layout: Layout) -> int:
@@ -69,7 +83,9 @@ def _parts(facts: Facts, layout: Layout) -> int:
 def differences(before: Layout, after: Layout) -> tuple[str, ...]:
     """Knobs that differ, as ``tp 4 -> 2``."""
     changed = [
-        f"{word} {getattr(before, name)} -> {getattr(after, name)}" for word, name in KNOBS if getattr(before, name) != getattr(after, name)
+        f"{word} {getattr(before, name)} -> {getattr(after, name)}"
+        for word, name in KNOBS
+        if getattr(before, name) != getattr(after, name)
     ]
     words = [(recompute_word(each.recompute), each.schedule, each.context_kind) for each in (before, after)]
     for name, old, new in zip(("recompute", "schedule", "context"), *words, strict=True):

@@ -68,11 +68,22 @@ class Implementation:
     kernels_moe_forward: int = 0
     """Further kernels of a mixture-of-experts layer."""
     kernels_moe_backward: int = 0
+    kernels_expert_forward: int = 0
+    """Kernels per local expert on top: grouped products that are launched one by one."""
+    kernels_expert_backward: int = 0
+    attention_speed: float = 1.0
+    """Speed of the attention kernel relative to the best one for the device (FlashAttention-2 against 3 on Hopper)."""
+    accumulation_bytes: float = 0.0
+    """Bytes moved per parameter after every micro-batch to add its gradient into the buffer; 0 where the GEMM does it."""
+    stage_split: Literal["even", "cost"] = "even"
+    """How layers are placed where the layout does not say: as even as possible, or by cumulative cost with the output layer."""
     optimizer_passes_bytes: float = 0.0
     """Bytes read and written per parameter by the optimizer step beside states, gradient and weight (norm, clip, copies)."""
     cuda_graphs: bool = False
-    fused_loss: bool = True
-    """The loss works in place on the logits (base dtype) and keeps no FP32 copy."""
+    loss_passes: tuple[float, ...] = (4.0, 4.0)
+    """Bytes read and written per logit by the loss, forward and backward: 4 and 4 where it is fused and works in place."""
+    logit_bytes: float = 2.0
+    """Bytes per logit held at the loss: 2 where it works in place, more where FP32 copies and the softmax are kept."""
     logits_gathered: bool = False
     """Logits are gathered over TP before the loss."""
     sequence_parallel: bool = True
@@ -96,3 +107,8 @@ class Implementation:
     extra_gradient_bytes: float = 0.0
     """Bytes per parameter beside the gradient that the recipe keeps (nanotron holds BF16 gradients and an FP32 buffer)."""
     source: str = ""
+
+    @property
+    def fused_loss(self) -> bool:
+        """The loss works in place on the logits and keeps no FP32 copy."""
+        return self.logit_bytes <= 2.0

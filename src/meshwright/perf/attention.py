@@ -58,6 +58,7 @@ def flash_attention_s(
     device: Device,
     constants: Constants,
     dtype: str = "bf16",
+    speed: float = 1.0,
 ) -> tuple[Array, Array]:
     """Forward and backward time of the fused attention core for ``heads`` heads (all sequences of a micro-batch counted).
 
@@ -66,7 +67,7 @@ def flash_attention_s(
         groups = heads * ceil(s / R);  x = groups / U;  fill = x / (x + w (ceil(x) - x))
         t_fwd = flops / (peak * e_f * fill);   t_bwd = 5/2 flops / (peak * e_b * fill)
 
-    Symbols: R rows of a work group; U units; e_f, e_b sustained shares of the peak.
+    Symbols: R rows of a work group; U units; e_f, e_b sustained shares of the peak, times ``speed``.
     Shapes:  pairs, heads, sequence_tokens broadcast; a tuple of two arrays comes back.
     Units:   pairs -> s.
     Holds:   head dims of 64 to 256; below 128 the shares fall with d / 128 to the power 1/4.
@@ -77,5 +78,5 @@ def flash_attention_s(
     groups = array(heads) * ceil_divide(sequence_tokens, constants.attention_rows) / device.num_units
     fill = groups / (groups + constants.gemm_wave_ratio * (np.ceil(groups) - groups))
     small = np.power(np.minimum(1.0, key_dim / 128.0), 0.25)
-    rate = device.peak_flops_per_s[dtype] * fill * small
+    rate = device.peak_flops_per_s[dtype] * fill * small * speed
     return flops / (rate * constants.attention_forward_ratio), 2.5 * flops / (rate * constants.attention_backward_ratio)

@@ -10,7 +10,7 @@ import numpy as np
 from meshwright.perf.arrays import Array, Number, array
 from meshwright.perf.collectives import all_gather_s, all_reduce_s
 from meshwright.perf.elementwise import memory_bound_s
-from meshwright.perf.layer import product_s
+from meshwright.perf.layer import accumulation_s, product_s
 from meshwright.perf.operators import head_product
 from meshwright.perf.seconds import Seconds, seconds
 
@@ -18,12 +18,6 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.perf.operators import WorkShape
     from meshwright.perf.placement import Groups
-
-FUSED_LOSS_BYTES = (4.0, 4.0)
-"""Bytes moved per logit by a fused loss, forward and backward: read and rewritten in the base type."""
-UNFUSED_LOSS_BYTES = (22.0, 10.0)
-"""Per logit unfused: cast to FP32 (6), maximum (4), subtract and exponentiate (8), sum (4); gradient in FP32 and cast (10)."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTime:
@@ -66,7 +60,7 @@ def embedding_time(case: Case, shape: WorkShape, groups: Groups) -> EndTime:
 def head_time(case: Case, shape: WorkShape, groups: Groups, vocabulary: Number) -> EndTime:
     """Final norm, output layer and vocabulary-parallel cross entropy; once more for every multi-token-prediction layer.
 
-    Symbols: logits T V / t on a rank; the loss moves ``FUSED_LOSS_BYTES`` or ``UNFUSED_LOSS_BYTES`` per logit.
+    Symbols: logits T V / t on a rank; the loss moves the implementation's ``loss_passes`` bytes per logit.
     Shapes:  the columns of ``shape``.
     Units:   s.
     Holds:   the output layer computes in the base data type under every recipe.
@@ -75,7 +69,7 @@ def head_time(case: Case, shape: WorkShape, groups: Groups, vocabulary: Number) 
     device, constants, cluster, model = case.cluster.device, case.calibration.constants, case.cluster, case.model
     product = head_product(model, shape, vocabulary)
     logits = shape.tokens * array(vocabulary) / shape.tensor_parallel
-    ahead, behind = FUSED_LOSS_BYTES if case.implementation.fused_loss else UNFUSED_LOSS_BYTES
+    ahead, behind = case.implementation.loss_passes
     copies = 1.0 + model.num_mtp_layers
     norm = shape.shard_tokens * model.hidden
     payload = 2.0 * shape.tokens * model.hidden
@@ -83,7 +77,7 @@ def head_time(case: Case, shape: WorkShape, groups: Groups, vocabulary: Number) 
     reduce = all_reduce_s(payload, groups.tensor, cluster, constants)
     sharded = shape.sequence_shards > 1.0
     scalars = 3.0 * all_reduce_s(4.0 * shape.tokens, groups.tensor, cluster, constants)
-    weight = array(0.0) if case.training.weights_frozen else product_s(product, case, "weight")
+    weight = array(0.0) if case.training.weights_frozen else product_s(product, case, "weight") + accumulation_s(product, case)
     forward = product_s(product, case, "forward") + memory_bound_s(ahead * logits + 4.0 * norm, device, constants)
     backward = product_s(product, case, "input") + weight + memory_bound_s(behind * logits + 6.0 * norm, device, constants)
     gap = 8.0 * constants.kernel_gap_s
@@ -103,14 +97,13 @@ def head_time(case: Case, shape: WorkShape, groups: Groups, vocabulary: Number) 
 def logits_bytes(case: Case, shape: WorkShape, vocabulary: Number) -> Array:
     """Bytes that the logits of one micro-batch take at the loss, on the last stage.
 
-        fused 2 T V / t (in place);   unfused (2 + 4 + 4) T V / t
+        q T V / t
 
-    Symbols: BF16 logits, their FP32 copy, and the FP32 softmax that becomes the gradient.
+    Symbols: q ``logit_bytes``: 2 in place; 10 with an FP32 copy and the softmax that becomes the gradient; 14 where both stay.
     Shapes:  the columns of ``shape``.
     Units:   bytes.
     Holds:   one micro-batch at a time is between head and loss, in every schedule.
     Source:  SimuMax ParallelCE: 4 cached and 2 transient, or 2 fused (reference/cost-model.md 7.3).
     """
     whole = 1.0 if case.implementation.logits_gathered else shape.tensor_parallel
-    per_logit = 2.0 if case.implementation.fused_loss else 10.0
-    return per_logit * shape.tokens * array(vocabulary) / whole
+    return case.implementation.logit_bytes * shape.tokens * array(vocabulary) / whole

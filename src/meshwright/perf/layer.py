@@ -84,6 +84,20 @@ def product_s(product: Product, case: Case, direction: str) -> Array:
     return gemm_s(m, n, k, count=product.groups, out_bytes=out_bytes, speed=speed, **options)  # type: ignore[arg-type]
 
 
+def accumulation_s(product: Product, case: Case) -> Array:
+    """Time to add the weight gradient of one product into the gradient buffer, where the GEMM does not do it.
+
+        q g n k over the memory bandwidth
+
+    Symbols: q ``accumulation_bytes``; g groups; n k weights of one group.
+    Shapes:  the product's columns.
+    Units:   s.
+    Source:  nanotron FP32GradientAccumulator; Megatron-Core fuses it (gradient_accumulation_fusion).
+    """
+    moved = case.implementation.accumulation_bytes * product.groups * product.columns * product.inner
+    return memory_bound_s(moved, case.cluster.device, case.calibration.constants)
+
+
 def attention_core_s(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Array, Array]:
     """Forward and backward of scores, softmax and values on one rank.
 
@@ -107,7 +121,7 @@ def attention_core_s(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Arr
     return flash_attention_s(
         pairs / shape.context_parallel, heads, batch.sequence_tokens / shape.context_parallel,
         key_dim=attention.head_dim, value_dim=attention.value_dim, device=device, constants=constants,
-        dtype=case.training.precision.base_dtype,
+        dtype=case.training.precision.base_dtype, speed=case.implementation.attention_speed,
     )  # fmt: skip
 
 
@@ -130,7 +144,7 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
         forward_of[product.module] = forward_of.get(product.module, array(0.0)) + once
         input_gradient = input_gradient + product_s(product, case, "input")
         if not frozen:
-            weight_gradient = weight_gradient + product_s(product, case, "weight")
+            weight_gradient = weight_gradient + product_s(product, case, "weight") + accumulation_s(product, case)
         if product.low_precision and precision.cast_passes:
             elements = product.groups * (product.rows * (product.inner + product.columns) + product.inner * product.columns)
             cast = cast + memory_bound_s(3.0 * precision.cast_passes * elements, device, constants)
@@ -157,6 +171,27 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
     )  # fmt: skip
 
 
+def kernels(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Array, Array]:
+    """Kernels that the forward and the backward of one layer launch.
+
+        n + [moe] (n_moe + n_expert E / e)
+
+    Symbols: E / e local experts, whose products are launched one by one where the implementation says so.
+    Shapes:  the columns of ``shape``.
+    Units:   kernels.
+    Source:  Transformer Engine GroupedLinear runs one cuBLAS call per expert and product.
+    """
+    implementation, experts = case.implementation, kind.experts
+    forward, backward = array(implementation.kernels_forward), array(implementation.kernels_backward)
+    if experts is None:
+        return forward, backward
+    local = experts.num_experts / shape.expert_parallel
+    return (
+        forward + implementation.kernels_moe_forward + implementation.kernels_expert_forward * local,
+        backward + implementation.kernels_moe_backward + implementation.kernels_expert_backward * local,
+    )
+
+
 def layer_time(
     kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, *, overlap: Overlap, context_kind: ContextKind
 ) -> LayerTime:
@@ -168,9 +203,7 @@ def layer_time(
     """
     pieces, constants = layer_pieces(kind, case, shape), case.calibration.constants
     implementation = case.implementation
-    moe = kind.experts is not None
-    kernels_forward = implementation.kernels_forward + (implementation.kernels_moe_forward if moe else 0)
-    kernels_backward = implementation.kernels_backward + (implementation.kernels_moe_backward if moe else 0)
+    kernels_forward, kernels_backward = kernels(kind, case, shape)
     tensor = tensor_s(kind, case, shape, groups, pieces.first_input_gradient, pieces.first_weight_gradient,
                       pieces.products_forward, overlap=overlap)  # fmt: skip
     context = context_s(

@@ -20,7 +20,7 @@ from meshwright.plan.combine import (
     step_time,
 )
 from meshwright.plan.costs import TREATMENTS_OF, Settings, WorkCosts, work_costs
-from meshwright.plan.split import Composition, compose, even_split
+from meshwright.plan.split import Composition, compose, default_split
 from meshwright.plan.stages import StageCosts, StageParameters, stage_costs, stage_inputs, stage_parameters
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def degrees_of(layout: Layout) -> Degrees:
 
 def split_of(case: Case, layout: Layout) -> Split:
     """Layers per chunk and stage of a layout."""
-    return layout.stage_layers or even_split(case.model.num_layers, layout.pipeline_parallel, layout.virtual_stages)
+    return layout.stage_layers or default_split(case, layout.pipeline_parallel, layout.virtual_stages)
 
 
 def composition_of(case: Case, layout: Layout, *, every_stage: bool = True) -> Composition:

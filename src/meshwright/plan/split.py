@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.domain.model import Mlp
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from meshwright.domain.case import Case
     from meshwright.domain.model import Model
 
 Split = tuple[tuple[int, ...], ...]
@@ -69,6 +72,40 @@ def even_split(num_layers: int, stages: int, chunks: int) -> Split:
     for place in order[:extra]:
         layers[place] += 1
     return tuple(tuple(layers[chunk * stages : (chunk + 1) * stages]) for chunk in range(chunks))
+
+
+def cost_split(model: Model, stages: int) -> Split:
+    """Layers as nanotron places its blocks: by cumulative cost, the output layer counted, so stages are uneven.
+
+    A block goes to the present rank; the rank ends with the block whose cumulative cost passes its share of the total.
+
+        layer 4 H d h + 3 h f;   output layer V h
+
+    Symbols: H d all query heads; f the feed-forward width (of mixtures: of the experts that a token meets).
+    Units:   layers; a stage may be empty, and what closes after the last layer is counted on the last stage.
+    Holds:   one chunk per stage.
+    Source:  nanotron pipeline_parallel and models/base.py build_model, get_block_compute_costs.
+    """
+    costs = []
+    for kind in model.kinds:
+        block = kind.feed_forward
+        width = block.width if isinstance(block, Mlp) else block.experts_per_token * block.expert_width + block.shared_width
+        costs.append(4 * kind.attention.query_width * model.hidden + 3 * width * model.hidden)
+    total = sum(costs[kind] for kind in model.pattern) + model.vocabulary * model.hidden
+    counts, rank, passed = [0] * stages, 0, 0
+    for kind_index in model.pattern:
+        counts[rank] += 1
+        passed += costs[kind_index]
+        if passed * stages > total * (rank + 1) and rank < stages - 1:
+            rank += 1
+    return (tuple(counts),)
+
+
+def default_split(case: Case, stages: int, chunks: int) -> Split:
+    """Layers per chunk and stage where the layout does not say: what the implementation does by itself."""
+    if case.implementation.stage_split == "cost" and chunks == 1:
+        return cost_split(case.model, stages)
+    return even_split(case.model.num_layers, stages, chunks)
 
 
 def chunk_kinds(model: Model, split: Split, *, folded: bool) -> NDArray[np.float64]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from meshwright.plan.overlap import overlap_for
-from meshwright.search.linearity import best_step_s
+from meshwright.search.linearity import best_step_s, fits_anywhere
 from meshwright.units import SECONDS_PER_DAY
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ def min_devices(
         devices = nodes * per_node
         own = replace(case, cluster=replace(case.cluster, num_devices=devices))
         tried.append(devices)
-        step_s = best_step_s(own, features, devices, overlap=overlap_for(own))
+        possible = fits_anywhere(own, features, devices, overlap=overlap_for(own))
+        step_s = best_step_s(own, features, devices, overlap=overlap_for(own)) if possible else None
         if progress is not None:
             progress(place + 1, len(ladder))
         if step_s is None:

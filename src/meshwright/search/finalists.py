@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
 
+from meshwright.search.space import TREATMENTS
+
 if TYPE_CHECKING:
-    from meshwright.search.grid import Bools, Floats, Rows
+    from collections.abc import Sequence
+
+    from meshwright.domain.layout import Schedule
+    from meshwright.search.grid import Bools, Floats, Ints, Rows
     from meshwright.search.result import Objective
     from meshwright.search.space import Space
 
+MESH = ("tp", "cp", "pp", "dp", "ep", "etp")
 KEEP = 240
 """Best fitting layouts kept for refinement."""
 NEAR = 120
@@ -32,6 +38,40 @@ class Candidate:
     """Place in the enumeration, so that ties are broken the same way every time."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """Rows kept so far, as columns; their layouts are rebuilt when the search is over."""
+
+    knobs: Ints
+    """``[knob, row]``: tp cp pp dp ep etp mb vp zero shards treatment schedule."""
+    step_s: Floats
+    reserved_bytes: Floats
+    order: Ints
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def take(self, index: Ints) -> Pool:
+        """Chosen rows."""
+        return Pool(
+            knobs=self.knobs[:, index], step_s=self.step_s[index], reserved_bytes=self.reserved_bytes[index], order=self.order[index]
+        )
+
+    def plus(self, other: Pool) -> Pool:
+        """Both."""
+        return Pool(
+            knobs=np.concatenate([self.knobs, other.knobs], axis=1), step_s=np.concatenate([self.step_s, other.step_s]),
+            reserved_bytes=np.concatenate([self.reserved_bytes, other.reserved_bytes]),
+            order=np.concatenate([self.order, other.order]),
+        )  # fmt: skip
+
+
+def empty_pool() -> Pool:
+    """No rows."""
+    none = np.zeros(0)
+    return Pool(knobs=np.zeros((12, 0), dtype=np.int64), step_s=none, reserved_bytes=none, order=np.zeros(0, dtype=np.int64))
+
+
 @dataclass(slots=True)
 class Finalists:
     """Collects from rows what the end of the search needs; its size does not depend on the size of the grid."""
@@ -40,91 +80,112 @@ class Finalists:
     overlap: Overlap
     objective: Objective
     capacity_bytes: float
-    best: list[Candidate] = field(default_factory=list)
-    near: list[Candidate] = field(default_factory=list)
-    least: Candidate | None = None
-    front: list[Candidate] = field(default_factory=list)
     seen: int = 0
+    _best: Pool = field(default_factory=empty_pool)
+    _near: Pool = field(default_factory=empty_pool)
+    _least: Pool = field(default_factory=empty_pool)
+    _front: Pool = field(default_factory=empty_pool)
 
     def add(self, rows: Rows) -> None:
         """Look at evaluated rows."""
         fits = rows.reserved_bytes <= self.capacity_bytes
-        key = self._key(rows)
-        self._keep(rows, key, fits, self.best, KEEP)
+        key = self._key(rows.step_s, rows.reserved_bytes)
+        self._best = self._kept(rows, key, fits, self._best, KEEP)
         almost = ~fits & (rows.reserved_bytes <= NEAR_RATIO * self.capacity_bytes)
-        self._keep(rows, key, almost, self.near, NEAR)
-        smallest = int(np.argmin(rows.reserved_bytes))
-        if self.least is None or rows.reserved_bytes[smallest] < self.least.reserved_bytes:
-            self.least = self._candidate(rows, smallest)
-        self._front(rows, fits)
+        self._near = self._kept(rows, key, almost, self._near, NEAR)
+        self._least = self._kept(rows, rows.reserved_bytes, np.ones(len(rows), dtype=np.bool_), self._least, 1, by_memory=True)
+        self._add_front(rows, fits)
         self.seen += len(rows)
 
-    def _key(self, rows: Rows) -> Floats:
-        return rows.reserved_bytes if self.objective == "memory" else rows.step_s
+    @property
+    def best(self) -> list[Candidate]:
+        """The best that fit, best first."""
+        return self._candidates(self._best)
 
-    def _value(self, candidate: Candidate) -> float:
-        return candidate.reserved_bytes if self.objective == "memory" else candidate.step_s
+    @property
+    def near(self) -> list[Candidate]:
+        """The best that need a little more memory than there is."""
+        return self._candidates(self._near)
 
-    def _keep(self, rows: Rows, key: Floats, mask: Bools, pool: list[Candidate], size: int) -> None:
+    @property
+    def least(self) -> Candidate | None:
+        """The layout that demands least memory."""
+        return next(iter(self._candidates(self._least)), None)
+
+    @property
+    def front(self) -> list[Candidate]:
+        """Not dominated in step time and memory, fastest first."""
+        return self._candidates(self._front)
+
+    def _key(self, step_s: Floats, reserved_bytes: Floats) -> Floats:
+        return reserved_bytes if self.objective == "memory" else step_s
+
+    def _kept(self, rows: Rows, key: Floats, mask: Bools, pool: Pool, size: int, *, by_memory: bool = False) -> Pool:
         index = np.flatnonzero(mask)
+        own = pool.reserved_bytes if by_memory else self._key(pool.step_s, pool.reserved_bytes)
+        if len(pool) >= size:
+            index = index[key[index] < own[-1]]
         if not len(index):
-            return
-        worst = self._value(pool[-1]) if len(pool) >= size else np.inf
-        index = index[key[index] < worst] if len(pool) >= size else index
-        if not len(index):
-            return
+            return pool
         index = index[np.argsort(key[index], kind="stable")[:size]]
-        pool.extend(self._candidate(rows, int(i)) for i in index)
-        pool.sort(key=lambda candidate: (self._value(candidate), candidate.order))
-        del pool[size:]
+        merged = pool.plus(self._pool(rows, index))
+        values = merged.reserved_bytes if by_memory else self._key(merged.step_s, merged.reserved_bytes)
+        return merged.take(np.lexsort((merged.order, values))[:size])
 
-    def _front(self, rows: Rows, fits: Bools) -> None:
-        """Not dominated in step time and reserved bytes."""
+    def _add_front(self, rows: Rows, fits: Bools) -> None:
+        """Keep what is not dominated in step time and reserved bytes."""
         index = np.flatnonzero(fits)
+        if len(index) and len(self._front):
+            place = np.searchsorted(self._front.step_s, rows.step_s[index], side="right") - 1
+            bar = np.where(place >= 0, self._front.reserved_bytes[place], np.inf)
+            index = index[rows.reserved_bytes[index] < bar]
         if not len(index):
             return
-        if self.front:
-            times = np.array([candidate.step_s for candidate in self.front])
-            sizes = np.array([candidate.reserved_bytes for candidate in self.front])
-            place = np.searchsorted(times, rows.step_s[index], side="right") - 1
-            index = index[(place < 0) | (rows.reserved_bytes[index] < np.where(place >= 0, sizes[place], np.inf))]
-        if not len(index):
-            return
-        index = index[np.lexsort((rows.reserved_bytes[index], rows.step_s[index]))]
-        sizes = rows.reserved_bytes[index]
-        lowest = np.minimum.accumulate(sizes)
-        index = index[np.concatenate([[True], sizes[1:] < lowest[:-1]])]
-        merged = sorted(
-            [*self.front, *(self._candidate(rows, int(i)) for i in index)], key=lambda c: (c.step_s, c.reserved_bytes, c.order)
-        )
-        self.front = []
-        for candidate in merged:
-            if not self.front or candidate.reserved_bytes < self.front[-1].reserved_bytes:
-                self.front.append(candidate)
+        merged = self._front.plus(self._pool(rows, index))
+        merged = merged.take(np.lexsort((merged.order, merged.reserved_bytes, merged.step_s)))
+        lowest = np.minimum.accumulate(merged.reserved_bytes)
+        self._front = merged.take(np.flatnonzero(np.concatenate([[True], merged.reserved_bytes[1:] < lowest[:-1]])))
 
-    def _candidate(self, rows: Rows, index: int) -> Candidate:
-        return Candidate(
-            layout=rebuild(self.space, rows, index, self.overlap),
-            step_s=float(rows.step_s[index]),
-            reserved_bytes=float(rows.reserved_bytes[index]),
-            order=self.seen + index,
-        )
+    def _pool(self, rows: Rows, index: Ints) -> Pool:
+        treatment, schedule = TREATMENTS.index(rows.treatment), self.space.schedules.index(cast("Schedule", rows.schedule))
+        columns = [*(rows.mesh[name] for name in MESH), rows.mb, rows.vp, rows.zero, rows.shards]
+        constant = [np.full(len(index), treatment, dtype=np.int64), np.full(len(index), schedule, dtype=np.int64)]
+        return Pool(
+            knobs=np.stack([*(column[index] for column in columns), *constant]), step_s=rows.step_s[index],
+            reserved_bytes=rows.reserved_bytes[index], order=self.seen + index,
+        )  # fmt: skip
+
+    def _candidates(self, pool: Pool) -> list[Candidate]:
+        return [
+            Candidate(
+                layout=rebuild(self.space, [int(value) for value in pool.knobs[:, row]], self.overlap), step_s=float(pool.step_s[row]),
+                reserved_bytes=float(pool.reserved_bytes[row]), order=int(pool.order[row]),
+            )
+            for row in range(len(pool))
+        ]  # fmt: skip
 
 
-def rebuild(space: Space, rows: Rows, index: int, overlap: Overlap) -> Layout:
-    """The layout of one row of the grid."""
-    mesh = {name: int(column[index]) for name, column in rows.mesh.items()}
-    stage, shards, mb = int(rows.zero[index]), int(rows.shards[index]), int(rows.mb[index])
+def rebuild(space: Space, knobs: Sequence[int], overlap: Overlap) -> Layout:
+    """The layout of one row of a pool."""
+    tp, cp, pp, dp, ep, etp, mb, vp, stage, shards, treatment, schedule = knobs
     able = space.case.implementation.sequence_parallel and space.features.sequence_parallel
     wanted = able if space.pins.sp is None else space.pins.sp
     recompute: dict[str, Recompute] = {
         "none": NoRecompute(), "selective": Selective(modules=space.pins.modules or ("core_attn",)), "full": Full(),
     }  # fmt: skip
     return Layout(
-        tensor_parallel=mesh["tp"], sequence_parallel=bool(mesh["tp"] > 1 and wanted), context_parallel=mesh["cp"],
-        context_kind=space.features.context_kinds[0], pipeline_parallel=mesh["pp"], virtual_stages=int(rows.vp[index]),
-        expert_parallel=mesh["ep"], expert_tensor_parallel=mesh["etp"], data_parallel=mesh["dp"], optimizer_shards=shards,
-        gradient_shards=shards if stage >= 2 else 1, parameter_shards=shards if stage >= 3 else 1, microbatch_sequences=mb,
-        num_microbatches=space.case.batch.global_batch_sequences // (mesh["dp"] * mb), recompute=recompute[rows.treatment],
-        schedule=rows.schedule, overlap=overlap,  # type: ignore[arg-type]
+        tensor_parallel=tp, sequence_parallel=bool(tp > 1 and wanted), context_parallel=cp,
+        context_kind=space.features.context_kinds[0], pipeline_parallel=pp, virtual_stages=vp, expert_parallel=ep,
+        expert_tensor_parallel=etp, data_parallel=dp, optimizer_shards=shards, gradient_shards=shards if stage >= 2 else 1,
+        parameter_shards=shards if stage >= 3 else 1, microbatch_sequences=mb,
+        num_microbatches=space.case.batch.global_batch_sequences // (dp * mb), recompute=recompute[TREATMENTS[treatment]],
+        schedule=space.schedules[schedule], overlap=overlap,
     )  # fmt: skip
+
+
+def layout_of_row(space: Space, rows: Rows, index: int, overlap: Overlap) -> Layout:
+    """The layout of one evaluated row of the grid."""
+    mesh = [int(rows.mesh[name][index]) for name in MESH]
+    own = [int(column[index]) for column in (rows.mb, rows.vp, rows.zero, rows.shards)]
+    codes = [TREATMENTS.index(rows.treatment), space.schedules.index(cast("Schedule", rows.schedule))]
+    return rebuild(space, [*mesh, *own, *codes], overlap)

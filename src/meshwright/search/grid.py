@@ -25,7 +25,7 @@ from meshwright.plan.combine import (
     step_time,
 )
 from meshwright.plan.costs import Settings, work_costs
-from meshwright.plan.split import TREATMENTS, Composition, compose, even_split, stack, take_columns, treated
+from meshwright.plan.split import TREATMENTS, Composition, compose, default_split, stack, take_columns, treated
 from meshwright.plan.stages import stage_costs, stage_inputs, stage_parameters
 from meshwright.search.rules import knobs_of, rules_of
 from meshwright.search.space import mesh_grid
@@ -138,9 +138,9 @@ class Compositions:
         """The row of a pipeline shape."""
         key = (pp, vp)
         if key not in self._index:
-            model = self._space.case.model
+            case = self._space.case
             self._index[key] = len(self._items)
-            self._items.append(compose(model, even_split(model.num_layers, pp, vp), folded=self._folded))
+            self._items.append(compose(case.model, default_split(case, pp, vp), folded=self._folded))
         return self._index[key]
 
     def columns(self, numbers: Ints) -> Composition:

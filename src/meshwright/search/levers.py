@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.training import Lora
 from meshwright.plan.many import evaluate_many
-from meshwright.search.linearity import best_step_s
+from meshwright.search.linearity import fits_anywhere
 from meshwright.units import gib
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _devices(case: Case, features: Features, overlap: Overlap) -> str:
         devices *= 2
         if devices > per_node:
             devices = -(-devices // per_node) * per_node
-        if best_step_s(case, features, devices, overlap=overlap) is not None:
+        if fits_anywhere(case, features, devices, overlap=overlap):
             nodes = -(-devices // per_node)
             return f"more devices: a layout fits on {devices} ({nodes} node{'s' if nodes > 1 else ''})"
     return ""

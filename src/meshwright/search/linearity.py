@@ -36,6 +36,17 @@ def best_step_s(case: Case, features: Features, devices: int, *, overlap: Overla
     return best
 
 
+def fits_anywhere(case: Case, features: Features, devices: int, *, overlap: Overlap) -> bool:
+    """Whether any layout fits on so many devices, by the least demanding ones: micro-batch 1, one chunk, most recompute.
+
+    Holds:   a larger micro-batch, more chunks or less recompute never need less memory.
+    """
+    own = replace(case, cluster=replace(case.cluster, num_devices=devices))
+    strongest = next(name for name in ("full", "selective", "none") if name in features.recompute)
+    space = make_space(own, features, devices, Pins(mb=1, vp=1, recompute=strongest))
+    return any(bool((rows.reserved_bytes <= own.capacity_bytes).any()) for rows in evaluate_grid(space, Counts(), overlap=overlap))
+
+
 def baseline(case: Case, features: Features, *, overlap: Overlap, weak: bool = False) -> tuple[int, float] | None:
     """The smallest number of whole nodes on which a layout fits, and tokens per second and device there.
 
@@ -49,6 +60,8 @@ def baseline(case: Case, features: Features, *, overlap: Overlap, weak: bool = F
         devices = nodes * per_node
         if devices == case.cluster.num_devices:
             return None
+        if not fits_anywhere(case, features, devices, overlap=overlap):
+            continue
         total = case.cluster.num_devices
         step_s = best_step_s(case, features, devices, overlap=overlap, weak_from=total if weak else None)
         if step_s is not None:

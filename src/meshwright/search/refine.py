@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, NoRecompute, Selective
+from meshwright.plan.evaluate import split_of
 from meshwright.plan.many import evaluate_many
 from meshwright.plan.split import even_split
 from meshwright.search.finalists import Candidate
@@ -82,7 +83,7 @@ def _kind_fits(space: Space, base: Layout, kind: str) -> bool:
 def _recomputes(space: Space, base: Layout) -> Iterator[Layout]:
     features = space.features
     if "full" in features.recompute and features.recompute_first_layers:
-        largest = max(max(row) for row in (base.stage_layers or even_split(space.case.model.num_layers, base.pipeline_parallel, base.virtual_stages)))
+        largest = max(max(row) for row in split_of(space.case, base))
         yield from (replace(base, recompute=Full(layers=k)) for k in _steps(largest))
     if "selective" in features.recompute and not isinstance(base.recompute, Full):
         for modules in MODULE_SETS:

@@ -128,7 +128,8 @@ def _precision(case: Case, _: Features, k: Knobs) -> Any:
 def _layers(case: Case, features: Features, k: Knobs) -> Any:
     places = k.pp * k.vp
     enough = places <= case.model.num_layers
-    return enough & (features.uneven_stages or case.model.num_layers % places == 0)
+    by_itself = case.implementation.stage_split != "even"
+    return enough & (features.uneven_stages or by_itself or case.model.num_layers % places == 0)
 
 
 def _interleaved_batch(_: Case, features: Features, k: Knobs) -> Any:

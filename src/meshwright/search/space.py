@@ -8,7 +8,7 @@ selective or full; the schedules are those that the framework offers.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from meshwright.domain.case import Case
     from meshwright.domain.features import Features
+    from meshwright.domain.layout import Schedule
 
     Ints = NDArray[np.int64]
 
@@ -131,7 +132,7 @@ class Space:
     chunks: tuple[int, ...]
     shard_options: tuple[ShardOption, ...]
     treatments: tuple[str, ...]
-    schedules: tuple[str, ...]
+    schedules: tuple[Schedule, ...]
 
     @property
     def children(self) -> int:
@@ -155,7 +156,7 @@ def make_space(case: Case, features: Features, devices: int, pins: Pins) -> Spac
         chunks=_pinned(tuple(range(1, MAX_VIRTUAL_STAGES + 1)), pins.vp),
         shard_options=options,
         treatments=TREATMENTS if pins.recompute is None else (pins.recompute,),
-        schedules=schedules or ((wanted,) if wanted else ()),
+        schedules=schedules or ((cast("Schedule", wanted),) if wanted else ()),
     )  # fmt: skip
 
 

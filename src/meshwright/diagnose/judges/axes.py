@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.diagnose.questions import START_PARAMETERS
 from meshwright.diagnose.finding import Answer, number, ratio
 from meshwright.diagnose.judging import contest, does_not_apply, judges, percent, speed
+from meshwright.diagnose.questions import START_PARAMETERS
 from meshwright.units import count, gib
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ def parallelism_costs(facts: Facts, _: Rule) -> Answer:
     most = max(stage.parameters for stage in estimate.stages)
     return Answer(
         verdict="holds", figure=ratio("model_parallel_ratio", exposed / facts.step_s),
-        sentence=f"{count(most)} of {count(facts.parameters)} parameters on the fullest device, for {percent(exposed / facts.step_s)} of the step "
+        sentence=f"{count(most)} of {count(facts.parameters)} parameters on the fullest device, for "
+        f"{percent(exposed / facts.step_s)} of the step "
         f"in their communication and bubble",
     )  # fmt: skip
 
@@ -47,7 +48,9 @@ def tensor_inside_node(facts: Facts, _: Rule) -> Answer:
     cluster, tp = facts.case.cluster, facts.layout.tensor_parallel
     domain, node = cluster.scale_up_devices, cluster.devices_per_node
     note = "" if domain == node else f"; the scale-up domain has {domain} devices and the node {node}: the domain is the bound"
-    found = contest(facts, "tp-within", "tp-beyond", f"TP within {domain} devices", f"TP beyond {domain}", tail=f"this layout has tp{tp}{note}")
+    found = contest(
+        facts, "tp-within", "tp-beyond", f"TP within {domain} devices", f"TP beyond {domain}", tail=f"this layout has tp{tp}{note}"
+    )
     if found.verdict == "holds" and domain > node and node < tp <= domain:
         return Answer(verdict="fails", figure=number("tensor_parallel", tp), sentence=found.sentence)
     return found
@@ -62,9 +65,17 @@ def pipeline_below_microbatches(facts: Facts, _: Rule) -> Answer:
             return does_not_apply(facts, f"one stage; {m} micro-batches")
         return Answer(
             verdict="holds", figure=ratio("bubble_ratio", facts.estimate.bubble_ratio),
-            sentence=f"{p} stages, {m} micro-batches, bubble {percent(facts.estimate.bubble_ratio)}; no legal layout has as many stages as micro-batches",
+            sentence=f"{p} stages, {m} micro-batches, bubble {percent(facts.estimate.bubble_ratio)}; no legal layout "
+            f"has as many stages as micro-batches",
         )  # fmt: skip
-    return contest(facts, "pp<m", "pp>=m", "fewer stages than micro-batches", "at least as many", tail=f"this layout has pp{p} and {m} micro-batches")
+    return contest(
+        facts,
+        "pp<m",
+        "pp>=m",
+        "fewer stages than micro-batches",
+        "at least as many",
+        tail=f"this layout has pp{p} and {m} micro-batches",
+    )
 
 
 @judges("pipeline-cheap")
@@ -76,7 +87,8 @@ def pipeline_cheap(facts: Facts, _: Rule) -> Answer:
     cost = estimate.bubble_ratio + estimate.time.pipeline_exposed_s / facts.step_s
     return Answer(
         verdict="holds" if cost <= 0.1 else "fails", figure=ratio("pipeline_ratio", cost),
-        sentence=f"{layout.pipeline_parallel} stages with {layout.num_microbatches} micro-batches cost {percent(cost)} of the step and cut the states "
+        sentence=f"{layout.pipeline_parallel} stages with {layout.num_microbatches} micro-batches cost "
+        f"{percent(cost)} of the step and cut the states "
         f"of a device {layout.pipeline_parallel}-fold, to {gib(estimate.memory_reserved_bytes)} in all",
     )  # fmt: skip
 
@@ -87,7 +99,14 @@ def experts_for_moe(facts: Facts, _: Rule) -> Answer:
     experts, layout = facts.case.model.experts, facts.layout
     if experts is None:
         return does_not_apply(facts, "a dense model has no experts")
-    return contest(facts, "ep>1", "ep1", "expert parallelism", "EP 1", tail=f"this layout has ep{layout.expert_parallel} for {experts.num_experts} experts")
+    return contest(
+        facts,
+        "ep>1",
+        "ep1",
+        "expert parallelism",
+        "EP 1",
+        tail=f"this layout has ep{layout.expert_parallel} for {experts.num_experts} experts",
+    )
 
 
 @judges("expert-before-expert-tensor")
@@ -95,7 +114,14 @@ def expert_before_expert_tensor(facts: Facts, _: Rule) -> Answer:
     """ETP 1 against more."""
     if facts.case.model.experts is None:
         return does_not_apply(facts, "a dense model has no experts")
-    return contest(facts, "etp1", "etp>1", "ETP 1", "ETP above 1", tail=f"this layout has ep{facts.layout.expert_parallel} etp{facts.layout.expert_tensor_parallel}")
+    return contest(
+        facts,
+        "etp1",
+        "etp>1",
+        "ETP 1",
+        "ETP above 1",
+        tail=f"this layout has ep{facts.layout.expert_parallel} etp{facts.layout.expert_tensor_parallel}",
+    )
 
 
 @judges("four-billion-start")
@@ -114,9 +140,11 @@ def four_billion_start(facts: Facts, _: Rule) -> Answer:
 
 @judges("pipeline-for-large-batch")
 def pipeline_for_large_batch(facts: Facts, _: Rule) -> Answer:
-    """PP of 2 or more against 1, where the batch is large: at least 8 sequences for each device of the smallest split."""
+    """PP of 2 or more against 1, or the other way where the batch is small: fewer sequences than devices."""
     batch, layout = facts.case.batch.global_batch_sequences, facts.layout
-    tail = f"the batch has {batch} sequences for {layout.world} devices, this layout pp{layout.pipeline_parallel} vp{layout.virtual_stages}"
+    tail = f"{batch} sequences for {layout.world} devices, this layout has pp{layout.pipeline_parallel} vp{layout.virtual_stages}"
+    if batch < layout.world:
+        return contest(facts, "pp1", "pp>1", "PP 1 (TP, CP and DP) for a small batch", "PP of 2 or more", tail=tail)
     return contest(facts, "pp>1", "pp1", "PP of 2 or more", "PP 1 (TP, CP and DP)", tail=tail)
 
 
@@ -134,16 +162,21 @@ def virtual_pipeline(facts: Facts, _: Rule) -> Answer:
     """Chunks against none, on this layout where it has some."""
     layout, now = facts.layout, facts.estimate
     if layout.virtual_stages == 1 or layout.schedule != "interleaved":
-        return contest(facts, "vp>1", "vp1", "virtual stages", "one chunk a stage", tail=f"this layout has vp{layout.virtual_stages}")
+        return contest(
+            facts, "vp>1", "vp1", "virtual stages", "one chunk a stage", tail=f"this layout has vp{layout.virtual_stages}"
+        )
     without = facts.varied(virtual_stages=1)
     if without is None:
         return does_not_apply(facts, f"vp{layout.virtual_stages} cannot be switched off with the other knobs as they are")
     before, after = without.estimate.time, now.time
     return Answer(
-        verdict="holds" if now.step_s <= without.step_s else "fails", figure=ratio("step_change_ratio", now.step_s / without.step_s - 1.0),
-        sentence=f"vp1 -> vp{layout.virtual_stages} takes the bubble from {before.bubble_s:.3g} s to {after.bubble_s:.3g} s and exposed transfers from "
-        f"{before.pipeline_exposed_s:.3g} s to {after.pipeline_exposed_s:.3g} s; the step from {without.step_s:.3g} s to {now.step_s:.3g} s",
-    )  # fmt: skip
+        verdict="holds" if now.step_s <= without.step_s else "fails",
+        figure=ratio("step_change_ratio", now.step_s / without.step_s - 1.0),
+        sentence=f"vp1 -> vp{layout.virtual_stages} takes the bubble from {before.bubble_s:.3g} s to "
+        f"{after.bubble_s:.3g} s and exposed transfers from "
+        f"{before.pipeline_exposed_s:.3g} s to {after.pipeline_exposed_s:.3g} s; the step from {without.step_s:.3g} s "
+        f"to {now.step_s:.3g} s",
+    )
 
 
 @judges("tensor-range")
@@ -155,7 +188,9 @@ def tensor_range(facts: Facts, _: Rule) -> Answer:
 @judges("pipeline-range")
 def pipeline_range(facts: Facts, _: Rule) -> Answer:
     """At most 16 stages against more."""
-    return contest(facts, "pp<=16", "pp>16", "1 to 16 stages", "more than 16", tail=f"this layout has pp{facts.layout.pipeline_parallel}")
+    return contest(
+        facts, "pp<=16", "pp>16", "1 to 16 stages", "more than 16", tail=f"this layout has pp{facts.layout.pipeline_parallel}"
+    )
 
 
 @judges("tensor-by-size")
@@ -191,7 +226,8 @@ def context_for_long(facts: Facts, _: Rule) -> Answer:
         ring = facts.estimate.time.context_parallel_s / facts.step_s
         return Answer(
             verdict="holds", figure=ratio("context_parallel_ratio", ring),
-            sentence=f"cp{layout.context_parallel} leaves {tokens // layout.context_parallel:,} of {tokens:,} tokens a rank for {percent(ring)} of the step",
+            sentence=f"cp{layout.context_parallel} leaves {tokens // layout.context_parallel:,} of {tokens:,} tokens "
+            f"a rank for {percent(ring)} of the step",
         )  # fmt: skip
     if tokens < 32768:
         return does_not_apply(facts, f"{tokens:,} tokens fit without context parallelism here")
@@ -203,7 +239,9 @@ def alibi(facts: Facts, _: Rule) -> Answer:
     """Whether the model has ALiBi and the framework its kernels."""
     position, features = facts.case.model.position, facts.features
     if position != "alibi":
-        return does_not_apply(facts, f"the model is built with {position} positions, for {facts.case.batch.sequence_tokens:,} tokens here")
+        return does_not_apply(
+            facts, f"the model is built with {position} positions, for {facts.case.batch.sequence_tokens:,} tokens here"
+        )
     able = "alibi" in features.positions
     return Answer(
         verdict="holds" if able else "fails", figure=number("sequence_tokens", facts.case.batch.sequence_tokens),

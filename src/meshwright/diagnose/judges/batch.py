@@ -22,11 +22,13 @@ def global_batch(facts: Facts, _: Rule) -> Answer:
     """Replicas x micro-batch x micro-batches is the global batch that was given."""
     layout, batch = facts.layout, facts.case.batch.global_batch_sequences
     product = layout.data_parallel * layout.microbatch_sequences * layout.num_microbatches
-    words = f"dp {layout.data_parallel} x mb {layout.microbatch_sequences} x {layout.num_microbatches} micro-batches = {product} sequences"
+    parts = f"dp {layout.data_parallel} x mb {layout.microbatch_sequences} x {layout.num_microbatches} micro-batches"
+    words = f"{parts} = {product} sequences"
     return Answer(
-        verdict="holds" if product == batch else "fails", figure=number("global_batch_sequences", product),
+        verdict="holds" if product == batch else "fails",
+        figure=number("global_batch_sequences", product),
         sentence=f"{words}, the global batch that was given" if product == batch else f"{words}, not the {batch} that were given",
-    )  # fmt: skip
+    )
 
 
 @judges("micro-batch-one")
@@ -36,7 +38,11 @@ def micro_batch_one(facts: Facts, _: Rule) -> Answer:
     if start is None or best is None or not start.fits:
         return contest(facts, "mb1", "any", "micro-batch 1", "best of all")
     mesh = start.layout
-    scaled = [found for mb in (2, 4, 8, 16) if isinstance(found := vary(facts.case, facts.features, mesh, microbatch_sequences=mb), Layout)]
+    scaled = [
+        found
+        for mb in (2, 4, 8, 16)
+        if isinstance(found := vary(facts.case, facts.features, mesh, microbatch_sequences=mb), Layout)
+    ]
     reached = start.step_s
     if scaled:
         times, reserved = evaluate_many(facts.case, scaled)
@@ -45,7 +51,8 @@ def micro_batch_one(facts: Facts, _: Rule) -> Answer:
     tokens = facts.case.batch.sequence_tokens / mesh.context_parallel / mesh.tensor_parallel
     return Answer(
         verdict="holds" if relative <= ERROR else "fails", figure=ratio("step_change_ratio", relative),
-        sentence=f"the best layout at micro-batch 1 takes {speed(start)}, scaled up {seconds(reached)}, the best of all {speed(best)}: "
+        sentence=f"the best layout at micro-batch 1 takes {speed(start)}, scaled up {seconds(reached)}, the best of "
+        f"all {speed(best)}: "
         f"{change(reached, best.step_s)}; micro-batch 1 leaves {tokens:,.0f} tokens a device",
     )  # fmt: skip
 
@@ -81,7 +88,8 @@ def bubble_formula(facts: Facts, _: Rule) -> Answer:
     guide, real = p / (p + mb), (p - 1) / (v * m + p - 1)
     return Answer(
         verdict="wrong", figure=ratio("bubble_ratio", real),
-        sentence=f"the guide's PP/(PP + mb) gives {percent(guide)} with {p} stages and micro-batch {mb}; (p-1)/(v m + p-1) with {m} micro-batches "
+        sentence=f"the guide's PP/(PP + mb) gives {percent(guide)} with {p} stages and micro-batch {mb}; (p-1)/(v m + "
+        f"p-1) with {m} micro-batches "
         f"and {v} chunks gives {percent(real)}, the estimate {percent(facts.estimate.bubble_ratio)}",
     )  # fmt: skip
 
@@ -111,7 +119,8 @@ def _doubled(facts: Facts) -> Answer:
         bubble = (p - 1) / (layout.virtual_stages * max(1, m) + p - 1)
         return Answer(
             verdict="holds", figure=ratio("bubble_ratio", bubble),
-            sentence=f"micro-batch {2 * layout.microbatch_sequences} is not legal with the other knobs as they are; {m} micro-batches on {p} stages "
+            sentence=f"micro-batch {2 * layout.microbatch_sequences} is not legal with the other knobs as they are; "
+            f"{m} micro-batches on {p} stages "
             f"would idle {percent(bubble)} instead of {percent(now.bubble_ratio)}",
         )  # fmt: skip
     before, after = now.time.bubble_s, then.estimate.time.bubble_s
@@ -120,8 +129,10 @@ def _doubled(facts: Facts) -> Answer:
     return Answer(
         verdict=verdict, figure=ratio("bubble_ratio", then.estimate.bubble_ratio),
         sentence=f"micro-batch {layout.microbatch_sequences} -> {then.layout.microbatch_sequences} halves the micro-batches to "
-        f"{then.layout.num_microbatches}: bubble {percent(now.bubble_ratio)} -> {percent(then.estimate.bubble_ratio)}, compute {work:+.1%}, "
-        f"step {change(then.step_s, now.step_s)}, memory {gib(then.reserved_bytes)}{'' if then.estimate.fits else ' (does not fit)'}",
+        f"{then.layout.num_microbatches}: bubble {percent(now.bubble_ratio)} -> "
+        f"{percent(then.estimate.bubble_ratio)}, compute {work:+.1%}, "
+        f"step {change(then.step_s, now.step_s)}, memory "
+        f"{gib(then.reserved_bytes)}{'' if then.estimate.fits else ' (does not fit)'}",
     )  # fmt: skip
 
 
@@ -133,7 +144,8 @@ def larger_batch(facts: Facts, _: Rule) -> Answer:
     gain = then.estimate.mfu_ratio - now.mfu_ratio
     return Answer(
         verdict="holds" if gain >= 0 else "fails", figure=ratio("mfu_change_ratio", gain),
-        sentence=f"twice the global batch would bring the bubble from {percent(now.bubble_ratio)} to {percent(then.estimate.bubble_ratio)} "
+        sentence=f"twice the global batch would bring the bubble from {percent(now.bubble_ratio)} to "
+        f"{percent(then.estimate.bubble_ratio)} "
         f"and MFU from {percent(now.mfu_ratio)} to {percent(then.estimate.mfu_ratio)}; the batch is the algorithm's and stays",
     )  # fmt: skip
 
@@ -163,7 +175,8 @@ def packing(facts: Facts, _: Rule) -> Answer:
     share = square / batch.sequence_tokens**2
     return Answer(
         verdict="holds", figure=ratio("attention_work_ratio", share),
-        sentence=f"documents are packed into {batch.sequence_tokens:,} tokens; attention does {percent(share)} of the work of one long document",
+        sentence=f"documents are packed into {batch.sequence_tokens:,} tokens; attention does {percent(share)} of the "
+        f"work of one long document",
     )  # fmt: skip
 
 
@@ -177,6 +190,19 @@ def packing_limit(facts: Facts, _: Rule) -> Answer:
     tokens = batch.sequence_tokens * max(0.0, free / grows) if grows > 0 else float(batch.sequence_tokens)
     return Answer(
         verdict="holds" if estimate.fits else "fails", figure=number("max_packed_tokens", tokens),
-        sentence=f"activations take {gib(memory.activations)} at {batch.sequence_tokens:,} tokens; up to some {tokens:,.0f} tokens in a packed "
+        sentence=f"activations take {gib(memory.activations)} at {batch.sequence_tokens:,} tokens; up to some "
+        f"{tokens:,.0f} tokens in a packed "
         f"sequence would fit this layout",
+    )  # fmt: skip
+
+
+@judges("template-batch")
+def template_batch(facts: Facts, _: Rule) -> Answer:
+    """The template's product beside this case's."""
+    layout, batch = facts.layout, facts.case.batch.global_batch_sequences
+    return Answer(
+        verdict="wrong", figure=number("num_microbatches", layout.num_microbatches),
+        sentence=f"1 x 16 x 8 = {1 * 16 * 8}, not 2048: 2048 / (1 x 8) = {2048 // 8} micro-batches are needed; here "
+        f"{batch} / ({layout.microbatch_sequences} x "
+        f"{layout.data_parallel}) = {layout.num_microbatches}",
     )  # fmt: skip

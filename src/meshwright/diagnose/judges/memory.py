@@ -1,138 +1,17 @@
-"""Sharding, sequence parallelism, precision: what the guides say about memory."""
+"""Sequence parallelism, precision: what the guides say about memory."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from meshwright.diagnose.facts import ERROR
 from meshwright.diagnose.finding import Answer, number, ratio, size
-from meshwright.diagnose.judging import change, contest, does_not_apply, judges, percent, speed
-from meshwright.diagnose.neighbours import shard_ranks, shards
-from meshwright.plan.many import evaluate_many
-from meshwright.search.space import divisors
-from meshwright.units import gib, seconds
+from meshwright.diagnose.judging import change, does_not_apply, judges, percent
+from meshwright.units import gib
 
 if TYPE_CHECKING:
     from meshwright.catalog.guides import Rule
-    from meshwright.diagnose.facts import Facts, Trial
-
-
-def zero(facts: Facts, stage: int) -> Trial | None:
-    """This layout at a ZeRO stage over all ranks, whether the framework has it or not; None with one rank."""
-    ranks = shard_ranks(facts.features, facts.layout)
-    if ranks == 1:
-        return None
-    return facts.trial(replace(facts.layout, **shards(stage, ranks)))  # type: ignore[arg-type]
-
-
-def one_rank(facts: Facts) -> Answer:
-    """No data parallelism, nothing to shard."""
-    return does_not_apply(facts, f"one data-parallel rank ({facts.layout.world} devices in one replica): nothing to shard")
-
-
-@judges("unsaturated-sharding")
-def unsaturated_sharding(facts: Facts, _: Rule) -> Answer:
-    """Every legal shard group of this layout against all ranks."""
-    layout, ranks = facts.layout, shard_ranks(facts.features, facts.layout)
-    groups = [k for k in divisors(ranks) if 1 < k < ranks]
-    if not groups:
-        return does_not_apply(facts, f"{ranks} data-parallel ranks have no divisor between 1 and themselves")
-    stage = max(1, layout.zero_stage)
-    layouts = [replace(layout, **shards(stage, k)) for k in (*groups, ranks)]  # type: ignore[arg-type]
-    times, reserved = evaluate_many(facts.case, layouts)
-    fitting = [(float(t), k) for t, k, bytes_ in zip(times[:-1], groups, reserved[:-1], strict=True) if bytes_ <= facts.case.capacity_bytes]
-    if not fitting:
-        return Answer(
-            verdict="fails", figure=size(float(reserved[:-1].min())),
-            sentence=f"no group smaller than all {ranks} ranks fits: the least needs {gib(float(reserved[:-1].min()))}",
-        )  # fmt: skip
-    best, group = min(fitting)
-    relative = best / float(times[-1]) - 1.0
-    able = "" if facts.features.partial_sharding else f"; {facts.features.name} shards over all ranks only"
-    return Answer(
-        verdict="holds" if relative < -0.0005 else "fails", figure=ratio("step_change_ratio", relative),
-        sentence=f"sharding over {group} of {ranks} ranks: {change(best, float(times[-1]))} than over all of them; legal are {', '.join(map(str, groups))}{able}",
-    )  # fmt: skip
-
-
-@judges("distributed-optimizer")
-def distributed_optimizer(facts: Facts, _: Rule) -> Answer:
-    """ZeRO-1 against ZeRO-0 on this layout."""
-    off, on = zero(facts, 0), zero(facts, 1)
-    if off is None or on is None:
-        return one_rank(facts)
-    freed = off.reserved_bytes - on.reserved_bytes
-    return Answer(
-        verdict="holds" if freed >= 0 and on.step_s <= off.step_s * (1 + ERROR) else "fails", figure=size(freed, "memory_freed_bytes"),
-        sentence=f"ZeRO-1 takes this layout from {gib(off.reserved_bytes)} to {gib(on.reserved_bytes)} and is {change(on.step_s, off.step_s)}",
-    )  # fmt: skip
-
-
-@judges("zero-three")
-def zero_three(facts: Facts, _: Rule) -> Answer:
-    """ZeRO-3 against ZeRO-1 on this layout, as arithmetic."""
-    one, three = zero(facts, 1), zero(facts, 3)
-    if one is None or three is None:
-        return one_rank(facts)
-    freed = one.reserved_bytes - three.reserved_bytes
-    return Answer(
-        verdict="holds" if freed >= 0 else "fails", figure=ratio("step_change_ratio", three.step_s / one.step_s - 1.0),
-        sentence=f"ZeRO-3 instead of ZeRO-1 frees {gib(freed)} and is {change(three.step_s, one.step_s)}{_refused(three)}",
-    )  # fmt: skip
-
-
-def _refused(trial: Trial) -> str:
-    return f"; refused: {trial.refused_because[0]}" if trial.refused_because else ""
-
-
-@judges("zero-three-under-pipeline")
-def zero_three_under_pipeline(facts: Facts, _: Rule) -> Answer:
-    """ZeRO-1, 2 and 3 on the stages of this layout."""
-    layout = facts.layout
-    trials = [zero(facts, stage) for stage in (1, 2, 3)]
-    known = [trial for trial in trials if trial is not None]
-    if layout.pipeline_parallel == 1 or not known:
-        return does_not_apply(facts, f"no sharding under a pipeline here (pp{layout.pipeline_parallel}, dp{layout.data_parallel})")
-    one, three = known[0], known[2]
-    listed = ", ".join(f"ZeRO-{stage} {seconds(each.step_s)} {gib(each.reserved_bytes)}" for stage, each in enumerate(known, start=1))
-    return Answer(
-        verdict="wrong", figure=ratio("step_change_ratio", three.step_s / one.step_s - 1.0),
-        sentence=f"under {layout.pipeline_parallel} stages: {listed}; the weights would be gathered {layout.num_microbatches} times a step{_refused(three)}",
-    )  # fmt: skip
-
-
-@judges("zero-two-with-pipeline")
-def zero_two_with_pipeline(facts: Facts, _: Rule) -> Answer:
-    """TP 8 with ZeRO-2 and PP against any, from 1024 devices; the framework may refuse."""
-    world, layout = facts.layout.world, facts.layout
-    one, two = zero(facts, 1), zero(facts, 2)
-    own = ""
-    if one is not None and two is not None and layout.pipeline_parallel > 1:
-        own = f"ZeRO-2 on this layout, against ZeRO-1: {change(two.step_s, one.step_s)}, frees {gib(one.reserved_bytes - two.reserved_bytes)}{_refused(two)}"
-    if world < 1024:
-        return does_not_apply(facts, f"{world} devices, said from 1024" + (f"; {own}" if own else ""))
-    if "tp8-zero2-pp" not in facts.best:
-        best = facts.best.get("any")
-        words = f"; the best here: {speed(best)}" if best is not None and best.fits else ""
-        relative = two.step_s / one.step_s - 1.0 if one is not None and two is not None else 0.0
-        return Answer(
-            verdict="fails", figure=ratio("step_change_ratio", relative),
-            sentence=f"{facts.features.name} has no ZeRO-2 under a pipeline{words}" + (f"; {own}" if own else ""),
-        )  # fmt: skip
-    return contest(facts, "tp8-zero2-pp", "any", "TP 8 with ZeRO-2 and PP", "best of all", tail=own)
-
-
-@judges("zero-three-when-short")
-def zero_three_when_short(facts: Facts, _: Rule) -> Answer:
-    """ZeRO-3 where ZeRO-1 and 2 do not fit."""
-    if 3 not in facts.features.zero_stages:
-        return does_not_apply(facts, f"{facts.features.name} has no ZeRO-3")
-    rest = facts.best.get("zero<3")
-    if rest is not None and rest.fits:
-        room = facts.case.capacity_bytes - rest.memory_reserved_bytes
-        return contest(facts, "zero3", "zero<3", "ZeRO-3", "without", tail=f"memory is not short: {gib(room)} are left without ZeRO-3")
-    return contest(facts, "zero3", "zero<3", "ZeRO-3", "without")
+    from meshwright.diagnose.facts import Facts
 
 
 @judges("sequence-parallel")
@@ -140,12 +19,15 @@ def sequence_parallel(facts: Facts, _: Rule) -> Answer:
     """This layout with and without sequence parallelism."""
     layout, able = facts.layout, facts.case.implementation.sequence_parallel and facts.features.sequence_parallel
     if layout.tensor_parallel == 1 or not able:
-        return does_not_apply(facts, f"tp{layout.tensor_parallel}" + ("" if able else f"; {facts.features.name} has no sequence parallelism"))
+        return does_not_apply(
+            facts, f"tp{layout.tensor_parallel}" + ("" if able else f"; {facts.features.name} has no sequence parallelism")
+        )
     on, off = (facts.trial(replace(layout, sequence_parallel=each)) for each in (True, False))
     freed = off.reserved_bytes - on.reserved_bytes
     return Answer(
         verdict="holds" if freed > 0 else "fails", figure=size(freed, "memory_freed_bytes"),
-        sentence=f"sequence parallelism over tp{layout.tensor_parallel} takes this layout from {gib(off.reserved_bytes)} to {gib(on.reserved_bytes)} "
+        sentence=f"sequence parallelism over tp{layout.tensor_parallel} takes this layout from "
+        f"{gib(off.reserved_bytes)} to {gib(on.reserved_bytes)} "
         f"and is {change(on.step_s, off.step_s)}",
     )  # fmt: skip
 
@@ -160,7 +42,8 @@ def partition_activations(facts: Facts, _: Rule) -> Answer:
     on = layout.sequence_parallel
     return Answer(
         verdict="fails" if on else "holds", figure=size(memory.activations, "activations_bytes"),
-        sentence=f"{gib(memory.activations)} of activations; sequence parallelism is {'on and shards them already' if on else 'off'}",
+        sentence=f"{gib(memory.activations)} of activations; sequence parallelism is "
+        f"{'on and shards them already' if on else 'off'}",
     )  # fmt: skip
 
 
@@ -171,7 +54,9 @@ def memory_80(facts: Facts, _: Rule) -> Answer:
     best = facts.best.get("any")
     words = ""
     if best is not None and best.fits:
-        words = f"; the fastest layout of the grid uses {percent(best.memory_reserved_bytes / facts.case.cluster.device.memory_bytes)}"
+        words = (
+            f"; the fastest layout of the grid uses {percent(best.memory_reserved_bytes / facts.case.cluster.device.memory_bytes)}"
+        )
     return Answer(
         verdict="holds" if used >= 0.8 else "fails", figure=ratio("memory_used_ratio", used),
         sentence=f"this layout uses {percent(used)} of the device{words}; unused memory costs nothing",
@@ -186,7 +71,8 @@ def mixed_precision(facts: Facts, _: Rule) -> Answer:
     full = 4.0 + 4.0 + optimizer.state_bytes
     return Answer(
         verdict="wrong", figure=ratio("state_bytes_ratio", own / full),
-        sentence=f"{precision.name} with {optimizer.name} keeps {own:g} bytes a parameter before sharding, FP32 would keep {full:g}: states do not halve, "
+        sentence=f"{precision.name} with {optimizer.name} keeps {own:g} bytes a parameter before sharding, FP32 would "
+        f"keep {full:g}: states do not halve, "
         f"activations do",
     )  # fmt: skip
 

@@ -42,7 +42,9 @@ def middle_options(facts: Facts, _: Rule) -> Answer:
             listed.append(f"{words}: does not fit")
     if not fitting:
         return contest(facts, "tp8-pp", "any", "TP 8 with PP", "best of all", tail="; ".join(listed))
-    return contest(facts, min(fitting)[1], "any", f"the best of the three, {options[min(fitting)[1]]}", "best of all", tail="; ".join(listed))
+    return contest(
+        facts, min(fitting)[1], "any", f"the best of the three, {options[min(fitting)[1]]}", "best of all", tail="; ".join(listed)
+    )
 
 
 @judges("pure-data-parallel")
@@ -58,11 +60,14 @@ def pure_data_parallel(facts: Facts, _: Rule) -> Answer:
     if found is None or best is None or not best.fits:
         return Answer(verdict="holds", figure=number("devices", world), sentence=f"pure DP is not even legal here ({words})")
     if not found.fits:
-        return Answer(verdict="holds", figure=number("devices", world), sentence=f"pure DP does not fit ({words}); the best: {speed(best)}")
+        return Answer(
+            verdict="holds", figure=number("devices", world), sentence=f"pure DP does not fit ({words}); the best: {speed(best)}"
+        )
     relative = found.step_s / best.step_s - 1.0
     return Answer(
         verdict="holds" if relative > ERROR else "fails", figure=ratio("step_change_ratio", relative),
-        sentence=f"pure DP or ZeRO-3: {speed(found)}, {change(found.step_s, best.step_s)} than the best, {speed(best)}; {words}",
+        sentence=f"pure DP or ZeRO-3: {speed(found)}, {change(found.step_s, best.step_s)} than the best, "
+        f"{speed(best)}; {words}",
     )  # fmt: skip
 
 
@@ -92,7 +97,8 @@ def batch_up(facts: Facts, _: Rule) -> Answer:
     rate = then.estimate.tokens_per_s / facts.estimate.tokens_per_s - 1.0
     return Answer(
         verdict="holds", figure=ratio("throughput_change_ratio", rate),
-        sentence=f"twice the batch is {then.layout.num_microbatches} micro-batches on the same devices at {percent(rate)} more tokens/s, or twice the devices with "
+        sentence=f"twice the batch is {then.layout.num_microbatches} micro-batches on the same devices at "
+        f"{percent(rate)} more tokens/s, or twice the devices with "
         f"dp{2 * facts.layout.data_parallel}",
     )  # fmt: skip
 
@@ -104,7 +110,8 @@ def batch_down(facts: Facts, _: Rule) -> Answer:
     least = layout.data_parallel * layout.microbatch_sequences
     return Answer(
         verdict="holds" if least <= batch else "fails", figure=number("smallest_batch_sequences", least),
-        sentence=f"dp{layout.data_parallel} x mb{layout.microbatch_sequences} runs no batch below {least} sequences, {least * layout.pipeline_parallel} to fill "
+        sentence=f"dp{layout.data_parallel} x mb{layout.microbatch_sequences} runs no batch below {least} sequences, "
+        f"{least * layout.pipeline_parallel} to fill "
         f"pp{layout.pipeline_parallel}; below that DP has to give way",
     )  # fmt: skip
 
@@ -134,17 +141,26 @@ def _context(facts: Facts, cp: int) -> Answer:
     least = then.layout.data_parallel * then.layout.microbatch_sequences
     short = "" if facts.estimate.fits or not then.estimate.fits else ", and then it fits"
     return Answer(
-        verdict="holds" if not facts.estimate.fits and then.estimate.fits else "fails", figure=number("smallest_batch_sequences", least),
-        sentence=f"cp{layout.context_parallel} -> cp{cp} on {layout.world} devices means dp{layout.data_parallel} -> dp{then.layout.data_parallel}: the smallest batch goes "
+        verdict="holds" if not facts.estimate.fits and then.estimate.fits else "fails",
+        figure=number("smallest_batch_sequences", least),
+        sentence=f"cp{layout.context_parallel} -> cp{cp} on {layout.world} devices means dp{layout.data_parallel} -> "
+        f"dp{then.layout.data_parallel}: the smallest batch goes "
         f"from {now} to {least} sequences, the step is {change(then.step_s, facts.step_s)}{short}",
-    )  # fmt: skip
+    )
 
 
 @judges("tensor-to-node")
 def tensor_to_node(facts: Facts, _: Rule) -> Answer:
     """TP near the node against less."""
     node = facts.case.cluster.devices_per_node
-    return contest(facts, "tp-node", "tp-below-node", f"TP near the node of {node}", "less TP", tail=f"this layout has tp{facts.layout.tensor_parallel}")
+    return contest(
+        facts,
+        "tp-node",
+        "tp-below-node",
+        f"TP near the node of {node}",
+        "less TP",
+        tail=f"this layout has tp{facts.layout.tensor_parallel}",
+    )
 
 
 @judges("data-parallel-zero-three")
@@ -163,18 +179,26 @@ def data_parallel_bottleneck(facts: Facts, _: Rule) -> Answer:
         return does_not_apply(facts, f"data parallelism exposes {percent(share)} of the step: no bottleneck")
     then = facts.varied(pipeline_parallel=2 * layout.pipeline_parallel)
     if then is None:
-        return does_not_apply(facts, f"data parallelism exposes {percent(share)}, but pp{2 * layout.pipeline_parallel} is not legal here")
+        return does_not_apply(
+            facts, f"data parallelism exposes {percent(share)}, but pp{2 * layout.pipeline_parallel} is not legal here"
+        )
     return Answer(
-        verdict="holds" if then.step_s < facts.step_s else "fails", figure=ratio("step_change_ratio", then.step_s / facts.step_s - 1.0),
-        sentence=f"data parallelism exposes {percent(share)}; pp{layout.pipeline_parallel} -> pp{then.layout.pipeline_parallel} brings it to "
-        f"{percent(then.estimate.time.data_parallel_exposed_s / then.step_s)} and the step is {change(then.step_s, facts.step_s)}",
-    )  # fmt: skip
+        verdict="holds" if then.step_s < facts.step_s else "fails",
+        figure=ratio("step_change_ratio", then.step_s / facts.step_s - 1.0),
+        sentence=f"data parallelism exposes {percent(share)}; pp{layout.pipeline_parallel} -> "
+        f"pp{then.layout.pipeline_parallel} brings it to "
+        f"{percent(then.estimate.time.data_parallel_exposed_s / then.step_s)} and the step is "
+        f"{change(then.step_s, facts.step_s)}",
+    )
 
 
 @judges("one-at-a-time")
 def one_at_a_time(facts: Facts, _: Rule) -> Answer:
     """Steepest descent from the guided start, one knob a move, against the best of the grid."""
-    start = next((found for name in ("guided-1.5", "guided-3", "guided-any") if (found := facts.best.get(name)) is not None and found.fits), None)
+    start = next(
+        (found for name in ("guided-1.5", "guided-3", "guided-any") if (found := facts.best.get(name)) is not None and found.fits),
+        None,
+    )
     best = facts.best.get("any")
     if start is None or best is None or not best.fits:
         return does_not_apply(facts, "no start near 4 B parameters a device fits")
@@ -182,5 +206,6 @@ def one_at_a_time(facts: Facts, _: Rule) -> Answer:
     relative = reached / best.step_s - 1.0
     return Answer(
         verdict="holds" if relative <= ERROR else "fails", figure=ratio("step_change_ratio", relative),
-        sentence=f"one knob at a time from the guided start reaches {seconds(reached)} in {moves} moves; the joint search {speed(best)}: {change(reached, best.step_s)}",
+        sentence=f"one knob at a time from the guided start reaches {seconds(reached)} in {moves} moves; the joint "
+        f"search {speed(best)}: {change(reached, best.step_s)}",
     )  # fmt: skip

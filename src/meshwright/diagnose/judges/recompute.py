@@ -12,7 +12,7 @@ from meshwright.domain.layout import Full, NoRecompute, Selective
 from meshwright.perf.activations import saved_bytes
 from meshwright.perf.arrays import array
 from meshwright.perf.operators import work_shape
-from meshwright.plan.split import even_split
+from meshwright.plan.evaluate import split_of
 from meshwright.units import gib
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ def recompute_off(facts: Facts, _: Rule) -> Answer:
     found = facts.best.get("recompute-none")
     if found is not None and not found.fits:
         return does_not_apply(
-            facts, f"memory does not suffice: without recompute nothing fits, the least demanding needs {gib(found.memory_reserved_bytes)}; {tail}"
+            facts,
+            f"memory does not suffice: without recompute nothing fits, the least demanding needs "
+            f"{gib(found.memory_reserved_bytes)}; {tail}",
         )
     return contest(facts, "recompute-none", "any", "recompute off", "best of all", tail=tail)
 
@@ -64,7 +66,8 @@ def selective_is_cheap(facts: Facts, _: Rule) -> Answer:
     useful = freed > 0.02 * off.reserved_bytes
     return Answer(
         verdict="holds" if useful and slower <= 0.05 else "fails", figure=size(freed, "memory_freed_bytes"),
-        sentence=f"core attention recomputed frees {gib(freed)} of {gib(off.reserved_bytes)} and the step is {change(on.step_s, off.step_s)}"
+        sentence=f"core attention recomputed frees {gib(freed)} of {gib(off.reserved_bytes)} and the step is "
+        f"{change(on.step_s, off.step_s)}"
         + ("" if useful else "; fused attention keeps no scores that it could free"),
     )  # fmt: skip
 
@@ -87,7 +90,8 @@ def recompute_activations_is_full(facts: Facts, _: Rule) -> Answer:
     selective, full = _with(facts, Selective()), _with(facts, Full())
     return Answer(
         verdict="wrong", figure=size(selective.reserved_bytes),
-        sentence=f"the flag means selective: {gib(selective.reserved_bytes)} here, where full recompute needs {gib(full.reserved_bytes)} and is "
+        sentence=f"the flag means selective: {gib(selective.reserved_bytes)} here, where full recompute needs "
+        f"{gib(full.reserved_bytes)} and is "
         f"{change(full.step_s, selective.step_s)}",
     )  # fmt: skip
 
@@ -96,7 +100,7 @@ def recompute_activations_is_full(facts: Facts, _: Rule) -> Answer:
 def recompute_lists(facts: Facts, _: Rule) -> Answer:
     """Recomputed layers of every chunk against the layers of that chunk."""
     layout = facts.layout
-    split = layout.stage_layers or even_split(facts.case.model.num_layers, layout.pipeline_parallel, layout.virtual_stages)
+    split = split_of(facts.case, layout)
     least = min(count for row in split for count in row)
     layers = layout.recompute.layers if isinstance(layout.recompute, Full) else 0
     if isinstance(layers, tuple):
@@ -108,7 +112,8 @@ def recompute_lists(facts: Facts, _: Rule) -> Answer:
     asked = least if layers is None else layers
     return Answer(
         verdict="holds" if asked <= least else "fails", figure=number("recomputed_layers", asked),
-        sentence=f"{asked} layers recomputed in full in a chunk of {least} ({len(split)} chunks x {len(split[0])} stages); the bound is the chunk's layers, "
+        sentence=f"{asked} layers recomputed in full in a chunk of {least} ({len(split)} chunks x {len(split[0])} "
+        f"stages); the bound is the chunk's layers, "
         f"not the model's {facts.case.model.num_layers}",
     )  # fmt: skip
 
@@ -125,7 +130,8 @@ def select_under_flash(facts: Facts, _: Rule) -> Answer:
         return does_not_apply(facts, f"attention is not fused here: select recomputes attention and frees {gib(freed)}")
     return Answer(
         verdict="holds" if share * kept >= freed else "fails", figure=size(share * kept, "memory_freed_bytes"),
-        sentence=f"fused attention leaves core attention {gib(freed)} to free; the output of the MLP activation is {percent(share)} of the "
+        sentence=f"fused attention leaves core attention {gib(freed)} to free; the output of the MLP activation is "
+        f"{percent(share)} of the "
         f"{gib(kept)} of activations, {gib(share * kept)}, and cheap to compute again",
     )  # fmt: skip
 
@@ -169,7 +175,8 @@ def select_communication(facts: Facts, _: Rule) -> Answer:
     share = facts.estimate.time.tensor_parallel_s / facts.step_s
     return Answer(
         verdict="holds", figure=size(kept * layers, "gathered_inputs_bytes"),
-        sentence=f"keeping the gathered inputs of {layers} layers would take {gib(kept * layers)} more for each micro-batch in flight; tensor-parallel "
+        sentence=f"keeping the gathered inputs of {layers} layers would take {gib(kept * layers)} more for each "
+        f"micro-batch in flight; tensor-parallel "
         f"communication exposes {percent(share)} of the step",
     )  # fmt: skip
 
@@ -180,10 +187,13 @@ def accumulation_saves(facts: Facts, _: Rule) -> Answer:
     layout = facts.layout
     other = facts.varied(microbatch_sequences=2 * layout.microbatch_sequences)
     if other is None:
-        return does_not_apply(facts, f"micro-batch {layout.microbatch_sequences} with {layout.num_microbatches} accumulated: no other is legal")
+        return does_not_apply(
+            facts, f"micro-batch {layout.microbatch_sequences} with {layout.num_microbatches} accumulated: no other is legal"
+        )
     more = other.reserved_bytes - facts.estimate.memory_reserved_bytes
     return Answer(
         verdict="holds" if more > 0 else "fails", figure=ratio("memory_change_ratio", -more / other.reserved_bytes),
-        sentence=f"{layout.num_microbatches} micro-batches of {layout.microbatch_sequences} need {gib(more)} less than {other.layout.num_microbatches} of "
+        sentence=f"{layout.num_microbatches} micro-batches of {layout.microbatch_sequences} need {gib(more)} less "
+        f"than {other.layout.num_microbatches} of "
         f"{other.layout.microbatch_sequences}, and are {change(facts.step_s, other.step_s)}",
     )  # fmt: skip

@@ -37,7 +37,9 @@ def _stage_bytes(facts: Facts, name: str, words: str) -> Cited:
 
 def _model_flops(facts: Facts) -> Cited:
     value = facts.estimate.model_flops_per_s_per_device
-    return Figure(name="model_flops_per_s_per_device", value=value, unit="FLOP/s"), f"{value / 1e12:.0f} TFLOP/s per device are predicted"
+    return Figure(
+        name="model_flops_per_s_per_device", value=value, unit="FLOP/s"
+    ), f"{value / 1e12:.0f} TFLOP/s per device are predicted"
 
 
 def _launches(facts: Facts) -> Cited:
@@ -65,7 +67,8 @@ CITED: Mapping[str, Callable[[Facts], Cited]] = {
     ),
     "step": lambda f: (time_of(f.step_s), f"a step of {seconds(f.step_s)} is what the profile should show"),
     "communication": lambda f: (
-        ratio("communication_ratio", f.communication_ratio), f"exposed communication is predicted at {percent(f.communication_ratio)} of the step"
+        ratio("communication_ratio", f.communication_ratio), f"exposed communication is predicted at "
+        f"{percent(f.communication_ratio)} of the step"
     ),
     "tensor-parallel": lambda f: (
         ratio("tensor_parallel_ratio", f.estimate.time.tensor_parallel_s / f.step_s),
@@ -76,7 +79,8 @@ CITED: Mapping[str, Callable[[Facts], Cited]] = {
         f"cp{f.layout.context_parallel} exposes {percent(f.estimate.time.context_parallel_s / f.step_s)} of the step",
     ),
     "mfu": lambda f: (
-        ratio("mfu_ratio", f.estimate.mfu_ratio), f"{count(f.estimate.tokens_per_s)} tokens/s at {percent(f.estimate.mfu_ratio)} MFU are predicted"
+        ratio("mfu_ratio", f.estimate.mfu_ratio), f"{count(f.estimate.tokens_per_s)} tokens/s at "
+        f"{percent(f.estimate.mfu_ratio)} MFU are predicted"
     ),
 }  # fmt: skip
 """Figure of the case by its name in ``guides.yaml``."""

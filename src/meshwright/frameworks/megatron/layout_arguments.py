@@ -12,6 +12,7 @@ from meshwright.frameworks.megatron.pipeline import add_pipeline, split_of
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
+    from meshwright.domain.implementation import Implementation
     from meshwright.domain.layout import Layout
 
 CONTEXT_TYPES = {"ring": "p2p", "all-gather": "all_gather", "ulysses": "a2a", "hybrid": "a2a+p2p"}
@@ -32,7 +33,7 @@ def add_layout(arguments: Arguments, case: Case, layout: Layout) -> None:
     """Append degrees, expert grid, batch and sequence."""
     arguments.add("--tensor-model-parallel-size", layout.tensor_parallel)
     arguments.add_if(layout.sequence_parallel and layout.tensor_parallel > 1, "--sequence-parallel")
-    add_pipeline(arguments, layout, case.model)
+    add_pipeline(arguments, case, layout)
     arguments.add("--context-parallel-size", layout.context_parallel)
     if layout.context_parallel > 1:
         arguments.add("--cp-comm-type", CONTEXT_TYPES[layout.context_kind])
@@ -80,7 +81,7 @@ def add_recompute(arguments: Arguments, case: Case, layout: Layout) -> None:
             arguments.add("--recompute-granularity", "selective")
             arguments.add("--recompute-modules", *modules)
         case Full(layers=layers):
-            count = block_layers(layers, layout, case.model.num_layers)
+            count = block_layers(layers, case, layout)
             arguments.add("--recompute-granularity", "full")
             arguments.add("--recompute-method", "uniform" if count is None else "block")
             arguments.add("--recompute-num-layers", 1 if count is None else count)
@@ -88,11 +89,11 @@ def add_recompute(arguments: Arguments, case: Case, layout: Layout) -> None:
             assert_never(layout.recompute)
 
 
-def block_layers(layers: int | tuple[tuple[int, ...], ...] | None, layout: Layout, num_layers: int) -> int | None:
+def block_layers(layers: int | tuple[tuple[int, ...], ...] | None, case: Case, layout: Layout) -> int | None:
     """Layers to recompute in each chunk of each stage; None: all. Megatron has one count for all of them."""
     if not isinstance(layers, tuple):
         return layers
-    split = split_of(layout, num_layers)
+    split = split_of(case, layout)
     if layers == split:
         return None
     counts = {count for chunk in layers for count in chunk}
@@ -154,10 +155,15 @@ def add_precision(arguments: Arguments, case: Case) -> None:
         arguments.add_if(precision.gradient_bytes >= 4, "--accumulate-allreduce-grads-in-fp32")
     implementation = case.implementation
     arguments.add("--attention-backend", "auto" if implementation.flash_attention else "unfused")
-    if implementation.fused_loss:
+    if loss_in_place(implementation):
         arguments.add("--cross-entropy-loss-fusion")
         # Transformer Engine's works in place on the logits; from 0.18 on Megatron-LM refuses it "due to stability issues".
         arguments.add("--cross-entropy-fusion-impl", "te" if arguments.version.minor < 18 else "native")
+
+
+def loss_in_place(implementation: Implementation) -> bool:
+    """Whether the loss keeps nothing beside the logits themselves, which is what Megatron-LM calls fused."""
+    return implementation.logit_bytes <= 2.0
 
 
 def add_optimizer(arguments: Arguments, case: Case, layout: Layout) -> None:

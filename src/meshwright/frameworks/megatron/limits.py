@@ -75,7 +75,7 @@ def _context_window(case: Case, layout: Layout) -> Values | None:
     "Number of decoder layers {placed} must match num_layers {layers}, on {chunks} x {stages} places",
 )
 def _stage_layers(case: Case, layout: Layout) -> Values | None:
-    split = split_of(layout, case.model.num_layers)
+    split = split_of(case, layout)
     shape = (len(split), {len(chunk) for chunk in split})
     placed = sum(map(sum, split))
     return values_if(

@@ -6,19 +6,19 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from meshwright.errors import fault
-from meshwright.plan.split import Split, even_split
+from meshwright.plan.split import Split, default_split
 
 if TYPE_CHECKING:
+    from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
-    from meshwright.domain.model import Model
     from meshwright.frameworks.megatron.flags import Arguments
 
 
-def split_of(layout: Layout, num_layers: int) -> Split:
+def split_of(case: Case, layout: Layout) -> Split:
     """The layers of every chunk and stage; where the layout is silent, as the plan counts them."""
     if layout.stage_layers is not None:
         return layout.stage_layers
-    return even_split(num_layers, layout.pipeline_parallel, layout.virtual_stages)
+    return default_split(case, layout.pipeline_parallel, layout.virtual_stages)
 
 
 def is_even(split: Split) -> bool:
@@ -46,12 +46,12 @@ def _times(letter: str, count: int) -> str:
     return letter * count if count < 2 else f"{letter}*{count}"
 
 
-def add_pipeline(arguments: Arguments, layout: Layout, model: Model) -> None:
+def add_pipeline(arguments: Arguments, case: Case, layout: Layout) -> None:
     """Append the arguments that place the layers."""
     arguments.add("--pipeline-model-parallel-size", layout.pipeline_parallel)
     if layout.pipeline_parallel == 1:
         return
-    split = split_of(layout, model.num_layers)
+    split = split_of(case, layout)
     if layout.virtual_stages > 1:
         arguments.add("--microbatch-group-size-per-virtual-pipeline-stage", layout.pipeline_parallel)
         arguments.add_if(not layout.overlap.point_to_point, "--no-overlap-p2p-communication")
@@ -59,7 +59,7 @@ def add_pipeline(arguments: Arguments, layout: Layout, model: Model) -> None:
         if layout.virtual_stages > 1:
             arguments.add("--num-virtual-stages-per-pipeline-rank", layout.virtual_stages)
     elif arguments.version.minor >= 13:
-        arguments.add("--pipeline-model-parallel-layout", layout_string(split, model.num_mtp_layers))
+        arguments.add("--pipeline-model-parallel-layout", layout_string(split, case.model.num_mtp_layers))
     else:
         _add_ends(arguments, layout, split)
 

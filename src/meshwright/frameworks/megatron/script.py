@@ -20,6 +20,7 @@ from meshwright.frameworks.megatron.layout_arguments import (
     add_precision,
     add_recompute,
     add_sharding,
+    loss_in_place,
 )
 from meshwright.frameworks.megatron.model_arguments import add_model
 from meshwright.frameworks.megatron.version_limits import check_version
@@ -187,7 +188,7 @@ def _switches(case: Case, layout: Layout, version: Version) -> list[tuple[str, s
         (moe and layout.expert_parallel > 1 and not overlap.expert and version.minor >= 14,
          "--overlap-moe-expert-parallel-comm", "exact", "expert all-to-all beside compute of another micro-batch"),
         (moe and version.minor >= 14, "--moe-router-fusion", "equivalent", "one kernel for routing; needs TE 2.7"),
-        (not case.implementation.fused_loss, "--cross-entropy-loss-fusion", "equivalent", "loss in place on logits"),
+        (not loss_in_place(case.implementation), "--cross-entropy-loss-fusion", "equivalent", "loss in place on logits"),
         (bf16 and case.training.precision.gradient_bytes >= 4, "--grad-reduce-in-bf16", "approximate",
          "half the bytes of gradients and of their reduction"),
         (case.training.precision.gemm_dtype == "bf16" and case.cluster.device.supports("fp8"), "--fp8-format hybrid",

@@ -64,7 +64,7 @@ def _mtp_context(case: Case, layout: Layout) -> Values | None:
 
 @_before(14, "mtp-layout", "MTP layer is not supported for flexible pipeline layout")
 def _mtp_layout(case: Case, layout: Layout) -> Values | None:
-    uneven = not is_even(split_of(layout, case.model.num_layers))
+    uneven = not is_even(split_of(case, layout))
     return values_if(case.model.num_mtp_layers and layout.pipeline_parallel > 1 and uneven)
 
 
