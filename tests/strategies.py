@@ -24,11 +24,15 @@ FUZZ = int(os.environ.get("MESHWRIGHT_FUZZ", "0"))
 """Factor on the number of examples, which are then drawn at random; 0: the same few every time."""
 
 EVERYTHING = Features(
-    name="everything", schedules=("1f1b", "interleaved", "gpipe", "zb1p", "dualpipev"), zero_stages=(0, 1, 2, 3),
-    parameter_shards_with_pipeline=True, context_kinds=("ring", "all-gather", "ulysses", "hybrid"),
+    name="everything",
+    schedules=("1f1b", "interleaved", "gpipe", "zb1p", "dualpipev"),
+    zero_stages=(0, 1, 2, 3),
+    parameter_shards_with_pipeline=True,
+    context_kinds=("ring", "all-gather", "ulysses", "hybrid"),
     selective_modules=("core_attn", "layernorm", "mlp", "moe_act", "moe", "mla_up_proj", "shared_experts"),
-    positions=("rope", "learned", "alibi", "none"), interleaved_needs_multiple=False,
-)  # fmt: skip
+    positions=("rope", "learned", "alibi", "none"),
+    interleaved_needs_multiple=False,
+)
 """A framework that can do all that the planner knows."""
 MEGATRON = Features(name="megatron", zero_stages=(0, 1, 2, 3))
 
@@ -56,20 +60,28 @@ def attentions() -> st.SearchStrategy[Attention]:
 def _grouped(draw: st.DrawFn) -> Attention:
     heads = draw(st.sampled_from((1, 2, 3, 4, 6, 8, 12)))
     return Attention(
-        num_heads=heads, num_key_value_heads=draw(st.sampled_from(divisors(heads))), head_dim=draw(st.sampled_from((8, 40, 64, 128))),
+        num_heads=heads,
+        num_key_value_heads=draw(st.sampled_from(divisors(heads))),
+        head_dim=draw(st.sampled_from((8, 40, 64, 128))),
         window_tokens=draw(st.sampled_from((None, None, 1, 100, 4096))),
-        query_key_norm=draw(st.sampled_from(("none", "head", "full"))), query_bias=draw(st.booleans()),
-        key_value_bias=draw(st.booleans()), output_bias=draw(st.booleans()), sinks=draw(st.booleans()),
-    )  # fmt: skip
+        query_key_norm=draw(st.sampled_from(("none", "head", "full"))),
+        query_bias=draw(st.booleans()),
+        key_value_bias=draw(st.booleans()),
+        output_bias=draw(st.booleans()),
+        sinks=draw(st.booleans()),
+    )
 
 
 @st.composite
 def _latent(draw: st.DrawFn) -> Attention:
     heads, nope, rope = draw(st.sampled_from((1, 4, 8, 12))), draw(st.sampled_from((16, 64))), draw(st.sampled_from((8, 32)))
     latent = LatentAttention(
-        query_rank=draw(st.sampled_from((None, 48, 192))), key_value_rank=draw(st.sampled_from((32, 96))),
-        nope_dim=nope, rope_dim=rope, value_dim=draw(st.sampled_from((16, 64))),
-    )  # fmt: skip
+        query_rank=draw(st.sampled_from((None, 48, 192))),
+        key_value_rank=draw(st.sampled_from((32, 96))),
+        nope_dim=nope,
+        rope_dim=rope,
+        value_dim=draw(st.sampled_from((16, 64))),
+    )
     return Attention(num_heads=heads, num_key_value_heads=heads, head_dim=nope + rope, latent=latent)
 
 
@@ -79,11 +91,17 @@ def mixtures(draw: st.DrawFn) -> MixtureOfExperts:
     experts = draw(st.sampled_from((2, 4, 6, 8, 12)))
     groups = draw(st.sampled_from((1, 2)))
     return MixtureOfExperts(
-        num_experts=experts, experts_per_token=draw(st.integers(1, experts)), expert_width=draw(st.sampled_from((24, 96, 256))),
-        gated=draw(st.booleans()), shared_width=draw(st.sampled_from((0, 0, 48, 192))), shared_gate=draw(st.booleans()),
-        router_bias=draw(st.booleans()), expert_bias=draw(st.booleans()), num_groups=groups,
+        num_experts=experts,
+        experts_per_token=draw(st.integers(1, experts)),
+        expert_width=draw(st.sampled_from((24, 96, 256))),
+        gated=draw(st.booleans()),
+        shared_width=draw(st.sampled_from((0, 0, 48, 192))),
+        shared_gate=draw(st.booleans()),
+        router_bias=draw(st.booleans()),
+        expert_bias=draw(st.booleans()),
+        num_groups=groups,
         groups_per_token=draw(st.integers(1, groups)),
-    )  # fmt: skip
+    )
 
 
 def blocks(*, moe: bool | None = None) -> st.SearchStrategy[Mlp | MixtureOfExperts]:
@@ -97,9 +115,11 @@ def models(draw: st.DrawFn, *, uniform: bool = False, moe: bool | None = None, m
     """Small models of one or two kinds of layers: dense first, alternating windows, mixtures, MTP, tied embeddings."""
     kinds = [
         LayerKind(
-            attention=draw(attentions()), feed_forward=draw(blocks(moe=moe)), norms=draw(st.sampled_from((1, 2, 4))),
+            attention=draw(attentions()),
+            feed_forward=draw(blocks(moe=moe)),
+            norms=draw(st.sampled_from((1, 2, 4))),
             parallel_block=draw(st.booleans()),
-        )  # fmt: skip
+        )
     ]
     mixture = kinds[0].experts
     if not uniform and draw(st.booleans()):
@@ -111,12 +131,20 @@ def models(draw: st.DrawFn, *, uniform: bool = False, moe: bool | None = None, m
     pattern = tuple((index % 2 if alternate else int(index >= first)) % len(kinds) for index in range(layers))
     position = draw(st.sampled_from(("rope", "learned", "alibi", "none")))
     return Model(
-        name="small", hidden=draw(st.sampled_from((24, 96, 192, 1024))), vocabulary=draw(st.sampled_from((1, 97, 1000, 32003))),
-        kinds=tuple(kinds), pattern=pattern, norm=draw(st.sampled_from(("rms", "layer", "layer-no-bias", "none"))), position=position,
-        position_table=512 if position == "learned" else 0, tied_embeddings=draw(st.booleans()), head_bias=draw(st.booleans()),
-        embedding_norm=draw(st.booleans()), final_norm=draw(st.booleans()),
+        name="small",
+        hidden=draw(st.sampled_from((24, 96, 192, 1024))),
+        vocabulary=draw(st.sampled_from((1, 97, 1000, 32003))),
+        kinds=tuple(kinds),
+        pattern=pattern,
+        norm=draw(st.sampled_from(("rms", "layer", "layer-no-bias", "none"))),
+        position=position,
+        position_table=512 if position == "learned" else 0,
+        tied_embeddings=draw(st.booleans()),
+        head_bias=draw(st.booleans()),
+        embedding_norm=draw(st.booleans()),
+        final_norm=draw(st.booleans()),
         num_mtp_layers=0 if uniform else draw(st.sampled_from((0, 0, 1, 2))),
-    )  # fmt: skip
+    )
 
 
 @st.composite
@@ -126,9 +154,13 @@ def clusters(draw: st.DrawFn, *, max_nodes: int = 3) -> Cluster:
     base = _cluster(draw(st.sampled_from(("h100-sxm", "a100-40g-sxm", "b200", "rtx-4090", "mi300x", "ascend-910b"))))
     devices = per_node * draw(st.integers(1, max_nodes))
     return replace(
-        base, num_devices=devices, devices_per_node=per_node, scale_up_devices=draw(st.sampled_from((1, per_node, 2 * per_node, 72))),
-        oversubscription=draw(st.sampled_from((1.0, 2.5))), pod_devices=draw(st.sampled_from((None, per_node))),
-    )  # fmt: skip
+        base,
+        num_devices=devices,
+        devices_per_node=per_node,
+        scale_up_devices=draw(st.sampled_from((1, per_node, 2 * per_node, 72))),
+        oversubscription=draw(st.sampled_from((1.0, 2.5))),
+        pod_devices=draw(st.sampled_from((None, per_node))),
+    )
 
 
 @st.composite
@@ -144,15 +176,17 @@ def batches(draw: st.DrawFn) -> Batch:
 def trainings(draw: st.DrawFn, cluster: Cluster) -> Training:
     """Tasks and the precision recipes that the device can run."""
     names = [
-        name for name in catalog.precisions()
+        name
+        for name in catalog.precisions()
         if {_precision(name).gemm_dtype, _precision(name).base_dtype} <= set(cluster.device.peak_flops_per_s)
-    ]  # fmt: skip
+    ]
     task = draw(st.sampled_from(("pretrain", "pretrain", "sft", "lora")))
     return Training(
-        task=task, precision=_precision(draw(st.sampled_from(sorted(names)))),
+        task=task,
+        precision=_precision(draw(st.sampled_from(sorted(names)))),
         optimizer=_optimizer(draw(st.sampled_from(sorted(catalog.optimizers())))),
         lora=Lora(rank=4) if task == "lora" else None,
-    )  # fmt: skip
+    )
 
 
 @st.composite
@@ -161,10 +195,14 @@ def cases(draw: st.DrawFn, *, uniform: bool = False, moe: bool | None = None, im
     cluster = draw(clusters())
     name = implementation or draw(st.sampled_from(sorted(catalog.implementations())))
     return Case(
-        model=draw(models(uniform=uniform, moe=moe)), cluster=cluster, batch=draw(batches()), training=draw(trainings(cluster)),
-        implementation=_implementation(name), calibration=catalog.calibration("none", cluster.device),
+        model=draw(models(uniform=uniform, moe=moe)),
+        cluster=cluster,
+        batch=draw(batches()),
+        training=draw(trainings(cluster)),
+        implementation=_implementation(name),
+        calibration=catalog.calibration("none", cluster.device),
         flops_convention=draw(st.sampled_from(("causal", "full", "megatron"))),
-    )  # fmt: skip
+    )
 
 
 @st.composite
@@ -190,13 +228,25 @@ def layouts(draw: st.DrawFn, case: Case, features: Features = EVERYTHING) -> Lay
     recompute = draw(st.sampled_from((NoRecompute(), Selective(modules=tuple(modules)), Full(), Full(layers=1))))
     overlap = Overlap(tensor=draw(st.booleans()), expert=draw(st.booleans()), gradient_reduce=draw(st.booleans()))
     layout = Layout(
-        tensor_parallel=degree["tp"], context_parallel=degree["cp"], pipeline_parallel=degree["pp"], data_parallel=degree["dp"],
-        expert_parallel=degree["ep"], expert_tensor_parallel=degree["etp"], virtual_stages=vp, microbatch_sequences=mb,
-        sequence_parallel=degree["tp"] > 1 and case.implementation.sequence_parallel, num_microbatches=share // mb,
-        optimizer_shards=size, gradient_shards=size if stage >= 2 else 1, parameter_shards=size if stage >= 3 else 1,
-        recompute=recompute, schedule=schedule, overlap=overlap, context_kind=draw(st.sampled_from(features.context_kinds)),
+        tensor_parallel=degree["tp"],
+        context_parallel=degree["cp"],
+        pipeline_parallel=degree["pp"],
+        data_parallel=degree["dp"],
+        expert_parallel=degree["ep"],
+        expert_tensor_parallel=degree["etp"],
+        virtual_stages=vp,
+        microbatch_sequences=mb,
+        sequence_parallel=degree["tp"] > 1 and case.implementation.sequence_parallel,
+        num_microbatches=share // mb,
+        optimizer_shards=size,
+        gradient_shards=size if stage >= 2 else 1,
+        parameter_shards=size if stage >= 3 else 1,
+        recompute=recompute,
+        schedule=schedule,
+        overlap=overlap,
+        context_kind=draw(st.sampled_from(features.context_kinds)),
         offload=draw(st.sampled_from(((), (), ("optimizer",)))),
-    )  # fmt: skip
+    )
     if layout_refusals(case, features, layout):
         layout = replace(layout, schedule="1f1b", virtual_stages=1)
     assume(not layout_refusals(case, features, layout))
@@ -210,23 +260,51 @@ def planned(draw: st.DrawFn, features: Features = EVERYTHING, **options: object)
     return case, draw(layouts(case, features))
 
 
-def small_case(model: str = "llama3-8b", device: str = "h100-sxm", *, devices: int = 8, batch: int = 16, sequence: int = 2048, layers: int | None = None,
-               precision: str = "bf16", implementation: str = "megatron-te", task: str = "pretrain", per_node: int | None = None) -> Case:  # fmt: skip
+def small_case(
+    model: str = "llama3-8b",
+    device: str = "h100-sxm",
+    *,
+    devices: int = 8,
+    batch: int = 16,
+    sequence: int = 2048,
+    layers: int | None = None,
+    precision: str = "bf16",
+    implementation: str = "megatron-te",
+    task: str = "pretrain",
+    per_node: int | None = None,
+) -> Case:
     """A case from the catalogue, shrunk to a few layers where asked."""
     found = catalog.load_model(model)
     cluster = catalog.cluster_for(device, num_devices=devices, devices_per_node=per_node)
     return Case(
-        model=found if layers is None else catalog.shrink(found, layers), cluster=cluster,
+        model=found if layers is None else catalog.shrink(found, layers),
+        cluster=cluster,
         batch=Batch(global_batch_sequences=batch, sequence_tokens=sequence),
         training=Training(
-            task=task, precision=catalog.precision(precision), optimizer=catalog.optimizer("adamw"),
+            task=task,
+            precision=catalog.precision(precision),
+            optimizer=catalog.optimizer("adamw"),
             lora=Lora() if task == "lora" else None,
         ),
-        implementation=catalog.implementation(implementation), calibration=catalog.calibration("none", cluster.device),
-    )  # fmt: skip
+        implementation=catalog.implementation(implementation),
+        calibration=catalog.calibration("none", cluster.device),
+    )
 
 
 __all__ = [
-    "EVERYTHING", "FUZZ", "MEGATRON", "attentions", "batches", "blocks", "cases", "clusters", "examples", "layouts", "mixtures", "models",
-    "planned", "small_case", "trainings",
-]  # fmt: skip
+    "EVERYTHING",
+    "FUZZ",
+    "MEGATRON",
+    "attentions",
+    "batches",
+    "blocks",
+    "cases",
+    "clusters",
+    "examples",
+    "layouts",
+    "mixtures",
+    "models",
+    "planned",
+    "small_case",
+    "trainings",
+]

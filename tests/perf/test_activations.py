@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import cases, examples, small_case
 
 from meshwright.domain.label import MODULES
 from meshwright.perf.activations import checkpoint_bytes, saved_bytes, working_bytes
 from meshwright.perf.operators import work_shape
+from strategies import cases, examples, small_case
 
 MB = 1e6
 
@@ -101,10 +101,19 @@ def test_recompute_and_shards_never_keep_more(case, module, mb, data):
 @given(cases())
 def test_columns_keep_what_scalars_keep(case):
     kind, tps = case.model.kinds[0], np.array([1, 2, 3, 4, 8])
-    column = work_shape(microbatch_sequences=2, sequence_tokens=case.batch.sequence_tokens, tensor_parallel=tps, sequence_parallel=1)
+    column = work_shape(
+        microbatch_sequences=2, sequence_tokens=case.batch.sequence_tokens, tensor_parallel=tps, sequence_parallel=1
+    )
     together = saved_bytes(
-        kind, case.model.hidden, case.batch.sequence_tokens, column, implementation=case.implementation, precision=case.training.precision
+        kind,
+        case.model.hidden,
+        case.batch.sequence_tokens,
+        column,
+        implementation=case.implementation,
+        precision=case.training.precision,
     )
     for index, tp in enumerate(tps):
-        alone = work_shape(microbatch_sequences=2, sequence_tokens=case.batch.sequence_tokens, tensor_parallel=tp, sequence_parallel=1)
+        alone = work_shape(
+            microbatch_sequences=2, sequence_tokens=case.batch.sequence_tokens, tensor_parallel=tp, sequence_parallel=1
+        )
         assert _saved(case, kind, alone) == np.broadcast_to(together, tps.shape)[index]

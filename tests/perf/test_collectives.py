@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import clusters, examples, small_case
 
 from meshwright import catalog
 from meshwright.domain.mesh import group
@@ -23,6 +22,7 @@ from meshwright.perf.collectives import (
     scale_up_bytes_per_s,
 )
 from meshwright.perf.exchange import copies_ratio, hide
+from strategies import clusters, examples, small_case
 
 CASE = small_case(devices=64)
 CLUSTER, CONSTANTS = CASE.cluster, CASE.calibration.constants
@@ -32,7 +32,9 @@ COLLECTIVES = [all_gather_s, reduce_scatter_s, all_reduce_s, all_to_all_s]
 
 def _quiet(cluster):
     still = {"latency_s": 0.0, "in_network_reduction": False}
-    return replace(cluster, scale_up=replace(cluster.scale_up, **still), network=replace(cluster.network, **still), oversubscription=1.0)
+    return replace(
+        cluster, scale_up=replace(cluster.scale_up, **still), network=replace(cluster.network, **still), oversubscription=1.0
+    )
 
 
 def test_rings_inside_a_node_reach_their_bus_bandwidth():

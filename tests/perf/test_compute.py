@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import examples, small_case
 
 from meshwright.perf.attention import attended_pairs, attention_flops, flash_attention_s
 from meshwright.perf.elementwise import launch_floor_s, memory_bound_s
 from meshwright.perf.gemm import gemm_flops, gemm_s, grouped_gemm_s, sustained_ratio
+from strategies import examples, small_case
 
 CASE = small_case()
 DEVICE, CONSTANTS = CASE.cluster.device, CASE.calibration.constants

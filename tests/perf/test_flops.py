@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from strategies import EVERYTHING, cases, examples, models, planned, small_case
 
 from meshwright.domain.layout import Full, Layout, Selective
 from meshwright.domain.model import Model
@@ -17,6 +16,7 @@ from meshwright.perf.flops import CONVENTIONS, sequence_flops, training_flops
 from meshwright.perf.operators import layer_products, work_shape
 from meshwright.perf.parameters import layer_parameters
 from meshwright.plan import estimate, model_flops
+from strategies import EVERYTHING, cases, examples, models, planned, small_case
 
 BATCH, SEQUENCE, VOCABULARY = 1536, 2048, 51200
 
@@ -88,10 +88,12 @@ def _matrix_parameters(model: Model) -> float:
     """Parameters in products with activations: all layers' weights of two dimensions, from the parameter count."""
     shape = work_shape(microbatch_sequences=1, sequence_tokens=1)
     per_kind = [
-        sum(float(each.inner * each.columns * (kind.experts.experts_per_token if each.part == "experts" else 1)) for each in
-            layer_products(kind, model.hidden, shape))
+        sum(
+            float(each.inner * each.columns * (kind.experts.experts_per_token if each.part == "experts" else 1))
+            for each in layer_products(kind, model.hidden, shape)
+        )
         for kind in model.kinds
-    ]  # fmt: skip
+    ]
     return sum(per_kind[index] for index in model.pattern)
 
 
@@ -113,9 +115,15 @@ def test_matrices_of_products_are_the_parameters_of_the_layer(model):
             matrices += float(each.inner * each.columns) * (kind.experts.num_experts if each.part == "experts" else 1)
         attention, block = kind.attention, kind.feed_forward
         bare = replace(
-            kind, norms=0, attention=replace(attention, query_key_norm="none", query_bias=False, key_value_bias=False, output_bias=False, sinks=False)
-        )  # fmt: skip
-        block = replace(block, router_bias=False, expert_bias=False, shared_gate=False) if kind.experts else replace(block, bias=False)
+            kind,
+            norms=0,
+            attention=replace(
+                attention, query_key_norm="none", query_bias=False, key_value_bias=False, output_bias=False, sinks=False
+            ),
+        )
+        block = (
+            replace(block, router_bias=False, expert_bias=False, shared_gate=False) if kind.experts else replace(block, bias=False)
+        )
         counted = layer_parameters(replace(model, norm="none"), replace(bare, feed_forward=block))
         latent = attention.latent
         latent_norms = latent.key_value_rank + (latent.query_rank or 0) if latent else 0
@@ -168,16 +176,28 @@ def test_no_mask_attends_to_more_than_the_causal_half(sequence, window, share):
 def test_work_of_all_ranks_is_the_work_of_the_model(case, data):
     """Products of one rank times ranks: nothing is lost, and only what is duplicated is more."""
     model, kind = case.model, case.model.kinds[0]
-    tp = data.draw(st.sampled_from([t for t in (1, 2, 3, 4) if all(
-        k.attention.num_key_value_heads % t == 0 and k.attention.num_heads % t == 0 for k in model.kinds)]))  # fmt: skip
+    tp = data.draw(
+        st.sampled_from(
+            [
+                t
+                for t in (1, 2, 3, 4)
+                if all(k.attention.num_key_value_heads % t == 0 and k.attention.num_heads % t == 0 for k in model.kinds)
+            ]
+        )
+    )
     cp = data.draw(st.sampled_from((1, 2, 4)))
     ep = data.draw(st.sampled_from([e for e in (1, 2, 4) if kind.experts is None or kind.experts.num_experts % e == 0]))
     etp = data.draw(st.sampled_from([e for e in (1, 2, 3, 4) if tp % e == 0]))
     one = work_shape(microbatch_sequences=2, sequence_tokens=64)
     split = work_shape(
-        microbatch_sequences=2, sequence_tokens=64, tensor_parallel=tp, sequence_parallel=1, context_parallel=cp, expert_parallel=ep,
+        microbatch_sequences=2,
+        sequence_tokens=64,
+        tensor_parallel=tp,
+        sequence_parallel=1,
+        context_parallel=cp,
+        expert_parallel=ep,
         expert_tensor_parallel=etp,
-    )  # fmt: skip
+    )
     whole = sum(float(each.flops) for each in layer_products(kind, model.hidden, one))
     shares = sum(float(each.flops) for each in layer_products(kind, model.hidden, split))
     assert shares * tp * cp == pytest.approx(whole, rel=1e-12)
@@ -187,7 +207,9 @@ def test_experts_without_sequence_parallelism_are_not_computed_more_often_with_e
     kind, hidden = small_case("mixtral-8x7b").model.kinds[0], 4096
 
     def experts(sp: int, etp: int) -> float:
-        shape = work_shape(microbatch_sequences=1, sequence_tokens=1024, tensor_parallel=4, sequence_parallel=sp, expert_tensor_parallel=etp)
+        shape = work_shape(
+            microbatch_sequences=1, sequence_tokens=1024, tensor_parallel=4, sequence_parallel=sp, expert_tensor_parallel=etp
+        )
         return sum(float(each.flops) for each in layer_products(kind, hidden, shape) if each.part == "experts")
 
     assert experts(1, 4) == experts(1, 1) == experts(0, 4)

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import examples, small_case
 
 from meshwright import catalog
 from meshwright.perf.arrays import array
 from meshwright.perf.states import Shards, adapter_parameters, optimizer_s, training_states
+from strategies import examples, small_case
 
 CASE = small_case()
 DENSE, EXPERTS = 1e9, 4e9
@@ -19,7 +19,10 @@ DENSE, EXPERTS = 1e9, 4e9
 
 def _bytes(case, *, dense=0.0, experts=0.0, optimizer=1, gradient=1, parameter=1, expert_replicas=1):
     shards = Shards(
-        optimizer=array(optimizer), gradient=array(gradient), parameter=array(parameter), expert_data_parallel=array(expert_replicas)
+        optimizer=array(optimizer),
+        gradient=array(gradient),
+        parameter=array(parameter),
+        expert_data_parallel=array(expert_replicas),
     )
     states = training_states(array(dense), array(experts), array(0.0), shards, case)
     return states.parameter_bytes, states.gradient_bytes, states.optimizer_bytes

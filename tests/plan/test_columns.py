@@ -8,26 +8,28 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import EVERYTHING, cases, examples, layouts, small_case
 
 from meshwright.domain.layout import Full
 from meshwright.plan import evaluate
 from meshwright.plan.many import evaluate_many
-from meshwright.search.finalists import rebuild
+from meshwright.search.finalists import layout_of_row
 from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.plan import overlap_for
 from meshwright.search.space import Pins, make_space
+from strategies import EVERYTHING, cases, examples, layouts, small_case
 
-STRIDE = 97
+STRIDE = 131
 CLOSE = {"rtol": 1e-9, "atol": 0.0}
 
 
 def _alone(case, chosen) -> tuple[np.ndarray, np.ndarray]:
     found = [evaluate(case, layout) for layout in chosen]
-    return np.array([float(each.time.step_s) for each in found]), np.array([float(each.memory.reserved_bytes.max()) for each in found])
+    return np.array([float(each.time.step_s) for each in found]), np.array(
+        [float(each.memory.reserved_bytes.max()) for each in found]
+    )
 
 
-@examples(50)
+@examples(25)
 @given(cases(), st.data())
 def test_many_layouts_of_every_sort_agree_with_each_alone(case, data):
     chosen = [data.draw(layouts(case)) for _ in range(data.draw(st.integers(1, 6)))]
@@ -42,13 +44,30 @@ def test_many_layouts_of_every_sort_agree_with_each_alone(case, data):
 def test_uneven_stages_and_recomputed_layers_agree_with_each_alone():
     case = small_case("llama3-8b", layers=10, devices=4, batch=8)
     base = next(iter(_grid(case, 1)))
-    base = replace(base, tensor_parallel=1, sequence_parallel=False, context_parallel=1, data_parallel=1, pipeline_parallel=4, num_microbatches=8,
-                   microbatch_sequences=1, optimizer_shards=1, gradient_shards=1, parameter_shards=1, schedule="1f1b", virtual_stages=1)  # fmt: skip
+    base = replace(
+        base,
+        tensor_parallel=1,
+        sequence_parallel=False,
+        context_parallel=1,
+        data_parallel=1,
+        pipeline_parallel=4,
+        num_microbatches=8,
+        microbatch_sequences=1,
+        optimizer_shards=1,
+        gradient_shards=1,
+        parameter_shards=1,
+        schedule="1f1b",
+        virtual_stages=1,
+    )
     chosen = [
-        base, replace(base, stage_layers=((2, 3, 3, 2),)), replace(base, stage_layers=((1, 4, 4, 1),)), replace(base, recompute=Full(layers=2)),
-        replace(base, recompute=Full(layers=((3, 2, 1, 0),))), replace(base, stage_layers=((4, 3, 2, 1),), recompute=Full()),
+        base,
+        replace(base, stage_layers=((2, 3, 3, 2),)),
+        replace(base, stage_layers=((1, 4, 4, 1),)),
+        replace(base, recompute=Full(layers=2)),
+        replace(base, recompute=Full(layers=((3, 2, 1, 0),))),
+        replace(base, stage_layers=((4, 3, 2, 1),), recompute=Full()),
         replace(base, schedule="interleaved", virtual_stages=2, recompute=Full(layers=((2, 1, 1, 0), (0, 1, 1, 0)))),
-    ]  # fmt: skip
+    ]
     steps, sizes = evaluate_many(case, chosen)
     alone = _alone(case, chosen)
     np.testing.assert_allclose(steps, alone[0], **CLOSE)
@@ -61,7 +80,7 @@ def _grid(case, every: int):
     space = make_space(case, EVERYTHING, case.cluster.num_devices, Pins())
     for rows in evaluate_grid(space, Counts(), overlap=overlap, bound=False):
         for index in range(0, len(rows), every):
-            yield rebuild(space, rows, index, overlap)
+            yield layout_of_row(space, rows, index, overlap)
 
 
 @pytest.mark.parametrize("name", ["llama3-8b", "deepseek-v3", "gemma2-9b", "mixtral-8x7b"])
@@ -72,7 +91,7 @@ def test_rows_of_a_larger_grid_agree_with_each_alone_and_keep_their_order(name):
     chosen, steps, sizes = [], [], []
     for rows in evaluate_grid(space, Counts(), overlap=overlap, bound=False):
         for index in range(0, len(rows), STRIDE):
-            chosen.append(rebuild(space, rows, index, overlap))
+            chosen.append(layout_of_row(space, rows, index, overlap))
             steps.append(float(rows.step_s[index]))
             sizes.append(float(rows.reserved_bytes[index]))
     assert len(chosen) > 20

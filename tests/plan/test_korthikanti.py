@@ -6,12 +6,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from strategies import small_case
 
 from meshwright.domain.layout import Full, Layout, NoRecompute, Selective
 from meshwright.perf.operators import layer_products, work_shape
 from meshwright.plan import Evaluation, evaluate
 from meshwright.units import GIB
+from strategies import small_case
 
 GOLDEN = tomllib.loads((Path(__file__).parents[1] / "golden" / "korthikanti-2022.toml").read_text())
 MODELS = [name for name in GOLDEN if name.startswith("megatron")]
@@ -32,10 +32,15 @@ def _evaluated(name: str, way: str) -> Evaluation:
     )
     sequence_parallel, recompute = WAYS[way]
     layout = Layout(
-        tensor_parallel=row["tensor"], sequence_parallel=sequence_parallel, pipeline_parallel=row["pipeline"], virtual_stages=row["virtual"],
-        schedule="interleaved" if row["virtual"] > 1 else "1f1b", microbatch_sequences=row["microbatch"],
-        num_microbatches=batch // row["microbatch"], recompute=recompute,
-    )  # fmt: skip
+        tensor_parallel=row["tensor"],
+        sequence_parallel=sequence_parallel,
+        pipeline_parallel=row["pipeline"],
+        virtual_stages=row["virtual"],
+        schedule="interleaved" if row["virtual"] > 1 else "1f1b",
+        microbatch_sequences=row["microbatch"],
+        num_microbatches=batch // row["microbatch"],
+        recompute=recompute,
+    )
     return evaluate(case, layout)
 
 

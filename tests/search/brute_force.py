@@ -114,9 +114,12 @@ def refusal(case: Case, features: Features, p: Point) -> str | None:
         return "dp x mb does not divide the global batch"
     m = batch // (p.dp * p.mb)
     right = {
-        "1f1b": p.vp == 1, "interleaved": p.vp > 1 and p.pp > 1, "gpipe": p.vp == 1 and p.pp > 1, "zb1p": p.vp == 1 and p.pp > 1,
+        "1f1b": p.vp == 1,
+        "interleaved": p.vp > 1 and p.pp > 1,
+        "gpipe": p.vp == 1 and p.pp > 1,
+        "zb1p": p.vp == 1 and p.pp > 1,
         "dualpipev": p.vp == 2 and p.pp > 1 and m >= 2 * p.pp,
-    }[p.schedule]  # fmt: skip
+    }[p.schedule]
     if not right:
         return "the schedule does not run with these stages and chunks"
     if p.pp * p.vp > model.num_layers or (not features.uneven_stages and model.num_layers % (p.pp * p.vp)):
@@ -141,12 +144,24 @@ def layout_of(case: Case, features: Features, p: Point, overlap: Overlap) -> Lay
     """A point as a layout."""
     recompute = {"none": NoRecompute(), "selective": Selective(modules=("core_attn",)), "full": Full()}[p.treatment]
     return Layout(
-        tensor_parallel=p.tp, sequence_parallel=p.tp > 1 and case.implementation.sequence_parallel and features.sequence_parallel,
-        context_parallel=p.cp, context_kind=features.context_kinds[0], pipeline_parallel=p.pp, virtual_stages=p.vp, expert_parallel=p.ep,
-        expert_tensor_parallel=p.etp, data_parallel=p.dp, optimizer_shards=p.shards, gradient_shards=p.shards if p.zero > 1 else 1,
-        parameter_shards=p.shards if p.zero > 2 else 1, microbatch_sequences=p.mb,
-        num_microbatches=case.batch.global_batch_sequences // (p.dp * p.mb), recompute=recompute, schedule=p.schedule, overlap=overlap,
-    )  # fmt: skip
+        tensor_parallel=p.tp,
+        sequence_parallel=p.tp > 1 and case.implementation.sequence_parallel and features.sequence_parallel,
+        context_parallel=p.cp,
+        context_kind=features.context_kinds[0],
+        pipeline_parallel=p.pp,
+        virtual_stages=p.vp,
+        expert_parallel=p.ep,
+        expert_tensor_parallel=p.etp,
+        data_parallel=p.dp,
+        optimizer_shards=p.shards,
+        gradient_shards=p.shards if p.zero > 1 else 1,
+        parameter_shards=p.shards if p.zero > 2 else 1,
+        microbatch_sequences=p.mb,
+        num_microbatches=case.batch.global_batch_sequences // (p.dp * p.mb),
+        recompute=recompute,
+        schedule=p.schedule,
+        overlap=overlap,
+    )
 
 
 @dataclass

@@ -13,7 +13,7 @@ from meshwright.domain.features import Features
 from meshwright.domain.layout import Overlap
 from meshwright.plan import estimate
 from meshwright.search import SearchOptions, layout_refusals, plan
-from meshwright.search.finalists import rebuild
+from meshwright.search.finalists import layout_of_row
 from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.plan import overlap_for
 from meshwright.search.space import Pins, make_space
@@ -32,13 +32,26 @@ def _shrunk(case: Case, **changes: object) -> Case:
 def spaces() -> dict[str, tuple[Case, Features]]:
     """Small spaces of every sort: dense, MoE, MLA, windows, tied, odd nodes, odd batches, tight memory, poor frameworks."""
     fsdp = Features(
-        name="fsdp", schedules=("1f1b", "zb1p"), zero_stages=(0, 2, 3), parameter_shards_with_pipeline=True, shards_over_context=False,
-        expert_tensor_parallel=False, uneven_stages=False, context_kinds=("all-gather",),
-    )  # fmt: skip
+        name="fsdp",
+        schedules=("1f1b", "zb1p"),
+        zero_stages=(0, 2, 3),
+        parameter_shards_with_pipeline=True,
+        shards_over_context=False,
+        expert_tensor_parallel=False,
+        uneven_stages=False,
+        context_kinds=("all-gather",),
+    )
     poor = Features(
-        name="poor", schedules=("1f1b", "gpipe"), zero_stages=(0, 1), partial_sharding=False, context_parallel=False, sequence_parallel=False,
-        expert_parallel=False, recompute=("none", "full"), uneven_stages=False,
-    )  # fmt: skip
+        name="poor",
+        schedules=("1f1b", "gpipe"),
+        zero_stages=(0, 1),
+        partial_sharding=False,
+        context_parallel=False,
+        sequence_parallel=False,
+        expert_parallel=False,
+        recompute=("none", "full"),
+        uneven_stages=False,
+    )
     flat = Features(name="flat", schedules=("1f1b",), pipeline_parallel=False, zero_stages=(1, 3), shards_over_context=True)
     gqa = small_case(layers=4, devices=4, batch=4)
     return {
@@ -54,6 +67,10 @@ def spaces() -> dict[str, tuple[Case, Features]]:
         "sequence of two": (small_case(layers=2, devices=4, batch=4, sequence=2), MEGATRON),
         "odd sequence": (small_case(layers=2, devices=4, batch=4, sequence=513), MEGATRON),
         "fsdp": (small_case(layers=4, devices=4, batch=4, implementation="torchtitan"), fsdp),
+        "stages by cost": (
+            small_case(layers=7, devices=4, batch=4, implementation="nanotron"),
+            Features(name="nanotron", schedules=("1f1b", "gpipe"), zero_stages=(0, 1), partial_sharding=False),
+        ),
         "poor framework": (small_case("gpt2", layers=4, devices=4, batch=4, sequence=512, implementation="megatron-2021"), poor),
         "no pipeline": (small_case(layers=3, devices=4, batch=12), flat),
         "tied, learned positions": (small_case("gpt2", layers=6, devices=4, batch=4, sequence=1024), MEGATRON),
@@ -63,7 +80,8 @@ def spaces() -> dict[str, tuple[Case, Features]]:
         "mixture on four, tight": (replace(small_case("mixtral-8x7b", layers=2, devices=4, batch=2), memory_ratio=0.6), MEGATRON),
         "mla, mixture, shared experts, mtp": (small_case("deepseek-v3", layers=4, devices=2, batch=2), MEGATRON),
         "mixture without sequence parallelism": (
-            small_case("qwen3-30b-a3b", layers=2, devices=4, batch=2), replace(MEGATRON, sequence_parallel=False)
+            small_case("qwen3-30b-a3b", layers=2, devices=4, batch=2),
+            replace(MEGATRON, sequence_parallel=False),
         ),
         "no data types": (small_case(layers=2, devices=2, batch=2, precision="fp8-cs", device="a100-40g-sxm"), MEGATRON),
         "mixture, poor framework": (small_case("qwen3-30b-a3b", layers=2, devices=2, batch=2), poor),
@@ -91,7 +109,7 @@ def rows_of(name: str, *, bound: bool = False) -> tuple[Counts, dict[object, tup
     found = {}
     for rows in evaluate_grid(space, counts, overlap=overlap, bound=bound):
         for index in range(len(rows)):
-            layout = rebuild(space, rows, index, overlap)
+            layout = layout_of_row(space, rows, index, overlap)
             assert layout not in found, "each layout stands in the grid once"
             found[layout] = float(rows.step_s[index]), float(rows.reserved_bytes[index])
     return counts, found

@@ -6,10 +6,10 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from strategies import EVERYTHING, MEGATRON, small_case
 
 from meshwright.domain.estimate import Fits, Infeasible
 from meshwright.domain.layout import Full, Layout, Selective
@@ -20,6 +20,7 @@ from meshwright.search import SearchOptions, compare, layout_refusals, min_devic
 from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.plan import overlap_for
 from meshwright.search.space import Pins, make_space, parse_pins
+from strategies import EVERYTHING, MEGATRON, small_case
 
 EXACT = SearchOptions(risk="exact")
 CASES = {
@@ -83,7 +84,11 @@ def test_the_answer_does_not_depend_on_the_hash_seed():
     tests = str(Path(__file__).parents[1])
     answers = {
         subprocess.run(
-            [sys.executable, "-c", code, tests], env={**os.environ, "PYTHONHASHSEED": seed}, check=True, capture_output=True, text=True
+            [sys.executable, "-c", code, tests],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
         ).stdout
         for seed in ("0", "4242")
     }
@@ -92,20 +97,45 @@ def test_the_answer_does_not_depend_on_the_hash_seed():
 
 
 PINS = [
-    {"tp": "2"}, {"cp": "2"}, {"pp": "4"}, {"pp": "2", "vp": "2"}, {"dp": "4"}, {"mb": "2"}, {"zero": "0"}, {"zero": "1"}, {"zero": "2", "pp": "1"},
-    {"zero": "1", "shard": "2"}, {"shard": "2"}, {"shard": "1"}, {"recompute": "full"}, {"recompute": "none"}, {"recompute": "selective:layernorm"},
-    {"schedule": "1f1b", "pp": "2"}, {"schedule": "interleaved", "pp": "2"}, {"schedule": "zb1p"}, {"sp": "0", "tp": "2"}, {"sp": "1", "tp": "4"},
+    {"tp": "2"},
+    {"cp": "2"},
+    {"pp": "4"},
+    {"pp": "2", "vp": "2"},
+    {"dp": "4"},
+    {"mb": "2"},
+    {"zero": "0"},
+    {"zero": "1"},
+    {"zero": "2", "pp": "1"},
+    {"zero": "1", "shard": "2"},
+    {"shard": "2"},
+    {"shard": "1"},
+    {"recompute": "full"},
+    {"recompute": "none"},
+    {"recompute": "selective:layernorm"},
+    {"schedule": "1f1b", "pp": "2"},
+    {"schedule": "interleaved", "pp": "2"},
+    {"schedule": "zb1p"},
+    {"sp": "0", "tp": "2"},
+    {"sp": "1", "tp": "4"},
     {"tp": "2", "pp": "2", "mb": "1", "zero": "1", "recompute": "full"},
-]  # fmt: skip
+]
 
 
 def _keeps(layout: Layout, pins: dict[str, str]) -> bool:
     wanted = parse_pins(pins)
     numbers = {
-        "tp": layout.tensor_parallel, "cp": layout.context_parallel, "pp": layout.pipeline_parallel, "vp": layout.virtual_stages,
-        "ep": layout.expert_parallel, "etp": layout.expert_tensor_parallel, "dp": layout.data_parallel, "mb": layout.microbatch_sequences,
-        "zero": layout.zero_stage, "shard": layout.optimizer_shards, "sp": layout.sequence_parallel,
-    }  # fmt: skip
+        "tp": layout.tensor_parallel,
+        "cp": layout.context_parallel,
+        "pp": layout.pipeline_parallel,
+        "vp": layout.virtual_stages,
+        "ep": layout.expert_parallel,
+        "etp": layout.expert_tensor_parallel,
+        "dp": layout.data_parallel,
+        "mb": layout.microbatch_sequences,
+        "zero": layout.zero_stage,
+        "shard": layout.optimizer_shards,
+        "sp": layout.sequence_parallel,
+    }
     kind = "full" if isinstance(layout.recompute, Full) else "selective" if isinstance(layout.recompute, Selective) else "none"
     return (
         all(getattr(wanted, knob) in (None, value) for knob, value in numbers.items())
@@ -139,12 +169,21 @@ def test_expert_pins_are_respected(pins):
 @pytest.mark.parametrize(
     ("pins", "word"),
     [
-        ({"tp": "3"}, "tp=3"), ({"tp": "8", "pp": "2"}, "together"), ({"dp": "3"}, "dp=3"), ({"zero": "0", "shard": "4"}, "together"),
-        ({"zero": "1", "shard": "1"}, "together"), ({"schedule": "1f1b", "pp": "2", "vp": "5"}, "vp=5"), ({"mb": "3"}, "mb=3"),
-        ({"schedule": "interleaved", "vp": "1"}, "together"), ({"pp": "1", "vp": "2"}, "together"), ({"schedule": "zb1p"}, "schedule=zb1p"),
-        ({"ep": "2"}, "ep=2"), ({"vp": "9"}, "vp=9"), ({"shard": "3"}, "shard=3"),
+        ({"tp": "3"}, "tp=3"),
+        ({"tp": "8", "pp": "2"}, "together"),
+        ({"dp": "3"}, "dp=3"),
+        ({"zero": "0", "shard": "4"}, "together"),
+        ({"zero": "1", "shard": "1"}, "together"),
+        ({"schedule": "1f1b", "pp": "2", "vp": "5"}, "vp=5"),
+        ({"mb": "3"}, "mb=3"),
+        ({"schedule": "interleaved", "vp": "1"}, "together"),
+        ({"pp": "1", "vp": "2"}, "together"),
+        ({"schedule": "zb1p"}, "schedule=zb1p"),
+        ({"ep": "2"}, "ep=2"),
+        ({"vp": "9"}, "vp=9"),
+        ({"shard": "3"}, "shard=3"),
     ],
-)  # fmt: skip
+)
 def test_contradictory_pins_are_named(pins, word):
     case = small_case(layers=8, devices=8, batch=16)
     with pytest.raises(InputError) as caught:
@@ -165,9 +204,20 @@ def test_experts_are_not_spread_with_tensor_parallelism_but_without_sequence_par
 
 @pytest.mark.parametrize(
     "pins",
-    [{"tq": "2"}, {"tp": "0"}, {"tp": "-1"}, {"tp": "1e3"}, {"tp": ""}, {"zero": "4"}, {"recompute": "half"}, {"sp": "maybe"}, {"mb": "2.0"},
-     {"recompute": "selective:core_atn"}, {"recompute": "full:core_attn"}],
-)  # fmt: skip
+    [
+        {"tq": "2"},
+        {"tp": "0"},
+        {"tp": "-1"},
+        {"tp": "1e3"},
+        {"tp": ""},
+        {"zero": "4"},
+        {"recompute": "half"},
+        {"sp": "maybe"},
+        {"mb": "2.0"},
+        {"recompute": "selective:core_atn"},
+        {"recompute": "full:core_attn"},
+    ],
+)
 def test_malformed_pins_are_refused_before_the_search(pins):
     with pytest.raises(InputError):
         parse_pins(pins)
@@ -200,7 +250,9 @@ def test_nearest_batches_work_and_nothing_nearer_does(number):
     def legal(batch: int) -> bool:
         own = replace(case, batch=replace(case.batch, global_batch_sequences=batch))
         counts = Counts()
-        for _ in evaluate_grid(make_space(own, features, own.cluster.num_devices, Pins()), counts, overlap=overlap_for(own, "exact")):
+        for _ in evaluate_grid(
+            make_space(own, features, own.cluster.num_devices, Pins()), counts, overlap=overlap_for(own, "exact")
+        ):
             break
         return counts.legal > 0
 
@@ -224,7 +276,9 @@ def test_a_model_that_nothing_makes_legal_says_which_rule_refuses():
     assert "position encoding" in str(caught.value)
 
 
-@pytest.mark.parametrize(("device", "precision"), [("v100-32g", "bf16"), ("a100-40g-sxm", "fp8-cs"), ("ascend-910a", "bf16"), ("h100-sxm", "nvfp4")])
+@pytest.mark.parametrize(
+    ("device", "precision"), [("v100-32g", "bf16"), ("a100-40g-sxm", "fp8-cs"), ("ascend-910a", "bf16"), ("h100-sxm", "nvfp4")]
+)
 def test_numerics_that_the_device_lacks_are_refused_and_not_replaced(device, precision):
     case = small_case("gpt2", device, layers=2, devices=8, batch=8, sequence=512, precision=precision)
     with pytest.raises(InputError) as caught:
@@ -330,7 +384,9 @@ def test_smallest_number_of_devices_fits_and_the_next_smaller_does_not():
     assert found.fits is not None
     tried = [count for count in found.tried if count < found.fits.devices]
     for devices in (*tried, found.fits.devices):
-        result = plan(replace(case, cluster=replace(case.cluster, num_devices=devices)), MEGATRON, replace(EXACT, refine=False, top=1))
+        result = plan(
+            replace(case, cluster=replace(case.cluster, num_devices=devices)), MEGATRON, replace(EXACT, refine=False, top=1)
+        )
         assert bool(result.plans) == (devices == found.fits.devices)
 
 
@@ -357,10 +413,22 @@ def test_the_first_plan_explains_itself_in_figures():
     )
 
 
-def test_pareto_points_do_not_dominate_each_other_and_hold_the_extremes():
-    case = CASES["dense"]
+@pytest.mark.parametrize("name", ["dense", "tight", "mixture"])
+def test_no_pareto_point_dominates_another_and_the_front_holds_the_extremes(name):
+    case = CASES[name]
     result = plan(case, MEGATRON, EXACT)
-    assert result.pareto
     front = [(each.estimate.step_s, each.estimate.memory_reserved_bytes) for each in result.pareto]
+    assert front == sorted(front)
+    assert all(later[1] < earlier[1] for earlier, later in pairwise(front))
     least = plan(case, MEGATRON, replace(EXACT, objective="memory", refine=False)).plans[0].estimate.memory_reserved_bytes
-    assert min(size for _, size in front) <= least * (1 + 1e-9)
+    assert front[-1][1] <= least * (1 + 1e-9)
+    assert front[0][0] == result.plans[0].estimate.step_s
+
+
+def test_the_pareto_front_has_fewer_devices_where_nodes_may_stay_idle():
+    case = small_case("gpt2", layers=2, devices=24, batch=48, sequence=1024)
+    result = plan(case, MEGATRON, replace(EXACT, spare_nodes=2))
+    figures = [(each.estimate.step_s, each.estimate.memory_reserved_bytes, each.layout.world) for each in result.pareto]
+    assert len({world for *_, world in figures}) > 1
+    for own in figures:
+        assert not any(other != own and all(a <= b for a, b in zip(other, own, strict=True)) for other in figures)

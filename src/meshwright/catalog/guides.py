@@ -86,3 +86,32 @@ class Guides:
 def guides() -> Guides:
     """Every rule of the guides, read once."""
     return structure(make_converter(), load_yaml(data_path(FILE)), Guides, where=FILE)
+
+
+def markdown() -> str:
+    """The rules as a page for people: what is said, where, and whether it is true."""
+    book = guides()
+    lines = [
+        "# What the guides say",
+        "",
+        "Every rule of the five tuning guides, where it stands (document:line), and whether it is true in general.",
+        "`meshwright explain` judges each for a case, with a figure. This page is written from `catalog/data/guides.yaml`:",
+        "",
+        '    python -c "from meshwright.catalog.guides import markdown; print(markdown(), end=str())" > docs/guides.md',
+        "",
+        "| document | file | guide |",
+        "|---|---|---|",
+        *(f"| {key} | `{each.file}` | {each.title} ({each.language}) |" for key, each in book.documents.items()),
+        "",
+        "| rule | stands in | says | status | when, or what is true instead |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {rule.id} | {rule.places} | {_cell(rule.says)} | {rule.status} | {_cell(rule.condition or rule.correction)} |"
+            for rule in book.rules
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

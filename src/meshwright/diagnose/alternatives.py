@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from meshwright.diagnose.questions import MICRO_BATCHES, columns_of_layouts, columns_of_rows, questions
 from meshwright.domain.label import label
 from meshwright.plan.many import evaluate_many
-from meshwright.search.finalists import MESH, rebuild
+from meshwright.search.finalists import layout_of_row
 from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.refine import variants
-from meshwright.search.space import TREATMENTS, Pins, ShardOption, make_space
+from meshwright.search.space import Pins, ShardOption, make_space
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from meshwright.diagnose.questions import Columns, Question
     from meshwright.domain.case import Case
     from meshwright.domain.features import Features
-    from meshwright.domain.layout import Layout, Overlap, Schedule
+    from meshwright.domain.layout import Layout, Overlap
     from meshwright.search.grid import Rows
     from meshwright.search.space import Space
 
@@ -126,7 +126,4 @@ def alternatives(
 
 
 def _layout_of(space: Space, rows: Rows, overlap: Overlap, index: int) -> Layout:
-    """The layout of one evaluated row."""
-    columns = (*(rows.mesh[name] for name in MESH), rows.mb, rows.vp, rows.zero, rows.shards)
-    kind = (TREATMENTS.index(rows.treatment), space.schedules.index(cast("Schedule", rows.schedule)))
-    return layout_of_row(space, [*(int(column[index]) for column in columns), *kind], overlap)
+    return layout_of_row(space, rows, index, overlap)

@@ -42,8 +42,7 @@ CONTESTS = (
     Contest(
         topic="recompute",
         rules=("mindspore.recompute-off-if-memory", "megatron.selective-recommended", "playbook.small-full-recompute"),
-        questions=("recompute-none", "recompute-selective", "recompute-full"), words=("off", "selective (core "
-        "attention)", "full"),
+        questions=("recompute-none", "recompute-selective", "recompute-full"), words=("off", "selective", "full"),
     ),
     Contest(
         topic="tensor parallelism",

@@ -14,6 +14,7 @@ from meshwright.diagnose.losses import Cause, Loss, causes, losses
 from meshwright.diagnose.reach import BatchStep, batch_step
 from meshwright.diagnose.sensitivity import Sensitivity, WhatIf, sensitivities, what_ifs
 from meshwright.diagnose.start import GuidedStart, differences, guided_start
+from meshwright.domain.label import label
 
 if TYPE_CHECKING:
     from meshwright.diagnose.finding import Disagreement, Judgement
@@ -84,10 +85,12 @@ def _fastest(facts: Facts) -> Fastest | None:
     if best is None or not best.fits:
         return None
     trial = facts.trial(best.layout)
+    if trial.step_s > facts.step_s and facts.estimate.fits:  # the simulation knows better than the closed form of the grid
+        trial = facts.trial(facts.layout)
     return Fastest(
-        label=best.label,
+        label=label(trial.layout, overlap=facts.layout.overlap),
         step_s=trial.step_s,
         memory_reserved_bytes=trial.reserved_bytes,
         step_change_ratio=trial.step_s / facts.step_s - 1.0,
-        differences=differences(facts.layout, best.layout),
+        differences=differences(facts.layout, trial.layout),
     )

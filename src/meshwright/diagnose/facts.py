@@ -125,7 +125,9 @@ class Facts:
             return None
         batch = replace(self.case.batch, global_batch_sequences=round(self.case.batch.global_batch_sequences * factor))
         case, layout = replace(self.case, batch=batch), replace(self.layout, num_microbatches=int(m))
-        return None if layout_refusals(case, self.features, layout) else self.trial(layout, case)
+        known = layout_refusals(self.case, self.features, self.layout)
+        new = any(reason not in known for reason in layout_refusals(case, self.features, layout))
+        return None if new else self.trial(layout, case)
 
     @cached_property
     def linearity(self) -> tuple[float, int] | None:

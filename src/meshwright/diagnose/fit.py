@@ -140,6 +140,8 @@ def _alone(facts: Facts) -> list[tuple[str, Layout]]:
         legal = [each for each in legal if not layout_refusals(case, features, each)]
         if legal:
             found.append((f"{word}{getattr(legal[-1], name)}", legal[-1]))
-    found += [(f"zero{stage}", replace(one, data_parallel=replicas, **shards(stage, replicas))) for stage in (1, 3) if replicas > 1]  # type: ignore[arg-type]
-    found.append(("full recompute", replace(one, recompute=Full())))
+    stages = [stage for stage in (1, 3) if replicas > 1 and stage in features.zero_stages]
+    found += [(f"zero{stage}", replace(one, data_parallel=replicas, **shards(stage, replicas))) for stage in stages]  # type: ignore[arg-type]
+    if "full" in features.recompute:
+        found.append(("full recompute", replace(one, recompute=Full())))
     return found

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from meshwright.domain.case import Case
-    from meshwright.domain.layout import Layout
+    from meshwright.domain.layout import Layout, Recompute
     from meshwright.search.grid import Rows
 
 MICRO_BATCHES = (1, 2, 4, 8, 16)
@@ -40,7 +40,7 @@ class Columns:
     zero: Any
     m: Any
     recompute: Any
-    """0 none, 1 selective, 2 full."""
+    """0 none, 1 selective, 2 full, 3 the first layers of each chunk."""
 
 
 TREATMENTS = ("none", "selective", "full")
@@ -62,12 +62,24 @@ def columns_of_layouts(layouts: Sequence[Layout]) -> Columns:
     def column(name: str) -> Any:
         return np.array([getattr(layout, name) for layout in layouts], dtype=np.int64)
 
-    treated = [2 if isinstance(each.recompute, Full) else 1 if isinstance(each.recompute, Selective) else 0 for each in layouts]
+    treated = [_treatment(layout.recompute) for layout in layouts]
     return Columns(
         tp=column("tensor_parallel"), cp=column("context_parallel"), pp=column("pipeline_parallel"), dp=column("data_parallel"),
         ep=column("expert_parallel"), etp=column("expert_tensor_parallel"), mb=column("microbatch_sequences"),
         vp=column("virtual_stages"), zero=column("zero_stage"), m=column("num_microbatches"), recompute=np.array(treated),
     )  # fmt: skip
+
+
+def _treatment(recompute: Recompute) -> int:
+    match recompute:
+        case Full(layers=None):
+            return 2
+        case Full():
+            return 3
+        case Selective():
+            return 1
+        case _:
+            return 0
 
 
 def questions(case: Case, parameters: int) -> Mapping[str, Question]:

@@ -51,7 +51,10 @@ def _evaluate_group(case: Case, settings: Settings, layouts: Sequence[Layout]) -
         data_parallel=column("data_parallel"), optimizer_shards=column("optimizer_shards"),
         gradient_shards=column("gradient_shards"), parameter_shards=column("parameter_shards"),
     )  # fmt: skip
-    composition = stack([composition_of(case, layout, every_stage=False) for layout in layouts], len(case.model.kinds))
+    keys = [_pipeline_key(layout) for layout in layouts]
+    first = {key: layout for key, layout in zip(reversed(keys), reversed(layouts), strict=True)}
+    compositions = {key: composition_of(case, layout, every_stage=False) for key, layout in first.items()}
+    composition = stack([compositions[key] for key in keys], len(case.model.kinds))
     m = column("num_microbatches")
     costs = work_costs(
         case, settings, treatments=TREATMENTS_OF[settings.treatment], microbatch_sequences=column("microbatch_sequences"),
@@ -74,3 +77,8 @@ def _evaluate_group(case: Case, settings: Settings, layouts: Sequence[Layout]) -
     )  # fmt: skip
     activation = activation_memory(settings, composition, stages, **shape)
     return time.step_s, np.asarray((static_bytes(case, state) + dynamic_bytes(case, activation)).max(axis=0))
+
+
+def _pipeline_key(layout: Layout) -> tuple[object, ...]:
+    """What the composition of a layout depends on."""
+    return (layout.pipeline_parallel, layout.virtual_stages, layout.stage_layers, layout.recompute, layout.schedule)

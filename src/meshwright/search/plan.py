@@ -147,16 +147,24 @@ def _value(each: Estimate, options: SearchOptions) -> float:
 
 
 def _pareto(case: Case, pools: Sequence[Finalists], winners: Sequence[RankedPlan]) -> tuple[RankedPlan, ...]:
-    """At most eight points of the front of step time and memory, spread over it, and the winner."""
+    """At most eight points of the front of step time, memory and devices, spread over it, and the winner; none dominates another."""
     front = sorted((c for pool in pools for c in pool.front), key=lambda c: (c.step_s, c.reserved_bytes, c.order))
     kept: list[Candidate] = []
     for candidate in front:
-        if not kept or candidate.reserved_bytes < kept[-1].reserved_bytes:
+        if not any(c.reserved_bytes <= candidate.reserved_bytes and c.layout.world <= candidate.layout.world for c in kept):
             kept.append(candidate)
     if len(kept) > 8:
         kept = [kept[round(i * (len(kept) - 1) / 7)] for i in range(8)]
     points = [estimate(case, candidate.layout) for candidate in kept]
     best = winners[0].estimate if winners else None
+    if best is not None and all(point.layout != best.layout for point in points):
+        points.append(best)
+    figures = [(point.step_s, point.memory_reserved_bytes, point.layout.world) for point in points]
+    points = [
+        point for point, own in zip(points, figures, strict=True)
+        if not any(other != own and all(a <= b for a, b in zip(other, own, strict=True)) for other in figures)
+    ]  # fmt: skip
+    points.sort(key=lambda point: (point.step_s, point.memory_reserved_bytes))
     return tuple(
         RankedPlan(
             rank=rank, label=point.label, layout=point.layout, estimate=point, reasons=reasons(case, point, best), group=0

@@ -245,5 +245,6 @@ def alibi(facts: Facts, _: Rule) -> Answer:
     able = "alibi" in features.positions
     return Answer(
         verdict="holds" if able else "fails", figure=number("sequence_tokens", facts.case.batch.sequence_tokens),
-        sentence=f"the model has ALiBi; {features.name} {'has' if able else 'has no'} kernels for it",
+        sentence=f"the model has ALiBi, {facts.case.batch.sequence_tokens:,} tokens here; "
+        f"{features.name} {'has' if able else 'has no'} kernels for it",
     )  # fmt: skip

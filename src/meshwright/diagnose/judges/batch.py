@@ -140,7 +140,10 @@ def _doubled(facts: Facts) -> Answer:
 def larger_batch(facts: Facts, _: Rule) -> Answer:
     """The same layout at twice the global batch."""
     then, now = facts.with_batch(2), facts.estimate
-    assert then is not None, "twice as many micro-batches are legal"
+    if then is None:
+        return does_not_apply(
+            facts, f"{2 * facts.layout.num_microbatches} micro-batches are not legal with the other knobs as they are"
+        )
     gain = then.estimate.mfu_ratio - now.mfu_ratio
     return Answer(
         verdict="holds" if gain >= 0 else "fails", figure=ratio("mfu_change_ratio", gain),

@@ -93,7 +93,10 @@ def experts_across_nodes(facts: Facts, _: Rule) -> Answer:
 def batch_up(facts: Facts, _: Rule) -> Answer:
     """Twice the batch by accumulation."""
     then = facts.with_batch(2)
-    assert then is not None, "twice as many micro-batches are legal"
+    if then is None:
+        return does_not_apply(
+            facts, f"{2 * facts.layout.num_microbatches} micro-batches are not legal with the other knobs as they are"
+        )
     rate = then.estimate.tokens_per_s / facts.estimate.tokens_per_s - 1.0
     return Answer(
         verdict="holds", figure=ratio("throughput_change_ratio", rate),

@@ -45,7 +45,7 @@ def recompute_off(facts: Facts, _: Rule) -> Answer:
 def selective_recommended(facts: Facts, _: Rule) -> Answer:
     """The best layout with selective recompute against none."""
     tail = f"this layout has recompute={recompute_word(facts.layout.recompute)}"
-    return contest(facts, "recompute-selective", "any", "selective recompute (core attention)", "best of all", tail=tail)
+    return contest(facts, "recompute-selective", "any", "selective recompute", "best of all", tail=tail)
 
 
 @judges("full-recompute-rich")
