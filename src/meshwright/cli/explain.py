@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from meshwright.cli.fields import Faults, Values
@@ -20,7 +19,7 @@ FIELDS = (*CASE, SPARE_NODES, LAYOUT, JSON)
 
 def run(values: Values, faults: Faults) -> int:
     """Explain the layout that was given, or else the best one."""
-    from meshwright import plan
+    from meshwright import diagnose, plan
     from meshwright.cli.output import print_json, print_report
     from meshwright.report.explain import explanation_report, explanation_view
 
@@ -31,7 +30,7 @@ def run(values: Values, faults: Faults) -> int:
     else:
         layout = _best(given, values)
     estimate = plan.estimate(given.case, layout)
-    explanation = _explanation(given, layout)
+    explanation = diagnose.explain(given.case, layout, given.framework.features, estimate)
     if values["json"]:
         print_json(explanation_view(estimate, explanation))
     else:
@@ -51,9 +50,3 @@ def _best(given: Setup, values: Values) -> Layout:
     if not result.plans:
         raise NoAnswerError(Message("explain.nothing", "nothing fits: `meshwright plan` says what is missing", {}))
     return result.plans[0].layout
-
-
-def _explanation(given: Setup, layout: Layout) -> object | None:
-    """What ``diagnose`` has to say; None until it does."""
-    explain = getattr(import_module("meshwright.diagnose"), "explain", None)
-    return explain(given.case, layout, given.framework.features) if explain else None

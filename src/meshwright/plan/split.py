@@ -102,10 +102,17 @@ def cost_split(model: Model, stages: int) -> Split:
 
 
 def default_split(case: Case, stages: int, chunks: int) -> Split:
-    """Layers per chunk and stage where the layout does not say: what the implementation does by itself."""
+    """Layers per chunk and stage where the layout does not say: what the implementation does by itself.
+
+    Multi-token-prediction layers count as layers of the last stage, so that it gets as many fewer of the others.
+    """
     if case.implementation.stage_split == "cost" and chunks == 1:
         return cost_split(case.model, stages)
-    return even_split(case.model.num_layers, stages, chunks)
+    extra = case.model.num_mtp_layers
+    if not extra or stages * chunks == 1:
+        return even_split(case.model.num_layers, stages, chunks)
+    *first, last = even_split(case.model.num_layers + extra, stages, chunks)
+    return (*first, (*last[:-1], last[-1] - extra)) if last[-1] >= extra else even_split(case.model.num_layers, stages, chunks)
 
 
 def chunk_kinds(model: Model, split: Split, *, folded: bool) -> NDArray[np.float64]:

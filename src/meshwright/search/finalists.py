@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
 MESH = ("tp", "cp", "pp", "dp", "ep", "etp")
 KEEP = 240
 """Best fitting layouts kept for refinement."""
-NEAR = 120
-"""Best layouts kept that need a little more memory than there is."""
-NEAR_RATIO = 1.5
+NEAR = 60
+"""Best layouts kept of each band that needs more memory than there is."""
+NEAR_RATIOS = (1.0, 1.1, 1.25, 1.6)
+"""Bands of demand over capacity: fast layouts far out must not crowd out those that a small change brings in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +84,7 @@ class Finalists:
     capacity_bytes: float
     seen: int = 0
     _best: Pool = field(default_factory=empty_pool)
-    _near: Pool = field(default_factory=empty_pool)
+    _near: list[Pool] = field(default_factory=lambda: [empty_pool() for _ in NEAR_RATIOS[1:]])
     _least: Pool = field(default_factory=empty_pool)
     _front: Pool = field(default_factory=empty_pool)
 
@@ -91,8 +93,9 @@ class Finalists:
         fits = rows.reserved_bytes <= self.capacity_bytes
         key = self._key(rows.step_s, rows.reserved_bytes)
         self._best = self._kept(rows, key, fits, self._best, KEEP)
-        almost = ~fits & (rows.reserved_bytes <= NEAR_RATIO * self.capacity_bytes)
-        self._near = self._kept(rows, key, almost, self._near, NEAR)
+        demand = rows.reserved_bytes / self.capacity_bytes
+        for band, (above, upto) in enumerate(pairwise(NEAR_RATIOS)):
+            self._near[band] = self._kept(rows, key, (demand > above) & (demand <= upto), self._near[band], NEAR)
         self._least = self._kept(rows, rows.reserved_bytes, np.ones(len(rows), dtype=np.bool_), self._least, 1, by_memory=True)
         self._add_front(rows, fits)
         self.seen += len(rows)
@@ -103,9 +106,9 @@ class Finalists:
         return self._candidates(self._best)
 
     @property
-    def near(self) -> list[Candidate]:
-        """The best that need a little more memory than there is."""
-        return self._candidates(self._near)
+    def near(self) -> tuple[list[Candidate], ...]:
+        """The best that need more memory than there is, band by band."""
+        return tuple(self._candidates(pool) for pool in self._near)
 
     @property
     def least(self) -> Candidate | None:

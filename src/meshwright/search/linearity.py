@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from meshwright.search.finalists import Finalists
 from meshwright.search.grid import Counts, evaluate_grid
+from meshwright.search.refine import refine
 from meshwright.search.space import Pins, divisors, make_space
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def best_step_s(case: Case, features: Features, devices: int, *, overlap: Overlap, weak_from: int | None = None) -> float | None:
-    """Step time of the best fitting grid layout on so many devices, or None where none fits.
+    """Step time of the best fitting layout on so many devices, refined like a plan, or None where none fits.
 
     ``weak_from``: scale the global batch down in proportion to that many devices (weak scaling).
     """
@@ -27,13 +27,11 @@ def best_step_s(case: Case, features: Features, devices: int, *, overlap: Overla
         batch = replace(batch, global_batch_sequences=max(1, batch.global_batch_sequences * devices // weak_from))
     own = replace(case, cluster=replace(case.cluster, num_devices=devices), batch=batch)
     space = make_space(own, features, devices, Pins())
-    best: float | None = None
+    finalists = Finalists(space=space, overlap=overlap, objective="step-time", capacity_bytes=own.capacity_bytes)
     for rows in evaluate_grid(space, Counts(), overlap=overlap):
-        fits = rows.reserved_bytes <= own.capacity_bytes
-        if fits.any():
-            value = float(np.min(rows.step_s[fits]))
-            best = value if best is None else min(best, value)
-    return best
+        finalists.add(rows)
+    refined = refine(space, finalists)
+    return refined[0].step_s if refined else None
 
 
 def fits_anywhere(case: Case, features: Features, devices: int, *, overlap: Overlap) -> bool:

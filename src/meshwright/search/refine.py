@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from meshwright.search.finalists import Finalists
     from meshwright.search.space import Space
 
-BASES = 24
+BASES = 20
 """Grid layouts of each pool that are refined."""
 MODULE_SETS: tuple[tuple[str, ...], ...] = (
     ("layernorm",),
@@ -38,11 +38,12 @@ def refine(space: Space, finalists: Finalists) -> list[Candidate]:
 
     Holds:   only knobs that are not pinned and that the framework has.
     """
-    bases = [candidate.layout for candidate in (*finalists.best[:BASES], *finalists.near[:BASES])]
+    best = finalists.best
+    bases = [candidate.layout for pool in (best, *finalists.near) for candidate in pool[:BASES]]
     neighbours = [layout for base in bases for layout in variants(space, base)]
     layouts = list(dict.fromkeys(neighbours))
     if not layouts:
-        return finalists.best
+        return best
     step_s, reserved = evaluate_many(space.case, layouts)
     offset = finalists.seen
     refined = [
@@ -50,8 +51,8 @@ def refine(space: Space, finalists: Finalists) -> list[Candidate]:
         for i, layout in enumerate(layouts)
         if reserved[i] <= finalists.capacity_bytes
     ]
-    known = {candidate.layout for candidate in finalists.best}
-    merged = [*finalists.best, *(candidate for candidate in refined if candidate.layout not in known)]
+    known = {candidate.layout for candidate in best}
+    merged = [*best, *(candidate for candidate in refined if candidate.layout not in known)]
     by_memory = finalists.objective == "memory"
     return sorted(merged, key=lambda c: (c.reserved_bytes if by_memory else c.step_s, c.order))
 
