@@ -105,6 +105,17 @@ def timing(task: Task) -> Timing:
     )  # fmt: skip
 
 
+def help_s() -> float:
+    """Wall time of ``meshwright --help`` in a fresh process, best of five."""
+
+    def once() -> float:
+        begin = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "meshwright", "--help"], check=True, capture_output=True)
+        return time.perf_counter() - begin
+
+    return min(once() for _ in range(5))
+
+
 def table(found: list[Timing]) -> str:
     """The timings as a Markdown table."""
     lines = [
@@ -131,7 +142,7 @@ def main(arguments: list[str] | None = None) -> int:
         task = next(task for task in TASKS if task.name == options.child)
         sys.stdout.write(json.dumps(child(task, scalar=options.mode == "scalar")))
         return 0
-    text = table([timing(task) for task in TASKS])
+    text = table([timing(task) for task in TASKS]) + f"\n`meshwright --help`: {help_s():.2f} s (best of five fresh processes)\n"
     sys.stdout.write(text)
     if options.write:
         options.write.write_text(text)

@@ -62,6 +62,22 @@ def test_a_group_that_fills_nodes_uses_all_their_network_cards():
     assert float(all_gather_s(size, whole, cluster, FREE)) == pytest.approx(63 / 64 * size / rate)
 
 
+def test_an_all_reduce_of_a_short_message_over_nodes_is_hierarchical():
+    """Eight nodes of eight: reduce-scatter inside, tree between, all-gather inside; a ring would wait for 126 network steps."""
+    size, whole = 1e6, group(array(64), 1.0, CLUSTER)
+    inside, network = scale_up_bytes_per_s(CLUSTER, FREE), CLUSTER.network.bytes_per_s * FREE.network_ratio
+    latency = 2 * 7 * CLUSTER.scale_up.latency_s + 2 * 3 * CLUSTER.network.latency_s
+    expected = 2 * 7 / 8 * size / inside + 2 * size / 8 / network + latency
+    assert float(all_reduce_s(size, whole, CLUSTER, FREE)) == pytest.approx(expected, rel=1e-12)
+
+
+def test_collectives_in_pieces_start_as_often():
+    eight = group(array(8), 1.0, CLUSTER)
+    for collective in (all_gather_s, all_reduce_s):
+        more = float(collective(1e9, eight, CLUSTER, CONSTANTS, pieces=5.0)) - float(collective(1e9, eight, CLUSTER, CONSTANTS))
+        assert more >= 4 * CONSTANTS.collective_fixed_s * (1 - 1e-9)
+
+
 def test_oversubscription_acts_beyond_a_pod_only():
     cluster = replace(CLUSTER, oversubscription=2.0, pod_devices=16)
     near, far = (network_bytes_per_s(group(array(n), 8.0, cluster), cluster, FREE) for n in (2, 4))

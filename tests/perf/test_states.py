@@ -94,6 +94,13 @@ def test_lora_adapters_of_llama3_8b_are_counted_exactly():
     assert float(adapter_parameters(case, array(32.0), array(1.0))) == 41_943_040
 
 
+def test_adapters_split_their_wide_side_over_tensor_ranks_and_copy_the_other():
+    """Per layer: seven projections have one side of hidden width, which stays whole; the other side is cut by 8."""
+    case = small_case(task="lora")
+    wide = 4096 + 1024 + 1024 + 4096 + 3 * 14336
+    assert float(adapter_parameters(case, array(1.0), array(8.0))) == 16 * (7 * 4096 + wide / 8)
+
+
 @examples(50)
 @given(st.integers(0, 10**9), st.integers(1, 64), st.integers(1, 64), st.integers(1, 64), st.integers(1, 64))
 def test_no_state_grows_with_more_shards(parameters, a, b, replicas, ratio):

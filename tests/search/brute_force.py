@@ -93,6 +93,12 @@ def refusal(case: Case, features: Features, p: Point) -> str | None:
         return "cp (twice, zigzag) or tp x cp does not divide the sequence"
     if p.cp > 1 and not features.context_parallel:
         return "the framework has no context parallelism for this model"
+    if p.cp > 1 and features.context_kinds[0] == "ulysses":
+        ways_cut = p.tp * p.cp
+        for kind in model.kinds:
+            pairs = kind.attention.num_key_value_heads
+            if kind.attention.num_heads % ways_cut or (pairs % ways_cut and ways_cut % pairs):
+                return "tp x cp does not divide the heads, which Ulysses cuts"
     if p.pp > 1 and not features.pipeline_parallel:
         return "the framework has no pipeline parallelism"
     mixture = model.experts

@@ -71,6 +71,10 @@ def spaces() -> dict[str, tuple[Case, Features]]:
             small_case(layers=7, devices=4, batch=4, implementation="nanotron"),
             Features(name="nanotron", schedules=("1f1b", "gpipe"), zero_stages=(0, 1), partial_sharding=False),
         ),
+        "ulysses": (
+            small_case("gpt2", layers=2, devices=8, batch=2, sequence=1024),
+            Features(name="ulysses", context_kinds=("ulysses",), zero_stages=(0, 1)),
+        ),
         "poor framework": (small_case("gpt2", layers=4, devices=4, batch=4, sequence=512, implementation="megatron-2021"), poor),
         "no pipeline": (small_case(layers=3, devices=4, batch=12), flat),
         "tied, learned positions": (small_case("gpt2", layers=6, devices=4, batch=4, sequence=1024), MEGATRON),

@@ -45,7 +45,7 @@ CASE = (
     Field(name="flops_convention", parse=one_of("causal", "full", "megatron"), metavar="causal|full|megatron",
           panel=_TRAINER, help="What counts as model FLOPs in MFU [default: causal]."),
     Field(name="max_memory_ratio", parse=numbers.share, metavar="RATIO", panel=_TRAINER,
-          help="Share of a device's memory that the trainer may use, 0.9 or 90% [default: 0.95]."),
+          help="Share of a device's memory that the trainer may use, 0.9 or 90% [default: 0.9]."),
     Field(name="reserve_memory_ratio", parse=numbers.reserve, metavar="RATIO", panel=_TRAINER,
           help="Share of a device's memory kept for another program beside the trainer [default: 0]."),
 )  # fmt: skip

@@ -41,7 +41,7 @@ def knobs_of_layout(layout: Layout) -> Knobs:
         dp=number(layout.data_parallel), ep=number(layout.expert_parallel), etp=number(layout.expert_tensor_parallel),
         mb=number(layout.microbatch_sequences), m=number(layout.num_microbatches), vp=number(layout.virtual_stages),
         schedule=schedule_of(layout), treatment=treatment, zero=number(layout.zero_stage), shards=number(layout.optimizer_shards),
-        sp=number(int(layout.sequence_parallel)),
+        sp=number(int(layout.sequence_parallel)), context=layout.context_kind,
     )  # fmt: skip
 
 

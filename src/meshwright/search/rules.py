@@ -41,6 +41,7 @@ class Knobs:
     zero: Any = 0
     shards: Any = 1
     sp: Any = 0
+    context: str = "ring"
 
 
 def knobs_of(mesh: Mapping[str, Ints], **more: Any) -> Knobs:
@@ -99,6 +100,17 @@ def _context(case: Case, features: Features, k: Knobs) -> Any:
     able = features.context_parallel
     windowed = any(kind.attention.window_tokens for kind in case.model.kinds) and case.model.position == "alibi"
     return (k.cp == 1) | (able and not windowed)
+
+
+def _context_heads(case: Case, _: Features, k: Knobs) -> Any:
+    """Ulysses cuts query heads over tp x cp; key-value heads are cut or copied."""
+    result = np.asarray(k.cp) > 0
+    if k.context == "ulysses":
+        ways = k.tp * k.cp
+        for kind in case.model.kinds:
+            heads, pairs = kind.attention.num_heads, kind.attention.num_key_value_heads
+            result = result & ((k.cp == 1) | ((heads % ways == 0) & ((pairs % ways == 0) | (ways % pairs == 0))))
+    return result
 
 
 def _experts(case: Case, _: Features, k: Knobs) -> Any:
@@ -184,6 +196,7 @@ RULES: tuple[Rule, ...] = (
     Rule(level="mesh", reason="tp does not divide the hidden or feed-forward width", holds=_widths),
     Rule(level="mesh", reason="cp (twice, zigzag) or tp x cp does not divide the sequence", holds=_sequence),
     Rule(level="mesh", reason="the framework has no context parallelism for this model", holds=_context),
+    Rule(level="mesh", reason="tp x cp does not divide the heads, which Ulysses cuts", holds=_context_heads),
     Rule(level="mesh", reason="the framework has no pipeline parallelism", holds=lambda _, f, k: (k.pp == 1) | f.pipeline_parallel),
     Rule(level="mesh", reason="ep does not divide the experts", holds=_experts),
     Rule(level="mesh", reason="the framework has no expert parallelism", holds=lambda _, f, k: (k.ep == 1) | f.expert_parallel),
