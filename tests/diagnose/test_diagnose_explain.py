@@ -128,9 +128,10 @@ def test_vary_says_which_division_fails() -> None:
 def test_alternatives_contain_the_best_of_the_grid_and_this_layout() -> None:
     each = given("8b-one-node")
     facts = Facts(each.case, each.layout, each.features)
-    own, _ = evaluate_many(each.case, [each.layout])
+    own, needed = evaluate_many(each.case, [each.layout])
     best = facts.best["any"]
-    assert best.fits and best.step_s <= float(own[0])
+    assert best.fits
+    assert best.step_s <= float(own[0]) or float(needed[0]) > each.case.capacity_bytes
     for name, found in facts.best.items():
         times, reserved = evaluate_many(each.case, [found.layout])
         assert float(times[0]) == pytest.approx(found.step_s, rel=1e-9), name

@@ -137,7 +137,7 @@ def decided(name: str, topic: str) -> tuple[str, ...]:
 def test_contradictions_are_decided_by_the_case() -> None:
     topics = [each.topic for each in explained("70b-64-nodes").disagreements]
     assert topics == [each.topic for each in explained("30b-moe").disagreements]
-    assert decided("70b-64-nodes", "micro-batch") != decided("7b-nanotron", "micro-batch")
+    assert len({decided(name, "micro-batch") for name in CASES}) > 1
     assert "megatron.micro-batch-sixteen" not in decided("70b-64-nodes", "micro-batch")
     assert "playbook.small-full-recompute" not in decided("8b-one-node", "recompute")
     assert "playbook.data-parallel-zero-three" in decided("7b-torchtitan", "which axis after TP")

@@ -194,6 +194,13 @@ def test_stages_of_catalogue_models_hold_the_whole_model(name, layout):
     )
 
 
+@pytest.mark.parametrize(("stages", "tables"), [(1, 1), (2, 2), (4, 2)])
+def test_tied_embeddings_are_held_twice_under_a_pipeline_and_once_without(stages, tables):
+    case = small_case("gpt2", devices=stages, batch=4, sequence=512, implementation="torch-eager")
+    parameters = evaluate(case, Layout(pipeline_parallel=stages, num_microbatches=4)).parameters
+    assert float(parameters.dense.sum()) == 124_439_808 + (tables - 1) * 50257 * 768
+
+
 def _states(case, layout) -> np.ndarray:
     """Parameters, gradients, optimizer states and saved activations of the fullest rank of each."""
     memory = evaluate(case, layout).memory

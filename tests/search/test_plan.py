@@ -292,6 +292,22 @@ def test_devices_without_bf16_plan_in_fp16(device):
     assert plan(case, MEGATRON, EXACT).plans
 
 
+@pytest.mark.parametrize("name", ["dense", "mixture", "lora"])
+def test_more_memory_never_makes_fewer_layouts_fit_nor_the_winner_slower(name):
+    fitting, steps = [], []
+    for gib in (1, 4, 16, 40, 80, 200, 2000):
+        case = CASES[name]
+        device = replace(case.cluster.device, memory_bytes=gib * 2**30)
+        own = replace(case, cluster=replace(case.cluster, device=device))
+        result = plan(own, MEGATRON, replace(EXACT, refine=False, top=1))
+        assert result.evaluated + result.bounded == result.legal
+        fitting.append(result.fitting)
+        steps.append(result.plans[0].estimate.step_s if result.plans else float("inf"))
+    assert fitting == sorted(fitting)
+    assert fitting[0] < fitting[-1] == result.legal
+    assert all(later <= earlier * (1 + 1e-9) for earlier, later in pairwise(steps))
+
+
 def test_memory_objective_finds_the_least_memory():
     case = CASES["mixture"]
     least = plan(case, MEGATRON, replace(EXACT, objective="memory"))

@@ -17,6 +17,8 @@ class Features:
     zero_stages: tuple[int, ...] = (0, 1)
     partial_sharding: bool = True
     """Shard groups smaller than all data-parallel ranks (HSDP, distributed-optimizer instances)."""
+    instances_divide_experts: bool = False
+    """The number of shard groups must divide the experts' replicas (Megatron's distributed-optimizer instances)."""
     parameter_shards_with_pipeline: bool = False
     """ZeRO-2 and 3 together with pipeline stages."""
     context_kinds: tuple[ContextKind, ...] = ("ring",)

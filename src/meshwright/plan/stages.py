@@ -229,6 +229,9 @@ def stage_parameters(
     copied = np.asarray(pipeline_parallel) > 1
     back = head_parameters(model, tp=tp, vocabulary=vocabulary, copied=copied) + final_norm_parameters(model)
     extra = mtp_parameters(model, tp=tp, ep=ep, etp=etp)
+    # Multi-token prediction embeds tokens on the last stage, so an untied table stands there a second time.
+    copy = np.where(copied & bool(model.num_mtp_layers and not model.tied_embeddings), array(np.asarray(front.sharded)), 0.0)
+    dense = dense + composition.head * (1.0 - composition.embedding) * copy
     dense = dense + composition.embedding * array(np.asarray(front.dense))
     dense = dense + composition.head * (array(np.asarray(back.dense)) + array(np.asarray(extra.dense)))
     experts = experts + composition.head * array(np.asarray(extra.routed))

@@ -1,8 +1,9 @@
 """Which layouts to look at, and which of them are best."""
 
-from meshwright.search.compare import compare, layout_refusals
+from meshwright.search.compare import compare
 from meshwright.search.cost import RunCost, run_cost
 from meshwright.search.devices import DeviceCount, MinimumDevices, min_devices
+from meshwright.search.legality import layout_refusals
 from meshwright.search.plan import plan
 from meshwright.search.result import Comparison, PlanResult, RankedPlan, SearchOptions
 

@@ -121,7 +121,7 @@ def settings_for(space: Space, schedule: str, treatment: str, overlap: Overlap) 
     modules = space.pins.modules or ("core_attn",)
     return Settings(
         schedule=schedule, treatment=treatment, modules=modules if treatment == "selective" else (), overlap=overlap,
-        context_kind=space.features.context_kinds[0],
+        context_kind=space.context_kind,
     )  # fmt: skip
 
 
@@ -153,7 +153,7 @@ def legal_meshes(space: Space, counts: Counts) -> dict[str, Ints]:
     """Meshes that no mesh rule refuses; the layouts below refused ones are counted by reason."""
     mesh = mesh_grid(space)
     for rule in rules_of("mesh"):
-        knobs = knobs_of(mesh, sp=sequence_parallel(space, mesh["tp"]), context=space.features.context_kinds[0])
+        knobs = knobs_of(mesh, sp=sequence_parallel(space, mesh["tp"]), context=space.context_kind)
         keep = np.broadcast_to(np.asarray(rule.holds(space.case, space.features, knobs)), mesh["tp"].shape)
         counts.refuse(rule.reason, int((~keep).sum()) * space.children)
         mesh = {name: column[keep] for name, column in mesh.items()}

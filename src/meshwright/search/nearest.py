@@ -81,7 +81,7 @@ def nearest_batches(case: Case, features: Features, pins: Pins) -> tuple[int, ..
     for rule in rules_of("mesh"):
         if rule.reason in BATCH_RULES:
             continue
-        knobs = knobs_of(mesh, sp=sequence_parallel(space, mesh["tp"]), context=features.context_kinds[0])
+        knobs = knobs_of(mesh, sp=sequence_parallel(space, mesh["tp"]), context=space.context_kind)
         keep = np.broadcast_to(np.asarray(rule.holds(case, features, knobs)), mesh["tp"].shape)
         mesh = {name: column[keep] for name, column in mesh.items()}
     if not len(mesh["dp"]):

@@ -10,6 +10,8 @@ from meshwright.plan.evaluate import split_of
 from meshwright.plan.many import evaluate_many
 from meshwright.plan.split import even_split
 from meshwright.search.finalists import Candidate
+from meshwright.search.legality import layout_refusals
+from meshwright.search.rules import context_kinds
 from meshwright.search.space import divisors
 
 if TYPE_CHECKING:
@@ -68,17 +70,10 @@ def variants(space: Space, base: Layout) -> Iterator[Layout]:
     if pins.shard is None and features.partial_sharding and base.optimizer_shards > 1:
         yield from _shardings(space, base)
     if base.context_parallel > 1:
-        yield from (replace(base, context_kind=kind) for kind in features.context_kinds if _kind_fits(space, base, kind))
-
-
-def _kind_fits(space: Space, base: Layout, kind: str) -> bool:
-    """Ulysses cuts heads: query and key-value heads of a tensor rank must divide by the group."""
-    if kind not in ("ulysses",):
-        return kind != base.context_kind
-    ways = base.tensor_parallel * base.context_parallel
-    return all(
-        kind_.attention.num_heads % ways == 0 and kind_.attention.num_key_value_heads % ways == 0 for kind_ in space.case.model.kinds
-    )
+        for kind in context_kinds(space.case.model, features):
+            other = replace(base, context_kind=kind)
+            if kind != base.context_kind and not layout_refusals(space.case, features, other):
+                yield other
 
 
 def _recomputes(space: Space, base: Layout) -> Iterator[Layout]:

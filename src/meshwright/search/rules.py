@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from meshwright.domain.case import Case
     from meshwright.domain.features import Features
+    from meshwright.domain.layout import ContextKind
+    from meshwright.domain.model import Model
 
     Ints = NDArray[np.int64]
     Bools = NDArray[np.bool_]
@@ -96,21 +98,44 @@ def _position(case: Case, features: Features, k: Knobs) -> Any:
     return np.full(np.shape(k.tp), case.model.position in features.positions)
 
 
+def context_kinds(model: Model, features: Features) -> tuple[ContextKind, ...]:
+    """Kinds of context parallelism that the framework has for a model.
+
+    Rings compute whole blocks of keys, so windows need the others; learned sinks live in one softmax, so they need Ulysses.
+    """
+    windowed = any(kind.attention.window_tokens for kind in model.kinds)
+    sinks = any(kind.attention.sinks for kind in model.kinds)
+    able = features.context_kinds if features.context_parallel else ()
+    return tuple(
+        kind for kind in able if not (windowed and kind in ("ring", "hybrid")) and not (sinks and kind != "ulysses")
+    )
+
+
+def ulysses_divides(model: Model, ways: Any) -> Any:
+    """Whether heads divide over tp x cp ranks, as exchanging them needs."""
+    result = np.asarray(ways) > 0
+    for kind in model.kinds:
+        keys = kind.attention.num_heads if kind.attention.latent else kind.attention.num_key_value_heads
+        result = result & (kind.attention.num_heads % ways == 0) & (keys % ways == 0)
+    return result
+
+
 def _context(case: Case, features: Features, k: Knobs) -> Any:
-    able = features.context_parallel
-    windowed = any(kind.attention.window_tokens for kind in case.model.kinds) and case.model.position == "alibi"
-    return (k.cp == 1) | (able and not windowed)
+    return (k.cp == 1) | (k.context in context_kinds(case.model, features))
+
+
+def inner_ranks(case: Case, tp: Any, cp: Any) -> Any:
+    """Context-parallel ranks of one scale-up domain: the group that exchanges heads under the hybrid kind."""
+    return np.maximum(1, np.minimum(cp, case.cluster.scale_up_devices // tp))
 
 
 def _context_heads(case: Case, _: Features, k: Knobs) -> Any:
-    """Ulysses cuts query heads over tp x cp; key-value heads are cut or copied."""
-    result = np.asarray(k.cp) > 0
     if k.context == "ulysses":
-        ways = k.tp * k.cp
-        for kind in case.model.kinds:
-            heads, pairs = kind.attention.num_heads, kind.attention.num_key_value_heads
-            result = result & ((k.cp == 1) | ((heads % ways == 0) & ((pairs % ways == 0) | (ways % pairs == 0))))
-    return result
+        return (k.cp == 1) | ulysses_divides(case.model, k.tp * k.cp)
+    if k.context == "hybrid":
+        inner = inner_ranks(case, k.tp, k.cp)
+        return (k.cp == 1) | ((inner > 1) & (inner < k.cp) & ulysses_divides(case.model, k.tp * inner))
+    return k.cp > 0
 
 
 def _experts(case: Case, _: Features, k: Knobs) -> Any:
@@ -123,8 +148,8 @@ def _expert_width(case: Case, _: Features, k: Knobs) -> Any:
     return k.etp == 1 if experts is None else (experts.expert_width % k.etp == 0) & (k.tp % k.etp == 0)
 
 
-def _moe_sequence_parallel(_case: Case, _: Features, k: Knobs) -> Any:
-    return (k.ep == 1) | (k.tp == 1) | (np.asarray(k.sp) > 0)
+def _moe_sequence_parallel(case: Case, _: Features, k: Knobs) -> Any:
+    return np.asarray(not case.model.is_moe) | (k.tp == 1) | (np.asarray(k.sp) > 0)
 
 
 def _sequence_parallel(case: Case, features: Features, k: Knobs) -> Any:
@@ -180,6 +205,15 @@ def _partial_shards(_: Case, features: Features, k: Knobs) -> Any:
     return features.partial_sharding | (np.asarray(k.shards) <= 1) | (k.shards == ranks)
 
 
+def _instances(case: Case, features: Features, k: Knobs) -> Any:
+    if not features.instances_divide_experts or not case.model.is_moe:
+        return np.asarray(k.tp) > 0
+    ranks = k.dp * k.cp if features.shards_over_context else k.dp
+    groups = np.where(np.asarray(k.shards) > 1, ranks // np.maximum(k.shards, 1), 1)
+    replicas = np.maximum(1, k.tp * k.cp * k.dp // (k.ep * k.etp))
+    return replicas % np.maximum(groups, 1) == 0
+
+
 def _shards_under_pipeline(_: Case, features: Features, k: Knobs) -> Any:
     return (np.asarray(k.zero) < 2) | (k.pp == 1) | features.parameter_shards_with_pipeline
 
@@ -196,7 +230,7 @@ RULES: tuple[Rule, ...] = (
     Rule(level="mesh", reason="tp does not divide the hidden or feed-forward width", holds=_widths),
     Rule(level="mesh", reason="cp (twice, zigzag) or tp x cp does not divide the sequence", holds=_sequence),
     Rule(level="mesh", reason="the framework has no context parallelism for this model", holds=_context),
-    Rule(level="mesh", reason="tp x cp does not divide the heads, which Ulysses cuts", holds=_context_heads),
+    Rule(level="mesh", reason="tp x cp does not divide the heads, which Ulysses and hybrid context parallelism cut", holds=_context_heads),
     Rule(level="mesh", reason="the framework has no pipeline parallelism", holds=lambda _, f, k: (k.pp == 1) | f.pipeline_parallel),
     Rule(level="mesh", reason="ep does not divide the experts", holds=_experts),
     Rule(level="mesh", reason="the framework has no expert parallelism", holds=lambda _, f, k: (k.ep == 1) | f.expert_parallel),
@@ -219,6 +253,7 @@ RULES: tuple[Rule, ...] = (
     Rule(level="sharding", reason="the framework has no such ZeRO stage", holds=_shard_stage),
     Rule(level="sharding", reason="the shard group is one rank, all ranks again, or no divisor of them", holds=_shard_group),
     Rule(level="sharding", reason="the framework shards over all ranks only", holds=_partial_shards),
+    Rule(level="sharding", reason="the number of shard groups does not divide the experts' replicas", holds=_instances),
     Rule(level="sharding", reason="gradients and parameters are not sharded under a pipeline", holds=_shards_under_pipeline),
 )  # fmt: skip
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from meshwright.domain.label import MODULES
 from meshwright.errors import InputError, Message, did_you_mean
+from meshwright.search.rules import context_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from meshwright.domain.case import Case
     from meshwright.domain.features import Features
-    from meshwright.domain.layout import Schedule
+    from meshwright.domain.layout import ContextKind, Schedule
 
     Ints = NDArray[np.int64]
 
@@ -134,6 +135,9 @@ class Space:
     treatments: tuple[str, ...]
     schedules: tuple[Schedule, ...]
 
+    context_kind: ContextKind
+    """The kind of context parallelism of the grid: the first that the framework has for the model."""
+
     @property
     def children(self) -> int:
         """Grid points below one mesh: micro-batches x chunks x sharding x recompute x schedules."""
@@ -150,8 +154,9 @@ def make_space(case: Case, features: Features, devices: int, pins: Pins) -> Spac
         options = tuple(ShardOption(stage, str(pins.shard)) for stage in stages)
     wanted = pins.schedule
     schedules = tuple(dict.fromkeys(name for name in features.schedules if wanted is None or _same_schedule(name, wanted)))
+    kinds = context_kinds(case.model, features)
     return Space(
-        case=case, features=features, devices=devices, pins=pins,
+        context_kind=kinds[0] if kinds else "ring", case=case, features=features, devices=devices, pins=pins,
         microbatches=_pinned(divisors(case.batch.global_batch_sequences), pins.mb),
         chunks=_pinned(tuple(range(1, MAX_VIRTUAL_STAGES + 1)), pins.vp),
         shard_options=options,

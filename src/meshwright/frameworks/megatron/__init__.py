@@ -18,6 +18,7 @@ MEGATRON = Framework(
     version=DEFAULT_VERSION,
     features=Features(
         name="megatron",
+        instances_divide_experts=True,
         zero_stages=(0, 1, 2, 3),  # 2 and 3: Megatron-FSDP, without pipeline stages
         context_kinds=("ring", "all-gather", "ulysses", "hybrid"),
         selective_modules=MODULES,

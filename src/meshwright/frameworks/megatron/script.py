@@ -7,8 +7,6 @@ from math import ceil
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from meshwright.domain.label import label
 from meshwright.errors import InputError
 from meshwright.frameworks.base import File, Options
@@ -27,6 +25,8 @@ from meshwright.frameworks.megatron.version_limits import check_version
 from meshwright.units import GIB
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
+
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.layout import Layout
@@ -214,7 +214,9 @@ def _predicted(estimate: Estimate | None) -> list[tuple[str, str]]:
 
 @cache
 def _environment() -> Environment:
-    """Templates of this package; a name without a value is our mistake."""
+    """Templates of this package; a name without a value is our mistake. Jinja is imported when a script is written."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
+
     return Environment(
         loader=PackageLoader("meshwright.frameworks.megatron", "templates"), undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, autoescape=False,
