@@ -61,6 +61,11 @@ SETS = (
     Set(name="BLOOM", holds=lambda r: r["id"].startswith("bloom")),
     Set(name="NVIDIA dense H100", holds=lambda r: _dense(r, "h100")),
     Set(name="NVIDIA dense B200, GB200, GB300", holds=lambda r: _dense(r, "b200") or _dense(r, "gb")),
+    Set(name="MPT on A100 (FSDP)", holds=lambda r: r["id"].startswith("mpt-")),
+    Set(name="InternEvo", holds=lambda r: r["id"].startswith("internevo-")),
+    Set(name="torchtitan", holds=lambda r: r["id"].startswith("titan-")),
+    Set(name="SimuMax B200", holds=lambda r: r["id"].startswith("simumax-")),
+    Set(name="Ascend", holds=lambda r: r["gpu"].startswith("ascend")),
     Set(name="NVIDIA MoE", holds=lambda r: _nvidia(r) and bool(r["n_experts"])),
 )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.cli.fields import Faults, Values
@@ -9,8 +10,11 @@ from meshwright.cli.files import check_target
 from meshwright.cli.options import CASE, JSON, PLAN
 from meshwright.cli.pins import consistent, divides
 from meshwright.cli.request import Setup, setup
+from meshwright.errors import InputError, Message
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from meshwright.search.result import PlanResult, SearchOptions
 
 EPILOG = "Example: meshwright plan llama3-70b --device h100-sxm --nodes 64 --global-batch 1024 --sequence 8192"
@@ -27,7 +31,7 @@ def run(values: Values, faults: Faults) -> int:
     compared = given.layout(values["compare"]) if "compare" in values else None
     features = given.framework.features
     with progress("layouts") as tick:
-        result = search.plan(given.case, features, options, progress=tick)
+        result = _searched(given, options, tick, asked="framework" in values)
     answered = bool(result.plans) and not isinstance(result.verdict, Infeasible)
     more: dict[str, Any] = {}
     if compared is not None and answered:
@@ -65,6 +69,32 @@ def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions]:
         divides(pins, given.case.cluster.num_devices)
     wanted = {name: values[name] for name in ("top", "objective", "risk", "spare_nodes", "weak") if name in values}
     return given, SearchOptions(pins=pins, **wanted)
+
+
+def _searched(given: Setup, options: SearchOptions, tick: Callable[[int, int], None] | None, *, asked: bool) -> PlanResult:
+    """Search; say what the framework could not run, and which others could where it was not asked for."""
+    from meshwright import search
+    from meshwright.frameworks import framework, frameworks
+
+    position = given.case.model.position
+    try:
+        result = search.plan(given.case, given.framework.features, options, progress=tick)
+    except InputError as error:
+        able = [name for name in frameworks() if position in framework(name).features.positions]
+        if asked or position in given.framework.features.positions or not able:
+            raise
+        hint = Message("plan.other-framework", "{name} is only the default; --framework {able} can run it",
+                       {"name": given.framework.title, "able": ", ".join(able)}, path="--framework")  # fmt: skip
+        raise InputError([*error.messages, hint]) from None
+    if not result.plans:
+        return result
+    limits = given.framework.check(given.case, result.plans[0].layout)
+    notes = [
+        Message("plan.framework", "{name} cannot run the first plan: {reason}",
+                {"name": given.framework.title, "reason": Message(each.id, each.template, each.values)})  # fmt: skip
+        for each in limits
+    ]
+    return replace(result, notes=(*result.notes, *notes))
 
 
 def _save(given: Setup, result: PlanResult, values: Values) -> list[str]:

@@ -177,7 +177,7 @@ def rebuild(space: Space, knobs: Sequence[int], overlap: Overlap) -> Layout:
     }  # fmt: skip
     return Layout(
         tensor_parallel=tp, sequence_parallel=bool(tp > 1 and wanted), context_parallel=cp,
-        context_kind=space.context_kind, pipeline_parallel=pp, virtual_stages=vp, expert_parallel=ep,
+        context_kind=space.context_kind if cp > 1 else "ring", pipeline_parallel=pp, virtual_stages=vp, expert_parallel=ep,
         expert_tensor_parallel=etp, data_parallel=dp, optimizer_shards=shards, gradient_shards=shards if stage >= 2 else 1,
         parameter_shards=shards if stage >= 3 else 1, microbatch_sequences=mb,
         num_microbatches=space.case.batch.global_batch_sequences // (dp * mb), recompute=recompute[TREATMENTS[treatment]],
