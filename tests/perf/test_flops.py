@@ -53,6 +53,19 @@ def test_gpt3_hardware_flops_with_selective_recompute_add_one_attention_core():
     assert found.hardware_flops_per_s_per_device * found.step_s * 64 == pytest.approx(expected, rel=1e-12)
 
 
+def test_hardware_flops_of_other_modules_are_their_products_alone():
+    case = small_case(layers=4, devices=1, batch=8)
+    layout, kind = Layout(num_microbatches=8), case.model.kinds[0]
+
+    def hardware(*modules: str) -> float:
+        found = estimate(case, replace(layout, recompute=Selective(modules=modules)))
+        return found.hardware_flops_per_s_per_device * found.step_s
+
+    assert hardware("layernorm") == pytest.approx(model_flops(case), rel=1e-14)
+    block = 8 * 4 * 2 * 2048 * 3 * 4096 * kind.feed_forward.width
+    assert hardware("mlp") == pytest.approx(model_flops(case) + block, rel=1e-14)
+
+
 def test_causal_attention_is_half_of_full_and_the_products_are_the_same():
     model = _gpt3().model
     full, causal = (sequence_flops(model, SEQUENCE, convention=name) for name in ("full", "causal"))

@@ -91,14 +91,16 @@ def refusal(case: Case, features: Features, p: Point) -> str | None:
             return "tp does not divide the hidden or feed-forward width"
     if (p.cp > 1 and sequence % (2 * p.cp)) or sequence % (p.tp * p.cp):
         return "cp (twice, zigzag) or tp x cp does not divide the sequence"
-    if p.cp > 1 and not features.context_parallel:
+    exchange = first_kind(case, features)
+    if p.cp > 1 and exchange is None:
         return "the framework has no context parallelism for this model"
-    if p.cp > 1 and features.context_kinds[0] == "ulysses":
-        ways_cut = p.tp * p.cp
-        for kind in model.kinds:
-            pairs = kind.attention.num_key_value_heads
-            if kind.attention.num_heads % ways_cut or (pairs % ways_cut and ways_cut % pairs):
-                return "tp x cp does not divide the heads, which Ulysses cuts"
+    if p.cp > 1 and exchange in ("ulysses", "hybrid"):
+        inner = p.cp if exchange == "ulysses" else max(1, min(p.cp, case.cluster.scale_up_devices // p.tp))
+        cut = p.tp * inner
+        pairs = [kind.attention.num_heads if kind.attention.latent else kind.attention.num_key_value_heads for kind in model.kinds]
+        heads = [kind.attention.num_heads for kind in model.kinds]
+        if any(number % cut for number in heads + pairs) or (exchange == "hybrid" and inner in (1, p.cp)):
+            return "tp x cp does not divide the heads, which Ulysses and hybrid context parallelism cut"
     if p.pp > 1 and not features.pipeline_parallel:
         return "the framework has no pipeline parallelism"
     mixture = model.experts
@@ -110,7 +112,7 @@ def refusal(case: Case, features: Features, p: Point) -> str | None:
         return "etp does not divide tp or the expert width"
     if p.etp > 1 and not features.expert_tensor_parallel:
         return "the framework has no expert tensor parallelism"
-    if p.ep > 1 and p.tp > 1 and not (case.implementation.sequence_parallel and features.sequence_parallel):
+    if mixture is not None and p.tp > 1 and not (case.implementation.sequence_parallel and features.sequence_parallel):
         return "experts with tp need sequence parallelism"
     if p.pp > model.num_layers:
         return "pp exceeds the layers"
@@ -141,8 +143,22 @@ def refusal(case: Case, features: Features, p: Point) -> str | None:
         return "the shard group is one rank, all ranks again, or no divisor of them"
     if p.zero and p.shards != everyone and not features.partial_sharding:
         return "the framework shards over all ranks only"
+    if features.instances_divide_experts and mixture is not None and p.zero:
+        replicas = p.dp * p.cp * p.tp // (p.ep * p.etp)
+        if replicas % (everyone // p.shards):
+            return "the number of shard groups does not divide the experts' replicas"
     if p.zero > 1 and p.pp > 1 and not features.parameter_shards_with_pipeline:
         return "gradients and parameters are not sharded under a pipeline"
+    return None
+
+
+def first_kind(case: Case, features: Features) -> str | None:
+    """The first kind of context parallelism that suits the model: windows need no rings, sinks need Ulysses."""
+    windows = any(kind.attention.window_tokens for kind in case.model.kinds)
+    sinks = any(kind.attention.sinks for kind in case.model.kinds)
+    for kind in features.context_kinds if features.context_parallel else ():
+        if not (windows and kind in ("ring", "hybrid")) and (kind == "ulysses" or not sinks):
+            return kind
     return None
 
 
@@ -153,7 +169,7 @@ def layout_of(case: Case, features: Features, p: Point, overlap: Overlap) -> Lay
         tensor_parallel=p.tp,
         sequence_parallel=p.tp > 1 and case.implementation.sequence_parallel and features.sequence_parallel,
         context_parallel=p.cp,
-        context_kind=features.context_kinds[0],
+        context_kind=(first_kind(case, features) or "ring") if p.cp > 1 else "ring",
         pipeline_parallel=p.pp,
         virtual_stages=p.vp,
         expert_parallel=p.ep,

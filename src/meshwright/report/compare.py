@@ -46,7 +46,7 @@ def comparison_report(comparison: Comparison) -> Iterator[RenderableType]:
     table.add_row("memory", gib(memory), gib(least), f"{more}{gib(abs(memory - least))}")
     yield Padding(table, (0, 0, 0, 2))
     if comparison.needed:
-        yield Text("  It would win if", style="bold")
+        yield Text("  What stands between it and the first plan", style="bold")
     for condition in comparison.needed:
         yield Padding(Text(f"- {condition}"), (0, 0, 0, 4))
 
