@@ -188,7 +188,7 @@ def test_stages_of_catalogue_models_hold_the_whole_model(name, layout):
     tp = layout.tensor_parallel
     layers = sum(int(layer_parameters(model, model.kinds[index], tp=tp).replicated) for index in model.pattern)
     replicated = (tp - 1) * (layers + model.hidden + int(mtp_parameters(model, tp=tp).replicated))
-    copied = model.vocabulary * model.hidden if model.num_mtp_layers and layout.pipeline_parallel > 1 else 0  # MTP embeds tokens, too
+    copied = model.vocabulary * model.hidden if model.num_mtp_layers and layout.pipeline_parallel > 1 else 0
     assert dense * tp - replicated + routed * layout.expert_parallel == total_parameters(model, mtp=True) + copied
     assert max(stage.parameters for stage in stages) == round(
         float((evaluation.parameters.dense + evaluation.parameters.experts).max())

@@ -15,12 +15,13 @@ from meshwright.plan import estimate
 from meshwright.search import SearchOptions, layout_refusals, plan
 from meshwright.search.finalists import layout_of_row
 from meshwright.search.grid import Counts, evaluate_grid
+from meshwright.search.linearity import fits_anywhere
 from meshwright.search.plan import overlap_for
 from meshwright.search.space import Pins, make_space
 from search.brute_force import BruteForce, brute_force, grid, layout_of, refusal
 from strategies import EVERYTHING, MEGATRON, small_case
 
-SIMULATED = 80
+SIMULATED = 40
 """Layouts of enumeration, best first by the closed form, that are estimated with their simulated bubbles."""
 
 
@@ -171,6 +172,17 @@ def test_the_winner_is_that_of_enumeration(name):
     best = min(estimate(case, layout).step_s for layout in fitting[:SIMULATED])
     assert result.plans[0].estimate.step_s == pytest.approx(best, rel=1e-9)
     assert result.plans[0].layout in truth.step_s
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_short_way_to_know_whether_anything_fits_is_that_of_enumeration(name):
+    case, features = spaces()[name]
+    truth, overlap = answer(name), overlap_for(case, "exact")
+    least = min(truth.reserved.values(), default=0.0)
+    for share in (0.999, 1.001):
+        device = replace(case.cluster.device, memory_bytes=int(least * share / case.memory_ratio))
+        own = replace(case, cluster=replace(case.cluster, device=device))
+        assert fits_anywhere(own, features, case.cluster.num_devices, overlap=overlap) == (share > 1 and truth.legal > 0)
 
 
 @pytest.mark.parametrize("name", ["gqa on four", "mixture on two", "all schedules", "fsdp", "mixture, poor framework"])

@@ -66,6 +66,51 @@ def test_plans_are_ranked_and_grouped_and_refinement_never_loses(name):
     assert (refined.legal, refined.evaluated, refined.fitting) == (coarse.legal, coarse.evaluated, coarse.fitting)
 
 
+@pytest.mark.parametrize(("layers", "devices", "batch"), [(10, 8, 8), (13, 16, 16)])
+def test_plans_with_unequal_stages_are_ranked_by_their_simulated_step(layers, devices, batch):
+    """Here the closed form alone would rank otherwise."""
+    case = small_case(layers=layers, devices=devices, batch=batch)
+    result = plan(case, MEGATRON, replace(EXACT, pins={"pp": "4"}, refine=False))
+    closed = list(evaluate_many(case, [each.layout for each in result.plans])[0])
+    simulated = [each.estimate.step_s for each in result.plans]
+    assert closed != sorted(closed)
+    assert simulated == sorted(simulated)
+
+
+def test_linearity_compares_with_the_best_on_the_smallest_number_of_nodes_that_fits():
+    case = small_case("llama2-13b", "a100-40g-sxm", devices=32, batch=32, sequence=2048)
+    result = plan(case, MEGATRON, EXACT)
+    smallest = result.plans[0].estimate.linearity_baseline_devices
+    assert smallest is not None
+    assert smallest < 32
+    base = plan(replace(case, cluster=replace(case.cluster, num_devices=smallest)), MEGATRON, EXACT)
+    for devices in range(8, smallest, 8):
+        if 32 % devices == 0:
+            assert not plan(replace(case, cluster=replace(case.cluster, num_devices=devices)), MEGATRON, EXACT).plans
+    ratio = result.plans[0].estimate.tokens_per_s_per_device / base.plans[0].estimate.tokens_per_s_per_device
+    assert result.plans[0].estimate.linearity_ratio == pytest.approx(ratio, rel=0.01)
+    assert base.plans[0].estimate.linearity_ratio == 1.0
+
+
+@pytest.mark.parametrize("share", [0.9999, 1.0001])
+def test_offload_is_said_to_fit_exactly_where_it_does(share):
+    case = HOPELESS["8b on two a100-40g"]
+    result = plan(case, MEGATRON, EXACT)
+    assert isinstance(result.verdict, Infeasible)
+    least = next(
+        iter(plan(_with_memory(case, 10**15), MEGATRON, replace(EXACT, objective="memory", refine=False, top=1)).plans)
+    ).layout
+    _, (size,) = evaluate_many(case, [replace(least, offload=("optimizer",))])
+    verdict = plan(_with_memory(case, int(size * share / case.memory_ratio)), MEGATRON, EXACT).verdict
+    assert isinstance(verdict, Infeasible)
+    lever = next(each for each in verdict.unmet[0].levers if "(offload=optimizer)" in each)
+    assert lever.endswith("fits") == (share > 1)
+
+
+def _with_memory(case, size: int):
+    return replace(case, cluster=replace(case.cluster, device=replace(case.cluster.device, memory_bytes=size)))
+
+
 def test_two_searches_give_the_same_answer():
     case = CASES["mixture"]
     first, second = plan(case, MEGATRON, EXACT), plan(case, MEGATRON, EXACT)
@@ -295,7 +340,7 @@ def test_devices_without_bf16_plan_in_fp16(device):
 @pytest.mark.parametrize("name", ["dense", "mixture", "lora"])
 def test_more_memory_never_makes_fewer_layouts_fit_nor_the_winner_slower(name):
     fitting, steps = [], []
-    for gib in (1, 4, 16, 40, 80, 200, 2000):
+    for gib in (1, 8, 40, 80, 2000):
         case = CASES[name]
         device = replace(case.cluster.device, memory_bytes=gib * 2**30)
         own = replace(case, cluster=replace(case.cluster, device=device))
@@ -376,9 +421,7 @@ def test_when_nothing_fits_the_verdict_has_the_gap_and_levers_that_hold(name):
     )
     assert unmet.demand == pytest.approx(smallest, rel=1e-9)
     assert unmet.levers
-    device = replace(case.cluster.device, memory_bytes=10**15)
-    roomy = replace(case, cluster=replace(case.cluster, device=device))
-    least = plan(roomy, MEGATRON, replace(EXACT, objective="memory", refine=False, top=1)).plans[0].layout
+    least = plan(_with_memory(case, 10**15), MEGATRON, replace(EXACT, objective="memory", refine=False, top=1)).plans[0].layout
     for lever in unmet.levers:
         if "(offload=optimizer)" in lever:
             _, (size,) = evaluate_many(case, [replace(least, offload=("optimizer",))])

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from meshwright.search.result import RankedPlan
 
 
+BASELINE_BASES = 4
+"""Layouts of each pool that are refined for a baseline: enough for a ratio."""
+
+
 def best_step_s(case: Case, features: Features, devices: int, *, overlap: Overlap, weak_from: int | None = None) -> float | None:
     """Step time of the best fitting layout on so many devices, refined like a plan, or None where none fits.
 
@@ -30,7 +34,7 @@ def best_step_s(case: Case, features: Features, devices: int, *, overlap: Overla
     finalists = Finalists(space=space, overlap=overlap, objective="step-time", capacity_bytes=own.capacity_bytes)
     for rows in evaluate_grid(space, Counts(), overlap=overlap):
         finalists.add(rows)
-    refined = refine(space, finalists)
+    refined = refine(space, finalists, bases=BASELINE_BASES)
     return refined[0].step_s if refined else None
 
 

@@ -35,14 +35,14 @@ MODULE_SETS: tuple[tuple[str, ...], ...] = (
 )
 
 
-def refine(space: Space, finalists: Finalists) -> list[Candidate]:
-    """Neighbours of the best layouts, evaluated; those that fit, best first, with the grid's own among them.
+def refine(space: Space, finalists: Finalists, *, bases: int = BASES) -> list[Candidate]:
+    """Neighbours of the best ``bases`` layouts of each pool, evaluated; those that fit, best first, with the grid's own among them.
 
     Holds:   only knobs that are not pinned and that the framework has.
     """
     best = finalists.best
-    bases = [candidate.layout for pool in (best, *finalists.near) for candidate in pool[:BASES]]
-    neighbours = [layout for base in bases for layout in variants(space, base)]
+    layouts_of_pools = [candidate.layout for pool in (best, *finalists.near) for candidate in pool[:bases]]
+    neighbours = [layout for base in layouts_of_pools for layout in variants(space, base)]
     layouts = list(dict.fromkeys(neighbours))
     if not layouts:
         return best
