@@ -1,6 +1,6 @@
 """Keeps the README's example and accuracy table what the program really prints.
 
-    python -m benchmarks.readme [--write]
+python -m benchmarks.readme [--write]
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ class Timing:
 
 def child(task: Task, *, scalar: bool) -> dict[str, object]:
     """Plan a task in this process, or time the scalar path on its first layouts."""
-    from meshwright import catalog  # noqa: PLC0415 - a cold start is what is measured
-    from meshwright.api import find_plans, make_case  # noqa: PLC0415
+    from meshwright import catalog
+    from meshwright.api import find_plans, make_case
 
     case = make_case(
         task.model, catalog.cluster_for(task.device, num_devices=task.devices), global_batch_sequences=task.batch,
@@ -71,7 +71,7 @@ def child(task: Task, *, scalar: bool) -> dict[str, object]:
     )  # fmt: skip
     result = find_plans(case)
     if scalar:
-        from meshwright.plan.evaluate import evaluate  # noqa: PLC0415
+        from meshwright.plan.evaluate import evaluate
 
         layouts = [plan.layout for plan in (*result.plans, *result.pareto)]
         begin, done = time.perf_counter(), 0

@@ -46,7 +46,11 @@ def make_case(
 
 
 def find_plans(
-    case: Case, *, framework: str = "megatron", options: SearchOptions | None = None, progress: Callable[[int, int], None] | None = None
+    case: Case,
+    *,
+    framework: str = "megatron",
+    options: SearchOptions | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> PlanResult:
     """The best layouts of a case that a framework can run.
 

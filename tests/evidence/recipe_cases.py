@@ -95,6 +95,4 @@ def outcome(recipe: Recipe) -> Outcome:
     case, features = case_of(recipe), framework(recipe.framework).features
     layout = layout_of(recipe, case)
     result = plan(case, features, SearchOptions(top=1, risk=RISK))
-    return Outcome(
-        recipe=estimate(case, layout), refused=layout_refusals(case, features, layout), first=result.plans[0].estimate
-    )
+    return Outcome(recipe=estimate(case, layout), refused=layout_refusals(case, features, layout), first=result.plans[0].estimate)

@@ -12,8 +12,18 @@ from meshwright.errors import InputError
 from meshwright.frameworks import GROUP, framework, frameworks
 
 CONTRACT = [
-    "megatron", "bridge", "megatron-deepspeed", "deepspeed", "chatlearn", "mindspeed-core-ms", "mindformers",
-    "mindspeed-llm", "nanotron", "picotron", "torchtitan", "accelerate",
+    "megatron",
+    "bridge",
+    "megatron-deepspeed",
+    "deepspeed",
+    "chatlearn",
+    "mindspeed-core-ms",
+    "mindformers",
+    "mindspeed-llm",
+    "nanotron",
+    "picotron",
+    "torchtitan",
+    "accelerate",
 ]
 
 
@@ -68,8 +78,12 @@ def test_a_framework_without_a_writer_says_so(name):
 def test_a_plugin_is_read(fresh, monkeypatch):
     import meshwright.frameworks.declared as declared
 
-    monkeypatch.setattr(declared, "MINE", package.Framework(
-        name="mine", title="Mine", features=declared.PICOTRON.features, implementation="torch-eager"), raising=False)
+    monkeypatch.setattr(
+        declared,
+        "MINE",
+        package.Framework(name="mine", title="Mine", features=declared.PICOTRON.features, implementation="torch-eager"),
+        raising=False,
+    )
     fresh(EntryPoint("mine", "meshwright.frameworks.declared:MINE", GROUP))
     assert "mine" in frameworks()
     assert framework("mine").title == "Mine"

@@ -165,9 +165,7 @@ def test_textbook_bubble_ratios(stages, microbatches):
 
 def test_published_zero_bubble_forms_hold_where_stated():
     forward, inputs, weights = 1.0, 1.25, 0.75
-    assert float(bubble(("zb1p", 8, 32, 1), forward, inputs, weights)) == pytest.approx(
-        7 * (forward + inputs - weights), rel=RTOL
-    )
+    assert float(bubble(("zb1p", 8, 32, 1), forward, inputs, weights)) == pytest.approx(7 * (forward + inputs - weights), rel=RTOL)
     equal = float(bubble(("dualpipev", 8, 32, 2), 1.0, 1.0, 1.0))
     assert equal == pytest.approx(7 * (1.0 + 2.0 - 1.0), rel=RTOL)  # (P-1) (F&B + B - 3 W)
     slow_backward = float(bubble(("dualpipev", 8, 32, 2), 1.0, 3.0, 1.0))
@@ -186,9 +184,7 @@ def test_more_microbatches_never_raise_the_bubble_ratio(case, forward, inputs, w
     name, stages, microbatches, chunks = case
     work = chunks * (forward + inputs + weights)
     ratios = [
-        float(
-            bubble_ratio_of_step(work_s=m * work, bubble_s=bubble((name, stages, m, chunks), forward, inputs, weights))
-        )
+        float(bubble_ratio_of_step(work_s=m * work, bubble_s=bubble((name, stages, m, chunks), forward, inputs, weights)))
         for m in (microbatches, microbatches + 1, 2 * microbatches)
     ]
     assert ratios[1] <= ratios[0] * (1 + 1e-12)
@@ -214,13 +210,10 @@ def test_scalar_and_column_agree_bit_for_bit(name):
     counts = {
         "num_stages": stages,
         "num_microbatches": random.integers(1, 60, size) + (2 * stages if name == "dualpipev" else 0),
-        "num_chunks": random.integers(2, 5, size)
-        if name == "interleaved"
-        else np.full(size, 2 - (name != "dualpipev")),
+        "num_chunks": random.integers(2, 5, size) if name == "interleaved" else np.full(size, 2 - (name != "dualpipev")),
     }
     times = {
-        key: random.uniform(0.01, 3.0, size)
-        for key in ("forward_s", "backward_input_s", "backward_weight_s", "fill_s", "hop_s")
+        key: random.uniform(0.01, 3.0, size) for key in ("forward_s", "backward_input_s", "backward_weight_s", "fill_s", "hop_s")
     }
     stage = random.integers(0, stages)
 

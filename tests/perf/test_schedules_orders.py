@@ -103,33 +103,21 @@ def test_backward_before_its_forward_deadlocks():
     order = order_of("gpipe", 1, 1, 1)
     stages = (((BACKWARD, 0, 0), (FORWARD, 0, 0)),)
     with pytest.raises(AssertionError, match="deadlock: a backward precedes its forward"):
-        unit_times(
-            type(order)(
-                name="x", num_microbatches=1, virtual_stage=order.virtual_stage, stages=stages, pairs=order.pairs
-            )
-        )
+        unit_times(type(order)(name="x", num_microbatches=1, virtual_stage=order.virtual_stage, stages=stages, pairs=order.pairs))
 
 
 @pytest.mark.parametrize("ops", [((FORWARD, 0, 0),), ((FORWARD, 0, 0), (BACKWARD_INPUT, 0, 0))])
 def test_missing_operations_are_noticed(ops):
     order = order_of("gpipe", 1, 1, 1)
     with pytest.raises(AssertionError):
-        unit_times(
-            type(order)(
-                name="x", num_microbatches=1, virtual_stage=order.virtual_stage, stages=(ops,), pairs=order.pairs
-            )
-        )
+        unit_times(type(order)(name="x", num_microbatches=1, virtual_stage=order.virtual_stage, stages=(ops,), pairs=order.pairs))
 
 
 def test_repeated_weight_gradients_are_noticed():
     order = order_of("zb1p", 1, 1, 1)
     ops = (*order.stages[0], (WEIGHT, 0, 0))
     with pytest.raises(AssertionError, match="repeated"):
-        unit_times(
-            type(order)(
-                name="x", num_microbatches=1, virtual_stage=order.virtual_stage, stages=(ops,), pairs=order.pairs
-            )
-        )
+        unit_times(type(order)(name="x", num_microbatches=1, virtual_stage=order.virtual_stage, stages=(ops,), pairs=order.pairs))
 
 
 def test_group_of_stages_with_a_short_last_group_stalls_or_deadlocks():

@@ -41,9 +41,7 @@ def inputs_ready(order, timeline, hop, *, blocking=False):
     last = place.max()
     ends = {}
     stage_at = {}
-    for kind, mb, where, stage, end in zip(
-        timeline.kind, timeline.microbatch, place, timeline.stage, timeline.end_s, strict=True
-    ):
+    for kind, mb, where, stage, end in zip(timeline.kind, timeline.microbatch, place, timeline.stage, timeline.end_s, strict=True):
         ends[(BACKWARD if kind == BACKWARD_INPUT else int(kind)), int(mb), int(where)] = end
         stage_at[int(where)] = int(stage)
     ready = np.zeros(place.size)
@@ -67,9 +65,7 @@ def test_operations_start_exactly_when_stage_and_input_are_ready(case, hop):
     timeline = simulate(order, **times, hop_s=hop)
     free = np.concatenate(([0.0], timeline.end_s[:-1]))
     free[np.flatnonzero(np.diff(timeline.stage, prepend=-1))] = 0.0
-    np.testing.assert_allclose(
-        timeline.start_s, np.maximum(free, inputs_ready(order, timeline, hop)), rtol=RTOL, atol=1e-12
-    )
+    np.testing.assert_allclose(timeline.start_s, np.maximum(free, inputs_ready(order, timeline, hop)), rtol=RTOL, atol=1e-12)
 
 
 @settings(max_examples=60, deadline=None)
@@ -133,9 +129,7 @@ def test_lower_bound_is_reached_by_one_microbatch_alone():
 def test_a_slower_stage_never_shortens_a_step_and_time_scales(case, factor):
     order, times = case
     base = simulate(order, **times).makespan_s
-    slower = {
-        key: np.where(np.arange(order.num_stages)[:, None] == 0, value * factor, value) for key, value in times.items()
-    }
+    slower = {key: np.where(np.arange(order.num_stages)[:, None] == 0, value * factor, value) for key, value in times.items()}
     assert simulate(order, **slower).makespan_s >= base * (1 - 1e-12)
     doubled = {key: 2.0 * value for key, value in times.items()}
     assert simulate(order, **doubled).makespan_s == 2.0 * base

@@ -15,7 +15,8 @@ from meshwright.errors import InputError
 from meshwright.readers import safe
 from meshwright.readers.safe import load_json, load_yaml, parse_json, parse_yaml
 
-BOMB = "\n".join(["a: &a [x, x, x, x, x, x, x, x, x]", *(f"{b}: &{b} [{', '.join(['*' + a] * 9)}]" for a, b in zip("abcdefgh", "bcdefghi", strict=True))])  # fmt: skip  # noqa: E501
+LEVELS = zip("abcdefgh", "bcdefghi", strict=True)
+BOMB = "\n".join(["a: &a [x, x, x, x, x, x, x, x, x]", *(f"{b}: &{b} [{', '.join(['*' + a] * 9)}]" for a, b in LEVELS)])
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,7 @@ def constant_figures(family: str) -> Mapping[str, Mapping[str, object]]:
     defaults = require_mapping(_document()["defaults"], FILE)
     families = require_mapping(_document()["families"], FILE)
     own = require_mapping(families.get(family, {}), FILE)
-    return {
-        name: require_mapping(own.get(name, figure), f"{FILE}: {name}")
-        for name, figure in defaults.items()
-        if name != "tiles"
-    }
+    return {name: require_mapping(own.get(name, figure), f"{FILE}: {name}") for name, figure in defaults.items() if name != "tiles"}
 
 
 @cache

@@ -90,8 +90,11 @@ def _searched(given: Setup, options: SearchOptions, tick: Callable[[int, int], N
         return result
     limits = given.framework.check(given.case, result.plans[0].layout)
     notes = [
-        Message("plan.framework", "{name} cannot run the first plan: {reason}",
-                {"name": given.framework.title, "reason": Message(each.id, each.template, each.values)})  # fmt: skip
+        Message(
+            "plan.framework",
+            "{name} cannot run the first plan: {reason}",
+            {"name": given.framework.title, "reason": Message(each.id, each.template, each.values)},
+        )
         for each in limits
     ]
     return replace(result, notes=(*result.notes, *notes))

@@ -156,7 +156,7 @@ def _stages(facts: Facts) -> Decision:
 
 
 def _zero(facts: Facts) -> Decision:
-    from meshwright.diagnose.judges.sharding import zero  # noqa: PLC0415
+    from meshwright.diagnose.judges.sharding import zero
 
     trials = [zero(facts, stage) for stage in (1, 2, 3)]
     known = [trial for trial in trials if trial is not None]

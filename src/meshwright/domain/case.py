@@ -26,9 +26,11 @@ class Case:
     flops_convention: str = "causal"
     """``causal`` (half of the attention square), ``full``, or ``megatron`` (full attention, padded vocabulary)."""
     memory_ratio: float = 0.90
-    """Share of the device's memory that the trainer may use. Near the edge the allocator retries and throughput collapses: published
-    runs with pipelines took 3 to 8 times as long above 68 of 80 GB (corpus/README.md). One tenth stays free unless the user says
-    otherwise."""
+    """Share of the device's memory that the trainer may use; one tenth stays free unless the user says otherwise.
+
+    Near the edge the allocator retries and throughput collapses: published runs with pipelines took 3 to 8 times as long above
+    68 of 80 GB (corpus/README.md).
+    """
     reserve_ratio: float = 0.0
     """Share of the device's memory kept free for another program (an inference engine)."""
 

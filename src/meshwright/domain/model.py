@@ -172,17 +172,21 @@ class Model:
             if attention.num_heads % attention.num_key_value_heads:
                 messages.append(
                     Message(
-                        "model.heads", "num_key_value_heads={kv} does not divide num_heads={heads}",
-                        {"kv": attention.num_key_value_heads, "heads": attention.num_heads}, path=self.name,
-                    )  # fmt: skip
+                        "model.heads",
+                        "num_key_value_heads={kv} does not divide num_heads={heads}",
+                        {"kv": attention.num_key_value_heads, "heads": attention.num_heads},
+                        path=self.name,
+                    )
                 )
             experts = kind.experts
             if experts and experts.experts_per_token > experts.num_experts:
                 messages.append(
                     Message(
-                        "model.experts", "experts_per_token={top} exceeds num_experts={experts}",
-                        {"top": experts.experts_per_token, "experts": experts.num_experts}, path=self.name,
-                    )  # fmt: skip
+                        "model.experts",
+                        "experts_per_token={top} exceeds num_experts={experts}",
+                        {"top": experts.experts_per_token, "experts": experts.num_experts},
+                        path=self.name,
+                    )
                 )
         if messages:
             raise InputError(messages)

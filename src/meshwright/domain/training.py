@@ -90,8 +90,12 @@ class Training:
     def __post_init__(self) -> None:
         if (self.task == "lora") != (self.lora is not None):
             raise InputError(
-                Message("training.lora", "task {task!r} and lora={lora} contradict each other",
-                        {"task": self.task, "lora": self.lora}, path="training")  # fmt: skip
+                Message(
+                    "training.lora",
+                    "task {task!r} and lora={lora} contradict each other",
+                    {"task": self.task, "lora": self.lora},
+                    path="training",
+                )
             )
 
     @property

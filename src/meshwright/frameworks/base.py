@@ -64,7 +64,6 @@ class Limit:
         return None if values is None else Message(self.id, self.words, values, path=self.path)
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
     """A training framework. ``writer`` is None where only planning for it is supported so far."""
@@ -84,9 +83,7 @@ class Framework:
         """Every rule of the framework that the layout breaks, in the order of ``limits``."""
         return tuple(message for limit in self.limits if (message := limit.check(case, layout)) is not None)
 
-    def write(
-        self, case: Case, layout: Layout, *, version: str | None = None, options: Options = DEFAULTS
-    ) -> tuple[File, ...]:
+    def write(self, case: Case, layout: Layout, *, version: str | None = None, options: Options = DEFAULTS) -> tuple[File, ...]:
         """Launch files of this layout; an ``InputError`` names everything that the framework cannot run."""
         if self.writer is None:
             raise fault(

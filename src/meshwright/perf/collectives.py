@@ -47,9 +47,7 @@ def network_bytes_per_s(group: Group, cluster: Cluster, constants: Constants) ->
     return np.where(beyond, rate / cluster.oversubscription, rate)
 
 
-def reduce_scatter_s(
-    payload_bytes: Number, group: Group, cluster: Cluster, constants: Constants, *, pieces: Number = 1.0
-) -> Array:
+def reduce_scatter_s(payload_bytes: Number, group: Group, cluster: Cluster, constants: Constants, *, pieces: Number = 1.0) -> Array:
     """Time of a reduce-scatter whose full tensor has ``payload_bytes``; an all-gather takes the same.
 
     A ring over all ranks; its many channels use all NICs of a domain.
@@ -77,9 +75,7 @@ def reduce_scatter_s(
 all_gather_s = reduce_scatter_s
 
 
-def all_reduce_s(
-    payload_bytes: Number, group: Group, cluster: Cluster, constants: Constants, *, pieces: Number = 1.0
-) -> Array:
+def all_reduce_s(payload_bytes: Number, group: Group, cluster: Cluster, constants: Constants, *, pieces: Number = 1.0) -> Array:
     """Time of an all-reduce: the fastest of ring, hierarchical tree, and the reducing switch.
 
         ring          2 reduce-scatters
@@ -108,17 +104,15 @@ def all_reduce_s(
     return np.where(n > 1.0, best, 0.0)
 
 
-def all_to_all_s(
-    send_bytes: Number, group: Group, cluster: Cluster, constants: Constants, *, copies_ratio: Number = 1.0
-) -> Array:
+def all_to_all_s(send_bytes: Number, group: Group, cluster: Cluster, constants: Constants, *, copies_ratio: Number = 1.0) -> Array:
     """Time of an all-to-all in which every rank sends ``send_bytes`` in all, its own share included.
 
     The share for the same domain travels on the scale-up link, the rest on the network, both at the same time.
 
         inside = B (l-1)/n / bw_in;   across = B r (n-l)/n / bw_net;   t = c + max(inside, across) + (n-1) p
 
-    Symbols: p ``peer_s``, the start of one message; r ``copies_ratio``: copies that cross the network per routed copy (node-limited routing with one copy per
-             destination node sends fewer).
+    Symbols: p ``peer_s``, the start of one message; r ``copies_ratio``: copies that cross the network per routed copy
+             (node-limited routing with one copy per destination node sends fewer).
     Shapes:  everything broadcasts.
     Units:   bytes -> s.
     Holds:   uniform destinations.

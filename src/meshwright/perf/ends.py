@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from meshwright.perf.operators import WorkShape
     from meshwright.perf.placement import Groups
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTime:
     """Forward and backward of an end of the model, and the weight-gradient share of its backward."""
@@ -84,12 +85,8 @@ def head_time(case: Case, shape: WorkShape, groups: Groups, vocabulary: Number) 
     whole = shape.tokens * array(vocabulary)
     spread = all_gather_s(2.0 * whole, groups.tensor, cluster, constants) if case.implementation.logits_gathered else 0.0
     return EndTime(
-        forward=seconds(
-            compute=copies * (forward + gap), tensor=copies * (np.where(sharded, gather, 0.0) + scalars + spread)
-        ),
-        backward=seconds(
-            compute=copies * (backward + gap), tensor=copies * np.where(sharded, 2.0 * gather, reduce)
-        ),
+        forward=seconds(compute=copies * (forward + gap), tensor=copies * (np.where(sharded, gather, 0.0) + scalars + spread)),
+        backward=seconds(compute=copies * (backward + gap), tensor=copies * np.where(sharded, 2.0 * gather, reduce)),
         weight_gradient_s=copies * weight,
     )
 

@@ -127,9 +127,7 @@ def context_s(
 
     def ring(size: Array, block: Array, members: Array) -> Array:
         crosses = np.asarray(group.domains) > 1.0
-        rate = np.where(
-            crosses, network_bytes_per_s(group, cluster, constants), scale_up_bytes_per_s(cluster, constants)
-        )
+        rate = np.where(crosses, network_bytes_per_s(group, cluster, constants), scale_up_bytes_per_s(cluster, constants))
         step = np.where(crosses, cluster.network.latency_s, cluster.scale_up.latency_s) + size / rate
         return (members - 1.0) * np.maximum(0.0, step - block / members)
 
@@ -151,7 +149,10 @@ def context_s(
             backward = backward + ring(2.0 * key_value, attention_backward, domains)
     zero = array(0.0)
     return Exposed(
-        forward=np.where(several, forward, zero), backward=np.where(several, backward, zero), slowdown_forward=zero, slowdown_backward=zero
+        forward=np.where(several, forward, zero),
+        backward=np.where(several, backward, zero),
+        slowdown_forward=zero,
+        slowdown_backward=zero,
     )
 
 
@@ -184,9 +185,7 @@ def copies_ratio(experts: MixtureOfExperts, group: Group, *, deduplicated: bool)
     return np.where(domains > 1.0, distinct * (1.0 - 1.0 / domains) / np.maximum(remote, 1e-9), 1.0)
 
 
-def expert_s(
-    kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, products: Array, *, overlap: Overlap
-) -> Exposed:
+def expert_s(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, products: Array, *, overlap: Overlap) -> Exposed:
     """Expert-parallel communication of one mixture layer: dispatch and combine, forward and backward.
 
         forward = backward = i (2 all-to-all(2 T/t_sp topk h) + gather and scatter of R h over expert TP)

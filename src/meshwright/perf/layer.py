@@ -79,7 +79,13 @@ def product_s(product: Product, case: Case, direction: str) -> Array:
     options = {"device": case.cluster.device, "constants": constants, "dtype": dtype, "in_bytes": in_bytes}
     if product.grouped:
         return constants.expert_imbalance_ratio * grouped_gemm_s(
-            m, n, k, groups=product.groups, out_bytes=out_bytes, speed=speed, **options  # type: ignore[arg-type]
+            m,
+            n,
+            k,
+            groups=product.groups,
+            out_bytes=out_bytes,
+            speed=speed,
+            **options,  # type: ignore[arg-type]
         )
     return gemm_s(m, n, k, count=product.groups, out_bytes=out_bytes, speed=speed, **options)  # type: ignore[arg-type]
 
@@ -206,9 +212,7 @@ def layer_time(
     kernels_forward, kernels_backward = kernels(kind, case, shape)
     tensor = tensor_s(kind, case, shape, groups, pieces.first_input_gradient, pieces.first_weight_gradient,
                       pieces.products_forward, overlap=overlap)  # fmt: skip
-    context = context_s(
-        kind, case, shape, groups, pieces.attention_forward, pieces.attention_backward, context_kind=context_kind
-    )
+    context = context_s(kind, case, shape, groups, pieces.attention_forward, pieces.attention_backward, context_kind=context_kind)
     expert = expert_s(kind, case, shape, groups, pieces.products_forward, overlap=overlap)
     ahead = pieces.products_forward + pieces.attention_forward + pieces.elementwise_forward + pieces.cast / 3.0
     behind = pieces.products_input + pieces.products_weight + pieces.attention_backward + pieces.elementwise_backward

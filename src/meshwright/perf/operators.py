@@ -84,7 +84,13 @@ class Product:
 def _product(name: str, part: str, rows: Number, columns: Number, inner: Number, **more: object) -> Product:
     groups = array(more.pop("groups", 1.0))  # type: ignore[arg-type]
     return Product(
-        name=name, part=part, rows=array(rows), columns=array(columns), inner=array(inner), groups=groups, **more  # type: ignore[arg-type]
+        name=name,
+        part=part,
+        rows=array(rows),
+        columns=array(columns),
+        inner=array(inner),
+        groups=groups,
+        **more,  # type: ignore[arg-type]
     )
 
 
@@ -122,13 +128,9 @@ def attention_products(attention: Attention, hidden: int, shape: WorkShape) -> t
     else:
         rank = latent.query_rank
         rows.append(_product("query down-projection", "attention", shape.shard_tokens, rank, hidden))
-        rows.append(
-            _product("query up-projection", "attention", tokens, attention.query_width / tp, rank, module="mla_up_proj")
-        )
+        rows.append(_product("query up-projection", "attention", tokens, attention.query_width / tp, rank, module="mla_up_proj"))
     rows.append(_product("key-value down-projection", "attention", shape.shard_tokens, down, hidden))
-    rows.append(
-        _product("key-value up-projection", "attention", tokens, up / tp, latent.key_value_rank, module="mla_up_proj")
-    )
+    rows.append(_product("key-value up-projection", "attention", tokens, up / tp, latent.key_value_rank, module="mla_up_proj"))
     return (*rows, output)
 
 
@@ -146,8 +148,8 @@ def routed_tokens(experts: MixtureOfExperts, shape: WorkShape) -> Array:
 
         R = T / t_sp * topk * min(T_e, t_sp)
 
-    Symbols: T tokens of a rank; t_sp sequence shards; topk experts per token; T_e expert TP (its ranks see the same copies, gathered
-             from their shards; without sequence parallelism each has them all from the start).
+    Symbols: T tokens of a rank; t_sp sequence shards; topk experts per token; T_e expert TP (its ranks see the same copies,
+             gathered from their shards; without sequence parallelism each has them all from the start).
     Shapes:  the columns of ``shape``.
     Units:   tokens.
     Source:  reference/cost-model.md 7.1; Megatron-Core token dispatchers.

@@ -41,6 +41,4 @@ def seconds(
     *, compute: Number = 0.0, tensor: Number = 0.0, context: Number = 0.0, expert: Number = 0.0, host: Number = 0.0
 ) -> Seconds:
     """Seconds by cause; what is not given is zero."""
-    return Seconds(
-        compute=array(compute), tensor=array(tensor), context=array(context), expert=array(expert), host=array(host)
-    )
+    return Seconds(compute=array(compute), tensor=array(tensor), context=array(context), expert=array(expert), host=array(host))

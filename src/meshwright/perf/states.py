@@ -44,7 +44,9 @@ class States:
 def training_states(dense: Array, experts: Array, adapters: Array, shards: Shards, case: Case) -> States:
     """Bytes of parameters, gradients and optimizer states on one rank.
 
-        parameters  w (P_d / K_p + P_e / k_p);   gradients  (g + x)(P_d / K_g + P_e / k_g);   optimizer  (c + o)(P_d / K_o + P_e / k_o)
+        parameters  w (P_d / K_p + P_e / k_p)
+        gradients   (g + x)(P_d / K_g + P_e / k_g)
+        optimizer   (c + o)(P_d / K_o + P_e / k_o)
 
     Symbols: P_d, P_e parameters of the rank before data-parallel sharding, dense and expert; K shards, k = min(K, expert data
              parallelism); w, g, c, o bytes of weight, gradient, master copy and moments; x extra gradient bytes.
@@ -96,11 +98,7 @@ def optimizer_s(states: States, case: Case, *, offload: bool = False) -> Array:
     if not offload:
         return passes + memory_bound_s(moved * states.owned_parameters, case.cluster.device, constants)
     travel = (precision.gradient_bytes + precision.parameter_bytes) * states.owned_parameters
-    return (
-        passes
-        + travel / case.cluster.host_link_bytes_per_s
-        + moved * states.owned_parameters / constants.host_adam_bytes_per_s
-    )
+    return passes + travel / case.cluster.host_link_bytes_per_s + moved * states.owned_parameters / constants.host_adam_bytes_per_s
 
 
 def adapter_parameters(case: Case, dense_layers: Array, tensor_parallel: Array) -> Array:

@@ -30,9 +30,7 @@ def breakdown(case: Case, evaluation: Evaluation, *, model_flops: float, peak_fl
     composition, costs, m = evaluation.composition, evaluation.costs, float(evaluation.num_microbatches)
     busiest = int(evaluation.time.pipeline.busiest)
     ideal = model_flops / devices / peak_flops_per_s
-    sums = dict.fromkeys(
-        ("products", "attention", "elementwise", "cast", "recompute", "products_ideal", "attention_ideal"), 0.0
-    )
+    sums = dict.fromkeys(("products", "attention", "elementwise", "cast", "recompute", "products_ideal", "attention_ideal"), 0.0)
     base_peak = case.cluster.device.peak_flops_per_s.get(case.training.precision.base_dtype, peak_flops_per_s)
     passes = 2.0 if case.training.weights_frozen else 3.0
     batch, shape = case.batch, costs.shape
@@ -62,8 +60,13 @@ def breakdown(case: Case, evaluation: Evaluation, *, model_flops: float, peak_fl
             core = float(attention_flops(pairs, heads, kind.attention.head_dim, kind.attention.value_dim))
             sums["attention_ideal"] += layers * 3.0 * core / peak_flops_per_s
     embedding, head = float(composition.embedding[busiest]), float(composition.head[busiest])
-    head_ideal = head * m * passes * (1 + case.model.num_mtp_layers) / peak_flops_per_s * float(
-        head_product(case.model, shape, float(vocabulary_rows(case, shape.tensor_parallel))).flops
+    head_ideal = (
+        head
+        * m
+        * passes
+        * (1 + case.model.num_mtp_layers)
+        / peak_flops_per_s
+        * float(head_product(case.model, shape, float(vocabulary_rows(case, shape.tensor_parallel))).flops)
     )
     ends = m * (
         embedding * float(costs.embedding.forward.compute + costs.embedding.backward.compute)

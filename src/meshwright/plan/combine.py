@@ -131,7 +131,9 @@ class StageMemory:
         return self.allocated_bytes + self.overhead
 
 
-def state_costs(case: Case, degrees: Degrees, parameters: StageParameters, composition: Composition, *, offload: bool) -> StateCosts:
+def state_costs(
+    case: Case, degrees: Degrees, parameters: StageParameters, composition: Composition, *, offload: bool
+) -> StateCosts:
     """States of every row and the collectives of the row that holds most.
 
     Shapes:  ``[row]`` or ``[row, column]`` from columns.
@@ -179,7 +181,9 @@ def state_costs(case: Case, degrees: Degrees, parameters: StageParameters, compo
     )
 
 
-def _with_frozen_gather(times: Synchronisation, parameters: StageParameters, degrees: Degrees, replicas: Array, layers: Array, case: Case) -> Synchronisation:
+def _with_frozen_gather(
+    times: Synchronisation, parameters: StageParameters, degrees: Degrees, replicas: Array, layers: Array, case: Case
+) -> Synchronisation:
     """Frozen weights are gathered under full sharding, though only adapters are reduced."""
     whole = synchronisation(
         parameters.dense.max(axis=0), parameters.experts.max(axis=0), replicas=replicas, stride=degrees.tensor_parallel,
@@ -204,8 +208,8 @@ def _tied_s(case: Case, degrees: Degrees) -> Array:
 
 
 def pipeline_time(
-    case: Case, settings: Settings, composition: Composition, stages: StageCosts, *, pipeline_parallel: Array, virtual_stages: Array,
-    num_microbatches: Array, hop_s: Array,
+    case: Case, settings: Settings, composition: Composition, stages: StageCosts, *, pipeline_parallel: Array,
+    virtual_stages: Array, num_microbatches: Array, hop_s: Array,
 ) -> PipelineTime:  # fmt: skip
     """All micro-batches through the pipeline.
 
@@ -263,7 +267,8 @@ def step_time(
     overlap, implementation, constants = settings.overlap, case.implementation, case.calibration.constants
     data = exposed_s(
         state.synchronisation, gradient_shards=gradient_shards, parameter_shards=parameter_shards,
-        num_microbatches=num_microbatches, forward_s=pipeline.forward_window_s, backward_s=pipeline.backward_window_s, layers=pipeline.layers,
+        num_microbatches=num_microbatches, forward_s=pipeline.forward_window_s, backward_s=pipeline.backward_window_s,
+        layers=pipeline.layers,
         case=case, gradient_overlap=overlap.gradient_reduce and implementation.gradient_overlap,
         parameter_overlap=overlap.parameter_gather and implementation.parameter_overlap,
     )  # fmt: skip
@@ -272,7 +277,11 @@ def step_time(
     before = pipeline.work_s + pipeline.bubble_s + pipeline.pipeline_exposed_s + data + state.optimizer_s + pipeline.host_s
     straggler = constants.straggler_slope * np.sqrt(2.0 * np.log(nodes)) * before
     return StepTime(
-        step_s=before + straggler, pipeline=pipeline, data_parallel_exposed_s=data, optimizer_s=state.optimizer_s, straggler_s=straggler
+        step_s=before + straggler,
+        pipeline=pipeline,
+        data_parallel_exposed_s=data,
+        optimizer_s=state.optimizer_s,
+        straggler_s=straggler,
     )
 
 
@@ -295,9 +304,7 @@ def activation_memory(
         num_microbatches=np.asarray(num_microbatches).astype(np.int64), num_chunks=np.asarray(virtual_stages).astype(np.int64),
     )  # fmt: skip
     in_flight = array(np.asarray(chunks)) / virtual_stages
-    return ActivationMemory(
-        activations=stages.saved_bytes * in_flight, transient=stages.transient_bytes, in_flight=in_flight
-    )
+    return ActivationMemory(activations=stages.saved_bytes * in_flight, transient=stages.transient_bytes, in_flight=in_flight)
 
 
 def static_bytes(case: Case, state: StateCosts) -> Array:

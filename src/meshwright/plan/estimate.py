@@ -63,7 +63,11 @@ def recompute_flops(case: Case, evaluation: Evaluation) -> float:
             continue
         for index, kind in enumerate(case.model.kinds):
             products, core = layer_sequence_flops(
-                kind, hidden, sequence, convention=cast("Convention", case.flops_convention), mean_square=case.batch.mean_square_document_tokens
+                kind,
+                hidden,
+                sequence,
+                convention=cast("Convention", case.flops_convention),
+                mean_square=case.batch.mean_square_document_tokens,
             )
             if treatment == "selective":
                 products = sum(float(product.flops) for product in layer_products(kind, hidden, shape) if product.module in modules)

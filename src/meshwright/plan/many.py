@@ -52,7 +52,7 @@ def _evaluate_group(case: Case, settings: Settings, layouts: Sequence[Layout]) -
         gradient_shards=column("gradient_shards"), parameter_shards=column("parameter_shards"),
     )  # fmt: skip
     keys = [_pipeline_key(layout) for layout in layouts]
-    first = {key: layout for key, layout in zip(reversed(keys), reversed(layouts), strict=True)}
+    first = dict(zip(reversed(keys), reversed(layouts), strict=True))
     compositions = {key: composition_of(case, layout, every_stage=False) for key, layout in first.items()}
     composition = stack([compositions[key] for key in keys], len(case.model.kinds))
     m = column("num_microbatches")

@@ -53,7 +53,9 @@ def chunk_seconds(case: Case, layout: Layout, evaluation: Evaluation) -> tuple[N
     return forward, backward - weight, weight
 
 
-def timeline(case: Case, layout: Layout, evaluation: Evaluation, *, num_microbatches: int | None = None, hop_s: float | None = None) -> Timeline:
+def timeline(
+    case: Case, layout: Layout, evaluation: Evaluation, *, num_microbatches: int | None = None, hop_s: float | None = None
+) -> Timeline:
     """The simulated pipeline of a layout.
 
     Units:   s.

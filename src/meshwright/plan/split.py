@@ -186,7 +186,11 @@ def compose(
     if treatment != "none":
         counts[TREATMENTS.index(treatment)] = again[first]
     return Composition(
-        stage=first.astype(np.float64), multiplicity=multiplicity, counts=tuple(counts), embedding=embedding[first], head=head[first]
+        stage=first.astype(np.float64),
+        multiplicity=multiplicity,
+        counts=tuple(counts),
+        embedding=embedding[first],
+        head=head[first],
     )
 
 

@@ -200,7 +200,8 @@ def stage_seconds(costs: WorkCosts, composition: Composition) -> tuple[Seconds, 
 
 
 def stage_parameters(
-    case: Case, composition: Composition, *, tensor_parallel: Array, expert_parallel: Array, expert_tensor_parallel: Array, pipeline_parallel: Array
+    case: Case, composition: Composition, *, tensor_parallel: Array, expert_parallel: Array, expert_tensor_parallel: Array,
+    pipeline_parallel: Array,
 ) -> StageParameters:  # fmt: skip
     """Parameters on a rank of each row.
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Reject(ValueError):  # noqa: N818
+class Reject(ValueError):
     """Raised by a hook: what is wrong with one value."""
 
     def __init__(self, id: str, template: str, **values: object) -> None:
@@ -30,7 +30,7 @@ class Reject(ValueError):  # noqa: N818
         self.id, self.template, self.values = id, template, values
 
 
-class Several(ValueError):  # noqa: N818
+class Several(ValueError):
     """Faults of several items of one list or mapping."""
 
     def __init__(self, parts: list[tuple[Any, Exception]]) -> None:

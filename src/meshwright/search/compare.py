@@ -31,7 +31,12 @@ def compare(case: Case, features: Features, result: PlanResult, layout: Layout, 
     if not refused and own.fits:
         rank, _, _ = layout_rank(case, features, layout, options or SearchOptions())
     return Comparison(
-        label=own.label, estimate=own, refused_because=refused, rank=rank, winner=winner, needed=needed(own, winner.estimate, refused)
+        label=own.label,
+        estimate=own,
+        refused_because=refused,
+        rank=rank,
+        winner=winner,
+        needed=needed(own, winner.estimate, refused),
     )
 
 
@@ -53,7 +58,13 @@ def needed(own: Estimate, winner: Estimate, refused: tuple[str, ...]) -> tuple[s
         if loss <= 0.05 * gap:
             break
         if loss >= gap:
-            lines.append(f"{name} would have to take {seconds(ours[name] - gap)} instead of {seconds(ours[name])} ({gap / ours[name]:.0%} less)")
+            lines.append(
+                f"{name} would have to take {seconds(ours[name] - gap)} instead of {seconds(ours[name])}"
+                f" ({gap / ours[name]:.0%} less)"
+            )
         else:
-            lines.append(f"{name} costs {seconds(loss)} more than in the winner; without that, it would be {(gap - loss) / winner.step_s:.1%} slower")
+            lines.append(
+                f"{name} costs {seconds(loss)} more than in the winner;"
+                f" without that, it would be {(gap - loss) / winner.step_s:.1%} slower"
+            )
     return tuple(lines)

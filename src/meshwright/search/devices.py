@@ -44,13 +44,13 @@ def node_ladder(limit: int) -> tuple[int, ...]:
 
 
 def min_devices(
-    case: Case, features: Features, *, tokens: float | None = None, deadline_days: float | None = None, limit_nodes: int = MAX_NODES,
-    progress: Callable[[int, int], None] | None = None,
+    case: Case, features: Features, *, tokens: float | None = None, deadline_days: float | None = None,
+    limit_nodes: int = MAX_NODES, progress: Callable[[int, int], None] | None = None,
 ) -> MinimumDevices:  # fmt: skip
     """The smallest number of whole nodes on which a layout fits, and on which the run meets its deadline.
 
-    Holds:   node counts 2^k and 3 2^k; the global batch stays, so large counts may have no legal layout. A deadline further away than
-             the whole ladder's speed is answered by None.
+    Holds:   node counts 2^k and 3 2^k; the global batch stays, so large counts may have no legal layout. A deadline that no rung
+             of the ladder meets is answered by None.
     """
     per_node = case.cluster.devices_per_node
     fits: DeviceCount | None = None

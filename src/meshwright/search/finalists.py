@@ -55,7 +55,10 @@ class Pool:
     def take(self, index: Ints) -> Pool:
         """Chosen rows."""
         return Pool(
-            knobs=self.knobs[:, index], step_s=self.step_s[index], reserved_bytes=self.reserved_bytes[index], order=self.order[index]
+            knobs=self.knobs[:, index],
+            step_s=self.step_s[index],
+            reserved_bytes=self.reserved_bytes[index],
+            order=self.order[index],
         )
 
     def plus(self, other: Pool) -> Pool:
@@ -160,7 +163,8 @@ class Finalists:
     def _candidates(self, pool: Pool) -> list[Candidate]:
         return [
             Candidate(
-                layout=rebuild(self.space, [int(value) for value in pool.knobs[:, row]], self.overlap), step_s=float(pool.step_s[row]),
+                layout=rebuild(self.space, [int(value) for value in pool.knobs[:, row]], self.overlap),
+                step_s=float(pool.step_s[row]),
                 reserved_bytes=float(pool.reserved_bytes[row]), order=int(pool.order[row]),
             )
             for row in range(len(pool))

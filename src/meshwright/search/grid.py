@@ -205,7 +205,9 @@ def _evaluate_block(
         for treatment in space.treatments:
             rows, chunks = pair, vp
             for rule in rules_of("pipeline"):
-                knobs = knobs_of(_take(work, rows), mb=mb[rows], m=num_microbatches[rows], vp=chunks, schedule=schedule, treatment=treatment)
+                knobs = knobs_of(
+                    _take(work, rows), mb=mb[rows], m=num_microbatches[rows], vp=chunks, schedule=schedule, treatment=treatment
+                )
                 keep = np.broadcast_to(np.asarray(rule.holds(case, features, knobs)), rows.shape)
                 counts.refuse(rule.reason, int((~keep).sum()) * below)
                 rows, chunks = rows[keep], chunks[keep]
@@ -215,7 +217,9 @@ def _evaluate_block(
             if not inputs:
                 # Layer tables do not depend on the schedule, so all treatments are computed once for the block.
                 modules = space.pins.modules or ("core_attn",)
-                every = Settings(schedule=schedule, treatment="none", modules=modules, overlap=overlap, context_kind=settings.context_kind)
+                every = Settings(
+                    schedule=schedule, treatment="none", modules=modules, overlap=overlap, context_kind=settings.context_kind
+                )
                 costs = work_costs(
                     case, every, treatments=TREATMENTS, microbatch_sequences=array(mb),
                     tensor_parallel=array(work["tp"]), sequence_parallel=array(sp[at]), context_parallel=array(work["cp"]),
@@ -224,7 +228,19 @@ def _evaluate_block(
                 )  # fmt: skip
                 inputs[()] = stage_inputs(costs)
             yield from _evaluate_rows(
-                space, counts, mesh, at, mb, num_microbatches, rows, chunks, shards, inputs[()], tables[folded], settings, bound=bound
+                space,
+                counts,
+                mesh,
+                at,
+                mb,
+                num_microbatches,
+                rows,
+                chunks,
+                shards,
+                inputs[()],
+                tables[folded],
+                settings,
+                bound=bound,
             )
 
 

@@ -28,7 +28,9 @@ def levers(case: Case, features: Features, least: Estimate, options: SearchOptio
     found: list[str] = []
     layout, capacity = least.layout, case.capacity_bytes
     if features.optimizer_offload and not layout.offload:
-        found.append(_try(case, replace(layout, offload=("optimizer",)), capacity, "optimizer states in host memory (offload=optimizer)"))
+        found.append(
+            _try(case, replace(layout, offload=("optimizer",)), capacity, "optimizer states in host memory (offload=optimizer)")
+        )
     if case.training.precision.gradient_bytes > 2.0:
         precision = replace(case.training.precision, gradient_bytes=2.0)
         own = replace(case, training=replace(case.training, precision=precision))

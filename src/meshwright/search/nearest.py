@@ -33,32 +33,52 @@ def no_legal_layout(case: Case, features: Features, options: SearchOptions, pins
         for name, value in pinned.items():
             if name != "modules" and not _any_legal(case, features, devices, replace(Pins(), **{name: value})):
                 messages.append(
-                    Message("plan.pin", "no layout on {devices} devices has {name}={value}: {reason}",
-                            {"devices": devices, "name": name, "value": value,
-                             "reason": _reason(case, features, devices, replace(Pins(), **{name: value}))}, path="--pin")  # fmt: skip
+                    Message(
+                        "plan.pin",
+                        "no layout on {devices} devices has {name}={value}: {reason}",
+                        {
+                            "devices": devices,
+                            "name": name,
+                            "value": value,
+                            "reason": _reason(case, features, devices, replace(Pins(), **{name: value})),
+                        },
+                        path="--pin",
+                    )
                 )
         if not messages:
             messages.append(
-                Message("plan.pins", "no layout satisfies the pins together: {pins}",
-                        {"pins": " ".join(f"{knob}={value}" for knob, value in options.pins.items())}, path="--pin")  # fmt: skip
+                Message(
+                    "plan.pins",
+                    "no layout satisfies the pins together: {pins}",
+                    {"pins": " ".join(f"{knob}={value}" for knob, value in options.pins.items())},
+                    path="--pin",
+                )
             )
         return messages
     batches = nearest_batches(case, features, pins)
     if batches:
         return [
-            Message("plan.batch", "no layout on {devices} devices divides a global batch of {batch} sequences; nearest that work: {near}",
-                    {"devices": devices, "batch": case.batch.global_batch_sequences, "near": ", ".join(map(str, batches))},
-                    path="--global-batch")  # fmt: skip
+            Message(
+                "plan.batch",
+                "no layout on {devices} devices divides a global batch of {batch} sequences; nearest that work: {near}",
+                {"devices": devices, "batch": case.batch.global_batch_sequences, "near": ", ".join(map(str, batches))},
+                path="--global-batch",
+            )
         ]
     return [
-        Message("plan.illegal", "no layout on {devices} devices is legal: {reason}",
-                {"devices": devices, "reason": _reason(case, features, devices, pins)})  # fmt: skip
+        Message(
+            "plan.illegal",
+            "no layout on {devices} devices is legal: {reason}",
+            {"devices": devices, "reason": _reason(case, features, devices, pins)},
+        )
     ]
 
 
 def _any_legal(case: Case, features: Features, devices: int, pins: Pins) -> bool:
     counts = Counts(rejected=Counter())
-    return any(counts.legal for _ in evaluate_grid(make_space(case, features, devices, pins), counts, overlap=overlap_for(case))) or bool(counts.legal)
+    return any(
+        counts.legal for _ in evaluate_grid(make_space(case, features, devices, pins), counts, overlap=overlap_for(case))
+    ) or bool(counts.legal)
 
 
 def _reason(case: Case, features: Features, devices: int, pins: Pins) -> str:

@@ -50,8 +50,8 @@ def device_counts(case: Case, spare_nodes: int) -> tuple[int, ...]:
 def plan(case: Case, features: Features, options: SearchOptions, progress: Progress | None = None) -> PlanResult:
     """The best layouts of a case.
 
-    Every layout of the grid (contract.md) is evaluated, or left out because its states alone exceed the memory; the best are refined
-    by knobs finer than the grid, simulated where their stages differ, and ranked.
+    Every layout of the grid (contract.md) is evaluated, or left out because its states alone exceed the memory; the best are
+    refined by knobs finer than the grid, simulated where their stages differ, and ranked.
 
     Errors:  ``InputError`` where no layout is legal (which divisibility fails, which batches near by work), or pins contradict.
     Holds:   deterministic; ``legal = evaluated + bounded``. The batch, the sequence and the numerics are never changed.
@@ -115,7 +115,8 @@ def _one_per_shape(candidates: Iterable[Candidate], *, trained: bool) -> Iterabl
         layout = candidate.layout
         shape = (
             layout.tensor_parallel, layout.context_parallel, layout.pipeline_parallel, layout.data_parallel, layout.expert_parallel,
-            layout.expert_tensor_parallel, layout.microbatch_sequences, layout.virtual_stages > 1, layout.zero_stage if trained else layout.parameter_shards > 1, layout.schedule,
+            layout.expert_tensor_parallel, layout.microbatch_sequences, layout.virtual_stages > 1,
+            layout.zero_stage if trained else layout.parameter_shards > 1, layout.schedule,
         )  # fmt: skip
         if shape not in seen:
             seen.add(shape)
@@ -135,7 +136,9 @@ def _rank(case: Case, candidates: list[Candidate], options: SearchOptions) -> tu
             group, anchor = group + 1, value
         winner = estimates[0] if rank > 1 else None
         plans.append(
-            RankedPlan(rank=rank, label=each.label, layout=each.layout, estimate=each, reasons=reasons(case, each, winner), group=group)
+            RankedPlan(
+                rank=rank, label=each.label, layout=each.layout, estimate=each, reasons=reasons(case, each, winner), group=group
+            )
         )
     return tuple(plans)
 
@@ -147,7 +150,7 @@ def _value(each: Estimate, options: SearchOptions) -> float:
 
 
 def _pareto(case: Case, pools: Sequence[Finalists], winners: Sequence[RankedPlan]) -> tuple[RankedPlan, ...]:
-    """At most eight points of the front of step time, memory and devices, spread over it, and the winner; none dominates another."""
+    """At most eight points of the front of step time, memory and devices, spread over it; none dominates another."""
     front = sorted((c for pool in pools for c in pool.front), key=lambda c: (c.step_s, c.reserved_bytes, c.order))
     kept: list[Candidate] = []
     for candidate in front:
@@ -166,9 +169,7 @@ def _pareto(case: Case, pools: Sequence[Finalists], winners: Sequence[RankedPlan
     ]  # fmt: skip
     points.sort(key=lambda point: (point.step_s, point.memory_reserved_bytes))
     return tuple(
-        RankedPlan(
-            rank=rank, label=point.label, layout=point.layout, estimate=point, reasons=reasons(case, point, best), group=0
-        )
+        RankedPlan(rank=rank, label=point.label, layout=point.layout, estimate=point, reasons=reasons(case, point, best), group=0)
         for rank, point in enumerate(points, start=1)
     )
 
@@ -185,7 +186,8 @@ def _unmet(case: Case, features: Features, pools: Sequence[Finalists], overlap: 
     each = estimate(case, least.layout)
     stage = each.stages[each.peak_stage].memory
     terms = {
-        "parameters": stage.parameters, "gradients": stage.gradients, "optimizer": stage.optimizer, "activations": stage.activations,
+        "parameters": stage.parameters, "gradients": stage.gradients, "optimizer": stage.optimizer,
+        "activations": stage.activations,
         "temporary": stage.temporary, "overhead": stage.overhead,
     }  # fmt: skip
     return Unmet(
@@ -198,16 +200,26 @@ def _notes(case: Case, winners: Sequence[RankedPlan], used: int) -> tuple[Messag
     notes: list[Message] = []
     if winners and used < case.cluster.num_devices:
         notes.append(
-            Message("plan.idle", "{used} of {total} devices are used, {idle} stay idle",
-                    {"used": used, "total": case.cluster.num_devices, "idle": case.cluster.num_devices - used})  # fmt: skip
+            Message(
+                "plan.idle",
+                "{used} of {total} devices are used, {idle} stay idle",
+                {"used": used, "total": case.cluster.num_devices, "idle": case.cluster.num_devices - used},
+            )
         )
     safer = _safer(winners)
     if safer is not None:
         best = winners[0].estimate
         notes.append(
-            Message("plan.safer", "plan {rank} is {slower:.1%} slower and needs {need} instead of {best}: the safer first run",
-                    {"rank": safer.rank, "slower": safer.estimate.step_s / best.step_s - 1.0, "need": gib(safer.estimate.memory_reserved_bytes),
-                     "best": gib(best.memory_reserved_bytes)})  # fmt: skip
+            Message(
+                "plan.safer",
+                "plan {rank} is {slower:.1%} slower and needs {need} instead of {best}: the safer first run",
+                {
+                    "rank": safer.rank,
+                    "slower": safer.estimate.step_s / best.step_s - 1.0,
+                    "need": gib(safer.estimate.memory_reserved_bytes),
+                    "best": gib(best.memory_reserved_bytes),
+                },
+            )
         )
     return tuple(notes)
 
@@ -228,7 +240,7 @@ def layout_rank(case: Case, features: Features, layout: Layout, options: SearchO
 
     Units:   rank from 1, s, bytes.
     """
-    from meshwright.plan.many import evaluate_many  # noqa: PLC0415
+    from meshwright.plan.many import evaluate_many
 
     step_s, reserved = (float(column[0]) for column in evaluate_many(case, [layout]))
     overlap = overlap_for(case, options.risk)

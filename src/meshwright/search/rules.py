@@ -48,9 +48,7 @@ class Knobs:
 
 def knobs_of(mesh: Mapping[str, Ints], **more: Any) -> Knobs:
     """Knobs from the columns of a mesh and what else the level knows."""
-    return Knobs(
-        tp=mesh["tp"], cp=mesh["cp"], pp=mesh["pp"], dp=mesh["dp"], ep=mesh["ep"], etp=mesh["etp"], **more
-    )
+    return Knobs(tp=mesh["tp"], cp=mesh["cp"], pp=mesh["pp"], dp=mesh["dp"], ep=mesh["ep"], etp=mesh["etp"], **more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +104,7 @@ def context_kinds(model: Model, features: Features) -> tuple[ContextKind, ...]:
     windowed = any(kind.attention.window_tokens for kind in model.kinds)
     sinks = any(kind.attention.sinks for kind in model.kinds)
     able = features.context_kinds if features.context_parallel else ()
-    return tuple(
-        kind for kind in able if not (windowed and kind in ("ring", "hybrid")) and not (sinks and kind != "ulysses")
-    )
+    return tuple(kind for kind in able if not (windowed and kind in ("ring", "hybrid")) and not (sinks and kind != "ulysses"))
 
 
 def ulysses_divides(model: Model, ways: Any) -> Any:
@@ -230,18 +226,25 @@ RULES: tuple[Rule, ...] = (
     Rule(level="mesh", reason="tp does not divide the hidden or feed-forward width", holds=_widths),
     Rule(level="mesh", reason="cp (twice, zigzag) or tp x cp does not divide the sequence", holds=_sequence),
     Rule(level="mesh", reason="the framework has no context parallelism for this model", holds=_context),
-    Rule(level="mesh", reason="tp x cp does not divide the heads, which Ulysses and hybrid context parallelism cut", holds=_context_heads),
+    Rule(
+        level="mesh", reason="tp x cp does not divide the heads, which Ulysses and hybrid context parallelism cut",
+        holds=_context_heads,
+    ),
     Rule(level="mesh", reason="the framework has no pipeline parallelism", holds=lambda _, f, k: (k.pp == 1) | f.pipeline_parallel),
     Rule(level="mesh", reason="ep does not divide the experts", holds=_experts),
     Rule(level="mesh", reason="the framework has no expert parallelism", holds=lambda _, f, k: (k.ep == 1) | f.expert_parallel),
     Rule(level="mesh", reason="etp does not divide tp or the expert width", holds=_expert_width),
     Rule(
-        level="mesh", reason="the framework has no expert tensor parallelism", holds=lambda _, f, k: (k.etp == 1) | f.expert_tensor_parallel
+        level="mesh", reason="the framework has no expert tensor parallelism",
+        holds=lambda _, f, k: (k.etp == 1) | f.expert_tensor_parallel
     ),
     Rule(level="mesh", reason="experts with tp need sequence parallelism", holds=_moe_sequence_parallel),
     Rule(level="mesh", reason="the framework has no sequence parallelism", holds=_sequence_parallel),
     Rule(level="mesh", reason="pp exceeds the layers", holds=lambda c, _, k: k.pp <= c.model.num_layers),
-    Rule(level="mesh", reason="dp does not divide the global batch", holds=lambda c, _, k: c.batch.global_batch_sequences % k.dp == 0),
+    Rule(
+        level="mesh", reason="dp does not divide the global batch",
+        holds=lambda c, _, k: c.batch.global_batch_sequences % k.dp == 0,
+    ),
     Rule(
         level="microbatch", reason="dp x mb does not divide the global batch",
         holds=lambda c, _, k: c.batch.global_batch_sequences % (k.dp * k.mb) == 0,

@@ -77,8 +77,12 @@ def parse_pins(raw: Mapping[str, str]) -> Pins:
     for knob, text in raw.items():
         if knob not in PIN_KNOBS:
             faults.append(
-                Message("pin.unknown", "unknown knob {knob!r}{hint}; knobs: {known}",
-                        {"knob": knob, "hint": did_you_mean(knob, PIN_KNOBS), "known": " ".join(PIN_KNOBS)}, path="--pin")  # fmt: skip
+                Message(
+                    "pin.unknown",
+                    "unknown knob {knob!r}{hint}; knobs: {known}",
+                    {"knob": knob, "hint": did_you_mean(knob, PIN_KNOBS), "known": " ".join(PIN_KNOBS)},
+                    path="--pin",
+                )
             )
             continue
         if knob == "recompute":
@@ -86,8 +90,12 @@ def parse_pins(raw: Mapping[str, str]) -> Pins:
             unknown = [module for module in modules.split(",") if modules and module not in MODULES]
             if name not in TREATMENTS or unknown or (modules and name != "selective"):
                 faults.append(
-                    Message("pin.recompute", "recompute={value} is none of none, selective[:modules], full; modules: {modules}",
-                            {"value": text, "modules": ",".join(MODULES)}, path="--pin")  # fmt: skip
+                    Message(
+                        "pin.recompute",
+                        "recompute={value} is none of none, selective[:modules], full; modules: {modules}",
+                        {"value": text, "modules": ",".join(MODULES)},
+                        path="--pin",
+                    )
                 )
             values["recompute"] = name
             values["modules"] = tuple(modules.split(",")) if modules else None
@@ -141,9 +149,7 @@ class Space:
     @property
     def children(self) -> int:
         """Grid points below one mesh: micro-batches x chunks x sharding x recompute x schedules."""
-        return (
-            len(self.microbatches) * len(self.chunks) * len(self.shard_options) * len(self.treatments) * len(self.schedules)
-        )
+        return len(self.microbatches) * len(self.chunks) * len(self.shard_options) * len(self.treatments) * len(self.schedules)
 
 
 def make_space(case: Case, features: Features, devices: int, pins: Pins) -> Space:
@@ -192,7 +198,6 @@ def mesh_grid(space: Space) -> dict[str, Ints]:
                 expert = [d for d in every if stage % d == 0] if moe else [1]
                 for ep in _pinned(tuple(expert), pins.ep):
                     for etp in _pinned(tuple(expert), pins.etp):
-                        if stage % (ep * etp) == 0:
-                            rows.append((tp, cp, pp, dp, ep, etp))
+                        rows += [(tp, cp, pp, dp, ep, etp)] if stage % (ep * etp) == 0 else []
     columns = np.array(rows, dtype=np.int64).reshape(-1, 6).T
     return dict(zip(("tp", "cp", "pp", "dp", "ep", "etp"), columns, strict=True))

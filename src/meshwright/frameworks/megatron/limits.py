@@ -33,8 +33,7 @@ def _context_kind(case: Case, layout: Layout) -> Values | None:
 
 @_rule(
     "context-heads",
-    "Context parallelism over heads needs query and key-value heads per tensor rank ({heads}, {groups}) that "
-    "{ranks} divides",
+    "Context parallelism over heads needs query and key-value heads per tensor rank ({heads}, {groups}) that {ranks} divides",
     noticed="step",
 )
 def _context_heads(case: Case, layout: Layout) -> Values | None:
@@ -200,8 +199,7 @@ def _expert_overlap_moe(case: Case, layout: Layout) -> Values | None:
 
 @_rule(
     "expert-overlap-pipeline",
-    "If enabling EP A2A overlap, virtual_pipeline_model_parallel_size must be specified when "
-    "pipeline_model_parallel_size > 1",
+    "If enabling EP A2A overlap, virtual_pipeline_model_parallel_size must be specified when pipeline_model_parallel_size > 1",
 )
 def _expert_overlap_pipeline(case: Case, layout: Layout) -> Values | None:
     return values_if(_expert_overlap(layout) and layout.pipeline_parallel > 1 and layout.virtual_stages == 1)

@@ -86,9 +86,7 @@ def _without_window(attention: Attention) -> tuple[object, ...]:
 def _feed_forwards(model: Model) -> tuple[set[Mlp], set[MixtureOfExperts]]:
     """The different dense blocks and the different mixtures."""
     blocks = [kind.feed_forward for kind in model.kinds]
-    return {block for block in blocks if isinstance(block, Mlp)}, {
-        block for block in blocks if isinstance(block, MixtureOfExperts)
-    }
+    return {block for block in blocks if isinstance(block, Mlp)}, {block for block in blocks if isinstance(block, MixtureOfExperts)}
 
 
 def _biases(model: Model) -> str | None:

@@ -215,7 +215,7 @@ def _predicted(estimate: Estimate | None) -> list[tuple[str, str]]:
 @cache
 def _environment() -> Environment:
     """Templates of this package; a name without a value is our mistake. Jinja is imported when a script is written."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
+    from jinja2 import Environment, PackageLoader, StrictUndefined
 
     return Environment(
         loader=PackageLoader("meshwright.frameworks.megatron", "templates"), undefined=StrictUndefined,

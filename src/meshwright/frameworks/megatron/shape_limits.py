@@ -185,8 +185,7 @@ def _positions(case: Case, layout: Layout) -> Values | None:
 
 @_rule(
     "moe-sequence-parallel",
-    "During training, performance may degrade if MoE and tensor parallelismare enabled without also enabling "
-    "sequence parallelism.",
+    "During training, performance may degrade if MoE and tensor parallelismare enabled without also enabling sequence parallelism.",
     noticed="step",
 )
 def _moe_sequence_parallel(case: Case, layout: Layout) -> Values | None:
