@@ -18,7 +18,7 @@ from meshwright.search.plan import overlap_for
 from meshwright.search.space import Pins, make_space
 from strategies import EVERYTHING, cases, examples, layouts, small_case
 
-STRIDE = 131
+STRIDE = 251
 CLOSE = {"rtol": 1e-9, "atol": 0.0}
 
 
@@ -94,7 +94,7 @@ def test_rows_of_a_larger_grid_agree_with_each_alone_and_keep_their_order(name):
             chosen.append(layout_of_row(space, rows, index, overlap))
             steps.append(float(rows.step_s[index]))
             sizes.append(float(rows.reserved_bytes[index]))
-    assert len(chosen) > 20
+    assert len(chosen) > 10
     alone = _alone(case, chosen)
     np.testing.assert_allclose(steps, alone[0], **CLOSE)
     np.testing.assert_allclose(sizes, alone[1], **CLOSE)

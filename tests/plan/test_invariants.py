@@ -145,7 +145,7 @@ def _counted(case, layout) -> float:
     return dense * tp + routed * layout.expert_parallel * layout.expert_tensor_parallel - copies
 
 
-@examples(30)
+@examples(20)
 @given(st.data())
 def test_parameters_of_all_ranks_are_the_models(data):
     """Layers only: no vocabulary to pad, no norms at the end; routed experts have no bias that expert TP would copy."""
@@ -238,7 +238,7 @@ def _bases(draw, **options):
 
 @pytest.mark.parametrize("knob", ["tp", "cp", "ep"])
 def test_states_and_activations_never_grow_with_a_model_shard(knob):
-    @examples(25)
+    @examples(18)
     @given(_bases(implementation="megatron-te"), st.sampled_from((2, 3, 4, 6)))
     def check(pair, degree):
         case, base = pair
@@ -256,7 +256,7 @@ def test_states_and_activations_never_grow_with_a_model_shard(knob):
     check()
 
 
-@examples(25)
+@examples(18)
 @given(_bases(uniform=True, implementation="megatron-te"), st.sampled_from((2, 3, 4)), st.integers(1, 3))
 def test_states_and_activations_never_grow_with_stages_that_share_the_layers_evenly(pair, stages, each):
     """At the same number of micro-batches. A split with a remainder may hold more: 1F1B keeps P micro-batches on stage 0."""
@@ -268,7 +268,7 @@ def test_states_and_activations_never_grow_with_stages_that_share_the_layers_eve
     _never_grows(case, replace(base, pipeline_parallel=stages), replace(base, pipeline_parallel=2 * stages))
 
 
-@examples(25)
+@examples(18)
 @given(cases(), st.data())
 def test_states_never_grow_with_zero_stages_and_shard_groups(case, data):
     replicas = 8
@@ -284,7 +284,7 @@ def test_states_never_grow_with_zero_stages_and_shard_groups(case, data):
         assert (_states(case, more) <= _states(case, replace(base, **dict.fromkeys(knobs[:stage], large))) * (1 + EXACT)).all()
 
 
-@examples(30)
+@examples(20)
 @given(planned(), st.sampled_from((1.5, 4.0)))
 def test_a_better_network_never_slows(pair, better):
     case, layout = pair
@@ -301,7 +301,7 @@ def test_a_better_network_never_slows(pair, better):
     assert step(replace(cluster, oversubscription=1.0)) <= base * (1 + EXACT)
 
 
-@examples(25)
+@examples(18)
 @given(planned(WHOLE_BACKWARD), st.sampled_from((1.3, 3.0)))
 def test_a_faster_device_never_slows_where_nothing_is_hidden(pair, better):
     """Compute that hides communication may get faster for nothing; without overlap every second of it counts."""
@@ -318,7 +318,7 @@ def test_a_faster_device_never_slows_where_nothing_is_hidden(pair, better):
         assert float(evaluate(own, layout).time.step_s) <= base * (1 + EXACT)
 
 
-@examples(30)
+@examples(20)
 @given(planned())
 def test_recompute_saves_memory_and_costs_time(pair):
     case, layout = pair
@@ -332,7 +332,7 @@ def test_recompute_saves_memory_and_costs_time(pair):
     assert steps[-1] >= steps[0] * (1 - EXACT)
 
 
-@examples(25)
+@examples(18)
 @given(planned())
 def test_selective_recompute_keeps_less_and_takes_longer_module_by_module(pair):
     case, layout = pair
@@ -347,7 +347,7 @@ def test_selective_recompute_keeps_less_and_takes_longer_module_by_module(pair):
         before = after
 
 
-@examples(25)
+@examples(18)
 @given(planned())
 def test_zero_two_is_never_faster_than_zero_one(pair):
     case, layout = pair

@@ -28,7 +28,7 @@ CASES = {
     "mixture": small_case("mixtral-8x7b", layers=4, devices=8, batch=16),
     "mla": small_case("deepseek-v3", "b200", layers=5, devices=8, batch=16),
     "windows": small_case("gemma2-9b", layers=6, devices=4, batch=8, sequence=8192),
-    "tight": replace(small_case(layers=8, devices=8, batch=32), memory_ratio=0.13),
+    "tight": replace(small_case(layers=8, devices=8, batch=16), memory_ratio=0.13),
     "long": small_case(layers=4, devices=8, batch=2, sequence=131072),
     "lora": small_case(layers=8, devices=8, batch=16, task="lora"),
 }
