@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import shlex
 import sys
@@ -25,6 +26,7 @@ LAST_SECTION = "note:"
 
 def example_output(command: str) -> str:
     """What the command prints, up to the statistics of the search."""
+    os.environ["COLUMNS"] = WIDTH
     stream = io.StringIO()
     with contextlib.redirect_stdout(stream):
         status = run_meshwright(shlex.split(command))

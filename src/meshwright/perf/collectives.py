@@ -128,7 +128,9 @@ def all_to_all_s(send_bytes: Number, group: Group, cluster: Cluster, constants: 
 def point_to_point_s(message_bytes: Number, *, crosses: Number, cluster: Cluster, constants: Constants) -> Array:
     """Time of one send to the next pipeline stage.
 
-        t = a + B / bw,  over the network where ``crosses`` is 1, else over the scale-up link
+        t = x (a_net + B / bw_net) + (1 - x) (a_in + B / bw_in)
+
+    Symbols: x ``crosses``: share of the hops that leave a scale-up domain.
 
     Shapes:  message_bytes and crosses broadcast.
     Units:   bytes -> s.
@@ -136,4 +138,4 @@ def point_to_point_s(message_bytes: Number, *, crosses: Number, cluster: Cluster
     """
     network = cluster.network.latency_s + array(message_bytes) / (cluster.network.bytes_per_s * constants.network_ratio)
     inside = cluster.scale_up.latency_s + array(message_bytes) / scale_up_bytes_per_s(cluster, constants)
-    return np.where(array(crosses) > 0.0, network, inside)
+    return array(crosses) * network + (1.0 - array(crosses)) * inside

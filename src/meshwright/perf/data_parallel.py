@@ -76,7 +76,7 @@ def exposed_s(
 
         ZeRO-0, 1   hide(reduce, B) + last bucket + hide(gather, F)                 once a step
         ZeRO-2      m hide(scatter, B) + hide(reduce, B) + last bucket + hide(gather, F)
-        ZeRO-3      m [hide(gather, F) + hide(gather + scatter, B) + gather / layers] + hide(reduce, B)
+        ZeRO-3      m [hide(gather, F) + hide(gather + scatter, B) + gather / layers] + hide(reduce, B) + last layer's scatter
         + slowdown x hidden
 
     Symbols: F, B compute of forward and backward of one micro-batch on the stage, the window (the layers' own communication
@@ -103,5 +103,5 @@ def exposed_s(
     zero2 = m * each_s + rest + tail + once_p + slow * (m * hidden_s + hidden_r + hidden_p)
     both, hidden_both = hide(times.gather_s + times.scatter_s, window_b, ratio)
     first = times.gather_s / np.maximum(1.0, layers)
-    zero3 = m * (once_p + both + first) + rest + slow * (m * (hidden_p + hidden_both) + hidden_r)
+    zero3 = m * (once_p + both + first) + rest + tail + slow * (m * (hidden_p + hidden_both) + hidden_r)
     return np.where(parameter_shards > 1.0, zero3, np.where(gradient_shards > 1.0, zero2, zero01))

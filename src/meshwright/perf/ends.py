@@ -11,7 +11,7 @@ from meshwright.perf.arrays import Array, Number, array
 from meshwright.perf.collectives import all_gather_s, all_reduce_s
 from meshwright.perf.elementwise import memory_bound_s
 from meshwright.perf.layer import accumulation_s, product_s
-from meshwright.perf.operators import head_product
+from meshwright.perf.operators import head_product, mtp_product
 from meshwright.perf.seconds import Seconds, seconds
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ def embedding_time(case: Case, shape: WorkShape, groups: Groups) -> EndTime:
 
 
 def head_time(case: Case, shape: WorkShape, groups: Groups, vocabulary: Number) -> EndTime:
-    """Final norm, output layer and vocabulary-parallel cross entropy; once more for every multi-token-prediction layer.
+    """Final norm, output layer and vocabulary-parallel cross entropy; once more for every multi-token-prediction layer,
+    with its projection.
 
     Symbols: logits T V / t on a rank; the loss moves the implementation's ``loss_passes`` bytes per logit.
     Shapes:  the columns of ``shape``.
@@ -81,26 +82,36 @@ def head_time(case: Case, shape: WorkShape, groups: Groups, vocabulary: Number) 
     weight = array(0.0) if case.training.weights_frozen else product_s(product, case, "weight") + accumulation_s(product, case)
     forward = product_s(product, case, "forward") + memory_bound_s(ahead * logits + 4.0 * norm, device, constants)
     backward = product_s(product, case, "input") + weight + memory_bound_s(behind * logits + 6.0 * norm, device, constants)
+    joined = mtp_product(model, shape)
+    joined_forward, joined_input = product_s(joined, case, "forward"), product_s(joined, case, "input")
+    joined_weight = array(0.0) if case.training.weights_frozen else product_s(joined, case, "weight")
     gap = 8.0 * constants.kernel_gap_s
     whole = shape.tokens * array(vocabulary)
     spread = all_gather_s(2.0 * whole, groups.tensor, cluster, constants) if case.implementation.logits_gathered else 0.0
     return EndTime(
-        forward=seconds(compute=copies * (forward + gap), tensor=copies * (np.where(sharded, gather, 0.0) + scalars + spread)),
-        backward=seconds(compute=copies * (backward + gap), tensor=copies * np.where(sharded, 2.0 * gather, reduce)),
-        weight_gradient_s=copies * weight,
+        forward=seconds(
+            compute=copies * (forward + gap) + model.num_mtp_layers * joined_forward,
+            tensor=copies * (np.where(sharded, gather, 0.0) + scalars + spread),
+        ),
+        backward=seconds(
+            compute=copies * (backward + gap) + model.num_mtp_layers * (joined_input + joined_weight),
+            tensor=copies * np.where(sharded, 2.0 * gather, reduce),
+        ),
+        weight_gradient_s=copies * weight + model.num_mtp_layers * joined_weight,
     )
 
 
 def logits_bytes(case: Case, shape: WorkShape, vocabulary: Number) -> Array:
     """Bytes that the logits of one micro-batch take at the loss, on the last stage.
 
-        q T V / t
+        q (1 + n) T V / t
 
-    Symbols: q ``logit_bytes``: 2 in place; 10 with an FP32 copy and the softmax that becomes the gradient; 14 where both stay.
+    Symbols: n multi-token-prediction layers, whose losses are taken together with the main one; q ``logit_bytes``: 2 in place;
+             10 with an FP32 copy and the softmax that becomes the gradient; 14 where both stay.
     Shapes:  the columns of ``shape``.
     Units:   bytes.
     Holds:   one micro-batch at a time is between head and loss, in every schedule.
     Source:  SimuMax ParallelCE: 4 cached and 2 transient, or 2 fused (reference/cost-model.md 7.3).
     """
     whole = 1.0 if case.implementation.logits_gathered else shape.tensor_parallel
-    return case.implementation.logit_bytes * shape.tokens * array(vocabulary) / whole
+    return case.implementation.logit_bytes * (1.0 + case.model.num_mtp_layers) * shape.tokens * array(vocabulary) / whole

@@ -44,7 +44,14 @@ def work_shape(
     expert_parallel: Number = 1,
     expert_tensor_parallel: Number = 1,
 ) -> WorkShape:
-    """What one rank works on, from degrees and batch; all arguments broadcast."""
+    """What one rank works on, from degrees and batch.
+
+        tokens = b s / c;   sequence shards = t under sequence parallelism, else 1
+
+    Shapes:  all arguments broadcast.
+    Units:   sequences, tokens, ranks.
+    Source:  Korthikanti et al. 2022 section 4.2; context parallelism divides the tokens of a sequence.
+    """
     tp, cp = array(tensor_parallel), array(context_parallel)
     sequences = array(microbatch_sequences)
     return WorkShape(
@@ -135,7 +142,12 @@ def attention_products(attention: Attention, hidden: int, shape: WorkShape) -> t
 
 
 def mlp_products(mlp: Mlp, hidden: int, shape: WorkShape) -> tuple[Product, ...]:
-    """The two products of a dense feed-forward block on one rank (gate and up are one product)."""
+    """The two products of a dense feed-forward block on one rank (gate and up are one product).
+
+    Shapes:  the columns of ``shape``.
+    Units:   elements.
+    Source:  Megatron-Core mlp.py: column-parallel in, row-parallel out.
+    """
     tokens, tp = shape.tokens, shape.tensor_parallel
     return (
         _product("mlp in", "mlp", tokens, mlp.num_inputs * mlp.width / tp, hidden, module="mlp"),
@@ -158,7 +170,16 @@ def routed_tokens(experts: MixtureOfExperts, shape: WorkShape) -> Array:
 
 
 def expert_products(experts: MixtureOfExperts, hidden: int, shape: WorkShape) -> tuple[Product, ...]:
-    """Router, grouped experts and shared experts of one rank."""
+    """Router, grouped experts and shared experts of one rank.
+
+        experts: E / e groups of R e / E rows;   shared experts as a dense block
+
+    Symbols: R ``routed_tokens``; E experts; e expert parallelism.
+    Shapes:  the columns of ``shape``.
+    Units:   elements.
+    Holds:   balanced routing.
+    Source:  Megatron-Core moe/experts.py, shared_experts.py.
+    """
     local = experts.num_experts / shape.expert_parallel
     rows = routed_tokens(experts, shape) / local
     etp = shape.expert_tensor_parallel
@@ -178,7 +199,12 @@ def expert_products(experts: MixtureOfExperts, hidden: int, shape: WorkShape) ->
 
 
 def layer_products(kind: LayerKind, hidden: int, shape: WorkShape) -> tuple[Product, ...]:
-    """All weight products of a layer, in the order in which the forward runs them."""
+    """All weight products of a layer, in the order in which the forward runs them.
+
+    Shapes:  the columns of ``shape``.
+    Units:   elements.
+    Source:  the blocks' own functions above.
+    """
     attention = attention_products(kind.attention, hidden, shape)
     experts = kind.experts
     if experts is not None:
@@ -187,6 +213,21 @@ def layer_products(kind: LayerKind, hidden: int, shape: WorkShape) -> tuple[Prod
 
 
 def head_product(model: Model, shape: WorkShape, vocabulary: Number) -> Product:
-    """The output projection onto the vocabulary; it stays in the base data type."""
+    """The output projection onto the vocabulary; it stays in the base data type.
+
+    Shapes:  the columns of ``shape``; vocabulary broadcasts.
+    Units:   elements.
+    Source:  Megatron-Core ColumnParallelLinear output layer.
+    """
     columns = array(vocabulary) / shape.tensor_parallel
     return _product("output layer", "head", shape.tokens, columns, model.embedding_width or model.hidden, low_precision=False)
+
+
+def mtp_product(model: Model, shape: WorkShape) -> Product:
+    """The projection of one multi-token-prediction layer, from hidden state and embedding (2h) to h, column-parallel.
+
+    Shapes:  the columns of ``shape``.
+    Units:   elements.
+    Source:  DeepSeek-V3 report (arXiv 2412.19437) section 2.2; Megatron-Core multi_token_prediction.py eh_proj.
+    """
+    return _product("mtp projection", "head", shape.tokens, model.hidden / shape.tensor_parallel, 2.0 * model.hidden)

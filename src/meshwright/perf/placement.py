@@ -23,7 +23,7 @@ class Groups:
     expert: Group
     expert_tensor: Group
     pipeline_crosses: Array
-    """1 where neighbouring stages are on different scale-up domains."""
+    """Share of the hops to the next stage that leave a scale-up domain: min(1, devices of a stage / devices of a domain)."""
 
 
 def layer_groups(
@@ -46,5 +46,5 @@ def layer_groups(
         context=group(array(context_parallel), tensor_parallel, cluster),
         expert=group(array(expert_parallel), expert_tensor_parallel, cluster),
         expert_tensor=group(array(expert_tensor_parallel), 1.0, cluster),
-        pipeline_crosses=np.where(stage >= cluster.scale_up_devices, 1.0, 0.0),
+        pipeline_crosses=np.minimum(1.0, stage / cluster.scale_up_devices),
     )

@@ -55,7 +55,7 @@ class StateCosts:
 
     states: States
     gathered_bytes: Array
-    """Whole layers that full sharding gathers, and the gradients of one, per row."""
+    """What full sharding holds whole per row: two layers, the gradients of one, and the embedding or output layer all along."""
     synchronisation: Synchronisation
     tied_s: Array
     """All-reduce of the tied embedding's gradient between first and last stage."""
@@ -149,6 +149,7 @@ def state_costs(
     precision = case.training.precision
     full = degrees.parameter_shards > 1.0
     gathered = (parameters.dense_layer + parameters.expert_layer) * (2.0 * precision.gather_bytes + precision.gradient_bytes)
+    gathered = gathered + parameters.ends * precision.gather_bytes
     frozen = case.training.weights_frozen
     largest_dense = adapters.max(axis=0) if frozen else parameters.dense.max(axis=0)
     largest_experts = array(0.0) * largest_dense if frozen else parameters.experts.max(axis=0)
@@ -243,9 +244,12 @@ def pipeline_time(
     hidden = settings.overlap.point_to_point and case.implementation.point_to_point_overlap
     if settings.schedule == "interleaved" and not hidden:
         hops = hops + 2.0 * m * virtual_stages
+    # A chunk's gradients are complete after its last micro-batch, P chunks before the next one's: windows grow with the chunks.
+    chunks = array(virtual_stages)
+    widen = (1.0 + (chunks - 1.0) * np.minimum(pipeline_parallel, m)) / chunks
     return PipelineTime(
-        busiest=busiest, forward_window_s=of_busiest(stages.forward_compute_s),
-        backward_window_s=of_busiest(stages.backward_compute_s), layers=of_busiest(composition.layers), work_s=m * slot,
+        busiest=busiest, forward_window_s=of_busiest(stages.forward_compute_s) * widen,
+        backward_window_s=of_busiest(stages.backward_compute_s) * widen, layers=of_busiest(composition.layers), work_s=m * slot,
         pipeline_exposed_s=np.where(several, hops * hop_s, 0.0), bubble_s=np.asarray(bubble),
         host_s=constants.step_host_s + np.where(several, m * virtual_stages * constants.microbatch_host_s, 0.0),
     )  # fmt: skip

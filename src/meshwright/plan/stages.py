@@ -129,6 +129,8 @@ class StageParameters:
     dense_layer: Array
     """Dense parameters of the largest layer: what full sharding gathers at a time."""
     expert_layer: Array
+    ends: Array
+    """Parameters of embedding, output layer and last norm on the row."""
 
 
 def _weighted(composition: Composition, kinds: tuple[Item, ...], value: Callable[[Item, int], Array | None]) -> Array:
@@ -232,8 +234,8 @@ def stage_parameters(
     extra = mtp_parameters(model, tp=tp, ep=ep, etp=etp)
     # Multi-token prediction embeds tokens on the last stage, so an untied table stands there a second time.
     copy = np.where(copied & bool(model.num_mtp_layers and not model.tied_embeddings), array(np.asarray(front.sharded)), 0.0)
-    dense = dense + composition.head * (1.0 - composition.embedding) * copy
-    dense = dense + composition.embedding * array(np.asarray(front.dense))
-    dense = dense + composition.head * (array(np.asarray(back.dense)) + array(np.asarray(extra.dense)))
+    ends = composition.head * (1.0 - composition.embedding) * copy
+    ends = ends + composition.embedding * array(np.asarray(front.dense)) + composition.head * array(np.asarray(back.dense))
+    dense = dense + ends + composition.head * array(np.asarray(extra.dense))
     experts = experts + composition.head * array(np.asarray(extra.routed))
-    return StageParameters(dense=dense, experts=experts, dense_layer=largest_dense, expert_layer=largest_experts)
+    return StageParameters(dense=dense, experts=experts, dense_layer=largest_dense, expert_layer=largest_experts, ends=ends)
