@@ -107,8 +107,9 @@ def context_s(
 
         ring        c - 1 steps, each exposes max(0, xfer - core / c) and corrects the output (reads and writes it in FP32);
                     keys and values travel forward, with their gradients backward
-        all-gather  gathers keys and values before the core; backward gathers again and reduce-scatters the gradients
-        ulysses     all-to-all of q, k, v before and o after the core, the same backward
+        all-gather  gathers keys and values before the core and puts their zigzag chunks in order (one read and write);
+                    backward gathers again and reduce-scatters the gradients
+        ulysses     all-to-all of q, k, v before and o after the core, each transposed (one read and write), the same backward
         hybrid      ulysses inside a scale-up domain, ring across domains
 
     Symbols: c context parallelism; xfer time of one block of keys and values to the neighbour; core the attention kernel.
@@ -138,11 +139,13 @@ def context_s(
         backward = ring(2.0 * key_value, attention_backward, cp) + correction
     elif context_kind == "all-gather":
         gather = all_gather_s(key_value * cp, group, cluster, constants)
-        forward, backward = gather, 2.0 * gather
+        reorder = memory_bound_s(2.0 * key_value * cp, cluster.device, constants) + 4.0 * constants.kernel_gap_s
+        forward, backward = gather + reorder, 2.0 * (gather + reorder)
     else:
         inner = _inside(group)
         exchange = all_to_all_s(key_value + query_out, inner if context_kind == "hybrid" else group, cluster, constants)
-        forward, backward = exchange, exchange
+        reorder = memory_bound_s(2.0 * (key_value + query_out), cluster.device, constants) + 8.0 * constants.kernel_gap_s
+        forward, backward = exchange + reorder, exchange + reorder
         if context_kind == "hybrid":
             domains = array(group.domains)
             forward = forward + ring(key_value, attention_forward, domains)
