@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from meshwright.perf.schedules import Timeline
     from meshwright.plan.evaluate import Evaluation
 
-ROUNDS = 3
+ROUNDS = 2
 """Rounds of as many micro-batches as stages that are simulated; each further micro-batch adds a slot of the busiest stage."""
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Bools = NDArray[np.bool_]
 
-WORK_ROWS = 4096
+WORK_ROWS = 16384
 """Micro-batch rows of a block: bounds the memory of the layer tables."""
 CHUNK_ROWS = 16384
 """Layouts of a chunk: their temporaries stay in cache."""
@@ -254,9 +254,8 @@ def _evaluate_rows(
     # pipeline shapes (mesh, chunks) and their shardings: what does not depend on the micro-batch
     shape_key, shape_of = np.unique(which * 16 + chunks, return_inverse=True)
     shape_mesh, shape_chunks = shape_key // 16, shape_key % 16
-    numbers = np.array(
-        [table.number(int(pp), int(vp)) for pp, vp in zip(mesh["pp"][shape_mesh], shape_chunks, strict=True)], dtype=np.int64
-    )
+    pipelines, pipeline_of = np.unique(mesh["pp"][shape_mesh] * 16 + shape_chunks, return_inverse=True)
+    numbers = np.array([table.number(int(key) // 16, int(key) % 16) for key in pipelines], dtype=np.int64)[pipeline_of]
     composition = table.columns(numbers)
     shape = _take(mesh, shape_mesh)
     parameters = stage_parameters(
