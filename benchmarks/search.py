@@ -120,7 +120,8 @@ def help_s() -> float:
 def table(found: list[Timing]) -> str:
     """The timings as a Markdown table."""
     lines = [
-        "| case | legal | evaluated | wall s | decided/s of the process | evaluated/s | of the search | scalar | ratio | peak MB | first plan |",
+        "| case | legal | evaluated | wall s | decided/s of the process | evaluated/s of it | of the search | scalar "
+        "| ratio | peak MB | first plan |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     lines += [
