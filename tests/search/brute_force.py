@@ -79,6 +79,8 @@ def refusal(case: Case, features: Features, p: Point) -> str | None:
         return "the device does not compute in the data types of the precision recipe"
     if model.position not in features.positions:
         return "the framework has no kernels for the model's position encoding"
+    if model.is_moe and not features.mixture_of_experts:
+        return "the framework has no mixture of experts"
     if any(kind.attention.num_heads % p.tp for kind in model.kinds):
         return "tp does not divide the attention heads"
     for kind in model.kinds:
@@ -114,6 +116,9 @@ def refusal(case: Case, features: Features, p: Point) -> str | None:
         return "the framework has no expert tensor parallelism"
     if mixture is not None and p.tp > 1 and not (case.implementation.sequence_parallel and features.sequence_parallel):
         return "experts with tp need sequence parallelism"
+    able = case.implementation.sequence_parallel and features.sequence_parallel
+    if features.sequence_parallel_with_tensor and p.tp > 1 and not able:
+        return "the framework has tensor parallelism with sequence parallelism only"
     if p.pp > model.num_layers:
         return "pp exceeds the layers"
     if batch % p.dp:

@@ -10,7 +10,7 @@ from meshwright.cli.files import check_target
 from meshwright.cli.options import CASE, JSON, PLAN
 from meshwright.cli.pins import consistent, divides
 from meshwright.cli.request import Setup, setup
-from meshwright.errors import InputError, Message
+from meshwright.errors import InputError, Message, fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +54,7 @@ def run(values: Values, faults: Faults) -> int:
 
 def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions]:
     """The case and the options of the search; every fault of both at once."""
+    from meshwright.frameworks import framework, frameworks
     from meshwright.search.result import SearchOptions
 
     pins = consistent(values["pin"], faults)
@@ -65,6 +66,10 @@ def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions]:
     if "save" in values:
         faults.messages += check_target(values["save"])
     given = setup(values, faults)
+    if "framework" in values and given.case.training.task not in given.framework.features.tasks:
+        able = [name for name in frameworks() if given.case.training.task in framework(name).features.tasks]
+        raise fault("plan.task", "{name} does not train with {task}; {able} can", path="--framework", name=given.framework.title,
+                    task=given.case.training.task, able=", ".join(able))  # fmt: skip
     if not values.get("spare_nodes"):
         divides(pins, given.case.cluster.num_devices)
     wanted = {name: values[name] for name in ("top", "objective", "risk", "spare_nodes", "weak") if name in values}

@@ -102,8 +102,6 @@ class Implementation:
     """One copy of a token per destination node in the expert all-to-all (DeepEP)."""
     pads_vocabulary_to: int = 128
     """The vocabulary is padded to a multiple of this times TP; 1: no padding."""
-    contiguous_gradients: bool = True
-    """Gradients live in one buffer from the start (True), or appear during the first backward (False)."""
     extra_gradient_bytes: float = 0.0
     """Bytes per parameter beside the gradient that the recipe keeps (nanotron holds BF16 gradients and an FP32 buffer)."""
     source: str = ""

@@ -18,13 +18,10 @@ if TYPE_CHECKING:
 
     Number = float | NDArray[np.float64]
 
-DENSE_ORDER = ("tp", "cp", "dp", "pp")
-EXPERT_ORDER = ("etp", "ep", "edp", "pp")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A communicator: how many ranks, how many of them share a scale-up domain, how many groups share its network.
+    """A communicator: how many ranks, how many of them share a scale-up domain, how many domains it spans.
 
     Fields broadcast: numbers or columns.
     """
@@ -34,9 +31,6 @@ class Group:
     """Ranks of the group in one scale-up domain."""
     domains: Number
     """Scale-up domains that the group spans: ranks / local."""
-    concurrent: Number
-    """Groups of this kind whose members share the network of one domain, each talking at the same time: per-device
-    bandwidth times ``local`` is what one group gets."""
 
 
 def group(ranks: Number, stride: Number, cluster: Cluster) -> Group:
@@ -51,4 +45,4 @@ def group(ranks: Number, stride: Number, cluster: Cluster) -> Group:
     """
     domain = float(cluster.scale_up_devices)
     local = np.maximum(1.0, np.minimum(ranks, np.floor(domain / np.asarray(stride, dtype=np.float64))))
-    return Group(ranks=ranks, local=local, domains=np.ceil(ranks / local), concurrent=domain / local)
+    return Group(ranks=ranks, local=local, domains=np.ceil(ranks / local))

@@ -98,15 +98,3 @@ def grouped_gemm_s(
         m, n, k, device=device, constants=constants, dtype=dtype, in_bytes=in_bytes, out_bytes=out_bytes,
         count=groups, speed=speed * constants.grouped_gemm_ratio,
     )  # fmt: skip
-
-
-def gemm_flops(m: Number, n: Number, k: Number) -> Array:
-    """Multiplications and additions of one product.
-
-        2 m n k
-
-    Shapes:  m, n, k broadcast.
-    Units:   FLOP.
-    Source:  definition.
-    """
-    return 2.0 * array(m) * n * k

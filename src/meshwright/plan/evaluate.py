@@ -92,16 +92,35 @@ def composition_of(case: Case, layout: Layout, *, every_stage: bool = True) -> C
 
 
 def evaluate(case: Case, layout: Layout) -> Evaluation:
-    """Evaluate one layout.
+    """Evaluate one layout, one row per stage.
 
+    Units:   s and bytes.
+    Source:  ``evaluate_columns``.
+    """
+    return evaluate_columns(
+        case,
+        settings_of(layout),
+        degrees_of(layout),
+        composition_of(case, layout),
+        microbatch_sequences=array(layout.microbatch_sequences),
+        sequence_parallel=array(float(layout.sequence_parallel)),
+        num_microbatches=array(layout.num_microbatches),
+    )
+
+
+def evaluate_columns(
+    case: Case, settings: Settings, degrees: Degrees, composition: Composition, *, microbatch_sequences: Array,
+    sequence_parallel: Array, num_microbatches: Array,
+) -> Evaluation:  # fmt: skip
+    """Evaluate layouts of the same settings: one, as numbers, or many, as columns.
+
+    Shapes:  degrees and batches broadcast; the composition has rows first.
     Units:   s and bytes.
     Source:  ``plan.costs``, ``plan.stages``, ``plan.combine``.
     """
-    settings, degrees = settings_of(layout), degrees_of(layout)
-    composition = composition_of(case, layout)
     costs = work_costs(
-        case, settings, treatments=TREATMENTS_OF[settings.treatment], microbatch_sequences=array(layout.microbatch_sequences),
-        tensor_parallel=degrees.tensor_parallel, sequence_parallel=array(float(layout.sequence_parallel)),
+        case, settings, treatments=TREATMENTS_OF[settings.treatment], microbatch_sequences=microbatch_sequences,
+        tensor_parallel=degrees.tensor_parallel, sequence_parallel=sequence_parallel,
         context_parallel=degrees.context_parallel, expert_parallel=degrees.expert_parallel,
         expert_tensor_parallel=degrees.expert_tensor_parallel, devices_per_stage=degrees.world / degrees.pipeline_parallel,
     )  # fmt: skip
@@ -111,20 +130,18 @@ def evaluate(case: Case, layout: Layout) -> Evaluation:
         expert_tensor_parallel=degrees.expert_tensor_parallel, pipeline_parallel=degrees.pipeline_parallel,
     )  # fmt: skip
     state = state_costs(case, degrees, parameters, composition, offload=settings.offload)
-    m = array(layout.num_microbatches)
-    pipeline = pipeline_time(
-        case, settings, composition, stages, pipeline_parallel=degrees.pipeline_parallel, virtual_stages=degrees.virtual_stages,
-        num_microbatches=m, hop_s=costs.hop_s,
-    )  # fmt: skip
+    shape = {
+        "pipeline_parallel": degrees.pipeline_parallel, "virtual_stages": degrees.virtual_stages,
+        "num_microbatches": num_microbatches,
+    }  # fmt: skip
+    pipeline = pipeline_time(case, settings, composition, stages, hop_s=costs.hop_s, **shape)
     time = step_time(
         case, settings, pipeline, state, gradient_shards=degrees.gradient_shards, parameter_shards=degrees.parameter_shards,
-        world=degrees.world, num_microbatches=m,
+        world=degrees.world, num_microbatches=num_microbatches,
     )  # fmt: skip
-    activation = activation_memory(
-        settings, composition, stages, pipeline_parallel=degrees.pipeline_parallel, virtual_stages=degrees.virtual_stages,
-        num_microbatches=m,
-    )  # fmt: skip
+    activation = activation_memory(settings, composition, stages, **shape)
     return Evaluation(
         settings=settings, degrees=degrees, composition=composition, costs=costs, stages=stages, parameters=parameters,
-        state=state, time=time, activation=activation, memory=stage_memory(case, activation, state), num_microbatches=m,
+        state=state, time=time, activation=activation, memory=stage_memory(case, activation, state),
+        num_microbatches=num_microbatches,
     )  # fmt: skip

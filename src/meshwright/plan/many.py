@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.perf.arrays import Array, array
-from meshwright.plan.combine import Degrees, activation_memory, dynamic_bytes, pipeline_time, state_costs, static_bytes, step_time
-from meshwright.plan.costs import TREATMENTS_OF, work_costs
-from meshwright.plan.evaluate import composition_of, settings_of
+from meshwright.perf.arrays import Array
+from meshwright.plan.combine import Degrees
+from meshwright.plan.evaluate import composition_of, evaluate_columns, settings_of
 from meshwright.plan.split import stack
-from meshwright.plan.stages import stage_costs, stage_inputs, stage_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +26,7 @@ def evaluate_many(case: Case, layouts: Sequence[Layout]) -> tuple[Array, Array]:
     Shapes:  n layouts -> two columns of n.
     Units:   s, bytes.
     Holds:   equal to ``evaluate`` of each up to the last bits.
-    Source:  ``plan.costs``, ``plan.stages``, ``plan.combine``.
+    Source:  ``plan.evaluate.evaluate_columns``.
     """
     groups: defaultdict[Settings, list[int]] = defaultdict(list)
     for index, layout in enumerate(layouts):
@@ -55,28 +53,11 @@ def _evaluate_group(case: Case, settings: Settings, layouts: Sequence[Layout]) -
     first = dict(zip(reversed(keys), reversed(layouts), strict=True))
     compositions = {key: composition_of(case, layout, every_stage=False) for key, layout in first.items()}
     composition = stack([compositions[key] for key in keys], len(case.model.kinds))
-    m = column("num_microbatches")
-    costs = work_costs(
-        case, settings, treatments=TREATMENTS_OF[settings.treatment], microbatch_sequences=column("microbatch_sequences"),
-        tensor_parallel=degrees.tensor_parallel, sequence_parallel=column("sequence_parallel"),
-        context_parallel=degrees.context_parallel, expert_parallel=degrees.expert_parallel,
-        expert_tensor_parallel=degrees.expert_tensor_parallel, devices_per_stage=degrees.world / degrees.pipeline_parallel,
+    found = evaluate_columns(
+        case, settings, degrees, composition, microbatch_sequences=column("microbatch_sequences"),
+        sequence_parallel=column("sequence_parallel"), num_microbatches=column("num_microbatches"),
     )  # fmt: skip
-    inputs = stage_inputs(costs)
-    stages = stage_costs(inputs, composition)
-    parameters = stage_parameters(
-        case, composition, tensor_parallel=degrees.tensor_parallel, expert_parallel=degrees.expert_parallel,
-        expert_tensor_parallel=degrees.expert_tensor_parallel, pipeline_parallel=degrees.pipeline_parallel,
-    )  # fmt: skip
-    state = state_costs(case, degrees, parameters, composition, offload=settings.offload)
-    shape = {"pipeline_parallel": degrees.pipeline_parallel, "virtual_stages": degrees.virtual_stages, "num_microbatches": m}
-    pipeline = pipeline_time(case, settings, composition, stages, hop_s=array(inputs.hop_s), **shape)
-    time = step_time(
-        case, settings, pipeline, state, gradient_shards=degrees.gradient_shards, parameter_shards=degrees.parameter_shards,
-        world=degrees.world, num_microbatches=m,
-    )  # fmt: skip
-    activation = activation_memory(settings, composition, stages, **shape)
-    return time.step_s, np.asarray((static_bytes(case, state) + dynamic_bytes(case, activation)).max(axis=0))
+    return found.time.step_s, np.asarray(found.memory.reserved_bytes.max(axis=0))
 
 
 def _pipeline_key(layout: Layout) -> tuple[object, ...]:

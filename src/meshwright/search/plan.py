@@ -57,7 +57,7 @@ def plan(case: Case, features: Features, options: SearchOptions, progress: Progr
     Holds:   deterministic; ``legal = evaluated + bounded``. The batch, the sequence and the numerics are never changed.
     """
     pins = parse_pins(options.pins)
-    overlap = overlap_for(case, options.risk)
+    overlap = overlap_for(case, options.risk, features.overlaps)
     begin = time.perf_counter()
     counts = Counts(rejected=Counter())
     pools: list[Finalists] = []
@@ -243,7 +243,7 @@ def layout_rank(case: Case, features: Features, layout: Layout, options: SearchO
     from meshwright.plan.many import evaluate_many
 
     step_s, reserved = (float(column[0]) for column in evaluate_many(case, [layout]))
-    overlap = overlap_for(case, options.risk)
+    overlap = overlap_for(case, options.risk, features.overlaps)
     space = make_space(case, features, layout.world, parse_pins({}))
     faster = 0
     for rows in evaluate_grid(space, Counts(rejected=Counter()), overlap=overlap):

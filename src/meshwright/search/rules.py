@@ -214,6 +214,14 @@ def _shards_under_pipeline(_: Case, features: Features, k: Knobs) -> Any:
     return (np.asarray(k.zero) < 2) | (k.pp == 1) | features.parameter_shards_with_pipeline
 
 
+def _sequence_with_tensor(_: Case, features: Features, k: Knobs) -> Any:
+    return np.asarray(not features.sequence_parallel_with_tensor) | (k.tp == 1) | (np.asarray(k.sp) > 0)
+
+
+def _mixture(case: Case, features: Features, k: Knobs) -> Any:
+    return np.full(np.shape(k.tp), features.mixture_of_experts or not case.model.is_moe)
+
+
 def _recompute(_: Case, features: Features, k: Knobs) -> Any:
     return np.full(np.shape(k.tp), k.treatment in features.recompute)
 
@@ -221,6 +229,7 @@ def _recompute(_: Case, features: Features, k: Knobs) -> Any:
 RULES: tuple[Rule, ...] = (
     Rule(level="mesh", reason="the device does not compute in the data types of the precision recipe", holds=_precision),
     Rule(level="mesh", reason="the framework has no kernels for the model's position encoding", holds=_position),
+    Rule(level="mesh", reason="the framework has no mixture of experts", holds=_mixture),
     Rule(level="mesh", reason="tp does not divide the attention heads", holds=_heads),
     Rule(level="mesh", reason="tp and the key-value heads do not divide each other", holds=_key_value_heads),
     Rule(level="mesh", reason="tp does not divide the hidden or feed-forward width", holds=_widths),
@@ -240,6 +249,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(level="mesh", reason="experts with tp need sequence parallelism", holds=_moe_sequence_parallel),
     Rule(level="mesh", reason="the framework has no sequence parallelism", holds=_sequence_parallel),
+    Rule(level="mesh", reason="the framework has tensor parallelism with sequence parallelism only", holds=_sequence_with_tensor),
     Rule(level="mesh", reason="pp exceeds the layers", holds=lambda c, _, k: k.pp <= c.model.num_layers),
     Rule(
         level="mesh", reason="dp does not divide the global batch",
