@@ -57,6 +57,16 @@ def common(model: Model) -> dict[str, Any]:
     }
 
 
+def rotary(model: Model) -> dict[str, Any]:
+    """Base and share of rotary positions, where the model has them and they are known."""
+    if model.rotary_base is None:
+        return {}
+    whole = {"rope_type": "default", "rope_theta": model.rotary_base, "partial_rotary_factor": model.rotary_ratio}
+    if model.architecture == "Gemma3ForCausalLM":
+        whole = {"full_attention": whole, "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0}}  # type: ignore[dict-item]
+    return {"rope_parameters": whole}
+
+
 def biases(model: Model) -> bool:
     return model.kinds[0].attention.query_bias
 
@@ -178,6 +188,7 @@ def routed(model: Model) -> dict[str, Any]:
         "n_group": experts.num_groups,
         "topk_group": experts.groups_per_token,
         "num_mtp_layers": model.num_mtp_layers,
+        "routed_scaling_factor": experts.routed_scale,
     }
 
 

@@ -261,3 +261,26 @@ def test_loading_is_cached() -> None:
     for _ in range(100):
         load_model("llama3-8b")
     assert time.perf_counter() - start < 0.5
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "ratio", "scale"),
+    [
+        ("llama3-70b", 500_000.0, 1.0, None), ("deepseek-v3", 10_000.0, 1.0, 2.5), ("glm-4.5", 1e6, 0.5, 2.5),
+        ("glm-4.5-air", 1e6, 0.5, 1.0), ("kimi-k2", 50_000.0, 1.0, 2.827), ("qwen3-coder-480b-a35b", 1e7, 1.0, 1.0),
+        ("glm4-9b", None, 0.5, None), ("baichuan-13b", None, 1.0, None),
+    ],
+)  # fmt: skip
+def test_figures_of_the_forward_pass(name: str, base: float | None, ratio: float, scale: float | None) -> None:
+    model = load_model(name)
+    assert (model.rotary_base, model.rotary_ratio) == (base, ratio)
+    assert (model.experts.routed_scale if model.experts else None) == scale
+
+
+def test_a_rotary_base_has_its_source_and_only_rotary_models_have_one() -> None:
+    assert provenance("model", "llama3-8b")["rotary_base"].value == 500_000.0
+    for name in models():
+        model = load_model(name)
+        assert model.position == "rope" or (model.rotary_base, model.rotary_ratio) == (None, 1.0)
+    known = sum(load_model(name).rotary_base is not None for name in models() if load_model(name).position == "rope")
+    assert known > 70

@@ -66,7 +66,7 @@ def test_what_is_no_request_is_an_input_error(cli, write, text):
     ("size", "devices"),
     [
         (["--device", "h100-sxm", "--nodes", "2"], 16),
-        (["--device", "h100-sxm", "--devices", "12"], 12),
+        (["--device", "h100-sxm", "--devices", "12", "--devices-per-node", "4"], 12),
         (["--device", "h100-sxm", "--nodes", "3", "--devices-per-node", "4"], 12),
         (["--cluster", "dgx-h100", "--nodes", "4"], 32),
         (["--device", "H100", "--nodes", "1_0"], 80),

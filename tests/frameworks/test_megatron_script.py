@@ -13,8 +13,8 @@ from meshwright.domain.layout import Full, Overlap, Selective
 from meshwright.domain.training import Lora
 from meshwright.errors import InputError
 from meshwright.frameworks import Options, framework
-from meshwright.frameworks.megatron.flags import FLAGS, parse_version
-from meshwright.frameworks.megatron.model_arguments import expression
+from meshwright.frameworks.megatron.flags import FLAGS, Arguments, parse_version
+from meshwright.frameworks.megatron.model_arguments import add_model, expression
 from meshwright.frameworks.megatron.pipeline import layout_string
 
 MEGATRON = framework("megatron")
@@ -254,12 +254,51 @@ def test_a_flag_that_the_version_lacks_is_refused_with_the_version_that_has_it()
         write(case, layout_of(case, expert_parallel=8), version="0.13")
 
 
+def test_rotary_base_share_and_scale_of_the_experts_are_the_models():
+    wanted = {
+        "llama3-70b": {"--rotary-base": ["500000"]},
+        "deepseek-v3": {"--rotary-base": ["10000"], "--moe-router-topk-scaling-factor": ["2.5"]},
+        "deepseek-v2": {"--moe-router-topk-scaling-factor": ["16.0"], "--moe-router-pre-softmax": []},
+        "glm4.5": {"--rotary-base": ["1000000"], "--rotary-percent": ["0.5"], "--moe-router-topk-scaling-factor": ["2.5"]},
+        "gpt3-175b": {},
+    }
+    optional = {"--rotary-percent", "--moe-router-topk-scaling-factor", "--moe-router-pre-softmax"}
+    for name, values in wanted.items():
+        case = case_of(name)
+        arguments = Arguments(version=parse_version(None))
+        add_model(arguments, case)
+        lines = "\n".join(arguments.lines())
+        found = bash_words(lines, {})
+        assert {flag for flag in optional if flag in found} == values.keys() - {"--rotary-base"}, name
+        for flag, words in values.items():
+            assert found[found.index(flag) + 1 :][: len(words)] == words, name
+    assert "123" in bash_words('--rotary-base "${ROTARY_BASE:-500000}"', {"ROTARY_BASE": "123"})
+
+
+def bash_words(lines, environment):
+    """Words of an array as bash expands them; blanks that are unset are empty."""
+    text = f"A=(\n{lines}\n); printf '%s\\n' \"${{A[@]}}\""
+    return subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True, env=environment).stdout.splitlines()
+
+
+def test_a_base_that_is_known_is_no_blank_and_one_that_is_not_is_assumed():
+    case = case_of("llama3-8b")
+    known = write(case, layout_of(case))
+    assert "ROTARY_BASE" not in known["README.md"].text
+    assert flags(case, layout_of(case))["--rotary-base"] == ["500000"]
+    unknown = replace(case, model=replace(case.model, rotary_base=None))
+    files = write(unknown, layout_of(unknown))
+    assert "| `ROTARY_BASE` | 10000 |" in files["README.md"].text
+    assert "The base of RoPE is not known" in files["README.md"].text
+    assert flags(unknown, layout_of(unknown))["--rotary-base"] == ["10000"]
+
+
 def test_the_readme_quotes_blanks_switches_and_nothing_undefined():
     case = case_of("qwen3-30b-a3b")
     layout = layout_of(case, tensor_parallel=2, sequence_parallel=True, expert_parallel=8)
     text = write(case, layout, options=Options(label="first choice", train_iters=7))["README.md"].text
     assert "{{" not in text
-    for word in ("first choice", "LEARNING_RATE", "ROTARY_BASE", "sbatch train.sh", "`--overlap-moe-expert-parallel-comm`"):
+    for word in ("first choice", "LEARNING_RATE", "MIN_LEARNING_RATE", "sbatch train.sh", "`--overlap-moe-expert-parallel-comm`"):
         assert word in text
     assert "| `TRAIN_ITERS` | 7 |" in text
     on = replace(layout, overlap=Overlap(expert=True))

@@ -372,11 +372,11 @@ def test_offload_moves_the_optimizer_to_the_host(pair):
 
 @examples(20)
 @given(planned(), st.floats(0.1, 1.0), st.floats(0.0, 0.8))
-def test_capacity_is_the_smaller_of_what_may_be_used_and_what_is_left(pair, share, reserved):
+def test_capacity_is_what_may_be_used_less_what_is_kept_for_others(pair, share, reserved):
     case, layout = pair
     own = replace(case, memory_ratio=share, reserve_ratio=reserved)
     found = estimate(own, layout)
-    assert found.memory_capacity_bytes == pytest.approx(case.cluster.device.memory_bytes * min(share, 1 - reserved))
+    assert found.memory_capacity_bytes == pytest.approx(case.cluster.device.memory_bytes * max(0, share - reserved))
     assert found.memory_reserved_bytes == estimate(case, layout).memory_reserved_bytes
 
 

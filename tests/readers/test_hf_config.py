@@ -109,7 +109,8 @@ CHATGLM3 = {
     "rmsnorm": True, "seq_length": 8192,
 }  # fmt: skip
 QWEN2_57B = {
-    "architectures": ["Qwen2MoeForCausalLM"], "model_type": "qwen2_moe", "decoder_sparse_step": 1, "hidden_size": 3584,
+    "architectures": ["Qwen2MoeForCausalLM"], "model_type": "qwen2_moe", "decoder_sparse_step": 1, "rope_theta": 1e6,
+    "hidden_size": 3584,
     "intermediate_size": 18944, "max_position_embeddings": 131072, "moe_intermediate_size": 2560,
     "num_attention_heads": 28, "num_experts": 64, "num_experts_per_tok": 8, "num_hidden_layers": 28,
     "num_key_value_heads": 4, "shared_expert_intermediate_size": 20480, "use_sliding_window": False,
@@ -256,3 +257,34 @@ def test_a_mutated_configuration_is_a_model_or_an_input_error(data: st.DataObjec
     except InputError as error:
         assert error.messages
         assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("config", "base", "ratio"),
+    [
+        (LLAMA3_70B, 500_000.0, 1.0),
+        (LLAMA2_7B, 10_000.0, 1.0),
+        (MIXTRAL, 1_000_000.0, 1.0),
+        (LLAMA2_7B | {"rope_parameters": {"rope_theta": 5e6, "partial_rotary_factor": 0.5}}, 5e6, 0.5),
+        (LLAMA2_7B | {"rope_parameters": {"full_attention": {"rope_theta": 1e6}}, "partial_rotary_factor": 0.25}, 1e6, 0.25),
+        (DEEPSEEK_V3 | {"rope_theta": 50000}, 50_000.0, 1.0),
+    ],
+)
+def test_rotary_base_and_share_are_read(config: dict[str, Any], base: float, ratio: float) -> None:
+    model = model_from_config(config, where="here")
+    assert (model.rotary_base, model.rotary_ratio) == (base, ratio)
+
+
+def test_the_scale_of_routed_experts_is_read() -> None:
+    read = model_from_config(DEEPSEEK_V3 | {"routed_scaling_factor": 2.827}, where="here")
+    assert read.experts is not None
+    assert read.experts.routed_scale == 2.827
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("rope_theta", "1e6"), ("rope_theta", 0), ("rope_theta", float("nan")), ("rope_theta", True), ("partial_rotary_factor", 1.5)],
+)
+def test_rotary_figures_that_make_no_sense_are_refused(key: str, value: object) -> None:
+    with pytest.raises(InputError, match=key):
+        model_from_config(LLAMA2_7B | {key: value}, where="here")

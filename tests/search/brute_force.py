@@ -79,6 +79,8 @@ def refusal(case: Case, features: Features, p: Point) -> str | None:
         return "the device does not compute in the data types of the precision recipe"
     if model.position not in features.positions:
         return "the framework has no kernels for the model's position encoding"
+    if model.position == "learned" and sequence > model.position_table:
+        return "the sequence exceeds the learned position table"
     if model.is_moe and not features.mixture_of_experts:
         return "the framework has no mixture of experts"
     if any(kind.attention.num_heads % p.tp for kind in model.kinds):

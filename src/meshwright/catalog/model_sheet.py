@@ -54,6 +54,8 @@ class ModelRecord:
     norm: NormKind = "rms"
     position: PositionEncoding = "rope"
     position_table: int = 0
+    rotary_base: float | None = None
+    rotary_ratio: float = 1.0
     tied_embeddings: bool = False
     head_bias: bool = False
     embedding_norm: bool = False
@@ -99,7 +101,9 @@ def model_provenance(name: str) -> Mapping[str, Provenance]:
     sheet, _ = _place(name)
     source = cited(record.source, sheet.sources)
     return {
-        path: Provenance(value, "count", f"assumed: {source}" if path in record.assumed else source)
+        path: Provenance(
+            value, "1" if isinstance(value, float) else "count", f"assumed: {source}" if path in record.assumed else source
+        )
         for path, value in _numbers(record)
     }
 
@@ -172,7 +176,9 @@ def _record(sheet: Sheet, name: str) -> ModelRecord:
             "model.range", "{value} is not within {low}..{high}", {"value": value, "low": low, "high": MAX_SIZE}, f"{where}.{path}"
         )
         for path, value in _numbers(record)
-        if path != "parameters" and not (low := int(path.rpartition(".")[2] not in MAY_BE_ZERO)) <= value <= MAX_SIZE
+        if isinstance(value, int)
+        and path != "parameters"
+        and not (low := int(path.rpartition(".")[2] not in MAY_BE_ZERO)) <= value <= MAX_SIZE
     ]
     faults += _pattern_faults(record, where)
     if faults:
@@ -256,6 +262,8 @@ def build_model(name: str, record: ModelRecord, sheet: Sheet) -> Model:
         norm=record.norm,
         position=record.position,
         position_table=record.position_table,
+        rotary_base=record.rotary_base,
+        rotary_ratio=record.rotary_ratio,
         tied_embeddings=record.tied_embeddings,
         head_bias=record.head_bias,
         embedding_norm=record.embedding_norm,
@@ -286,12 +294,12 @@ def _layer_kind(record: ModelRecord, kind: KindRecord) -> LayerKind:
     )
 
 
-def _numbers(record: object, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """Every integer of a record with its path."""
+def _numbers(record: object, prefix: str = "") -> Iterator[tuple[str, float]]:
+    """Every integer of a record with its path, and every fraction that the record itself gives."""
     for item in fields(record):  # type: ignore[arg-type]
         value = getattr(record, item.name)
         path = f"{prefix}{item.name}"
-        if isinstance(value, int) and not isinstance(value, bool):
+        if (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and value != item.default):
             yield path, value
         elif isinstance(value, (Attention, Mlp, MixtureOfExperts, KindRecord)) or (item.name == "latent" and value):
             yield from _numbers(value, f"{path}.")

@@ -54,9 +54,8 @@ def read(fields: Sequence[Field], raw: Mapping[str, Any], faults: Faults) -> Val
     """Flags over the request file, parsed; what is wrong is noted in ``faults`` and left out."""
     file: Mapping[str, Any] = {}
     where = raw.get("request") or ""
-    if where:
-        with faults:
-            file = read_request_file(where, faults)
+    if where:  # a file that cannot be read ends it here: everything else would only seem to be missing
+        file = read_request_file(where, faults)
     values: dict[str, Any] = {}
     for field in fields:
         flagged = raw.get(field.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.cli.fields import Faults, Field, Values
@@ -10,6 +11,7 @@ from meshwright.cli.options import CASE, JSON, LAYOUT, SPARE_NODES
 from meshwright.cli.request import Setup, setup
 
 if TYPE_CHECKING:
+    from meshwright.domain.estimate import Estimate
     from meshwright.domain.layout import Layout
 
 EPILOG = (
@@ -26,7 +28,9 @@ def run(values: Values, faults: Faults) -> int:
     from meshwright.cli.output import print_json, print_report
 
     given, layout, limits = chosen(values, faults)
-    estimate = plan.estimate(given.case, layout)
+    estimate = _with_linearity(given, plan.estimate(given.case, layout))
+    if limits:
+        estimate = replace(estimate, fit_probability=0.0)
     if values["json"]:
         from meshwright.report.view import estimate_view
 
@@ -39,6 +43,13 @@ def run(values: Values, faults: Faults) -> int:
     if values["terms"]:
         print_report(term_table(estimate))
     return 0
+
+
+def _with_linearity(given: Setup, estimate: Estimate) -> Estimate:
+    """The estimate with its linearity, as a plan of the same layout has it."""
+    from meshwright.search import linearity_of
+
+    return linearity_of(given.case, given.framework.features, estimate)
 
 
 def chosen(values: Values, faults: Faults) -> tuple[Setup, Layout, list[str]]:

@@ -34,7 +34,10 @@ def _value(knob: str, value: str) -> str:
     """The value of a knob in its one spelling."""
     match knob:
         case "recompute":
-            return recompute_word(parse_recompute(value))
+            word = recompute_word(parse_recompute(value))
+            if word.startswith("full:"):
+                raise fault("pin.recompute-layers", "recompute={value}: counts of layers are refined, pin full", value=value)
+            return word
         case "schedule" if value not in SCHEDULES:
             raise fault("pin.schedule", "unknown schedule {value!r}; known: {known}", value=value, known=", ".join(SCHEDULES))
         case "sp" if value in SWITCH:

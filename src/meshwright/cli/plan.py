@@ -15,7 +15,7 @@ from meshwright.errors import InputError, Message, fault
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from meshwright.search.result import PlanResult, SearchOptions
+    from meshwright.search.result import PlanResult, RankedPlan, SearchOptions
 
 EPILOG = "Example: meshwright plan llama3-70b --device h100-sxm --nodes 64 --global-batch 1024 --sequence 8192"
 FIELDS = (*CASE, *PLAN, JSON)
@@ -83,7 +83,10 @@ def _searched(given: Setup, options: SearchOptions, tick: Callable[[int, int], N
 
     position = given.case.model.position
     try:
-        result = search.plan(given.case, given.framework.features, options, progress=tick)
+        result = search.plan(
+            given.case, given.framework.features, options, progress=tick,
+            acceptable=lambda layout: not given.framework.check(given.case, layout),
+        )  # fmt: skip
     except InputError as error:
         able = [name for name in frameworks() if position in framework(name).features.positions]
         if asked or position in given.framework.features.positions or not able:
@@ -102,7 +105,15 @@ def _searched(given: Setup, options: SearchOptions, tick: Callable[[int, int], N
         )
         for each in limits
     ]
-    return replace(result, notes=(*result.notes, *notes))
+    if asked and limits:
+        raise InputError(notes)
+    runs = result.plans if not limits else tuple(_cannot_run(plan) for plan in result.plans)
+    return replace(result, notes=(*result.notes, *notes), plans=runs)
+
+
+def _cannot_run(plan: RankedPlan) -> RankedPlan:
+    """A plan that the framework refuses: no run of it finishes."""
+    return replace(plan, estimate=replace(plan.estimate, fit_probability=0.0))
 
 
 def _save(given: Setup, result: PlanResult, values: Values) -> list[str]:
@@ -113,7 +124,7 @@ def _save(given: Setup, result: PlanResult, values: Values) -> list[str]:
 
     best = result.plans[0]
     files = [plan_file(given.request, best.estimate)]
-    if given.framework.writer is not None:
+    if given.framework.writer is not None and not given.framework.check(given.case, best.layout):
         files += launch_files(given, best.layout, best.estimate, None)
     return write_files(values["save"], files, force=values["force"])
 

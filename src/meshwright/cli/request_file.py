@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from meshwright.cli.options import known_keys
@@ -30,6 +31,7 @@ def read_request_file(where: str, faults: Faults) -> Mapping[str, Any]:
     for key in values:
         if key not in known:
             faults.add("request.key", "unknown key {key!r}{hint}", path=where, key=key, hint=did_you_mean(key, known))
+            faults.failed.update(get_close_matches(key, known, n=1))  # what was meant is not missing
     return {key: value for key, value in values.items() if value is not None}
 
 
@@ -41,5 +43,7 @@ def flat_plan(document: Mapping[str, Any], where: str, faults: Faults) -> dict[s
             faults.add("request.plan-key", "unknown key {key!r} of a plan{hint}", path=where, key=key, hint=hint)
     request = document.get("request")
     if not isinstance(request, dict) or not isinstance(document.get("layout"), str):
-        raise fault("request.plan", "a plan needs 'request' (a mapping) and 'layout' (a label)", path=where)
+        faults.add("request.plan", "a plan needs 'request' (a mapping) and 'layout' (a label)", path=where)
+        faults.check()
+    assert isinstance(request, dict), "faults.check() raises where there is one"
     return {**request, "layout": document["layout"]}

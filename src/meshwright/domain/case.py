@@ -37,4 +37,4 @@ class Case:
     @property
     def capacity_bytes(self) -> float:
         """What the allocator may use on one device."""
-        return self.cluster.device.memory_bytes * min(self.memory_ratio, 1.0 - self.reserve_ratio)
+        return self.cluster.device.memory_bytes * max(0.0, self.memory_ratio - self.reserve_ratio)

@@ -7,6 +7,7 @@ business of ``catalog`` and ``readers``.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import Literal
 
 from meshwright.errors import InputError, Message
@@ -106,6 +107,8 @@ class MixtureOfExperts:
     num_groups: int = 1
     groups_per_token: int = 1
     """Experts stand in groups; a token is routed to at most so many groups (node-limited routing)."""
+    routed_scale: float = 1.0
+    """Weights of the routed experts are multiplied by this (``routed_scaling_factor``); no shape depends on it."""
 
     @property
     def num_inputs(self) -> int:
@@ -146,6 +149,11 @@ class Model:
     position: PositionEncoding = "rope"
     position_table: int = 0
     """Rows of a learned position table (0: no table)."""
+    rotary_base: float | None = None
+    """Base of the rotary frequencies (``rope_theta``; of full attention where windows have another); None: unknown."""
+    rotary_ratio: float = 1.0
+    """Share of a head that rotary positions turn, from its front (``partial_rotary_factor``); latent attention says it
+    by its widths."""
     tied_embeddings: bool = False
     head_bias: bool = False
     embedding_norm: bool = False
@@ -166,6 +174,12 @@ class Model:
             Message("model.positive", "{field}={value} must be at least 1", {"field": name, "value": value}, path=self.name)
             for name, value in (("hidden", self.hidden), ("vocabulary", self.vocabulary), ("layers", len(self.pattern)))
             if value < 1
+        ]
+        scales = ((kind.experts.routed_scale, inf) for kind in self.kinds if kind.experts)
+        messages += [
+            Message("model.ratio", "{value} is not above 0 and at most {limit}", {"value": value, "limit": limit}, path=self.name)
+            for value, limit in ((self.rotary_base, inf), (self.rotary_ratio, 1.0), *scales)
+            if value is not None and not 0 < value <= limit
         ]
         for kind in self.kinds:
             attention = kind.attention

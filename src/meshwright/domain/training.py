@@ -54,6 +54,8 @@ class Precision:
     """Bytes of the optimizer's own copy of a weight; 0 where the model weight itself is FP32."""
     cast_passes: float = 0.0
     """Times that each operand of a low-precision GEMM is read and written to be scaled and quantised, and transposed."""
+    families: tuple[str, ...] = ()
+    """Device families that run the recipe; empty: all with its data types."""
     bf16_edge_layers: int = 0
     """Layers at each end that stay in the base data type (NVFP4 recipes)."""
     source: str = ""

@@ -37,8 +37,8 @@ class States:
     optimizer_bytes: Array
     owned_parameters: Array
     """Parameters whose optimizer state lies on this rank."""
-    buffer_parameters: Array
-    """Parameters whose gradient lies on this rank."""
+    reduced_parameters: Array
+    """Parameters whose whole gradient passes through this rank before it is sharded."""
 
 
 def training_states(dense: Array, experts: Array, adapters: Array, shards: Shards, case: Case) -> States:
@@ -65,7 +65,7 @@ def training_states(dense: Array, experts: Array, adapters: Array, shards: Shard
             gradient_bytes=gradient * adapters,
             optimizer_bytes=state * adapters,
             owned_parameters=adapters,
-            buffer_parameters=adapters,
+            reduced_parameters=adapters,
         )
     buffered = dense / shards.gradient + experts / shards.of_experts(shards.gradient)
     owned = dense / shards.optimizer + experts / shards.of_experts(shards.optimizer)
@@ -74,27 +74,28 @@ def training_states(dense: Array, experts: Array, adapters: Array, shards: Shard
         gradient_bytes=gradient * buffered,
         optimizer_bytes=state * owned,
         owned_parameters=owned,
-        buffer_parameters=buffered,
+        reduced_parameters=dense + experts,
     )
 
 
 def optimizer_s(states: States, case: Case, *, offload: bool = False) -> Array:
     """Time of the optimizer step of a rank.
 
-    States and master copy are read and written, the gradient read, the weight written; norm, clipping and zeroing pass over the
-    gradient buffer. On the host the gradient travels down, the weight up, and host memory is the bound.
+    States and master copy are read and written, the gradient read, the weight written; scaling, zeroing and the norm pass over
+    whole gradients, however they are sharded afterwards. On the host the gradient travels down, the weight up, and host memory
+    is the bound.
 
         device  (2 (c + o) + g + w) P_o + q P_g  over the device's memory bandwidth
         host    (g + w) P_o / link + (2 (c + o) + g + w) P_o / host
 
-    Symbols: P_o parameters updated here; P_g gradients held here; q ``optimizer_passes_bytes``.
+    Symbols: P_o parameters updated here; P_g parameters whose whole gradients pass through; q ``optimizer_passes_bytes``.
     Shapes:  the fields of ``states``.
     Units:   s.
     Source:  itemised as in SimuMax _compute_optim_time (reference/cost-model.md 3.3).
     """
     precision, optimizer, constants = case.training.precision, case.training.optimizer, case.calibration.constants
     moved = 2.0 * (precision.master_bytes + optimizer.state_bytes) + precision.gradient_bytes + precision.parameter_bytes
-    passes = memory_bound_s(case.implementation.optimizer_passes_bytes * states.buffer_parameters, case.cluster.device, constants)
+    passes = memory_bound_s(case.implementation.optimizer_passes_bytes * states.reduced_parameters, case.cluster.device, constants)
     if not offload:
         return passes + memory_bound_s(moved * states.owned_parameters, case.cluster.device, constants)
     travel = (precision.gradient_bytes + precision.parameter_bytes) * states.owned_parameters

@@ -82,13 +82,16 @@ def breakdown(case: Case, evaluation: Evaluation, *, model_flops: float, peak_fl
     compute, time = of(both.compute), evaluation.time
     own_ideal = sums["products_ideal"] + sums["attention_ideal"] + head_ideal
     gaps = compute - sums["products"] - sums["attention"] - sums["elementwise"] - sums["cast"] - sums["recompute"] - ends
+    imbalance = max(0.0, own_ideal - ideal)
+    # The busiest stage may hold less than the mean of useful work (it has other work); what is missing is idle elsewhere.
+    surplus = own_ideal - ideal - imbalance
     low = "" if base_peak == peak_flops_per_s else " (of the low-precision peak)"
     terms = (
         ("ideal", ideal, "perf.flops.training_flops"),
-        ("imbalance of stages", own_ideal - ideal, "plan.split.compose"),
+        ("imbalance of stages", imbalance, "plan.split.compose"),
         (f"matrix products below peak{low}", sums["products"] - sums["products_ideal"], "perf.gemm.gemm_s"),
         (f"attention below peak{low}", sums["attention"] - sums["attention_ideal"], "perf.attention.flash_attention_s"),
-        ("embedding, output layer and loss", ends - head_ideal, "perf.ends.head_time"),
+        ("embedding, output layer and loss", ends - head_ideal + surplus, "perf.ends.head_time"),
         ("elementwise operators", sums["elementwise"], "perf.elementwise.memory_bound_s"),
         ("casts of low precision", sums["cast"], "perf.layer.layer_pieces"),
         ("kernel gaps and slowdown beside communication", gaps, "perf.layer.layer_time"),

@@ -170,7 +170,7 @@ def state_costs(
         states = States(
             parameter_bytes=states.parameter_bytes, gradient_bytes=states.gradient_bytes,
             optimizer_bytes=np.zeros_like(states.optimizer_bytes), owned_parameters=states.owned_parameters,
-            buffer_parameters=states.buffer_parameters,
+            reduced_parameters=states.reduced_parameters,
         )  # fmt: skip
     return StateCosts(
         states=states,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from meshwright.errors import Message
-from meshwright.readers.limits import MAX_LAYERS, MAX_SIZE
+from meshwright.readers.limits import MAX_LAYERS, MAX_NUMBER, MAX_SIZE
 from meshwright.readers.structure import join, shown
 
 
@@ -61,6 +61,20 @@ class Fields:
     def optional_size(self, *names: str) -> int | None:
         """A whole number above 0, or None where it is absent."""
         return self.size(*names) if any(self.has(name) for name in names) else None
+
+    def number(self, *names: str, default: float, maximum: float = MAX_NUMBER) -> float:
+        """A number above 0 under the first of the names that is there."""
+        name = next((name for name in names if self.has(name)), None)
+        if name is None:
+            return default
+        value = self.data[name]
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            self.fault(name, "config.number", "{value} is not a number", value=shown(value))
+        elif not 0 < value <= maximum:
+            self.fault(name, "config.range", "{value} is not within {low}..{high}", value=shown(value), low=0, high=maximum)
+        else:
+            return float(value)
+        return default
 
     def layers(self, *names: str) -> int:
         """The number of layers."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError, Message, did_you_mean
 from meshwright.readers.architectures import architectures
+from meshwright.readers.architectures.positions import with_rotary
 from meshwright.readers.fields import Fields
 from meshwright.readers.limits import refuse_giants
 from meshwright.readers.safe import load_json, require_mapping
@@ -40,7 +41,7 @@ def model_from_config(config: Mapping[str, object], *, where: str, name: str = "
     if key is None:
         raise InputError(_unknown(fields, config))
     try:
-        model = architectures[key](fields)
+        model = with_rotary(architectures[key](fields), fields, key)
     except InputError as error:
         raise InputError(fields.faults or [replace(message, path=where) for message in error.messages]) from None
     if fields.faults:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 MAX_SIZE = 10**9
 """Largest width or count that a file may state."""
 MAX_LAYERS = 10_000
+MAX_NUMBER = 1e15
+"""Largest fraction, such as a rotary base, that a file may state."""
 MAX_PARAMETERS = 10**16
 
 

@@ -29,7 +29,9 @@ def compare(case: Case, features: Features, result: PlanResult, layout: Layout, 
     own = estimate(case, layout)
     rank = None
     if not refused and own.fits:
-        rank, _, _ = layout_rank(case, features, layout, options or SearchOptions())
+        listed = [plan.rank for plan in result.plans if plan.layout == layout]
+        counted, _, _ = layout_rank(case, features, layout, options or SearchOptions())
+        rank = listed[0] if listed else max(counted, len(result.plans) + 1)
     return Comparison(
         label=own.label,
         estimate=own,

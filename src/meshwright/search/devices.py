@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.plan.overlap import overlap_for
 from meshwright.search.linearity import best_step_s, fits_anywhere
+from meshwright.search.space import divisors
 from meshwright.units import SECONDS_PER_DAY
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from meshwright.domain.features import Features
 
 MAX_NODES = 16384
+BETWEEN = 16
+"""Counts between two rungs of the ladder that are tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,32 +52,60 @@ def min_devices(
 ) -> MinimumDevices:  # fmt: skip
     """The smallest number of whole nodes on which a layout fits, and on which the run meets its deadline.
 
-    Holds:   node counts 2^k and 3 2^k; the global batch stays, so large counts may have no legal layout. A deadline that no rung
-             of the ladder meets is answered by None.
+    Holds:   node counts 2^k and 3 2^k, then up to sixteen counts below the first good one; parts of a node. The global batch
+             stays, so large counts may have no legal layout. A deadline that no rung of the ladder meets is answered by None.
     """
     per_node = case.cluster.devices_per_node
+    ladder = node_ladder(limit_nodes)
+    tried: list[int] = []
     fits: DeviceCount | None = None
     meets: DeviceCount | None = None
-    tried: list[int] = []
-    ladder = node_ladder(limit_nodes)
     wanted = tokens is not None and deadline_days is not None
+
+    def in_time(count: DeviceCount) -> bool:
+        return deadline_days is not None and count.days is not None and count.days <= deadline_days
+
+    below = 0
     for place, nodes in enumerate(ladder):
-        devices = nodes * per_node
-        own = replace(case, cluster=replace(case.cluster, num_devices=devices))
-        tried.append(devices)
-        possible = fits_anywhere(own, features, devices, overlap=overlap_for(own))
-        step_s = best_step_s(own, features, devices, overlap=overlap_for(own)) if possible else None
+        found = _count(case, features, nodes * per_node, tokens, tried)
         if progress is not None:
             progress(place + 1, len(ladder))
-        if step_s is None:
-            if fits is not None and devices > case.batch.tokens:
-                break
-            continue
-        days = None if tokens is None else tokens / case.batch.tokens * step_s / SECONDS_PER_DAY
-        found = DeviceCount(devices=devices, nodes=nodes, step_s=step_s, days=days)
-        fits = fits or found
-        if wanted and days is not None and deadline_days is not None and days <= deadline_days:
-            meets = found
-        if meets is not None or not wanted:
+        if found is not None and fits is None:
+            fits = _smaller(case, features, below, nodes, tokens, tried, lambda _: True) or found
+        if found is not None and in_time(found):
+            meets = _smaller(case, features, below, nodes, tokens, tried, in_time) or found
+        if meets is not None or (fits is not None and not wanted):
             break
-    return MinimumDevices(fits=fits, meets_deadline=meets, tried=tuple(tried))
+        below = nodes
+    return MinimumDevices(fits=fits, meets_deadline=meets, tried=tuple(sorted(set(tried))))
+
+
+def _count(case: Case, features: Features, devices: int, tokens: float | None, tried: list[int]) -> DeviceCount | None:
+    """The best layout on so many devices, or None where none fits."""
+    own = replace(case, cluster=replace(case.cluster, num_devices=devices))
+    tried.append(devices)
+    overlap = overlap_for(own)
+    if not fits_anywhere(own, features, devices, overlap=overlap):
+        return None
+    step_s = best_step_s(own, features, devices, overlap=overlap)
+    if step_s is None:
+        return None
+    days = None if tokens is None else tokens / case.batch.tokens * step_s / SECONDS_PER_DAY
+    return DeviceCount(devices=devices, nodes=-(-devices // case.cluster.devices_per_node), step_s=step_s, days=days)
+
+
+def _smaller(
+    case: Case, features: Features, below: int, nodes: int, tokens: float | None, tried: list[int],
+    good: Callable[[DeviceCount], bool],
+) -> DeviceCount | None:  # fmt: skip
+    """The smallest count between two rungs that is good too; under one node, parts of it."""
+    per_node = case.cluster.devices_per_node
+    if nodes == 1:
+        counts = [part for part in divisors(per_node) if part < per_node]
+    else:
+        counts = [between * per_node for between in range(below + 1, nodes, max(1, (nodes - below) // BETWEEN))]
+    for devices in counts:
+        found = _count(case, features, devices, tokens, tried)
+        if found is not None and good(found):
+            return found
+    return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.plan.overlap import overlap_for
 from meshwright.search.finalists import Finalists
 from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.refine import refine
@@ -12,6 +13,7 @@ from meshwright.search.space import Pins, divisors, make_space
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
+    from meshwright.domain.estimate import Estimate
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Overlap
     from meshwright.search.result import RankedPlan
@@ -78,19 +80,24 @@ def with_linearity(
     """Plans whose estimates say their linearity; 1 where the cluster itself is the smallest that fits."""
     if not plans:
         return plans
-    found = baseline(case, features, overlap=overlap, weak=weak)
+    found = baseline(case, features, overlap=overlap, weak=weak) or _itself(case, plans[0].estimate)
+    return tuple(replace(each, estimate=_against(each.estimate, found)) for each in plans)
+
+
+def linearity_of(case: Case, features: Features, estimate: Estimate) -> Estimate:
+    """An estimate that says its linearity against the smallest number of whole nodes on which a layout fits."""
+    return _against(estimate, baseline(case, features, overlap=overlap_for(case)) or _itself(case, estimate))
+
+
+def _itself(case: Case, estimate: Estimate) -> tuple[int, float] | None:
+    """The cluster as its own baseline, where it is whole nodes."""
+    if case.cluster.num_devices % case.cluster.devices_per_node or not estimate.fits:
+        return None
+    return case.cluster.num_devices, estimate.tokens_per_s_per_device
+
+
+def _against(estimate: Estimate, found: tuple[int, float] | None) -> Estimate:
     if found is None:
-        whole = case.cluster.num_devices % case.cluster.devices_per_node == 0
-        if not whole:
-            return plans
-        found = case.cluster.num_devices, plans[0].estimate.tokens_per_s_per_device
+        return estimate
     devices, rate = found
-    return tuple(
-        replace(
-            each,
-            estimate=replace(
-                each.estimate, linearity_ratio=each.estimate.tokens_per_s_per_device / rate, linearity_baseline_devices=devices
-            ),
-        )
-        for each in plans
-    )
+    return replace(estimate, linearity_ratio=estimate.tokens_per_s_per_device / rate, linearity_baseline_devices=devices)

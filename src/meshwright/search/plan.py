@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from meshwright.domain.estimate import Estimate, Fits, Infeasible, Unmet, Verdict
@@ -23,7 +24,7 @@ from meshwright.search.space import make_space, parse_pins
 from meshwright.units import gib
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from meshwright.domain.case import Case
     from meshwright.domain.features import Features
@@ -36,6 +37,8 @@ RANKING_ERROR = 0.03
 (reference/cost-model.md section 12), so no model without that knowledge tells them apart."""
 TIGHT, ROOMY = 0.92, 0.85
 """A plan above the first share of the usable memory is tight; one below the second is a safer neighbour worth naming."""
+TIE = 0.005
+"""Plans this near are ranked by whether their upper bound of memory fits, then by time."""
 RERANKED = 4
 """Candidates beyond those asked for that are simulated before the list is cut."""
 
@@ -47,8 +50,13 @@ def device_counts(case: Case, spare_nodes: int) -> tuple[int, ...]:
     return tuple(count for count in counts if count >= 1)
 
 
-def plan(case: Case, features: Features, options: SearchOptions, progress: Progress | None = None) -> PlanResult:
+def plan(
+    case: Case, features: Features, options: SearchOptions, progress: Progress | None = None,
+    acceptable: Callable[[Layout], bool] | None = None,
+) -> PlanResult:  # fmt: skip
     """The best layouts of a case.
+
+    ``acceptable`` asks the framework about a finalist; where it refuses all of them, they are listed all the same.
 
     Every layout of the grid (contract.md) is evaluated, or left out because its states alone exceed the memory; the best are
     refined by knobs finer than the grid, simulated where their stages differ, and ranked.
@@ -70,7 +78,7 @@ def plan(case: Case, features: Features, options: SearchOptions, progress: Progr
     search_s = time.perf_counter() - begin
     if counts.legal == 0:
         raise InputError(no_legal_layout(case, features, options, pins))
-    candidates = _merge(pools, options)
+    candidates = _merge(pools, options, acceptable) or _merge(pools, options, None)
     winners = _rank(case, candidates, options)
     winners = with_linearity(case, features, winners, overlap=overlap, weak=options.weak)
     if winners:
@@ -88,14 +96,16 @@ def plan(case: Case, features: Features, options: SearchOptions, progress: Progr
     )  # fmt: skip
 
 
-def _merge(pools: Sequence[Finalists], options: SearchOptions) -> list[Candidate]:
-    """Candidates of all device counts, best first; the finest variant of each shape stands for it."""
+def _merge(pools: Sequence[Finalists], options: SearchOptions, acceptable: Callable[[Layout], bool] | None) -> list[Candidate]:
+    """The first candidates of all device counts, best first; the best acceptable variant of each shape stands for it."""
     found: list[Candidate] = []
     for number, pool in enumerate(pools):
         own = refine(pool.space, pool) if options.refine else pool.best
         found.extend(replace(candidate, order=candidate.order + (number << 40)) for candidate in own)
     found.sort(key=lambda c: (_key(c, options), c.order))
-    return list(_one_per_shape(found, trained=not pools[0].space.case.training.weights_frozen))
+    able = (each for each in found if acceptable is None or acceptable(each.layout))
+    trained = not pools[0].space.case.training.weights_frozen
+    return list(islice(_one_per_shape(able, trained=trained), options.top + RERANKED))
 
 
 def _key(candidate: Candidate, options: SearchOptions) -> float:
@@ -105,7 +115,7 @@ def _key(candidate: Candidate, options: SearchOptions) -> float:
     return candidate.step_s * devices
 
 
-def _one_per_shape(candidates: Iterable[Candidate], *, trained: bool) -> Iterable[Candidate]:
+def _one_per_shape(candidates: Iterable[Candidate], *, trained: bool) -> Iterator[Candidate]:
     """The first of each shape: layouts that differ only in recompute, shard group or split are variants of one idea.
 
     ``trained``: the weights are; where they are frozen, ZeRO 0 to 2 differ in next to nothing.
@@ -125,9 +135,13 @@ def _one_per_shape(candidates: Iterable[Candidate], *, trained: bool) -> Iterabl
 
 def _rank(case: Case, candidates: list[Candidate], options: SearchOptions) -> tuple[RankedPlan, ...]:
     """Estimates of the first candidates, with simulated bubbles, in their final order and in groups that cannot be told apart."""
-    estimates = [estimate(case, candidate.layout) for candidate in candidates[: options.top + RERANKED]]
+    estimates = [estimate(case, candidate.layout) for candidate in candidates]
     estimates = [each for each in estimates if each.fits]
     estimates.sort(key=lambda each: _value(each, options))
+    if estimates and options.refine and options.objective == "step-time":
+        # Inside TIE nobody can tell plans apart: those whose upper bound fits, too, go first.
+        bar = _value(estimates[0], options) * (1.0 + TIE)
+        estimates.sort(key=lambda each: (_value(each, options) > bar, _risky(each) and _value(each, options) <= bar))
     plans: list[RankedPlan] = []
     group, anchor = 0, None
     for rank, each in enumerate(estimates[: options.top], start=1):
@@ -141,6 +155,11 @@ def _rank(case: Case, candidates: list[Candidate], options: SearchOptions) -> tu
             )
         )
     return tuple(plans)
+
+
+def _risky(each: Estimate) -> bool:
+    """Whether the upper bound of the memory exceeds what may be used."""
+    return each.memory_upper_bytes > each.memory_capacity_bytes
 
 
 def _value(each: Estimate, options: SearchOptions) -> float:

@@ -116,6 +116,11 @@ def ulysses_divides(model: Model, ways: Any) -> Any:
     return result
 
 
+def _position_table(case: Case, _: Features, k: Knobs) -> Any:
+    model = case.model
+    return np.full(np.shape(k.tp), model.position != "learned" or case.batch.sequence_tokens <= model.position_table)
+
+
 def _context(case: Case, features: Features, k: Knobs) -> Any:
     return (k.cp == 1) | (k.context in context_kinds(case.model, features))
 
@@ -154,7 +159,9 @@ def _sequence_parallel(case: Case, features: Features, k: Knobs) -> Any:
 
 def _precision(case: Case, _: Features, k: Knobs) -> Any:
     recipe = case.training.precision
-    able = all(case.cluster.device.supports(dtype) for dtype in (recipe.gemm_dtype, recipe.base_dtype))
+    device = case.cluster.device
+    able = all(device.supports(dtype) for dtype in (recipe.gemm_dtype, recipe.base_dtype))
+    able = able and (not recipe.families or device.family in recipe.families)
     return np.full(np.shape(k.tp), able)
 
 
@@ -229,6 +236,7 @@ def _recompute(_: Case, features: Features, k: Knobs) -> Any:
 RULES: tuple[Rule, ...] = (
     Rule(level="mesh", reason="the device does not compute in the data types of the precision recipe", holds=_precision),
     Rule(level="mesh", reason="the framework has no kernels for the model's position encoding", holds=_position),
+    Rule(level="mesh", reason="the sequence exceeds the learned position table", holds=_position_table),
     Rule(level="mesh", reason="the framework has no mixture of experts", holds=_mixture),
     Rule(level="mesh", reason="tp does not divide the attention heads", holds=_heads),
     Rule(level="mesh", reason="tp and the key-value heads do not divide each other", holds=_key_value_heads),

@@ -186,7 +186,8 @@ def mesh_grid(space: Space) -> dict[str, Ints]:
     every = divisors(devices)
     rows: list[tuple[int, int, int, int, int, int]] = []
     moe = space.case.model.is_moe
-    for tp in _pinned(every, pins.tp):
+    degrees = [tp for tp in _pinned(every, pins.tp) if tp > 1 or not pins.sp]
+    for tp in degrees:
         for cp in _pinned(every, pins.cp):
             for pp in _pinned(every, pins.pp):
                 if devices % (tp * cp * pp):

@@ -16,13 +16,14 @@ DEFAULT_VERSION = "0.16"
 
 _ALWAYS = """
 --num-layers --hidden-size --ffn-hidden-size --num-attention-heads --group-query-attention --num-query-groups
---kv-channels --seq-length --max-position-embeddings --position-embedding-type --rotary-base --no-rope-fusion
---normalization --norm-epsilon --swiglu --squared-relu --disable-bias-linear --add-qkv-bias --no-bias-gelu-fusion
+--kv-channels --seq-length --max-position-embeddings --position-embedding-type --rotary-base --rotary-percent
+--no-rope-fusion --normalization --norm-epsilon --swiglu --squared-relu --disable-bias-linear --add-qkv-bias --no-bias-gelu-fusion
 --no-bias-dropout-fusion --qk-layernorm --untie-embeddings-and-output-weights --make-vocab-size-divisible-by
 --vocab-size --attention-dropout --hidden-dropout --init-method-std --multi-latent-attention --q-lora-rank
 --kv-lora-rank --qk-head-dim --qk-pos-emb-head-dim --v-head-dim --rotary-scaling-factor --mscale --mscale-all-dim
 --num-experts --moe-layer-freq --moe-ffn-hidden-size --moe-router-topk --moe-shared-expert-intermediate-size
---moe-router-num-groups --moe-router-pre-softmax --moe-router-group-topk --moe-router-score-function --moe-router-enable-expert-bias
+--moe-router-num-groups --moe-router-pre-softmax --moe-router-group-topk
+--moe-router-topk-scaling-factor --moe-router-score-function --moe-router-enable-expert-bias
 --moe-router-load-balancing-type --moe-aux-loss-coeff --moe-grouped-gemm --moe-permute-fusion
 --moe-token-dispatcher-type --tensor-model-parallel-size --pipeline-model-parallel-size --context-parallel-size
 --cp-comm-type --hierarchical-context-parallel-sizes --expert-model-parallel-size --expert-tensor-parallel-size

@@ -184,7 +184,9 @@ def _add_positions(arguments: Arguments, case: Case) -> None:
     arguments.add("--position-embedding-type", kind)
     arguments.add("--max-position-embeddings", model.position_table or max(sequence, model.max_sequence or 0))
     if model.position == "rope":
-        arguments.add("--rotary-base", Shell("$ROTARY_BASE"))
+        known = model.rotary_base  # Megatron-LM reads a whole number
+        arguments.add("--rotary-base", Shell("$ROTARY_BASE" if known is None else f"${{ROTARY_BASE:-{round(known)}}}"))
+        arguments.add_if(model.rotary_ratio != 1, "--rotary-percent", model.rotary_ratio)
     if model.kinds[0].attention.latent:
         arguments.add("--no-rope-fusion")  # refused by 0.12, experimental since
         arguments.add_if(arguments.version.minor >= 14, "--rope-type", "yarn")
@@ -209,8 +211,9 @@ def _add_experts(arguments: Arguments, model: Model, experts: MixtureOfExperts) 
     if experts.correction_bias:
         arguments.add("--moe-router-score-function", "sigmoid")
         arguments.add("--moe-router-enable-expert-bias")
-    elif experts.experts_per_token == 1:
-        arguments.add("--moe-router-pre-softmax")  # a softmax over one expert would say nothing
+    elif experts.experts_per_token == 1 or experts.routed_scale != 1:
+        arguments.add("--moe-router-pre-softmax")  # a softmax over one expert says nothing; scaled are shares of all experts
+    arguments.add_if(experts.routed_scale != 1, "--moe-router-topk-scaling-factor", experts.routed_scale)
     arguments.add("--moe-router-load-balancing-type", "seq_aux_loss" if experts.correction_bias else "aux_loss")
     arguments.add("--moe-aux-loss-coeff", Shell("$MOE_AUX_LOSS_COEFFICIENT"))
     arguments.add("--moe-router-dtype", "fp32")

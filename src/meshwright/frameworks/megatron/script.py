@@ -151,7 +151,7 @@ def _blanks(case: Case, options: Options) -> list[tuple[str, str, str]]:
         ("INIT_STD", "0.02", "standard deviation of the initial weights"),
         ("NORM_EPSILON", "1e-5", "rms_norm_eps or layer_norm_eps of config.json"),
     ]
-    if model.position == "rope":
+    if model.position == "rope" and model.rotary_base is None:
         blanks.append(("ROTARY_BASE", "10000", "rope_theta of config.json"))
     if model.kinds[0].attention.latent:
         blanks.append(("ROTARY_SCALING_FACTOR", "1.0", "yarn: factor of rope_scaling"))
@@ -174,6 +174,11 @@ def _assumed(case: Case) -> list[str]:
     if any(kind.attention.window_tokens for kind in model.kinds):
         remarks.append("Windows are written as sliding windows; chunked attention does not exist in Megatron-LM.")
     if model.position == "rope":
+        if model.rotary_base is None:
+            remarks.append("The base of RoPE is not known for this model: `ROTARY_BASE` is Megatron-LM's default.")
+        if not model.kinds[0].attention.latent:
+            remarks.append("RoPE frequencies are not scaled; a model with rope_scaling needs `--use-rope-scaling` or another "
+                           "method.")  # fmt: skip
         remarks.append("RoPE acts on all layers; a model with layers without it needs `--no-rope-freq`.")
     return remarks
 

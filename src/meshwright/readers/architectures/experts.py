@@ -180,7 +180,9 @@ def glm4_moe(fields: Fields) -> Model:
     )
 
 
-def dense_first_blocks(fields: Fields, layers: int, *, correction_bias: bool) -> list[Mlp | MixtureOfExperts]:
+def dense_first_blocks(
+    fields: Fields, layers: int, *, correction_bias: bool, routed_scale: float = 1.0
+) -> list[Mlp | MixtureOfExperts]:
     """DeepSeek's rule: ``first_k_dense_replace`` dense layers, then every ``moe_layer_freq``-th is a mixture."""
     width = fields.size("moe_intermediate_size")
     experts = MixtureOfExperts(
@@ -191,6 +193,7 @@ def dense_first_blocks(fields: Fields, layers: int, *, correction_bias: bool) ->
         correction_bias=correction_bias,
         num_groups=fields.size("n_group", default=1),
         groups_per_token=fields.size("topk_group", default=1),
+        routed_scale=fields.number("routed_scaling_factor", default=routed_scale),
     )
     first = fields.size("first_k_dense_replace", default=0, minimum=0)
     step = fields.size("moe_layer_freq", default=1)

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 @reads("DeepseekV2ForCausalLM", "deepseek_v2")
 def deepseek_v2(fields: Fields) -> Model:
     """DeepSeek-V2 and -V2-Lite (whose queries have no latent)."""
-    return _deepseek(fields, correction_bias=False)
+    return _deepseek(fields, correction_bias=False, routed_scale=1.0)
 
 
 @reads("DeepseekV3ForCausalLM", "deepseek_v3", "kimi_k2")
 def deepseek_v3(fields: Fields) -> Model:
     """DeepSeek-V3 and the models that reuse its class."""
-    return _deepseek(fields, correction_bias=True)
+    return _deepseek(fields, correction_bias=True, routed_scale=2.5)
 
 
-def _deepseek(fields: Fields, *, correction_bias: bool) -> Model:
+def _deepseek(fields: Fields, *, correction_bias: bool, routed_scale: float) -> Model:
     hidden, layers = fields.size("hidden_size"), fields.layers("num_hidden_layers")
     heads = fields.size("num_attention_heads")
     latent = LatentAttention(
@@ -46,6 +46,6 @@ def _deepseek(fields: Fields, *, correction_bias: bool) -> Model:
         fields,
         hidden=hidden,
         attentions=[attention] * layers,
-        blocks=dense_first_blocks(fields, layers, correction_bias=correction_bias),
+        blocks=dense_first_blocks(fields, layers, correction_bias=correction_bias, routed_scale=routed_scale),
         mtp_layers=fields.size("num_nextn_predict_layers", "num_mtp_layers", default=0, minimum=0),
     )

@@ -1,0 +1,55 @@
+"""Cases that would be planned for another cluster, or could not run, are refused or said."""
+
+CASE = ("plan", "llama3-8b", "--global-batch", "128", "--sequence", "4096", "--top", "2")
+
+
+def test_devices_that_are_no_whole_nodes_are_refused(cli):
+    answer = cli(*CASE, "--device", "h100-sxm", "--devices", "13")
+    assert answer.status == 2
+    assert answer.lines == ["error: --devices: 13 devices are no whole nodes of 8: 8 or 16, or give --devices-per-node"]
+
+
+def test_a_recipe_that_needs_newer_hardware_is_refused(cli):
+    assert cli(*CASE, "--device", "h100-sxm", "--nodes", "4", "--precision", "fp8-mx").status == 2
+    assert cli(*CASE, "--device", "b200", "--nodes", "4", "--precision", "fp8-mx").status == 0
+
+
+def test_a_sequence_beyond_the_learned_positions_is_refused(cli):
+    answer = cli("plan", "gpt2", "--device", "h100-sxm", "--nodes", "1", "--global-batch", "64", "--sequence", "2048")
+    assert answer.status == 2
+    assert "learned position table" in answer.err
+
+
+def test_plans_of_the_asked_framework_are_ones_that_it_runs(cli):
+    answer = cli(*CASE, "--device", "h100-sxm", "--nodes", "4", "--optimizer", "muon", "--json")
+    assert answer.status == 0
+    assert all(plan["estimate"]["fit_probability"] == 1.0 for plan in answer.json["plans"])
+    assert not [note for note in answer.json["notes"] if "cannot run" in note]
+
+
+def test_what_the_default_framework_cannot_run_is_said_and_not_called_certain(cli, tmp_path):
+    answer = cli(*CASE, "--device", "a100-80g-sxm", "--nodes", "1", "--task", "lora", "--json", "--save", str(tmp_path / "run"))
+    assert answer.status == 0
+    assert [note for note in answer.json["notes"] if "cannot run" in note]
+    assert {plan["estimate"]["fit_probability"] for plan in answer.json["plans"]} == {0.0}
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["plan.yaml"]
+    assert cli(*CASE, "--device", "a100-80g-sxm", "--nodes", "1", "--task", "lora", "--framework", "megatron").status == 2
+
+
+def test_sequence_parallelism_that_is_pinned_on_needs_tensor_parallelism(cli):
+    answer = cli(*CASE, "--device", "h100-sxm", "--nodes", "1", "--pin", "sp=on", "--json")
+    assert all(plan["layout"]["tensor_parallel"] > 1 for plan in answer.json["plans"])
+
+
+def test_the_smallest_number_of_devices_may_be_part_of_a_node(cli):
+    answer = cli("plan", "llama3-8b", "--device", "h100-sxm", "--nodes", "1", "--global-batch", "128", "--sequence", "8192",
+                 "--min-devices", "--json")  # fmt: skip
+    assert answer.json["min_devices"]["fits"]["devices"] < 8
+
+
+def test_an_estimate_has_the_linearity_of_the_plan(cli):
+    case = ("llama3-8b", "--device", "h100-sxm", "--nodes", "2", "--global-batch", "128", "--sequence", "8192", "--json")
+    best = cli("plan", *case).json["plans"][0]
+    alone = cli("estimate", *case, "--layout", best["label"]).json
+    assert abs(alone["linearity_ratio"] - best["estimate"]["linearity_ratio"]) < 1e-6
+    assert alone["step_s"] == best["estimate"]["step_s"]
