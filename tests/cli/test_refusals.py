@@ -14,6 +14,12 @@ def test_a_recipe_that_needs_newer_hardware_is_refused(cli):
     assert cli(*CASE, "--device", "b200", "--nodes", "4", "--precision", "fp8-mx").status == 0
 
 
+def test_a_device_without_the_data_type_says_what_it_runs(cli):
+    answer = cli(*CASE, "--device", "v100-32g", "--nodes", "4")
+    assert answer.status == 2
+    assert answer.lines == ["error: --precision: v100-32g does not run bf16; it runs fp16"]
+
+
 def test_a_sequence_beyond_the_learned_positions_is_refused(cli):
     answer = cli("plan", "gpt2", "--device", "h100-sxm", "--nodes", "1", "--global-batch", "64", "--sequence", "2048")
     assert answer.status == 2

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.cli.fields import Faults, Values
 from meshwright.cli.options import DEFAULTS
+from meshwright.errors import fault
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
-    from meshwright.domain.cluster import Cluster
+    from meshwright.domain.cluster import Cluster, Device
     from meshwright.domain.layout import Layout
-    from meshwright.domain.training import Batch
+    from meshwright.domain.training import Batch, Precision
 
 RATIOS = {"max_memory_ratio": "memory_ratio", "reserve_memory_ratio": "reserve_ratio"}
 """Option -> field of ``Case``, whose default holds where nothing is said."""
@@ -78,6 +79,7 @@ def setup(values: Values, faults: Faults) -> Setup:
         default = found["implementation"].gradient_dtype if "implementation" in found else None
         found["precision"] = precision(request["precision"], values.get("gradient_dtype", default))
     faults.check()
+    _runs_on(found["precision"], found["cluster"].device)
     training = Training(
         task=request["task"], precision=found["precision"], optimizer=found["optimizer"],
         lora=Lora() if request["task"] == "lora" else None, tokens=values.get("tokens"),
@@ -89,6 +91,18 @@ def setup(values: Values, faults: Faults) -> Setup:
         **{field: request[name] for name, field in RATIOS.items() if name in request},
     )  # fmt: skip
     return Setup(case=case, framework=found["framework"], request=_said(request))
+
+
+def _runs_on(recipe: Precision, device: Device) -> None:
+    """Refuse a recipe that the device does not run, with those that it does."""
+    from meshwright.catalog.recipes import precision, precisions
+
+    if not recipe.runs_on(device):
+        able = [name for name in precisions() if precision(name).runs_on(device)]
+        raise fault(
+            "request.precision", "{device} does not run {recipe}; it runs {able}", path="--precision",
+            device=device.name, recipe=recipe.name, able=", ".join(able) or "none of the recipes",
+        )  # fmt: skip
 
 
 def _require(values: Values, faults: Faults) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from meshwright.errors import InputError, Message
+
+if TYPE_CHECKING:
+    from meshwright.domain.cluster import Device
 
 Task = Literal["pretrain", "sft", "lora"]
 
@@ -59,6 +62,11 @@ class Precision:
     bf16_edge_layers: int = 0
     """Layers at each end that stay in the base data type (NVFP4 recipes)."""
     source: str = ""
+
+    def runs_on(self, device: Device) -> bool:
+        """Whether the device has the recipe's data types, and is of a family that runs it."""
+        able = device.supports(self.gemm_dtype) and device.supports(self.base_dtype)
+        return able and (not self.families or device.family in self.families)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

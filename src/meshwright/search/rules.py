@@ -158,10 +158,7 @@ def _sequence_parallel(case: Case, features: Features, k: Knobs) -> Any:
 
 
 def _precision(case: Case, _: Features, k: Knobs) -> Any:
-    recipe = case.training.precision
-    device = case.cluster.device
-    able = all(device.supports(dtype) for dtype in (recipe.gemm_dtype, recipe.base_dtype))
-    able = able and (not recipe.families or device.family in recipe.families)
+    able = case.training.precision.runs_on(case.cluster.device)
     return np.full(np.shape(k.tp), able)
 
 
