@@ -15,6 +15,7 @@ from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompu
 from meshwright.domain.model import Attention, LatentAttention, LayerKind, MixtureOfExperts, Mlp, Model
 from meshwright.domain.training import Batch, Lora, Training
 from meshwright.perf.parameters import total_parameters
+from meshwright.plan.split import cost_split
 
 if TYPE_CHECKING:
     from meshwright.domain.cluster import Cluster
@@ -36,7 +37,7 @@ ASSUMPTIONS = (
     "Narayanan 2021: micro-batch and interleaving of each row from examples/sc21/run_table_1.sh of Megatron-LM; FP16; no "
     "sequence parallelism.",
     "Playbook: cluster `p5` (3.2 Tb/s EFA a node). nanotron places layers by cumulative cost with the output layer counted "
-    "(build_model), so the stages of a row are uneven as in `corpus.nanotron_split`. More stages than layers count as "
+    "(build_model), so the stages of a row are uneven as in `plan.split.cost_split`. More stages than layers count as "
     "predicted not to fit.",
     "vTrain: 800 Gb/s a node as its notes say, ZeRO-0. BLOOM: cluster `jean-zay-a100`.",
     "NVIDIA rows (NeMo, Megatron-Bridge, Megatron-LM): `fp8` without a recipe is delayed scaling; TP overlap (userbuffers) on "
@@ -87,7 +88,7 @@ def run(row: Row) -> Run:
     batch = Batch(global_batch_sequences=_int(row, "gbs"), sequence_tokens=_int(row, "seq"))
     model, layout = _model(row), _layout(row)
     if row["framework"] == "nanotron" and layout.pipeline_parallel > 1:
-        layout = replace(layout, stage_layers=(nanotron_split(model, layout.pipeline_parallel),))
+        layout = replace(layout, stage_layers=cost_split(model, layout.pipeline_parallel))
     if layout.world != _int(row, "n_gpus"):
         raise UnreadableError("degrees do not multiply to the devices")
     if layout.pipeline_parallel * layout.virtual_stages > model.num_layers:
@@ -244,21 +245,3 @@ def _layout(row: Row) -> Layout:
         schedule="interleaved" if chunks > 1 else "1f1b",
         overlap=Overlap(tensor=nvidia and tp > 1, expert=expert_overlap),
     )  # fmt: skip
-
-
-def nanotron_split(model: Model, stages: int) -> tuple[int, ...]:
-    """Layers per stage as nanotron's ``build_model`` places its blocks: by cumulative cost, the output layer counted.
-
-    A block goes to the present rank; the rank ends with the block whose cumulative cost passes its share. A layer costs
-    4 h^2 + 3 h f, the output layer V h. Where the output layer closes an earlier rank than the last, it is counted on the last.
-    """
-    attention, block = model.kinds[0].attention, model.kinds[0].feed_forward
-    assert isinstance(block, Mlp), "the playbook's models are dense"
-    layer = 4 * attention.num_heads * attention.head_dim * model.hidden + 3 * block.width * model.hidden
-    total = layer * model.num_layers + model.vocabulary * model.hidden
-    counts, rank = [0] * stages, 0
-    for number in range(1, model.num_layers + 1):
-        counts[rank] += 1
-        if number * layer > total * (rank + 1) / stages:
-            rank += 1
-    return tuple(counts)

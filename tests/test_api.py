@@ -23,3 +23,11 @@ def test_the_example_of_the_package_runs_and_fits():
     result = mw.find_plans(case, options=mw.SearchOptions(top=2))
     assert result.plans[0].estimate.fits
     assert result.legal == result.evaluated + result.bounded
+
+
+def test_plans_of_the_api_are_ones_that_the_framework_runs():
+    cluster = mw.cluster_for("h100-sxm", nodes=4)
+    case = mw.make_case("llama3-8b", cluster, global_batch_sequences=128, sequence_tokens=4096, optimizer="muon")
+    plans = mw.find_plans(case, options=mw.SearchOptions(top=3)).plans
+    assert plans
+    assert not any(mw.framework("megatron").check(case, plan.layout) for plan in plans)

@@ -56,4 +56,7 @@ def find_plans(
 
     Errors:  ``InputError`` where no layout is legal or pins contradict; that nothing fits is a verdict of the result.
     """
-    return plan(case, framework_named(framework).features, options or SearchOptions(), progress)
+    runner = framework_named(framework)
+    return plan(
+        case, runner.features, options or SearchOptions(), progress, acceptable=lambda layout: not runner.check(case, layout)
+    )

@@ -1,12 +1,16 @@
 """Cases that would be planned for another cluster, or could not run, are refused or said."""
 
+import pytest
+
 CASE = ("plan", "llama3-8b", "--global-batch", "128", "--sequence", "4096", "--top", "2")
 
 
-def test_devices_that_are_no_whole_nodes_are_refused(cli):
-    answer = cli(*CASE, "--device", "h100-sxm", "--devices", "13")
+@pytest.mark.parametrize("place", [("--device", "h100-sxm"), ("--cluster", "p5")])
+def test_devices_that_are_no_whole_nodes_are_refused(cli, place):
+    answer = cli(*CASE, *place, "--devices", "13")
     assert answer.status == 2
-    assert answer.lines == ["error: --devices: 13 devices are no whole nodes of 8: 8 or 16, or give --devices-per-node"]
+    assert len(answer.lines) == 1
+    assert "devices=13 are no whole nodes of 8: 8 or 16" in answer.err
 
 
 def test_a_recipe_that_needs_newer_hardware_is_refused(cli):

@@ -207,4 +207,11 @@ def _sized(cluster: Cluster, *, num_devices: int | None, nodes: int | None) -> C
             raise fault("cluster.range", "{key}={value} is not within 1..{high}", key=key, value=value, high=MAX_DEVICES)
     if num_devices is None and nodes is not None:
         num_devices = nodes * cluster.devices_per_node
+    per_node = cluster.devices_per_node
+    if num_devices is not None and num_devices > per_node and num_devices % per_node:
+        whole = num_devices // per_node * per_node
+        raise fault(
+            "cluster.ragged", "devices={count} are no whole nodes of {per_node}: {below} or {above}, or other devices per node",
+            count=num_devices, per_node=per_node, below=whole, above=whole + per_node,
+        )  # fmt: skip
     return cluster if num_devices is None else replace(cluster, num_devices=num_devices)

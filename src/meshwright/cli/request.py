@@ -134,18 +134,6 @@ def _cluster(values: Values, faults: Faults) -> Cluster | None:
     if "," in values["device"] or "+" in values["device"]:
         faults.add("request.mixed", "mixed devices are not supported: plan each kind of device on its own", path="--device")
         return None
-    per_node = values.get("devices_per_node")
-    count = values.get("devices")
-    if count is not None and values.get("nodes") is None:
-        per_node = per_node or catalog.cluster_for(values["device"], nodes=1).devices_per_node
-        if count > per_node and count % per_node:
-            whole = count // per_node * per_node
-            faults.add(
-                "request.ragged",
-                "{count} devices are no whole nodes of {per_node}: {below} or {above}, or give --devices-per-node",
-                path="--devices", count=count, per_node=per_node, below=whole, above=whole + per_node,
-            )  # fmt: skip
-            return None
     if not any(size.values()) and not {"nodes", "devices"} & faults.failed:
         faults.add("request.size", "--nodes or --devices is missing: how many", path="--device")
     return catalog.cluster_for(values["device"], **size, devices_per_node=values.get("devices_per_node"))
