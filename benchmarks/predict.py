@@ -6,16 +6,16 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarks.corpus import ImpossibleError, Run, UnreadableError, run
 from meshwright.domain.features import Features
+from meshwright.evidence.rows import ImpossibleError, Run, UnreadableError, run
 from meshwright.plan import estimate
 from meshwright.search import layout_refusals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from benchmarks.corpus import Row
     from meshwright.domain.estimate import TimeSplit
+    from meshwright.evidence.rows import Row
 
 FEATURES = Features(
     name="corpus", schedules=("1f1b", "interleaved"), zero_stages=(0, 1, 2, 3), parameter_shards_with_pipeline=True,

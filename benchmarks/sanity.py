@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.corpus import ASSUMPTIONS, read
 from benchmarks.predict import Prediction, Predictions, predict
 from benchmarks.scores import fit, memory_errors, step_errors
+from meshwright.evidence.rows import ASSUMPTIONS, read
 
 if TYPE_CHECKING:
-    from benchmarks.corpus import Row
+    from meshwright.evidence.rows import Row
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET_MFU = 0.20

@@ -7,6 +7,13 @@ with it say that they are uncalibrated.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Constant: TypeAlias = float | NDArray[np.float64]
+"""A number, or a column of trial values while a calibration is fitted: formulas may only apply ufuncs to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,72 +29,72 @@ class Tile:
 class Constants:
     """Efficiencies (0..1, of the device's own peak), latencies and overheads."""
 
-    gemm_ratio: float
+    gemm_ratio: Constant
     """Share of the dense peak that a very large BF16 GEMM sustains."""
-    gemm_fp8_ratio: float
+    gemm_fp8_ratio: Constant
     """The same for FP8, of the FP8 peak."""
-    gemm_fp4_ratio: float
+    gemm_fp4_ratio: Constant
     """The same for FP4, of the FP4 peak."""
-    gemm_setup_k: float
+    gemm_setup_k: Constant
     """Prologue and epilogue of a tile, as extra length of k."""
-    gemm_wave_ratio: float
+    gemm_wave_ratio: Constant
     """How much of an unfilled last wave is lost: 1 all of it, 0 nothing (stream-K)."""
-    gemm_weight_gradient_ratio: float
+    gemm_weight_gradient_ratio: Constant
     """Speed of the weight-gradient GEMM (NT layout, FP32 accumulation) relative to the forward GEMM."""
-    grouped_gemm_ratio: float
+    grouped_gemm_ratio: Constant
     """Speed of a grouped GEMM relative to one GEMM of the same tiles."""
     tiles: tuple[Tile, ...]
-    attention_forward_ratio: float
+    attention_forward_ratio: Constant
     """Share of the BF16 peak of a long fused attention forward."""
-    attention_backward_ratio: float
+    attention_backward_ratio: Constant
     """The same for backward, on its 2.5 times the work."""
     attention_rows: int
     """Query rows of one work group of the attention kernel."""
-    memory_ratio: float
+    memory_ratio: Constant
     """Share of the memory bandwidth that an elementwise kernel reaches."""
-    kernel_gap_s: float
+    kernel_gap_s: Constant
     """Device time lost between two kernels."""
-    launch_s: float
+    launch_s: Constant
     """Host time to launch one kernel without graphs: the floor under a layer of small kernels."""
-    graph_launch_s: float
+    graph_launch_s: Constant
     """The same inside a CUDA graph."""
-    scale_up_ratio: float
+    scale_up_ratio: Constant
     """Share of the scale-up bandwidth that a large collective reaches."""
-    network_ratio: float
+    network_ratio: Constant
     """Share of the network bandwidth that a large collective reaches."""
-    collective_fixed_s: float
+    collective_fixed_s: Constant
     """Start of a collective, whatever its size and group."""
-    peer_s: float
+    peer_s: Constant
     """Start of one message of an all-to-all."""
-    fabric_slope: float
+    fabric_slope: Constant
     """Loss of network bandwidth per doubling of the nodes in a group beyond eight."""
-    contention_slowdown: float
+    contention_slowdown: Constant
     """Slowdown of compute while a network collective runs beside it (SMs and bandwidth taken)."""
-    contention_slowdown_scale_up: float
+    contention_slowdown_scale_up: Constant
     """Slowdown of compute while a scale-up collective runs beside it."""
-    overlap_ratio: float
+    overlap_ratio: Constant
     """Share of a collective that the framework can hide when there is enough compute beside it."""
-    straggler_slope: float
+    straggler_slope: Constant
     """Step-time growth: 1 + slope * sqrt(2 ln nodes)."""
-    step_host_s: float
+    step_host_s: Constant
     """Host work once per step: data, logging, synchronisation."""
-    microbatch_host_s: float
+    microbatch_host_s: Constant
     """Host work once per micro-batch and stage under a pipeline."""
-    expert_imbalance_ratio: float
+    expert_imbalance_ratio: Constant
     """Tokens of the fullest expert rank over the mean, in time."""
-    expert_headroom_ratio: float
+    expert_headroom_ratio: Constant
     """The same in memory."""
-    context_bytes: float
+    context_bytes: Constant
     """Device context and kernels, outside the allocator."""
-    communicator_bytes: float
+    communicator_bytes: Constant
     """Buffers of one communicator."""
-    fragmentation_ratio: float
+    fragmentation_ratio: Constant
     """Reserved over allocated, minus one."""
-    upper_margin_ratio: float
+    upper_margin_ratio: Constant
     """The upper bound adds this share of activations and temporaries."""
-    host_adam_bytes_per_s: float
+    host_adam_bytes_per_s: Constant
     """Share of one device in the host's memory bandwidth during an optimizer step on the CPU."""
-    host_process_bytes: float
+    host_process_bytes: Constant
     """Host memory of one rank: interpreter, libraries, loaders, pinned buffers."""
 
 

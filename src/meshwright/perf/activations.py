@@ -24,7 +24,7 @@ def saved_bytes(
     *,
     implementation: Implementation,
     precision: Precision,
-    headroom_ratio: float = 1.0,
+    headroom_ratio: Number = 1.0,
     recomputed: tuple[str, ...] = (),
 ) -> Array:
     """Bytes that one layer keeps for the backward of one micro-batch on one rank.

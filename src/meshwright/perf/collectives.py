@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from meshwright.domain.mesh import Group
 
 
-def scale_up_bytes_per_s(cluster: Cluster, constants: Constants) -> float:
+def scale_up_bytes_per_s(cluster: Cluster, constants: Constants) -> Number:
     """One-direction bandwidth per device inside a scale-up domain that a large collective reaches.
 
     Units:   bytes/s.

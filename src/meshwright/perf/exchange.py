@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.perf.arrays import Array, array
+from meshwright.perf.arrays import Array, Number, array
 from meshwright.perf.collectives import all_gather_s, all_reduce_s, all_to_all_s, network_bytes_per_s, scale_up_bytes_per_s
 from meshwright.perf.elementwise import memory_bound_s
 from meshwright.perf.operators import key_value_heads, routed_tokens
@@ -40,7 +40,7 @@ def nothing() -> Exposed:
     return Exposed(forward=zero, backward=zero, slowdown_forward=zero, slowdown_backward=zero)
 
 
-def hide(communication: Array, window: Array, ratio: float) -> tuple[Array, Array]:
+def hide(communication: Array, window: Array, ratio: Number) -> tuple[Array, Array]:
     """Split a collective into what stays exposed and what a window of compute hides.
 
         hidden = min(r t, w);   exposed = t - hidden

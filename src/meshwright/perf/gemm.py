@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from meshwright.domain.cluster import Device
 
 
-def sustained_ratio(constants: Constants, dtype: str) -> float:
+def sustained_ratio(constants: Constants, dtype: str) -> Number:
     """Share of the dense peak that a very large GEMM of this data type sustains.
 
     Units:   ratio.
@@ -35,7 +35,7 @@ def gemm_s(
     in_bytes: float = 2.0,
     out_bytes: float = 2.0,
     count: Number = 1.0,
-    speed: float = 1.0,
+    speed: Number = 1.0,
 ) -> Array:
     """Time of ``count`` independent products (m, k) x (k, n) run as one kernel.
 
@@ -80,7 +80,7 @@ def grouped_gemm_s(
     dtype: str,
     in_bytes: float = 2.0,
     out_bytes: float = 2.0,
-    speed: float = 1.0,
+    speed: Number = 1.0,
 ) -> Array:
     """Time of one grouped product: ``groups`` experts of m rows each against their own (k, n) weights.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.perf.arrays import Array, array
+from meshwright.perf.arrays import Array, Number, array
 from meshwright.perf.attention import attended_pairs, flash_attention_s
 from meshwright.perf.elementwise import launch_floor_s, memory_bound_s
 from meshwright.perf.exchange import context_s, expert_s, tensor_s
@@ -69,7 +69,8 @@ def product_s(product: Product, case: Case, direction: str) -> Array:
     if not case.cluster.device.supports(dtype):
         dtype = precision.base_dtype
     m, n, k = product.rows, product.columns, product.inner
-    speed, out_bytes = 1.0, 2.0
+    speed: Number = 1.0
+    out_bytes = 2.0
     if direction == "input":
         n, k = k, n
     elif direction == "weight":
@@ -78,15 +79,8 @@ def product_s(product: Product, case: Case, direction: str) -> Array:
     in_bytes = precision.saved_input_bytes if product.low_precision else 2.0
     options = {"device": case.cluster.device, "constants": constants, "dtype": dtype, "in_bytes": in_bytes}
     if product.grouped:
-        return constants.expert_imbalance_ratio * grouped_gemm_s(
-            m,
-            n,
-            k,
-            groups=product.groups,
-            out_bytes=out_bytes,
-            speed=speed,
-            **options,  # type: ignore[arg-type]
-        )
+        balanced = grouped_gemm_s(m, n, k, groups=product.groups, out_bytes=out_bytes, speed=speed, **options)  # type: ignore[arg-type]
+        return array(constants.expert_imbalance_ratio) * balanced
     return gemm_s(m, n, k, count=product.groups, out_bytes=out_bytes, speed=speed, **options)  # type: ignore[arg-type]
 
 

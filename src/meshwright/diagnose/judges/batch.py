@@ -188,7 +188,7 @@ def packing_limit(facts: Facts, _: Rule) -> Answer:
     """How many tokens a packed sequence could have before memory runs out, in proportion to activations."""
     estimate, batch = facts.estimate, facts.case.batch
     memory = estimate.stages[estimate.peak_stage].memory
-    grows = (memory.activations + memory.temporary) * (1.0 + facts.case.calibration.constants.fragmentation_ratio)
+    grows = (memory.activations + memory.temporary) * (1.0 + float(facts.case.calibration.constants.fragmentation_ratio))
     free = facts.case.capacity_bytes - (memory.reserved_bytes - grows)
     tokens = batch.sequence_tokens * max(0.0, free / grows) if grows > 0 else float(batch.sequence_tokens)
     return Answer(

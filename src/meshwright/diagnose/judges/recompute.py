@@ -149,7 +149,7 @@ def _activation_ratio(facts: Facts) -> float:
 
     def kept_by(implementation: Implementation) -> float:
         return sum(
-            case.model.pattern.count(index)
+            float(case.model.pattern.count(index))
             * float(
                 saved_bytes(
                     kind, case.model.hidden, case.batch.sequence_tokens, shape, implementation=implementation,

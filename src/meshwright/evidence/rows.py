@@ -165,7 +165,9 @@ def _built(columns: tuple[tuple[str, str], ...]) -> Model:
     gated = row["gated_mlp"] == "1"
     plain = not gated and row["attention"] == "mha"
     dense = LayerKind(attention=attention, feed_forward=Mlp(width=_int(row, "ffn_hidden"), gated=gated, bias=plain))
-    layers, kinds, pattern = _int(row, "n_layers"), (dense,), (0,) * _int(row, "n_layers")
+    layers = _int(row, "n_layers")
+    kinds: tuple[LayerKind, ...] = (dense,)
+    pattern = (0,) * layers
     if row["n_experts"]:
         width = _int(row, "moe_ffn_hidden", _int(row, "ffn_hidden"))
         experts = MixtureOfExperts(
