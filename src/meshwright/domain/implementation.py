@@ -58,6 +58,8 @@ class Implementation:
 
     name: str
     description: str
+    family: str
+    """Framework family whose measurements calibrate it: versions of one family share what is known about it."""
     flash_attention: bool
     """Fused attention without a score matrix; False: batched GEMMs and an explicit softmax over all positions."""
     saved: tuple[SavedTensor, ...]
