@@ -15,11 +15,12 @@ from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompu
 from meshwright.domain.model import Attention, LatentAttention, LayerKind, MixtureOfExperts, Mlp, Model
 from meshwright.domain.training import Batch, Lora, Training
 from meshwright.perf.parameters import total_parameters
-from meshwright.plan.split import cost_split
+from meshwright.plan.split import cost_split, fill_split
 
 if TYPE_CHECKING:
     from meshwright.domain.cluster import Cluster
     from meshwright.domain.implementation import Implementation
+    from meshwright.plan.split import Split
 
 Row = dict[str, str]
 
@@ -32,6 +33,8 @@ DEVICES = {"h100-80g-sxm": "h100-sxm", "h100-96g-sxm": "h100-96g"}
 PRECISIONS = {"fp8": "fp8-delayed", "bf16-amp": "bf16"}
 NOT_TRANSFORMERS = ("nemotron-3", "nemotron-h", "qwen3-next", "qwen3.5", "deepseek-v4")
 """Hybrids with state-space or linear attention layers, and sparse attention: their columns do not describe them."""
+BLOOM_HEADS = 64
+"""Heads where the column cannot hold: "all NHEADS=64 (above too)", bigscience train/tr11-176B-ml/chronicles-prequel.md."""
 DEEPSEEK = LatentAttention(query_rank=1536, key_value_rank=512, nope_dim=128, rope_dim=64, value_dim=128)
 ASSUMPTIONS = (
     "Narayanan 2021: micro-batch and interleaving of each row from examples/sc21/run_table_1.sh of Megatron-LM; FP16; no "
@@ -89,6 +92,8 @@ def run(row: Row) -> Run:
     model, layout = _model(row), _layout(row)
     if row["framework"] == "nanotron" and layout.pipeline_parallel > 1:
         layout = replace(layout, stage_layers=cost_split(model, layout.pipeline_parallel))
+    if "type:transformer|embedding" in row["notes"] and layout.pipeline_parallel > 1:
+        layout = replace(layout, stage_layers=_embedding_slots(model.num_layers, layout.pipeline_parallel))
     if layout.world != _int(row, "n_gpus"):
         raise UnreadableError("degrees do not multiply to the devices")
     if layout.pipeline_parallel * layout.virtual_stages > model.num_layers:
@@ -107,6 +112,12 @@ def run(row: Row) -> Run:
         id=row["id"], row=row, case=case, layout=layout, step_s=_step_s(row, batch), failed=row["status"] == "failed",
         memory_bytes=float(row["mem_gb"]) * 2**30 if row["mem_gb"] else None,
     )  # fmt: skip
+
+
+def _embedding_slots(num_layers: int, stages: int) -> Split:
+    """Megatron-DeepSpeed's partition by transformer and embedding layers: both ends count as a layer each."""
+    (counts,) = fill_split(num_layers + 2, stages)
+    return ((counts[0] - 1, *counts[1:-1], counts[-1] - 1),)
 
 
 def _int(row: Row, key: str, default: int = 1) -> int:
@@ -197,13 +208,16 @@ def _model(row: Row) -> Model:
 
 def _attention(row: Row) -> Attention:
     heads = _int(row, "n_heads")
+    if row["head_dim"] and float(row["head_dim"]) % 1.0:
+        heads = BLOOM_HEADS
     bias = row["gated_mlp"] != "1" and row["attention"] == "mha"
     if row["attention"] == "mla":
         width = DEEPSEEK.nope_dim + DEEPSEEK.rope_dim
         return Attention(num_heads=heads, num_key_value_heads=heads, head_dim=width, latent=DEEPSEEK)
+    width = _int(row, "hidden") // heads
     return Attention(
-        num_heads=heads, num_key_value_heads=_int(row, "n_kv_heads", heads),
-        head_dim=_int(row, "head_dim", _int(row, "hidden") // heads), query_bias=bias, key_value_bias=bias, output_bias=bias,
+        num_heads=heads, num_key_value_heads=_int(row, "n_kv_heads", heads) if heads == _int(row, "n_heads") else heads,
+        head_dim=_int(row, "head_dim", width) if heads == _int(row, "n_heads") else width, query_bias=bias, key_value_bias=bias, output_bias=bias,
     )  # fmt: skip
 
 
