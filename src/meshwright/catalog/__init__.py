@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from meshwright.catalog.calibrations import calibration, constant_figures
+from meshwright.catalog.calibrations import calibration, constant_figures, freedoms
 from meshwright.catalog.cluster_sheet import cluster_for, cluster_provenance, clusters, load_cluster
 from meshwright.catalog.device_sheet import device, device_provenance, devices
 from meshwright.catalog.figures import Provenance
@@ -24,6 +24,7 @@ __all__ = [
     "cluster_for",
     "clusters",
     "constant_figures",
+    "freedoms",
     "device",
     "devices",
     "guides",

@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from meshwright.catalog.sheets import data_path
-from meshwright.domain.calibration import Calibration, Constants, Tile
+from meshwright.domain.calibration import LEVELS, Calibration, Constants, Freedom, Tile
 from meshwright.errors import fault
 from meshwright.readers.safe import load_yaml, require_mapping
 from meshwright.units import FACTORS
@@ -45,6 +45,18 @@ def _constants(family: str) -> Constants:
     tiles = tuple(Tile(rows=int(row["rows"]), columns=int(row["columns"]), ratio=float(row["ratio"])) for row in rows)
     values["attention_rows"] = int(values["attention_rows"])
     return Constants(tiles=tiles, **values)  # type: ignore[arg-type]
+
+
+@cache
+def freedoms() -> tuple[Freedom, ...]:
+    """What a fit may move, from ``data/constants.yaml``."""
+    found: list[Freedom] = []
+    for name, block in require_mapping(_document()["fitted"], FILE).items():
+        spreads = {key: float(str(value)) for key, value in require_mapping(block, f"{FILE}: fitted.{name}").items()}
+        maximum = spreads.pop("maximum", None)
+        assert set(spreads) <= set(LEVELS), f"{FILE}: fitted.{name}: unknown level"
+        found.append(Freedom(name=name, spreads=spreads, maximum=maximum))
+    return tuple(found)
 
 
 def calibration(name: str, device: Device) -> Calibration:
