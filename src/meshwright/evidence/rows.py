@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -143,6 +144,8 @@ def _cluster(row: Row) -> Cluster:
     cluster = catalog.cluster_for(DEVICES.get(name, name), num_devices=devices)
     if row["id"].startswith("vtrain-m"):
         return replace(cluster, network=replace(cluster.network, bytes_per_s=100e9 / 8))
+    if "4x100Gb RoCE" in row["notes"]:
+        return replace(cluster, network=replace(cluster.network, bytes_per_s=50e9 / 8))
     return cluster
 
 
@@ -152,8 +155,12 @@ def _implementation(row: Row) -> Implementation:
         name = "nanotron"
     elif framework == "torchtitan":
         name = "torchtitan"
-    elif framework == "megatron-deepspeed":
+    elif framework.startswith(("megatron-deepspeed", "megatron+deepspeed")):
         name = "megatron-deepspeed"
+    elif framework.startswith("llm-foundry"):
+        name = "llm-foundry"
+    elif framework == "internevo":
+        name = "internevo"
     elif version.startswith("2021"):
         name = "megatron-2021"
     elif version.startswith("2022"):
@@ -248,6 +255,9 @@ def _layout(row: Row) -> Layout:
         shards = dp
     if zero == "hsdp":
         shards = max(1, min(shards, 8 // tp))
+    named = re.search(r"zero1 group size=(\d+)", row["notes"])
+    if named:
+        shards = int(named[1])
     extra = row["extra_settings"]
     nvidia = framework in ("nemo", "megatron-bridge")
     expert_overlap = "a2a_overlap=True" in extra or "overlap-moe-expert" in extra or "EP overlap" in row["notes"]
