@@ -99,7 +99,8 @@ def run(row: Row) -> Run:
         raise UnreadableError("degrees do not multiply to the devices")
     if layout.pipeline_parallel * layout.virtual_stages > model.num_layers:
         raise ImpossibleError("more chunks than layers")
-    precision = recipes.precision(PRECISIONS.get(row["precision"], row["precision"]))
+    implementation = _implementation(row)
+    precision = recipes.precision(PRECISIONS.get(row["precision"], row["precision"]), implementation.gradient_dtype)
     cluster = _cluster(row)
     case = Case(
         model=model, cluster=cluster, batch=batch,
@@ -107,7 +108,7 @@ def run(row: Row) -> Run:
             task=row["task"], precision=precision, optimizer=recipes.optimizer("adamw"),  # type: ignore[arg-type]
             lora=Lora() if row["task"] == "lora" else None,
         ),
-        implementation=_implementation(row), calibration=catalog.calibration("none", cluster.device),
+        implementation=implementation, calibration=catalog.calibration("none", cluster.device),
     )  # fmt: skip
     return Run(
         id=row["id"], row=row, case=case, layout=layout, step_s=_step_s(row, batch), failed=row["status"] == "failed",
@@ -156,7 +157,7 @@ def _implementation(row: Row) -> Implementation:
     elif framework == "torchtitan":
         name = "torchtitan"
     elif framework.startswith(("megatron-deepspeed", "megatron+deepspeed")):
-        name = "megatron-deepspeed"
+        name = "megatron-deepspeed-bf16" if row["precision"] == "bf16" else "megatron-deepspeed"
     elif framework.startswith("llm-foundry"):
         name = "llm-foundry"
     elif framework == "internevo":
