@@ -83,6 +83,8 @@ class Implementation:
     optimizer_passes_bytes: float = 0.0
     """Bytes read and written per parameter by the optimizer step beside states, gradient and weight (norm, clip, copies)."""
     cuda_graphs: bool = False
+    blocking_launches: bool = False
+    """The host waits for every kernel (CUDA_LAUNCH_BLOCKING=1): launches add to the time of the device."""
     loss_passes: tuple[float, ...] = (4.0, 4.0)
     """Bytes read and written per logit by the loss, forward and backward: 4 and 4 where it is fused and works in place."""
     logit_bytes: float = 2.0

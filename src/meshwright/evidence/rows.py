@@ -34,7 +34,7 @@ DEVICES = {"h100-80g-sxm": "h100-sxm", "h100-96g-sxm": "h100-96g"}
 PRECISIONS = {"fp8": "fp8-delayed", "bf16-amp": "bf16"}
 NOT_TRANSFORMERS = ("nemotron-3", "nemotron-h", "qwen3-next", "qwen3.5", "deepseek-v4")
 """Hybrids with state-space or linear attention layers, and sparse attention: their columns do not describe them."""
-BLOOM_HEADS = 64
+BLOOM_HEADS = "64"
 """Heads where the column cannot hold: "all NHEADS=64 (above too)", bigscience train/tr11-176B-ml/chronicles-prequel.md."""
 DEEPSEEK = LatentAttention(query_rank=1536, key_value_rank=512, nope_dim=128, rope_dim=64, value_dim=128)
 ASSUMPTIONS = (
@@ -43,7 +43,10 @@ ASSUMPTIONS = (
     "Playbook: cluster `p5` (3.2 Tb/s EFA a node). nanotron places layers by cumulative cost with the output layer counted "
     "(build_model), so the stages of a row are uneven as in `plan.split.cost_split`. More stages than layers count as "
     "predicted not to fit.",
-    "vTrain: 800 Gb/s a node as its notes say, ZeRO-0. BLOOM: cluster `jean-zay-a100`.",
+    "vTrain: 800 Gb/s a node as its notes say, ZeRO-0. BLOOM: cluster `jean-zay-a100`; CUDA_LAUNCH_BLOCKING=1 (BigScience's "
+    "chronicles-prequel.md); 64 heads where the column does not divide the hidden size; the rows that name the partition "
+    "`type:transformer|embedding` give both ends a layer less.",
+    "InternEvo: 4 x 100 Gb/s a node and the ZeRO-1 group size of the notes. llm-foundry: FlashAttention-1, gradients in BF16.",
     "NVIDIA rows (NeMo, Megatron-Bridge, Megatron-LM): `fp8` without a recipe is delayed scaling; TP overlap (userbuffers) on "
     "for NeMo and Bridge; expert overlap, CUDA graphs and de-duplicating dispatchers (DeepEP, HybridEP) where the row names "
     "them; recompute none where blank; expert TP = TP where blank on NeMo rows with EP before 25.04, else 1.",
@@ -172,7 +175,7 @@ def _implementation(row: Row) -> Implementation:
     chosen = catalog.implementation(name)
     graphs = "cuda_graph=full_iteration" in extra or '"cuda-graph-scope": "full_iteration"' in extra
     return replace(
-        chosen, cuda_graphs=chosen.cuda_graphs or graphs,
+        chosen, cuda_graphs=chosen.cuda_graphs or graphs, blocking_launches=row["id"].startswith("bloom"),
         expert_deduplication=chosen.expert_deduplication or "deepep" in extra or "hybridep" in extra,
     )  # fmt: skip
 
@@ -215,17 +218,16 @@ def _model(row: Row) -> Model:
 
 
 def _attention(row: Row) -> Attention:
-    heads = _int(row, "n_heads")
     if row["head_dim"] and float(row["head_dim"]) % 1.0:
-        heads = BLOOM_HEADS
+        row = row | {"n_heads": BLOOM_HEADS, "n_kv_heads": BLOOM_HEADS, "head_dim": ""}
+    heads = _int(row, "n_heads")
     bias = row["gated_mlp"] != "1" and row["attention"] == "mha"
     if row["attention"] == "mla":
         width = DEEPSEEK.nope_dim + DEEPSEEK.rope_dim
         return Attention(num_heads=heads, num_key_value_heads=heads, head_dim=width, latent=DEEPSEEK)
-    width = _int(row, "hidden") // heads
     return Attention(
-        num_heads=heads, num_key_value_heads=_int(row, "n_kv_heads", heads) if heads == _int(row, "n_heads") else heads,
-        head_dim=_int(row, "head_dim", width) if heads == _int(row, "n_heads") else width, query_bias=bias, key_value_bias=bias, output_bias=bias,
+        num_heads=heads, num_key_value_heads=_int(row, "n_kv_heads", heads),
+        head_dim=_int(row, "head_dim", _int(row, "hidden") // heads), query_bias=bias, key_value_bias=bias, output_bias=bias,
     )  # fmt: skip
 
 

@@ -222,15 +222,15 @@ def layer_time(
     behind = behind + kernels_backward * constants.kernel_gap_s + tensor.slowdown_backward
     busy_forward = ahead + tensor.forward + context.forward + expert.forward
     busy_backward = behind + tensor.backward + context.backward + expert.backward
-    graphs = implementation.cuda_graphs
+    options = {"graphs": implementation.cuda_graphs, "blocking": implementation.blocking_launches}
     return LayerTime(
         forward=seconds(
             compute=ahead, tensor=tensor.forward, context=context.forward, expert=expert.forward,
-            host=launch_floor_s(busy_forward, kernels_forward, constants, graphs=graphs),
+            host=launch_floor_s(busy_forward, kernels_forward, constants, **options),
         ),
         backward=seconds(
             compute=behind, tensor=tensor.backward, context=context.backward, expert=expert.backward,
-            host=launch_floor_s(busy_backward, kernels_backward, constants, graphs=graphs),
+            host=launch_floor_s(busy_backward, kernels_backward, constants, **options),
         ),
         weight_gradient_s=pieces.products_weight,
         pieces=pieces,
