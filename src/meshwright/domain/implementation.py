@@ -101,6 +101,8 @@ class Implementation:
     """Buckets grow with the group: at least so many bytes per data-parallel rank."""
     gradient_overlap: bool = True
     parameter_overlap: bool = True
+    broadcast_tensors: int = 0
+    """Tensors of a layer, where ZeRO-1 shards by whole tensors that each owner broadcasts; 0 where it all-gathers slices."""
     pipeline_scatter: bool = False
     """Each tensor rank sends its slice of an activation to the next stage, where the slices are gathered over TP."""
     point_to_point_overlap: bool = True
