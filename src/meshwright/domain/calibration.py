@@ -187,6 +187,8 @@ class CalibrationTable:
     memory: Scale
     fits: Mapping[str, FitCurve]
     """Framework family -> curve; ``*`` for those without failed runs."""
+    ranking_ratio: float
+    """Relative error between layouts of one case."""
     seen: Mapping[str, Mapping[str, int]]
     """Level of pooling -> value -> number of runs that the fit saw."""
     provenance: Mapping[str, str]
@@ -200,6 +202,7 @@ class CalibrationTable:
             name=self.name, version=self.version, constants=fitted_constants(prior, self.offsets, key), fitted=True,
             uncertainty=Uncertainty(
                 step=self.step, memory=self.memory, fit=self.fits.get(key.framework, self.fits[OTHER]),
+                ranking_ratio=self.ranking_ratio,
                 seen={level: self.seen.get(level, {}).get(values[level], 0) for level in ("device", "framework", "cell")},
             ),
         )  # fmt: skip

@@ -104,8 +104,8 @@ def estimate(case: Case, layout: Layout) -> values.Estimate:
     known = case.calibration.uncertainty
     memory_fits, failures = float(fits), 0.0
     if known is not None:
-        offered = case.cluster.device.memory_bytes * (1.0 - case.reserve_ratio)
-        memory_fits, failures = known.fit.memory_probability(float(reserved[fullest]), offered), known.fit.failures
+        memory_fits = float(known.fit.memory_probability(reserved[fullest], case.offered_bytes))
+        failures = known.fit.failures
     return values.Estimate(
         label=label(layout, overlap=overlap_for(case)),
         layout=layout,
