@@ -45,6 +45,8 @@ class Constants:
     """How much of an unfilled last wave is lost: 1 all of it, 0 nothing (stream-K)."""
     gemm_weight_gradient_ratio: Constant
     """Speed of the weight-gradient GEMM (NT layout, FP32 accumulation) relative to the forward GEMM."""
+    unaligned_ratio: Constant
+    """Speed of a batched product whose rows are no multiple of 16 bytes, relative to an aligned one."""
     grouped_gemm_ratio: Constant
     """Speed of a grouped GEMM relative to one GEMM of the same tiles."""
     tiles: tuple[Tile, ...]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -15,11 +16,12 @@ from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompu
 from meshwright.domain.model import Attention, LatentAttention, LayerKind, MixtureOfExperts, Mlp, Model
 from meshwright.domain.training import Batch, Lora, Training
 from meshwright.perf.parameters import total_parameters
-from meshwright.plan.split import cost_split
+from meshwright.plan.split import cost_split, fill_split
 
 if TYPE_CHECKING:
     from meshwright.domain.cluster import Cluster
     from meshwright.domain.implementation import Implementation
+    from meshwright.plan.split import Split
 
 Row = dict[str, str]
 
@@ -32,6 +34,8 @@ DEVICES = {"h100-80g-sxm": "h100-sxm", "h100-96g-sxm": "h100-96g"}
 PRECISIONS = {"fp8": "fp8-delayed", "bf16-amp": "bf16"}
 NOT_TRANSFORMERS = ("nemotron-3", "nemotron-h", "qwen3-next", "qwen3.5", "deepseek-v4")
 """Hybrids with state-space or linear attention layers, and sparse attention: their columns do not describe them."""
+BLOOM_HEADS = 64
+"""Heads where the column cannot hold: "all NHEADS=64 (above too)", bigscience train/tr11-176B-ml/chronicles-prequel.md."""
 DEEPSEEK = LatentAttention(query_rank=1536, key_value_rank=512, nope_dim=128, rope_dim=64, value_dim=128)
 ASSUMPTIONS = (
     "Narayanan 2021: micro-batch and interleaving of each row from examples/sc21/run_table_1.sh of Megatron-LM; FP16; no "
@@ -89,11 +93,14 @@ def run(row: Row) -> Run:
     model, layout = _model(row), _layout(row)
     if row["framework"] == "nanotron" and layout.pipeline_parallel > 1:
         layout = replace(layout, stage_layers=cost_split(model, layout.pipeline_parallel))
+    if "type:transformer|embedding" in row["notes"] and layout.pipeline_parallel > 1:
+        layout = replace(layout, stage_layers=_embedding_slots(model.num_layers, layout.pipeline_parallel))
     if layout.world != _int(row, "n_gpus"):
         raise UnreadableError("degrees do not multiply to the devices")
     if layout.pipeline_parallel * layout.virtual_stages > model.num_layers:
         raise ImpossibleError("more chunks than layers")
-    precision = recipes.precision(PRECISIONS.get(row["precision"], row["precision"]))
+    implementation = _implementation(row)
+    precision = recipes.precision(PRECISIONS.get(row["precision"], row["precision"]), implementation.gradient_dtype)
     cluster = _cluster(row)
     case = Case(
         model=model, cluster=cluster, batch=batch,
@@ -101,12 +108,18 @@ def run(row: Row) -> Run:
             task=row["task"], precision=precision, optimizer=recipes.optimizer("adamw"),  # type: ignore[arg-type]
             lora=Lora() if row["task"] == "lora" else None,
         ),
-        implementation=_implementation(row), calibration=catalog.calibration("none", cluster.device),
+        implementation=implementation, calibration=catalog.calibration("none", cluster.device),
     )  # fmt: skip
     return Run(
         id=row["id"], row=row, case=case, layout=layout, step_s=_step_s(row, batch), failed=row["status"] == "failed",
         memory_bytes=float(row["mem_gb"]) * 2**30 if row["mem_gb"] else None,
     )  # fmt: skip
+
+
+def _embedding_slots(num_layers: int, stages: int) -> Split:
+    """Megatron-DeepSpeed's partition by transformer and embedding layers: both ends count as a layer each."""
+    (counts,) = fill_split(num_layers + 2, stages)
+    return ((counts[0] - 1, *counts[1:-1], counts[-1] - 1),)
 
 
 def _int(row: Row, key: str, default: int = 1) -> int:
@@ -132,6 +145,8 @@ def _cluster(row: Row) -> Cluster:
     cluster = catalog.cluster_for(DEVICES.get(name, name), num_devices=devices)
     if row["id"].startswith("vtrain-m"):
         return replace(cluster, network=replace(cluster.network, bytes_per_s=100e9 / 8))
+    if "4x100Gb RoCE" in row["notes"]:
+        return replace(cluster, network=replace(cluster.network, bytes_per_s=50e9 / 8))
     return cluster
 
 
@@ -141,8 +156,12 @@ def _implementation(row: Row) -> Implementation:
         name = "nanotron"
     elif framework == "torchtitan":
         name = "torchtitan"
-    elif framework == "megatron-deepspeed":
-        name = "megatron-deepspeed"
+    elif framework.startswith(("megatron-deepspeed", "megatron+deepspeed")):
+        name = "megatron-deepspeed-bf16" if row["precision"] == "bf16" else "megatron-deepspeed"
+    elif framework.startswith("llm-foundry"):
+        name = "llm-foundry"
+    elif framework == "internevo":
+        name = "internevo"
     elif version.startswith("2021"):
         name = "megatron-2021"
     elif version.startswith("2022"):
@@ -197,13 +216,16 @@ def _model(row: Row) -> Model:
 
 def _attention(row: Row) -> Attention:
     heads = _int(row, "n_heads")
+    if row["head_dim"] and float(row["head_dim"]) % 1.0:
+        heads = BLOOM_HEADS
     bias = row["gated_mlp"] != "1" and row["attention"] == "mha"
     if row["attention"] == "mla":
         width = DEEPSEEK.nope_dim + DEEPSEEK.rope_dim
         return Attention(num_heads=heads, num_key_value_heads=heads, head_dim=width, latent=DEEPSEEK)
+    width = _int(row, "hidden") // heads
     return Attention(
-        num_heads=heads, num_key_value_heads=_int(row, "n_kv_heads", heads),
-        head_dim=_int(row, "head_dim", _int(row, "hidden") // heads), query_bias=bias, key_value_bias=bias, output_bias=bias,
+        num_heads=heads, num_key_value_heads=_int(row, "n_kv_heads", heads) if heads == _int(row, "n_heads") else heads,
+        head_dim=_int(row, "head_dim", width) if heads == _int(row, "n_heads") else width, query_bias=bias, key_value_bias=bias, output_bias=bias,
     )  # fmt: skip
 
 
@@ -234,6 +256,9 @@ def _layout(row: Row) -> Layout:
         shards = dp
     if zero == "hsdp":
         shards = max(1, min(shards, 8 // tp))
+    named = re.search(r"zero1 group size=(\d+)", row["notes"])
+    if named:
+        shards = int(named[1])
     extra = row["extra_settings"]
     nvidia = framework in ("nemo", "megatron-bridge")
     expert_overlap = "a2a_overlap=True" in extra or "overlap-moe-expert" in extra or "EP overlap" in row["notes"]
