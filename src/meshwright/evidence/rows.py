@@ -41,6 +41,8 @@ VOCABULARIES = {
 """Vocabulary by name of the model where a row leaves it blank, because its script takes it from the tokenizer: ``vocab_size``
 of the published configuration (Hugging Face config.json of each; GPT-2 BPE for gpt3)."""
 DEEPSEEK = LatentAttention(query_rank=1536, key_value_rank=512, nope_dim=128, rope_dim=64, value_dim=128)
+MC2 = ("st-baichuan2_13b_tp8", "st-llama3_tp2_pp2_vpp1", "st-qwen3_8b_tp2_pp2_vpp2")
+"""System tests with --use-ascend-mc2 in their script (Ascend/MindSpeed-LLM c77308a, tests/), which the notes leave out."""
 ASSUMPTIONS = (
     "Narayanan 2021: micro-batch and interleaving of each row from examples/sc21/run_table_1.sh of Megatron-LM; FP16; no "
     "sequence parallelism.",
@@ -53,10 +55,12 @@ ASSUMPTIONS = (
     "them; recompute none where blank; expert TP = TP where blank on NeMo rows with EP before 25.04, else 1.",
     "Ascend rows: blank feed-forward width of a layer without gate = 4 hidden (Megatron's default); blank vocabulary of the "
     "published tokenizer; `n_dense_layers` -1 = none; expert TP = TP where blank (Megatron's default); Gemma 2 is gated (its 9 B "
-    "need the third matrix); mc2 and coc are TP overlap; the log's TFLOP/s count full attention and no recompute (rows with "
-    "both agree within 1 %). MindFormers runs in graph mode; `select` lists recompute activation functions; Llama hides TP "
-    "(yaml: fine_grain_interleave 2). ModelLink without flash-attn in its script has unfused attention. An Atlas 800T A2 "
-    "has 313 TFLOP/s devices, an Atlas 900 A2 PoDc 376 (one configuration on both: 1465 and 1640 tokens/s).",
+    "need the third matrix); the log's TFLOP/s count full attention and no recompute (rows with both agree within 1 %).",
+    "MindSpeed and ModelLink rows: mc2 is TP overlap, coc none (a kernel for every piece); activation-function recomputes one "
+    "layer (scripts) and counts as none; without flash-attn in the notes attention is unfused.",
+    "MindFormers rows: graph mode; `select` lists recompute activation functions; Llama hides TP (yaml: fine_grain_interleave "
+    "2); LLaMA 7B and CodeGeeX2 have no flash attention (yaml). An Atlas 800T A2 has 313 TFLOP/s devices, an Atlas 900 A2 "
+    "PoDc 376 (one configuration on both: 1465 and 1640 tokens/s); the heading in the notes decides.",
     "Multi-head latent attention has the widths of DeepSeek-V3. Sliding windows (GPT-OSS) are not in the columns and not modelled.",
     "Tied embeddings where that brings the parameter count nearer to the published one.",
 )
@@ -176,7 +180,7 @@ def _implementation(row: Row) -> Implementation:
     elif framework == "megatron-deepspeed":
         name = "megatron-deepspeed"
     elif framework.startswith("mindspore"):
-        name = "mindspore"
+        name = "mindspore-unfused" if row["model"] in ("llama_7b", "codegeex2_6b") else "mindspore"
     elif framework.startswith(("modellink", "mindspeed")):
         name = "mindspeed" if "flash-attn" in row["notes"] else "mindspeed-unfused"
     elif version.startswith("2021"):
@@ -255,7 +259,7 @@ def _recompute(text: str, stages: int, chunks: int, *, graph: bool) -> Recompute
         return Full(layers=((layers,) * stages, *((0,) * stages for _ in range(chunks - 1))))
     if text.startswith("full"):
         return Full()
-    if text == "activation-function" or text.startswith("select list") or (text == "selective" and graph):
+    if text.startswith("select list") or (text == "selective" and graph):
         return Selective(modules=("moe_act",))
     if text.startswith("selective"):
         named = text.partition(":")[2].replace("norm+act+shared_expert", "layernorm+moe_act+shared_experts")
@@ -286,7 +290,7 @@ def _layout(row: Row) -> Layout:
     nvidia = framework in ("nemo", "megatron-bridge")
     notes = row["notes"]
     copies = framework.startswith("MindSpore") and row["model"].startswith("llama") and row["sp"] == "1"
-    tensor_overlap = nvidia or copies or (ascend and ("mc2, " in notes or "coc, " in notes))
+    tensor_overlap = nvidia or copies or (ascend and ("mc2, " in notes or row["model"].startswith(MC2)))
     expert_overlap = "a2a_overlap=True" in extra or "overlap-moe-expert" in extra or "EP overlap" in row["notes"]
     return Layout(
         tensor_parallel=tp, sequence_parallel=tp > 1 and (row["sp"] == "1" or (row["sp"] == "" and nvidia)), context_parallel=cp,
