@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.domain.uncertainty import Uncertainty
+from meshwright.domain.uncertainty import OTHER, FitCurve, Scale, Uncertainty
 
 Constant: TypeAlias = float | NDArray[np.float64]
 """A number, or a column of trial values while a calibration is fitted: formulas may only apply ufuncs to it."""
@@ -175,3 +175,36 @@ class Calibration:
     def label(self) -> str:
         """``name@version``; ``none@0`` for the priors."""
         return f"{self.name}@{self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationTable:
+    """Everything that a fit learnt, for any device, framework and precision; a file on disk."""
+
+    name: str
+    version: str
+    """Date of the fit, and a letter where there are several."""
+    offsets: Mapping[str, Offsets]
+    step: Scale
+    memory: Scale
+    fits: Mapping[str, FitCurve]
+    """Framework family -> curve; ``*`` for those without failed runs."""
+    ranking_ratio: float
+    """Relative error between layouts of one case."""
+    seen: Mapping[str, Mapping[str, int]]
+    """Level of pooling -> value -> number of runs that the fit saw."""
+    provenance: Mapping[str, str]
+    """Where the runs come from, how many were left out and why."""
+    diagnostics: Mapping[str, float]
+
+    def calibration(self, prior: Constants, key: Key) -> Calibration:
+        """The constants of a key, borrowed from its kin where it has no runs of its own, and what is known about the error."""
+        values = key.values()
+        return Calibration(
+            name=self.name, version=self.version, constants=fitted_constants(prior, self.offsets, key), fitted=True,
+            uncertainty=Uncertainty(
+                step=self.step, memory=self.memory, fit=self.fits.get(key.framework, self.fits[OTHER]),
+                ranking_ratio=self.ranking_ratio,
+                seen={level: self.seen.get(level, {}).get(values[level], 0) for level in ("device", "framework", "cell")},
+            ),
+        )  # fmt: skip

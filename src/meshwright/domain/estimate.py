@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
 
-Grade = Literal["measured", "interpolated", "calibrated", "analytic"]
+Grade = Literal["measured", "interpolated", "calibrated", "kin", "analytic"]
+"""``calibrated`` on runs of this device under this framework; ``kin``: borrowed from other devices or frameworks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

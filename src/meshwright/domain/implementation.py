@@ -73,6 +73,9 @@ class Implementation:
     kernels_expert_forward: int = 0
     """Kernels per local expert on top: grouped products that are launched one by one."""
     kernels_expert_backward: int = 0
+    kernels_ring_forward: int = 0
+    """Kernels per layer of every further step of a context-parallel ring: attention of a block, its merge, sends, slices."""
+    kernels_ring_backward: int = 0
     attention_speed: float = 1.0
     """Speed of the attention kernel relative to the best one for the device (FlashAttention-2 against 3 on Hopper)."""
     accumulation_bytes: float = 0.0

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 DEGREES = 4.0
 """Degrees of freedom of the Student-t: the tails of real logs."""
-LARGEST_STEP, SMALLEST_DAMPING, MAX_ROUNDS = 0.5, 0.05, 15
-TOLERANCE = 1e-3
+LARGEST_STEP, LARGEST_DAMPING, MAX_ROUNDS = 0.5, 100.0, 20
+TOLERANCE = 5e-4
 """Gain in log likelihood per run at which the fit ends; and the move of an offset at which a refit ends."""
 
 
@@ -81,19 +81,19 @@ def fit(
     offsets = np.zeros(pool.size)
     state = _evaluate(space, pool, ceilings, offsets, progress, 0)
     everyone, rounds, converged, best = np.ones(len(runs), dtype=bool), 0, False, _objective(space, pool, state, offsets, weight)
-    damping = 1.0
+    damping = 0.01
     while rounds < MAX_ROUNDS and not converged:
         rounds += 1
-        moved = _solve(space, pool, state, offsets, weight, everyone)
-        tried = offsets + damping * np.clip(moved - offsets, -LARGEST_STEP, LARGEST_STEP)
+        moved = _solve(space, pool, state, offsets, weight, everyone, damping=damping)
+        tried = offsets + np.clip(moved - offsets, -LARGEST_STEP, LARGEST_STEP)
         found = _evaluate(space, pool, ceilings, tried, progress, rounds)
         value = _objective(space, pool, found, tried, weight)
         if value > best:
-            damping /= 3.0
-            converged = damping < SMALLEST_DAMPING
+            damping *= 10.0
+            converged = damping > LARGEST_DAMPING
             continue
         converged = best - value < TOLERANCE * len(runs)
-        offsets, state, best, damping = tried, found, value, min(1.0, damping * 2.0)
+        offsets, state, best, damping = tried, found, value, damping / 5.0
     return Fit(
         runs=space, pool=pool, offsets=offsets, ceilings=ceilings, weight=weight, linear=state[0], corrections=state[1],
         rounds=rounds, converged=converged,
@@ -118,9 +118,9 @@ def refit(whole: Fit, keep: NDArray[np.bool_], *, inner: int = 10) -> Floats:
 
 def _solve(
     space: Runs, pool: Pooling, state: tuple[Linear, Floats], offsets: Floats, weight: Floats, keep: NDArray[np.bool_],
-    at: Floats | None = None,
+    at: Floats | None = None, damping: float = 0.0,
 ) -> Floats:  # fmt: skip
-    """One Gauss-Newton step: the offsets that minimise the weighted squares of the linear model plus the priors'."""
+    """One Levenberg-Marquardt step: the offsets that minimise the weighted squares of the linear model plus the priors'."""
     linear, corrections = state
     moved = pool.multipliers(offsets) - pool.multipliers(at) if at is not None else np.zeros((len(pool.keys), len(pool.freedoms)))
     shift = moved[space.key_of]
@@ -138,7 +138,8 @@ def _solve(
         scaled = design * factor[:, None]
         normal = normal + scaled.T @ design
         right = right + scaled.T @ residual[used]
-    return np.asarray(offsets + np.linalg.solve(normal, right))
+    damped = normal + damping * np.diag(np.diag(normal))
+    return np.asarray(offsets + np.linalg.solve(damped, right))
 
 
 def _objective(space: Runs, pool: Pooling, state: tuple[Linear, Floats], offsets: Floats, weight: Floats) -> float:

@@ -48,6 +48,9 @@ class Linear:
     step_by: NDArray[np.float64]
     """``[run, constant]``."""
     memory_by: NDArray[np.float64]
+    reserved: NDArray[np.float64]
+    """log reserved bytes, ``[run]``: what decides whether a run fits."""
+    reserved_by: NDArray[np.float64]
 
 
 class Runs:
@@ -81,8 +84,8 @@ class Runs:
     ) -> Linear:
         """Predictions and derivatives at log multipliers ``[key, constant]``; the bubble is the closed form."""
         count, names = len(self.runs), self.names
-        step, memory = np.full(count, np.nan), np.full(count, np.nan)
-        step_by, memory_by = np.zeros((count, len(names))), np.zeros((count, len(names)))
+        step, memory, reserved = (np.full(count, np.nan) for _ in range(3))
+        step_by, memory_by, reserved_by = (np.zeros((count, len(names))) for _ in range(3))
         for group in self.groups:
             first = group[0]
             base = self.values(first, multipliers, ceilings)
@@ -93,18 +96,42 @@ class Runs:
             found = evaluate_trials(case, [self.runs[index].layout for index in group], tried)
             times = np.log(found.step_s)
             step[group], step_by[group] = times[:, 0], (times[:, :1] - times[:, 1:]) / STEP
+            logs = np.log(found.reserved_bytes)
+            reserved[group], reserved_by[group] = logs[:, 0], (logs[:, :1] - logs[:, 1:]) / STEP
             for place, index in enumerate(group):
-                allocated = self.runs[index].row["mem_kind"].startswith("allocated")
+                allocated = self._allocated(index)
                 bytes_ = np.log((found.allocated_bytes if allocated else found.reserved_bytes)[place])
                 memory[index], memory_by[index] = bytes_[0], (bytes_[0] - bytes_[1:]) / STEP
             if progress:
                 progress(len(group))
-        return Linear(step=step, memory=memory, step_by=step_by, memory_by=memory_by)
+        return Linear(step=step, memory=memory, step_by=step_by, memory_by=memory_by, reserved=reserved, reserved_by=reserved_by)
 
-    def corrections(self, multipliers: NDArray[np.float64], ceilings: NDArray[np.float64]) -> NDArray[np.float64]:
+    def predict(self, multipliers: NDArray[np.float64], ceilings: NDArray[np.float64], members: NDArray[np.bool_]) -> Linear:
+        """Predictions of some runs without derivatives, simulated bubble included; NaN for the others."""
+        step, memory, reserved = (np.full(len(self.runs), np.nan) for _ in range(3))
+        for group in self.groups:
+            chosen = [index for index in group if members[index]]
+            if not chosen:
+                continue
+            base = self.values(chosen[0], multipliers, ceilings)
+            tried = {name: np.full(1, base[k]) for k, name in enumerate(self.names)}
+            found = evaluate_trials(self.runs[chosen[0]].case, [self.runs[index].layout for index in chosen], tried)
+            step[chosen], reserved[chosen] = np.log(found.step_s[:, 0]), np.log(found.reserved_bytes[:, 0])
+            for place, index in enumerate(chosen):
+                memory[index] = reserved[index] if not self._allocated(index) else math.log(found.allocated_bytes[place, 0])
+        nothing = np.zeros((0, 0))
+        step = step + self.corrections(multipliers, ceilings, members)
+        return Linear(step=step, memory=memory, reserved=reserved, step_by=nothing, memory_by=nothing, reserved_by=nothing)
+
+    def _allocated(self, index: int) -> bool:
+        return self.runs[index].row["mem_kind"].startswith("allocated")
+
+    def corrections(
+        self, multipliers: NDArray[np.float64], ceilings: NDArray[np.float64], members: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.float64]:
         """log of the simulated over the closed-form step time, where stages are unequal; else 0."""
         result = np.zeros(len(self.runs))
-        for index in np.flatnonzero(self._uneven):
+        for index in np.flatnonzero(self._uneven if members is None else self._uneven & members):
             run = self.runs[index]
             values = self.values(int(index), multipliers, ceilings)
             case = moved(run.case, dict(zip(self.names, values, strict=True)))

@@ -178,18 +178,20 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
     )  # fmt: skip
 
 
-def kernels(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Array, Array]:
+def kernels(kind: LayerKind, case: Case, shape: WorkShape, context_kind: ContextKind) -> tuple[Array, Array]:
     """Kernels that the forward and the backward of one layer launch.
 
-        n + [moe] (n_moe + n_expert E / e)
+        n + [ring] (c - 1) n_ring + [moe] (n_moe + n_expert E / e)
 
-    Symbols: E / e local experts, whose products are launched one by one where the implementation says so.
+    Symbols: c context parallelism; E / e local experts, whose products are launched one by one where the implementation says so.
     Shapes:  the columns of ``shape``.
     Units:   kernels.
-    Source:  Transformer Engine GroupedLinear runs one cuBLAS call per expert and product.
+    Source:  Transformer Engine GroupedLinear runs one cuBLAS call per expert and product; MindSpeed ring_context_parallel.
     """
     implementation, experts = case.implementation, kind.experts
-    forward, backward = array(implementation.kernels_forward), array(implementation.kernels_backward)
+    steps = shape.context_parallel - 1.0 if context_kind == "ring" else array(0.0)
+    forward = implementation.kernels_forward + steps * implementation.kernels_ring_forward
+    backward = implementation.kernels_backward + steps * implementation.kernels_ring_backward
     if experts is None:
         return forward, backward
     local = experts.num_experts / shape.expert_parallel
@@ -210,7 +212,7 @@ def layer_time(
     """
     pieces, constants = layer_pieces(kind, case, shape), case.calibration.constants
     implementation = case.implementation
-    kernels_forward, kernels_backward = kernels(kind, case, shape)
+    kernels_forward, kernels_backward = kernels(kind, case, shape, context_kind)
     tensor = tensor_s(kind, case, shape, groups, pieces.first_input_gradient, pieces.first_weight_gradient,
                       pieces.products_forward, overlap=overlap)  # fmt: skip
     context = context_s(kind, case, shape, groups, pieces.attention_forward, pieces.attention_backward, context_kind=context_kind)
