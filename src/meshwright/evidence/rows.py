@@ -35,6 +35,8 @@ SC21 = {
 }  # fmt: skip
 """Micro-batch and chunks of Narayanan et al. 2021, table 1: NVIDIA/Megatron-LM examples/sc21/run_table_1.sh."""
 DEVICES = {"h100-80g-sxm": "h100-sxm", "h100-96g-sxm": "h100-96g"}
+SITES = {("nanotron", "h100-sxm"): "p5", ("Megatron-DeepSpeed", "a100-80g-sxm"): "jean-zay-a100"}
+"""Framework and device -> the cluster on which its published runs were made."""
 PRECISIONS = {"fp8": "fp8-delayed", "bf16-amp": "bf16"}
 NOT_TRANSFORMERS = (
     "nemotron-3", "nemotron-h", "qwen3-next", "qwen3.5", "deepseek-v4", "st-deepseek32", "st-longcat", "st-mamba",
@@ -217,15 +219,13 @@ def _step_s(row: Row) -> float | None:
 def _cluster(row: Row) -> Cluster:
     devices = _int(row, "n_gpus")
     per_node = _int(row, "gpus_per_node", 0) or None
-    framework = row["framework"]
-    if framework == "nanotron":
-        return catalog.load_cluster("p5", num_devices=devices)
-    if row["id"].startswith("bloom"):
-        return catalog.load_cluster("jean-zay-a100", num_devices=devices)
     name, spelling = row["gpu"].split("(")[0], row["gpu"]
     if 'heading="Atlas 900 A2 PoDc"' in row["notes"]:
         spelling = "ascend-910b(atlas 900 a2 podc)"
     cluster = catalog.cluster_for(DEVICES.get(name, spelling), num_devices=devices, devices_per_node=per_node)
+    site = SITES.get((row["framework"], cluster.device.name))
+    if site and (row["framework"] == "nanotron" or row["id"].startswith("bloom")):
+        return catalog.load_cluster(site, num_devices=devices)
     if row["id"].startswith("vtrain-m"):
         return replace(cluster, network=replace(cluster.network, bytes_per_s=100e9 / 8))
     if "4x100Gb RoCE" in row["notes"]:
