@@ -7,7 +7,7 @@ import pytest
 from meshwright import catalog
 from meshwright.api import make_case
 from meshwright.errors import InputError
-from meshwright.evidence.cells import build, cells, corpus, data_path, text_of
+from meshwright.evidence.attempts import build, attempts, corpus, data_path, text_of
 from meshwright.evidence.near import NEAR, Wanted, closest, near, nearest, of_case, of_model, on_device, wanted_model
 from meshwright.evidence.published import FAMILIES, published
 
@@ -27,17 +27,17 @@ def rows():
 
 
 def test_the_index_is_current(rows):
-    current = data_path("cells.csv").read_text(encoding="utf-8")
-    assert text_of(build(rows)) == current, "run python -m meshwright.evidence.cells"
+    current = data_path("fastest_runs.csv").read_text(encoding="utf-8")
+    assert text_of(build(rows)) == current, "run python -m meshwright.evidence.attempts"
 
 
 def test_the_index_counts_every_row_without_a_flag(rows):
-    assert sum(cell.ran + cell.failed for cell in cells()) == sum(not row["flag"] for row in rows)
-    assert len({cell.best.id for cell in cells()}) == len(cells())
+    assert sum(cell.ran + cell.failed for cell in attempts()) == sum(not row["flag"] for row in rows)
+    assert len({cell.best.id for cell in attempts()}) == len(attempts())
 
 
 def test_the_best_of_a_cell_is_its_fastest(rows):
-    best = next(cell for cell in cells() if cell.best.id == "playbook-1141").best
+    best = next(cell for cell in attempts() if cell.best.id == "playbook-1141").best
     same = [row for row in rows if row["model"] == "nanotron-llama-8B" and row["n_gpus"] == "16" and row["status"] == "ok"]
     assert best.step_s == min(float(row["step_time_s"]) for row in same if not row["flag"])
 
@@ -93,7 +93,7 @@ def test_the_other_8b_is_near_but_not_the_same():
     ],
 )
 def test_each_part_of_the_distance(change, distance):
-    cell = next(cell for cell in cells() if cell.best.id == "playbook-1128")
+    cell = next(cell for cell in attempts() if cell.best.id == "playbook-1128")
     run = cell.best
     same = Wanted(
         model=run.model, parameters=run.parameters, active_parameters=run.active_parameters, shape=(1, 1), is_moe=False,

@@ -34,34 +34,34 @@ QUESTION = tuple(name for name in NAMES if name != "limit")
 def listing(values: Values, faults: Faults) -> int:
     """The runs nearest to what was asked, or all of them."""
     from meshwright.cli.output import print_json, print_report
-    from meshwright.evidence.cells import cells
+    from meshwright.evidence.attempts import attempts
     from meshwright.evidence.near import nearest
-    from meshwright.report.runs import cell_table, cell_view, nearest_list, run_view
+    from meshwright.report.runs import attempts_table, attempts_view, nearest_list, run_view
     from meshwright.report.view import plain
 
     limit = values.get("limit")
     if not any(name in values for name in QUESTION):
         faults.check()
-        found = sorted(cells(), key=lambda cell: (cell.best.model.lower(), cell.best.device, cell.best.devices or 0, cell.best.id))
+        found = sorted(attempts(), key=lambda cell: (cell.best.model.lower(), cell.best.device, cell.best.devices or 0, cell.best.id))
         if values["json"]:
-            print_json({"kind": "runs", "total": len(found), "entries": [cell_view(cell) for cell in found[:limit]]})
+            print_json({"kind": "runs", "total": len(found), "entries": [attempts_view(cell) for cell in found[:limit]]})
         else:
-            print_report(cell_table(found, limit))
+            print_report(attempts_table(found, limit))
         return 0
     wanted = _wanted(values, faults)
     near = nearest(wanted, limit or LIMIT)
     if values["json"]:
         entries = [run_view(each) for each in near]
-        print_json({"kind": "runs", "near": plain(wanted), "total": len(cells()), "entries": entries})
+        print_json({"kind": "runs", "near": plain(wanted), "total": len(attempts()), "entries": entries})
     else:
-        print_report(nearest_list(near, len(cells())))
+        print_report(nearest_list(near, len(attempts())))
     return 0
 
 
 def single(values: Values, faults: Faults) -> int:
     """One row in full, by its id: our figures, then every column that its source filled."""
     from meshwright.cli.output import print_json, print_report
-    from meshwright.evidence.cells import cell_key, cells, corpus
+    from meshwright.evidence.attempts import attempt_key, attempts, corpus
     from meshwright.evidence.published import published
     from meshwright.report.facts import entry
     from meshwright.report.runs import published_view
@@ -71,9 +71,9 @@ def single(values: Values, faults: Faults) -> int:
     rows = corpus()
     row = next((each for each in rows if each["id"].lower() == name.lower()), None)
     if row is None:
-        near = did_you_mean(name, (cell.best.id for cell in cells())) or "; the corpus has ids such as playbook-1128"
+        near = did_you_mean(name, (cell.best.id for cell in attempts())) or "; the corpus has ids such as playbook-1128"
         raise fault("catalog.run", "no published run has the id {name!r}{hint}", name=name, hint=near)
-    same = [each for each in rows if cell_key(each) == cell_key(row) and not each["flag"]]
+    same = [each for each in rows if attempt_key(each) == attempt_key(row) and not each["flag"]]
     columns = {column: cell for column, cell in row.items() if cell and column not in {"id", "source"}}
     failed = sum(each["status"] == "failed" for each in same)
     facts = {

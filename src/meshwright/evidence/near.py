@@ -8,7 +8,7 @@ from math import log2
 from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError, fault
-from meshwright.evidence.cells import Cell, cells
+from meshwright.evidence.attempts import Attempts, attempts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +66,7 @@ class Difference:
 class Near:
     """A cell, how far it is, and why."""
 
-    cell: Cell
+    cell: Attempts
     distance: float
     differs: tuple[Difference, ...]
     """The largest part first."""
@@ -85,7 +85,7 @@ def wanted_model(name: str) -> Wanted:
     try:
         return of_model(catalog.load_model(name))
     except InputError as error:
-        known = [cell.best for cell in cells() if cell.best.model.lower() == name.strip().lower()]
+        known = [cell.best for cell in attempts() if cell.best.model.lower() == name.strip().lower()]
         if not known:
             raise fault(
                 "near.model", "{reason}; neither does the corpus hold it (meshwright catalog runs), nor is it a size such as 8B",
@@ -122,9 +122,9 @@ def on_device(wanted: Wanted, device: Device) -> Wanted:
     return replace(wanted, device=device.name, device_family=device.family)
 
 
-def nearest(wanted: Wanted, limit: int | None = None, among: Sequence[Cell] | None = None) -> tuple[Near, ...]:
+def nearest(wanted: Wanted, limit: int | None = None, among: Sequence[Attempts] | None = None) -> tuple[Near, ...]:
     """Published runs from the nearest on; of equally near cells the one of the name, then the one with the most runs."""
-    found = [near(wanted, cell) for cell in (cells() if among is None else among)]
+    found = [near(wanted, cell) for cell in (attempts() if among is None else among)]
     found.sort(
         key=lambda each: (
             round(each.distance, 6), not _same_name(wanted, each.cell), -each.cell.ran - each.cell.failed, each.cell.best.id,
@@ -135,12 +135,12 @@ def nearest(wanted: Wanted, limit: int | None = None, among: Sequence[Cell] | No
 
 def closest(case: Case) -> Near | None:
     """The published run nearest to a case that measured a speed; None where even that one is further away than ``NEAR``."""
-    among = [cell for cell in cells() if cell.best.tokens_per_s_per_device is not None]
+    among = [cell for cell in attempts() if cell.best.tokens_per_s_per_device is not None]
     first = nearest(of_case(case), 1, among)
     return first[0] if first and first[0].distance <= NEAR else None
 
 
-def near(wanted: Wanted, cell: Cell) -> Near:
+def near(wanted: Wanted, cell: Attempts) -> Near:
     """How far a cell is from what is asked.
 
         d = 1/2 |lg P/P'| + 1/2 |lg A/A'| + 1/2 |lg N/N'| + 1/2 |lg s/s'| + 1/4 |lg T/T'| + 3/4 |lg b/b'| + steps
@@ -167,7 +167,7 @@ def near(wanted: Wanted, cell: Cell) -> Near:
     return Near(cell=cell, distance=sum(part.distance for part in differs), differs=tuple(differs))
 
 
-def _model(wanted: Wanted, cell: Cell) -> list[Difference | None]:
+def _model(wanted: Wanted, cell: Attempts) -> list[Difference | None]:
     run = cell.best
     if wanted.parameters is None or _same_name(wanted, cell):
         return []
@@ -185,7 +185,7 @@ def _model(wanted: Wanted, cell: Cell) -> list[Difference | None]:
     return [_step("model", run.model, wanted.model, MODEL), total, active, kind]
 
 
-def _same_name(wanted: Wanted, cell: Cell) -> bool:
+def _same_name(wanted: Wanted, cell: Attempts) -> bool:
     """Whether the run's model has the name, or a name that says the size."""
     name = cell.best.model.lower()
     if wanted.model is not None:
@@ -193,7 +193,7 @@ def _same_name(wanted: Wanted, cell: Cell) -> bool:
     return any(float(size) * 1e9 == wanted.parameters for size in _SIZES_IN_NAME.findall(name))
 
 
-def _batch(wanted: Wanted, cell: Cell) -> Difference | None:
+def _batch(wanted: Wanted, cell: Attempts) -> Difference | None:
     """Tokens per step, or sequences where the length is not asked for."""
     run = cell.best
     if not run.global_batch_sequences or not wanted.global_batch_sequences:

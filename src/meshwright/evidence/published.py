@@ -30,7 +30,7 @@ FAMILIES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """One run that someone published; None where the source does not say. Fields are the columns of ``cells.csv``."""
+    """One run that someone published; None where the source does not say. Fields are the columns of ``fastest_runs.csv``."""
 
     id: str
     source: str

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from meshwright.evidence.cells import Cell
+    from meshwright.evidence.attempts import Attempts
     from meshwright.evidence.near import Difference, Near
     from meshwright.evidence.published import Published
 
@@ -42,7 +42,7 @@ _KEYS = {
 
 def run_view(near: Near) -> Document:
     """The nearest run of a cell as the JSON of ``catalog runs`` and of ``closest_run``."""
-    return cell_view(near.cell) | {"distance": near.distance, "differs": [plain(each) for each in near.differs]}
+    return attempts_view(near.cell) | {"distance": near.distance, "differs": [plain(each) for each in near.differs]}
 
 
 def closest_view(near: Near | None) -> Document | None:
@@ -50,7 +50,7 @@ def closest_view(near: Near | None) -> Document | None:
     return None if near is None else run_view(near)
 
 
-def cell_view(cell: Cell) -> Document:
+def attempts_view(cell: Attempts) -> Document:
     """A cell by its fastest run, and how many were tried."""
     view = published_view(cell.best)
     view["tried"], view["ran"], view["failed"] = cell.ran + cell.failed, cell.ran, cell.failed
@@ -87,7 +87,7 @@ def difference_words(near: Near) -> str:
 
 def nearest_list(found: Sequence[Near], total: int) -> Iterator[RenderableType]:
     """The nearest runs: what ran, the fastest layout with its figures, and who says so."""
-    yield Padding(Text(f"The {len(found)} nearest of {total} published cells", style="bold"), (1, 0, 0, 0))
+    yield Padding(Text(f"The {len(found)} nearest of {total} groups of published runs", style="bold"), (1, 0, 0, 0))
     for near in found:
         run, cell = near.cell.best, near.cell
         head = Text.assemble((run.model, "bold"), f" on {_machine(run)}", f", {size} tokens" if (size := _size(run)) else "")
@@ -98,7 +98,7 @@ def nearest_list(found: Sequence[Near], total: int) -> Iterator[RenderableType]:
         yield Pieces(pieces=[*tried, difference_words(near)], indent=4, style="dim")
 
 
-def cell_table(found: Sequence[Cell], limit: int | None) -> Iterator[RenderableType]:
+def attempts_table(found: Sequence[Attempts], limit: int | None) -> Iterator[RenderableType]:
     """All cells in one line each, up to a limit."""
     shown = found[: limit or BRIEF]
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
@@ -148,7 +148,7 @@ def _framework(run: Published) -> str:
     return f"{run.framework} {run.framework_version}".strip()
 
 
-def _tried(cell: Cell) -> str:
+def _tried(cell: Attempts) -> str:
     """How many others the fastest one has beside it."""
     words = [f"fastest of {cell.ran}"] if cell.ran > 1 else []
     return "; ".join([*words, *([f"{cell.failed} more failed"] if cell.failed else [])])

@@ -1,7 +1,7 @@
 """The corpus by cells: of runs that differ only in their layout (or release), the fastest, with how many others were tried.
 
-``data/cells.csv`` holds one line per cell, so that no verb reads the whole corpus to name a published run. It is derived:
-``python -m meshwright.evidence.cells`` writes it, a test holds it current.
+``data/fastest_runs.csv`` holds one line per cell, so that no verb reads the whole corpus to name a published run. It is derived:
+``python -m meshwright.evidence.attempts`` writes it, a test holds it current.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KEY = ("framework", "model", "task", "gpu", "n_gpus", "precision", "gbs", "seq")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class Attempts:
     """A cell by its fastest run."""
 
     best: Published
@@ -43,9 +43,9 @@ def data_path(name: str) -> Path:
 
 
 @cache
-def cells() -> tuple[Cell, ...]:
+def attempts() -> tuple[Attempts, ...]:
     """All cells of the shipped corpus, from the index."""
-    with data_path("cells.csv").open(newline="", encoding="utf-8") as file:
+    with data_path("fastest_runs.csv").open(newline="", encoding="utf-8") as file:
         return tuple(_read(row) for row in csv.DictReader(file))
 
 
@@ -56,21 +56,21 @@ def corpus() -> list[Row]:
     return read(data_path(""))
 
 
-def cell_key(row: Row) -> tuple[str, ...]:
+def attempt_key(row: Row) -> tuple[str, ...]:
     """What the runs of a cell share."""
     return tuple(row[column].lower() for column in KEY)
 
 
-def build(rows: Iterable[Row]) -> list[Cell]:
+def build(rows: Iterable[Row]) -> list[Attempts]:
     """Cells of all rows without a flag, in the order of their keys."""
     by_key: dict[tuple[str, ...], list[Row]] = defaultdict(list)
     for row in rows:
         if not row["flag"]:
-            by_key[cell_key(row)].append(row)
+            by_key[attempt_key(row)].append(row)
     return [_cell(by_key[key]) for key in sorted(by_key)]
 
 
-def text_of(found: Sequence[Cell]) -> str:
+def text_of(found: Sequence[Attempts]) -> str:
     """The index file."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
@@ -81,7 +81,7 @@ def text_of(found: Sequence[Cell]) -> str:
     return stream.getvalue()
 
 
-def _cell(rows: list[Row]) -> Cell:
+def _cell(rows: list[Row]) -> Attempts:
     from meshwright.evidence.published import published, speed
 
     ran = [row for row in rows if row["status"] == "ok"]
@@ -90,7 +90,7 @@ def _cell(rows: list[Row]) -> Cell:
     else:
         given = published(min(rows, key=lambda row: row["id"]))
         best = replace(given, label="", data_parallel=None, num_microbatches=None, recompute="")
-    return Cell(best=best, ran=len(ran), failed=len(rows) - len(ran))
+    return Attempts(best=best, ran=len(ran), failed=len(rows) - len(ran))
 
 
 def _word(value: object) -> str:
@@ -99,11 +99,11 @@ def _word(value: object) -> str:
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _read(row: Row) -> Cell:
+def _read(row: Row) -> Attempts:
     from meshwright.evidence.published import Published
 
     values = {name: _value(row[name], kind) for name, kind in _kinds().items()}
-    return Cell(best=Published(**values), ran=int(row["ran"]), failed=int(row["failed"]))
+    return Attempts(best=Published(**values), ran=int(row["ran"]), failed=int(row["failed"]))
 
 
 @cache
@@ -125,4 +125,4 @@ def _value(text: str, kind: Any) -> Any:
 
 
 if __name__ == "__main__":
-    data_path("cells.csv").write_text(text_of(build(corpus())), encoding="utf-8")
+    data_path("fastest_runs.csv").write_text(text_of(build(corpus())), encoding="utf-8")
