@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from meshwright.perf.placement import Groups
 
 ATTENTION_CORE = "core_attn"
+ALIGNED_ELEMENTS = 8
+"""16-bit elements in the 16 bytes to which the operands of a batched product must be aligned for the matrix units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,18 +104,23 @@ def attention_core_s(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Arr
     """Forward and backward of scores, softmax and values on one rank.
 
     Fused kernels skip what the mask hides; unfused ones compute the whole square as two batched products (their softmax is
-    among the implementation's memory-bound passes). Context parallelism divides the pairs evenly (zigzag).
+    among the implementation's memory-bound passes); heads whose rows are no multiple of 16 bytes miss the matrix units there.
+    Context parallelism divides the pairs evenly (zigzag).
 
     Shapes:  the columns of ``shape``; a tuple of two arrays comes back.
     Units:   s.
-    Source:  ``perf.attention``; Korthikanti et al. 2022 section 2 for the unfused products.
+    Source:  ``perf.attention``; Korthikanti et al. 2022 section 2 for the unfused products; NVIDIA, "Matrix Multiplication
+             Background", on alignment.
     """
     attention, batch = kind.attention, case.batch
     heads = shape.sequences * attention.num_heads / shape.tensor_parallel
     device, constants = case.cluster.device, case.calibration.constants
     if not case.implementation.flash_attention:
         rows = batch.sequence_tokens / shape.context_parallel
-        options = {"device": device, "constants": constants, "dtype": case.training.precision.base_dtype, "count": heads}
+        speed = constants.unaligned_ratio if attention.head_dim % ALIGNED_ELEMENTS else 1.0
+        options = {
+            "device": device, "constants": constants, "dtype": case.training.precision.base_dtype, "count": heads, "speed": speed,
+        }  # fmt: skip
         scores = gemm_s(rows, batch.sequence_tokens, attention.head_dim, **options)  # type: ignore[arg-type]
         values = gemm_s(rows, attention.value_dim, batch.sequence_tokens, **options)  # type: ignore[arg-type]
         return scores + values, 2.0 * (scores + values)
@@ -171,18 +178,20 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
     )  # fmt: skip
 
 
-def kernels(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Array, Array]:
+def kernels(kind: LayerKind, case: Case, shape: WorkShape, context_kind: ContextKind) -> tuple[Array, Array]:
     """Kernels that the forward and the backward of one layer launch.
 
-        n + [moe] (n_moe + n_expert E / e)
+        n + [ring] (c - 1) n_ring + [moe] (n_moe + n_expert E / e)
 
-    Symbols: E / e local experts, whose products are launched one by one where the implementation says so.
+    Symbols: c context parallelism; E / e local experts, whose products are launched one by one where the implementation says so.
     Shapes:  the columns of ``shape``.
     Units:   kernels.
-    Source:  Transformer Engine GroupedLinear runs one cuBLAS call per expert and product.
+    Source:  Transformer Engine GroupedLinear runs one cuBLAS call per expert and product; MindSpeed ring_context_parallel.
     """
     implementation, experts = case.implementation, kind.experts
-    forward, backward = array(implementation.kernels_forward), array(implementation.kernels_backward)
+    steps = shape.context_parallel - 1.0 if context_kind == "ring" else array(0.0)
+    forward = implementation.kernels_forward + steps * implementation.kernels_ring_forward
+    backward = implementation.kernels_backward + steps * implementation.kernels_ring_backward
     if experts is None:
         return forward, backward
     local = experts.num_experts / shape.expert_parallel
@@ -203,7 +212,7 @@ def layer_time(
     """
     pieces, constants = layer_pieces(kind, case, shape), case.calibration.constants
     implementation = case.implementation
-    kernels_forward, kernels_backward = kernels(kind, case, shape)
+    kernels_forward, kernels_backward = kernels(kind, case, shape, context_kind)
     tensor = tensor_s(kind, case, shape, groups, pieces.first_input_gradient, pieces.first_weight_gradient,
                       pieces.products_forward, overlap=overlap)  # fmt: skip
     context = context_s(kind, case, shape, groups, pieces.attention_forward, pieces.attention_backward, context_kind=context_kind)
