@@ -7,7 +7,7 @@ import pytest
 from meshwright import catalog
 from meshwright.api import make_case
 from meshwright.errors import InputError
-from meshwright.evidence.attempts import build, attempts, corpus, data_path, text_of
+from meshwright.evidence.attempts import attempts, build, corpus, data_path, text_of
 from meshwright.evidence.near import NEAR, Wanted, closest, near, nearest, of_case, of_model, on_device, wanted_model
 from meshwright.evidence.published import FAMILIES, published
 

@@ -11,6 +11,7 @@ from meshwright.errors import did_you_mean, fault
 
 if TYPE_CHECKING:
     from meshwright.evidence.near import Wanted
+    from meshwright.evidence.published import Published
 
 LIMIT = 10
 _PANEL = "Published runs near a case (catalog runs)"
@@ -42,7 +43,7 @@ def listing(values: Values, faults: Faults) -> int:
     limit = values.get("limit")
     if not any(name in values for name in QUESTION):
         faults.check()
-        found = sorted(attempts(), key=lambda cell: (cell.best.model.lower(), cell.best.device, cell.best.devices or 0, cell.best.id))
+        found = sorted(attempts(), key=lambda each: _order(each.best))
         if values["json"]:
             print_json({"kind": "runs", "total": len(found), "entries": [attempts_view(cell) for cell in found[:limit]]})
         else:
@@ -117,3 +118,8 @@ def _wanted(values: Values, faults: Faults) -> Wanted:
     named = {"devices": "devices", "sequence": "sequence_tokens", "global_batch": "global_batch_sequences"}
     found |= {field: values[name] for name, field in named.items() if name in values and field not in found}
     return replace(wanted, **found)
+
+
+def _order(run: Published) -> tuple[str, str, int, str]:
+    """A list stands by model, device, number of devices."""
+    return run.model.lower(), run.device, run.devices or 0, run.id
