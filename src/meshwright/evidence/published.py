@@ -15,7 +15,7 @@ from meshwright.plan import model_flops
 from meshwright.units import GIB, GIGA
 
 if TYPE_CHECKING:
-    from meshwright.evidence.rows import Row
+    from meshwright.evidence.table import Row
 
 FAMILIES = {
     "nemo": "megatron", "megatron-bridge": "megatron", "megatron-lm": "megatron", "megatron-core": "megatron",
