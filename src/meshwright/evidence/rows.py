@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from dataclasses import dataclass, replace
 from functools import cache
+from math import ceil, log2
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from meshwright.domain.case import Case
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.domain.model import Attention, LatentAttention, LayerKind, MixtureOfExperts, Mlp, Model
 from meshwright.domain.training import Batch, Lora, Training
+from meshwright.evidence import nvidia
 from meshwright.perf.parameters import total_parameters
 from meshwright.plan.split import cost_split
 
@@ -41,9 +43,17 @@ ASSUMPTIONS = (
     "predicted not to fit.",
     "vTrain: 800 Gb/s a node as its notes say, ZeRO-0. BLOOM: cluster `jean-zay-a100`.",
     "NVIDIA rows (NeMo, Megatron-Bridge, Megatron-LM): `fp8` without a recipe is delayed scaling; TP overlap (userbuffers) on "
-    "for NeMo and Bridge; expert overlap, CUDA graphs and de-duplicating dispatchers (DeepEP, HybridEP) where the row names "
-    "them; recompute none where blank; expert TP = TP where blank on NeMo rows with EP before 25.04, else 1.",
-    "Multi-head latent attention has the widths of DeepSeek-V3. Sliding windows (GPT-OSS) are not in the columns and not modelled.",
+    "for NeMo and Bridge; expert overlap, CUDA graphs, dispatchers and pipeline layout where the row names them; recompute none "
+    "where blank; expert TP = TP where blank on NeMo rows with EP before 25.04, else 1. Mixtures of Megatron-Bridge run the "
+    "flex dispatcher where none is named and nothing is dropped, and since 26.06 on racks one graph with expert overlap, as "
+    "every row that says so does. One multi-token-prediction layer with latent attention (the source's own 260 GFLOP per token "
+    "count it) unless the row says without. Full-iteration graphs and token drop need no counts on the host.",
+    "Megatron-Bridge's performance recipes reduce gradients in BF16 (grad_reduce_in_fp32 = False).",
+    "Multi-head latent attention has the widths of DeepSeek-V3. Sliding windows are those of the catalogue's model of the same "
+    "name where all its shapes agree with the columns (GPT-OSS).",
+    "MaxText and PaxML: `FSDP+DP` shards over the least power of two from 8 up at which 16 bytes a parameter take at most 30 % "
+    "of memory (the smallest size of each model); MaxText's HSDP over 256.",
+    "SimuMax: no overlap of data-parallel or point-to-point communication, as its notes say.",
     "Tied embeddings where that brings the parameter count nearer to the published one.",
 )
 
@@ -89,17 +99,23 @@ def run(row: Row) -> Run:
     model, layout = _model(row), _layout(row)
     if row["framework"] == "nanotron" and layout.pipeline_parallel > 1:
         layout = replace(layout, stage_layers=cost_split(model, layout.pipeline_parallel))
+    told = nvidia.said(row)
+    if told.layout:
+        split = nvidia.layers_of(told.layout, layout.pipeline_parallel, layout.virtual_stages)
+        layout = replace(layout, stage_layers=split if split and sum(map(sum, split)) == model.num_layers else None)
     if layout.world != _int(row, "n_gpus"):
         raise UnreadableError("degrees do not multiply to the devices")
     if layout.pipeline_parallel * layout.virtual_stages > model.num_layers:
         raise ImpossibleError("more chunks than layers")
     precision = recipes.precision(PRECISIONS.get(row["precision"], row["precision"]))
+    if row["framework"] == "megatron-bridge":
+        precision = replace(precision, gradient_bytes=2.0)
     cluster = _cluster(row)
     case = Case(
         model=model, cluster=cluster, batch=batch,
         training=Training(
             task=row["task"], precision=precision, optimizer=recipes.optimizer("adamw"),  # type: ignore[arg-type]
-            lora=Lora() if row["task"] == "lora" else None,
+            lora=Lora() if row["task"] == "lora" else None, balanced_routing=told.balanced,
         ),
         implementation=_implementation(row), calibration=catalog.calibration("none", cluster.device),
     )  # fmt: skip
@@ -149,13 +165,12 @@ def _implementation(row: Row) -> Implementation:
         name = "megatron-2022"
     else:
         name = "megatron-te"
-    extra = (row["extra_settings"] + row["notes"]).lower()
+    told = nvidia.said(row)
+    if name == "megatron-te" and row["n_experts"] and told.flex:
+        name = "megatron-te-graphed" if told.graphs and row["precision"] == "fp8-mx" else "megatron-te-deepep"
     chosen = catalog.implementation(name)
-    graphs = "cuda_graph=full_iteration" in extra or '"cuda-graph-scope": "full_iteration"' in extra
-    return replace(
-        chosen, cuda_graphs=chosen.cuda_graphs or graphs,
-        expert_deduplication=chosen.expert_deduplication or "deepep" in extra or "hybridep" in extra,
-    )  # fmt: skip
+    graphs = chosen.cuda_graphs or told.graphs
+    return replace(chosen, cuda_graphs=graphs, expert_host_sync=chosen.expert_host_sync and told.dropless and not graphs)
 
 
 @cache
@@ -182,9 +197,30 @@ def _built(columns: tuple[tuple[str, str], ...]) -> Model:
         norm="layer" if plain else "rms", position="learned" if plain else "rope",
         position_table=2048 if plain and row["framework"] != "Megatron-DeepSpeed" else 0,
     )  # fmt: skip
+    windowed = _windowed(model)
+    if windowed:
+        return windowed
     tied = replace(model, tied_embeddings=True)
     wanted = float(row["n_params_B"] or 0.0) * 1e9
     return min((model, tied), key=lambda each: abs(float(total_parameters(each)) - wanted))
+
+
+def _windowed(model: Model) -> Model | None:
+    """The catalogue's model of the same name and shapes, if some of its layers attend to a window."""
+    if model.name not in catalog.models():
+        return None
+    known = catalog.load_model(model.name)
+
+    def shape(each: Model) -> tuple[object, ...]:
+        parts = {
+            (kind.attention.num_heads, kind.attention.num_key_value_heads, kind.attention.head_dim, kind.feed_forward.num_inputs,
+             kind.experts and (kind.experts.num_experts, kind.experts.experts_per_token, kind.experts.expert_width))
+            for kind in each.kinds
+        }  # fmt: skip
+        return each.hidden, each.vocabulary, each.num_layers, parts
+
+    windows = any(kind.attention.window_tokens for kind in known.kinds)
+    return known if windows and shape(known) == shape(model) else None
 
 
 def _model(row: Row) -> Model:
@@ -192,7 +228,7 @@ def _model(row: Row) -> Model:
         "model", "hidden", "vocab", "n_layers", "n_heads", "n_kv_heads", "head_dim", "ffn_hidden", "gated_mlp", "attention",
         "n_experts", "top_k", "moe_ffn_hidden", "n_shared_experts", "n_dense_layers", "n_params_B", "framework",
     )  # fmt: skip
-    return _built(tuple((key, row[key]) for key in keys))
+    return replace(_built(tuple((key, row[key]) for key in keys)), num_mtp_layers=nvidia.said(row).mtp_layers)
 
 
 def _attention(row: Row) -> Attention:
@@ -233,17 +269,26 @@ def _layout(row: Row) -> Layout:
     if framework == "nanotron":
         shards = dp
     if zero == "hsdp":
-        shards = max(1, min(shards, 8 // tp))
-    extra = row["extra_settings"]
-    nvidia = framework in ("nemo", "megatron-bridge")
-    expert_overlap = "a2a_overlap=True" in extra or "overlap-moe-expert" in extra or "EP overlap" in row["notes"]
+        shards = min(shards, 256) if framework == "maxtext" else max(1, min(shards, 8 // tp))
+    if "FSDP+DP" in row["notes"]:
+        needed = 16e9 * float(row["n_params_B"]) / (0.3 * _cluster(row).device.memory_bytes)
+        shards = min(shards, max(8, 2 ** ceil(log2(needed))))
+    bridge = framework in ("nemo", "megatron-bridge")
     return Layout(
-        tensor_parallel=tp, sequence_parallel=tp > 1 and (row["sp"] == "1" or (row["sp"] == "" and nvidia)), context_parallel=cp,
+        tensor_parallel=tp, sequence_parallel=tp > 1 and (row["sp"] == "1" or (row["sp"] == "" and bridge)), context_parallel=cp,
         pipeline_parallel=pp, virtual_stages=chunks, expert_parallel=ep, expert_tensor_parallel=etp, data_parallel=dp,
         optimizer_shards=shards if zero in ("1", "2", "3", "fsdp", "hsdp") else 1,
         gradient_shards=shards if zero in ("2", "3", "fsdp", "hsdp") else 1,
         parameter_shards=shards if zero in ("3", "fsdp", "hsdp") else 1,
         microbatch_sequences=mb, num_microbatches=_int(row, "gbs") // (dp * mb), recompute=_recompute(row["recompute"]),
         schedule="interleaved" if chunks > 1 else "1f1b",
-        overlap=Overlap(tensor=nvidia and tp > 1, expert=expert_overlap),
+        overlap=_overlap(row, tensor=bridge and tp > 1),
+    )  # fmt: skip
+
+
+def _overlap(row: Row, *, tensor: bool) -> Overlap:
+    off = "no comm overlap" in row["notes"]
+    return Overlap(
+        tensor=tensor, expert=nvidia.said(row).expert_overlap, gradient_reduce=not off, parameter_gather=not off,
+        point_to_point=not off,
     )  # fmt: skip
