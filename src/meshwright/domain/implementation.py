@@ -78,8 +78,9 @@ class Implementation:
     """Speed of the attention kernel relative to the best one for the device (FlashAttention-2 against 3 on Hopper)."""
     accumulation_bytes: float = 0.0
     """Bytes moved per parameter after every micro-batch to add its gradient into the buffer; 0 where the GEMM does it."""
-    stage_split: Literal["even", "cost"] = "even"
-    """How layers are placed where the layout does not say: as even as possible, or by cumulative cost with the output layer."""
+    stage_split: Literal["even", "cost", "fill"] = "even"
+    """How layers are placed where the layout does not say: as even as possible, by cumulative cost with the output layer, or
+    filling stage after stage, so that the last one has what is left."""
     optimizer_passes_bytes: float = 0.0
     """Bytes read and written per parameter by the optimizer step beside states, gradient and weight (norm, clip, copies)."""
     cuda_graphs: bool = False
@@ -99,6 +100,8 @@ class Implementation:
     """Buckets grow with the group: at least so many bytes per data-parallel rank."""
     gradient_overlap: bool = True
     parameter_overlap: bool = True
+    pipeline_scatter: bool = False
+    """Each tensor rank sends its slice of an activation to the next stage, where the slices are gathered over TP."""
     point_to_point_overlap: bool = True
     """Point-to-point overlap under the interleaved schedule."""
     expert_deduplication: bool = False

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from math import ceil, log2
+from typing import TYPE_CHECKING
+
+from meshwright import catalog
+
+if TYPE_CHECKING:
+    from meshwright.domain.model import Model
 
 Row = dict[str, str]
 
@@ -80,3 +87,30 @@ def layers_of(layout: str, stages: int, chunks: int) -> tuple[tuple[int, ...], .
     if len(places) != stages * chunks:
         return None
     return tuple(tuple(places[chunk * stages : (chunk + 1) * stages]) for chunk in range(chunks))
+
+
+def windowed(model: Model) -> Model | None:
+    """The catalogue's model of the same name and shapes, if some of its layers attend to a window."""
+    if model.name not in catalog.models():
+        return None
+    known = catalog.load_model(model.name)
+
+    def shape(each: Model) -> tuple[object, ...]:
+        parts = {
+            (kind.attention.num_heads, kind.attention.num_key_value_heads, kind.attention.head_dim, kind.feed_forward.num_inputs,
+             kind.experts and (kind.experts.num_experts, kind.experts.experts_per_token, kind.experts.expert_width))
+            for kind in each.kinds
+        }  # fmt: skip
+        return each.hidden, each.vocabulary, each.num_layers, parts
+
+    windows = any(kind.attention.window_tokens for kind in known.kinds)
+    return known if windows and shape(known) == shape(model) else None
+
+
+def shards(row: Row, ranks: int, memory_bytes: float) -> int:
+    """Ranks over which MaxText and PaxML shard: all, 256 under HSDP, and under ``FSDP+DP`` the least power of two from 8 up at
+    which 16 bytes a parameter take at most 30 % of memory."""
+    if "FSDP+DP" in row["notes"]:
+        needed = 16e9 * float(row["n_params_B"]) / (0.3 * memory_bytes)
+        return min(ranks, max(8, int(2 ** ceil(log2(needed)))))
+    return min(ranks, 256) if row["zero"] == "hsdp" else ranks

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass, replace
 from functools import cache
-from math import ceil, log2
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,11 +17,12 @@ from meshwright.domain.model import Attention, LatentAttention, LayerKind, Mixtu
 from meshwright.domain.training import Batch, Lora, Training
 from meshwright.evidence import nvidia
 from meshwright.perf.parameters import total_parameters
-from meshwright.plan.split import cost_split
+from meshwright.plan.split import cost_split, fill_split
 
 if TYPE_CHECKING:
     from meshwright.domain.cluster import Cluster
     from meshwright.domain.implementation import Implementation
+    from meshwright.plan.split import Split
 
 Row = dict[str, str]
 
@@ -34,6 +35,8 @@ DEVICES = {"h100-80g-sxm": "h100-sxm", "h100-96g-sxm": "h100-96g"}
 PRECISIONS = {"fp8": "fp8-delayed", "bf16-amp": "bf16"}
 NOT_TRANSFORMERS = ("nemotron-3", "nemotron-h", "qwen3-next", "qwen3.5", "deepseek-v4")
 """Hybrids with state-space or linear attention layers, and sparse attention: their columns do not describe them."""
+BLOOM_HEADS = 64
+"""Heads where the column cannot hold: "all NHEADS=64 (above too)", bigscience train/tr11-176B-ml/chronicles-prequel.md."""
 DEEPSEEK = LatentAttention(query_rank=1536, key_value_rank=512, nope_dim=128, rope_dim=64, value_dim=128)
 ASSUMPTIONS = (
     "Narayanan 2021: micro-batch and interleaving of each row from examples/sc21/run_table_1.sh of Megatron-LM; FP16; no "
@@ -103,13 +106,14 @@ def run(row: Row) -> Run:
     if told.layout:
         split = nvidia.layers_of(told.layout, layout.pipeline_parallel, layout.virtual_stages)
         layout = replace(layout, stage_layers=split if split and sum(map(sum, split)) == model.num_layers else None)
+    if "type:transformer|embedding" in row["notes"] and layout.pipeline_parallel > 1:
+        layout = replace(layout, stage_layers=_embedding_slots(model.num_layers, layout.pipeline_parallel))
     if layout.world != _int(row, "n_gpus"):
         raise UnreadableError("degrees do not multiply to the devices")
     if layout.pipeline_parallel * layout.virtual_stages > model.num_layers:
         raise ImpossibleError("more chunks than layers")
-    precision = recipes.precision(PRECISIONS.get(row["precision"], row["precision"]))
-    if row["framework"] == "megatron-bridge":
-        precision = replace(precision, gradient_bytes=2.0)
+    implementation = _implementation(row)
+    precision = recipes.precision(PRECISIONS.get(row["precision"], row["precision"]), implementation.gradient_dtype)
     cluster = _cluster(row)
     case = Case(
         model=model, cluster=cluster, batch=batch,
@@ -117,12 +121,18 @@ def run(row: Row) -> Run:
             task=row["task"], precision=precision, optimizer=recipes.optimizer("adamw"),  # type: ignore[arg-type]
             lora=Lora() if row["task"] == "lora" else None, balanced_routing=told.balanced,
         ),
-        implementation=_implementation(row), calibration=catalog.calibration("none", cluster.device),
+        implementation=implementation, calibration=catalog.calibration("none", cluster.device),
     )  # fmt: skip
     return Run(
         id=row["id"], row=row, case=case, layout=layout, step_s=_step_s(row, batch), failed=row["status"] == "failed",
         memory_bytes=float(row["mem_gb"]) * 2**30 if row["mem_gb"] else None,
     )  # fmt: skip
+
+
+def _embedding_slots(num_layers: int, stages: int) -> Split:
+    """Megatron-DeepSpeed's partition by transformer and embedding layers: both ends count as a layer each."""
+    (counts,) = fill_split(num_layers + 2, stages)
+    return ((counts[0] - 1, *counts[1:-1], counts[-1] - 1),)
 
 
 def _int(row: Row, key: str, default: int = 1) -> int:
@@ -148,6 +158,8 @@ def _cluster(row: Row) -> Cluster:
     cluster = catalog.cluster_for(DEVICES.get(name, name), num_devices=devices)
     if row["id"].startswith("vtrain-m"):
         return replace(cluster, network=replace(cluster.network, bytes_per_s=100e9 / 8))
+    if "4x100Gb RoCE" in row["notes"]:
+        return replace(cluster, network=replace(cluster.network, bytes_per_s=50e9 / 8))
     return cluster
 
 
@@ -157,8 +169,12 @@ def _implementation(row: Row) -> Implementation:
         name = "nanotron"
     elif framework == "torchtitan":
         name = "torchtitan"
-    elif framework == "megatron-deepspeed":
-        name = "megatron-deepspeed"
+    elif framework.startswith(("megatron-deepspeed", "megatron+deepspeed")):
+        name = "megatron-deepspeed-bf16" if row["precision"] == "bf16" else "megatron-deepspeed"
+    elif framework.startswith("llm-foundry"):
+        name = "llm-foundry"
+    elif framework == "internevo":
+        name = "internevo"
     elif version.startswith("2021"):
         name = "megatron-2021"
     elif version.startswith("2022"):
@@ -170,7 +186,9 @@ def _implementation(row: Row) -> Implementation:
         name = "megatron-te-graphed" if told.graphs and row["precision"] == "fp8-mx" else "megatron-te-deepep"
     chosen = catalog.implementation(name)
     graphs = chosen.cuda_graphs or told.graphs
-    return replace(chosen, cuda_graphs=graphs, expert_host_sync=chosen.expert_host_sync and told.dropless and not graphs)
+    waits = chosen.expert_host_sync and told.dropless and not graphs
+    gradients = "bf16" if framework == "megatron-bridge" else chosen.gradient_dtype
+    return replace(chosen, cuda_graphs=graphs, expert_host_sync=waits, gradient_dtype=gradients)
 
 
 @cache
@@ -197,30 +215,12 @@ def _built(columns: tuple[tuple[str, str], ...]) -> Model:
         norm="layer" if plain else "rms", position="learned" if plain else "rope",
         position_table=2048 if plain and row["framework"] != "Megatron-DeepSpeed" else 0,
     )  # fmt: skip
-    windowed = _windowed(model)
+    windowed = nvidia.windowed(model)
     if windowed:
         return windowed
     tied = replace(model, tied_embeddings=True)
     wanted = float(row["n_params_B"] or 0.0) * 1e9
     return min((model, tied), key=lambda each: abs(float(total_parameters(each)) - wanted))
-
-
-def _windowed(model: Model) -> Model | None:
-    """The catalogue's model of the same name and shapes, if some of its layers attend to a window."""
-    if model.name not in catalog.models():
-        return None
-    known = catalog.load_model(model.name)
-
-    def shape(each: Model) -> tuple[object, ...]:
-        parts = {
-            (kind.attention.num_heads, kind.attention.num_key_value_heads, kind.attention.head_dim, kind.feed_forward.num_inputs,
-             kind.experts and (kind.experts.num_experts, kind.experts.experts_per_token, kind.experts.expert_width))
-            for kind in each.kinds
-        }  # fmt: skip
-        return each.hidden, each.vocabulary, each.num_layers, parts
-
-    windows = any(kind.attention.window_tokens for kind in known.kinds)
-    return known if windows and shape(known) == shape(model) else None
 
 
 def _model(row: Row) -> Model:
@@ -233,13 +233,17 @@ def _model(row: Row) -> Model:
 
 def _attention(row: Row) -> Attention:
     heads = _int(row, "n_heads")
+    if row["head_dim"] and float(row["head_dim"]) % 1.0:
+        heads = BLOOM_HEADS
     bias = row["gated_mlp"] != "1" and row["attention"] == "mha"
     if row["attention"] == "mla":
         width = DEEPSEEK.nope_dim + DEEPSEEK.rope_dim
         return Attention(num_heads=heads, num_key_value_heads=heads, head_dim=width, latent=DEEPSEEK)
+    width = _int(row, "hidden") // heads
     return Attention(
-        num_heads=heads, num_key_value_heads=_int(row, "n_kv_heads", heads),
-        head_dim=_int(row, "head_dim", _int(row, "hidden") // heads), query_bias=bias, key_value_bias=bias, output_bias=bias,
+        num_heads=heads, num_key_value_heads=_int(row, "n_kv_heads", heads) if heads == _int(row, "n_heads") else heads,
+        head_dim=_int(row, "head_dim", width) if heads == _int(row, "n_heads") else width,
+        query_bias=bias, key_value_bias=bias, output_bias=bias,
     )  # fmt: skip
 
 
@@ -269,10 +273,12 @@ def _layout(row: Row) -> Layout:
     if framework == "nanotron":
         shards = dp
     if zero == "hsdp":
-        shards = min(shards, 256) if framework == "maxtext" else max(1, min(shards, 8 // tp))
-    if "FSDP+DP" in row["notes"]:
-        needed = 16e9 * float(row["n_params_B"]) / (0.3 * _cluster(row).device.memory_bytes)
-        shards = min(shards, max(8, 2 ** ceil(log2(needed))))
+        shards = max(1, min(shards, 8 // tp))
+    if framework in ("maxtext", "paxml"):
+        shards = nvidia.shards(row, dp * cp, _cluster(row).device.memory_bytes)
+    named = re.search(r"zero1 group size=(\d+)", row["notes"])
+    if named:
+        shards = int(named[1])
     bridge = framework in ("nemo", "megatron-bridge")
     return Layout(
         tensor_parallel=tp, sequence_parallel=tp > 1 and (row["sp"] == "1" or (row["sp"] == "" and bridge)), context_parallel=cp,

@@ -130,7 +130,7 @@ def point_to_point_s(message_bytes: Number, *, crosses: Number, cluster: Cluster
 
         t = x (a_net + B / bw_net) + (1 - x) (a_in + B / bw_in)
 
-    Symbols: x ``crosses``: share of the hops that leave a scale-up domain.
+    Symbols: x ``crosses``: share of the hops that leave a scale-up domain; B bytes of one rank.
 
     Shapes:  message_bytes and crosses broadcast.
     Units:   bytes -> s.

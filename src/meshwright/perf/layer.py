@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from meshwright.perf.placement import Groups
 
 ATTENTION_CORE = "core_attn"
+ALIGNED_ELEMENTS = 8
+"""16-bit elements in the 16 bytes to which the operands of a batched product must be aligned for the matrix units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,18 +125,23 @@ def attention_core_s(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Arr
     """Forward and backward of scores, softmax and values on one rank.
 
     Fused kernels skip what the mask hides; unfused ones compute the whole square as two batched products (their softmax is
-    among the implementation's memory-bound passes). Context parallelism divides the pairs evenly (zigzag).
+    among the implementation's memory-bound passes); heads whose rows are no multiple of 16 bytes miss the matrix units there.
+    Context parallelism divides the pairs evenly (zigzag).
 
     Shapes:  the columns of ``shape``; a tuple of two arrays comes back.
     Units:   s.
-    Source:  ``perf.attention``; Korthikanti et al. 2022 section 2 for the unfused products.
+    Source:  ``perf.attention``; Korthikanti et al. 2022 section 2 for the unfused products; NVIDIA, "Matrix Multiplication
+             Background", on alignment.
     """
     attention, batch = kind.attention, case.batch
     heads = shape.sequences * attention.num_heads / shape.tensor_parallel
     device, constants = case.cluster.device, case.calibration.constants
     if not case.implementation.flash_attention:
         rows = batch.sequence_tokens / shape.context_parallel
-        options = {"device": device, "constants": constants, "dtype": case.training.precision.base_dtype, "count": heads}
+        speed = constants.unaligned_ratio if attention.head_dim % ALIGNED_ELEMENTS else 1.0
+        options = {
+            "device": device, "constants": constants, "dtype": case.training.precision.base_dtype, "count": heads, "speed": speed,
+        }  # fmt: skip
         scores = gemm_s(rows, batch.sequence_tokens, attention.head_dim, **options)  # type: ignore[arg-type]
         values = gemm_s(rows, attention.value_dim, batch.sequence_tokens, **options)  # type: ignore[arg-type]
         return scores + values, 2.0 * (scores + values)
