@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Part = Literal["attention", "mlp", "experts", "shared", "router"]
-"""Which block of a layer a row belongs to. Rows of ``experts`` count per routed token, all others per token."""
+Part = Literal["attention", "mlp", "experts", "expert_bias", "shared", "router"]
+"""Which block of a layer a row belongs to. Rows of ``experts``, and of ``expert_bias`` where experts have biases, count per
+routed token, all others per token."""
 
 Width = Literal[
     "hidden", "query", "key", "value", "output", "heads", "scores", "mlp_inputs", "mlp_width",
@@ -112,6 +113,10 @@ class Implementation:
     """Point-to-point overlap under the interleaved schedule."""
     expert_deduplication: bool = False
     """One copy of a token per destination node in the expert all-to-all (DeepEP)."""
+    expert_fusion: bool = False
+    """Gate and quantisation between the two products of an expert are part of the grouped kernels."""
+    expert_host_sync: bool = False
+    """Dropless routing: the host reads the numbers of tokens per expert before it launches the experts."""
     pads_vocabulary_to: int = 128
     """The vocabulary is padded to a multiple of this times TP; 1: no padding."""
     extra_gradient_bytes: float = 0.0

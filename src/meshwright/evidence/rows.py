@@ -15,6 +15,7 @@ from meshwright.domain.case import Case
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.domain.model import Attention, LatentAttention, LayerKind, MixtureOfExperts, Mlp, Model
 from meshwright.domain.training import Batch, Lora, Training
+from meshwright.evidence import nvidia
 from meshwright.evidence.columns import DEGREES, shown
 from meshwright.evidence.groups import group_key, source_group
 from meshwright.evidence.table import Row, read_table, step_times
@@ -64,8 +65,17 @@ ASSUMPTIONS = (
     "`type:transformer|embedding` give both ends a layer less.",
     "InternEvo: 4 x 100 Gb/s a node and the ZeRO-1 group size of the notes. llm-foundry: FlashAttention-1, gradients in BF16.",
     "NVIDIA rows (NeMo, Megatron-Bridge, Megatron-LM): `fp8` without a recipe is delayed scaling; TP overlap (userbuffers) on "
-    "for NeMo and Bridge; expert overlap, CUDA graphs and de-duplicating dispatchers (DeepEP, HybridEP) where the row names "
-    "them; recompute none where blank; expert TP = TP where blank on NeMo rows with EP before 25.04, else 1.",
+    "for NeMo and Bridge; expert overlap, CUDA graphs, dispatchers and pipeline layout where the row names them; recompute none "
+    "where blank; expert TP = TP where blank on NeMo rows with EP before 25.04, else 1. Mixtures of Megatron-Bridge run the "
+    "flex dispatcher where none is named and nothing is dropped, and since 26.06 on racks one graph with expert overlap, as "
+    "every row that says so does. One multi-token-prediction layer with latent attention (the source's own 260 GFLOP per token "
+    "count it) unless the row says without. Full-iteration graphs and token drop need no counts on the host.",
+    "Megatron-Bridge's performance recipes reduce gradients in BF16 (grad_reduce_in_fp32 = False).",
+    "Multi-head latent attention has the widths of DeepSeek-V3. Sliding windows are those of the catalogue's model of the same "
+    "name where all its shapes agree with the columns (GPT-OSS).",
+    "MaxText and PaxML: `FSDP+DP` shards over the least power of two from 8 up at which 16 bytes a parameter take at most 30 % "
+    "of memory (the smallest size of each model); MaxText's HSDP over 256.",
+    "SimuMax: no overlap of data-parallel or point-to-point communication, as its notes say.",
     "Ascend rows: blank feed-forward width of a layer without gate = 4 hidden (Megatron's default); blank vocabulary of the "
     "published tokenizer; `n_dense_layers` -1 = none; expert TP = TP where blank (Megatron's default); Gemma 2 is gated (its 9 B "
     "need the third matrix); the log's TFLOP/s count full attention and no recompute (rows with both agree within 1 %).",
@@ -74,7 +84,6 @@ ASSUMPTIONS = (
     "MindFormers rows: graph mode; `select` lists recompute activation functions; Llama hides TP (yaml: fine_grain_interleave "
     "2); LLaMA 7B and CodeGeeX2 have no flash attention (yaml). An Atlas 800T A2 has 313 TFLOP/s devices, an Atlas 900 A2 "
     "PoDc 376 (one configuration on both: 1465 and 1640 tokens/s); the heading in the notes decides.",
-    "Multi-head latent attention has the widths of DeepSeek-V3. Sliding windows (GPT-OSS) are not in the columns and not modelled.",
     "A GPT learns as many positions as the sequence has tokens; BLOOM has ALiBi (bigscience tr11-176B-ml).",
     "Tied embeddings where that brings the parameter count nearer to the published one.",
 )
@@ -164,6 +173,10 @@ def run(row: Row) -> Run:
     model, layout = _model(row), _layout(row)
     if row["framework"] == "nanotron" and layout.pipeline_parallel > 1:
         layout = replace(layout, stage_layers=cost_split(model, layout.pipeline_parallel))
+    told = nvidia.said(row)
+    if told.layout:
+        split = nvidia.layers_of(told.layout, layout.pipeline_parallel, layout.virtual_stages)
+        layout = replace(layout, stage_layers=split if split and sum(map(sum, split)) == model.num_layers else None)
     if "type:transformer|embedding" in row["notes"] and layout.pipeline_parallel > 1:
         layout = replace(layout, stage_layers=_embedding_slots(model.num_layers, layout.pipeline_parallel))
     if layout.world != _int(row, "n_gpus") or _int(row, "dp", layout.data_parallel) != layout.data_parallel:
@@ -177,7 +190,7 @@ def run(row: Row) -> Run:
         model=model, cluster=cluster, batch=batch,
         training=Training(
             task=row["task"], precision=precision, optimizer=recipes.optimizer("adamw"),  # type: ignore[arg-type]
-            lora=Lora() if row["task"] == "lora" else None,
+            lora=Lora() if row["task"] == "lora" else None, balanced_routing=told.balanced,
         ),
         implementation=implementation, calibration=catalog.calibration("none", cluster.device),
     )  # fmt: skip
@@ -255,13 +268,20 @@ def _implementation(row: Row) -> Implementation:
         name = "megatron-2022"
     else:
         name = "megatron-te"
-    extra = (row["extra_settings"] + row["notes"]).lower()
+    told = nvidia.said(row)
+    if name == "megatron-te" and row["n_experts"] and told.flex:
+        name = "megatron-te-graphed" if told.graphs and row["precision"] == "fp8-mx" else "megatron-te-deepep"
     chosen = catalog.implementation(name)
-    graphs = "cuda_graph=full_iteration" in extra or '"cuda-graph-scope": "full_iteration"' in extra
+    graphs = chosen.cuda_graphs or told.graphs
+    waits = chosen.expert_host_sync and told.dropless and not graphs
+    gradients = "bf16" if framework == "megatron-bridge" else chosen.gradient_dtype
     return replace(
-        chosen, cuda_graphs=chosen.cuda_graphs or graphs, blocking_launches=row["id"].startswith("bloom"),
-        expert_deduplication=chosen.expert_deduplication or "deepep" in extra or "hybridep" in extra,
-    )  # fmt: skip
+        chosen,
+        cuda_graphs=graphs,
+        expert_host_sync=waits,
+        gradient_dtype=gradients,
+        blocking_launches=row["id"].startswith("bloom"),
+    )
 
 
 @cache
@@ -288,6 +308,9 @@ def _built(columns: tuple[tuple[str, str], ...]) -> Model:
         name=row["model"], hidden=_int(row, "hidden"), vocabulary=_int(row, "vocab"), kinds=kinds, pattern=pattern,
         norm="layer" if plain else "rms", position=position, position_table=_int(row, "seq") if position == "learned" else 0,
     )  # fmt: skip
+    windowed = nvidia.windowed(model)
+    if windowed:
+        return windowed
     tied = replace(model, tied_embeddings=True)
     if row["tied"] or not row["n_params_B"]:
         return tied if row["tied"] == "1" else model
@@ -307,7 +330,7 @@ def _model(row: Row) -> Model:
         "n_experts", "top_k", "moe_ffn_hidden", "n_shared_experts", "n_dense_layers", "n_params_B", "seq",
         "tied",
     )  # fmt: skip
-    return _built(tuple((key, row[key]) for key in keys))
+    return replace(_built(tuple((key, row[key]) for key in keys)), num_mtp_layers=nvidia.said(row).mtp_layers)
 
 
 def _attention(row: Row) -> Attention:
@@ -362,17 +385,17 @@ def _layout(row: Row) -> Layout:
         shards = dp
     if zero == "hsdp":
         shards = max(1, min(shards, 8 // tp))
+    if framework in ("maxtext", "paxml"):
+        shards = nvidia.shards(row, dp * cp, _cluster(row).device.memory_bytes)
     named = re.search(r"zero1 group size=(\d+)", row["notes"])
     if named:
         shards = int(named[1])
-    extra = row["extra_settings"]
-    nvidia = framework in ("nemo", "megatron-bridge")
     notes = row["notes"]
+    bridge = framework in ("nemo", "megatron-bridge")
     copies = framework.startswith("MindSpore") and row["model"].startswith("llama") and row["sp"] == "1"
-    tensor_overlap = nvidia or copies or (ascend and ("mc2, " in notes or row["model"].startswith(MC2)))
-    expert_overlap = "a2a_overlap=True" in extra or "overlap-moe-expert" in extra or "EP overlap" in row["notes"]
+    tensor_overlap = bridge or copies or (ascend and ("mc2, " in notes or row["model"].startswith(MC2)))
     return Layout(
-        tensor_parallel=tp, sequence_parallel=tp > 1 and (row["sp"] == "1" or (row["sp"] == "" and nvidia)), context_parallel=cp,
+        tensor_parallel=tp, sequence_parallel=tp > 1 and (row["sp"] == "1" or (row["sp"] == "" and bridge)), context_parallel=cp,
         pipeline_parallel=pp, virtual_stages=chunks, expert_parallel=ep, expert_tensor_parallel=etp, data_parallel=dp,
         optimizer_shards=shards if zero in ("1", "2", "3", "fsdp", "hsdp") else 1,
         gradient_shards=shards if zero in ("2", "3", "fsdp", "hsdp") else 1,
@@ -380,9 +403,15 @@ def _layout(row: Row) -> Layout:
         microbatch_sequences=mb, num_microbatches=_int(row, "gbs") // (dp * mb),
         recompute=_recompute(row["recompute"], pp, chunks, graph=framework.startswith("MindSpore")),
         schedule="interleaved" if chunks > 1 else "1f1b",
-        overlap=Overlap(
-            tensor=tensor_overlap and tp > 1, expert=expert_overlap, gradient_reduce=not ascend or "overlap-grad-reduce" in notes,
-            parameter_gather=not ascend or "overlap-param-gather" in notes,
-        ),
+        overlap=_overlap(row, tensor=tensor_overlap and tp > 1, ascend=ascend),
         context_kind="ulysses" if "ulysses_cp_algo" in notes else "hybrid" if "hybrid_cp_algo" in notes else "ring",
+    )  # fmt: skip
+
+
+def _overlap(row: Row, *, tensor: bool, ascend: bool) -> Overlap:
+    off, notes = "no comm overlap" in row["notes"], row["notes"]
+    return Overlap(
+        tensor=tensor, expert=nvidia.said(row).expert_overlap,
+        gradient_reduce=not off and (not ascend or "overlap-grad-reduce" in notes),
+        parameter_gather=not off and (not ascend or "overlap-param-gather" in notes), point_to_point=not off,
     )  # fmt: skip
