@@ -15,6 +15,7 @@ from meshwright.domain.case import Case
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.domain.model import Attention, LatentAttention, LayerKind, MixtureOfExperts, Mlp, Model
 from meshwright.domain.training import Batch, Lora, Training
+from meshwright.evidence import ascend
 from meshwright.perf.parameters import total_parameters
 from meshwright.plan.split import cost_split, fill_split
 
@@ -32,21 +33,11 @@ SC21 = {
 """Micro-batch and chunks of Narayanan et al. 2021, table 1: NVIDIA/Megatron-LM examples/sc21/run_table_1.sh."""
 DEVICES = {"h100-80g-sxm": "h100-sxm", "h100-96g-sxm": "h100-96g"}
 PRECISIONS = {"fp8": "fp8-delayed", "bf16-amp": "bf16"}
-NOT_TRANSFORMERS = (
-    "nemotron-3", "nemotron-h", "qwen3-next", "qwen3.5", "deepseek-v4", "st-deepseek32", "st-longcat", "st-mamba",
-)  # fmt: skip
-"""Hybrids with state-space or linear attention layers, sparse attention, two attentions a layer: columns do not describe them."""
-VOCABULARIES = {
-    "aquila": 100008, "baichuan2": 125696, "baichuan-": 64000, "codegeex2": 65024, "glm3": 65024, "internlm-7b": 103168,
-    "llama-": 32000, "llama2": 32000, "llama3": 128256, "qwen-": 151936, "gpt3": 50257,
-}  # fmt: skip
-"""Vocabulary by name of the model where a row leaves it blank, because its script takes it from the tokenizer: ``vocab_size``
-of the published configuration (Hugging Face config.json of each; GPT-2 BPE for gpt3)."""
+NOT_TRANSFORMERS = ("nemotron-3", "nemotron-h", "qwen3-next", "qwen3.5", "deepseek-v4", *ascend.NOT_DESCRIBED)
+"""Hybrids with state-space or linear attention layers, and sparse attention: their columns do not describe them."""
 BLOOM_HEADS = 64
 """Heads where the column cannot hold: "all NHEADS=64 (above too)", bigscience train/tr11-176B-ml/chronicles-prequel.md."""
 DEEPSEEK = LatentAttention(query_rank=1536, key_value_rank=512, nope_dim=128, rope_dim=64, value_dim=128)
-MC2 = ("st-baichuan2_13b_tp8", "st-llama3_tp2_pp2_vpp1", "st-qwen3_8b_tp2_pp2_vpp2")
-"""System tests with --use-ascend-mc2 in their script (Ascend/MindSpeed-LLM c77308a, tests/), which the notes leave out."""
 ASSUMPTIONS = (
     "Narayanan 2021: micro-batch and interleaving of each row from examples/sc21/run_table_1.sh of Megatron-LM; FP16; no "
     "sequence parallelism.",
@@ -57,16 +48,9 @@ ASSUMPTIONS = (
     "NVIDIA rows (NeMo, Megatron-Bridge, Megatron-LM): `fp8` without a recipe is delayed scaling; TP overlap (userbuffers) on "
     "for NeMo and Bridge; expert overlap, CUDA graphs and de-duplicating dispatchers (DeepEP, HybridEP) where the row names "
     "them; recompute none where blank; expert TP = TP where blank on NeMo rows with EP before 25.04, else 1.",
-    "Ascend rows: blank feed-forward width of a layer without gate = 4 hidden (Megatron's default); blank vocabulary of the "
-    "published tokenizer; `n_dense_layers` -1 = none; expert TP = TP where blank (Megatron's default); Gemma 2 is gated (its 9 B "
-    "need the third matrix); the log's TFLOP/s count full attention and no recompute (rows with both agree within 1 %).",
-    "MindSpeed and ModelLink rows: mc2 is TP overlap, coc none (a kernel for every piece); activation-function recomputes one "
-    "layer (scripts) and counts as none; without flash-attn in the notes attention is unfused.",
-    "MindFormers rows: graph mode; `select` lists recompute activation functions; Llama hides TP (yaml: fine_grain_interleave "
-    "2); LLaMA 7B and CodeGeeX2 have no flash attention (yaml). An Atlas 800T A2 has 313 TFLOP/s devices, an Atlas 900 A2 "
-    "PoDc 376 (one configuration on both: 1465 and 1640 tokens/s); the heading in the notes decides.",
     "Multi-head latent attention has the widths of DeepSeek-V3. Sliding windows (GPT-OSS) are not in the columns and not modelled.",
     "Tied embeddings where that brings the parameter count nearer to the published one.",
+    *ascend.ASSUMPTIONS,
 )
 
 
@@ -105,7 +89,7 @@ def run(row: Row) -> Run:
     """
     if row["model"].startswith(NOT_TRANSFORMERS):
         raise UnreadableError("not a transformer")
-    row = _completed(row)
+    given, row = row, ascend.completed(row)
     if not all(row[key] for key in ("gbs", "seq", "tp", "pp", "n_gpus", "hidden", "n_layers", "ffn_hidden", "vocab")):
         raise UnreadableError("layout or architecture is blank")
     batch = Batch(global_batch_sequences=_int(row, "gbs"), sequence_tokens=_int(row, "seq"))
@@ -114,24 +98,26 @@ def run(row: Row) -> Run:
         layout = replace(layout, stage_layers=cost_split(model, layout.pipeline_parallel))
     if "type:transformer|embedding" in row["notes"] and layout.pipeline_parallel > 1:
         layout = replace(layout, stage_layers=_embedding_slots(model.num_layers, layout.pipeline_parallel))
+    if ascend.is_megatron(row):
+        layout = replace(layout, stage_layers=ascend.stage_layers(given, layout.pipeline_parallel, layout.virtual_stages))
     if layout.world != _int(row, "n_gpus"):
         raise UnreadableError("degrees do not multiply to the devices")
     if layout.pipeline_parallel * layout.virtual_stages > model.num_layers:
         raise ImpossibleError("more chunks than layers")
     implementation = _implementation(row)
     precision = recipes.precision(PRECISIONS.get(row["precision"], row["precision"]), implementation.gradient_dtype)
-    cluster = _cluster(row)
+    precision, cluster = ascend.precision(row, precision), _cluster(row)
     case = Case(
         model=model, cluster=cluster, batch=batch,
         training=Training(
             task=row["task"], precision=precision, optimizer=recipes.optimizer("adamw"),  # type: ignore[arg-type]
-            lora=Lora() if row["task"] == "lora" else None,
+            lora=Lora() if row["task"] == "lora" else None, first_step=row["id"].startswith("ascend-st"),
         ),
         implementation=implementation, calibration=catalog.calibration("none", cluster.device),
     )  # fmt: skip
     return Run(
-        id=row["id"], row=row, case=case, layout=layout, step_s=_step_s(row, batch), failed=row["status"] == "failed",
-        memory_bytes=float(row["mem_gb"]) * 2**30 if row["mem_gb"] else None,
+        id=row["id"], row=given, case=case, layout=layout, step_s=_step_s(row, batch), failed=row["status"] == "failed",
+        memory_bytes=float(ascend.memory_gib(row)) * 2**30 if ascend.memory_gib(row) else None,
     )  # fmt: skip
 
 
@@ -139,21 +125,6 @@ def _embedding_slots(num_layers: int, stages: int) -> Split:
     """Megatron-DeepSpeed's partition by transformer and embedding layers: both ends count as a layer each."""
     (counts,) = fill_split(num_layers + 2, stages)
     return ((counts[0] - 1, *counts[1:-1], counts[-1] - 1),)
-
-
-def _completed(row: Row) -> Row:
-    """The row with the blanks filled whose value its source leaves to a documented default."""
-    filled = {"tied": ""}
-    name = row["model"].removeprefix("st-").removeprefix("tune_")
-    if not row["vocab"]:
-        filled["vocab"] = next((str(size) for start, size in VOCABULARIES.items() if name.startswith(start)), "")
-    if row["framework"].startswith(("MindSpeed", "ModelLink")):
-        filled["tied"] = "1" if "tied-emb" in row["notes"] else "0"
-    if not row["ffn_hidden"] and row["hidden"] and row["gated_mlp"] == "0" and not row["n_experts"]:
-        filled["ffn_hidden"] = str(4 * _int(row, "hidden"))
-    if name == "gemma2-9b":
-        filled["gated_mlp"] = "1"
-    return row | filled
 
 
 def _int(row: Row, key: str, default: int = 1) -> int:
@@ -175,10 +146,8 @@ def _cluster(row: Row) -> Cluster:
         return catalog.load_cluster("p5", num_devices=devices)
     if row["id"].startswith("bloom"):
         return catalog.load_cluster("jean-zay-a100", num_devices=devices)
-    name, spelling = row["gpu"].split("(")[0], row["gpu"]
-    if 'heading="Atlas 900 A2 PoDc"' in row["notes"]:
-        spelling = "ascend-910b(atlas 900 a2 podc)"
-    cluster = catalog.cluster_for(DEVICES.get(name, spelling), num_devices=devices)
+    name = row["gpu"].split("(")[0]
+    cluster = catalog.cluster_for(DEVICES.get(name, ascend.device(row)), num_devices=devices)
     if row["id"].startswith("vtrain-m"):
         return replace(cluster, network=replace(cluster.network, bytes_per_s=100e9 / 8))
     if "4x100Gb RoCE" in row["notes"]:
@@ -198,10 +167,8 @@ def _implementation(row: Row) -> Implementation:
         name = "llm-foundry"
     elif framework == "internevo":
         name = "internevo"
-    elif framework.startswith("mindspore"):
-        name = "mindspore-unfused" if row["model"] in ("llama_7b", "codegeex2_6b") else "mindspore"
-    elif framework.startswith(("modellink", "mindspeed")):
-        name = "mindspeed" if "flash-attn" in row["notes"] else "mindspeed-unfused"
+    elif ascend.is_megatron(row) or ascend.is_mindspore(row):
+        name = ascend.implementation(row)
     elif version.startswith("2021"):
         name = "megatron-2021"
     elif version.startswith("2022"):
@@ -233,7 +200,7 @@ def _built(columns: tuple[tuple[str, str], ...]) -> Model:
             num_experts=_int(row, "n_experts"), experts_per_token=_int(row, "top_k"), expert_width=width, gated=gated,
             shared_width=_int(row, "n_shared_experts", 0) * width,
         )  # fmt: skip
-        mixed, first = LayerKind(attention=attention, feed_forward=experts), max(0, _int(row, "n_dense_layers", 0))
+        mixed, first = LayerKind(attention=attention, feed_forward=experts), _int(row, "n_dense_layers", 0)
         kinds = (dense, mixed) if first else (mixed,)
         pattern = (0,) * first + (len(kinds) - 1,) * (layers - first)
     model = Model(
@@ -265,24 +232,16 @@ def _attention(row: Row) -> Attention:
     if row["attention"] == "mla":
         width = DEEPSEEK.nope_dim + DEEPSEEK.rope_dim
         return Attention(num_heads=heads, num_key_value_heads=heads, head_dim=width, latent=DEEPSEEK)
-    width = _int(row, "hidden") // heads
+    width, stated = _int(row, "hidden") // heads, heads == _int(row, "n_heads")
     return Attention(
-        num_heads=heads, num_key_value_heads=_int(row, "n_kv_heads", heads) if heads == _int(row, "n_heads") else heads,
-        head_dim=_int(row, "head_dim", width) if heads == _int(row, "n_heads") else width, query_bias=bias, key_value_bias=bias, output_bias=bias,
+        num_heads=heads, num_key_value_heads=_int(row, "n_kv_heads", heads) if stated else heads,
+        head_dim=_int(row, "head_dim", width) if stated else width, query_bias=bias, key_value_bias=bias, output_bias=bias,
     )  # fmt: skip
 
 
-def _recompute(text: str, stages: int, chunks: int, *, graph: bool) -> Recompute:
-    kind, _, rest = text.partition("(")
-    if kind == "full" and rest.startswith("block,"):
-        layers = int(rest.split(",")[1].rstrip(")"))
-        if "per-pp-rank" not in rest:
-            return Full(layers=layers)
-        return Full(layers=((layers,) * stages, *((0,) * stages for _ in range(chunks - 1))))
+def _recompute(text: str) -> Recompute:
     if text.startswith("full"):
         return Full()
-    if text.startswith("select list") or (text == "selective" and graph):
-        return Selective(modules=("moe_act",))
     if text.startswith("selective"):
         named = text.partition(":")[2].replace("norm+act+shared_expert", "layernorm+moe_act+shared_experts")
         known = {"core_attn", "layernorm", "mlp", "moe_act", "moe", "mla_up_proj", "shared_experts"}
@@ -301,8 +260,7 @@ def _layout(row: Row) -> Layout:
         raise UnreadableError("the batch does not split over the replicas")
     framework = row["framework"]
     old = framework == "nemo" and row["framework_version"][:5] < "25.04"
-    ascend = framework.startswith(("MindSpeed", "ModelLink"))
-    etp = _int(row, "etp", tp if (old and ep > 1) or (ascend and row["n_experts"]) else 1)
+    etp = _int(row, "etp", tp if old and ep > 1 else 1)
     shards, zero = dp * cp, row["zero"]
     if framework == "nanotron":
         shards = dp
@@ -313,22 +271,18 @@ def _layout(row: Row) -> Layout:
         shards = int(named[1])
     extra = row["extra_settings"]
     nvidia = framework in ("nemo", "megatron-bridge")
-    notes = row["notes"]
-    copies = framework.startswith("MindSpore") and row["model"].startswith("llama") and row["sp"] == "1"
-    tensor_overlap = nvidia or copies or (ascend and ("mc2, " in notes or row["model"].startswith(MC2)))
     expert_overlap = "a2a_overlap=True" in extra or "overlap-moe-expert" in extra or "EP overlap" in row["notes"]
+    if ascend.is_megatron(row) or ascend.is_mindspore(row):
+        overlap, again = ascend.overlap(row), ascend.recompute(row, pp, chunks)
+    else:
+        overlap, again = Overlap(tensor=nvidia and tp > 1, expert=expert_overlap), _recompute(row["recompute"])
     return Layout(
         tensor_parallel=tp, sequence_parallel=tp > 1 and (row["sp"] == "1" or (row["sp"] == "" and nvidia)), context_parallel=cp,
         pipeline_parallel=pp, virtual_stages=chunks, expert_parallel=ep, expert_tensor_parallel=etp, data_parallel=dp,
         optimizer_shards=shards if zero in ("1", "2", "3", "fsdp", "hsdp") else 1,
         gradient_shards=shards if zero in ("2", "3", "fsdp", "hsdp") else 1,
         parameter_shards=shards if zero in ("3", "fsdp", "hsdp") else 1,
-        microbatch_sequences=mb, num_microbatches=_int(row, "gbs") // (dp * mb),
-        recompute=_recompute(row["recompute"], pp, chunks, graph=framework.startswith("MindSpore")),
+        microbatch_sequences=mb, num_microbatches=_int(row, "gbs") // (dp * mb), recompute=again,
         schedule="interleaved" if chunks > 1 else "1f1b",
-        overlap=Overlap(
-            tensor=tensor_overlap and tp > 1, expert=expert_overlap, gradient_reduce=not ascend or "overlap-grad-reduce" in notes,
-            parameter_gather=not ascend or "overlap-param-gather" in notes,
-        ),
-        context_kind="ulysses" if "ulysses_cp_algo" in notes else "hybrid" if "hybrid_cp_algo" in notes else "ring",
+        overlap=overlap, context_kind=ascend.context_kind(row),
     )  # fmt: skip
