@@ -99,7 +99,8 @@ def _whole(
 
     runs = [run for reading in readings for run in reading.runs]
     return calibrate(
-        runs, freedoms(), groups=_groups(runs), fold_of=_folds(runs), name=name, version=version, provenance=provenance, progress=progress,
+        runs, freedoms(), groups=_groups(runs), fold_of=_folds(runs),
+        name=name, version=version, provenance=provenance, progress=progress,
     )  # fmt: skip
 
 
@@ -117,7 +118,9 @@ def _on_top(
     case = predictor_of(table)
     runs = [replace(run, case=case(run)) for reading in readings for run in reading.runs]
     return calibrate_on_top(
-        table, runs, freedoms(), groups=_groups(runs), fold_of=_folds(runs), name=name, version=version, provenance={**provenance, "base": f"{table.name}@{table.version}"}, progress=progress,
+        table, runs, freedoms(), groups=_groups(runs), fold_of=_folds(runs),
+        name=name, version=version,
+        provenance={**provenance, "base": f"{table.name}@{table.version}"}, progress=progress,
     )  # fmt: skip
 
 
