@@ -10,7 +10,7 @@ import numpy as np
 from meshwright.perf.arrays import Array, Number, array
 from meshwright.perf.attention import attended_pairs, flash_attention_s
 from meshwright.perf.elementwise import launch_floor_s, memory_bound_s
-from meshwright.perf.exchange import context_s, expert_s, tensor_s
+from meshwright.perf.exchange import collective_host_s, context_s, expert_s, tensor_s
 from meshwright.perf.gemm import gemm_s, grouped_gemm_s
 from meshwright.perf.operators import layer_products
 from meshwright.perf.seconds import Seconds, seconds
@@ -216,14 +216,16 @@ def layer_time(
     busy_forward = ahead + tensor.forward + context.forward + expert.forward
     busy_backward = behind + tensor.backward + context.backward + expert.backward
     graphs = implementation.cuda_graphs
+    each = collective_host_s(case, groups)
+    ahead_host, behind_host = implementation.collectives_forward * each, implementation.collectives_backward * each
     return LayerTime(
         forward=seconds(
             compute=ahead, tensor=tensor.forward, context=context.forward, expert=expert.forward,
-            host=launch_floor_s(busy_forward, kernels_forward, constants, graphs=graphs),
+            host=launch_floor_s(busy_forward, kernels_forward, constants, graphs=graphs, collectives_s=ahead_host),
         ),
         backward=seconds(
             compute=behind, tensor=tensor.backward, context=context.backward, expert=expert.backward,
-            host=launch_floor_s(busy_backward, kernels_backward, constants, graphs=graphs),
+            host=launch_floor_s(busy_backward, kernels_backward, constants, graphs=graphs, collectives_s=behind_host),
         ),
         weight_gradient_s=pieces.products_weight,
         pieces=pieces,
