@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from meshwright import catalog
 from meshwright.catalog import recipes
 from meshwright.domain.case import Case
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.domain.model import Attention, LatentAttention, LayerKind, MixtureOfExperts, Mlp, Model
+from meshwright.domain.reading import Reading
 from meshwright.domain.training import Batch, Lora, Training
 from meshwright.perf.parameters import total_parameters
 from meshwright.plan.split import cost_split
@@ -28,6 +30,7 @@ SC21 = {
     "gpt-145.6b": (2, 2), "gpt-310.1b": (1, 2), "gpt-529.6b": (1, 3), "gpt-1008.0b": (1, 1),
 }  # fmt: skip
 """Micro-batch and chunks of Narayanan et al. 2021, table 1: NVIDIA/Megatron-LM examples/sc21/run_table_1.sh."""
+MINDSPEED = ("ModelLink", "MindSpeed-LLM")
 DEVICES = {"h100-80g-sxm": "h100-sxm", "h100-96g-sxm": "h100-96g"}
 PRECISIONS = {"fp8": "fp8-delayed", "bf16-amp": "bf16"}
 NOT_TRANSFORMERS = ("nemotron-3", "nemotron-h", "qwen3-next", "qwen3.5", "deepseek-v4")
@@ -43,8 +46,15 @@ ASSUMPTIONS = (
     "NVIDIA rows (NeMo, Megatron-Bridge, Megatron-LM): `fp8` without a recipe is delayed scaling; TP overlap (userbuffers) on "
     "for NeMo and Bridge; expert overlap, CUDA graphs and de-duplicating dispatchers (DeepEP, HybridEP) where the row names "
     "them; recompute none where blank; expert TP = TP where blank on NeMo rows with EP before 25.04, else 1.",
+    "Playbook memory: world rank 0 writes it (the first stage), after log_memory has reset the peak counters within the step: "
+    "it is what the caching allocator holds then (nanotron helpers.py log_throughput, logging.py log_memory). Peaks of tensors "
+    "would grow with the micro-batch; the figures of runs near capacity do not.",
+    "FP16 rows of Megatron-DeepSpeed and MindSpeed have FP16 gradients, as those frameworks do without another flag.",
+    "Ascend rows: expert TP = TP where blank (Megatron-Core's default); MindSpeed's kernels; no-op layers (notes) do not exist. "
+    "Their memory is logged after the first step (report_memory), whose backward had no "
+    "moments yet: rows without activations to speak of show exactly their states.",
     "Multi-head latent attention has the widths of DeepSeek-V3. Sliding windows (GPT-OSS) are not in the columns and not modelled.",
-    "Tied embeddings where that brings the parameter count nearer to the published one.",
+    "Tied embeddings where that brings the parameter count nearer to the published one, or notes say so; untied without either.",
 )
 
 
@@ -59,6 +69,8 @@ class Run:
     step_s: float | None
     memory_bytes: float | None
     failed: bool
+    reading: Reading
+    """What the figure of memory is."""
 
 
 class ImpossibleError(Exception):
@@ -93,7 +105,8 @@ def run(row: Row) -> Run:
         raise UnreadableError("degrees do not multiply to the devices")
     if layout.pipeline_parallel * layout.virtual_stages > model.num_layers:
         raise ImpossibleError("more chunks than layers")
-    precision = recipes.precision(PRECISIONS.get(row["precision"], row["precision"]))
+    half = row["precision"] == "fp16" and row["framework"] in ("Megatron-DeepSpeed", *MINDSPEED)
+    precision = recipes.precision(PRECISIONS.get(row["precision"], row["precision"]), "bf16" if half else None)
     cluster = _cluster(row)
     case = Case(
         model=model, cluster=cluster, batch=batch,
@@ -105,8 +118,18 @@ def run(row: Row) -> Run:
     )  # fmt: skip
     return Run(
         id=row["id"], row=row, case=case, layout=layout, step_s=_step_s(row, batch), failed=row["status"] == "failed",
-        memory_bytes=float(row["mem_gb"]) * 2**30 if row["mem_gb"] else None,
+        memory_bytes=float(row["mem_gb"]) * 2**30 if row["mem_gb"] else None, reading=_reading(row),
     )  # fmt: skip
+
+
+def _reading(row: Row) -> Reading:
+    if row["framework"] == "nanotron":
+        return Reading(kind="allocator", stage="first")
+    if row["framework"] in MINDSPEED:
+        return Reading(kind="first step")
+    kinds: dict[str, Literal["allocated", "allocator"]] = {"allocated peak": "allocated", "reserved peak": "allocator"}
+    kind = kinds.get(row["mem_kind"])
+    return Reading(kind=kind) if kind else Reading()
 
 
 def _int(row: Row, key: str, default: int = 1) -> int:
@@ -141,6 +164,8 @@ def _implementation(row: Row) -> Implementation:
         name = "nanotron"
     elif framework == "torchtitan":
         name = "torchtitan"
+    elif row["framework"] in MINDSPEED:
+        name = "mindspeed"
     elif framework == "megatron-deepspeed":
         name = "megatron-deepspeed"
     elif version.startswith("2021"):
@@ -165,7 +190,7 @@ def _built(columns: tuple[tuple[str, str], ...]) -> Model:
     gated = row["gated_mlp"] == "1"
     plain = not gated and row["attention"] == "mha"
     dense = LayerKind(attention=attention, feed_forward=Mlp(width=_int(row, "ffn_hidden"), gated=gated, bias=plain))
-    layers = _int(row, "n_layers")
+    layers = _int(row, "n_layers") - _idle_layers(row)
     kinds: tuple[LayerKind, ...] = (dense,)
     pattern = (0,) * layers
     if row["n_experts"]:
@@ -174,7 +199,7 @@ def _built(columns: tuple[tuple[str, str], ...]) -> Model:
             num_experts=_int(row, "n_experts"), experts_per_token=_int(row, "top_k"), expert_width=width, gated=gated,
             shared_width=_int(row, "n_shared_experts", 0) * width,
         )  # fmt: skip
-        mixed, first = LayerKind(attention=attention, feed_forward=experts), _int(row, "n_dense_layers", 0)
+        mixed, first = LayerKind(attention=attention, feed_forward=experts), max(0, _int(row, "n_dense_layers", 0))
         kinds = (dense, mixed) if first else (mixed,)
         pattern = (0,) * first + (len(kinds) - 1,) * (layers - first)
     model = Model(
@@ -183,14 +208,22 @@ def _built(columns: tuple[tuple[str, str], ...]) -> Model:
         position_table=2048 if plain and row["framework"] != "Megatron-DeepSpeed" else 0,
     )  # fmt: skip
     tied = replace(model, tied_embeddings=True)
-    wanted = float(row["n_params_B"] or 0.0) * 1e9
+    if not row["n_params_B"]:
+        return tied if "tied-emb" in row["notes"] else model
+    wanted = float(row["n_params_B"]) * 1e9
     return min((model, tied), key=lambda each: abs(float(total_parameters(each)) - wanted))
+
+
+def _idle_layers(row: Row) -> int:
+    """No-op layers, which pad a pipeline: their list stands in the notes of Ascend rows."""
+    found = re.search(r"noop-layers=([0-9,]+)", row["notes"])
+    return len(found[1].strip(",").split(",")) if found else 0
 
 
 def _model(row: Row) -> Model:
     keys = (
         "model", "hidden", "vocab", "n_layers", "n_heads", "n_kv_heads", "head_dim", "ffn_hidden", "gated_mlp", "attention",
-        "n_experts", "top_k", "moe_ffn_hidden", "n_shared_experts", "n_dense_layers", "n_params_B", "framework",
+        "n_experts", "top_k", "moe_ffn_hidden", "n_shared_experts", "n_dense_layers", "n_params_B", "framework", "notes",
     )  # fmt: skip
     return _built(tuple((key, row[key]) for key in keys))
 
@@ -222,13 +255,14 @@ def _layout(row: Row) -> Layout:
     mb, chunks = _int(row, "mbs"), _int(row, "vpp")
     if row["model"] in SC21 and row["framework_version"].startswith("2021"):
         mb, chunks = SC21[row["model"]]
-    chunks = chunks if pp > 1 else 1
+    if pp == 1 or pp * chunks > _int(row, "n_layers") - _idle_layers(row):
+        chunks = 1
     dp = _int(row, "n_gpus") // (tp * cp * pp)
     if dp < 1 or _int(row, "gbs") % (dp * mb):
         raise UnreadableError("the batch does not split over the replicas")
     framework = row["framework"]
     old = framework == "nemo" and row["framework_version"][:5] < "25.04"
-    etp = _int(row, "etp", tp if old and ep > 1 else 1)
+    etp = _int(row, "etp", tp if (old and ep > 1) or (framework in MINDSPEED and row["n_experts"]) else 1)
     shards, zero = dp * cp, row["zero"]
     if framework == "nanotron":
         shards = dp

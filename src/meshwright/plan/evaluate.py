@@ -7,19 +7,9 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, NoRecompute, Selective
 from meshwright.perf.arrays import Array, array
-from meshwright.plan.combine import (
-    ActivationMemory,
-    Degrees,
-    StageMemory,
-    StateCosts,
-    StepTime,
-    activation_memory,
-    pipeline_time,
-    stage_memory,
-    state_costs,
-    step_time,
-)
+from meshwright.plan.combine import Degrees, StateCosts, StepTime, pipeline_time, state_costs, step_time
 from meshwright.plan.costs import TREATMENTS_OF, Settings, WorkCosts, work_costs
+from meshwright.plan.memory import ActivationMemory, StageMemory, activation_memory, piled_memory, stage_memory
 from meshwright.plan.split import Composition, compose, default_split
 from meshwright.plan.stages import StageCosts, StageParameters, stage_costs, stage_inputs, stage_parameters
 
@@ -140,8 +130,9 @@ def evaluate_columns(
         world=degrees.world, num_microbatches=num_microbatches,
     )  # fmt: skip
     activation = activation_memory(settings, composition, stages, **shape)
+    piled = piled_memory(case, costs.shape, composition, activation, degrees)
     return Evaluation(
         settings=settings, degrees=degrees, composition=composition, costs=costs, stages=stages, parameters=parameters,
-        state=state, time=time, activation=activation, memory=stage_memory(case, activation, state),
+        state=state, time=time, activation=activation, memory=stage_memory(case, activation, state, piled),
         num_microbatches=num_microbatches,
     )  # fmt: skip
