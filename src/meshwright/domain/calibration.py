@@ -117,6 +117,8 @@ class Constants:
     """Buffers of one communicator."""
     fragmentation_ratio: Constant
     """Reserved over allocated, minus one."""
+    run_ahead_ratio: Constant
+    """Share of the tensors handed to communication streams that the allocator cannot use again because the host runs ahead."""
     upper_margin_ratio: Constant
     """The upper bound adds this share of activations and temporaries."""
     host_adam_bytes_per_s: Constant

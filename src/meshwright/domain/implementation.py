@@ -132,7 +132,14 @@ class Implementation:
     pads_vocabulary_to: int = 128
     """The vocabulary is padded to a multiple of this times TP; 1: no padding."""
     extra_gradient_bytes: float = 0.0
-    """Bytes per parameter beside the gradient that the recipe keeps (nanotron holds BF16 gradients and an FP32 buffer)."""
+    """16-bit gradients beside an FP32 buffer: bytes per parameter on top of the gradient that the recipe keeps."""
+    update_gradient_bytes: float = 0.0
+    """Bytes per updated parameter that the optimizer step holds beside its states where gradients are of 16 bits: FP32 copies."""
+    weight_gradient_bytes: float = 0.0
+    """Bytes per weight of the largest product, taken while its gradient is computed beside the gradient buffer."""
+    streamed_bytes: float = 0.0
+    """Bytes per token and hidden element that a layer hands to a communication stream under TP. The allocator cannot use them again
+    until the device has passed them, so they pile up where the host runs ahead, and are given up where memory is short."""
     source: str = ""
 
     @property

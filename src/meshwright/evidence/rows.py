@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from meshwright import catalog
 from meshwright.catalog import recipes
@@ -14,6 +14,7 @@ from meshwright.catalog.model_sheet import model_names
 from meshwright.domain.case import Case
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.domain.model import Attention, LatentAttention, LayerKind, MixtureOfExperts, Mlp, Model
+from meshwright.domain.reading import Reading
 from meshwright.domain.training import Batch, Lora, Training
 from meshwright.evidence import ascend, nvidia
 from meshwright.evidence.columns import DEGREES, shown
@@ -68,6 +69,9 @@ ASSUMPTIONS = (
     "SimuMax: no overlap of data-parallel or point-to-point communication, as its notes say.",
     "A GPT learns as many positions as the sequence has tokens; BLOOM has ALiBi (bigscience tr11-176B-ml).",
     "Tied embeddings where that brings the parameter count nearer to the published one.",
+    "Playbook memory: world rank 0 writes it (the first stage), after log_memory has reset the peak counters within the step: "
+    "it is what the caching allocator holds then (nanotron helpers.py log_throughput, logging.py log_memory). Peaks of tensors "
+    "would grow with the micro-batch; the figures of runs near capacity do not.",
     *ascend.ASSUMPTIONS,
 )
 
@@ -83,6 +87,8 @@ class Run:
     step_s: float | None
     memory_bytes: float | None
     failed: bool
+    reading: Reading
+    """What the figure of memory is."""
 
     @property
     def device(self) -> str:
@@ -176,13 +182,12 @@ def run(row: Row) -> Run:
         training=Training(
             task=row["task"], precision=precision, optimizer=recipes.optimizer("adamw"),  # type: ignore[arg-type]
             lora=Lora() if row["task"] == "lora" else None, balanced_routing=told.balanced,
-            first_step=row["id"].startswith("ascend-st"),
         ),
         implementation=implementation, calibration=catalog.calibration("none", cluster.device),
     )  # fmt: skip
     return Run(
         id=row["id"], row=given, case=case, layout=layout, step_s=_step_s(row), failed=row["status"] == "failed",
-        memory_bytes=float(ascend.memory_gib(row)) * 2**30 if ascend.memory_gib(row) else None,
+        memory_bytes=float(ascend.memory_gib(row)) * 2**30 if ascend.memory_gib(row) else None, reading=_reading(row),
     )  # fmt: skip
 
 
@@ -190,6 +195,16 @@ def _embedding_slots(num_layers: int, stages: int) -> Split:
     """Megatron-DeepSpeed's partition by transformer and embedding layers: both ends count as a layer each."""
     (counts,) = fill_split(num_layers + 2, stages)
     return ((counts[0] - 1, *counts[1:-1], counts[-1] - 1),)
+
+
+def _reading(row: Row) -> Reading:
+    if row["framework"] == "nanotron":
+        return Reading(kind="allocator", stage="first")
+    if row["id"].startswith("ascend-st"):
+        return Reading(kind="first step")
+    kinds: dict[str, Literal["allocated", "allocator"]] = {"allocated peak": "allocated", "reserved peak": "allocator"}
+    kind = kinds.get(row["mem_kind"])
+    return Reading(kind=kind) if kind else Reading()
 
 
 def _int(row: Row, key: str, default: int = 1) -> int:
@@ -267,7 +282,7 @@ def _built(columns: tuple[tuple[str, str], ...]) -> Model:
             num_experts=_int(row, "n_experts"), experts_per_token=_int(row, "top_k"), expert_width=width, gated=gated,
             shared_width=_int(row, "n_shared_experts", 0) * width,
         )  # fmt: skip
-        mixed, first = LayerKind(attention=attention, feed_forward=experts), _int(row, "n_dense_layers", 0)
+        mixed, first = LayerKind(attention=attention, feed_forward=experts), max(0, _int(row, "n_dense_layers", 0))
         kinds = (dense, mixed) if first else (mixed,)
         pattern = (0,) * first + (len(kinds) - 1,) * (layers - first)
     position: PositionEncoding = "alibi" if row["model"].startswith("bloom") else "learned" if plain else "rope"
@@ -329,7 +344,8 @@ def _layout(row: Row) -> Layout:
     mb, chunks = _int(row, "mbs"), _int(row, "vpp")
     if row["model"] in SC21 and row["framework_version"].startswith("2021"):
         mb, chunks = SC21[row["model"]]
-    chunks = chunks if pp > 1 else 1
+    if pp == 1 or pp * chunks > _int(row, "n_layers"):
+        chunks = 1
     dp = _int(row, "n_gpus") // (tp * cp * pp)
     if dp < 1 or dp * tp * cp * pp != _int(row, "n_gpus"):
         raise ImpossibleError("degrees do not multiply to the devices")

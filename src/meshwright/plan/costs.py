@@ -88,7 +88,8 @@ def kind_costs(
         "headroom_ratio": case.calibration.constants.expert_headroom_ratio,
     }  # fmt: skip
     everything = saved_bytes(kind, hidden, sequence, shape, **options)  # type: ignore[arg-type]
-    working = working_bytes(kind, hidden, shape)
+    own = 0.0 if case.training.weights_frozen else case.implementation.weight_gradient_bytes
+    working = working_bytes(kind, hidden, shape, weight_gradient_bytes=own)
     recompute: list[Seconds | None] = [None, None, None]
     saved: list[Array | None] = [None, None, None]
     transient: list[Array | None] = [None, None, None]
