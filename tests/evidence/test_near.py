@@ -28,7 +28,7 @@ def rows():
 
 def test_the_index_is_current(rows):
     current = data_path("fastest_runs.csv").read_text(encoding="utf-8")
-    assert text_of(build(rows)) == current, "run python -m meshwright.evidence.attempts"
+    assert text_of(build(rows)) == current, "run scripts/refresh-readme, or python -m meshwright.evidence.attempts"
 
 
 def test_the_index_counts_every_row_without_a_flag(rows):
