@@ -54,6 +54,17 @@ def test_the_playbooks_8b_on_one_node(name):
     assert not first.differs
 
 
+@pytest.mark.parametrize(("name", "parameters"), [("8B", 8e9), ("1.5b", 1.5e9), ("125M", 125e6), ("1T", 1e12)])
+def test_a_size_alone(name, parameters):
+    assert wanted_model(name) == Wanted(parameters=parameters)
+
+
+def test_a_size_is_met_by_a_name_that_says_it():
+    assert nearest(wanted_model("125M"), 1)[0].cell.best.model == "mpt-125m"
+    with pytest.raises(InputError):
+        wanted_model("0B")
+
+
 def test_mfu_is_told_by_our_convention_not_the_sources(rows):
     row = next(row for row in rows if row["id"] == "playbook-1128")
     causal = published(row).mfu_ratio
