@@ -77,6 +77,9 @@ class Implementation:
     kernels_ring_forward: int = 0
     """Kernels per layer of every further step of a context-parallel ring: attention of a block, its merge, sends, slices."""
     kernels_ring_backward: int = 0
+    collectives_forward: int = 0
+    """Tensor-parallel collectives of a layer that cost host time beside their kernels (``collective_host_s``)."""
+    collectives_backward: int = 0
     attention_speed: float = 1.0
     """Speed of the attention kernel relative to the best one for the device (FlashAttention-2 against 3 on Hopper)."""
     accumulation_bytes: float = 0.0
@@ -103,6 +106,15 @@ class Implementation:
     """Smallest gradient bucket; the last one cannot be hidden."""
     bucket_bytes_per_rank: float = 0.0
     """Buckets grow with the group: at least so many bytes per data-parallel rank."""
+    gradient_all_reduce: bool = False
+    """Gradients are all-reduced whole over all replicas even where optimizer states are sharded."""
+    replicated_bucket_bytes: float = 0.0
+    """Bucket of the hooks that reduce gradients during the last backward where optimizer states are not sharded; 0: no such
+    hooks, both cases run alike."""
+    message_handshake: bool = False
+    """Pipeline stages send the shape of every tensor ahead and wait for it on the host, so that messages may stall."""
+    allocator_retries: bool = False
+    """Near the memory's edge the allocator returns cached blocks and asks again, and the step slows down."""
     gradient_overlap: bool = True
     parameter_overlap: bool = True
     broadcast_tensors: int = 0

@@ -115,6 +115,7 @@ def work_costs(
     expert_parallel: Array,
     expert_tensor_parallel: Array,
     devices_per_stage: Array,
+    pipeline_parallel: Array,
 ) -> WorkCosts:
     """All costs of one micro-batch, for columns of degrees.
 
@@ -128,7 +129,13 @@ def work_costs(
         expert_parallel=expert_parallel, expert_tensor_parallel=expert_tensor_parallel,
     )  # fmt: skip
     groups = layer_groups(
-        tensor_parallel, context_parallel, expert_parallel, expert_tensor_parallel, devices_per_stage, case.cluster
+        tensor_parallel,
+        context_parallel,
+        expert_parallel,
+        expert_tensor_parallel,
+        devices_per_stage,
+        pipeline_parallel,
+        case.cluster,
     )
     vocabulary = vocabulary_rows(case, tensor_parallel)
     return WorkCosts(

@@ -14,9 +14,11 @@ from meshwright.plan.combine import (
     StateCosts,
     StepTime,
     activation_memory,
+    dynamic_bytes,
     pipeline_time,
     stage_memory,
     state_costs,
+    static_bytes,
     step_time,
 )
 from meshwright.plan.costs import TREATMENTS_OF, Settings, WorkCosts, work_costs
@@ -123,6 +125,7 @@ def evaluate_columns(
         tensor_parallel=degrees.tensor_parallel, sequence_parallel=sequence_parallel,
         context_parallel=degrees.context_parallel, expert_parallel=degrees.expert_parallel,
         expert_tensor_parallel=degrees.expert_tensor_parallel, devices_per_stage=degrees.world / degrees.pipeline_parallel,
+        pipeline_parallel=degrees.pipeline_parallel,
     )  # fmt: skip
     stages = stage_costs(stage_inputs(costs), composition)
     parameters = stage_parameters(
@@ -135,11 +138,9 @@ def evaluate_columns(
         "num_microbatches": num_microbatches,
     }  # fmt: skip
     pipeline = pipeline_time(case, settings, composition, stages, hop_s=costs.hop_s, **shape)
-    time = step_time(
-        case, settings, pipeline, state, gradient_shards=degrees.gradient_shards, parameter_shards=degrees.parameter_shards,
-        world=degrees.world, num_microbatches=num_microbatches,
-    )  # fmt: skip
     activation = activation_memory(settings, composition, stages, **shape)
+    reserved = (static_bytes(case, state) + dynamic_bytes(case, activation)).max(axis=0)
+    time = step_time(case, settings, pipeline, state, degrees, num_microbatches=num_microbatches, reserved_bytes=reserved)
     return Evaluation(
         settings=settings, degrees=degrees, composition=composition, costs=costs, stages=stages, parameters=parameters,
         state=state, time=time, activation=activation, memory=stage_memory(case, activation, state),
