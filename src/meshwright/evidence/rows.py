@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from dataclasses import dataclass, replace
 from functools import cache
@@ -11,21 +10,26 @@ from typing import TYPE_CHECKING
 
 from meshwright import catalog
 from meshwright.catalog import recipes
+from meshwright.catalog.model_sheet import model_names
 from meshwright.domain.case import Case
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.domain.model import Attention, LatentAttention, LayerKind, MixtureOfExperts, Mlp, Model
 from meshwright.domain.training import Batch, Lora, Training
 from meshwright.evidence import ascend
+from meshwright.evidence.columns import DEGREES, shown
+from meshwright.evidence.groups import group_key, source_group
+from meshwright.evidence.table import Row, read_table, step_times
 from meshwright.perf.parameters import total_parameters
 from meshwright.plan.split import cost_split, fill_split
 
 if TYPE_CHECKING:
     from meshwright.domain.cluster import Cluster
     from meshwright.domain.implementation import Implementation
+    from meshwright.domain.model import PositionEncoding
     from meshwright.plan.split import Split
 
-Row = dict[str, str]
-
+GIVEN = ("gbs", "seq", "tp", "pp", "n_gpus")
+ARCHITECTURE = ("hidden", "n_layers", "n_heads", "ffn_hidden", "vocab")
 SC21 = {
     "gpt-1.7b": (16, 1), "gpt-3.6b": (16, 1), "gpt-7.5b": (16, 1), "gpt-18.4b": (8, 1), "gpt-39.1b": (4, 1), "gpt-76.1b": (2, 3),
     "gpt-145.6b": (2, 2), "gpt-310.1b": (1, 2), "gpt-529.6b": (1, 3), "gpt-1008.0b": (1, 1),
@@ -49,7 +53,10 @@ ASSUMPTIONS = (
     "for NeMo and Bridge; expert overlap, CUDA graphs and de-duplicating dispatchers (DeepEP, HybridEP) where the row names "
     "them; recompute none where blank; expert TP = TP where blank on NeMo rows with EP before 25.04, else 1.",
     "Multi-head latent attention has the widths of DeepSeek-V3. Sliding windows (GPT-OSS) are not in the columns and not modelled.",
+    "A GPT learns as many positions as the sequence has tokens; BLOOM has ALiBi (bigscience tr11-176B-ml).",
     "Tied embeddings where that brings the parameter count nearer to the published one.",
+    "torchtitan: FlashAttention-2, compile where the notes say so, float8 of torchao; selective(op) as core_attn (it runs wk, wo "
+    "and w3 again, 37 % of the products). Rows with PP are flagged: `mbs` is the local batch and its split is not published.",
     *ascend.ASSUMPTIONS,
 )
 
@@ -66,19 +73,58 @@ class Run:
     memory_bytes: float | None
     failed: bool
 
+    @property
+    def device(self) -> str:
+        """The catalogue's name of the device."""
+        return self.case.cluster.device.name
+
+    @property
+    def family(self) -> str:
+        """Family of the implementation: what measurements of the run calibrate."""
+        return self.case.implementation.family
+
+    @property
+    def release(self) -> tuple[str, str]:
+        """Framework and version, as published."""
+        return self.row["framework"], self.row["framework_version"]
+
+    @property
+    def precision(self) -> str:
+        """The precision recipe."""
+        return self.case.training.precision.name
+
+    @property
+    def source(self) -> str:
+        """The source group."""
+        return source_group(self.id)
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """What all measurements of this configuration share."""
+        return group_key(self.row)
+
+    @property
+    def mem_kind(self) -> str:
+        """What the source calls the memory that it states: allocated peak, reserved peak, device total, unknown or blank."""
+        return self.row["mem_kind"]
+
 
 class ImpossibleError(Exception):
     """A row whose degrees no framework can run; it is predicted not to fit."""
 
 
 class UnreadableError(Exception):
-    """A row that this reader cannot turn into a case; its text says why."""
+    """A row that this reader cannot turn into a case: the kind of reason, and what exactly."""
+
+    def __init__(self, kind: str, detail: str = "") -> None:
+        """Keep both; ``detail`` begins with the kind."""
+        super().__init__(kind)
+        self.detail = f"{kind}: {detail}" if detail else kind
 
 
 def read(corpus: Path) -> list[Row]:
-    """All rows of the corpus, in no meaningful order."""
-    with (corpus / "measured_runs.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
+    """All rows of the corpus that can be read and carry no flag, in no meaningful order."""
+    return list(read_table(corpus / "measured_runs.csv").rows)
 
 
 def run(row: Row) -> Run:
@@ -90,8 +136,11 @@ def run(row: Row) -> Run:
     if row["model"].startswith(NOT_TRANSFORMERS):
         raise UnreadableError("not a transformer")
     given, row = row, ascend.completed(row)
-    if not all(row[key] for key in ("gbs", "seq", "tp", "pp", "n_gpus", "hidden", "n_layers", "ffn_hidden", "vocab")):
-        raise UnreadableError("layout or architecture is blank")
+    blank = [key for key in GIVEN if not row[key]]
+    if blank:
+        raise UnreadableError("layout or batch is blank", ", ".join(blank))
+    if any(row[key] and _int(row, key) < 1 for key in DEGREES):
+        raise ImpossibleError("a degree is below 1")
     batch = Batch(global_batch_sequences=_int(row, "gbs"), sequence_tokens=_int(row, "seq"))
     model, layout = _model(row), _layout(row)
     if row["framework"] == "nanotron" and layout.pipeline_parallel > 1:
@@ -100,23 +149,24 @@ def run(row: Row) -> Run:
         layout = replace(layout, stage_layers=_embedding_slots(model.num_layers, layout.pipeline_parallel))
     if ascend.is_megatron(row):
         layout = replace(layout, stage_layers=ascend.stage_layers(given, layout.pipeline_parallel, layout.virtual_stages))
-    if layout.world != _int(row, "n_gpus"):
-        raise UnreadableError("degrees do not multiply to the devices")
+    if layout.world != _int(row, "n_gpus") or _int(row, "dp", layout.data_parallel) != layout.data_parallel:
+        raise ImpossibleError("degrees do not multiply to the devices")
     if layout.pipeline_parallel * layout.virtual_stages > model.num_layers:
         raise ImpossibleError("more chunks than layers")
     implementation = _implementation(row)
-    precision = recipes.precision(PRECISIONS.get(row["precision"], row["precision"]), implementation.gradient_dtype)
+    recipe = "fp8-torchao" if row["framework"] == "torchtitan" and row["precision"] == "fp8" else row["precision"]
+    precision = recipes.precision(PRECISIONS.get(recipe, recipe), implementation.gradient_dtype)
     precision, cluster = ascend.precision(row, precision), _cluster(row)
     case = Case(
         model=model, cluster=cluster, batch=batch,
         training=Training(
             task=row["task"], precision=precision, optimizer=recipes.optimizer("adamw"),  # type: ignore[arg-type]
-            lora=Lora() if row["task"] == "lora" else None, first_step=row["id"].startswith("ascend-st"),
+            lora=Lora() if row["task"] == "lora" else None, first_step=ascend.is_first_step(row),
         ),
         implementation=implementation, calibration=catalog.calibration("none", cluster.device),
     )  # fmt: skip
     return Run(
-        id=row["id"], row=given, case=case, layout=layout, step_s=_step_s(row, batch), failed=row["status"] == "failed",
+        id=row["id"], row=given, case=case, layout=layout, step_s=_step_s(row), failed=row["status"] == "failed",
         memory_bytes=float(ascend.memory_gib(row)) * 2**30 if ascend.memory_gib(row) else None,
     )  # fmt: skip
 
@@ -131,23 +181,20 @@ def _int(row: Row, key: str, default: int = 1) -> int:
     return int(float(row[key])) if row[key] else default
 
 
-def _step_s(row: Row, batch: Batch) -> float | None:
-    if row["step_time_s"]:
-        return float(row["step_time_s"])
-    if row["tokens_per_s_per_gpu"]:
-        return batch.tokens / float(row["tokens_per_s_per_gpu"]) / _int(row, "n_gpus")
-    return None
+def _step_s(row: Row) -> float | None:
+    return next(iter(step_times(row).values()), None)
 
 
 def _cluster(row: Row) -> Cluster:
     devices = _int(row, "n_gpus")
+    per_node = _int(row, "gpus_per_node", 0) or None
     framework = row["framework"]
     if framework == "nanotron":
         return catalog.load_cluster("p5", num_devices=devices)
     if row["id"].startswith("bloom"):
         return catalog.load_cluster("jean-zay-a100", num_devices=devices)
     name = row["gpu"].split("(")[0]
-    cluster = catalog.cluster_for(DEVICES.get(name, ascend.device(row)), num_devices=devices)
+    cluster = catalog.cluster_for(DEVICES.get(name, ascend.device(row)), num_devices=devices, devices_per_node=per_node)
     if row["id"].startswith("vtrain-m"):
         return replace(cluster, network=replace(cluster.network, bytes_per_s=100e9 / 8))
     if "4x100Gb RoCE" in row["notes"]:
@@ -160,7 +207,7 @@ def _implementation(row: Row) -> Implementation:
     if framework == "nanotron":
         name = "nanotron"
     elif framework == "torchtitan":
-        name = "torchtitan"
+        name = "torchtitan" if "compile" in row["notes"] else "torchtitan-eager"
     elif framework.startswith(("megatron-deepspeed", "megatron+deepspeed")):
         name = "megatron-deepspeed-bf16" if row["precision"] == "bf16" else "megatron-deepspeed"
     elif framework.startswith("llm-foundry"):
@@ -203,10 +250,10 @@ def _built(columns: tuple[tuple[str, str], ...]) -> Model:
         mixed, first = LayerKind(attention=attention, feed_forward=experts), _int(row, "n_dense_layers", 0)
         kinds = (dense, mixed) if first else (mixed,)
         pattern = (0,) * first + (len(kinds) - 1,) * (layers - first)
+    position: PositionEncoding = "alibi" if row["model"].startswith("bloom") else "learned" if plain else "rope"
     model = Model(
         name=row["model"], hidden=_int(row, "hidden"), vocabulary=_int(row, "vocab"), kinds=kinds, pattern=pattern,
-        norm="layer" if plain else "rms", position="learned" if plain else "rope",
-        position_table=2048 if plain and row["framework"] != "Megatron-DeepSpeed" else 0,
+        norm="layer" if plain else "rms", position=position, position_table=_int(row, "seq") if position == "learned" else 0,
     )  # fmt: skip
     tied = replace(model, tied_embeddings=True)
     if row["tied"] or not row["n_params_B"]:
@@ -216,9 +263,15 @@ def _built(columns: tuple[tuple[str, str], ...]) -> Model:
 
 
 def _model(row: Row) -> Model:
+    blank = [key for key in ARCHITECTURE if not row[key]]
+    if blank:
+        name = model_names().find(row["model"])
+        if name is None:
+            raise UnreadableError("architecture is blank", f"{', '.join(blank)}; {shown(row['model'])} is not in the catalogue")
+        return catalog.load_model(name)
     keys = (
         "model", "hidden", "vocab", "n_layers", "n_heads", "n_kv_heads", "head_dim", "ffn_hidden", "gated_mlp", "attention",
-        "n_experts", "top_k", "moe_ffn_hidden", "n_shared_experts", "n_dense_layers", "n_params_B", "framework",
+        "n_experts", "top_k", "moe_ffn_hidden", "n_shared_experts", "n_dense_layers", "n_params_B", "seq",
         "tied",
     )  # fmt: skip
     return _built(tuple((key, row[key]) for key in keys))
@@ -232,10 +285,11 @@ def _attention(row: Row) -> Attention:
     if row["attention"] == "mla":
         width = DEEPSEEK.nope_dim + DEEPSEEK.rope_dim
         return Attention(num_heads=heads, num_key_value_heads=heads, head_dim=width, latent=DEEPSEEK)
-    width, stated = _int(row, "hidden") // heads, heads == _int(row, "n_heads")
+    width = _int(row, "hidden") // heads
     return Attention(
-        num_heads=heads, num_key_value_heads=_int(row, "n_kv_heads", heads) if stated else heads,
-        head_dim=_int(row, "head_dim", width) if stated else width, query_bias=bias, key_value_bias=bias, output_bias=bias,
+        num_heads=heads, num_key_value_heads=_int(row, "n_kv_heads", heads) if heads == _int(row, "n_heads") else heads,
+        head_dim=_int(row, "head_dim", width) if heads == _int(row, "n_heads") else width,
+        query_bias=bias, key_value_bias=bias, output_bias=bias,
     )  # fmt: skip
 
 
@@ -256,8 +310,10 @@ def _layout(row: Row) -> Layout:
         mb, chunks = SC21[row["model"]]
     chunks = chunks if pp > 1 else 1
     dp = _int(row, "n_gpus") // (tp * cp * pp)
-    if dp < 1 or _int(row, "gbs") % (dp * mb):
-        raise UnreadableError("the batch does not split over the replicas")
+    if dp < 1 or dp * tp * cp * pp != _int(row, "n_gpus"):
+        raise ImpossibleError("degrees do not multiply to the devices")
+    if _int(row, "gbs") % (dp * mb):
+        raise ImpossibleError("the batch does not split over the replicas")
     framework = row["framework"]
     old = framework == "nemo" and row["framework_version"][:5] < "25.04"
     etp = _int(row, "etp", tp if old and ep > 1 else 1)
