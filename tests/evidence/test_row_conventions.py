@@ -96,7 +96,7 @@ CONVENTIONS = (
                lambda each: each.layout.microbatch_sequences == SC21[each.row["model"]][0], 10),
     Convention("nanotron places layers by cost and counts the output layer",
                lambda each: each.row["framework"] == "nanotron" and each.layout.pipeline_parallel > 1,
-               lambda each: each.layout.stage_layers is not None and sum(each.layout.stage_layers[0]) == each.case.model.num_layers, 500),
+               lambda each: sum((each.layout.stage_layers or ((),))[0]) == each.case.model.num_layers, 500),
     Convention("nanotron's rows stand on p5 nodes and recompute nothing", lambda each: each.row["framework"] == "nanotron",
                lambda each: each.case.cluster.name == "p5" and each.layout.recompute == NoRecompute(), 1500),
     Convention("a blank recompute is none", lambda each: not each.row["recompute"],
@@ -130,7 +130,12 @@ def test_conventions_of_the_shipped_corpus(convention: Convention) -> None:
 
 @pytest.mark.parametrize(
     ("prefix", "reason", "count"),
-    [("playbookfig", "layout or batch is blank", 16), ("ascend-st-0050", "not a transformer", 1), ("paper", "blank", 1)],
+    [
+        ("playbookfig", "layout or batch is blank", 16),
+        ("ascend-st-0050", "not a transformer", 1),
+        ("paper", "blank", 1),
+        ("gpt2-v100-0006", "degraded", 1),
+    ],
 )
 def test_what_cannot_be_read_says_why(prefix: str, reason: str, count: int) -> None:
     """The playbook's figures print no batch: accumulation is unknown."""

@@ -55,6 +55,7 @@ ASSUMPTIONS = (
     "Multi-head latent attention has the widths of DeepSeek-V3. Sliding windows (GPT-OSS) are not in the columns and not modelled.",
     "A GPT learns as many positions as the sequence has tokens; BLOOM has ALiBi (bigscience tr11-176B-ml).",
     "Tied embeddings where that brings the parameter count nearer to the published one.",
+    "GPT-2 on V100: the day that the source calls degraded is left out (one configuration 1.7 times slower than on other days).",
     "torchtitan: FlashAttention-2, compile where the notes say so, float8 of torchao; selective(op) as core_attn (it runs wk, wo "
     "and w3 again, 37 % of the products). Rows with PP are flagged: `mbs` is the local batch and its split is not published.",
     *ascend.ASSUMPTIONS,
@@ -135,6 +136,8 @@ def run(row: Row) -> Run:
     """
     if row["model"].startswith(NOT_TRANSFORMERS):
         raise UnreadableError("not a transformer")
+    if "network-degraded" in row["notes"]:
+        raise UnreadableError("the source says that its network was degraded")
     given, row = row, ascend.completed(row)
     blank = [key for key in GIVEN if not row[key]]
     if blank:
