@@ -82,6 +82,8 @@ class Constants:
     """Share of a collective that the framework can hide when there is enough compute beside it."""
     straggler_slope: Constant
     """Step-time growth: 1 + slope * sqrt(2 ln nodes)."""
+    expert_sync_s: Constant
+    """Device time lost in a mixture layer while the host waits for the token counts and refills the launch queue."""
     step_host_s: Constant
     """Host work once per step: data, logging, synchronisation."""
     microbatch_host_s: Constant

@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Part = Literal["attention", "mlp", "experts", "shared", "router"]
-"""Which block of a layer a row belongs to. Rows of ``experts`` count per routed token, all others per token."""
+Part = Literal["attention", "mlp", "experts", "expert_bias", "shared", "router"]
+"""Which block of a layer a row belongs to. Rows of ``experts``, and of ``expert_bias`` where experts have biases, count per
+routed token, all others per token."""
 
 Width = Literal[
     "hidden", "query", "key", "value", "output", "heads", "scores", "mlp_inputs", "mlp_width",
@@ -86,6 +87,8 @@ class Implementation:
     optimizer_passes_bytes: float = 0.0
     """Bytes read and written per parameter by the optimizer step beside states, gradient and weight (norm, clip, copies)."""
     cuda_graphs: bool = False
+    blocking_launches: bool = False
+    """The host waits for every kernel (CUDA_LAUNCH_BLOCKING=1): launches add to the time of the device."""
     loss_passes: tuple[float, ...] = (4.0, 4.0)
     """Bytes read and written per logit by the loss, forward and backward: 4 and 4 where it is fused and works in place."""
     logit_bytes: float = 2.0
@@ -102,12 +105,18 @@ class Implementation:
     """Buckets grow with the group: at least so many bytes per data-parallel rank."""
     gradient_overlap: bool = True
     parameter_overlap: bool = True
+    broadcast_tensors: int = 0
+    """Tensors of a layer, where ZeRO-1 shards by whole tensors that each owner broadcasts; 0 where it all-gathers slices."""
     pipeline_scatter: bool = False
     """Each tensor rank sends its slice of an activation to the next stage, where the slices are gathered over TP."""
     point_to_point_overlap: bool = True
     """Point-to-point overlap under the interleaved schedule."""
     expert_deduplication: bool = False
     """One copy of a token per destination node in the expert all-to-all (DeepEP)."""
+    expert_fusion: bool = False
+    """Gate and quantisation between the two products of an expert are part of the grouped kernels."""
+    expert_host_sync: bool = False
+    """Dropless routing: the host reads the numbers of tokens per expert before it launches the experts."""
     pads_vocabulary_to: int = 128
     """The vocabulary is padded to a multiple of this times TP; 1: no padding."""
     extra_gradient_bytes: float = 0.0

@@ -15,7 +15,7 @@ from meshwright.domain.case import Case
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.domain.model import Attention, LatentAttention, LayerKind, MixtureOfExperts, Mlp, Model
 from meshwright.domain.training import Batch, Lora, Training
-from meshwright.evidence import ascend
+from meshwright.evidence import ascend, nvidia
 from meshwright.evidence.columns import DEGREES, shown
 from meshwright.evidence.groups import group_key, source_group
 from meshwright.evidence.table import Row, read_table, step_times
@@ -36,10 +36,12 @@ SC21 = {
 }  # fmt: skip
 """Micro-batch and chunks of Narayanan et al. 2021, table 1: NVIDIA/Megatron-LM examples/sc21/run_table_1.sh."""
 DEVICES = {"h100-80g-sxm": "h100-sxm", "h100-96g-sxm": "h100-96g"}
+SITES = {("nanotron", "h100-sxm"): "p5", ("Megatron-DeepSpeed", "a100-80g-sxm"): "jean-zay-a100"}
+"""Framework and device -> the cluster on which its published runs were made."""
 PRECISIONS = {"fp8": "fp8-delayed", "bf16-amp": "bf16"}
 NOT_TRANSFORMERS = ("nemotron-3", "nemotron-h", "qwen3-next", "qwen3.5", "deepseek-v4", *ascend.NOT_DESCRIBED)
 """Hybrids with state-space or linear attention layers, and sparse attention: their columns do not describe them."""
-BLOOM_HEADS = 64
+BLOOM_HEADS = "64"
 """Heads where the column cannot hold: "all NHEADS=64 (above too)", bigscience train/tr11-176B-ml/chronicles-prequel.md."""
 DEEPSEEK = LatentAttention(query_rank=1536, key_value_rank=512, nope_dim=128, rope_dim=64, value_dim=128)
 ASSUMPTIONS = (
@@ -48,14 +50,25 @@ ASSUMPTIONS = (
     "Playbook: cluster `p5` (3.2 Tb/s EFA a node). nanotron places layers by cumulative cost with the output layer counted "
     "(build_model), so the stages of a row are uneven as in `plan.split.cost_split`. More stages than layers count as "
     "predicted not to fit.",
-    "vTrain: 800 Gb/s a node as its notes say, ZeRO-0. BLOOM: cluster `jean-zay-a100`.",
+    "vTrain: 800 Gb/s a node as its notes say, ZeRO-0. BLOOM: cluster `jean-zay-a100`; CUDA_LAUNCH_BLOCKING=1 (BigScience's "
+    "chronicles-prequel.md); 64 heads where the column does not divide the hidden size; the rows that name the partition "
+    "`type:transformer|embedding` give both ends a layer less.",
+    "InternEvo: 4 x 100 Gb/s a node and the ZeRO-1 group size of the notes. llm-foundry: FlashAttention-1, gradients in BF16.",
     "NVIDIA rows (NeMo, Megatron-Bridge, Megatron-LM): `fp8` without a recipe is delayed scaling; TP overlap (userbuffers) on "
-    "for NeMo and Bridge; expert overlap, CUDA graphs and de-duplicating dispatchers (DeepEP, HybridEP) where the row names "
-    "them; recompute none where blank; expert TP = TP where blank on NeMo rows with EP before 25.04, else 1.",
-    "Multi-head latent attention has the widths of DeepSeek-V3. Sliding windows (GPT-OSS) are not in the columns and not modelled.",
+    "for NeMo and Bridge; expert overlap, CUDA graphs, dispatchers and pipeline layout where the row names them; recompute none "
+    "where blank; expert TP = TP where blank on NeMo rows with EP before 25.04, else 1. Mixtures of Megatron-Bridge run the "
+    "flex dispatcher where none is named and nothing is dropped, and since 26.06 on racks one graph with expert overlap, as "
+    "every row that says so does. One multi-token-prediction layer with latent attention (the source's own 260 GFLOP per token "
+    "count it) unless the row says without. Full-iteration graphs and token drop need no counts on the host.",
+    "Megatron-Bridge's performance recipes reduce gradients in BF16 (grad_reduce_in_fp32 = False).",
+    "Multi-head latent attention has the widths of DeepSeek-V3. Sliding windows are those of the catalogue's model of the same "
+    "name where all its shapes agree with the columns (GPT-OSS).",
+    "MaxText and PaxML: `FSDP+DP` shards over the least power of two from 8 up at which 16 bytes a parameter take at most 30 % "
+    "of memory (the smallest size of each model); MaxText's HSDP over 256.",
+    "SimuMax: no overlap of data-parallel or point-to-point communication, as its notes say.",
     "A GPT learns as many positions as the sequence has tokens; BLOOM has ALiBi (bigscience tr11-176B-ml).",
     "Tied embeddings where that brings the parameter count nearer to the published one.",
-    "GPT-2 on V100: the day that the source calls degraded is left out (one configuration 1.7 times slower than on other days).",
+    "GPT-2 on V100: cluster `jean-zay-v100`; the day that the source calls degraded is left out (1.7 times slower than others).",
     "torchtitan: FlashAttention-2, compile where the notes say so, float8 of torchao; selective(op) as core_attn (it runs wk, wo "
     "and w3 again, 37 % of the products). Rows with PP are flagged: `mbs` is the local batch and its split is not published.",
     *ascend.ASSUMPTIONS,
@@ -148,6 +161,10 @@ def run(row: Row) -> Run:
     model, layout = _model(row), _layout(row)
     if row["framework"] == "nanotron" and layout.pipeline_parallel > 1:
         layout = replace(layout, stage_layers=cost_split(model, layout.pipeline_parallel))
+    told = nvidia.said(row)
+    if told.layout:
+        split = nvidia.layers_of(told.layout, layout.pipeline_parallel, layout.virtual_stages)
+        layout = replace(layout, stage_layers=split if split and sum(map(sum, split)) == model.num_layers else None)
     if "type:transformer|embedding" in row["notes"] and layout.pipeline_parallel > 1:
         layout = replace(layout, stage_layers=_embedding_slots(model.num_layers, layout.pipeline_parallel))
     if ascend.is_megatron(row):
@@ -157,14 +174,14 @@ def run(row: Row) -> Run:
     if layout.pipeline_parallel * layout.virtual_stages > model.num_layers:
         raise ImpossibleError("more chunks than layers")
     implementation = _implementation(row)
-    recipe = "fp8-torchao" if row["framework"] == "torchtitan" and row["precision"] == "fp8" else row["precision"]
-    precision = recipes.precision(PRECISIONS.get(recipe, recipe), implementation.gradient_dtype)
+    precision = recipes.precision(_recipe(row), implementation.gradient_dtype)
     precision, cluster = ascend.precision(row, precision), _cluster(row)
     case = Case(
         model=model, cluster=cluster, batch=batch,
         training=Training(
             task=row["task"], precision=precision, optimizer=recipes.optimizer("adamw"),  # type: ignore[arg-type]
-            lora=Lora() if row["task"] == "lora" else None, first_step=ascend.is_first_step(row),
+            lora=Lora() if row["task"] == "lora" else None, balanced_routing=told.balanced,
+            first_step=ascend.is_first_step(row),
         ),
         implementation=implementation, calibration=catalog.calibration("none", cluster.device),
     )  # fmt: skip
@@ -172,6 +189,12 @@ def run(row: Row) -> Run:
         id=row["id"], row=given, case=case, layout=layout, step_s=_step_s(row), failed=row["status"] == "failed",
         memory_bytes=float(ascend.memory_gib(row)) * 2**30 if ascend.memory_gib(row) else None,
     )  # fmt: skip
+
+
+def _recipe(row: Row) -> str:
+    if row["framework"] == "torchtitan" and row["precision"] == "fp8":
+        return "fp8-torchao"
+    return PRECISIONS.get(row["precision"], row["precision"])
 
 
 def _embedding_slots(num_layers: int, stages: int) -> Split:
@@ -191,13 +214,13 @@ def _step_s(row: Row) -> float | None:
 def _cluster(row: Row) -> Cluster:
     devices = _int(row, "n_gpus")
     per_node = _int(row, "gpus_per_node", 0) or None
-    framework = row["framework"]
-    if framework == "nanotron":
-        return catalog.load_cluster("p5", num_devices=devices)
-    if row["id"].startswith("bloom"):
-        return catalog.load_cluster("jean-zay-a100", num_devices=devices)
     name = row["gpu"].split("(")[0]
     cluster = catalog.cluster_for(DEVICES.get(name, ascend.device(row)), num_devices=devices, devices_per_node=per_node)
+    site = SITES.get((row["framework"], cluster.device.name))
+    if site and (row["framework"] == "nanotron" or row["id"].startswith("bloom")):
+        return catalog.load_cluster(site, num_devices=devices)
+    if cluster.device.name == "v100-32g" and row["source"].startswith("bigscience"):
+        return catalog.load_cluster("jean-zay-v100", num_devices=devices)
     if row["id"].startswith("vtrain-m"):
         return replace(cluster, network=replace(cluster.network, bytes_per_s=100e9 / 8))
     if "4x100Gb RoCE" in row["notes"]:
@@ -225,13 +248,20 @@ def _implementation(row: Row) -> Implementation:
         name = "megatron-2022"
     else:
         name = "megatron-te"
-    extra = (row["extra_settings"] + row["notes"]).lower()
+    told = nvidia.said(row)
+    if name == "megatron-te" and row["n_experts"] and told.flex:
+        name = "megatron-te-graphed" if told.graphs and row["precision"] == "fp8-mx" else "megatron-te-deepep"
     chosen = catalog.implementation(name)
-    graphs = "cuda_graph=full_iteration" in extra or '"cuda-graph-scope": "full_iteration"' in extra
+    graphs = chosen.cuda_graphs or told.graphs
+    waits = chosen.expert_host_sync and told.dropless and not graphs
+    gradients = "bf16" if framework == "megatron-bridge" else chosen.gradient_dtype
     return replace(
-        chosen, cuda_graphs=chosen.cuda_graphs or graphs,
-        expert_deduplication=chosen.expert_deduplication or "deepep" in extra or "hybridep" in extra,
-    )  # fmt: skip
+        chosen,
+        cuda_graphs=graphs,
+        expert_host_sync=waits,
+        gradient_dtype=gradients,
+        blocking_launches=row["id"].startswith("bloom"),
+    )
 
 
 @cache
@@ -258,6 +288,9 @@ def _built(columns: tuple[tuple[str, str], ...]) -> Model:
         name=row["model"], hidden=_int(row, "hidden"), vocabulary=_int(row, "vocab"), kinds=kinds, pattern=pattern,
         norm="layer" if plain else "rms", position=position, position_table=_int(row, "seq") if position == "learned" else 0,
     )  # fmt: skip
+    windowed = nvidia.windowed(model)
+    if windowed:
+        return windowed
     tied = replace(model, tied_embeddings=True)
     if row["tied"] or not row["n_params_B"]:
         return tied if row["tied"] == "1" else model
@@ -277,22 +310,20 @@ def _model(row: Row) -> Model:
         "n_experts", "top_k", "moe_ffn_hidden", "n_shared_experts", "n_dense_layers", "n_params_B", "seq",
         "tied",
     )  # fmt: skip
-    return _built(tuple((key, row[key]) for key in keys))
+    return replace(_built(tuple((key, row[key]) for key in keys)), num_mtp_layers=nvidia.said(row).mtp_layers)
 
 
 def _attention(row: Row) -> Attention:
-    heads = _int(row, "n_heads")
     if row["head_dim"] and float(row["head_dim"]) % 1.0:
-        heads = BLOOM_HEADS
+        row = row | {"n_heads": BLOOM_HEADS, "n_kv_heads": BLOOM_HEADS, "head_dim": ""}
+    heads = _int(row, "n_heads")
     bias = row["gated_mlp"] != "1" and row["attention"] == "mha"
     if row["attention"] == "mla":
         width = DEEPSEEK.nope_dim + DEEPSEEK.rope_dim
         return Attention(num_heads=heads, num_key_value_heads=heads, head_dim=width, latent=DEEPSEEK)
-    width = _int(row, "hidden") // heads
     return Attention(
-        num_heads=heads, num_key_value_heads=_int(row, "n_kv_heads", heads) if heads == _int(row, "n_heads") else heads,
-        head_dim=_int(row, "head_dim", width) if heads == _int(row, "n_heads") else width,
-        query_bias=bias, key_value_bias=bias, output_bias=bias,
+        num_heads=heads, num_key_value_heads=_int(row, "n_kv_heads", heads),
+        head_dim=_int(row, "head_dim", _int(row, "hidden") // heads), query_bias=bias, key_value_bias=bias, output_bias=bias,
     )  # fmt: skip
 
 
@@ -325,18 +356,18 @@ def _layout(row: Row) -> Layout:
         shards = dp
     if zero == "hsdp":
         shards = max(1, min(shards, 8 // tp))
+    if framework in ("maxtext", "paxml"):
+        shards = nvidia.shards(row, dp * cp, _cluster(row).device.memory_bytes)
     named = re.search(r"zero1 group size=(\d+)", row["notes"])
     if named:
         shards = int(named[1])
-    extra = row["extra_settings"]
-    nvidia = framework in ("nemo", "megatron-bridge")
-    expert_overlap = "a2a_overlap=True" in extra or "overlap-moe-expert" in extra or "EP overlap" in row["notes"]
+    bridge = framework in ("nemo", "megatron-bridge")
     if ascend.is_megatron(row) or ascend.is_mindspore(row):
         overlap, again = ascend.overlap(row), ascend.recompute(row, pp, chunks)
     else:
-        overlap, again = Overlap(tensor=nvidia and tp > 1, expert=expert_overlap), _recompute(row["recompute"])
+        overlap, again = _overlap(row, tensor=bridge and tp > 1), _recompute(row["recompute"])
     return Layout(
-        tensor_parallel=tp, sequence_parallel=tp > 1 and (row["sp"] == "1" or (row["sp"] == "" and nvidia)), context_parallel=cp,
+        tensor_parallel=tp, sequence_parallel=tp > 1 and (row["sp"] == "1" or (row["sp"] == "" and bridge)), context_parallel=cp,
         pipeline_parallel=pp, virtual_stages=chunks, expert_parallel=ep, expert_tensor_parallel=etp, data_parallel=dp,
         optimizer_shards=shards if zero in ("1", "2", "3", "fsdp", "hsdp") else 1,
         gradient_shards=shards if zero in ("2", "3", "fsdp", "hsdp") else 1,
@@ -344,4 +375,12 @@ def _layout(row: Row) -> Layout:
         microbatch_sequences=mb, num_microbatches=_int(row, "gbs") // (dp * mb), recompute=again,
         schedule="interleaved" if chunks > 1 else "1f1b",
         overlap=overlap, context_kind=ascend.context_kind(row),
+    )  # fmt: skip
+
+
+def _overlap(row: Row, *, tensor: bool) -> Overlap:
+    off = "no comm overlap" in row["notes"]
+    return Overlap(
+        tensor=tensor, expert=nvidia.said(row).expert_overlap, gradient_reduce=not off, parameter_gather=not off,
+        point_to_point=not off,
     )  # fmt: skip

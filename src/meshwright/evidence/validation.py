@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.errors import fault
-from meshwright.evidence.groups import ALL_IN, folds, group_key
+from meshwright.evidence.groups import ALL_IN, device_key, folds, group_key
 from meshwright.evidence.prediction import Predicted, predict
 from meshwright.evidence.reading import read_runs
 from meshwright.evidence.scored import Scored
@@ -115,7 +115,7 @@ def _impossible(row: Row, why: str, line: int) -> Scored:
     return Scored(
         id=row["id"], line=line, row=row, status=_status(row, measured=False), predicted_step_s=None, measured_step_s=None,
         predicted_memory_bytes=None, measured_memory_bytes=None, fit_probability=0.0, refused=(why,),
-        is_moe=bool(row["n_experts"]),
+        device=device_key(row["gpu"]), is_moe=bool(row["n_experts"]),
     )  # fmt: skip
 
 
