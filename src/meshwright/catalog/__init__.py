@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from meshwright.catalog.calibrations import calibration, constant_figures
+from meshwright.catalog.calibrations import (
+    calibration,
+    calibration_table,
+    calibrations,
+    constant_figures,
+    freedoms,
+    key_for,
+    priors,
+)
 from meshwright.catalog.cluster_sheet import cluster_for, cluster_provenance, clusters, load_cluster
 from meshwright.catalog.device_sheet import device, device_provenance, devices
 from meshwright.catalog.figures import Provenance
@@ -21,14 +29,18 @@ from meshwright.catalog.shrinking import shrink
 __all__ = [
     "Provenance",
     "calibration",
+    "calibration_table",
+    "calibrations",
     "cluster_for",
     "clusters",
     "constant_figures",
     "device",
     "devices",
+    "freedoms",
     "guides",
     "implementation",
     "implementations",
+    "key_for",
     "load_cluster",
     "load_model",
     "models",
@@ -36,6 +48,7 @@ __all__ = [
     "optimizers",
     "precision",
     "precisions",
+    "priors",
     "provenance",
     "published_parameters",
     "shrink",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from meshwright.catalog.sheets import data_path
-from meshwright.domain.calibration import Calibration, Constants, Tile
-from meshwright.errors import fault
-from meshwright.readers.safe import load_yaml, require_mapping
+from meshwright.domain.calibration import LEVELS, Calibration, CalibrationTable, Constants, Freedom, Key, Tile
+from meshwright.errors import did_you_mean, fault
+from meshwright.readers.safe import load_json, load_yaml, require_mapping
+from meshwright.readers.structure import make_converter, structure
 from meshwright.units import FACTORS
 
 if TYPE_CHECKING:
@@ -47,8 +49,74 @@ def _constants(family: str) -> Constants:
     return Constants(tiles=tiles, **values)  # type: ignore[arg-type]
 
 
-def calibration(name: str, device: Device) -> Calibration:
-    """A calibration for a device; only ``none`` exists until runs have been fitted."""
-    if name.split("@", maxsplit=1)[0] != "none":
-        raise fault("calibration.unknown", "unknown calibration {name!r}; known: none", name=name)
+@cache
+def freedoms() -> tuple[Freedom, ...]:
+    """What a fit may move, from ``data/constants.yaml``."""
+    found: list[Freedom] = []
+    for name, block in require_mapping(_document()["fitted"], FILE).items():
+        spreads = {key: float(str(value)) for key, value in require_mapping(block, f"{FILE}: fitted.{name}").items()}
+        maximum = spreads.pop("maximum", None)
+        assert set(spreads) <= set(LEVELS), f"{FILE}: fitted.{name}: unknown level"
+        found.append(Freedom(name=name, spreads=spreads, maximum=maximum))
+    return tuple(found)
+
+
+DEFAULT = "shipped"
+"""The calibration that ships with the product."""
+
+
+def calibrations() -> tuple[str, ...]:
+    """Names that ``calibration`` knows; a path to a file of ``meshwright calibrate`` is one more."""
+    return ("none", *sorted(path.stem for path in data_path("calibrations").glob("*.json")))
+
+
+@cache
+def calibration_table(name: str) -> CalibrationTable:
+    """A table by name or by the path of a file that ``meshwright calibrate`` wrote.
+
+    Errors:  ``InputError`` for an unknown name and for a file that is none.
+    """
+    bare = name.split("@", maxsplit=1)[0]
+    if bare in calibrations():
+        return read_table(data_path("calibrations") / f"{bare}.json", name)
+    if name.endswith(".json"):
+        return read_table(Path(name), name)
+    raise fault(
+        "calibration.unknown", "unknown calibration {name!r}{hint}; known: {known}, or a .json file of meshwright calibrate",
+        name=name, hint=did_you_mean(name, calibrations()), known=", ".join(calibrations()),
+    )  # fmt: skip
+
+
+def read_table(path: Path, name: str) -> CalibrationTable:
+    """A table from a file; its version must be the wanted one where the name says ``@version``."""
+    data = require_mapping(load_json(path), str(path))
+    table = structure(make_converter(), data, CalibrationTable, where=str(path))
+    wanted = name.partition("@")[2]
+    if wanted and not name.endswith(".json") and wanted != table.version:
+        raise fault(
+            "calibration.version", "calibration {name} has version {version}, not {wanted}",
+            name=table.name, version=table.version, wanted=wanted,
+        )  # fmt: skip
+    return table
+
+
+def priors(device: Device) -> Calibration:
+    """The priors of a device's family: ``none@0``."""
     return Calibration(name="none", version="0", constants=_constants(device.family))
+
+
+def key_for(device: Device, *, framework: str, precision: str, release: str = "") -> Key:
+    """What a calibration may know about a case."""
+    return Key(device=device.name, device_family=device.family, framework=framework, release=release, precision=precision)
+
+
+def calibration(name: str, device: Device, *, framework: str = "", precision: str = "bf16", release: str = "") -> Calibration:
+    """A calibration for a device under a framework family and a precision; ``none`` is the priors.
+
+    Errors:  ``InputError`` for an unknown name.
+    """
+    prior = priors(device)
+    if name.split("@", maxsplit=1)[0] == "none":
+        return prior
+    key = key_for(device, framework=framework, precision=precision, release=release)
+    return calibration_table(name).calibration(prior.constants, key)

@@ -27,6 +27,8 @@ class LinkRecord:
     latency: Duration
     bandwidth: Bandwidth | None = None
     in_network_reduction: bool = False
+    full_mesh: bool = False
+    flat_domains: Count | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +195,8 @@ def _link(record: LinkRecord, default_bytes_per_s: float) -> Link:
         bytes_per_s=record.bandwidth.base if record.bandwidth else default_bytes_per_s,
         latency_s=record.latency.base,
         in_network_reduction=record.in_network_reduction,
+        full_mesh=record.full_mesh,
+        flat_domains=record.flat_domains.base if record.flat_domains else 8.0,
     )
 
 

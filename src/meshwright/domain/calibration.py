@@ -6,11 +6,15 @@ with it say that they are uncalibrated.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from meshwright.domain.uncertainty import OTHER, FitCurve, Scale, Uncertainty
 
 Constant: TypeAlias = float | NDArray[np.float64]
 """A number, or a column of trial values while a calibration is fitted: formulas may only apply ufuncs to it."""
@@ -41,6 +45,8 @@ class Constants:
     """How much of an unfilled last wave is lost: 1 all of it, 0 nothing (stream-K)."""
     gemm_weight_gradient_ratio: Constant
     """Speed of the weight-gradient GEMM (NT layout, FP32 accumulation) relative to the forward GEMM."""
+    unaligned_ratio: Constant
+    """Speed of a batched product whose rows are no multiple of 16 bytes, relative to an aligned one."""
     grouped_gemm_ratio: Constant
     """Speed of a grouped GEMM relative to one GEMM of the same tiles."""
     tiles: tuple[Tile, ...]
@@ -81,6 +87,8 @@ class Constants:
     """Share of a collective that the framework can hide when there is enough compute beside it."""
     straggler_slope: Constant
     """Step-time growth: 1 + slope * sqrt(2 ln nodes)."""
+    expert_sync_s: Constant
+    """Device time lost in a mixture layer while the host waits for the token counts and refills the launch queue."""
     step_host_s: Constant
     """Host work once per step: data, logging, synchronisation."""
     microbatch_host_s: Constant
@@ -118,6 +126,62 @@ class Constants:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """What a calibration may know about a run: its hardware, its software, its numbers. Never its model or its layout."""
+
+    device: str
+    device_family: str
+    framework: str
+    """Framework family of the implementation."""
+    release: str
+    """Version of the framework, as far as it is known."""
+    precision: str
+
+    def values(self) -> Mapping[str, str]:
+        """The value of every level of pooling, from all runs to one cell."""
+        return {
+            "all": "", "family": self.device_family, "device": self.device, "framework": self.framework,
+            "precision": self.precision, "release": f"{self.framework}@{self.release}",
+            "cell": f"{self.device}|{self.framework}|{self.precision}",
+        }  # fmt: skip
+
+
+LEVELS = ("all", "family", "device", "framework", "precision", "cell", "release")
+"""Levels of partial pooling; an offset of each is added on the log scale."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Freedom:
+    """How far a fit may move a constant: standard deviation of the offset of its log at each level, and its largest value."""
+
+    name: str
+    spreads: Mapping[str, float]
+    maximum: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offsets:
+    """What a fit learnt of one constant: level -> value -> offset of its log; what was not seen has none."""
+
+    by_level: Mapping[str, Mapping[str, float]]
+    maximum: float | None = None
+
+    def apply(self, prior: float, key: Key) -> float:
+        """The constant for a key: prior times the exponential of the offsets that the key has, no more than ``maximum``."""
+        total = 0.0
+        for level, value in key.values().items():
+            total += self.by_level.get(level, {}).get(value, 0.0)
+        fitted = prior * math.exp(total)
+        return fitted if self.maximum is None else min(fitted, max(prior, self.maximum))
+
+
+def fitted_constants(prior: Constants, offsets: Mapping[str, Offsets], key: Key) -> Constants:
+    """The priors of a device family moved by what was learnt about a key and its kin."""
+    moved = {name: each.apply(float(getattr(prior, name)), key) for name, each in offsets.items()}
+    return replace(prior, **moved)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
     """Constants with a name and a version, and whether any of them was fitted to measurements."""
 
@@ -125,8 +189,43 @@ class Calibration:
     version: str
     constants: Constants
     fitted: bool = False
+    uncertainty: Uncertainty | None = None
+    """Intervals and probabilities; None: nothing is known about the error."""
 
     @property
     def label(self) -> str:
         """``name@version``; ``none@0`` for the priors."""
         return f"{self.name}@{self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationTable:
+    """Everything that a fit learnt, for any device, framework and precision; a file on disk."""
+
+    name: str
+    version: str
+    """Date of the fit, and a letter where there are several."""
+    offsets: Mapping[str, Offsets]
+    step: Scale
+    memory: Scale
+    fits: Mapping[str, FitCurve]
+    """Framework family -> curve; ``*`` for those without failed runs."""
+    ranking_ratio: float
+    """Relative error between layouts of one case."""
+    seen: Mapping[str, Mapping[str, int]]
+    """Level of pooling -> value -> number of runs that the fit saw."""
+    provenance: Mapping[str, str]
+    """Where the runs come from, how many were left out and why."""
+    diagnostics: Mapping[str, float]
+
+    def calibration(self, prior: Constants, key: Key) -> Calibration:
+        """The constants of a key, borrowed from its kin where it has no runs of its own, and what is known about the error."""
+        values = key.values()
+        return Calibration(
+            name=self.name, version=self.version, constants=fitted_constants(prior, self.offsets, key), fitted=True,
+            uncertainty=Uncertainty(
+                step=self.step, memory=self.memory, fit=self.fits.get(key.framework, self.fits[OTHER]),
+                ranking_ratio=self.ranking_ratio,
+                seen={level: self.seen.get(level, {}).get(values[level], 0) for level in ("device", "framework", "cell")},
+            ),
+        )  # fmt: skip

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
 
-Grade = Literal["measured", "interpolated", "calibrated", "analytic"]
+Grade = Literal["measured", "interpolated", "calibrated", "kin", "analytic"]
+"""``calibrated`` on runs of this device under this framework; ``kin``: borrowed from other devices or frameworks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +83,15 @@ class TimeSplit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """Where the measured figure lies with probability ``level``, judged by runs that the fit had not seen."""
+
+    level: float
+    step_s: tuple[float, float]
+    memory_peak_bytes: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """One layout, predicted. Names are those of the contract; sizes in bytes, times in seconds, ratios 0..1."""
 
@@ -118,7 +128,7 @@ class Estimate:
     terms: tuple[Term, ...] = ()
     """The figures behind the figures, in the order in which they are explained."""
     grades: Mapping[str, Grade] | None = None
-    interval: None = None
+    interval: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from meshwright.perf.flops import Convention, SequenceFlops, layer_sequence_flop
 from meshwright.perf.layer import ATTENTION_CORE
 from meshwright.perf.operators import layer_products, work_shape
 from meshwright.plan.breakdown import breakdown
+from meshwright.plan.certainty import grades, interval, regime
 from meshwright.plan.costs import vocabulary_rows
 from meshwright.plan.evaluate import Evaluation, composition_of, evaluate
 from meshwright.plan.overlap import overlap_for
@@ -98,25 +99,32 @@ def estimate(case: Case, layout: Layout) -> values.Estimate:
     upper = float(np.max(reserved + case.calibration.constants.upper_margin_ratio * (memory.activations + memory.temporary)))
     fits = bool(reserved[fullest] <= case.capacity_bytes)
     tokens = case.batch.tokens
+    mfu = work / step_s / devices / peak
+    allocated = float(memory.allocated_bytes[fullest])
+    known = case.calibration.uncertainty
+    memory_fits, failures = float(fits), 0.0
+    if known is not None:
+        memory_fits = float(known.fit.memory_probability(reserved[fullest], case.offered_bytes))
+        failures = known.fit.failures
     return values.Estimate(
         label=label(layout, overlap=overlap_for(case)),
         layout=layout,
         fits=fits,
         calibrated=case.calibration.fitted,
-        memory_fit_probability=float(fits),
-        fit_probability=float(fits),
+        memory_fit_probability=memory_fits,
+        fit_probability=(1.0 - failures) * memory_fits,
         step_s=step_s,
         tokens_per_s=tokens / step_s,
         tokens_per_s_per_device=tokens / step_s / devices,
         samples_per_s=case.batch.global_batch_sequences / step_s,
         model_flops_per_s_per_device=work / step_s / devices,
         hardware_flops_per_s_per_device=hardware / step_s / devices,
-        mfu_ratio=work / step_s / devices / peak,
+        mfu_ratio=mfu,
         hfu_ratio=hardware / step_s / devices / peak,
         bubble_ratio=float(time.pipeline.bubble_s) / step_s,
         linearity_ratio=None,
         linearity_baseline_devices=None,
-        memory_peak_bytes=float(memory.allocated_bytes[fullest]),
+        memory_peak_bytes=allocated,
         memory_reserved_bytes=float(reserved[fullest]),
         memory_upper_bytes=upper,
         memory_capacity_bytes=case.capacity_bytes,
@@ -129,7 +137,8 @@ def estimate(case: Case, layout: Layout) -> values.Estimate:
         peak_flops_per_s=peak,
         peak_dtype=peak_dtype,
         terms=breakdown(case, evaluation, model_flops=work, peak_flops_per_s=peak, devices=devices),
-        grades={"step_s": "analytic", "memory_peak_bytes": "analytic"},
+        grades=grades(known),
+        interval=interval(known, regime(case, layout, mfu_ratio=mfu, reserved_bytes=float(reserved[fullest])), step_s, allocated),
     )
 
 

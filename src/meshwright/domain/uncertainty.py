@@ -1,0 +1,84 @@
+"""How far off predictions were on runs that the fit had not seen, as values that every estimate can apply.
+
+Two curves: how wide an interval must be in a regime, and how likely a layout that needs so much memory runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Number: TypeAlias = float | NDArray[np.float64]
+OTHER = "*"
+"""The effect of a value that no calibration run had."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """Half-width of an interval of a quantity, in log units, by regime.
+
+        h(level) = q(level) exp(base + sum over features of effect(value))
+
+    q is the split-conformal quantile of |log(measured / predicted)| over the scale, on out-of-fold predictions.
+    """
+
+    base: float
+    effects: Mapping[str, Mapping[str, float]]
+    """Feature -> value -> effect on the log scale; the value ``*`` stands for values without runs."""
+    quantiles: Mapping[str, float]
+    """Level (as text, ``0.9``) -> conformal quantile."""
+
+    def spread(self, features: Mapping[str, str]) -> float:
+        """The scale of a regime, in log units."""
+        total = self.base
+        for name, effects in self.effects.items():
+            total += effects.get(features.get(name, OTHER), effects.get(OTHER, 0.0))
+        return math.exp(total)
+
+    def half_width(self, features: Mapping[str, str], level: float = 0.9) -> float:
+        """Half-width of the interval of a level, in log units."""
+        return self.quantiles[f"{level:g}"] * self.spread(features)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitCurve:
+    """How likely a layout that needs so much memory runs.
+
+        p_memory = 1 / (1 + exp((log(reserved / memory) - edge) / width));   p = (1 - failures) p_memory
+
+    Edge and width are the framework's where it has failed runs, else the shared ones; the width includes the error of the
+    memory prediction.
+    """
+
+    edge: float
+    """log of the share of the device's memory at which half of the layouts run."""
+    width: float
+    failures: float
+    """Share of the runs that fail for other reasons than memory."""
+
+    def memory_probability(self, reserved_bytes: Number, memory_bytes: float) -> NDArray[np.float64]:
+        """That a layout fits in memory; a number or a column."""
+        over = (np.log(np.maximum(reserved_bytes, 1.0) / memory_bytes) - self.edge) / self.width
+        return np.asarray(1.0 / (1.0 + np.exp(np.clip(over, -60.0, 60.0))))
+
+    def usable_bytes(self, memory_bytes: float, probability: float = 0.5) -> float:
+        """Reserved bytes at which a layout fits with this probability."""
+        return memory_bytes * math.exp(self.edge + self.width * math.log(1.0 / probability - 1.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uncertainty:
+    """Intervals and probabilities of one calibration."""
+
+    step: Scale
+    memory: Scale
+    fit: FitCurve
+    ranking_ratio: float
+    """Relative error between two layouts of one case: what is common to them cancels."""
+    seen: Mapping[str, int] = field(default_factory=dict)
+    """Calibration runs of the device, of the framework, and of both: what grades rest on."""

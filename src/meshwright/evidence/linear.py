@@ -1,0 +1,160 @@
+"""Predictions of many runs and their derivatives by the constants, in one pass over the cases."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.domain.calibration import Key
+from meshwright.plan import estimate
+from meshwright.plan.estimate import model_flops
+from meshwright.plan.evaluate import composition_of, evaluate
+from meshwright.plan.trials import evaluate_trials
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from meshwright.domain.case import Case
+    from meshwright.evidence.rows import Run
+
+STEP = 0.02
+"""Difference of a constant's log between two trials."""
+
+
+def key_of(run: Run) -> Key:
+    """What the calibration may know about a run."""
+    device, row = run.case.cluster.device, run.row
+    return Key(
+        device=device.name, device_family=device.family, framework=run.case.implementation.family,
+        release=" ".join(part for part in (row["framework"].lower(), row["framework_version"]) if part),
+        precision=run.case.training.precision.name,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """Log predictions at some multipliers, and their derivatives; NaN where a run measured nothing of the sort."""
+
+    step: NDArray[np.float64]
+    """log step time, ``[run]``."""
+    memory: NDArray[np.float64]
+    """log memory of the kind that the run measured, ``[run]``."""
+    step_by: NDArray[np.float64]
+    """``[run, constant]``."""
+    memory_by: NDArray[np.float64]
+    reserved: NDArray[np.float64]
+    """log reserved bytes, ``[run]``: what decides whether a run fits."""
+    reserved_by: NDArray[np.float64]
+
+
+class Runs:
+    """Runs in groups of one case, ready to be evaluated under many constants."""
+
+    def __init__(self, runs: Sequence[Run], names: Sequence[str]) -> None:
+        """Group the runs; nothing is evaluated yet."""
+        self.runs, self.names = tuple(runs), tuple(names)
+        keys: dict[Key, int] = {}
+        self.key_of = np.array([keys.setdefault(key_of(run), len(keys)) for run in runs], dtype=np.int64)
+        self.keys = tuple(keys)
+        self.log_step = np.array([math.log(run.step_s) if run.step_s else math.nan for run in runs])
+        self.log_memory = np.array([math.log(run.memory_bytes) if run.memory_bytes else math.nan for run in runs])
+        self.priors = np.array([[float(getattr(run.case.calibration.constants, name)) for name in names] for run in runs]).reshape(
+            len(runs), len(names)
+        )
+        groups: defaultdict[tuple[int, str], list[int]] = defaultdict(list)
+        for index, run in enumerate(runs):
+            groups[int(self.key_of[index]), repr(run.case)].append(index)
+        self.groups = tuple(groups.values())
+        self.log_ideal = np.array([math.log(ideal_s(run)) for run in runs])
+        self._uneven = np.array([_uneven(run) for run in runs], dtype=bool)
+
+    def values(self, index: int, multipliers: NDArray[np.float64], ceilings: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The constants of a run under log multipliers ``[key, constant]``."""
+        wanted = self.priors[index] * np.exp(multipliers[self.key_of[index]])
+        return np.asarray(np.minimum(wanted, np.maximum(self.priors[index], ceilings)))
+
+    def linear(
+        self, multipliers: NDArray[np.float64], ceilings: NDArray[np.float64], progress: Callable[[int], None] | None = None
+    ) -> Linear:
+        """Predictions and derivatives at log multipliers ``[key, constant]``; the bubble is the closed form."""
+        count, names = len(self.runs), self.names
+        step, memory, reserved = (np.full(count, np.nan) for _ in range(3))
+        step_by, memory_by, reserved_by = (np.zeros((count, len(names))) for _ in range(3))
+        for group in self.groups:
+            first = group[0]
+            base = self.values(first, multipliers, ceilings)
+            tried = {name: np.full(len(names) + 1, base[k]) for k, name in enumerate(names)}
+            for k, name in enumerate(names):
+                tried[name][k + 1] *= math.exp(-STEP)
+            case = self.runs[first].case
+            found = evaluate_trials(case, [self.runs[index].layout for index in group], tried)
+            times = np.log(found.step_s)
+            step[group], step_by[group] = times[:, 0], (times[:, :1] - times[:, 1:]) / STEP
+            logs = np.log(found.reserved_bytes)
+            reserved[group], reserved_by[group] = logs[:, 0], (logs[:, :1] - logs[:, 1:]) / STEP
+            for place, index in enumerate(group):
+                allocated = self._allocated(index)
+                bytes_ = np.log((found.allocated_bytes if allocated else found.reserved_bytes)[place])
+                memory[index], memory_by[index] = bytes_[0], (bytes_[0] - bytes_[1:]) / STEP
+            if progress:
+                progress(len(group))
+        return Linear(step=step, memory=memory, step_by=step_by, memory_by=memory_by, reserved=reserved, reserved_by=reserved_by)
+
+    def predict(self, multipliers: NDArray[np.float64], ceilings: NDArray[np.float64], members: NDArray[np.bool_]) -> Linear:
+        """Predictions of some runs without derivatives, simulated bubble included; NaN for the others."""
+        step, memory, reserved = (np.full(len(self.runs), np.nan) for _ in range(3))
+        for group in self.groups:
+            chosen = [index for index in group if members[index]]
+            if not chosen:
+                continue
+            base = self.values(chosen[0], multipliers, ceilings)
+            tried = {name: np.full(1, base[k]) for k, name in enumerate(self.names)}
+            found = evaluate_trials(self.runs[chosen[0]].case, [self.runs[index].layout for index in chosen], tried)
+            step[chosen], reserved[chosen] = np.log(found.step_s[:, 0]), np.log(found.reserved_bytes[:, 0])
+            for place, index in enumerate(chosen):
+                memory[index] = reserved[index] if not self._allocated(index) else math.log(found.allocated_bytes[place, 0])
+        nothing = np.zeros((0, 0))
+        step = step + self.corrections(multipliers, ceilings, members)
+        return Linear(step=step, memory=memory, reserved=reserved, step_by=nothing, memory_by=nothing, reserved_by=nothing)
+
+    def _allocated(self, index: int) -> bool:
+        return self.runs[index].row["mem_kind"].startswith("allocated")
+
+    def corrections(
+        self, multipliers: NDArray[np.float64], ceilings: NDArray[np.float64], members: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.float64]:
+        """log of the simulated over the closed-form step time, where stages are unequal; else 0."""
+        result = np.zeros(len(self.runs))
+        for index in np.flatnonzero(self._uneven if members is None else self._uneven & members):
+            run = self.runs[index]
+            values = self.values(int(index), multipliers, ceilings)
+            case = moved(run.case, dict(zip(self.names, values, strict=True)))
+            closed = float(evaluate(case, run.layout).time.step_s)
+            result[index] = math.log(estimate(case, run.layout).step_s / closed)
+        return result
+
+
+def moved(case: Case, values: dict[str, float]) -> Case:
+    """A case with other constants."""
+    plain = {name: float(value) for name, value in values.items()}
+    constants = replace(case.calibration.constants, **plain)  # type: ignore[arg-type]
+    return replace(case, calibration=replace(case.calibration, constants=constants))
+
+
+def ideal_s(run: Run) -> float:
+    """Step time at the peak of the device: model FLOPs over the dense peak of all devices."""
+    device, precision = run.case.cluster.device, run.case.training.precision
+    dtype = precision.gemm_dtype if device.supports(precision.gemm_dtype) else precision.base_dtype
+    return model_flops(run.case) / device.peak_flops_per_s[dtype] / run.layout.world
+
+
+def _uneven(run: Run) -> bool:
+    if run.layout.pipeline_parallel == 1:
+        return False
+    return len(composition_of(run.case, run.layout, every_stage=False).stage) > 1
