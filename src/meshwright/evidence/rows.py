@@ -59,7 +59,8 @@ ASSUMPTIONS = (
     "predicted not to fit.",
     "vTrain: 800 Gb/s a node as its notes say, ZeRO-0. BLOOM: cluster `jean-zay-a100`; CUDA_LAUNCH_BLOCKING=1 (BigScience's "
     "chronicles-prequel.md); 64 heads where the column does not divide the hidden size; the rows that name the partition "
-    "`type:transformer|embedding` give both ends a layer less.",
+    "`type:transformer|embedding` give both ends a layer less. GPT-2 on V100: cluster `jean-zay-v100`; its source says that "
+    "speeds vary by 40 %.",
     "InternEvo: 4 x 100 Gb/s a node and the ZeRO-1 group size of the notes. llm-foundry: FlashAttention-1, gradients in BF16.",
     "NVIDIA rows (NeMo, Megatron-Bridge, Megatron-LM): `fp8` without a recipe is delayed scaling; TP overlap (userbuffers) on "
     "for NeMo and Bridge; expert overlap, CUDA graphs and de-duplicating dispatchers (DeepEP, HybridEP) where the row names "
@@ -222,6 +223,8 @@ def _cluster(row: Row) -> Cluster:
         return catalog.load_cluster("p5", num_devices=devices)
     if row["id"].startswith("bloom"):
         return catalog.load_cluster("jean-zay-a100", num_devices=devices)
+    if row["id"].startswith("gpt2-v100"):
+        return catalog.load_cluster("jean-zay-v100", num_devices=devices)
     name, spelling = row["gpu"].split("(")[0], row["gpu"]
     if 'heading="Atlas 900 A2 PoDc"' in row["notes"]:
         spelling = "ascend-910b(atlas 900 a2 podc)"
