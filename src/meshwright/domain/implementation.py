@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Part = Literal["attention", "mlp", "experts", "shared", "router"]
-"""Which block of a layer a row belongs to. Rows of ``experts`` count per routed token, all others per token."""
+Part = Literal["attention", "mlp", "experts", "expert_bias", "shared", "router"]
+"""Which block of a layer a row belongs to. Rows of ``experts``, and of ``expert_bias`` where experts have biases, count per
+routed token, all others per token."""
 
 Width = Literal[
     "hidden", "query", "key", "value", "output", "heads", "scores", "mlp_inputs", "mlp_width",
@@ -76,6 +77,9 @@ class Implementation:
     kernels_ring_forward: int = 0
     """Kernels per layer of every further step of a context-parallel ring: attention of a block, its merge, sends, slices."""
     kernels_ring_backward: int = 0
+    collectives_forward: int = 0
+    """Tensor-parallel collectives of a layer that cost host time beside their kernels (``collective_host_s``)."""
+    collectives_backward: int = 0
     attention_speed: float = 1.0
     """Speed of the attention kernel relative to the best one for the device (FlashAttention-2 against 3 on Hopper)."""
     accumulation_bytes: float = 0.0
@@ -102,6 +106,15 @@ class Implementation:
     """Smallest gradient bucket; the last one cannot be hidden."""
     bucket_bytes_per_rank: float = 0.0
     """Buckets grow with the group: at least so many bytes per data-parallel rank."""
+    gradient_all_reduce: bool = False
+    """Gradients are all-reduced whole over all replicas even where optimizer states are sharded."""
+    replicated_bucket_bytes: float = 0.0
+    """Bucket of the hooks that reduce gradients during the last backward where optimizer states are not sharded; 0: no such
+    hooks, both cases run alike."""
+    message_handshake: bool = False
+    """Pipeline stages send the shape of every tensor ahead and wait for it on the host, so that messages may stall."""
+    allocator_retries: bool = False
+    """Near the memory's edge the allocator returns cached blocks and asks again, and the step slows down."""
     gradient_overlap: bool = True
     parameter_overlap: bool = True
     broadcast_tensors: int = 0
@@ -112,10 +125,21 @@ class Implementation:
     """Point-to-point overlap under the interleaved schedule."""
     expert_deduplication: bool = False
     """One copy of a token per destination node in the expert all-to-all (DeepEP)."""
+    expert_fusion: bool = False
+    """Gate and quantisation between the two products of an expert are part of the grouped kernels."""
+    expert_host_sync: bool = False
+    """Dropless routing: the host reads the numbers of tokens per expert before it launches the experts."""
     pads_vocabulary_to: int = 128
     """The vocabulary is padded to a multiple of this times TP; 1: no padding."""
     extra_gradient_bytes: float = 0.0
-    """Bytes per parameter beside the gradient that the recipe keeps (nanotron holds BF16 gradients and an FP32 buffer)."""
+    """16-bit gradients beside an FP32 buffer: bytes per parameter on top of the gradient that the recipe keeps."""
+    update_gradient_bytes: float = 0.0
+    """Bytes per updated parameter that the optimizer step holds beside its states where gradients are of 16 bits: FP32 copies."""
+    weight_gradient_bytes: float = 0.0
+    """Bytes per weight of the largest product, taken while its gradient is computed beside the gradient buffer."""
+    streamed_bytes: float = 0.0
+    """Bytes per token and hidden element that a layer hands to a communication stream under TP. The allocator cannot use them again
+    until the device has passed them, so they pile up where the host runs ahead, and are given up where memory is short."""
     source: str = ""
 
     @property

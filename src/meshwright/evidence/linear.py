@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from meshwright.domain.case import Case
+    from meshwright.domain.reading import Reading
     from meshwright.evidence.rows import Run
 
 STEP = 0.02
@@ -67,9 +68,9 @@ class Runs:
         self.priors = np.array([[float(getattr(run.case.calibration.constants, name)) for name in names] for run in runs]).reshape(
             len(runs), len(names)
         )
-        groups: defaultdict[tuple[int, str], list[int]] = defaultdict(list)
+        groups: defaultdict[tuple[int, str, Reading], list[int]] = defaultdict(list)
         for index, run in enumerate(runs):
-            groups[int(self.key_of[index]), repr(run.case)].append(index)
+            groups[int(self.key_of[index]), repr(run.case), run.reading].append(index)
         self.groups = tuple(groups.values())
         self.log_ideal = np.array([math.log(ideal_s(run)) for run in runs])
         self._uneven = np.array([_uneven(run) for run in runs], dtype=bool)
@@ -93,14 +94,13 @@ class Runs:
             for k, name in enumerate(names):
                 tried[name][k + 1] *= math.exp(-STEP)
             case = self.runs[first].case
-            found = evaluate_trials(case, [self.runs[index].layout for index in group], tried)
+            found = evaluate_trials(case, [self.runs[index].layout for index in group], tried, self.runs[first].reading)
             times = np.log(found.step_s)
             step[group], step_by[group] = times[:, 0], (times[:, :1] - times[:, 1:]) / STEP
             logs = np.log(found.reserved_bytes)
             reserved[group], reserved_by[group] = logs[:, 0], (logs[:, :1] - logs[:, 1:]) / STEP
             for place, index in enumerate(group):
-                allocated = self._allocated(index)
-                bytes_ = np.log((found.allocated_bytes if allocated else found.reserved_bytes)[place])
+                bytes_ = np.log(found.shown_bytes[place])
                 memory[index], memory_by[index] = bytes_[0], (bytes_[0] - bytes_[1:]) / STEP
             if progress:
                 progress(len(group))
@@ -115,16 +115,13 @@ class Runs:
                 continue
             base = self.values(chosen[0], multipliers, ceilings)
             tried = {name: np.full(1, base[k]) for k, name in enumerate(self.names)}
-            found = evaluate_trials(self.runs[chosen[0]].case, [self.runs[index].layout for index in chosen], tried)
+            first = self.runs[chosen[0]]
+            found = evaluate_trials(first.case, [self.runs[index].layout for index in chosen], tried, first.reading)
             step[chosen], reserved[chosen] = np.log(found.step_s[:, 0]), np.log(found.reserved_bytes[:, 0])
-            for place, index in enumerate(chosen):
-                memory[index] = reserved[index] if not self._allocated(index) else math.log(found.allocated_bytes[place, 0])
+            memory[chosen] = np.log(found.shown_bytes[:, 0])
         nothing = np.zeros((0, 0))
         step = step + self.corrections(multipliers, ceilings, members)
         return Linear(step=step, memory=memory, reserved=reserved, step_by=nothing, memory_by=nothing, reserved_by=nothing)
-
-    def _allocated(self, index: int) -> bool:
-        return self.runs[index].row["mem_kind"].startswith("allocated")
 
     def corrections(
         self, multipliers: NDArray[np.float64], ceilings: NDArray[np.float64], members: NDArray[np.bool_] | None = None

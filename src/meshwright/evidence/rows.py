@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from meshwright import catalog
 from meshwright.catalog import recipes
@@ -14,7 +14,9 @@ from meshwright.catalog.model_sheet import model_names
 from meshwright.domain.case import Case
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.domain.model import Attention, LatentAttention, LayerKind, MixtureOfExperts, Mlp, Model
+from meshwright.domain.reading import Reading
 from meshwright.domain.training import Batch, Lora, Training
+from meshwright.evidence import ascend, nvidia
 from meshwright.evidence.columns import DEGREES, shown
 from meshwright.evidence.groups import group_key, source_group
 from meshwright.evidence.table import Row, read_table, step_times
@@ -35,22 +37,14 @@ SC21 = {
 }  # fmt: skip
 """Micro-batch and chunks of Narayanan et al. 2021, table 1: NVIDIA/Megatron-LM examples/sc21/run_table_1.sh."""
 DEVICES = {"h100-80g-sxm": "h100-sxm", "h100-96g-sxm": "h100-96g"}
+SITES = {("nanotron", "h100-sxm"): "p5", ("Megatron-DeepSpeed", "a100-80g-sxm"): "jean-zay-a100"}
+"""Framework and device -> the cluster on which its published runs were made."""
 PRECISIONS = {"fp8": "fp8-delayed", "bf16-amp": "bf16"}
-NOT_TRANSFORMERS = (
-    "nemotron-3", "nemotron-h", "qwen3-next", "qwen3.5", "deepseek-v4", "st-deepseek32", "st-longcat", "st-mamba",
-)  # fmt: skip
-"""Hybrids with state-space or linear attention layers, sparse attention, two attentions a layer: columns do not describe them."""
-VOCABULARIES = {
-    "aquila": 100008, "baichuan2": 125696, "baichuan-": 64000, "codegeex2": 65024, "glm3": 65024, "internlm-7b": 103168,
-    "llama-": 32000, "llama2": 32000, "llama3": 128256, "qwen-": 151936, "gpt3": 50257,
-}  # fmt: skip
-"""Vocabulary by name of the model where a row leaves it blank, because its script takes it from the tokenizer: ``vocab_size``
-of the published configuration (Hugging Face config.json of each; GPT-2 BPE for gpt3)."""
+NOT_TRANSFORMERS = ("nemotron-3", "nemotron-h", "qwen3-next", "qwen3.5", "deepseek-v4", *ascend.NOT_DESCRIBED)
+"""Hybrids with state-space or linear attention layers, and sparse attention: their columns do not describe them."""
 BLOOM_HEADS = "64"
 """Heads where the column cannot hold: "all NHEADS=64 (above too)", bigscience train/tr11-176B-ml/chronicles-prequel.md."""
 DEEPSEEK = LatentAttention(query_rank=1536, key_value_rank=512, nope_dim=128, rope_dim=64, value_dim=128)
-MC2 = ("st-baichuan2_13b_tp8", "st-llama3_tp2_pp2_vpp1", "st-qwen3_8b_tp2_pp2_vpp2")
-"""System tests with --use-ascend-mc2 in their script (Ascend/MindSpeed-LLM c77308a, tests/), which the notes leave out."""
 ASSUMPTIONS = (
     "Narayanan 2021: micro-batch and interleaving of each row from examples/sc21/run_table_1.sh of Megatron-LM; FP16; no "
     "sequence parallelism.",
@@ -63,19 +57,23 @@ ASSUMPTIONS = (
     "speeds vary by 40 %.",
     "InternEvo: 4 x 100 Gb/s a node and the ZeRO-1 group size of the notes. llm-foundry: FlashAttention-1, gradients in BF16.",
     "NVIDIA rows (NeMo, Megatron-Bridge, Megatron-LM): `fp8` without a recipe is delayed scaling; TP overlap (userbuffers) on "
-    "for NeMo and Bridge; expert overlap, CUDA graphs and de-duplicating dispatchers (DeepEP, HybridEP) where the row names "
-    "them; recompute none where blank; expert TP = TP where blank on NeMo rows with EP before 25.04, else 1.",
-    "Ascend rows: blank feed-forward width of a layer without gate = 4 hidden (Megatron's default); blank vocabulary of the "
-    "published tokenizer; `n_dense_layers` -1 = none; expert TP = TP where blank (Megatron's default); Gemma 2 is gated (its 9 B "
-    "need the third matrix); the log's TFLOP/s count full attention and no recompute (rows with both agree within 1 %).",
-    "MindSpeed and ModelLink rows: mc2 is TP overlap, coc none (a kernel for every piece); activation-function recomputes one "
-    "layer (scripts) and counts as none; without flash-attn in the notes attention is unfused.",
-    "MindFormers rows: graph mode; `select` lists recompute activation functions; Llama hides TP (yaml: fine_grain_interleave "
-    "2); LLaMA 7B and CodeGeeX2 have no flash attention (yaml). An Atlas 800T A2 has 313 TFLOP/s devices, an Atlas 900 A2 "
-    "PoDc 376 (one configuration on both: 1465 and 1640 tokens/s); the heading in the notes decides.",
-    "Multi-head latent attention has the widths of DeepSeek-V3. Sliding windows (GPT-OSS) are not in the columns and not modelled.",
+    "for NeMo and Bridge; expert overlap, CUDA graphs, dispatchers and pipeline layout where the row names them; recompute none "
+    "where blank; expert TP = TP where blank on NeMo rows with EP before 25.04, else 1. Mixtures of Megatron-Bridge run the "
+    "flex dispatcher where none is named and nothing is dropped, and since 26.06 on racks one graph with expert overlap, as "
+    "every row that says so does. One multi-token-prediction layer with latent attention (the source's own 260 GFLOP per token "
+    "count it) unless the row says without. Full-iteration graphs and token drop need no counts on the host.",
+    "Megatron-Bridge's performance recipes reduce gradients in BF16 (grad_reduce_in_fp32 = False).",
+    "Multi-head latent attention has the widths of DeepSeek-V3. Sliding windows are those of the catalogue's model of the same "
+    "name where all its shapes agree with the columns (GPT-OSS).",
+    "MaxText and PaxML: `FSDP+DP` shards over the least power of two from 8 up at which 16 bytes a parameter take at most 30 % "
+    "of memory (the smallest size of each model); MaxText's HSDP over 256.",
+    "SimuMax: no overlap of data-parallel or point-to-point communication, as its notes say.",
     "A GPT learns as many positions as the sequence has tokens; BLOOM has ALiBi (bigscience tr11-176B-ml).",
     "Tied embeddings where that brings the parameter count nearer to the published one.",
+    "Playbook memory: world rank 0 writes it (the first stage), after log_memory has reset the peak counters within the step: "
+    "it is what the caching allocator holds then (nanotron helpers.py log_throughput, logging.py log_memory). Peaks of tensors "
+    "would grow with the micro-batch; the figures of runs near capacity do not.",
+    *ascend.ASSUMPTIONS,
 )
 
 
@@ -90,6 +88,8 @@ class Run:
     step_s: float | None
     memory_bytes: float | None
     failed: bool
+    reading: Reading
+    """What the figure of memory is."""
 
     @property
     def device(self) -> str:
@@ -153,7 +153,7 @@ def run(row: Row) -> Run:
     """
     if row["model"].startswith(NOT_TRANSFORMERS):
         raise UnreadableError("not a transformer")
-    row = _completed(row)
+    given, row = row, ascend.completed(row)
     blank = [key for key in GIVEN if not row[key]]
     if blank:
         raise UnreadableError("layout or batch is blank", ", ".join(blank))
@@ -163,26 +163,32 @@ def run(row: Row) -> Run:
     model, layout = _model(row), _layout(row)
     if row["framework"] == "nanotron" and layout.pipeline_parallel > 1:
         layout = replace(layout, stage_layers=cost_split(model, layout.pipeline_parallel))
+    told = nvidia.said(row)
+    if told.layout:
+        split = nvidia.layers_of(told.layout, layout.pipeline_parallel, layout.virtual_stages)
+        layout = replace(layout, stage_layers=split if split and sum(map(sum, split)) == model.num_layers else None)
     if "type:transformer|embedding" in row["notes"] and layout.pipeline_parallel > 1:
         layout = replace(layout, stage_layers=_embedding_slots(model.num_layers, layout.pipeline_parallel))
+    if ascend.is_megatron(row):
+        layout = replace(layout, stage_layers=ascend.stage_layers(given, layout.pipeline_parallel, layout.virtual_stages))
     if layout.world != _int(row, "n_gpus") or _int(row, "dp", layout.data_parallel) != layout.data_parallel:
         raise ImpossibleError("degrees do not multiply to the devices")
     if layout.pipeline_parallel * layout.virtual_stages > model.num_layers:
         raise ImpossibleError("more chunks than layers")
     implementation = _implementation(row)
     precision = recipes.precision(PRECISIONS.get(row["precision"], row["precision"]), implementation.gradient_dtype)
-    cluster = _cluster(row)
+    precision, cluster = ascend.precision(row, precision), _cluster(row)
     case = Case(
         model=model, cluster=cluster, batch=batch,
         training=Training(
             task=row["task"], precision=precision, optimizer=recipes.optimizer("adamw"),  # type: ignore[arg-type]
-            lora=Lora() if row["task"] == "lora" else None,
+            lora=Lora() if row["task"] == "lora" else None, balanced_routing=told.balanced,
         ),
         implementation=implementation, calibration=catalog.calibration("none", cluster.device),
     )  # fmt: skip
     return Run(
-        id=row["id"], row=row, case=case, layout=layout, step_s=_step_s(row), failed=row["status"] == "failed",
-        memory_bytes=float(row["mem_gb"]) * 2**30 if row["mem_gb"] else None,
+        id=row["id"], row=given, case=case, layout=layout, step_s=_step_s(row), failed=row["status"] == "failed",
+        memory_bytes=float(ascend.memory_gib(row)) * 2**30 if ascend.memory_gib(row) else None, reading=_reading(row),
     )  # fmt: skip
 
 
@@ -192,19 +198,14 @@ def _embedding_slots(num_layers: int, stages: int) -> Split:
     return ((counts[0] - 1, *counts[1:-1], counts[-1] - 1),)
 
 
-def _completed(row: Row) -> Row:
-    """The row with the blanks filled whose value its source leaves to a documented default."""
-    filled = {"tied": ""}
-    name = row["model"].removeprefix("st-").removeprefix("tune_")
-    if not row["vocab"]:
-        filled["vocab"] = next((str(size) for start, size in VOCABULARIES.items() if name.startswith(start)), "")
-    if row["framework"].startswith(("MindSpeed", "ModelLink")):
-        filled["tied"] = "1" if "tied-emb" in row["notes"] else "0"
-    if not row["ffn_hidden"] and row["hidden"] and row["gated_mlp"] == "0" and not row["n_experts"]:
-        filled["ffn_hidden"] = str(4 * _int(row, "hidden"))
-    if name == "gemma2-9b":
-        filled["gated_mlp"] = "1"
-    return row | filled
+def _reading(row: Row) -> Reading:
+    if row["framework"] == "nanotron":
+        return Reading(kind="allocator", stage="first")
+    if row["id"].startswith("ascend-st"):
+        return Reading(kind="first step")
+    kinds: dict[str, Literal["allocated", "allocator"]] = {"allocated peak": "allocated", "reserved peak": "allocator"}
+    kind = kinds.get(row["mem_kind"])
+    return Reading(kind=kind) if kind else Reading()
 
 
 def _int(row: Row, key: str, default: int = 1) -> int:
@@ -218,17 +219,13 @@ def _step_s(row: Row) -> float | None:
 def _cluster(row: Row) -> Cluster:
     devices = _int(row, "n_gpus")
     per_node = _int(row, "gpus_per_node", 0) or None
-    framework = row["framework"]
-    if framework == "nanotron":
-        return catalog.load_cluster("p5", num_devices=devices)
-    if row["id"].startswith("bloom"):
-        return catalog.load_cluster("jean-zay-a100", num_devices=devices)
+    name = row["gpu"].split("(")[0]
+    cluster = catalog.cluster_for(DEVICES.get(name, ascend.device(row)), num_devices=devices, devices_per_node=per_node)
+    site = SITES.get((row["framework"], cluster.device.name))
+    if site and (row["framework"] == "nanotron" or row["id"].startswith("bloom")):
+        return catalog.load_cluster(site, num_devices=devices)
     if row["id"].startswith("gpt2-v100"):
         return catalog.load_cluster("jean-zay-v100", num_devices=devices)
-    name, spelling = row["gpu"].split("(")[0], row["gpu"]
-    if 'heading="Atlas 900 A2 PoDc"' in row["notes"]:
-        spelling = "ascend-910b(atlas 900 a2 podc)"
-    cluster = catalog.cluster_for(DEVICES.get(name, spelling), num_devices=devices, devices_per_node=per_node)
     if row["id"].startswith("vtrain-m"):
         return replace(cluster, network=replace(cluster.network, bytes_per_s=100e9 / 8))
     if "4x100Gb RoCE" in row["notes"]:
@@ -248,23 +245,28 @@ def _implementation(row: Row) -> Implementation:
         name = "llm-foundry"
     elif framework == "internevo":
         name = "internevo"
-    elif framework.startswith("mindspore"):
-        name = "mindspore-unfused" if row["model"] in ("llama_7b", "codegeex2_6b") else "mindspore"
-    elif framework.startswith(("modellink", "mindspeed")):
-        name = "mindspeed" if "flash-attn" in row["notes"] else "mindspeed-unfused"
+    elif ascend.is_megatron(row) or ascend.is_mindspore(row):
+        name = ascend.implementation(row)
     elif version.startswith("2021"):
         name = "megatron-2021"
     elif version.startswith("2022"):
         name = "megatron-2022"
     else:
         name = "megatron-te"
-    extra = (row["extra_settings"] + row["notes"]).lower()
+    told = nvidia.said(row)
+    if name == "megatron-te" and row["n_experts"] and told.flex:
+        name = "megatron-te-graphed" if told.graphs and row["precision"] == "fp8-mx" else "megatron-te-deepep"
     chosen = catalog.implementation(name)
-    graphs = "cuda_graph=full_iteration" in extra or '"cuda-graph-scope": "full_iteration"' in extra
+    graphs = chosen.cuda_graphs or told.graphs
+    waits = chosen.expert_host_sync and told.dropless and not graphs
+    gradients = "bf16" if framework == "megatron-bridge" else chosen.gradient_dtype
     return replace(
-        chosen, cuda_graphs=chosen.cuda_graphs or graphs, blocking_launches=row["id"].startswith("bloom"),
-        expert_deduplication=chosen.expert_deduplication or "deepep" in extra or "hybridep" in extra,
-    )  # fmt: skip
+        chosen,
+        cuda_graphs=graphs,
+        expert_host_sync=waits,
+        gradient_dtype=gradients,
+        blocking_launches=row["id"].startswith("bloom"),
+    )
 
 
 @cache
@@ -291,6 +293,9 @@ def _built(columns: tuple[tuple[str, str], ...]) -> Model:
         name=row["model"], hidden=_int(row, "hidden"), vocabulary=_int(row, "vocab"), kinds=kinds, pattern=pattern,
         norm="layer" if plain else "rms", position=position, position_table=_int(row, "seq") if position == "learned" else 0,
     )  # fmt: skip
+    windowed = nvidia.windowed(model)
+    if windowed:
+        return windowed
     tied = replace(model, tied_embeddings=True)
     if row["tied"] or not row["n_params_B"]:
         return tied if row["tied"] == "1" else model
@@ -310,7 +315,7 @@ def _model(row: Row) -> Model:
         "n_experts", "top_k", "moe_ffn_hidden", "n_shared_experts", "n_dense_layers", "n_params_B", "seq",
         "tied",
     )  # fmt: skip
-    return _built(tuple((key, row[key]) for key in keys))
+    return replace(_built(tuple((key, row[key]) for key in keys)), num_mtp_layers=nvidia.said(row).mtp_layers)
 
 
 def _attention(row: Row) -> Attention:
@@ -327,17 +332,9 @@ def _attention(row: Row) -> Attention:
     )  # fmt: skip
 
 
-def _recompute(text: str, stages: int, chunks: int, *, graph: bool) -> Recompute:
-    kind, _, rest = text.partition("(")
-    if kind == "full" and rest.startswith("block,"):
-        layers = int(rest.split(",")[1].rstrip(")"))
-        if "per-pp-rank" not in rest:
-            return Full(layers=layers)
-        return Full(layers=((layers,) * stages, *((0,) * stages for _ in range(chunks - 1))))
+def _recompute(text: str) -> Recompute:
     if text.startswith("full"):
         return Full()
-    if text.startswith("select list") or (text == "selective" and graph):
-        return Selective(modules=("moe_act",))
     if text.startswith("selective"):
         named = text.partition(":")[2].replace("norm+act+shared_expert", "layernorm+moe_act+shared_experts")
         known = {"core_attn", "layernorm", "mlp", "moe_act", "moe", "mla_up_proj", "shared_experts"}
@@ -350,7 +347,8 @@ def _layout(row: Row) -> Layout:
     mb, chunks = _int(row, "mbs"), _int(row, "vpp")
     if row["model"] in SC21 and row["framework_version"].startswith("2021"):
         mb, chunks = SC21[row["model"]]
-    chunks = chunks if pp > 1 else 1
+    if pp == 1 or pp * chunks > _int(row, "n_layers"):
+        chunks = 1
     dp = _int(row, "n_gpus") // (tp * cp * pp)
     if dp < 1 or dp * tp * cp * pp != _int(row, "n_gpus"):
         raise ImpossibleError("degrees do not multiply to the devices")
@@ -358,34 +356,37 @@ def _layout(row: Row) -> Layout:
         raise ImpossibleError("the batch does not split over the replicas")
     framework = row["framework"]
     old = framework == "nemo" and row["framework_version"][:5] < "25.04"
-    ascend = framework.startswith(("MindSpeed", "ModelLink"))
-    etp = _int(row, "etp", tp if (old and ep > 1) or (ascend and row["n_experts"]) else 1)
+    etp = _int(row, "etp", tp if old and ep > 1 else 1)
     shards, zero = dp * cp, row["zero"]
     if framework == "nanotron":
         shards = dp
     if zero == "hsdp":
         shards = max(1, min(shards, 8 // tp))
+    if framework in ("maxtext", "paxml"):
+        shards = nvidia.shards(row, dp * cp, _cluster(row).device.memory_bytes)
     named = re.search(r"zero1 group size=(\d+)", row["notes"])
     if named:
         shards = int(named[1])
-    extra = row["extra_settings"]
-    nvidia = framework in ("nemo", "megatron-bridge")
-    notes = row["notes"]
-    copies = framework.startswith("MindSpore") and row["model"].startswith("llama") and row["sp"] == "1"
-    tensor_overlap = nvidia or copies or (ascend and ("mc2, " in notes or row["model"].startswith(MC2)))
-    expert_overlap = "a2a_overlap=True" in extra or "overlap-moe-expert" in extra or "EP overlap" in row["notes"]
+    bridge = framework in ("nemo", "megatron-bridge")
+    if ascend.is_megatron(row) or ascend.is_mindspore(row):
+        overlap, again = ascend.overlap(row), ascend.recompute(row, pp, chunks)
+    else:
+        overlap, again = _overlap(row, tensor=bridge and tp > 1), _recompute(row["recompute"])
     return Layout(
-        tensor_parallel=tp, sequence_parallel=tp > 1 and (row["sp"] == "1" or (row["sp"] == "" and nvidia)), context_parallel=cp,
+        tensor_parallel=tp, sequence_parallel=tp > 1 and (row["sp"] == "1" or (row["sp"] == "" and bridge)), context_parallel=cp,
         pipeline_parallel=pp, virtual_stages=chunks, expert_parallel=ep, expert_tensor_parallel=etp, data_parallel=dp,
         optimizer_shards=shards if zero in ("1", "2", "3", "fsdp", "hsdp") else 1,
         gradient_shards=shards if zero in ("2", "3", "fsdp", "hsdp") else 1,
         parameter_shards=shards if zero in ("3", "fsdp", "hsdp") else 1,
-        microbatch_sequences=mb, num_microbatches=_int(row, "gbs") // (dp * mb),
-        recompute=_recompute(row["recompute"], pp, chunks, graph=framework.startswith("MindSpore")),
+        microbatch_sequences=mb, num_microbatches=_int(row, "gbs") // (dp * mb), recompute=again,
         schedule="interleaved" if chunks > 1 else "1f1b",
-        overlap=Overlap(
-            tensor=tensor_overlap and tp > 1, expert=expert_overlap, gradient_reduce=not ascend or "overlap-grad-reduce" in notes,
-            parameter_gather=not ascend or "overlap-param-gather" in notes,
-        ),
-        context_kind="ulysses" if "ulysses_cp_algo" in notes else "hybrid" if "hybrid_cp_algo" in notes else "ring",
+        overlap=overlap, context_kind=ascend.context_kind(row),
+    )  # fmt: skip
+
+
+def _overlap(row: Row, *, tensor: bool) -> Overlap:
+    off = "no comm overlap" in row["notes"]
+    return Overlap(
+        tensor=tensor, expert=nvidia.said(row).expert_overlap, gradient_reduce=not off, parameter_gather=not off,
+        point_to_point=not off,
     )  # fmt: skip

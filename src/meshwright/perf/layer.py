@@ -10,7 +10,7 @@ import numpy as np
 from meshwright.perf.arrays import Array, Number, array
 from meshwright.perf.attention import attended_pairs, flash_attention_s
 from meshwright.perf.elementwise import launch_floor_s, memory_bound_s
-from meshwright.perf.exchange import context_s, expert_s, tensor_s
+from meshwright.perf.exchange import collective_host_s, context_s, expert_s, imbalance_ratio, tensor_s
 from meshwright.perf.gemm import gemm_s, grouped_gemm_s
 from meshwright.perf.operators import layer_products
 from meshwright.perf.seconds import Seconds, seconds
@@ -82,7 +82,7 @@ def product_s(product: Product, case: Case, direction: str) -> Array:
     options = {"device": case.cluster.device, "constants": constants, "dtype": dtype, "in_bytes": in_bytes}
     if product.grouped:
         balanced = grouped_gemm_s(m, n, k, groups=product.groups, out_bytes=out_bytes, speed=speed, **options)  # type: ignore[arg-type]
-        return array(constants.expert_imbalance_ratio) * balanced
+        return imbalance_ratio(case) * balanced
     return gemm_s(m, n, k, count=product.groups, out_bytes=out_bytes, speed=speed, **options)  # type: ignore[arg-type]
 
 
@@ -98,6 +98,27 @@ def accumulation_s(product: Product, case: Case) -> Array:
     """
     moved = case.implementation.accumulation_bytes * product.groups * product.columns * product.inner
     return memory_bound_s(moved, case.cluster.device, case.calibration.constants)
+
+
+def cast_s(product: Product, case: Case) -> Array:
+    """Time to quantise the operands of one low-precision product, all three directions of a micro-batch.
+
+        3 q g m (k + n) over the memory bandwidth;   fused experts: the hidden side alone
+
+    Symbols: q ``cast_passes``; g groups; m rows; k, n widths of input and output. 3: two bytes read, one written.
+    Shapes:  the product's columns.
+    Units:   s.
+    Holds:   weights are quantised once a step, with the optimizer, and count nothing here.
+    Source:  Transformer Engine: module/linear.py casts input and output gradient, weights when is_first_microbatch.
+    """
+    precision, implementation = case.training.precision, case.implementation
+    if not (product.low_precision and precision.cast_passes):
+        return array(0.0)
+    width = product.inner + product.columns
+    if product.grouped and implementation.expert_fusion:
+        width = array(case.model.hidden)
+    elements = product.groups * product.rows * width
+    return memory_bound_s(3.0 * precision.cast_passes * elements, case.cluster.device, case.calibration.constants)
 
 
 def attention_core_s(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Array, Array]:
@@ -141,7 +162,7 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
     Source:  sums of the formulas in ``perf.gemm``, ``perf.attention`` and ``perf.elementwise``.
     """
     device, constants, hidden = case.cluster.device, case.calibration.constants, case.model.hidden
-    precision, frozen = case.training.precision, case.training.weights_frozen
+    frozen = case.training.weights_frozen
     forward_of: dict[str, Array] = {}
     forward = input_gradient = weight_gradient = cast = array(0.0)
     products = layer_products(kind, hidden, shape)
@@ -152,9 +173,7 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
         input_gradient = input_gradient + product_s(product, case, "input")
         if not frozen:
             weight_gradient = weight_gradient + product_s(product, case, "weight") + accumulation_s(product, case)
-        if product.low_precision and precision.cast_passes:
-            elements = product.groups * (product.rows * (product.inner + product.columns) + product.inner * product.columns)
-            cast = cast + memory_bound_s(3.0 * precision.cast_passes * elements, device, constants)
+        cast = cast + cast_s(product, case)
     first = products[0]
     core_forward, core_backward = attention_core_s(kind, case, shape)
     forward_of[ATTENTION_CORE] = core_forward
@@ -225,14 +244,18 @@ def layer_time(
     busy_forward = ahead + tensor.forward + context.forward + expert.forward
     busy_backward = behind + tensor.backward + context.backward + expert.backward
     options = {"graphs": implementation.cuda_graphs, "blocking": implementation.blocking_launches}
+    waits = kind.experts is not None and implementation.expert_host_sync and not implementation.cuda_graphs
+    sync = array(constants.expert_sync_s) if waits else array(0.0)
+    each = collective_host_s(case, groups)
+    ahead_host, behind_host = implementation.collectives_forward * each, implementation.collectives_backward * each
     return LayerTime(
         forward=seconds(
             compute=ahead, tensor=tensor.forward, context=context.forward, expert=expert.forward,
-            host=launch_floor_s(busy_forward, kernels_forward, constants, **options),
+            host=sync + launch_floor_s(busy_forward, kernels_forward, constants, collectives_s=ahead_host, **options),
         ),
         backward=seconds(
             compute=behind, tensor=tensor.backward, context=context.backward, expert=expert.backward,
-            host=launch_floor_s(busy_backward, kernels_backward, constants, **options),
+            host=launch_floor_s(busy_backward, kernels_backward, constants, collectives_s=behind_host, **options),
         ),
         weight_gradient_s=pieces.products_weight,
         pieces=pieces,

@@ -88,7 +88,8 @@ def kind_costs(
         "headroom_ratio": case.calibration.constants.expert_headroom_ratio,
     }  # fmt: skip
     everything = saved_bytes(kind, hidden, sequence, shape, **options)  # type: ignore[arg-type]
-    working = working_bytes(kind, hidden, shape)
+    own = 0.0 if case.training.weights_frozen else case.implementation.weight_gradient_bytes
+    working = working_bytes(kind, hidden, shape, weight_gradient_bytes=own)
     recompute: list[Seconds | None] = [None, None, None]
     saved: list[Array | None] = [None, None, None]
     transient: list[Array | None] = [None, None, None]
@@ -115,6 +116,7 @@ def work_costs(
     expert_parallel: Array,
     expert_tensor_parallel: Array,
     devices_per_stage: Array,
+    pipeline_parallel: Array,
 ) -> WorkCosts:
     """All costs of one micro-batch, for columns of degrees.
 
@@ -128,7 +130,13 @@ def work_costs(
         expert_parallel=expert_parallel, expert_tensor_parallel=expert_tensor_parallel,
     )  # fmt: skip
     groups = layer_groups(
-        tensor_parallel, context_parallel, expert_parallel, expert_tensor_parallel, devices_per_stage, case.cluster
+        tensor_parallel,
+        context_parallel,
+        expert_parallel,
+        expert_tensor_parallel,
+        devices_per_stage,
+        pipeline_parallel,
+        case.cluster,
     )
     vocabulary = vocabulary_rows(case, tensor_parallel)
     return WorkCosts(
