@@ -53,8 +53,7 @@ ASSUMPTIONS = (
     "predicted not to fit.",
     "vTrain: 800 Gb/s a node as its notes say, ZeRO-0. BLOOM: cluster `jean-zay-a100`; CUDA_LAUNCH_BLOCKING=1 (BigScience's "
     "chronicles-prequel.md); 64 heads where the column does not divide the hidden size; the rows that name the partition "
-    "`type:transformer|embedding` give both ends a layer less. GPT-2 on V100: cluster `jean-zay-v100`; its source says that "
-    "speeds vary by 40 %.",
+    "`type:transformer|embedding` give both ends a layer less.",
     "InternEvo: 4 x 100 Gb/s a node and the ZeRO-1 group size of the notes. llm-foundry: FlashAttention-1, gradients in BF16.",
     "NVIDIA rows (NeMo, Megatron-Bridge, Megatron-LM): `fp8` without a recipe is delayed scaling; TP overlap (userbuffers) on "
     "for NeMo and Bridge; expert overlap, CUDA graphs, dispatchers and pipeline layout where the row names them; recompute none "
@@ -73,6 +72,9 @@ ASSUMPTIONS = (
     "Playbook memory: world rank 0 writes it (the first stage), after log_memory has reset the peak counters within the step: "
     "it is what the caching allocator holds then (nanotron helpers.py log_throughput, logging.py log_memory). Peaks of tensors "
     "would grow with the micro-batch; the figures of runs near capacity do not.",
+    "GPT-2 on V100: cluster `jean-zay-v100`; the day that the source calls degraded is left out (1.7 times slower than others).",
+    "torchtitan: FlashAttention-2, compile where the notes say so, float8 of torchao; selective(op) as core_attn (it runs wk, wo "
+    "and w3 again, 37 % of the products). Rows with PP are flagged: `mbs` is the local batch and its split is not published.",
     *ascend.ASSUMPTIONS,
 )
 
@@ -153,6 +155,8 @@ def run(row: Row) -> Run:
     """
     if row["model"].startswith(NOT_TRANSFORMERS):
         raise UnreadableError("not a transformer")
+    if "network-degraded" in row["notes"]:
+        raise UnreadableError("the source says that its network was degraded")
     given, row = row, ascend.completed(row)
     blank = [key for key in GIVEN if not row[key]]
     if blank:
@@ -176,7 +180,7 @@ def run(row: Row) -> Run:
     if layout.pipeline_parallel * layout.virtual_stages > model.num_layers:
         raise ImpossibleError("more chunks than layers")
     implementation = _implementation(row)
-    precision = recipes.precision(PRECISIONS.get(row["precision"], row["precision"]), implementation.gradient_dtype)
+    precision = recipes.precision(_recipe(row), implementation.gradient_dtype)
     precision, cluster = ascend.precision(row, precision), _cluster(row)
     case = Case(
         model=model, cluster=cluster, batch=batch,
@@ -192,6 +196,12 @@ def run(row: Row) -> Run:
     )  # fmt: skip
 
 
+def _recipe(row: Row) -> str:
+    if row["framework"] == "torchtitan" and row["precision"] == "fp8":
+        return "fp8-torchao"
+    return PRECISIONS.get(row["precision"], row["precision"])
+
+
 def _embedding_slots(num_layers: int, stages: int) -> Split:
     """Megatron-DeepSpeed's partition by transformer and embedding layers: both ends count as a layer each."""
     (counts,) = fill_split(num_layers + 2, stages)
@@ -201,7 +211,7 @@ def _embedding_slots(num_layers: int, stages: int) -> Split:
 def _reading(row: Row) -> Reading:
     if row["framework"] == "nanotron":
         return Reading(kind="allocator", stage="first")
-    if row["id"].startswith("ascend-st"):
+    if ascend.is_first_step(row):
         return Reading(kind="first step")
     kinds: dict[str, Literal["allocated", "allocator"]] = {"allocated peak": "allocated", "reserved peak": "allocator"}
     kind = kinds.get(row["mem_kind"])
@@ -224,7 +234,7 @@ def _cluster(row: Row) -> Cluster:
     site = SITES.get((row["framework"], cluster.device.name))
     if site and (row["framework"] == "nanotron" or row["id"].startswith("bloom")):
         return catalog.load_cluster(site, num_devices=devices)
-    if row["id"].startswith("gpt2-v100"):
+    if cluster.device.name == "v100-32g" and row["source"].startswith("bigscience"):
         return catalog.load_cluster("jean-zay-v100", num_devices=devices)
     if row["id"].startswith("vtrain-m"):
         return replace(cluster, network=replace(cluster.network, bytes_per_s=100e9 / 8))
@@ -238,7 +248,7 @@ def _implementation(row: Row) -> Implementation:
     if framework == "nanotron":
         name = "nanotron"
     elif framework == "torchtitan":
-        name = "torchtitan"
+        name = "torchtitan" if "compile" in row["notes"] else "torchtitan-eager"
     elif framework.startswith(("megatron-deepspeed", "megatron+deepspeed")):
         name = "megatron-deepspeed-bf16" if row["precision"] == "bf16" else "megatron-deepspeed"
     elif framework.startswith("llm-foundry"):

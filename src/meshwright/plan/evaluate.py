@@ -9,11 +9,12 @@ from meshwright.domain.layout import Full, NoRecompute, Selective
 from meshwright.perf.arrays import Array, array
 from meshwright.plan.combine import Degrees, StateCosts, StepTime, pipeline_time, state_costs, step_time
 from meshwright.plan.costs import TREATMENTS_OF, Settings, WorkCosts, work_costs
-from meshwright.plan.memory import ActivationMemory, StageMemory, activation_memory, dynamic_bytes, piled_memory, stage_memory, static_bytes
+from meshwright.plan.memory import (
     ActivationMemory,
     StageMemory,
     activation_memory,
     dynamic_bytes,
+    piled_memory,
     stage_memory,
     static_bytes,
 )
