@@ -98,7 +98,10 @@ def run(row: Row) -> Run:
         raise UnreadableError("not a transformer")
     if not all(row[key] for key in ("gbs", "seq", "tp", "pp", "n_gpus", "hidden", "n_layers", "ffn_hidden", "vocab")):
         raise UnreadableError("layout or architecture is blank")
-    batch = Batch(global_batch_sequences=_int(row, "gbs"), sequence_tokens=_int(row, "seq"))
+    batch = Batch(
+        global_batch_sequences=_int(row, "gbs"), sequence_tokens=_int(row, "seq"),
+        mean_square_document_tokens=nvidia.PACKED_TOKENS * _int(row, "seq") if nvidia.packed(row) else None,
+    )  # fmt: skip
     model, layout = _model(row), _layout(row)
     if row["framework"] == "nanotron" and layout.pipeline_parallel > 1:
         layout = replace(layout, stage_layers=cost_split(model, layout.pipeline_parallel))
@@ -119,7 +122,7 @@ def run(row: Row) -> Run:
         model=model, cluster=cluster, batch=batch,
         training=Training(
             task=row["task"], precision=precision, optimizer=recipes.optimizer("adamw"),  # type: ignore[arg-type]
-            lora=Lora() if row["task"] == "lora" else None, balanced_routing=told.balanced,
+            lora=Lora(targets=("query", "key", "value")) if row["task"] == "lora" else None, balanced_routing=told.balanced,
         ),
         implementation=implementation, calibration=catalog.calibration("none", cluster.device),
     )  # fmt: skip
@@ -259,7 +262,7 @@ def _recompute(text: str) -> Recompute:
 
 def _layout(row: Row) -> Layout:
     tp, cp, pp, ep = (_int(row, key) for key in ("tp", "cp", "pp", "ep"))
-    mb, chunks = _int(row, "mbs"), _int(row, "vpp")
+    mb, chunks = _int(row, "mbs"), _int(row, "vpp", _int(row, "n_layers") // pp if nvidia.packed(row) else 1)
     if row["model"] in SC21 and row["framework_version"].startswith("2021"):
         mb, chunks = SC21[row["model"]]
     chunks = chunks if pp > 1 else 1
