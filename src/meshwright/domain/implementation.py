@@ -74,6 +74,9 @@ class Implementation:
     kernels_expert_forward: int = 0
     """Kernels per local expert on top: grouped products that are launched one by one."""
     kernels_expert_backward: int = 0
+    kernels_ring_forward: int = 0
+    """Kernels per layer of every further step of a context-parallel ring: attention of a block, its merge, sends, slices."""
+    kernels_ring_backward: int = 0
     attention_speed: float = 1.0
     """Speed of the attention kernel relative to the best one for the device (FlashAttention-2 against 3 on Hopper)."""
     accumulation_bytes: float = 0.0
@@ -84,6 +87,8 @@ class Implementation:
     optimizer_passes_bytes: float = 0.0
     """Bytes read and written per parameter by the optimizer step beside states, gradient and weight (norm, clip, copies)."""
     cuda_graphs: bool = False
+    blocking_launches: bool = False
+    """The host waits for every kernel (CUDA_LAUNCH_BLOCKING=1): launches add to the time of the device."""
     loss_passes: tuple[float, ...] = (4.0, 4.0)
     """Bytes read and written per logit by the loss, forward and backward: 4 and 4 where it is fused and works in place."""
     logit_bytes: float = 2.0
@@ -100,6 +105,8 @@ class Implementation:
     """Buckets grow with the group: at least so many bytes per data-parallel rank."""
     gradient_overlap: bool = True
     parameter_overlap: bool = True
+    broadcast_tensors: int = 0
+    """Tensors of a layer, where ZeRO-1 shards by whole tensors that each owner broadcasts; 0 where it all-gathers slices."""
     pipeline_scatter: bool = False
     """Each tensor rank sends its slice of an activation to the next stage, where the slices are gathered over TP."""
     point_to_point_overlap: bool = True

@@ -8,6 +8,7 @@ from math import ceil, log2
 from typing import TYPE_CHECKING
 
 from meshwright import catalog
+from meshwright.domain.training import Lora
 
 if TYPE_CHECKING:
     from meshwright.domain.model import Model
@@ -49,6 +50,13 @@ def release(row: Row) -> str:
 def packed(row: Row) -> bool:
     """Fine-tuning on packed SQuAD, as all of NVIDIA's fine-tuning recipes run."""
     return row["id"].startswith("nv") and row["task"] in ("sft", "lora")
+
+
+def adapters(row: Row) -> Lora | None:
+    """Adapters of a LoRA row: on query, key and value alone in NVIDIA's recipes (target_modules linear_qkv)."""
+    if row["task"] != "lora":
+        return None
+    return Lora(targets=("query", "key", "value")) if packed(row) else Lora()
 
 
 def said(row: Row) -> Said:

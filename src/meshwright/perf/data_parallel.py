@@ -40,7 +40,8 @@ def synchronisation(
 
     Symbols: D replicas (dp x cp; of experts: world / (etp ep pp)); K shards, for experts min(K, D_e); P parameters of the rank;
              g, w bytes of a gradient and of a gathered weight. Collectives are cut into buckets, or into ``layers`` where
-             ``layerwise`` (full sharding) is 1.
+             ``layerwise`` (full sharding) is 1. Where every owner broadcasts its parameters, the gather is min(K, tensors)
+             collectives, as owners hold whole tensors (``broadcast_tensors`` a layer).
     Shapes:  everything broadcasts.
     Units:   parameters -> s.
     Holds:   dense and expert parameters are reduced one after the other.
@@ -60,7 +61,10 @@ def synchronisation(
         constants = case.calibration.constants
         one = reduce_scatter_s(payload, inside, case.cluster, constants, pieces=pieces)
         two = all_reduce_s(payload / members, outside, case.cluster, constants, pieces=pieces)
-        three = all_gather_s(precision.gather_bytes * parameters, inside, case.cluster, constants, pieces=pieces)
+        sends = pieces
+        if case.implementation.broadcast_tensors:
+            sends = np.where(layerwise > 0.0, pieces, np.minimum(members, case.implementation.broadcast_tensors * layers))
+        three = all_gather_s(precision.gather_bytes * parameters, inside, case.cluster, constants, pieces=sends)
         scatter = scatter + np.where(some, one, 0.0)
         reduce = reduce + np.where(some, two, 0.0)
         gather = gather + np.where(some, three, 0.0)

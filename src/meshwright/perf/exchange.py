@@ -128,7 +128,7 @@ def context_s(
 
     def ring(size: Array, block: Array, members: Array) -> Array:
         crosses = np.asarray(group.domains) > 1.0
-        rate = np.where(crosses, network_bytes_per_s(group, cluster, constants), scale_up_bytes_per_s(cluster, constants))
+        rate = np.where(crosses, network_bytes_per_s(group, cluster, constants), scale_up_bytes_per_s(cluster, constants, 2.0))
         step = np.where(crosses, cluster.network.latency_s, cluster.scale_up.latency_s) + size / rate
         return (members - 1.0) * np.maximum(0.0, step - block / members)
 

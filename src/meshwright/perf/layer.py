@@ -204,18 +204,20 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
     )  # fmt: skip
 
 
-def kernels(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Array, Array]:
+def kernels(kind: LayerKind, case: Case, shape: WorkShape, context_kind: ContextKind) -> tuple[Array, Array]:
     """Kernels that the forward and the backward of one layer launch.
 
-        n + [moe] (n_moe + n_expert E / e)
+        n + [ring] (c - 1) n_ring + [moe] (n_moe + n_expert E / e)
 
-    Symbols: E / e local experts, whose products are launched one by one where the implementation says so.
+    Symbols: c context parallelism; E / e local experts, whose products are launched one by one where the implementation says so.
     Shapes:  the columns of ``shape``.
     Units:   kernels.
-    Source:  Transformer Engine GroupedLinear runs one cuBLAS call per expert and product.
+    Source:  Transformer Engine GroupedLinear runs one cuBLAS call per expert and product; MindSpeed ring_context_parallel.
     """
     implementation, experts = case.implementation, kind.experts
-    forward, backward = array(implementation.kernels_forward), array(implementation.kernels_backward)
+    steps = shape.context_parallel - 1.0 if context_kind == "ring" else array(0.0)
+    forward = implementation.kernels_forward + steps * implementation.kernels_ring_forward
+    backward = implementation.kernels_backward + steps * implementation.kernels_ring_backward
     if experts is None:
         return forward, backward
     local = experts.num_experts / shape.expert_parallel
@@ -236,7 +238,7 @@ def layer_time(
     """
     pieces, constants = layer_pieces(kind, case, shape), case.calibration.constants
     implementation = case.implementation
-    kernels_forward, kernels_backward = kernels(kind, case, shape)
+    kernels_forward, kernels_backward = kernels(kind, case, shape, context_kind)
     tensor = tensor_s(kind, case, shape, groups, pieces.first_input_gradient, pieces.first_weight_gradient,
                       pieces.products_forward, overlap=overlap)  # fmt: skip
     context = context_s(kind, case, shape, groups, pieces.attention_forward, pieces.attention_backward, context_kind=context_kind)
@@ -249,17 +251,17 @@ def layer_time(
     ahead, behind = ahead + expert.slowdown_forward, behind + expert.slowdown_backward
     busy_forward = ahead + tensor.forward + context.forward + expert.forward
     busy_backward = behind + tensor.backward + context.backward + expert.backward
-    graphs = implementation.cuda_graphs
-    waits = kind.experts is not None and implementation.expert_host_sync and not graphs
+    options = {"graphs": implementation.cuda_graphs, "blocking": implementation.blocking_launches}
+    waits = kind.experts is not None and implementation.expert_host_sync and not implementation.cuda_graphs
     sync = array(constants.expert_sync_s) if waits else array(0.0)
     return LayerTime(
         forward=seconds(
             compute=ahead, tensor=tensor.forward, context=context.forward, expert=expert.forward,
-            host=sync + launch_floor_s(busy_forward, kernels_forward, constants, graphs=graphs),
+            host=sync + launch_floor_s(busy_forward, kernels_forward, constants, **options),
         ),
         backward=seconds(
             compute=behind, tensor=tensor.backward, context=context.backward, expert=expert.backward,
-            host=launch_floor_s(busy_backward, kernels_backward, constants, graphs=graphs),
+            host=launch_floor_s(busy_backward, kernels_backward, constants, **options),
         ),
         weight_gradient_s=pieces.products_weight,
         pieces=pieces,

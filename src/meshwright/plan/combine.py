@@ -338,8 +338,9 @@ def stage_memory(case: Case, activation: ActivationMemory, state: StateCosts) ->
     """Memory of every row by purpose; its reserved bytes are ``static_bytes + dynamic_bytes``.
 
         temporary = working set + gathered layers;   overhead = phi (activations + temporary) + context + communicators
+        allocated = states + max(0, activations + temporary - moments)      up to the end of the first step
 
-    Symbols: phi ``fragmentation_ratio``.
+    Symbols: phi ``fragmentation_ratio``; moments the optimizer's state beside the master copy.
     Shapes:  ``[row]`` or ``[row, column]``.
     Units:   bytes.
     Source:  reference/cost-model.md section 9.
@@ -351,7 +352,14 @@ def stage_memory(case: Case, activation: ActivationMemory, state: StateCosts) ->
         + constants.context_bytes
         + state.communicators * constants.communicator_bytes
     )
+    activations = activation.activations
+    if case.training.first_step:
+        per_parameter = case.training.optimizer.state_bytes
+        share = per_parameter / (per_parameter + case.training.precision.master_bytes)
+        moments = share * state.states.optimizer_bytes
+        temporary = np.maximum(0.0, temporary - np.maximum(0.0, moments - activations))
+        activations = np.maximum(0.0, activations - moments)
     return StageMemory(
         parameters=state.states.parameter_bytes, gradients=state.states.gradient_bytes, optimizer=state.states.optimizer_bytes,
-        activations=activation.activations, temporary=temporary, overhead=overhead,
+        activations=activations, temporary=temporary, overhead=overhead,
     )  # fmt: skip

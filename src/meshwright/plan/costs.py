@@ -156,10 +156,9 @@ def hop_s(case: Case, shape: WorkShape, groups: Groups) -> Array:
     """
     cluster, constants = case.cluster, case.calibration.constants
     whole = 2.0 * shape.tokens * case.model.hidden
-    if not case.implementation.pipeline_scatter:
-        return point_to_point_s(
-            whole / shape.sequence_shards, crosses=groups.pipeline_crosses, cluster=cluster, constants=constants
-        )
-    sent = point_to_point_s(whole / shape.tensor_parallel, crosses=groups.pipeline_crosses, cluster=cluster, constants=constants)
-    gathered = all_gather_s(whole, groups.tensor, cluster, constants)
-    return sent + np.where(shape.sequence_shards > 1.0, 0.0, gathered)
+    scatter = case.implementation.pipeline_scatter
+    shares = shape.tensor_parallel if scatter else shape.sequence_shards
+    sent = point_to_point_s(whole / shares, crosses=groups.pipeline_crosses, cluster=cluster, constants=constants)
+    if not scatter:
+        return sent
+    return sent + np.where(shape.sequence_shards > 1.0, 0.0, all_gather_s(whole, groups.tensor, cluster, constants))
