@@ -104,12 +104,13 @@ def accumulation_s(product: Product, case: Case) -> Array:
 def cast_s(product: Product, case: Case) -> Array:
     """Time to quantise the operands of one low-precision product, all three directions of a micro-batch.
 
-        3 q g m (k + n) over the memory bandwidth;   fused experts: the hidden side alone
+        3 q g [m (k + n) + k n] over the memory bandwidth;   fused experts: m h for m (k + n)
 
-    Symbols: q ``cast_passes``; g groups; m rows; k, n widths of input and output. 3: two bytes read, one written.
+    Symbols: q ``cast_passes``; g groups; m rows; k, n widths of input and output; h hidden. 3: two bytes read, one written. The
+             weights' k n only where the implementation ``casts_weights`` for every micro-batch.
     Shapes:  the product's columns.
     Units:   s.
-    Holds:   weights are quantised once a step, with the optimizer, and count nothing here.
+    Holds:   weights that are quantised once a step, with the optimizer, count nothing here.
     Source:  Transformer Engine: module/linear.py casts input and output gradient, weights when is_first_microbatch.
     """
     precision, implementation = case.training.precision, case.implementation
@@ -119,6 +120,8 @@ def cast_s(product: Product, case: Case) -> Array:
     if product.grouped and implementation.expert_fusion:
         width = array(case.model.hidden)
     elements = product.groups * product.rows * width
+    if implementation.casts_weights:
+        elements = elements + product.groups * product.inner * product.columns
     if product.grouped:
         elements = elements / case.calibration.constants.expert_memory_ratio
     return memory_bound_s(3.0 * precision.cast_passes * elements, case.cluster.device, case.calibration.constants)
