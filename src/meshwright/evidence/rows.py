@@ -105,6 +105,8 @@ def run(row: Row) -> Run:
         raise UnreadableError("degrees do not multiply to the devices")
     if layout.pipeline_parallel * layout.virtual_stages > model.num_layers:
         raise ImpossibleError("more chunks than layers")
+    if row["framework"] == "nanotron" and (reason := _refused_by_nanotron(layout)):
+        raise ImpossibleError(reason)
     half = row["precision"] == "fp16" and row["framework"] in ("Megatron-DeepSpeed", *MINDSPEED)
     precision = recipes.precision(PRECISIONS.get(row["precision"], row["precision"]), "bf16" if half else None)
     cluster = _cluster(row)
@@ -120,6 +122,22 @@ def run(row: Row) -> Run:
         id=row["id"], row=row, case=case, layout=layout, step_s=_step_s(row, batch), failed=row["status"] == "failed",
         memory_bytes=float(row["mem_gb"]) * 2**30 if row["mem_gb"] else None, reading=_reading(row),
     )  # fmt: skip
+
+
+def _refused_by_nanotron(layout: Layout) -> str | None:
+    """Why nanotron cannot run a layout, whatever its memory; ``cost_split`` says where its blocks stand.
+
+    Norm, output layer, cast and loss follow the last layer, each rank ending with the block that passes its share of the
+    cost: two ranks behind the output layer at most get a block, and those have no parameters, which DDP (ZeRO-0) refuses.
+    """
+    if layout.num_microbatches < layout.pipeline_parallel - 1:
+        return "nanotron asserts at least PP - 1 micro-batches"
+    behind = layout.stage_layers[0].count(0) - 1 if layout.stage_layers else 0
+    if behind > 2:
+        return "nanotron leaves a stage without any block"
+    if behind > 0 and layout.zero_stage == 0 and layout.data_parallel > 1:
+        return "DDP refuses a stage without parameters"
+    return None
 
 
 def _reading(row: Row) -> Reading:
