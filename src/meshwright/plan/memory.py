@@ -151,11 +151,10 @@ def stage_memory(case: Case, activation: ActivationMemory, state: StateCosts, pi
     """
     constants, states = case.calibration.constants, state.states
     temporary = activation.transient + state.gathered_bytes
-    moments = case.training.optimizer.state_bytes / (case.training.precision.master_bytes + case.training.optimizer.state_bytes)
     tensors = states.parameter_bytes + states.gradient_bytes + states.optimizer_bytes + activation.activations + temporary
     return StageMemory(
         parameters=states.parameter_bytes, gradients=states.gradient_bytes, optimizer=states.optimizer_bytes,
-        moments=moments * states.optimizer_bytes, activations=activation.activations, temporary=temporary,
+        moments=states.optimizer_bytes - states.master_bytes, activations=activation.activations, temporary=temporary,
         fragmentation=constants.fragmentation_ratio * tensors,
         outside=constants.context_bytes + state.communicators * constants.communicator_bytes,
         piled=array(0.0) if piled is None else piled,
