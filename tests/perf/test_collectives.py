@@ -40,7 +40,7 @@ def _quiet(cluster):
 def test_rings_inside_a_node_reach_their_bus_bandwidth():
     cluster, size = _quiet(CLUSTER), 1e9
     eight = group(array(8), 1.0, cluster)
-    rate = scale_up_bytes_per_s(cluster, FREE)
+    rate = scale_up_bytes_per_s(cluster, FREE, 8)
     assert float(all_gather_s(size, eight, cluster, FREE)) == pytest.approx(7 / 8 * size / rate)
     assert float(all_reduce_s(size, eight, cluster, FREE)) == pytest.approx(2 * 7 / 8 * size / rate)
     assert float(all_to_all_s(size, eight, cluster, FREE)) == pytest.approx(7 / 8 * size / rate)
@@ -58,14 +58,14 @@ def test_a_group_of_one_per_node_has_one_share_of_the_network():
 def test_a_group_that_fills_nodes_uses_all_their_network_cards():
     cluster, size = _quiet(CLUSTER), 1e9
     whole = group(array(64), 1.0, cluster)
-    rate = min(scale_up_bytes_per_s(cluster, FREE), 8 * cluster.network.bytes_per_s * FREE.network_ratio)
+    rate = min(scale_up_bytes_per_s(cluster, FREE, 8), 8 * cluster.network.bytes_per_s * FREE.network_ratio)
     assert float(all_gather_s(size, whole, cluster, FREE)) == pytest.approx(63 / 64 * size / rate)
 
 
 def test_an_all_reduce_of_a_short_message_over_nodes_is_hierarchical():
     """Eight nodes of eight: reduce-scatter inside, tree between, all-gather inside; a ring would wait for 126 network steps."""
     size, whole = 1e6, group(array(64), 1.0, CLUSTER)
-    inside, network = scale_up_bytes_per_s(CLUSTER, FREE), CLUSTER.network.bytes_per_s * FREE.network_ratio
+    inside, network = scale_up_bytes_per_s(CLUSTER, FREE, 8), CLUSTER.network.bytes_per_s * FREE.network_ratio
     latency = 2 * 7 * CLUSTER.scale_up.latency_s + 2 * 3 * CLUSTER.network.latency_s
     expected = 2 * 7 / 8 * size / inside + 2 * size / 8 / network + latency
     assert float(all_reduce_s(size, whole, CLUSTER, FREE)) == pytest.approx(expected, rel=1e-12)
@@ -135,7 +135,7 @@ def test_an_all_reduce_takes_at_least_its_bytes_and_at_most_two_rings(data, clus
     assert reduce <= ring
     if float(members.ranks) > 1:
         assert reduce >= size / max(
-            scale_up_bytes_per_s(cluster, constants), float(members.local) * cluster.network.bytes_per_s
+            scale_up_bytes_per_s(cluster, constants, members.local), float(members.local) * cluster.network.bytes_per_s
         ) * (1 - 1 / float(members.ranks))
 
 
@@ -174,3 +174,13 @@ def test_hiding_splits_a_collective_and_loses_nothing(communication, window, rat
     assert float(exposed) >= 0
     assert 0 <= float(hidden) <= window
     assert float(exposed + hidden) == pytest.approx(communication)
+
+
+def test_a_group_of_a_full_mesh_uses_its_own_links_only():
+    """All-reduce bus bandwidth of 2, 4 and 8 of eight fully meshed devices: one, three and seven links of a device."""
+    mesh = _quiet(replace(CLUSTER, scale_up=replace(CLUSTER.scale_up, bytes_per_s=196e9, full_mesh=True)))
+    rates = [2 * (n - 1) / n * 1e9 / float(all_reduce_s(1e9, group(array(n), 1.0, mesh), mesh, FREE)) for n in (2, 4, 8)]
+    assert rates == pytest.approx([28e9 * links * FREE.scale_up_ratio for links in (1, 3, 7)])
+    hop = point_to_point_s(1e9, crosses=0.0, cluster=mesh, constants=FREE)
+    assert float(hop) == pytest.approx(1e9 / (28e9 * FREE.scale_up_ratio))
+    assert float(all_to_all_s(1e9, group(array(4), 1.0, mesh), mesh, FREE)) == pytest.approx(0.25e9 / (28e9 * FREE.scale_up_ratio))

@@ -27,6 +27,7 @@ class LinkRecord:
     latency: Duration
     bandwidth: Bandwidth | None = None
     in_network_reduction: bool = False
+    full_mesh: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +194,7 @@ def _link(record: LinkRecord, default_bytes_per_s: float) -> Link:
         bytes_per_s=record.bandwidth.base if record.bandwidth else default_bytes_per_s,
         latency_s=record.latency.base,
         in_network_reduction=record.in_network_reduction,
+        full_mesh=record.full_mesh,
     )
 
 

@@ -36,6 +36,7 @@ def precisions() -> tuple[str, ...]:
     return tuple(sorted(_blocks("precisions.yaml")))
 
 
+@cache
 def precision(name: str, gradient_dtype: str | None = None) -> Precision:
     """A precision recipe, its gradients in FP32 unless BF16 is asked for."""
     canonical = Names("precision", dict.fromkeys(precisions(), ())).resolve(name)
@@ -56,6 +57,7 @@ def optimizers() -> tuple[str, ...]:
     return tuple(sorted(_blocks("optimizers.yaml")))
 
 
+@cache
 def optimizer(name: str) -> Optimizer:
     """An optimizer by name."""
     canonical = Names("optimizer", dict.fromkeys(optimizers(), ())).resolve(name)

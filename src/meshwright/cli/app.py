@@ -18,7 +18,9 @@ VERBS = {
     "estimate": "Predict one layout: memory by stage, time by cause, MFU.",
     "explain": "Say why a layout is as fast as it is, and where the rest goes.",
     "export": "Write a plan as the files of a framework.",
-    "catalog": "List and show devices, clusters, models, frameworks, implementations.",
+    "calibrate": "Fit the physical constants to measured runs, yours or the corpus that ships.",
+    "validate": "Score the predictions against measured runs that no fit has seen.",
+    "catalog": "List and show devices, clusters, models, frameworks, implementations, and what others measured.",
 }
 """Verb -> what it does. The module ``meshwright.cli.VERB`` has ``FIELDS`` (its options) and ``run``."""
 

@@ -4,66 +4,89 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from meshwright.cli import catalog_runs
 from meshwright.cli.fields import Faults, Field, Values, one_of
 from meshwright.cli.options import JSON
-from meshwright.units import GIGA, TERA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-KINDS = ("devices", "clusters", "models", "frameworks", "implementations")
-EPILOG = "Example: meshwright catalog devices h100-sxm"
+KINDS = ("devices", "clusters", "models", "frameworks", "implementations", "runs")
+EPILOG = (
+    "Example: meshwright catalog devices h100-sxm, "
+    "or meshwright catalog runs --near llama3-70b --device h100-sxm --nodes 8 --sequence 8192"
+)
 FIELDS = (
     Field(name="kind", kind="argument", metavar="KIND", parse=one_of(*KINDS), help=", ".join(KINDS)),
     Field(name="name", kind="argument", metavar="NAME", help="One entry, with every figure and its source."),
+    *catalog_runs.FIELDS,
     JSON,
 )
 
 
 def run(values: Values, faults: Faults) -> int:
     """List a kind, or show one entry."""
-    from meshwright.cli.output import print_json, print_report
-
     if "kind" not in values and not faults.messages:
         faults.add("catalog.kind", "KIND is missing: one of {kinds}", kinds=", ".join(KINDS))
+    kind, single = values.get("kind"), "name" in values
+    for name in catalog_runs.NAMES:
+        if name in values and (kind != "runs" or single):
+            option = f"--{name.replace('_', '-')}"
+            faults.add("catalog.option", "{option} belongs to `catalog runs` without a NAME", path=option, option=option)
+    if kind == "runs":
+        return (catalog_runs.single if single else catalog_runs.listing)(values, faults)
     faults.check()
-    kind = values["kind"]
-    names, show, row = _tables()[kind]
-    if "name" in values:
-        item = show(values["name"])
-        sources = _sources(kind, values["name"])
-        from meshwright.report.facts import entry
-        from meshwright.report.view import plain
+    return _entry(values) if single else _list(values)
 
-        facts = {key: value for key, value in plain(item).items() if value is not None and key != "writer"}
-        if kind == "frameworks":
-            facts["limits"] = {limit.id: limit.words for limit in item.limits}
-        if values["json"]:
-            print_json({"kind": kind, "name": values["name"], "facts": facts, "sources": plain(sources)})
-        else:
-            print_report(entry(kind.removesuffix("s"), values["name"], facts, plain(sources)))
-        return 0
-    rows = [{"name": name, **row(show(name))} for name in names()]
+
+def _list(values: Values) -> int:
+    """All entries of a kind: numbers in base units as JSON, words in a table."""
+    from meshwright.cli.output import print_json, print_report
+
+    kind = values["kind"]
+    names, show, facts = _tables()[kind]
+    rows = [{"name": name, **facts(show(name))} for name in names()]
     if values["json"]:
         print_json({"kind": kind, "entries": rows})
     else:
+        from meshwright.report.entries import words
         from meshwright.report.facts import name_list
 
-        print_report(name_list(kind, rows))
+        print_report(name_list(kind, [words(kind, row) for row in rows]))
     return 0
 
 
-def _tables() -> dict[str, tuple[Callable[[], Any], Callable[[str], Any], Callable[[Any], dict[str, str]]]]:
-    """Kind -> its names, one entry, and the row of an entry."""
+def _entry(values: Values) -> int:
+    """One entry with every figure and its source."""
+    from meshwright.cli.output import print_json, print_report
+    from meshwright.report.facts import entry
+    from meshwright.report.view import plain
+
+    kind = values["kind"]
+    item = _tables()[kind][1](values["name"])
+    sources = _sources(kind, values["name"])
+    facts = {key: value for key, value in plain(item).items() if value is not None and key != "writer"}
+    if kind == "frameworks":
+        facts["limits"] = {limit.id: limit.words for limit in item.limits}
+    if values["json"]:
+        print_json({"kind": kind, "name": values["name"], "facts": facts, "sources": plain(sources)})
+    else:
+        print_report(entry(kind.removesuffix("s"), values["name"], facts, plain(sources)))
+    return 0
+
+
+def _tables() -> dict[str, tuple[Callable[[], Any], Callable[[str], Any], Callable[[Any], dict[str, Any]]]]:
+    """Kind -> its names, one entry, and what a list says of an entry."""
     from meshwright import catalog, frameworks
     from meshwright.catalog.implementations import implementation, implementations
+    from meshwright.report import entries
 
     return {
-        "devices": (catalog.devices, catalog.device, _device_row),
-        "clusters": (catalog.clusters, catalog.load_cluster, _cluster_row),
-        "models": (catalog.models, catalog.load_model, _model_row),
-        "frameworks": (frameworks.frameworks, frameworks.framework, _framework_row),
-        "implementations": (implementations, implementation, lambda item: {"what": item.description}),
+        "devices": (catalog.devices, catalog.device, entries.device),
+        "clusters": (catalog.clusters, catalog.load_cluster, entries.cluster),
+        "models": (catalog.models, catalog.load_model, entries.model),
+        "frameworks": (frameworks.frameworks, frameworks.framework, entries.framework),
+        "implementations": (implementations, implementation, entries.implementation),
     }
 
 
@@ -80,56 +103,3 @@ def _sources(kind: str, name: str) -> Mapping[str, Any]:
             return catalog.provenance("model", name)
         case _:
             return {}
-
-
-def _device_row(device: Any) -> dict[str, str]:
-    """A device in one line."""
-    peaks = device.peak_flops_per_s
-    return {
-        "family": device.family,
-        "memory_gib": f"{device.memory_bytes / 2**30:.0f}",
-        "memory_gb_per_s": f"{device.memory_bytes_per_s / GIGA:,.0f}",
-        "scale_up_gb_per_s": f"{device.scale_up_bytes_per_s / GIGA:,.0f}",
-        "dense_tflops": ", ".join(f"{name} {peak / TERA:,.4g}" for name, peak in peaks.items() if name != "fp32"),
-        "aliases": ", ".join(device.aliases),
-    }
-
-
-def _cluster_row(cluster: Any) -> dict[str, str]:
-    """A cluster in one line."""
-    return {
-        "device": cluster.device.name,
-        "devices_per_node": str(cluster.devices_per_node),
-        "scale_up_devices": str(cluster.scale_up_devices),
-        "scale_up_gb_per_s": f"{cluster.scale_up.bytes_per_s / GIGA:,.0f}",
-        "network_gb_per_s": f"{cluster.network.bytes_per_s / GIGA:,.4g}",
-    }
-
-
-def _model_row(model: Any) -> dict[str, str]:
-    """A model in one line."""
-    from meshwright.perf.parameters import active_parameters, total_parameters
-    from meshwright.units import count
-
-    experts = model.experts
-    return {
-        "parameters": count(total_parameters(model)),
-        "active": count(active_parameters(model)) if experts else "",
-        "layers": str(model.num_layers),
-        "hidden": str(model.hidden),
-        "vocabulary": str(model.vocabulary),
-        "experts": f"{experts.experts_per_token} of {experts.num_experts}" if experts else "",
-        "assumed": ", ".join(model.assumed),
-    }
-
-
-def _framework_row(framework: Any) -> dict[str, str]:
-    """A framework in one line."""
-    return {
-        "title": framework.title,
-        "version": framework.version,
-        "implementation": framework.implementation,
-        "schedules": ", ".join(framework.features.schedules),
-        "zero": ", ".join(map(str, framework.features.zero_stages)),
-        "export": "yes" if framework.writer is not None else "",
-    }

@@ -26,19 +26,23 @@ def run(values: Values, faults: Faults) -> int:
     """Predict the layout and print it."""
     from meshwright import plan
     from meshwright.cli.output import print_json, print_report
+    from meshwright.evidence.near import closest
 
     given, layout, limits = chosen(values, faults)
     estimate = _with_linearity(given, plan.estimate(given.case, layout))
     if limits:
         estimate = replace(estimate, fit_probability=0.0)
+    published = closest(given.case)
     if values["json"]:
+        from meshwright.report.runs import closest_view
         from meshwright.report.view import estimate_view
 
-        print_json({**estimate_view(estimate), "request": given.request, "framework_limits": limits})
+        more = {"request": given.request, "framework_limits": limits, "closest_run": closest_view(published)}
+        print_json({**estimate_view(estimate), **more})
         return 0
     from meshwright.report.estimate import estimate_report, limit_lines, term_table
 
-    print_report(estimate_report(given.case, estimate))
+    print_report(estimate_report(given.case, estimate, published))
     print_report(limit_lines(given.framework.name, limits))
     if values["terms"]:
         print_report(term_table(estimate))

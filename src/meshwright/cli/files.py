@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from pathlib import Path, PurePosixPath
@@ -81,3 +82,47 @@ def _same(path: Path, text: str) -> bool:
         return path.read_text(encoding="utf-8") == text
     except (OSError, UnicodeDecodeError):
         return False
+
+
+def check_file(path: str, inputs: Sequence[str] = ()) -> None:
+    """Refuse a file that could not be written, or that is also read, before anything is computed."""
+    target = Path(path)
+    reason = ""
+    try:
+        if target.is_dir():
+            reason = "is a directory, a file is wanted"
+        elif target.exists() and not target.is_file():
+            reason = "is not a regular file"
+        elif not target.parent.is_dir():
+            reason = "its directory does not exist"
+        elif any(target.exists() and Path(each).exists() and target.samefile(each) for each in inputs):
+            reason = "is the file that is read"
+    except (OSError, ValueError) as error:
+        reason = f"cannot be written: {getattr(error, 'strerror', None) or error}"
+    if reason:
+        raise fault("file.target", "{reason}", path=path, reason=reason)
+
+
+def write_file(path: str, text: str) -> None:
+    """Write one file whole or not at all: beside its place first, then moved there."""
+    target = Path(path)
+    try:
+        handle, name = tempfile.mkstemp(prefix=".meshwright-", dir=target.parent)
+        stage = Path(name)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
+                stream.write(text)
+            stage.chmod(0o666 & ~_mask())
+            stage.replace(target)
+        finally:
+            stage.unlink(missing_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise fault("file.write", "cannot be written: {reason}", path=path, reason=reason) from None
+
+
+def _mask() -> int:
+    """The permissions that this process takes from new files."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

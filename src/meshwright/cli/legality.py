@@ -9,12 +9,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.domain.features import Features
 from meshwright.errors import InputError, Message
 
 if TYPE_CHECKING:
     from meshwright.cli.request import Setup
-    from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout
+
+ANY_FRAMEWORK = Features(
+    name="any", schedules=("1f1b", "interleaved"), zero_stages=(0, 1, 2, 3), parameter_shards_with_pipeline=True,
+    positions=("rope", "learned", "alibi", "none"), context_kinds=("ring", "all-gather", "ulysses", "hybrid"),
+    interleaved_needs_multiple=False, tasks=("pretrain", "sft", "lora"),
+)  # fmt: skip
+"""What some framework has run: published runs are judged by it."""
 
 
 def check_layout(given: Setup, layout: Layout, *, framework_asked: bool) -> list[str]:

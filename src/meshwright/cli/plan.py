@@ -132,11 +132,13 @@ def _save(given: Setup, result: PlanResult, values: Values) -> list[str]:
 def _print(given: Setup, result: PlanResult, more: dict[str, Any], values: Values) -> None:
     """The answer as JSON, or as a report."""
     from meshwright.cli.output import print_json, print_report
+    from meshwright.evidence.near import closest
 
     if values["json"]:
+        from meshwright.report.runs import closest_view
         from meshwright.report.view import comparison_view, plain, plan_view
 
-        document = plan_view(given.request, result)
+        document = plan_view(given.request, result) | {"closest_run": closest_view(closest(given.case))}
         for key, value in more.items():
             document[key] = comparison_view(value) if key == "comparison" else plain(value)
         print_json(document)
@@ -145,7 +147,7 @@ def _print(given: Setup, result: PlanResult, more: dict[str, Any], values: Value
     from meshwright.report.cost import minimum_lines, run_cost_lines, saved_lines
     from meshwright.report.plan import plan_report
 
-    print_report(plan_report(given.case, result))
+    print_report(plan_report(given.case, result, closest(given.case)))
     if "comparison" in more:
         print_report(comparison_report(more["comparison"]))
     if "run" in more:

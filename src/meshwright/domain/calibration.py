@@ -45,6 +45,8 @@ class Constants:
     """How much of an unfilled last wave is lost: 1 all of it, 0 nothing (stream-K)."""
     gemm_weight_gradient_ratio: Constant
     """Speed of the weight-gradient GEMM (NT layout, FP32 accumulation) relative to the forward GEMM."""
+    unaligned_ratio: Constant
+    """Speed of a batched product whose rows are no multiple of 16 bytes, relative to an aligned one."""
     grouped_gemm_ratio: Constant
     """Speed of a grouped GEMM relative to one GEMM of the same tiles."""
     tiles: tuple[Tile, ...]
@@ -62,6 +64,11 @@ class Constants:
     """Host time to launch one kernel without graphs: the floor under a layer of small kernels."""
     graph_launch_s: Constant
     """The same inside a CUDA graph."""
+    collective_host_s: Constant
+    """Host time to start one collective inside a layer, where the implementation counts them apart from kernels."""
+    collective_skew_s: Constant
+    """What each rank adds to the wait for the last of a tensor group's hosts, while these hosts also serve pipeline messages
+    between nodes."""
     scale_up_ratio: Constant
     """Share of the scale-up bandwidth that a large collective reaches."""
     network_ratio: Constant
@@ -80,10 +87,26 @@ class Constants:
     """Share of a collective that the framework can hide when there is enough compute beside it."""
     straggler_slope: Constant
     """Step-time growth: 1 + slope * sqrt(2 ln nodes)."""
+    expert_sync_s: Constant
+    """Device time lost in a mixture layer while the host waits for the token counts and refills the launch queue."""
     step_host_s: Constant
     """Host work once per step: data, logging, synchronisation."""
     microbatch_host_s: Constant
     """Host work once per micro-batch and stage under a pipeline."""
+    stall_s: Constant
+    """One pipeline message whose size is sent ahead and waited for, when it stalls."""
+    stall_nodes: Constant
+    """Nodes of a job from which such messages stall."""
+    stall_tensor_domains: Constant
+    """Scale-up domains of a tensor group from which they stall."""
+    stall_replicated_nodes: Constant
+    """Nodes from which they stall where optimizer states are not sharded."""
+    stall_replicated_microbatches: Constant
+    """Micro-batches from which they stall there."""
+    pressure_edge_ratio: Constant
+    """Reserved over offered memory from which the allocator returns and asks again."""
+    pressure_slowdown: Constant
+    """Slowdown of a step whose allocator does so all the time."""
     expert_imbalance_ratio: Constant
     """Tokens of the fullest expert rank over the mean, in time."""
     expert_headroom_ratio: Constant
@@ -189,6 +212,8 @@ class CalibrationTable:
     memory: Scale
     fits: Mapping[str, FitCurve]
     """Framework family -> curve; ``*`` for those without failed runs."""
+    ranking_ratio: float
+    """Relative error between layouts of one case."""
     seen: Mapping[str, Mapping[str, int]]
     """Level of pooling -> value -> number of runs that the fit saw."""
     provenance: Mapping[str, str]
@@ -202,6 +227,7 @@ class CalibrationTable:
             name=self.name, version=self.version, constants=fitted_constants(prior, self.offsets, key), fitted=True,
             uncertainty=Uncertainty(
                 step=self.step, memory=self.memory, fit=self.fits.get(key.framework, self.fits[OTHER]),
+                ranking_ratio=self.ranking_ratio,
                 seen={level: self.seen.get(level, {}).get(values[level], 0) for level in ("device", "framework", "cell")},
             ),
         )  # fmt: skip

@@ -36,5 +36,15 @@ class Case:
 
     @property
     def capacity_bytes(self) -> float:
-        """What the allocator may use on one device."""
-        return self.cluster.device.memory_bytes * max(0.0, self.memory_ratio - self.reserve_ratio)
+        """What the allocator may use on one device.
+
+        A calibration that knows where memory ends lowers it to where half of the layouts run: no plan may need more.
+        """
+        allowed = self.cluster.device.memory_bytes * max(0.0, self.memory_ratio - self.reserve_ratio)
+        known = self.calibration.uncertainty
+        return allowed if known is None else min(allowed, known.fit.usable_bytes(self.offered_bytes))
+
+    @property
+    def offered_bytes(self) -> float:
+        """Memory of one device that no other program keeps."""
+        return self.cluster.device.memory_bytes * (1.0 - self.reserve_ratio)

@@ -44,6 +44,9 @@ class Link:
     """Time of one step of a collective with an empty message."""
     in_network_reduction: bool = False
     """The switch reduces (NVLink SHARP, InfiniBand SHARP)."""
+    full_mesh: bool = False
+    """Every pair of devices of the domain has its own link and no switch joins them: a group of some of them uses its own
+    links only (HCCS on Atlas A2, xGMI on MI300X)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Part = Literal["attention", "mlp", "experts", "shared", "router"]
-"""Which block of a layer a row belongs to. Rows of ``experts`` count per routed token, all others per token."""
+Part = Literal["attention", "mlp", "experts", "expert_bias", "shared", "router"]
+"""Which block of a layer a row belongs to. Rows of ``experts``, and of ``expert_bias`` where experts have biases, count per
+routed token, all others per token."""
 
 Width = Literal[
     "hidden", "query", "key", "value", "output", "heads", "scores", "mlp_inputs", "mlp_width",
@@ -73,15 +74,24 @@ class Implementation:
     kernels_expert_forward: int = 0
     """Kernels per local expert on top: grouped products that are launched one by one."""
     kernels_expert_backward: int = 0
+    kernels_ring_forward: int = 0
+    """Kernels per layer of every further step of a context-parallel ring: attention of a block, its merge, sends, slices."""
+    kernels_ring_backward: int = 0
+    collectives_forward: int = 0
+    """Tensor-parallel collectives of a layer that cost host time beside their kernels (``collective_host_s``)."""
+    collectives_backward: int = 0
     attention_speed: float = 1.0
     """Speed of the attention kernel relative to the best one for the device (FlashAttention-2 against 3 on Hopper)."""
     accumulation_bytes: float = 0.0
     """Bytes moved per parameter after every micro-batch to add its gradient into the buffer; 0 where the GEMM does it."""
-    stage_split: Literal["even", "cost"] = "even"
-    """How layers are placed where the layout does not say: as even as possible, or by cumulative cost with the output layer."""
+    stage_split: Literal["even", "cost", "fill"] = "even"
+    """How layers are placed where the layout does not say: as even as possible, by cumulative cost with the output layer, or
+    filling stage after stage, so that the last one has what is left."""
     optimizer_passes_bytes: float = 0.0
     """Bytes read and written per parameter by the optimizer step beside states, gradient and weight (norm, clip, copies)."""
     cuda_graphs: bool = False
+    blocking_launches: bool = False
+    """The host waits for every kernel (CUDA_LAUNCH_BLOCKING=1): launches add to the time of the device."""
     loss_passes: tuple[float, ...] = (4.0, 4.0)
     """Bytes read and written per logit by the loss, forward and backward: 4 and 4 where it is fused and works in place."""
     logit_bytes: float = 2.0
@@ -98,12 +108,29 @@ class Implementation:
     """Smallest gradient bucket; the last one cannot be hidden."""
     bucket_bytes_per_rank: float = 0.0
     """Buckets grow with the group: at least so many bytes per data-parallel rank."""
+    gradient_all_reduce: bool = False
+    """Gradients are all-reduced whole over all replicas even where optimizer states are sharded."""
+    replicated_bucket_bytes: float = 0.0
+    """Bucket of the hooks that reduce gradients during the last backward where optimizer states are not sharded; 0: no such
+    hooks, both cases run alike."""
+    message_handshake: bool = False
+    """Pipeline stages send the shape of every tensor ahead and wait for it on the host, so that messages may stall."""
+    allocator_retries: bool = False
+    """Near the memory's edge the allocator returns cached blocks and asks again, and the step slows down."""
     gradient_overlap: bool = True
     parameter_overlap: bool = True
+    broadcast_tensors: int = 0
+    """Tensors of a layer, where ZeRO-1 shards by whole tensors that each owner broadcasts; 0 where it all-gathers slices."""
+    pipeline_scatter: bool = False
+    """Each tensor rank sends its slice of an activation to the next stage, where the slices are gathered over TP."""
     point_to_point_overlap: bool = True
     """Point-to-point overlap under the interleaved schedule."""
     expert_deduplication: bool = False
     """One copy of a token per destination node in the expert all-to-all (DeepEP)."""
+    expert_fusion: bool = False
+    """Gate and quantisation between the two products of an expert are part of the grouped kernels."""
+    expert_host_sync: bool = False
+    """Dropless routing: the host reads the numbers of tokens per expert before it launches the experts."""
     pads_vocabulary_to: int = 128
     """The vocabulary is padded to a multiple of this times TP; 1: no padding."""
     extra_gradient_bytes: float = 0.0

@@ -94,6 +94,8 @@ class Training:
     precision: Precision
     optimizer: Optimizer
     lora: Lora | None = None
+    balanced_routing: bool = False
+    """Routing is forced to be balanced, or padded to a capacity (benchmarks): no expert waits for a fuller one."""
     tokens: float | None = None
     """Tokens to train on, where time and cost of the whole run are asked for."""
 

@@ -8,7 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
+Number: TypeAlias = float | NDArray[np.float64]
 OTHER = "*"
 """The effect of a value that no calibration run had."""
 
@@ -56,12 +61,10 @@ class FitCurve:
     failures: float
     """Share of the runs that fail for other reasons than memory."""
 
-    def memory_probability(self, reserved_bytes: float, memory_bytes: float) -> float:
-        """That a layout fits in memory."""
-        if reserved_bytes <= 0.0:
-            return 1.0
-        over = (math.log(reserved_bytes / memory_bytes) - self.edge) / self.width
-        return 1.0 / (1.0 + math.exp(min(60.0, max(-60.0, over))))
+    def memory_probability(self, reserved_bytes: Number, memory_bytes: float) -> NDArray[np.float64]:
+        """That a layout fits in memory; a number or a column."""
+        over = (np.log(np.maximum(reserved_bytes, 1.0) / memory_bytes) - self.edge) / self.width
+        return np.asarray(1.0 / (1.0 + np.exp(np.clip(over, -60.0, 60.0))))
 
     def usable_bytes(self, memory_bytes: float, probability: float = 0.5) -> float:
         """Reserved bytes at which a layout fits with this probability."""
@@ -75,5 +78,7 @@ class Uncertainty:
     step: Scale
     memory: Scale
     fit: FitCurve
+    ranking_ratio: float
+    """Relative error between two layouts of one case: what is common to them cancels."""
     seen: Mapping[str, int] = field(default_factory=dict)
     """Calibration runs of the device, of the framework, and of both: what grades rest on."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Progress = Callable[[str, int, int], None]
 
+LEAST_CELL = 5
 LEAST_FAILED = 30
 """Failed runs from which a framework gets a curve of its own."""
 DEFAULT_CURVE = FitCurve(edge=-0.05, width=0.05, failures=0.02)
@@ -102,7 +103,8 @@ def table(
     }  # fmt: skip
     return CalibrationTable(
         name=name, version=version, offsets=whole.pool.offsets_by_name(offsets), step=step, memory=memory,
-        fits=curves(whole, held, use, memory), seen=_seen(whole, use), provenance=provenance,
+        fits=curves(whole, held, use, memory), ranking_ratio=ranking_ratio(whole, held, use),
+        seen=_seen(whole, use), provenance=provenance,
         diagnostics={key: round(value, 4) for key, value in diagnostics.items()},
     )  # fmt: skip
 
@@ -143,6 +145,25 @@ def curves(whole: Fit, held: Outside, use: NDArray[np.bool_], memory: Scale) -> 
     spread = memory.half_width({}, 0.9) / 1.645
     found[OTHER] = replace(shared, edge=DEFAULT_CURVE.edge, width=round(max(shared.width, LOGISTIC * spread), 4))
     return found
+
+
+def ranking_ratio(whole: Fit, held: Outside, use: NDArray[np.bool_]) -> float:
+    """Relative error between layouts of one case: median distance of residuals from the middle of their case.
+
+    Holds:   cases with at least five measured layouts; 3 % (re-measurements of one layout) where there are none.
+    """
+    residual = held.residuals(whole)[0]
+    cases: dict[object, list[int]] = {}
+    for index in np.flatnonzero(np.isfinite(residual) & use):
+        run = whole.runs.runs[index]
+        cases.setdefault((run.case.model, run.case.cluster.num_devices, whole.runs.key_of[index], run.case.batch), []).append(
+            int(index)
+        )
+    away = [
+        abs(residual[index] - float(np.median(residual[members])))
+        for members in cases.values() if len(members) >= LEAST_CELL for index in members
+    ]  # fmt: skip
+    return round(math.expm1(float(np.median(away))), 4) if away else 0.03
 
 
 def unseen_effects(whole: Fit, progress: Progress | None = None) -> tuple[float, float]:

@@ -31,8 +31,8 @@ TOKENIZERS = {"Llama2Tokenizer": 32000}
 DEVICES = {"a100": "a100-80g-sxm", "h100": "h100-sxm", "gb200": "gb200"}
 LAST_STAGE = Reading(kind="allocated", stage="last")
 UNSUPPORTED = (
-    "num-experts", "multi-latent-attention", "is-hybrid-model", "hybrid-layer-pattern", "use-megatron-fsdp", "recompute-granularity",
-    "fp8-format", "mtp-num-layers", "pipeline-model-parallel-layout", "fine-grained-activation-offloading",
+    "num-experts", "multi-latent-attention", "is-hybrid-model", "hybrid-layer-pattern", "use-megatron-fsdp",
+    "recompute-granularity", "fp8-format", "mtp-num-layers", "pipeline-model-parallel-layout", "fine-grained-activation-offloading",
 )  # fmt: skip
 """Columns that this reader does not turn into a case."""
 UNFUSED_LOGIT_BYTES = 10.0
@@ -70,14 +70,8 @@ def check(folder: Path) -> tuple[tuple[Check, ...], Mapping[str, int]]:
                 continue
             evaluation = evaluate(case, layout)
             predicted = evaluation.memory.shown(LAST_STAGE, evaluation.composition, case.cluster.device.memory_bytes)
-            found.append(
-                Check(
-                    test=row["test"],
-                    device=case.cluster.device.name,
-                    measured_bytes=float(row["mem_max_allocated_bytes"]),
-                    predicted_bytes=float(predicted),
-                )  # fmt: skip
-            )
+            measured, name = float(row["mem_max_allocated_bytes"]), case.cluster.device.name
+            found.append(Check(test=row["test"], device=name, measured_bytes=measured, predicted_bytes=float(predicted)))
     return tuple(found), dict(sorted(skipped.items()))
 
 

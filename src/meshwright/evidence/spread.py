@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,9 +57,7 @@ def fit_scale(residuals: Floats, features: Sequence[Mapping[str, str]], weights:
     shared = conformal_quantile(scores, weights, 0.9)
     for value in list(fitted[GROUP]):
         members = np.array([feature[GROUP] == value for feature in features])
-        count = float(weights[members].sum())
-        own = conformal_quantile(scores[members], weights[members], 0.9, largest=True)
-        move = count / (count + GROUP_RUNS) * math.log(max(own, 1e-3) / shared)
+        move = group_move(scores[members], weights[members], shared)
         fitted[GROUP][value] += move
         scores[members] *= math.exp(-move)
     for name in names:
@@ -68,6 +67,30 @@ def fit_scale(residuals: Floats, features: Sequence[Mapping[str, str]], weights:
         base=base, effects={name: {key: round(each, 4) for key, each in values.items()} for name, values in fitted.items()},
         quantiles={f"{level:g}": round(conformal_quantile(scores, weights, level), 4) for level in LEVELS},
     )  # fmt: skip
+
+
+def group_move(scores: Floats, weights: Floats, shared: float) -> float:
+    """How far a group's effect moves so that its own quantile counts as far as it has runs.
+
+        n / (n + n0) log(own / shared)
+
+    Source:  shrinkage of Mondrian groups; n0 ``GROUP_RUNS``.
+    """
+    count = float(weights.sum())
+    own = conformal_quantile(scores, weights, 0.9, largest=True)
+    return count / (count + GROUP_RUNS) * math.log(max(own, 1e-3) / shared)
+
+
+def rescaled(scale: Scale, residuals: Floats, features: Sequence[Mapping[str, str]], weights: Floats) -> Scale:
+    """A scale whose groups are moved by further runs: what a user's own runs teach about intervals."""
+    effects = {name: dict(values) for name, values in scale.effects.items()}
+    shared = scale.quantiles["0.9"]
+    for value in sorted({feature[GROUP] for feature in features}):
+        members = np.array([feature[GROUP] == value for feature in features])
+        spread = np.array([scale.spread(feature) for feature, chosen in zip(features, members, strict=True) if chosen])
+        move = group_move(np.abs(residuals[members]) / spread, weights[members], shared)
+        effects[GROUP][value] = round(effects[GROUP].get(value, effects[GROUP].get(OTHER, 0.0)) + move, 4)
+    return replace(scale, effects=effects)
 
 
 def conformal_quantile(scores: Floats, weights: Floats, level: float, *, largest: bool = False) -> float:

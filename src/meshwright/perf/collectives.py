@@ -18,13 +18,23 @@ if TYPE_CHECKING:
     from meshwright.domain.mesh import Group
 
 
-def scale_up_bytes_per_s(cluster: Cluster, constants: Constants) -> Number:
-    """One-direction bandwidth per device inside a scale-up domain that a large collective reaches.
+def scale_up_bytes_per_s(cluster: Cluster, constants: Constants, local: Number) -> Array:
+    """One-direction bandwidth per device inside a scale-up domain that a large collective of ``local`` of its members reaches.
 
+        bw eta                       through a switch
+        bw eta (l - 1) / (D - 1)     where every pair has its own link: a group uses the links among its members only
+
+    Symbols: eta ``scale_up_ratio``; D devices of the domain; l ``local`` members, at least 2 where anything is sent.
+    Shapes:  local broadcasts.
     Units:   bytes/s.
-    Source:  device data sheet times ``Constants.scale_up_ratio``.
+    Holds:   groups that talk at once share no link of a mesh.
+    Source:  device data sheet; mesh derate as Primus (reference/cost-model.md section 4). All-reduce bus bandwidth measured on
+             eight 910B, 2 / 4 / 8 devices: 18 / 45 / 126 GB/s, and on A800: 143 / 156 / 156 (github gameofdimension/limulidae).
     """
-    return cluster.scale_up.bytes_per_s * constants.scale_up_ratio
+    rate = cluster.scale_up.bytes_per_s * constants.scale_up_ratio
+    if not cluster.scale_up.full_mesh or cluster.scale_up_devices < 3:
+        return array(rate)
+    return rate * (np.maximum(2.0, array(local)) - 1.0) / (cluster.scale_up_devices - 1.0)
 
 
 def network_bytes_per_s(group: Group, cluster: Cluster, constants: Constants) -> Array:
@@ -63,7 +73,7 @@ def reduce_scatter_s(payload_bytes: Number, group: Group, cluster: Cluster, cons
              (collective_bandwidth.csv), latency-bound as the formula says.
     """
     payload, n, local, domains = array(payload_bytes), array(group.ranks), array(group.local), array(group.domains)
-    inside = scale_up_bytes_per_s(cluster, constants)
+    inside = scale_up_bytes_per_s(cluster, constants, local)
     several = domains > 1.0
     across = local * network_bytes_per_s(group, cluster, constants)
     rate = np.where(several, np.minimum(inside, across), inside)
@@ -90,7 +100,7 @@ def all_reduce_s(payload_bytes: Number, group: Group, cluster: Cluster, constant
              bandwidth against 250 GB/s of an all-gather on one 8 x H100 node in the corpus' collective_bandwidth.csv).
     """
     payload, n, local, domains = array(payload_bytes), array(group.ranks), array(group.local), array(group.domains)
-    inside = scale_up_bytes_per_s(cluster, constants)
+    inside = scale_up_bytes_per_s(cluster, constants, local)
     across = network_bytes_per_s(group, cluster, constants)
     ring = 2.0 * reduce_scatter_s(payload, group, cluster, constants, pieces=pieces)
     depth = np.ceil(np.log2(np.maximum(1.0, domains)))
@@ -119,7 +129,7 @@ def all_to_all_s(send_bytes: Number, group: Group, cluster: Cluster, constants: 
     Source:  Primus collective model (maximum of the tiers plus a start per remote peer), reference/cost-model.md section 4.
     """
     payload, n, local = array(send_bytes), array(group.ranks), array(group.local)
-    inside = payload * (local - 1.0) / n / scale_up_bytes_per_s(cluster, constants)
+    inside = payload * (local - 1.0) / n / scale_up_bytes_per_s(cluster, constants, local)
     across = payload * copies_ratio * (n - local) / n / network_bytes_per_s(group, cluster, constants)
     steps = (n - 1.0) * constants.peer_s
     return np.where(n > 1.0, constants.collective_fixed_s + np.maximum(inside, across) + steps, 0.0)
@@ -130,12 +140,12 @@ def point_to_point_s(message_bytes: Number, *, crosses: Number, cluster: Cluster
 
         t = x (a_net + B / bw_net) + (1 - x) (a_in + B / bw_in)
 
-    Symbols: x ``crosses``: share of the hops that leave a scale-up domain.
+    Symbols: x ``crosses``: share of the hops that leave a scale-up domain; B bytes of one rank.
 
     Shapes:  message_bytes and crosses broadcast.
     Units:   bytes -> s.
     Source:  one NIC per sender (SimuMax: P2P over one NIC).
     """
     network = cluster.network.latency_s + array(message_bytes) / (cluster.network.bytes_per_s * constants.network_ratio)
-    inside = cluster.scale_up.latency_s + array(message_bytes) / scale_up_bytes_per_s(cluster, constants)
+    inside = cluster.scale_up.latency_s + array(message_bytes) / scale_up_bytes_per_s(cluster, constants, 2.0)
     return array(crosses) * network + (1.0 - array(crosses)) * inside

@@ -99,6 +99,27 @@ def tensor_s(
     return Exposed(forward=forward, backward=backward, slowdown_forward=slow_forward, slowdown_backward=slow_backward)
 
 
+def collective_host_s(case: Case, groups: Groups) -> Array:
+    """Host time of one tensor-parallel collective.
+
+        t > 1: c + (t w + (t - 1) a [t spans domains]) [a pipeline between nodes];   else 0
+
+    Symbols: t ranks; c ``collective_host_s``; w ``collective_skew_s``: hosts that also serve pipeline messages over the network
+             start the collective at different times, and it waits for the last of them; a latency of the network, whose ring
+             begins only then.
+    Shapes:  the group broadcasts.
+    Units:   s.
+    Holds:   eager frameworks that count their collectives (``Implementation.collectives_forward``). The wait grows with the
+             group as the largest of many rare delays does.
+    Source:  playbook rows: the floor under a layer does not depend on the micro-batch, but on TP and on the pipeline.
+    """
+    constants, ranks = case.calibration.constants, array(groups.tensor.ranks)
+    beside = np.where(groups.pipeline_crosses > 0.0, 1.0, 0.0)
+    ring = np.where(array(groups.tensor.domains) > 1.0, (ranks - 1.0) * case.cluster.network.latency_s, 0.0)
+    wait = beside * (ranks * constants.collective_skew_s + ring)
+    return np.where(ranks > 1.0, constants.collective_host_s + wait, 0.0)
+
+
 def context_s(
     kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, attention_forward: Array, attention_backward: Array,
     *, context_kind: ContextKind,
@@ -128,7 +149,7 @@ def context_s(
 
     def ring(size: Array, block: Array, members: Array) -> Array:
         crosses = np.asarray(group.domains) > 1.0
-        rate = np.where(crosses, network_bytes_per_s(group, cluster, constants), scale_up_bytes_per_s(cluster, constants))
+        rate = np.where(crosses, network_bytes_per_s(group, cluster, constants), scale_up_bytes_per_s(cluster, constants, 2.0))
         step = np.where(crosses, cluster.network.latency_s, cluster.scale_up.latency_s) + size / rate
         return (members - 1.0) * np.maximum(0.0, step - block / members)
 
@@ -188,12 +209,21 @@ def copies_ratio(experts: MixtureOfExperts, group: Group, *, deduplicated: bool)
     return np.where(domains > 1.0, distinct * (1.0 - 1.0 / domains) / np.maximum(remote, 1e-9), 1.0)
 
 
+def imbalance_ratio(case: Case) -> Array:
+    """Tokens of the fullest expert rank over the mean; 1 where routing is forced to be balanced.
+
+    Units:   ratio.
+    Source:  ``Constants.expert_imbalance_ratio``; Megatron-Core --moe-router-force-load-balancing.
+    """
+    return array(1.0 if case.training.balanced_routing else case.calibration.constants.expert_imbalance_ratio)
+
+
 def expert_s(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, products: Array, *, overlap: Overlap) -> Exposed:
     """Expert-parallel communication of one mixture layer: dispatch and combine, forward and backward.
 
         forward = backward = i (2 all-to-all(2 T/t_sp topk h) + gather and scatter of R h over expert TP)
 
-    Symbols: i ``expert_imbalance_ratio``; R routed copies of the rank.
+    Symbols: i ``imbalance_ratio``; R routed copies of the rank.
     Shapes:  the columns of ``shape``.
     Units:   s.
     Holds:   dropless routing; ``overlap.expert`` hides it behind the products of another micro-batch.
@@ -208,7 +238,7 @@ def expert_s(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, prod
     exchange = 2.0 * all_to_all_s(send, groups.expert, cluster, constants, copies_ratio=ratio)
     routed = ELEMENT_BYTES * routed_tokens(experts, shape) * hidden
     gathered = 2.0 * all_gather_s(routed, groups.expert_tensor, cluster, constants)
-    total = constants.expert_imbalance_ratio * (exchange + gathered)
+    total = imbalance_ratio(case) * (exchange + gathered)
     if not overlap.expert:
         zero = array(0.0)
         return Exposed(forward=total, backward=total, slowdown_forward=zero, slowdown_backward=zero)

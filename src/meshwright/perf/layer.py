@@ -10,7 +10,7 @@ import numpy as np
 from meshwright.perf.arrays import Array, Number, array
 from meshwright.perf.attention import attended_pairs, flash_attention_s
 from meshwright.perf.elementwise import launch_floor_s, memory_bound_s
-from meshwright.perf.exchange import context_s, expert_s, tensor_s
+from meshwright.perf.exchange import collective_host_s, context_s, expert_s, imbalance_ratio, tensor_s
 from meshwright.perf.gemm import gemm_s, grouped_gemm_s
 from meshwright.perf.operators import layer_products
 from meshwright.perf.seconds import Seconds, seconds
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from meshwright.perf.placement import Groups
 
 ATTENTION_CORE = "core_attn"
+ALIGNED_ELEMENTS = 8
+"""16-bit elements in the 16 bytes to which the operands of a batched product must be aligned for the matrix units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +82,7 @@ def product_s(product: Product, case: Case, direction: str) -> Array:
     options = {"device": case.cluster.device, "constants": constants, "dtype": dtype, "in_bytes": in_bytes}
     if product.grouped:
         balanced = grouped_gemm_s(m, n, k, groups=product.groups, out_bytes=out_bytes, speed=speed, **options)  # type: ignore[arg-type]
-        return array(constants.expert_imbalance_ratio) * balanced
+        return imbalance_ratio(case) * balanced
     return gemm_s(m, n, k, count=product.groups, out_bytes=out_bytes, speed=speed, **options)  # type: ignore[arg-type]
 
 
@@ -98,22 +100,48 @@ def accumulation_s(product: Product, case: Case) -> Array:
     return memory_bound_s(moved, case.cluster.device, case.calibration.constants)
 
 
+def cast_s(product: Product, case: Case) -> Array:
+    """Time to quantise the operands of one low-precision product, all three directions of a micro-batch.
+
+        3 q g m (k + n) over the memory bandwidth;   fused experts: the hidden side alone
+
+    Symbols: q ``cast_passes``; g groups; m rows; k, n widths of input and output. 3: two bytes read, one written.
+    Shapes:  the product's columns.
+    Units:   s.
+    Holds:   weights are quantised once a step, with the optimizer, and count nothing here.
+    Source:  Transformer Engine: module/linear.py casts input and output gradient, weights when is_first_microbatch.
+    """
+    precision, implementation = case.training.precision, case.implementation
+    if not (product.low_precision and precision.cast_passes):
+        return array(0.0)
+    width = product.inner + product.columns
+    if product.grouped and implementation.expert_fusion:
+        width = array(case.model.hidden)
+    elements = product.groups * product.rows * width
+    return memory_bound_s(3.0 * precision.cast_passes * elements, case.cluster.device, case.calibration.constants)
+
+
 def attention_core_s(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Array, Array]:
     """Forward and backward of scores, softmax and values on one rank.
 
     Fused kernels skip what the mask hides; unfused ones compute the whole square as two batched products (their softmax is
-    among the implementation's memory-bound passes). Context parallelism divides the pairs evenly (zigzag).
+    among the implementation's memory-bound passes); heads whose rows are no multiple of 16 bytes miss the matrix units there.
+    Context parallelism divides the pairs evenly (zigzag).
 
     Shapes:  the columns of ``shape``; a tuple of two arrays comes back.
     Units:   s.
-    Source:  ``perf.attention``; Korthikanti et al. 2022 section 2 for the unfused products.
+    Source:  ``perf.attention``; Korthikanti et al. 2022 section 2 for the unfused products; NVIDIA, "Matrix Multiplication
+             Background", on alignment.
     """
     attention, batch = kind.attention, case.batch
     heads = shape.sequences * attention.num_heads / shape.tensor_parallel
     device, constants = case.cluster.device, case.calibration.constants
     if not case.implementation.flash_attention:
         rows = batch.sequence_tokens / shape.context_parallel
-        options = {"device": device, "constants": constants, "dtype": case.training.precision.base_dtype, "count": heads}
+        speed = constants.unaligned_ratio if attention.head_dim % ALIGNED_ELEMENTS else 1.0
+        options = {
+            "device": device, "constants": constants, "dtype": case.training.precision.base_dtype, "count": heads, "speed": speed,
+        }  # fmt: skip
         scores = gemm_s(rows, batch.sequence_tokens, attention.head_dim, **options)  # type: ignore[arg-type]
         values = gemm_s(rows, attention.value_dim, batch.sequence_tokens, **options)  # type: ignore[arg-type]
         return scores + values, 2.0 * (scores + values)
@@ -134,7 +162,7 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
     Source:  sums of the formulas in ``perf.gemm``, ``perf.attention`` and ``perf.elementwise``.
     """
     device, constants, hidden = case.cluster.device, case.calibration.constants, case.model.hidden
-    precision, frozen = case.training.precision, case.training.weights_frozen
+    frozen = case.training.weights_frozen
     forward_of: dict[str, Array] = {}
     forward = input_gradient = weight_gradient = cast = array(0.0)
     products = layer_products(kind, hidden, shape)
@@ -145,9 +173,7 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
         input_gradient = input_gradient + product_s(product, case, "input")
         if not frozen:
             weight_gradient = weight_gradient + product_s(product, case, "weight") + accumulation_s(product, case)
-        if product.low_precision and precision.cast_passes:
-            elements = product.groups * (product.rows * (product.inner + product.columns) + product.inner * product.columns)
-            cast = cast + memory_bound_s(3.0 * precision.cast_passes * elements, device, constants)
+        cast = cast + cast_s(product, case)
     first = products[0]
     core_forward, core_backward = attention_core_s(kind, case, shape)
     forward_of[ATTENTION_CORE] = core_forward
@@ -171,18 +197,20 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
     )  # fmt: skip
 
 
-def kernels(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Array, Array]:
+def kernels(kind: LayerKind, case: Case, shape: WorkShape, context_kind: ContextKind) -> tuple[Array, Array]:
     """Kernels that the forward and the backward of one layer launch.
 
-        n + [moe] (n_moe + n_expert E / e)
+        n + [ring] (c - 1) n_ring + [moe] (n_moe + n_expert E / e)
 
-    Symbols: E / e local experts, whose products are launched one by one where the implementation says so.
+    Symbols: c context parallelism; E / e local experts, whose products are launched one by one where the implementation says so.
     Shapes:  the columns of ``shape``.
     Units:   kernels.
-    Source:  Transformer Engine GroupedLinear runs one cuBLAS call per expert and product.
+    Source:  Transformer Engine GroupedLinear runs one cuBLAS call per expert and product; MindSpeed ring_context_parallel.
     """
     implementation, experts = case.implementation, kind.experts
-    forward, backward = array(implementation.kernels_forward), array(implementation.kernels_backward)
+    steps = shape.context_parallel - 1.0 if context_kind == "ring" else array(0.0)
+    forward = implementation.kernels_forward + steps * implementation.kernels_ring_forward
+    backward = implementation.kernels_backward + steps * implementation.kernels_ring_backward
     if experts is None:
         return forward, backward
     local = experts.num_experts / shape.expert_parallel
@@ -203,7 +231,7 @@ def layer_time(
     """
     pieces, constants = layer_pieces(kind, case, shape), case.calibration.constants
     implementation = case.implementation
-    kernels_forward, kernels_backward = kernels(kind, case, shape)
+    kernels_forward, kernels_backward = kernels(kind, case, shape, context_kind)
     tensor = tensor_s(kind, case, shape, groups, pieces.first_input_gradient, pieces.first_weight_gradient,
                       pieces.products_forward, overlap=overlap)  # fmt: skip
     context = context_s(kind, case, shape, groups, pieces.attention_forward, pieces.attention_backward, context_kind=context_kind)
@@ -215,15 +243,19 @@ def layer_time(
     behind = behind + kernels_backward * constants.kernel_gap_s + tensor.slowdown_backward
     busy_forward = ahead + tensor.forward + context.forward + expert.forward
     busy_backward = behind + tensor.backward + context.backward + expert.backward
-    graphs = implementation.cuda_graphs
+    options = {"graphs": implementation.cuda_graphs, "blocking": implementation.blocking_launches}
+    waits = kind.experts is not None and implementation.expert_host_sync and not implementation.cuda_graphs
+    sync = array(constants.expert_sync_s) if waits else array(0.0)
+    each = collective_host_s(case, groups)
+    ahead_host, behind_host = implementation.collectives_forward * each, implementation.collectives_backward * each
     return LayerTime(
         forward=seconds(
             compute=ahead, tensor=tensor.forward, context=context.forward, expert=expert.forward,
-            host=launch_floor_s(busy_forward, kernels_forward, constants, graphs=graphs),
+            host=sync + launch_floor_s(busy_forward, kernels_forward, constants, collectives_s=ahead_host, **options),
         ),
         backward=seconds(
             compute=behind, tensor=tensor.backward, context=context.backward, expert=expert.backward,
-            host=launch_floor_s(busy_backward, kernels_backward, constants, graphs=graphs),
+            host=launch_floor_s(busy_backward, kernels_backward, constants, collectives_s=behind_host, **options),
         ),
         weight_gradient_s=pieces.products_weight,
         pieces=pieces,

@@ -23,6 +23,8 @@ def has_part(kind: LayerKind, part: Part) -> bool:
         return experts is None
     if part == "shared":
         return experts is not None and experts.shared_width > 0
+    if part == "expert_bias":
+        return experts is not None and experts.expert_bias
     return experts is not None
 
 
@@ -87,7 +89,7 @@ def row_elements(
     """
     elements = width(name, part, kind, hidden, context_tokens, shape.tensor_parallel)
     experts = kind.experts
-    if part == "experts":
+    if part in ("experts", "expert_bias"):
         assert experts is not None, "rows of experts exist in mixture layers only"
         tokens = routed_tokens(experts, shape)
         return tokens * elements / (shape.expert_tensor_parallel if shard == "tensor" else 1.0)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from meshwright.domain import estimate as values
 
 if TYPE_CHECKING:
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
     from meshwright.domain.uncertainty import Uncertainty
+    from meshwright.perf.arrays import Array
 
 LEVEL = 0.9
 """Level of the intervals."""
@@ -66,6 +69,19 @@ def interval(
         level=LEVEL, step_s=(step_s / time, step_s * time),
         memory_peak_bytes=(allocated_bytes / memory, allocated_bytes * memory),
     )  # fmt: skip
+
+
+def expected_s(case: Case, step_s: Array, reserved_bytes: Array) -> Array:
+    """Step time over the probability that the layout runs: what a planner that pays for failed runs minimises.
+
+    Shapes:  columns of layouts.
+    Units:   s.
+    Holds:   the step time itself where the calibration knows no probabilities.
+    """
+    known = case.calibration.uncertainty
+    if known is None:
+        return step_s
+    return step_s / np.maximum(known.fit.memory_probability(reserved_bytes, case.offered_bytes), 1e-3)
 
 
 def grades(known: Uncertainty | None) -> Mapping[str, values.Grade]:

@@ -12,6 +12,7 @@ from meshwright.perf.arrays import Array, array, pick, take
 from meshwright.perf.collectives import all_reduce_s
 from meshwright.perf.data_parallel import Synchronisation, exposed_s, synchronisation
 from meshwright.perf.schedules import SCHEDULES
+from meshwright.perf.stalls import Load, memory_pressure, message_stall_s
 from meshwright.perf.states import Shards, States, adapter_parameters, optimizer_s, training_states
 
 if TYPE_CHECKING:
@@ -96,6 +97,8 @@ class StepTime:
     pipeline: PipelineTime
     data_parallel_exposed_s: Array
     optimizer_s: Array
+    stall_s: Array
+    """Stalled pipeline messages and the allocator's retries."""
     straggler_s: Array
 
 
@@ -225,34 +228,49 @@ def pipeline_time(
 
 
 def step_time(
-    case: Case, settings: Settings, pipeline: PipelineTime, state: StateCosts, *, gradient_shards: Array, parameter_shards: Array,
-    world: Array, num_microbatches: Array,
+    case: Case, settings: Settings, pipeline: PipelineTime, state: StateCosts, degrees: Degrees, *, num_microbatches: Array,
+    reserved_bytes: Array,
 ) -> StepTime:  # fmt: skip
     """One optimizer step.
 
-        step = (pipeline + data parallelism + optimizer) (1 + sigma sqrt(2 ln nodes))
+        step = (pipeline + data parallelism + optimizer) (1 + sigma sqrt(2 ln nodes) + a p) + stalled messages
 
-    Symbols: sigma ``straggler_slope``.
+    Symbols: sigma ``straggler_slope``; p ``memory_pressure`` at the reserved bytes of the fullest rank, a ``pressure_slowdown``
+             where the implementation's allocator retries (``Implementation.allocator_retries``).
+             Where the host waits for every pipeline message (``Implementation.message_handshake``), pressure stalls the messages
+             instead.
     Shapes:  everything broadcasts.
     Units:   s.
     Source:  stragglers as in zhebrak (reference/cost-model.md section 9).
     """
     overlap, implementation, constants = settings.overlap, case.implementation, case.calibration.constants
+    hooks = bool(implementation.replicated_bucket_bytes) & (degrees.optimizer_shards <= 1.0)
     data = exposed_s(
-        state.synchronisation, gradient_shards=gradient_shards, parameter_shards=parameter_shards,
+        state.synchronisation, gradient_shards=degrees.gradient_shards, parameter_shards=degrees.parameter_shards,
         num_microbatches=num_microbatches, forward_s=pipeline.forward_window_s, backward_s=pipeline.backward_window_s,
         layers=pipeline.layers,
-        case=case, gradient_overlap=overlap.gradient_reduce and implementation.gradient_overlap,
+        case=case, gradient_overlap=overlap.gradient_reduce & (implementation.gradient_overlap | hooks),
         parameter_overlap=overlap.parameter_gather and implementation.parameter_overlap,
     )  # fmt: skip
     data = data + state.tied_s
-    nodes = np.maximum(1.0, np.asarray(world) / case.cluster.devices_per_node)
+    nodes = np.maximum(1.0, degrees.world / case.cluster.devices_per_node)
     before = pipeline.work_s + pipeline.bubble_s + pipeline.pipeline_exposed_s + data + state.optimizer_s + pipeline.host_s
     straggler = constants.straggler_slope * np.sqrt(2.0 * np.log(nodes)) * before
+    pressure = memory_pressure(reserved_bytes, case.cluster.device.memory_bytes, constants)
+    if implementation.message_handshake:
+        replicated = (degrees.optimizer_shards <= 1.0) & (degrees.data_parallel > 1.0)
+        load = Load(
+            nodes=nodes, tensor_domains=array(group(degrees.tensor_parallel, 1.0, case.cluster).domains),
+            replicated=np.where(replicated, 1.0, 0.0), num_microbatches=array(num_microbatches), pressure=pressure,
+        )  # fmt: skip
+        stall = message_stall_s(degrees.pipeline_parallel, load, constants)
+    else:
+        stall = constants.pressure_slowdown * pressure * before * float(implementation.allocator_retries)
     return StepTime(
-        step_s=before + straggler,
+        step_s=before + straggler + stall,
         pipeline=pipeline,
         data_parallel_exposed_s=data,
         optimizer_s=state.optimizer_s,
+        stall_s=stall,
         straggler_s=straggler,
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from meshwright.perf.activations import checkpoint_bytes, saved_bytes, working_bytes
 from meshwright.perf.arrays import Array, array
-from meshwright.perf.collectives import point_to_point_s
+from meshwright.perf.collectives import all_gather_s, point_to_point_s
 from meshwright.perf.ends import EndTime, embedding_time, head_time, logits_bytes
 from meshwright.perf.layer import LayerTime, layer_time, recompute_s
 from meshwright.perf.operators import WorkShape, work_shape
@@ -120,6 +120,7 @@ def work_costs(
     expert_parallel: Array,
     expert_tensor_parallel: Array,
     devices_per_stage: Array,
+    pipeline_parallel: Array,
 ) -> WorkCosts:
     """All costs of one micro-batch, for columns of degrees.
 
@@ -133,7 +134,13 @@ def work_costs(
         expert_parallel=expert_parallel, expert_tensor_parallel=expert_tensor_parallel,
     )  # fmt: skip
     groups = layer_groups(
-        tensor_parallel, context_parallel, expert_parallel, expert_tensor_parallel, devices_per_stage, case.cluster
+        tensor_parallel,
+        context_parallel,
+        expert_parallel,
+        expert_tensor_parallel,
+        devices_per_stage,
+        pipeline_parallel,
+        case.cluster,
     )
     vocabulary = vocabulary_rows(case, tensor_parallel)
     return WorkCosts(
@@ -144,8 +151,27 @@ def work_costs(
         logits_bytes=logits_bytes(case, shape, vocabulary),
         logits_before_bytes=case.implementation.logit_bytes_before * shape.tokens * vocabulary / shape.tensor_parallel,
         head_input_bytes=2.0 * shape.shard_tokens * case.model.hidden,
-        hop_s=point_to_point_s(
-            2.0 * shape.shard_tokens * case.model.hidden, crosses=groups.pipeline_crosses, cluster=case.cluster,
-            constants=case.calibration.constants,
-        ),
+        hop_s=hop_s(case, shape, groups),
     )  # fmt: skip
+
+
+def hop_s(case: Case, shape: WorkShape, groups: Groups) -> Array:
+    """Time of an activation, or its gradient, from one stage to the next.
+
+        send(2 T h / t_s)                            sequence parallelism (t_s = t), or every tensor rank sends all of it (t_s = 1)
+        send(2 T h / t) + all-gather(2 T h) over t   where the implementation scatters it
+
+    Symbols: T tokens of the micro-batch; h hidden; t TP; t_s sequence shards.
+    Shapes:  the columns of ``shape``.
+    Units:   s.
+    Source:  Narayanan et al. 2021 (arXiv 2104.04473) section 4.1, scatter and gather; DeepSpeed PipelineEngine pipe_partitioned,
+             grad_partitioned.
+    """
+    cluster, constants = case.cluster, case.calibration.constants
+    whole = 2.0 * shape.tokens * case.model.hidden
+    scatter = case.implementation.pipeline_scatter
+    shares = shape.tensor_parallel if scatter else shape.sequence_shards
+    sent = point_to_point_s(whole / shares, crosses=groups.pipeline_crosses, cluster=cluster, constants=constants)
+    if not scatter:
+        return sent
+    return sent + np.where(shape.sequence_shards > 1.0, 0.0, all_gather_s(whole, groups.tensor, cluster, constants))

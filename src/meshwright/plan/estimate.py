@@ -104,8 +104,8 @@ def estimate(case: Case, layout: Layout) -> values.Estimate:
     known = case.calibration.uncertainty
     memory_fits, failures = float(fits), 0.0
     if known is not None:
-        offered = case.cluster.device.memory_bytes * (1.0 - case.reserve_ratio)
-        memory_fits, failures = known.fit.memory_probability(float(reserved[fullest]), offered), known.fit.failures
+        memory_fits = float(known.fit.memory_probability(reserved[fullest], case.offered_bytes))
+        failures = known.fit.failures
     return values.Estimate(
         label=label(layout, overlap=overlap_for(case)),
         layout=layout,
@@ -148,11 +148,12 @@ def simulated(case: Case, layout: Layout, evaluation: Evaluation) -> Evaluation:
         return evaluation
     time = evaluation.time
     bubble = np.asarray(simulated_bubble_s(case, layout, evaluation))
-    before = time.step_s - time.straggler_s
+    before = time.step_s - time.stall_s - time.straggler_s
     after = before - time.pipeline.bubble_s + bubble
     straggler = time.straggler_s * after / before
     pipeline = replace(time.pipeline, bubble_s=bubble)
-    return replace(evaluation, time=replace(time, step_s=after + straggler, straggler_s=straggler, pipeline=pipeline))
+    step_s = after + straggler + time.stall_s
+    return replace(evaluation, time=replace(time, step_s=step_s, straggler_s=straggler, pipeline=pipeline))
 
 
 def _peak_dtype(case: Case) -> str:
@@ -205,7 +206,7 @@ def _stages(evaluation: Evaluation) -> tuple[values.Stage, ...]:
 
 
 def time_split(evaluation: Evaluation) -> values.TimeSplit:
-    """Exposed seconds on the busiest stage by cause; stragglers and launch floors are host time.
+    """Exposed seconds on the busiest stage by cause; stragglers, stalls and launch floors are host time.
 
     Units:   s; the parts sum to ``step_s``.
     Source:  ``plan.combine.step_time``.
@@ -227,5 +228,5 @@ def time_split(evaluation: Evaluation) -> values.TimeSplit:
         bubble_s=float(time.pipeline.bubble_s),
         data_parallel_exposed_s=float(time.data_parallel_exposed_s),
         optimizer_s=float(time.optimizer_s),
-        host_s=of(both.host) + float(time.pipeline.host_s) + float(time.straggler_s),
+        host_s=of(both.host) + float(time.pipeline.host_s) + float(time.stall_s) + float(time.straggler_s),
     )

@@ -36,8 +36,8 @@ def load_json(path: Path | str) -> object:
     return parse_json(read_text(path), where=str(path))
 
 
-def read_text(path: Path | str, max_bytes: int = MAX_BYTES) -> str:
-    """The text of a regular UTF-8 file of at most ``max_bytes``."""
+def read_text(path: Path | str, max_bytes: int = MAX_BYTES, *, errors: str = "strict") -> str:
+    """The text of a regular UTF-8 file of at most ``max_bytes``; ``errors`` is what ``bytes.decode`` does with other bytes."""
     path = Path(path)
     try:
         if not path.exists():
@@ -52,7 +52,7 @@ def read_text(path: Path | str, max_bytes: int = MAX_BYTES) -> str:
     if len(content) > max_bytes:
         raise fault("file.large", "larger than {limit} bytes", path=str(path), limit=max_bytes)
     try:
-        return content.decode("utf-8-sig")
+        return content.decode("utf-8-sig", errors)
     except UnicodeDecodeError as error:
         raise fault("file.encoding", "not UTF-8 text (byte {offset})", path=str(path), offset=error.start) from None
 

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from meshwright.report.headline import case_header, headline
+from meshwright.report.runs import closest_line
 from meshwright.report.stages import stage_memory
 from meshwright.report.timesplit import time_split
 from meshwright.report.verdict import amount
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
 
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
+    from meshwright.evidence.near import Near
 
 
-def estimate_report(case: Case, estimate: Estimate) -> Iterator[RenderableType]:
-    """The case, the figures, the memory and the time of one layout."""
+def estimate_report(case: Case, estimate: Estimate, closest: Near | None = None) -> Iterator[RenderableType]:
+    """The case, the figures (beside those of the closest published run), the memory and the time of one layout."""
     yield from case_header(case)
     yield from headline(estimate)
+    yield from closest_line(closest)
     yield from stage_memory(estimate)
     yield from time_split(estimate)
 

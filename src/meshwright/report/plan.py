@@ -10,6 +10,7 @@ from rich.text import Text
 from meshwright.domain.estimate import Infeasible
 from meshwright.report.headline import case_header, headline
 from meshwright.report.ranking import pareto_table, ranked_table
+from meshwright.report.runs import closest_line
 from meshwright.report.stages import stage_memory
 from meshwright.report.timesplit import time_split
 from meshwright.report.verdict import infeasible
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from meshwright.domain.case import Case
+    from meshwright.evidence.near import Near
     from meshwright.search.result import PlanResult
 
 MAX_REASONS = 8
 
 
-def plan_report(case: Case, result: PlanResult) -> Iterator[RenderableType]:
+def plan_report(case: Case, result: PlanResult, closest: Near | None = None) -> Iterator[RenderableType]:
     """Everything that ``plan`` prints before comparisons and costs."""
     yield from case_header(case)
     if isinstance(result.verdict, Infeasible) or not result.plans:
@@ -43,6 +45,7 @@ def plan_report(case: Case, result: PlanResult) -> Iterator[RenderableType]:
         yield Text(f"  uses {integer(result.used_devices)} devices; {integer(result.idle_devices)} stay idle", style="yellow")
     for reason in winner.reasons:
         yield Padding(Text(f"- {reason}"), (0, 0, 0, 2))
+    yield from closest_line(closest)
     yield from ranked_table(result.plans)
     yield from pareto_table(result.pareto)
     yield from stage_memory(winner.estimate)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
+from meshwright.plan.certainty import expected_s
 from meshwright.search.space import TREATMENTS
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class Finalists:
         return self._candidates(self._front)
 
     def _key(self, step_s: Floats, reserved_bytes: Floats) -> Floats:
-        return reserved_bytes if self.objective == "memory" else step_s
+        return reserved_bytes if self.objective == "memory" else expected_s(self.space.case, step_s, reserved_bytes)
 
     def _kept(self, rows: Rows, key: Floats, mask: Bools, pool: Pool, size: int, *, by_memory: bool = False) -> Pool:
         index = np.flatnonzero(mask)

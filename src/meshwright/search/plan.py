@@ -8,8 +8,11 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from meshwright.domain.estimate import Estimate, Fits, Infeasible, Unmet, Verdict
 from meshwright.errors import InputError, Message
+from meshwright.plan.certainty import expected_s
 from meshwright.plan.estimate import estimate
 from meshwright.plan.overlap import overlap_for
 from meshwright.search.finalists import Candidate, Finalists
@@ -102,17 +105,18 @@ def _merge(pools: Sequence[Finalists], options: SearchOptions, acceptable: Calla
     for number, pool in enumerate(pools):
         own = refine(pool.space, pool) if options.refine else pool.best
         found.extend(replace(candidate, order=candidate.order + (number << 40)) for candidate in own)
-    found.sort(key=lambda c: (_key(c, options), c.order))
+    case = pools[0].space.case
+    found.sort(key=lambda c: (_key(case, c, options), c.order))
     able = (each for each in found if acceptable is None or acceptable(each.layout))
     trained = not pools[0].space.case.training.weights_frozen
     return list(islice(_one_per_shape(able, trained=trained), options.top + RERANKED))
 
 
-def _key(candidate: Candidate, options: SearchOptions) -> float:
+def _key(case: Case, candidate: Candidate, options: SearchOptions) -> float:
     if options.objective == "memory":
         return candidate.reserved_bytes
     devices = candidate.layout.world if options.objective == "throughput-per-device" else 1
-    return candidate.step_s * devices
+    return devices * float(expected_s(case, np.asarray(candidate.step_s), np.asarray(candidate.reserved_bytes)))
 
 
 def _one_per_shape(candidates: Iterable[Candidate], *, trained: bool) -> Iterator[Candidate]:
@@ -137,6 +141,8 @@ def _rank(case: Case, candidates: list[Candidate], options: SearchOptions) -> tu
     """Estimates of the first candidates, with simulated bubbles, in their final order and in groups that cannot be told apart."""
     estimates = [estimate(case, candidate.layout) for candidate in candidates]
     estimates = [each for each in estimates if each.fits]
+    known = case.calibration.uncertainty
+    apart = known.ranking_ratio if known else RANKING_ERROR
     estimates.sort(key=lambda each: _value(each, options))
     if estimates and options.refine and options.objective == "step-time":
         # Inside TIE nobody can tell plans apart: those whose upper bound fits, too, go first.
@@ -146,7 +152,7 @@ def _rank(case: Case, candidates: list[Candidate], options: SearchOptions) -> tu
     group, anchor = 0, None
     for rank, each in enumerate(estimates[: options.top], start=1):
         value = _value(each, options)
-        if anchor is None or value > anchor * (1.0 + RANKING_ERROR):
+        if anchor is None or value > anchor * (1.0 + apart):
             group, anchor = group + 1, value
         winner = estimates[0] if rank > 1 else None
         plans.append(
@@ -165,7 +171,8 @@ def _risky(each: Estimate) -> bool:
 def _value(each: Estimate, options: SearchOptions) -> float:
     if options.objective == "memory":
         return each.memory_reserved_bytes
-    return each.step_s * (each.layout.world if options.objective == "throughput-per-device" else 1)
+    devices = each.layout.world if options.objective == "throughput-per-device" else 1
+    return devices * each.step_s / max(each.memory_fit_probability, 1e-3)
 
 
 def _pareto(case: Case, pools: Sequence[Finalists], winners: Sequence[RankedPlan]) -> tuple[RankedPlan, ...]:

@@ -1,0 +1,159 @@
+"""Published runs: as documents, as a line beside a prediction, as a list of the nearest, and one in full."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rich.padding import Padding
+from rich.text import Text
+
+from meshwright.report.pieces import Pieces
+from meshwright.report.view import plain
+from meshwright.report.words import count, gib, integer, percent, plural, rate, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rich.console import RenderableType
+
+    from meshwright.evidence.attempts import Attempts
+    from meshwright.evidence.near import Difference, Near
+    from meshwright.evidence.published import Published
+
+Document = dict[str, Any]
+BRIEF = 40
+"""How many lines of a list nobody narrowed are worth a screen."""
+_NOUNS = {
+    "parameters": "parameters", "active_parameters": "active parameters", "devices": "devices",
+    "sequence_tokens": "tokens a sequence", "step_tokens": "tokens a step", "global_batch_sequences": "sequences a step",
+}  # fmt: skip
+"""A quantity that differs -> what it counts."""
+_DEGREE = re.compile(r"\b(tp|cp|pp|vp|ep|etp|dp|mb|zero)([0-9]+)\b")
+_KEYS = {
+    "tp": "tensor_parallel", "cp": "context_parallel", "pp": "pipeline_parallel", "vp": "virtual_stages",
+    "ep": "expert_parallel", "etp": "expert_tensor_parallel", "dp": "data_parallel", "mb": "microbatch_sequences",
+}  # fmt: skip
+"""Word of the label -> key of the contract."""
+
+
+def run_view(near: Near) -> Document:
+    """The nearest run of a cell as the JSON of ``catalog runs`` and of ``closest_run``."""
+    return attempts_view(near.cell) | {"distance": near.distance, "differs": [plain(each) for each in near.differs]}
+
+
+def closest_view(near: Near | None) -> Document | None:
+    """``closest_run`` of ``plan`` and ``estimate``; null where nothing published is near."""
+    return None if near is None else run_view(near)
+
+
+def attempts_view(cell: Attempts) -> Document:
+    """A cell by its fastest run, and how many were tried."""
+    view = published_view(cell.best)
+    view["tried"], view["ran"], view["failed"] = cell.ran + cell.failed, cell.ran, cell.failed
+    return view
+
+
+def published_view(run: Published) -> Document:
+    """A run by its fields, and its layout by the contract's keys as far as the source says it."""
+    view: Document = asdict(run)
+    degrees = {word: int(degree) for word, degree in _DEGREE.findall(run.label)}
+    layout: Document = {key: degrees.get(word, 1) for word, key in _KEYS.items()} if run.label else {}
+    if layout:
+        layout |= {"zero_stage": degrees.get("zero"), "num_microbatches": run.num_microbatches, "recompute": run.recompute or None}
+    return view | {"layout": layout or None}
+
+
+def closest_line(near: Near | None) -> Iterator[RenderableType]:
+    """The closest published run, beside a prediction: layout, figures, how it differs, source; nothing where none is near."""
+    if near is None:
+        return
+    run = near.cell.best
+    pieces: list[Text | str] = [
+        Text.assemble("closest published run ", (run.label, "bold")), *_figures(run),
+        f"{run.id}: {_framework(run)}", *([tried] if (tried := _tried(near.cell)) else []), difference_words(near),
+    ]  # fmt: skip
+    yield Padding(Pieces(pieces=pieces, style="dim"), (1, 0, 0, 0))
+
+
+def difference_words(near: Near) -> str:
+    """What differs, in words; the largest part first."""
+    words = [_difference(each) for each in near.differs]
+    return f"differs: {'; '.join(words)}" if words else "the same model, devices and batch, as far as asked"
+
+
+def nearest_list(found: Sequence[Near], total: int) -> Iterator[RenderableType]:
+    """The nearest runs: what ran, the fastest layout with its figures, and who says so."""
+    yield Padding(Text(f"The {len(found)} nearest of {total} groups of published runs", style="bold"), (1, 0, 0, 0))
+    for near in found:
+        run, cell = near.cell.best, near.cell
+        yield Padding(Pieces(pieces=[_head(run), Text(run.id, style="cyan"), _framework(run)]), (1, 0, 0, 0))
+        layout = Text(run.label, style="bold") if run.label else Text(f"none of {cell.failed} tried ran", style="red")
+        yield Pieces(pieces=[layout, *_steps(run), *_figures(run)], indent=4)
+        tried = [words] if run.label and (words := _tried(cell)) else []
+        yield Pieces(pieces=[*tried, difference_words(near)], indent=4, style="dim")
+
+
+def attempts_list(found: Sequence[Attempts], limit: int | None) -> Iterator[RenderableType]:
+    """All cells, up to a limit: what ran, the fastest speed, and how many were tried."""
+    shown = found[: limit or BRIEF]
+    yield Padding(Text(f"{len(found)} runs: the fastest of each model, cluster, batch and framework", style="bold"), (1, 0, 0, 0))
+    for cell in shown:
+        run = cell.best
+        speed = f"{rate(run.tokens_per_s_per_device)} tokens/s/device" if run.tokens_per_s_per_device else "no speed"
+        mfu = [f"{percent(run.mfu_ratio)} MFU"] if run.mfu_ratio else []
+        tried = cell.ran + cell.failed
+        yield Pieces(
+            pieces=[_head(run), Text(run.id, style="cyan"), run.framework, speed, *mfu, f"{cell.ran} of {tried} ran"], gap=2
+        )
+    if len(shown) < len(found):
+        yield Text(f"  {len(found) - len(shown)} more: --near MODEL --device NAME, or --limit N", style="dim")
+
+
+def _head(run: Published) -> Text:
+    return Text.assemble((run.model, "bold"), f" on {_machine(run)}", f", {size} tokens" if (size := _size(run)) else "")
+
+
+def _figures(run: Published) -> list[str]:
+    """Speed and memory in one line."""
+    figures = [f"{rate(run.tokens_per_s_per_device)} tokens/s/device"] if run.tokens_per_s_per_device else []
+    figures += [f"{seconds(run.step_s)} a step"] if run.step_s else []
+    figures += [f"{percent(run.mfu_ratio)} MFU"] if run.mfu_ratio else []
+    return figures + [" ".join(_memory(run))] * (run.memory_bytes is not None)
+
+
+def _memory(run: Published) -> list[str]:
+    return [gib(run.memory_bytes), run.memory_kind] if run.memory_bytes is not None else ["-"]
+
+
+def _steps(run: Published) -> list[str]:
+    words = [f"{plural(run.num_microbatches, 'accumulation step')}"] if run.num_microbatches else []
+    return words if run.recompute in {"", "none"} or "recompute=" in run.label else [*words, f"recompute {run.recompute}"]
+
+
+def _machine(run: Published) -> str:
+    return f"{run.devices or '?'} x {run.device}, {run.precision}" + (f", {run.task}" if run.task != "pretrain" else "")
+
+
+def _size(run: Published) -> str:
+    batch, sequence = run.global_batch_sequences, run.sequence_tokens
+    return f"{integer(batch) if batch else '?'} x {integer(sequence) if sequence else '?'}" if batch or sequence else ""
+
+
+def _framework(run: Published) -> str:
+    return f"{run.framework} {run.framework_version}".strip()
+
+
+def _tried(cell: Attempts) -> str:
+    """How many others the fastest one has beside it."""
+    words = [f"fastest of {cell.ran}"] if cell.ran > 1 else []
+    return "; ".join([*words, *([f"{cell.failed} more failed"] if cell.failed else [])])
+
+
+def _difference(each: Difference) -> str:
+    noun = _NOUNS.get(each.what)
+    if noun is not None:
+        scale = integer if max(float(each.published), float(each.wanted)) < 1e6 else count
+        return f"{scale(float(each.published))} {noun}, not {scale(float(each.wanted))}"
+    return f"{each.published}, not {each.wanted}" if each.wanted else str(each.published)

@@ -1,0 +1,197 @@
+"""The report of ``validate``: sets against their targets, decisions, sources, what intervals and probabilities are worth."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from meshwright.evidence.table import count_reasons
+from meshwright.report.words import integer, percent, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rich.console import RenderableType
+
+    from meshwright.evidence.cells import Cell
+    from meshwright.evidence.metrics import Bin, Scores
+    from meshwright.evidence.summary import Aim, Part, Summary
+    from meshwright.evidence.validation import Validation
+
+SCORES = (
+    "rows", "step\nMAPE", "\nmedian", "\nbias", "rank\ncorr.", "memory\nMAPE", "\nbias", "fits\nright", "interval\nholds",
+    "\nwidth", "re-\nmeasured", "one\nconstant",
+)  # fmt: skip
+WORDS = {
+    "regret_mean_ratio": "regret, mean", "regret_worst_ratio": "regret, worst", "best_of_3_regret_mean_ratio": "regret, best of 3",
+    "failed_choices_explained": "failed first choices that memory explains", "spearman_within_cells_median": "rank correlation",
+    "step_mape_ratio": "step time, MAPE", "step_bias_ratio": "step time, bias", "step_median_factor": "step time, median factor",
+    "step_within_factor_2_ratio": "step time, within a factor of 2", "memory_mape_ratio": "memory, MAPE",
+    "fit_accuracy_ratio": "fits or fails, right", "interval_coverage_ratio": "interval holds",
+    "interval_width_median_ratio": "interval, median width",
+}  # fmt: skip
+PLAIN = {"step_median_factor", "spearman_within_cells_median", "failed_choices_explained"}
+"""Metrics that are no percentages."""
+MAX_REASONS, MAX_CELLS = 12, 15
+
+
+def validation_report(validation: Validation, summary: Summary) -> Iterator[RenderableType]:
+    """Everything, the worst first."""
+    yield from _head(validation, summary)
+    yield from _aims(summary.sets)
+    yield from _table("Sets, the worst first", "set", sorted(summary.sets, key=_worst_first))
+    yield from _table("Sources, the worst first", "source", sorted(summary.groups.values(), key=_worst_first))
+    for title, noun, parts in (
+        ("Devices", "device", summary.devices), ("Frameworks", "framework", summary.frameworks), ("Models", "kind", summary.kinds),
+    ):  # fmt: skip
+        yield from _table(f"{title}, the worst first", noun, sorted(parts.values(), key=_worst_first))
+    yield from _cells(summary.cells)
+    yield from _reliability(summary.reliability)
+    yield from _skipped(validation)
+
+
+def _head(validation: Validation, summary: Summary) -> Iterator[RenderableType]:
+    total = summary.total.scores
+    how = f"scheme {validation.scheme}, {plural(validation.folds, 'fit')}" if validation.scheme else "nothing fitted to these rows"
+    title = Text("Validation", style="bold").append(f"   calibration {validation.calibration}   {how}", style="not bold")
+    yield Padding(title, (1, 0, 0, 0))
+    words = (
+        f"{integer(len(validation.rows))} rows predicted, {integer(total.step_n)} with a measured step, "
+        f"{integer(total.memory_n)} with measured memory, {integer(len(validation.skipped))} left out"
+    )
+    yield Padding(Text(words), (0, 0, 0, 2))
+    if validation.known_configurations:
+        words = f"{plural(validation.known_configurations, 'row is', 'rows are')} of configurations that the shipped corpus holds"
+        yield Padding(Text(f"note: {words}: a calibration fitted to it has seen them", style="yellow"), (0, 0, 0, 2))
+    if validation.unknown_columns:
+        names = ", ".join(each if each.isprintable() else repr(each) for each in validation.unknown_columns)
+        yield Padding(Text(f"note: columns that are not read: {names}", style="yellow"), (0, 0, 0, 2))
+
+
+def _worst_first(part: Part) -> tuple[float, float, str]:
+    return -part.strain, -(part.scores.step_mape_ratio or 0.0), part.name
+
+
+def _aims(parts: Sequence[Part]) -> Iterator[RenderableType]:
+    """Targets and what is reached, those missed most first."""
+    rows = [(part, aim) for part in parts for aim in part.aims]
+    if not rows:
+        return
+    met = sum(aim.met for _, aim in rows)
+    yield Padding(Text(f"Targets: {met} of {len(rows)} reached, those missed most first", style="bold"), (1, 0, 0, 0))
+    table = _new("set", "metric", left=2)
+    for name in ("target", "reached", ""):
+        table.add_column(name, justify="right", no_wrap=True)
+    for part, aim in sorted(rows, key=lambda each: (-each[1].strain, each[0].name, each[1].metric)):
+        style = "green" if aim.met else "red"
+        words = WORDS.get(aim.metric, aim.metric)
+        table.add_row(part.name, words, _bound(aim), Text(_figure(aim.metric, aim.value), style=style), "" if aim.met else "missed")
+    yield Padding(table, (0, 0, 0, 2))
+
+
+def _bound(aim: Aim) -> str:
+    target = aim.target
+    if target.below is not None:
+        return f"<= {_figure(aim.metric, target.below)}"
+    return f">= {_figure(aim.metric, target.above or 0.0)}"
+
+
+def _figure(metric: str, value: float) -> str:
+    return f"{value:.3g}" if metric in PLAIN else percent(value)
+
+
+def _table(title: str, noun: str, parts: Sequence[Part]) -> Iterator[RenderableType]:
+    """The scores of some parts; a column that is blank for all of them is left out."""
+    rows = [(part.name, _scores(part.scores)) for part in parts if part.scores.n]
+    if not rows:
+        return
+    shown = [place for place in range(len(SCORES)) if any(cells[place] for _, cells in rows)]
+    table = _new(noun)
+    for place in shown:
+        table.add_column(SCORES[place], justify="right", no_wrap=True)
+    for name, cells in rows:
+        table.add_row(Text(name), *(cells[place] for place in shown))
+    yield Padding(Text(title, style="bold"), (1, 0, 0, 0))
+    yield Padding(table, (0, 0, 0, 2))
+
+
+def _scores(found: Scores) -> list[str]:
+    return [
+        integer(found.n), _share(found.step_mape_ratio), _share(found.step_median_ape_ratio), _signed(found.step_bias_ratio),
+        "" if found.spearman is None else f"{found.spearman:.2f}", _share(found.memory_mape_ratio),
+        _signed(found.memory_bias_ratio), _share(found.fit_accuracy_ratio), _share(found.interval_coverage_ratio),
+        _share(found.interval_width_median_ratio), _share(found.noise_ratio), _share(found.constant_hfu_mape_ratio),
+    ]  # fmt: skip
+
+
+def _cells(cells: Sequence[Cell]) -> Iterator[RenderableType]:
+    """Cells of the decisions that lose most, with what a choice costs."""
+    if not cells:
+        return
+    words = "Decisions, the worst first: what the first choice of a cell loses against the best measured"
+    yield Padding(Text(words, style="bold"), (1, 0, 0, 0))
+    table = _new("source", "model", left=2)
+    for name in ("devices", "batch", "ran", "failed", "regret", "best of 3", "rank corr.", ""):
+        table.add_column(name, justify="right", no_wrap=True)
+    worst = sorted(cells, key=lambda cell: (-cell.regret_ratio, cell.key))
+    for each in worst[:MAX_CELLS]:
+        source, _, _, model, _, gpu, devices, precision, batch, _ = each.key
+        remark = "nothing is said to fit" if each.nothing_fits else "the first choice failed" if each.failed_choice else ""
+        table.add_row(
+            Text(source), Text(f"{model} {precision}"), Text(f"{devices} {gpu}"), batch, str(each.measured), str(each.failed),
+            percent(each.regret_ratio), percent(each.best_of_3_regret_ratio),
+            "" if each.spearman is None else f"{each.spearman:.2f}", remark,
+        )  # fmt: skip
+    yield Padding(table, (0, 0, 0, 2))
+    if len(worst) > MAX_CELLS:
+        words = f"and {len(worst) - MAX_CELLS} cells that lose at most {percent(worst[MAX_CELLS].regret_ratio)} (--json lists all)"
+        yield Padding(Text(words, style="dim"), (0, 0, 0, 2))
+
+
+def _reliability(bins: Sequence[Bin]) -> Iterator[RenderableType]:
+    """What a probability to run is worth."""
+    if not bins:
+        return
+    table = _new("given a probability to run of")
+    for name in ("rows", "mean", "of these ran"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for each in bins:
+        table.add_row(f"{each.low:.2f} - {each.high:.2f}", integer(each.n), f"{each.mean_probability:.2f}", percent(each.ran_ratio))
+    yield Padding(Text("Probability to run", style="bold"), (1, 0, 0, 0))
+    yield Padding(table, (0, 0, 0, 2))
+
+
+def _skipped(validation: Validation) -> Iterator[RenderableType]:
+    """Counts of the rows that were left out, by reason, and the first row of each."""
+    if not validation.skipped:
+        return
+    yield Padding(Text(f"Left out: {plural(len(validation.skipped), 'row')}", style="bold"), (1, 0, 0, 0))
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    counts = count_reasons(validation.skipped)
+    for kind, count in list(counts.items())[:MAX_REASONS]:
+        first = next(each for each in validation.skipped if each.kind == kind)
+        table.add_row(integer(count), Text(f"{kind}, as line {first.line}").append(f" ({first.reason})", style="dim"))
+    if len(counts) > MAX_REASONS:
+        table.add_row(integer(sum(list(counts.values())[MAX_REASONS:])), Text("for other reasons (--json lists all)"))
+    yield Padding(table, (0, 0, 0, 2))
+
+
+def _new(*names: str, left: int = 1) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
+    for name in names[:left]:
+        table.add_column(name, overflow="fold")
+    return table
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else percent(value)
+
+
+def _signed(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:+.1f} %"

@@ -1,0 +1,127 @@
+"""``meshwright validate``: tables and JSON, the rows, and every way to get the input wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import get_args
+
+import pytest
+from tests.evidence.runs_csv import write_runs
+
+from meshwright.cli.validate import SCHEMES
+from meshwright.evidence.groups import Scheme
+from meshwright.evidence.table import shipped_path
+
+KEYS = {
+    "n", "skipped", "step_mape_ratio", "step_median_ape_ratio", "step_bias_ratio", "spearman", "memory_mape_ratio",
+    "memory_bias_ratio", "fit_accuracy_ratio", "fit_accuracy_memory_only_ratio", "interval_coverage_ratio",
+    "memory_interval_coverage_ratio",
+}  # fmt: skip
+
+
+@pytest.fixture
+def runs(tmp_path):
+    rows = [{"mbs": str(2**index), "step_time_s": str(0.5 + index / 10), "mem_gb": "10"} for index in range(4)]
+    rows += [{"tp": "2"}, {"zero": "1"}, {"id": "fail-1", "status": "failed", "step_time_s": "", "tp": "4"}, {"flag": "doubt"}]
+    return str(write_runs(tmp_path / "runs.csv", *rows))
+
+
+def test_the_document_has_the_keys_of_the_contract(cli, runs):
+    document = cli("validate", runs, "--json").json
+    assert document["groups"]["a"].keys() >= KEYS
+    assert document["groups"]["a"]["n"] == 6
+    assert document["groups"]["a"]["skipped"] == 1
+    assert document["all"]["regret_ratio"].keys() == {"mean", "worst"}
+    assert document["all"].keys() >= {"failed_choices", "spearman_within_cells_median"}
+    (cell,) = document["cells"]
+    assert cell["key"]["model"] == "tiny"
+    assert 0.0 <= cell["regret_ratio"] <= 1.0
+    assert document["scheme"] is None
+    assert document["calibration"] == "none@0"
+    assert document["skipped_rows"] == [{"id": "a-8", "line": 9, "reason": "flagged: 'doubt'"}]
+
+
+def test_the_report_says_what_was_scored_and_left_out(cli, runs):
+    answer = cli("validate", runs)
+    assert answer.status == 0, answer.err
+    for words in ("7 rows predicted", "nothing fitted to these rows", "Decisions", "Probability to run", "flagged, as line 9"):
+        assert words in answer.out
+    assert "scheme grouped" in cli("validate", runs, "--scheme", "grouped").out
+
+
+def test_rows_are_written_whole_and_may_be_read_again(cli, runs, tmp_path):
+    out = tmp_path / "out.csv"
+    assert cli("validate", runs, "--rows", str(out)).status == 0
+    assert len(out.read_text().splitlines()) == 9
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
+    assert cli("validate", runs, "--rows", str(out)).status == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["none.csv"], "no such file"),
+        (["."], "not a regular file"),
+        (["RUNS", "--scheme", "groupd"], "is none of grouped"),
+        (["RUNS", "--calibration", "mine"], "unknown calibration"),
+        (["RUNS", "--calibration", "mine", "--scheme", "grouped"], "give one of them"),
+        (["RUNS", "--rows", "RUNS"], "is the file that is read"),
+        (["RUNS", "--rows", "."], "is a directory"),
+        (["RUNS", "--rows", "/dev/null"], "is not a regular file"),
+        (["RUNS", "--rows", "none/at/all.csv"], "its directory does not exist"),
+    ],
+)
+def test_wrong_input_is_one_clear_line(cli, runs, arguments, line):
+    answer = cli("validate", *(runs if each == "RUNS" else each for each in arguments))
+    assert answer.status == 2
+    assert len(answer.lines) == 1
+    assert line in answer.err
+    assert not answer.out
+
+
+@pytest.mark.parametrize("rows", [[], [{"gpu": "abacus"}], [{"step_time_s": "fast"}], [{"flag": "doubt"}]])
+def test_a_file_without_a_usable_row_is_wrong_input(cli, tmp_path, rows):
+    answer = cli("validate", str(write_runs(tmp_path / "runs.csv", *rows)))
+    assert answer.status == 2
+    assert "no usable row" in answer.err
+
+
+def test_hostile_text_does_not_reach_the_terminal(cli, tmp_path):
+    hostile = {"model": "\x1b[31mred", "framework": "[bold]x[/bold]", "notes": "\x07"}
+    answer = cli("validate", str(write_runs(tmp_path / "runs.csv", hostile, {"gpu": "\x1b]0;title\x07"})))
+    assert answer.status == 0
+    assert "\x1b" not in answer.out + answer.err
+    assert "[bold]x[/bold]" in answer.out
+
+
+def test_schemes_are_those_of_the_evidence():
+    assert get_args(Scheme) == SCHEMES
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_at_once_with_one_line():
+    command = [sys.executable, "-m", "meshwright", "validate"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        time.sleep(6)
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert err == "error: interrupted\n"
+    assert out == ""
+
+
+@pytest.mark.slow
+def test_the_shipped_corpus_is_scored_out_of_fold_by_default(cli, tmp_path):
+    copy = tmp_path / "copy.csv"
+    copy.write_bytes(shipped_path().read_bytes())
+    document = cli("validate", str(copy), "--json").json
+    assert document["scheme"] == "grouped"
+    assert document["folds"] == 10
+    assert document["rows"] + document["skipped"] == 3769
+    assert len([each for each in document["cells"] if each["key"]["source"] == "playbook"]) == 13
+    assert document["sets"]["playbook above 10 % MFU"]["n"] == 355
+    assert document["sets"]["NVIDIA dense pre-training BF16"]["n"] == 68
