@@ -96,6 +96,8 @@ class Implementation:
     """Bytes read and written per logit by the loss, forward and backward: 4 and 4 where it is fused and works in place."""
     logit_bytes: float = 2.0
     """Bytes per logit held at the loss: 2 where it works in place, more where FP32 copies and the softmax are kept."""
+    logit_bytes_before: float = 0.0
+    """Bytes per logit of the micro-batch before that are still held when the next one's loss is taken."""
     logits_gathered: bool = False
     """Logits are gathered over TP before the loss."""
     sequence_parallel: bool = True
@@ -139,6 +141,8 @@ class Implementation:
     """Bytes per updated parameter that the optimizer step holds beside its states where gradients are of 16 bits: FP32 copies."""
     weight_gradient_bytes: float = 0.0
     """Bytes per weight of the largest product, taken while its gradient is computed beside the gradient buffer."""
+    gather_buffer_bytes: float = 0.0
+    """Bytes per token and hidden element of the buffers for tensors that are gathered over TP, kept all along."""
     streamed_bytes: float = 0.0
     """Bytes per token and hidden element that a layer hands to a communication stream under TP. The allocator cannot use them again
     until the device has passed them, so they pile up where the host runs ahead, and are given up where memory is short."""

@@ -182,6 +182,8 @@ def run(row: Row) -> Run:
         raise ImpossibleError("degrees do not multiply to the devices")
     if layout.pipeline_parallel * layout.virtual_stages > model.num_layers:
         raise ImpossibleError("more chunks than layers")
+    if row["framework"] == "nanotron" and (reason := _refused_by_nanotron(layout)):
+        raise ImpossibleError(reason)
     implementation = _implementation(row)
     precision = recipes.precision(_recipe(row), implementation.gradient_dtype)
     precision, cluster = ascend.precision(row, precision), _cluster(row)
@@ -197,6 +199,22 @@ def run(row: Row) -> Run:
         id=row["id"], row=given, case=case, layout=layout, step_s=_step_s(row), failed=row["status"] == "failed",
         memory_bytes=float(ascend.memory_gib(row)) * 2**30 if ascend.memory_gib(row) else None, reading=_reading(row),
     )  # fmt: skip
+
+
+def _refused_by_nanotron(layout: Layout) -> str | None:
+    """Why nanotron cannot run a layout, whatever its memory; ``cost_split`` says where its blocks stand.
+
+    Norm, output layer, cast and loss follow the last layer, each rank ending with the block that passes its share of the
+    cost: two ranks behind the output layer at most get a block, and those have no parameters, which DDP (ZeRO-0) refuses.
+    """
+    if layout.num_microbatches < layout.pipeline_parallel - 1:
+        return "nanotron asserts at least PP - 1 micro-batches"
+    behind = layout.stage_layers[0].count(0) - 1 if layout.stage_layers else 0
+    if behind > 2:
+        return "nanotron leaves a stage without any block"
+    if behind > 0 and layout.zero_stage == 0 and layout.data_parallel > 1:
+        return "DDP refuses a stage without parameters"
+    return None
 
 
 def _recipe(row: Row) -> str:

@@ -38,6 +38,8 @@ class States:
     parameter_bytes: Array
     gradient_bytes: Array
     optimizer_bytes: Array
+    master_bytes: Array
+    """Part of ``optimizer_bytes`` that exists before the first update: the master copy."""
     owned_parameters: Array
     """Parameters whose optimizer state lies on this rank."""
     reduced_parameters: Array
@@ -71,6 +73,7 @@ def training_states(dense: Array, experts: Array, adapters: Array, shards: Shard
             parameter_bytes=precision.parameter_bytes * (held + adapters),
             gradient_bytes=gradient * adapters,
             optimizer_bytes=state * adapters,
+            master_bytes=precision.master_bytes * adapters,
             owned_parameters=adapters,
             reduced_parameters=adapters,
         )
@@ -80,6 +83,7 @@ def training_states(dense: Array, experts: Array, adapters: Array, shards: Shard
         parameter_bytes=precision.parameter_bytes * held,
         gradient_bytes=gradient * buffered,
         optimizer_bytes=state * owned,
+        master_bytes=precision.master_bytes * owned,
         owned_parameters=owned,
         reduced_parameters=dense + experts,
     )

@@ -140,7 +140,8 @@ def state_costs(
     if offload:
         states = States(
             parameter_bytes=states.parameter_bytes, gradient_bytes=states.gradient_bytes,
-            optimizer_bytes=np.zeros_like(states.optimizer_bytes), owned_parameters=states.owned_parameters,
+            optimizer_bytes=np.zeros_like(states.optimizer_bytes), master_bytes=np.zeros_like(states.master_bytes),
+            owned_parameters=states.owned_parameters,
             reduced_parameters=states.reduced_parameters,
         )  # fmt: skip
     return StateCosts(

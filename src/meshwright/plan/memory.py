@@ -100,7 +100,7 @@ def activation_memory(
     Symbols: n chunks in flight under the schedule; V chunks of a stage.
     Shapes:  ``[row]`` or ``[row, column]``.
     Units:   bytes.
-    Holds:   the working set of one layer comes on top of all in flight.
+    Holds:   the working set of one layer comes on top of all in flight, and what the micro-batch before leaves, where there is one.
     Source:  reference/cost-model.md 7.2 (peak_i = static_i + (n_i - 1) cache_i + peak of one micro-batch).
     """
     chunks = SCHEDULES[settings.schedule].in_flight_until_weight(
@@ -108,7 +108,10 @@ def activation_memory(
         num_microbatches=np.asarray(num_microbatches).astype(np.int64), num_chunks=np.asarray(virtual_stages).astype(np.int64),
     )  # fmt: skip
     in_flight = array(np.asarray(chunks)) / virtual_stages
-    return ActivationMemory(activations=stages.saved_bytes * in_flight, transient=stages.transient_bytes, in_flight=in_flight)
+    before = np.where(np.asarray(num_microbatches) > 1.0, stages.before_bytes, 0.0)
+    return ActivationMemory(
+        activations=stages.saved_bytes * in_flight, transient=stages.transient_bytes + before, in_flight=in_flight
+    )
 
 
 def static_bytes(case: Case, state: StateCosts) -> Array:
@@ -148,11 +151,10 @@ def stage_memory(case: Case, activation: ActivationMemory, state: StateCosts, pi
     """
     constants, states = case.calibration.constants, state.states
     temporary = activation.transient + state.gathered_bytes
-    moments = case.training.optimizer.state_bytes / (case.training.precision.master_bytes + case.training.optimizer.state_bytes)
     tensors = states.parameter_bytes + states.gradient_bytes + states.optimizer_bytes + activation.activations + temporary
     return StageMemory(
         parameters=states.parameter_bytes, gradients=states.gradient_bytes, optimizer=states.optimizer_bytes,
-        moments=moments * states.optimizer_bytes, activations=activation.activations, temporary=temporary,
+        moments=states.optimizer_bytes - states.master_bytes, activations=activation.activations, temporary=temporary,
         fragmentation=constants.fragmentation_ratio * tensors,
         outside=constants.context_bytes + state.communicators * constants.communicator_bytes,
         piled=array(0.0) if piled is None else piled,
