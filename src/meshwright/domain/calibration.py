@@ -58,6 +58,8 @@ class Constants:
     """Query rows of one work group of the attention kernel."""
     memory_ratio: Constant
     """Share of the memory bandwidth that an elementwise kernel reaches."""
+    expert_memory_ratio: Constant
+    """Speed of passes over routed tokens (permutations, gates, casts, expert by expert) relative to other elementwise kernels."""
     kernel_gap_s: Constant
     """Device time lost between two kernels."""
     launch_s: Constant

@@ -127,6 +127,8 @@ class Implementation:
     """Point-to-point overlap under the interleaved schedule."""
     expert_deduplication: bool = False
     """One copy of a token per destination node in the expert all-to-all (DeepEP)."""
+    casts_weights: bool = False
+    """Low-precision weights are quantised in every micro-batch; False: once a step (Transformer Engine, is_first_microbatch)."""
     expert_fusion: bool = False
     """Gate and quantisation between the two products of an expert are part of the grouped kernels."""
     expert_host_sync: bool = False

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isfinite
 from multiprocessing import get_context
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.evidence.processes import ignore_interrupts, quiet_interrupts, stop
 from meshwright.plan import estimate
 from meshwright.plan.evaluate import shown_bytes
 
@@ -77,9 +76,9 @@ def _parts(chunks: Sequence[Sequence[Task]], legal: Legal, jobs: int) -> Iterato
     """Results of the chunks in order; on one process where others cannot be started."""
     done = 0
     if jobs > 1 and len(chunks) > 1:
-        pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_ignore_interrupts)
+        pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=ignore_interrupts)
         try:
-            with _quiet_interrupts():  # children are started here, and inherit that they ignore Ctrl-C
+            with quiet_interrupts():  # children are started here, and inherit that they ignore Ctrl-C
                 futures = [pool.submit(_chunk, chunk, legal) for chunk in chunks]
             for future in futures:
                 part = future.result()
@@ -88,37 +87,9 @@ def _parts(chunks: Sequence[Sequence[Task]], legal: Legal, jobs: int) -> Iterato
         except BrokenProcessPool:  # no room for a second process, or a script without a main guard
             pass
         finally:
-            _stop(pool)
+            stop(pool)
     for chunk in chunks[done:]:
         yield _chunk(chunk, legal)
-
-
-def _stop(pool: ProcessPoolExecutor) -> None:
-    """End the processes now: what they still compute is not wanted."""
-    processes = list((getattr(pool, "_processes", None) or {}).values())
-    pool.shutdown(wait=False, cancel_futures=True)
-    for process in processes:
-        process.terminate()
-    for process in processes:
-        process.join()
-
-
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-@contextmanager
-def _quiet_interrupts() -> Iterator[None]:
-    """Ctrl-C is ignored inside, where this is the main thread; elsewhere signals cannot be set and do not arrive."""
-    try:
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    except ValueError:
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _chunk(chunk: Sequence[Task], legal: Legal) -> list[Predicted]:

@@ -15,7 +15,7 @@ from meshwright.domain.case import Case
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.domain.model import Attention, LatentAttention, LayerKind, MixtureOfExperts, Mlp, Model
 from meshwright.domain.reading import Reading
-from meshwright.domain.training import Batch, Lora, Training
+from meshwright.domain.training import Batch, Training
 from meshwright.evidence import ascend, nvidia
 from meshwright.evidence.columns import DEGREES, shown
 from meshwright.evidence.groups import group_key, source_group
@@ -164,7 +164,10 @@ def run(row: Row) -> Run:
         raise UnreadableError("layout or batch is blank", ", ".join(blank))
     if any(row[key] and _int(row, key) < 1 for key in DEGREES):
         raise ImpossibleError("a degree is below 1")
-    batch = Batch(global_batch_sequences=_int(row, "gbs"), sequence_tokens=_int(row, "seq"))
+    batch = Batch(
+        global_batch_sequences=_int(row, "gbs"), sequence_tokens=_int(row, "seq"),
+        mean_square_document_tokens=nvidia.PACKED_TOKENS * _int(row, "seq") if nvidia.packed(row) else None,
+    )  # fmt: skip
     model, layout = _model(row), _layout(row)
     if row["framework"] == "nanotron" and layout.pipeline_parallel > 1:
         layout = replace(layout, stage_layers=cost_split(model, layout.pipeline_parallel))
@@ -189,7 +192,7 @@ def run(row: Row) -> Run:
         model=model, cluster=cluster, batch=batch,
         training=Training(
             task=row["task"], precision=precision, optimizer=recipes.optimizer("adamw"),  # type: ignore[arg-type]
-            lora=Lora() if row["task"] == "lora" else None, balanced_routing=told.balanced,
+            lora=nvidia.adapters(row), balanced_routing=told.balanced,
         ),
         implementation=implementation, calibration=catalog.calibration("none", cluster.device),
     )  # fmt: skip
@@ -375,7 +378,7 @@ def _recompute(text: str) -> Recompute:
 
 def _layout(row: Row) -> Layout:
     tp, cp, pp, ep = (_int(row, key) for key in ("tp", "cp", "pp", "ep"))
-    mb, chunks = _int(row, "mbs"), _int(row, "vpp")
+    mb, chunks = _int(row, "mbs"), _int(row, "vpp", _int(row, "n_layers") // pp if nvidia.packed(row) else 1)
     if row["model"] in SC21 and row["framework_version"].startswith("2021"):
         mb, chunks = SC21[row["model"]]
     if pp == 1 or pp * chunks > _int(row, "n_layers"):
