@@ -73,9 +73,12 @@ def refusals(case: Case, layout: Layout) -> tuple[str, ...]:
 
 def _fitter(name: str | None, scheme: Scheme | None) -> Fitter:
     """What predicts: the calibration of that name as it is, or the fit that a scheme repeats."""
-    from meshwright.errors import fault
-    from meshwright.evidence.fitters import prior_fitter
+    from meshwright.catalog import calibration_table, freedoms
+    from meshwright.evidence.fitters import Fixed, Pooled, predictor_of, prior_fitter
 
-    if name in (None, "none", "none@0"):
+    if name in ("none", "none@0"):
         return prior_fitter()
-    raise fault("calibration.unknown", "unknown calibration {name!r}; known: none", path="--calibration", name=name)
+    if scheme is not None:
+        return Pooled(freedoms=freedoms())
+    table = calibration_table(name or "shipped")
+    return Fixed(label=f"{table.name}@{table.version}", predictor=predictor_of(table))

@@ -99,6 +99,27 @@ def tensor_s(
     return Exposed(forward=forward, backward=backward, slowdown_forward=slow_forward, slowdown_backward=slow_backward)
 
 
+def collective_host_s(case: Case, groups: Groups) -> Array:
+    """Host time of one tensor-parallel collective.
+
+        t > 1: c + (t w + (t - 1) a [t spans domains]) [a pipeline between nodes];   else 0
+
+    Symbols: t ranks; c ``collective_host_s``; w ``collective_skew_s``: hosts that also serve pipeline messages over the network
+             start the collective at different times, and it waits for the last of them; a latency of the network, whose ring
+             begins only then.
+    Shapes:  the group broadcasts.
+    Units:   s.
+    Holds:   eager frameworks that count their collectives (``Implementation.collectives_forward``). The wait grows with the
+             group as the largest of many rare delays does.
+    Source:  playbook rows: the floor under a layer does not depend on the micro-batch, but on TP and on the pipeline.
+    """
+    constants, ranks = case.calibration.constants, array(groups.tensor.ranks)
+    beside = np.where(groups.pipeline_crosses > 0.0, 1.0, 0.0)
+    ring = np.where(array(groups.tensor.domains) > 1.0, (ranks - 1.0) * case.cluster.network.latency_s, 0.0)
+    wait = beside * (ranks * constants.collective_skew_s + ring)
+    return np.where(ranks > 1.0, constants.collective_host_s + wait, 0.0)
+
+
 def context_s(
     kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, attention_forward: Array, attention_backward: Array,
     *, context_kind: ContextKind,

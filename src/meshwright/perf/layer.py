@@ -11,7 +11,7 @@ from meshwright.perf.adapters import adapter_s
 from meshwright.perf.arrays import Array, Number, array
 from meshwright.perf.attention import attended_pairs, flash_attention_s
 from meshwright.perf.elementwise import launch_floor_s, memory_bound_s
-from meshwright.perf.exchange import context_s, expert_s, imbalance_ratio, tensor_s
+from meshwright.perf.exchange import collective_host_s, context_s, expert_s, imbalance_ratio, tensor_s
 from meshwright.perf.gemm import gemm_s, grouped_gemm_s
 from meshwright.perf.operators import layer_products
 from meshwright.perf.seconds import Seconds, seconds
@@ -259,14 +259,16 @@ def layer_time(
     options = {"graphs": implementation.cuda_graphs, "blocking": implementation.blocking_launches}
     waits = kind.experts is not None and implementation.expert_host_sync and not implementation.cuda_graphs
     sync = array(constants.expert_sync_s) if waits else array(0.0)
+    each = collective_host_s(case, groups)
+    ahead_host, behind_host = implementation.collectives_forward * each, implementation.collectives_backward * each
     return LayerTime(
         forward=seconds(
             compute=ahead, tensor=tensor.forward, context=context.forward, expert=expert.forward,
-            host=sync + launch_floor_s(busy_forward, kernels_forward, constants, **options),
+            host=sync + launch_floor_s(busy_forward, kernels_forward, constants, collectives_s=ahead_host, **options),
         ),
         backward=seconds(
             compute=behind, tensor=tensor.backward, context=context.backward, expert=expert.backward,
-            host=launch_floor_s(busy_backward, kernels_backward, constants, **options),
+            host=launch_floor_s(busy_backward, kernels_backward, constants, collectives_s=behind_host, **options),
         ),
         weight_gradient_s=pieces.products_weight,
         pieces=pieces,
