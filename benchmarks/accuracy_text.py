@@ -44,8 +44,8 @@ def document(found: Mapping[str, Validation]) -> str:
     lines = [
         "# How good the predictions are", "",
         "Written by `python -m benchmarks.accuracy --write`: every row of the published runs that ship with the product "
-        "(`meshwright catalog runs`), predicted by a fit that has not seen it, beside what was measured. `meshwright validate` "
-        "prints the same figures, for these rows or for your own.", "",
+        f"(`meshwright catalog runs`), beside what was measured. {how(main)} `meshwright validate` prints the same figures, for "
+        "these rows or for your own.", "",
         *(f"- **{scheme}**: {words}" + ("." if scheme != MAIN else "; all that follows is this scheme unless it says another.")
           for scheme, words in SCHEMES.items() if scheme in found), "",
         f"{len(main.rows):,} rows are predicted, {summary.total.scores.step_n:,} of them have a measured step time and "
@@ -53,7 +53,7 @@ def document(found: Mapping[str, Validation]) -> str:
         "MAPE is the mean of |predicted / measured - 1|. *Measured twice*: how far re-measurements of one configuration lie "
         "apart, so what no prediction can do much better than halve. *One constant*: the error of a single fitted efficiency.",
         "", "## In short", "", "The set missed most comes first.", "",
-        "<!-- summary -->", *short_table(summary), "<!-- /summary -->", "",
+        "<!-- summary -->", how(main), "", *short_table(summary), "<!-- /summary -->", "",
         "## Step time", "", "![Predicted against measured step time, by set](accuracy/steps.svg)", "",
         "## Memory", "", "![Predicted against measured memory, by set](accuracy/memory.svg)", "",
         "## By regime", "", "![Predicted over measured step time, by regime](accuracy/regimes.svg)", "",
@@ -79,6 +79,16 @@ def document(found: Mapping[str, Validation]) -> str:
         *(f"- {count}: {kind}" for kind, count in count_reasons(main.skipped).items()),
     ]  # fmt: skip
     return "\n".join(lines).rstrip() + "\n"
+
+
+def how(validation: Validation) -> str:
+    """What predicted the rows."""
+    if validation.calibration == "none@0":
+        return (
+            "The priors of the catalogue (`none@0`) predict the rows. No constant is fitted to them, but how frameworks run a layer "
+            "was corrected after looking at residuals: this is no held-out test."
+        )
+    return f"Each row is predicted by a fit that has not seen it or a re-measurement of it ({validation.folds} folds)."
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
