@@ -47,6 +47,26 @@ def test_every_row_ends_in_one_place(tmp_path):
     assert total.fit_accuracy_ratio == pytest.approx(1 / 6)
 
 
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ({"mem_gb": "45000"}, "mem_gb 45000, but h100-sxm has 79"),
+        ({"step_time_s": "0.0005"}, "times as fast as h100-sxm computes"),
+        ({"n_experts": "8", "top_k": "2", "n_dense_layers": "5"}, "n_dense_layers 5 of n_layers 4"),
+        ({"n_experts": "8"}, "top_k, though n_experts is given"),
+        ({"n_layers": "20000"}, "is more than 10000"),
+        ({"n_layers": "9000", "pp": "8", "vpp": "1000"}, "8000 chunks, 512 is the limit"),
+        ({"n_kv_heads": "7"}, "num_key_value_heads=7 does not divide num_heads=8"),
+        ({"gpus_per_node": "3"}, "no whole nodes of 3"),
+        ({"n_gpus": "100000000", "gbs": "100000000"}, "is not within 1..10000000"),
+    ],
+)
+def test_figures_that_cannot_be_are_left_out_with_their_reason(tmp_path, cells, reason):
+    found = validated(table_of(tmp_path, {}, cells))
+    assert [each.id for each in found.rows] == ["a-1"]
+    assert reason in found.skipped[0].reason
+
+
 def test_a_row_that_is_illegal_is_predicted_not_to_fit(tmp_path):
     rows = {"tp": "8", "n_heads": "12", "n_kv_heads": "12", "hidden": "768", "ffn_hidden": "3072"}
     (row,) = validated(table_of(tmp_path, rows)).rows
@@ -55,7 +75,7 @@ def test_a_row_that_is_illegal_is_predicted_not_to_fit(tmp_path):
 
 
 def test_the_model_of_the_catalogue_stands_in_for_a_blank_architecture(tmp_path):
-    blank = dict.fromkeys(("n_layers", "hidden", "n_heads", "n_kv_heads", "ffn_hidden", "vocab"), "")
+    blank = dict.fromkeys(("n_layers", "hidden", "n_heads", "n_kv_heads", "ffn_hidden", "vocab"), "") | {"step_time_s": "5"}
     found = read_runs(table_of(tmp_path, blank | {"model": "meta-llama/Meta-Llama-3-8B"}, blank | {"model": "/etc/passwd.json"}))
     assert [each.case.model.name for each in found.runs] == ["llama3-8b"]
     assert "is not in the catalogue" in found.skipped[0].reason

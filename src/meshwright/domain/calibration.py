@@ -58,6 +58,8 @@ class Constants:
     """Query rows of one work group of the attention kernel."""
     memory_ratio: Constant
     """Share of the memory bandwidth that an elementwise kernel reaches."""
+    expert_memory_ratio: Constant
+    """Speed of passes over routed tokens (permutations, gates, casts, expert by expert) relative to other elementwise kernels."""
     kernel_gap_s: Constant
     """Device time lost between two kernels."""
     launch_s: Constant
@@ -117,6 +119,8 @@ class Constants:
     """Buffers of one communicator."""
     fragmentation_ratio: Constant
     """Reserved over allocated, minus one."""
+    run_ahead_ratio: Constant
+    """Share of the tensors handed to communication streams that the allocator cannot use again because the host runs ahead."""
     upper_margin_ratio: Constant
     """The upper bound adds this share of activations and temporaries."""
     host_adam_bytes_per_s: Constant

@@ -32,6 +32,8 @@ STATUSES = ("ok", "failed", "")
 TASKS = ("pretrain", "sft", "lora")
 ZEROS = ("", "0", "1", "2", "3", "fsdp", "hsdp")
 MAX_WHOLE = 10**9
+MAX_OF = {"n_layers": 10_000, "n_experts": 100_000}
+"""Smaller bounds: of what a list is made from."""
 MAX_NUMBER = 1e12
 SHOWN = 30
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
@@ -54,6 +56,8 @@ def cell_fault(column: str, cell: str) -> str:
         return ""
     if number != int(number) or abs(number) > MAX_WHOLE:
         return f"{column}: {shown(cell)} is not a whole number" + ("" if abs(number) <= MAX_WHOLE else f" up to {MAX_WHOLE}")
+    if number > MAX_OF.get(column, MAX_WHOLE):
+        return f"{column}: {shown(cell)} is more than {MAX_OF[column]}"
     if column in SWITCHES and number not in (0, 1):
         return f"{column}: {shown(cell)} is neither 0 nor 1"
     if column in COUNTS and number < 1:

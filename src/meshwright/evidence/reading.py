@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError
 from meshwright.evidence.rows import ImpossibleError, UnreadableError, run
 from meshwright.evidence.table import Skipped
+from meshwright.perf.parameters import active_parameters
 
 if TYPE_CHECKING:
+    from meshwright.domain.model import Model
     from meshwright.evidence.rows import Run
     from meshwright.evidence.table import Row, Table
+
+
+MAX_CHUNKS = 512
+MEMORY_SLACK = 1.1
+"""A driver reports a little less than the whole memory."""
+LEAST_FLOPS = 4.0
+"""Per token and parameter: forward and the gradients of activations, which even frozen weights need; attention is left out."""
+MIXED = "a figure that no device reaches: mixed units?"
+KINDS = {"cluster.ragged": "devices are no whole nodes"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,17 +44,49 @@ def read_runs(table: Table) -> Reading:
     skipped = list(table.skipped)
     for row, line in zip(table.rows, table.lines, strict=True):
         try:
-            runs.append(run(row))
+            _check_shape(row)
+            each = run(row)
+            _check_units(each)
+            runs.append(each)
         except ImpossibleError as why:
             impossible.append((row, str(why)))
         except UnreadableError as why:
             skipped.append(Skipped(id=row["id"], line=line, reason=why.detail, kind=str(why), row=row))
         except InputError as error:
             first = error.messages[0]
-            kind = KINDS.get(first.id, "outside the catalogue's range")
+            kind = KINDS.get(first.id, "no such model or cluster")
             kind = f"unknown {first.values['noun']}" if first.id == "catalog.unknown" else kind
             skipped.append(Skipped(id=row["id"], line=line, reason=str(first), kind=kind, row=row))
     return Reading(runs=tuple(runs), impossible=tuple(impossible), skipped=tuple(skipped))
 
 
-KINDS = {"cluster.ragged": "devices are no whole nodes"}
+def _check_shape(row: Row) -> None:
+    """Refuse shapes that contradict themselves, and pipelines so long that a row would take minutes."""
+    layers, first = int(row["n_layers"] or 0), int(row["n_dense_layers"] or 0)
+    if layers and first > layers:
+        raise UnreadableError("cells contradict each other", f"n_dense_layers {first} of n_layers {layers}")
+    if row["n_experts"] and not row["top_k"]:
+        raise UnreadableError("architecture is blank", "top_k, though n_experts is given")
+    chunks = max(1, int(row["pp"] or 1)) * max(1, int(row["vpp"] or 1))
+    if MAX_CHUNKS < chunks <= layers:
+        raise UnreadableError("the pipeline is too long to simulate", f"{chunks} chunks, {MAX_CHUNKS} is the limit")
+
+
+def _check_units(each: Run) -> None:
+    """Refuse figures that no device reaches: a unit must be wrong."""
+    device, precision = each.case.cluster.device, each.case.training.precision
+    if each.memory_bytes and each.memory_bytes > MEMORY_SLACK * device.memory_bytes:
+        have = device.memory_bytes / 2**30
+        raise UnreadableError(MIXED, f"mem_gb {each.row['mem_gb']}, but {device.name} has {have:.0f}")
+    if each.step_s:
+        dtypes = (precision.gemm_dtype, precision.base_dtype)
+        peak = max((device.peak_flops_per_s[dtype] for dtype in dtypes if device.supports(dtype)), default=0.0)
+        flops = LEAST_FLOPS * _active_parameters(each.case.model) * each.case.batch.tokens
+        times = flops / each.step_s / each.layout.world / peak if peak else 0.0
+        if times > 1.0:
+            raise UnreadableError(MIXED, f"a step of {each.step_s:.3g} s is {times:.3g} times as fast as {device.name} computes")
+
+
+@lru_cache(maxsize=1024)
+def _active_parameters(model: Model) -> float:
+    return float(active_parameters(model))

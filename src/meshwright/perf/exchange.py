@@ -218,16 +218,19 @@ def imbalance_ratio(case: Case) -> Array:
     return array(1.0 if case.training.balanced_routing else case.calibration.constants.expert_imbalance_ratio)
 
 
-def expert_s(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, products: Array, *, overlap: Overlap) -> Exposed:
+def expert_s(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, compute: Array, *, overlap: Overlap) -> Exposed:
     """Expert-parallel communication of one mixture layer: dispatch and combine, forward and backward.
 
         forward = backward = i (2 all-to-all(2 T/t_sp topk h) + gather and scatter of R h over expert TP)
 
-    Symbols: i ``imbalance_ratio``; R routed copies of the rank.
+    With ``overlap.expert`` the forward of one micro-batch is woven into the backward of another, so that the exchanges of both
+    hide behind the compute of both: exposed = t - min(r t, W / 2) in each direction.
+
+    Symbols: i ``imbalance_ratio``; R routed copies of the rank; W ``compute``, forward and backward of the layer together.
     Shapes:  the columns of ``shape``.
     Units:   s.
-    Holds:   dropless routing; ``overlap.expert`` hides it behind the products of another micro-batch.
-    Source:  Megatron-Core token dispatchers; DeepSeek-V3 report section 3.2.
+    Holds:   dropless routing; micro-batches enough to pair (first forward and last backward of a step stay bare).
+    Source:  Megatron-Core token dispatchers and overlap_moe_expert_parallel_comm (combined 1F1B); DeepSeek-V3 report section 3.2.
     """
     experts = kind.experts
     if experts is None:
@@ -242,6 +245,6 @@ def expert_s(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, prod
     if not overlap.expert:
         zero = array(0.0)
         return Exposed(forward=total, backward=total, slowdown_forward=zero, slowdown_backward=zero)
-    exposed, hidden_s = hide(total, products, constants.overlap_ratio)
+    exposed, hidden_s = hide(total, compute / 2.0, constants.overlap_ratio)
     slow = constants.contention_slowdown * hidden_s
     return Exposed(forward=exposed, backward=exposed, slowdown_forward=slow, slowdown_backward=slow)

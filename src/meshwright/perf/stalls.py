@@ -63,9 +63,10 @@ def memory_pressure(reserved_bytes: Number, memory_bytes: Number, constants: Con
 def stalled_share(load: Load, constants: Constants) -> Array:
     """Share of the pipeline messages that stall: any of four causes is enough.
 
-        1 - (1 - [nodes]) (1 - [domains of TP]) (1 - r [nodes, replicated] [micro-batches, replicated]) (1 - pressure)
+        1 - (1 - [nodes]) (1 - [domains of TP]) (1 - r [nodes, replicated] [micro-batches, replicated]) (1 - p (1 - 1/m))
 
-    Symbols: [x] ``beyond`` of x and its constant; r 1 where optimizer states are replicated (ZeRO-0 with data parallelism).
+    Symbols: [x] ``beyond`` of x and its constant; r 1 where optimizer states are replicated (ZeRO-0 with data parallelism);
+             p pressure, met only by micro-batches that find others in flight; m micro-batches.
     Shapes:  the fields of ``load``.
     Units:   ratio.
     Holds:   between causes that were seen alone; single rows of 8 and 16 nodes stall without any of them.
@@ -76,7 +77,8 @@ def stalled_share(load: Load, constants: Constants) -> Array:
     free = free * (1.0 - beyond(load.tensor_domains, constants.stall_tensor_domains, LOAD_POWER))
     many = beyond(load.nodes, constants.stall_replicated_nodes, LOAD_POWER)
     long = beyond(load.num_microbatches, constants.stall_replicated_microbatches, LOAD_POWER)
-    return 1.0 - free * (1.0 - load.replicated * many * long) * (1.0 - load.pressure)
+    met = load.pressure * (1.0 - 1.0 / load.num_microbatches)
+    return 1.0 - free * (1.0 - load.replicated * many * long) * (1.0 - met)
 
 
 def message_stall_s(pipeline_parallel: Number, load: Load, constants: Constants) -> Array:

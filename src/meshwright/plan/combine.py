@@ -1,4 +1,4 @@
-"""One step from its parts: pipeline, data parallelism, optimizer, host; and the memory of every row of stages."""
+"""One step from its parts: pipeline, data parallelism, optimizer, host; and the states of every row of stages."""
 
 from __future__ import annotations
 
@@ -102,38 +102,6 @@ class StepTime:
     straggler_s: Array
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActivationMemory:
-    """What micro-batches in flight keep, and the working set on top; per row."""
-
-    activations: Array
-    transient: Array
-    in_flight: Array
-    """Micro-batches in flight, in whole stages."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageMemory:
-    """Bytes per row."""
-
-    parameters: Array
-    gradients: Array
-    optimizer: Array
-    activations: Array
-    temporary: Array
-    overhead: Array
-
-    @property
-    def allocated_bytes(self) -> Array:
-        """Peak of the tensors."""
-        return self.parameters + self.gradients + self.optimizer + self.activations + self.temporary
-
-    @property
-    def reserved_bytes(self) -> Array:
-        """What the device must offer."""
-        return self.allocated_bytes + self.overhead
-
-
 def state_costs(
     case: Case, degrees: Degrees, parameters: StageParameters, composition: Composition, *, offload: bool
 ) -> StateCosts:
@@ -172,7 +140,8 @@ def state_costs(
     if offload:
         states = States(
             parameter_bytes=states.parameter_bytes, gradient_bytes=states.gradient_bytes,
-            optimizer_bytes=np.zeros_like(states.optimizer_bytes), owned_parameters=states.owned_parameters,
+            optimizer_bytes=np.zeros_like(states.optimizer_bytes), master_bytes=np.zeros_like(states.master_bytes),
+            owned_parameters=states.owned_parameters,
             reduced_parameters=states.reduced_parameters,
         )  # fmt: skip
     return StateCosts(
@@ -305,79 +274,3 @@ def step_time(
         stall_s=stall,
         straggler_s=straggler,
     )
-
-
-def activation_memory(
-    settings: Settings, composition: Composition, stages: StageCosts, *, pipeline_parallel: Array, virtual_stages: Array,
-    num_microbatches: Array,
-) -> ActivationMemory:  # fmt: skip
-    """What the micro-batches in flight keep on every row.
-
-        saved n / V
-
-    Symbols: n chunks in flight under the schedule; V chunks of a stage.
-    Shapes:  ``[row]`` or ``[row, column]``.
-    Units:   bytes.
-    Holds:   the working set of one layer comes on top of all in flight.
-    Source:  reference/cost-model.md 7.2 (peak_i = static_i + (n_i - 1) cache_i + peak of one micro-batch).
-    """
-    chunks = SCHEDULES[settings.schedule].in_flight_until_weight(
-        stage=composition.stage.astype(np.int64), num_stages=np.asarray(pipeline_parallel).astype(np.int64),
-        num_microbatches=np.asarray(num_microbatches).astype(np.int64), num_chunks=np.asarray(virtual_stages).astype(np.int64),
-    )  # fmt: skip
-    in_flight = array(np.asarray(chunks)) / virtual_stages
-    return ActivationMemory(activations=stages.saved_bytes * in_flight, transient=stages.transient_bytes, in_flight=in_flight)
-
-
-def static_bytes(case: Case, state: StateCosts) -> Array:
-    """Reserved bytes of a row that do not depend on the micro-batch: states, gathered layers, context, communicators.
-
-    Units:   bytes.
-    Source:  ``stage_memory``, whose terms these are.
-    """
-    constants, states = case.calibration.constants, state.states
-    return np.asarray(
-        states.parameter_bytes + states.gradient_bytes + states.optimizer_bytes
-        + (1.0 + constants.fragmentation_ratio) * state.gathered_bytes
-        + constants.context_bytes + state.communicators * constants.communicator_bytes
-    )  # fmt: skip
-
-
-def dynamic_bytes(case: Case, activation: ActivationMemory) -> Array:
-    """Reserved bytes of a row that depend on the micro-batch: activations and working set with their fragmentation.
-
-    Units:   bytes.
-    Source:  ``stage_memory``, whose terms these are.
-    """
-    return (1.0 + case.calibration.constants.fragmentation_ratio) * (activation.activations + activation.transient)
-
-
-def stage_memory(case: Case, activation: ActivationMemory, state: StateCosts) -> StageMemory:
-    """Memory of every row by purpose; its reserved bytes are ``static_bytes + dynamic_bytes``.
-
-        temporary = working set + gathered layers;   overhead = phi (activations + temporary) + context + communicators
-        allocated = states + max(0, activations + temporary - moments)      up to the end of the first step
-
-    Symbols: phi ``fragmentation_ratio``; moments the optimizer's state beside the master copy.
-    Shapes:  ``[row]`` or ``[row, column]``.
-    Units:   bytes.
-    Source:  reference/cost-model.md section 9.
-    """
-    constants = case.calibration.constants
-    temporary = activation.transient + state.gathered_bytes
-    overhead = (
-        constants.fragmentation_ratio * (activation.activations + temporary)
-        + constants.context_bytes
-        + state.communicators * constants.communicator_bytes
-    )
-    activations = activation.activations
-    if case.training.first_step:
-        per_parameter = case.training.optimizer.state_bytes
-        share = per_parameter / (per_parameter + case.training.precision.master_bytes)
-        moments = share * state.states.optimizer_bytes
-        temporary = np.maximum(0.0, temporary - np.maximum(0.0, moments - activations))
-        activations = np.maximum(0.0, activations - moments)
-    return StageMemory(
-        parameters=state.states.parameter_bytes, gradients=state.states.gradient_bytes, optimizer=state.states.optimizer_bytes,
-        activations=activations, temporary=temporary, overhead=overhead,
-    )  # fmt: skip

@@ -15,16 +15,9 @@ import numpy as np
 
 from meshwright.domain.layout import Overlap
 from meshwright.perf.arrays import array, take
-from meshwright.plan.combine import (
-    Degrees,
-    activation_memory,
-    dynamic_bytes,
-    pipeline_time,
-    state_costs,
-    static_bytes,
-    step_time,
-)
+from meshwright.plan.combine import Degrees, pipeline_time, state_costs, step_time
 from meshwright.plan.costs import Settings, work_costs
+from meshwright.plan.memory import activation_memory, dynamic_bytes, static_bytes
 from meshwright.plan.split import TREATMENTS, Composition, compose, default_split, stack, take_columns, treated
 from meshwright.plan.stages import stage_costs, stage_inputs, stage_parameters
 from meshwright.search.rules import knobs_of, rules_of
