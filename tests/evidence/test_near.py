@@ -28,7 +28,7 @@ def rows():
 
 def test_the_index_is_current(rows):
     current = data_path("fastest_runs.csv").read_text(encoding="utf-8")
-    assert text_of(build(rows)) == current, "run python -m meshwright.evidence.attempts"
+    assert text_of(build(rows)) == current, "run scripts/refresh-readme, or python -m meshwright.evidence.attempts"
 
 
 def test_the_index_counts_every_row_without_a_flag(rows):
@@ -52,6 +52,17 @@ def test_the_playbooks_8b_on_one_node(name):
     assert (first.cell.ran, first.cell.failed) == (13, 48)
     assert first.distance == 0
     assert not first.differs
+
+
+@pytest.mark.parametrize(("name", "parameters"), [("8B", 8e9), ("1.5b", 1.5e9), ("125M", 125e6), ("1T", 1e12)])
+def test_a_size_alone(name, parameters):
+    assert wanted_model(name) == Wanted(parameters=parameters)
+
+
+def test_a_size_is_met_by_a_name_that_says_it():
+    assert nearest(wanted_model("125M"), 1)[0].cell.best.model == "mpt-125m"
+    with pytest.raises(InputError):
+        wanted_model("0B")
 
 
 def test_mfu_is_told_by_our_convention_not_the_sources(rows):

@@ -51,7 +51,7 @@ def case() -> Case:
     precision = Precision(name="bf16", gemm_dtype="bf16", base_dtype="bf16", parameter_bytes=2, saved_input_bytes=2,
                           gather_bytes=2)  # fmt: skip
     implementation: Any = SimpleNamespace(name="megatron-te")
-    calibration: Any = SimpleNamespace(label="none@0")
+    calibration: Any = SimpleNamespace(label="none@0", uncertainty=None)
     return Case(
         model=model(), cluster=cluster(), batch=Batch(global_batch_sequences=1024, sequence_tokens=8192),
         training=Training(task="pretrain", precision=precision, optimizer=Optimizer(name="adamw", state_bytes=8.0)),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +17,6 @@ from meshwright.readers.structure import make_converter, structure
 from meshwright.units import FACTORS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from meshwright.domain.cluster import Device
 
 FILE = "constants.yaml"
@@ -98,6 +99,31 @@ def read_table(path: Path, name: str) -> CalibrationTable:
             name=table.name, version=table.version, wanted=wanted,
         )  # fmt: skip
     return table
+
+
+def table_text(table: CalibrationTable) -> str:
+    """A table as the text of its file: one line a constant, so that versions compare line by line."""
+    data = {
+        key: {name: plain(each) for name, each in value.items()} if isinstance(value, Mapping) else plain(value)
+        for key, value in ((field.name, getattr(table, field.name)) for field in fields(table))
+    }
+    lines = []
+    for key, value in data.items():
+        if isinstance(value, dict) and value:
+            inner = ",\n".join(f"  {json.dumps(name)}: {json.dumps(each)}" for name, each in value.items())
+            lines.append(f"{json.dumps(key)}: {{\n{inner}\n}}")
+        else:
+            lines.append(f"{json.dumps(key)}: {json.dumps(value)}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def plain(value: object) -> object:
+    """Dataclasses and mappings as what JSON has."""
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    return value
 
 
 def priors(device: Device) -> Calibration:

@@ -28,6 +28,7 @@ class LinkRecord:
     bandwidth: Bandwidth | None = None
     in_network_reduction: bool = False
     full_mesh: bool = False
+    flat_domains: Count | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +196,7 @@ def _link(record: LinkRecord, default_bytes_per_s: float) -> Link:
         latency_s=record.latency.base,
         in_network_reduction=record.in_network_reduction,
         full_mesh=record.full_mesh,
+        flat_domains=record.flat_domains.base if record.flat_domains else 8.0,
     )
 
 

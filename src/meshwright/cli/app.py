@@ -18,6 +18,7 @@ VERBS = {
     "estimate": "Predict one layout: memory by stage, time by cause, MFU.",
     "explain": "Say why a layout is as fast as it is, and where the rest goes.",
     "export": "Write a plan as the files of a framework.",
+    "calibrate": "Fit the physical constants to measured runs, yours or the corpus that ships.",
     "validate": "Score the predictions against measured runs that no fit has seen.",
     "catalog": "List and show devices, clusters, models, frameworks, implementations, and what others measured.",
 }

@@ -37,7 +37,7 @@ def listing(values: Values, faults: Faults) -> int:
     from meshwright.cli.output import print_json, print_report
     from meshwright.evidence.attempts import attempts
     from meshwright.evidence.near import nearest
-    from meshwright.report.runs import attempts_table, attempts_view, nearest_list, run_view
+    from meshwright.report.runs import attempts_list, attempts_view, nearest_list, run_view
     from meshwright.report.view import plain
 
     limit = values.get("limit")
@@ -47,7 +47,7 @@ def listing(values: Values, faults: Faults) -> int:
         if values["json"]:
             print_json({"kind": "runs", "total": len(found), "entries": [attempts_view(cell) for cell in found[:limit]]})
         else:
-            print_report(attempts_table(found, limit))
+            print_report(attempts_list(found, limit))
         return 0
     wanted = _wanted(values, faults)
     near = nearest(wanted, limit or LIMIT)

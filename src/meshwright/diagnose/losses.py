@@ -27,6 +27,7 @@ CAUSES = {
     "optimizer": "batch",
     "kernel launches": "software",
     "host": "software",
+    "stalled messages and memory pressure": "software",
     "stragglers": "hardware",
 }
 """Term -> cause after the MindSpore guide (002:10-14). ``batch`` is what a step pays once: a larger global batch dilutes it."""

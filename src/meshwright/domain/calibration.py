@@ -58,12 +58,19 @@ class Constants:
     """Query rows of one work group of the attention kernel."""
     memory_ratio: Constant
     """Share of the memory bandwidth that an elementwise kernel reaches."""
+    expert_memory_ratio: Constant
+    """Speed of passes over routed tokens (permutations, gates, casts, expert by expert) relative to other elementwise kernels."""
     kernel_gap_s: Constant
     """Device time lost between two kernels."""
     launch_s: Constant
     """Host time to launch one kernel without graphs: the floor under a layer of small kernels."""
     graph_launch_s: Constant
     """The same inside a CUDA graph."""
+    collective_host_s: Constant
+    """Host time to start one collective inside a layer, where the implementation counts them apart from kernels."""
+    collective_skew_s: Constant
+    """What each rank adds to the wait for the last of a tensor group's hosts, while these hosts also serve pipeline messages
+    between nodes."""
     scale_up_ratio: Constant
     """Share of the scale-up bandwidth that a large collective reaches."""
     network_ratio: Constant
@@ -88,6 +95,20 @@ class Constants:
     """Host work once per step: data, logging, synchronisation."""
     microbatch_host_s: Constant
     """Host work once per micro-batch and stage under a pipeline."""
+    stall_s: Constant
+    """One pipeline message whose size is sent ahead and waited for, when it stalls."""
+    stall_nodes: Constant
+    """Nodes of a job from which such messages stall."""
+    stall_tensor_domains: Constant
+    """Scale-up domains of a tensor group from which they stall."""
+    stall_replicated_nodes: Constant
+    """Nodes from which they stall where optimizer states are not sharded."""
+    stall_replicated_microbatches: Constant
+    """Micro-batches from which they stall there."""
+    pressure_edge_ratio: Constant
+    """Reserved over offered memory from which the allocator returns and asks again."""
+    pressure_slowdown: Constant
+    """Slowdown of a step whose allocator does so all the time."""
     expert_imbalance_ratio: Constant
     """Tokens of the fullest expert rank over the mean, in time."""
     expert_headroom_ratio: Constant
@@ -98,6 +119,8 @@ class Constants:
     """Buffers of one communicator."""
     fragmentation_ratio: Constant
     """Reserved over allocated, minus one."""
+    run_ahead_ratio: Constant
+    """Share of the tensors handed to communication streams that the allocator cannot use again because the host runs ahead."""
     upper_margin_ratio: Constant
     """The upper bound adds this share of activations and temporaries."""
     host_adam_bytes_per_s: Constant

@@ -44,6 +44,8 @@ class Link:
     """Time of one step of a collective with an empty message."""
     in_network_reduction: bool = False
     """The switch reduces (NVLink SHARP, InfiniBand SHARP)."""
+    flat_domains: float = 8.0
+    """Scale-up domains over which a group keeps its bandwidth; beyond them it loses ``Constants.fabric_slope`` a doubling."""
     full_mesh: bool = False
     """Every pair of devices of the domain has its own link and no switch joins them: a group of some of them uses its own
     links only (HCCS on Atlas A2, xGMI on MI300X)."""

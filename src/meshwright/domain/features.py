@@ -36,6 +36,8 @@ class Features:
     positions: tuple[str, ...] = ("rope", "learned", "none")
     interleaved_needs_multiple: bool = True
     """Micro-batches must be a multiple of the stages under the interleaved schedule."""
+    fills_pipeline: bool = False
+    """1F1B refuses fewer micro-batches than its warm-up launches (stages - 1)."""
     shards_over_context: bool = True
     """The shard group is dp x cp (Megatron, torchtitan); False: dp only."""
     optimizer_offload: bool = True

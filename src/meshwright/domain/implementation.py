@@ -77,6 +77,9 @@ class Implementation:
     kernels_ring_forward: int = 0
     """Kernels per layer of every further step of a context-parallel ring: attention of a block, its merge, sends, slices."""
     kernels_ring_backward: int = 0
+    collectives_forward: int = 0
+    """Tensor-parallel collectives of a layer that cost host time beside their kernels (``collective_host_s``)."""
+    collectives_backward: int = 0
     attention_speed: float = 1.0
     """Speed of the attention kernel relative to the best one for the device (FlashAttention-2 against 3 on Hopper)."""
     accumulation_bytes: float = 0.0
@@ -93,6 +96,8 @@ class Implementation:
     """Bytes read and written per logit by the loss, forward and backward: 4 and 4 where it is fused and works in place."""
     logit_bytes: float = 2.0
     """Bytes per logit held at the loss: 2 where it works in place, more where FP32 copies and the softmax are kept."""
+    logit_bytes_before: float = 0.0
+    """Bytes per logit of the micro-batch before that are still held when the next one's loss is taken."""
     logits_gathered: bool = False
     """Logits are gathered over TP before the loss."""
     sequence_parallel: bool = True
@@ -103,6 +108,15 @@ class Implementation:
     """Smallest gradient bucket; the last one cannot be hidden."""
     bucket_bytes_per_rank: float = 0.0
     """Buckets grow with the group: at least so many bytes per data-parallel rank."""
+    gradient_all_reduce: bool = False
+    """Gradients are all-reduced whole over all replicas even where optimizer states are sharded."""
+    replicated_bucket_bytes: float = 0.0
+    """Bucket of the hooks that reduce gradients during the last backward where optimizer states are not sharded; 0: no such
+    hooks, both cases run alike."""
+    message_handshake: bool = False
+    """Pipeline stages send the shape of every tensor ahead and wait for it on the host, so that messages may stall."""
+    allocator_retries: bool = False
+    """Near the memory's edge the allocator returns cached blocks and asks again, and the step slows down."""
     gradient_overlap: bool = True
     parameter_overlap: bool = True
     broadcast_tensors: int = 0
@@ -113,6 +127,8 @@ class Implementation:
     """Point-to-point overlap under the interleaved schedule."""
     expert_deduplication: bool = False
     """One copy of a token per destination node in the expert all-to-all (DeepEP)."""
+    casts_weights: bool = False
+    """Low-precision weights are quantised in every micro-batch; False: once a step (Transformer Engine, is_first_microbatch)."""
     expert_fusion: bool = False
     """Gate and quantisation between the two products of an expert are part of the grouped kernels."""
     expert_host_sync: bool = False
@@ -120,7 +136,16 @@ class Implementation:
     pads_vocabulary_to: int = 128
     """The vocabulary is padded to a multiple of this times TP; 1: no padding."""
     extra_gradient_bytes: float = 0.0
-    """Bytes per parameter beside the gradient that the recipe keeps (nanotron holds BF16 gradients and an FP32 buffer)."""
+    """16-bit gradients beside an FP32 buffer: bytes per parameter on top of the gradient that the recipe keeps."""
+    update_gradient_bytes: float = 0.0
+    """Bytes per updated parameter that the optimizer step holds beside its states where gradients are of 16 bits: FP32 copies."""
+    weight_gradient_bytes: float = 0.0
+    """Bytes per weight of the largest product, taken while its gradient is computed beside the gradient buffer."""
+    gather_buffer_bytes: float = 0.0
+    """Bytes per token and hidden element of the buffers for tensors that are gathered over TP, kept all along."""
+    streamed_bytes: float = 0.0
+    """Bytes per token and hidden element that a layer hands to a communication stream under TP. The allocator cannot use them again
+    until the device has passed them, so they pile up where the host runs ahead, and are given up where memory is short."""
     source: str = ""
 
     @property

@@ -98,9 +98,6 @@ class Training:
     """Routing is forced to be balanced, or padded to a capacity (benchmarks): no expert waits for a fuller one."""
     tokens: float | None = None
     """Tokens to train on, where time and cost of the whole run are asked for."""
-    first_step: bool = False
-    """Memory is the peak up to the end of the first step, as Megatron reports it: the moments come into being after the
-    activations have gone. Read from runs only; a search plans for all steps."""
 
     def __post_init__(self) -> None:
         if (self.task == "lora") != (self.lora is not None):

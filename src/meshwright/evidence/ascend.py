@@ -15,9 +15,8 @@ from meshwright.domain.layout import Full, NoRecompute, Overlap, Recompute, Sele
 if TYPE_CHECKING:
     from meshwright.domain.layout import ContextKind
     from meshwright.domain.training import Precision
+    from meshwright.evidence.table import Row
     from meshwright.plan.split import Split
-
-    Row = dict[str, str]
 
 ASSUMPTIONS = (
     "Ascend rows: blank feed-forward width of a layer without gate = 4 hidden (Megatron's default); blank vocabulary of the "
@@ -150,6 +149,11 @@ def recompute(row: Row, stages: int, chunks: int) -> Recompute:
     if text.startswith("full"):
         return Full()
     return Selective(modules=("moe_act",)) if text.startswith("select") else NoRecompute()
+
+
+def is_first_step(row: Row) -> bool:
+    """Whether the memory is the peak up to the end of the first step: the baselines of system tests."""
+    return is_megatron(row) and "CI baseline" in row["notes"]
 
 
 def memory_gib(row: Row) -> str:

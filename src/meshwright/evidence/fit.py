@@ -19,6 +19,7 @@ import numpy as np
 from meshwright.evidence.linear import Linear, Runs
 from meshwright.evidence.noise import kinds_of_runs, noise_of_kinds, student_loss, student_weights
 from meshwright.evidence.pooling import Pooling, pooling
+from meshwright.evidence.workers import workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,14 +27,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from meshwright.domain.calibration import Freedom, Offsets
+    from meshwright.evidence.linear import Workers
     from meshwright.evidence.rows import Run
 
     Floats = NDArray[np.float64]
 
 DEGREES = 4.0
 """Degrees of freedom of the Student-t: the tails of real logs."""
-LARGEST_STEP, LARGEST_DAMPING, MAX_ROUNDS = 0.5, 100.0, 20
-TOLERANCE = 5e-4
+LARGEST_STEP, LARGEST_DAMPING, MAX_ROUNDS = 0.5, 100.0, 16
+TOLERANCE = 1e-3
 """Gain in log likelihood per run at which the fit ends; and the move of an offset at which a refit ends."""
 
 
@@ -78,22 +80,23 @@ def fit(
     pool = pooling(freedoms, space.keys)
     ceilings = np.array([freedom.maximum or np.inf for freedom in freedoms])
     weight = _shares(groups or [str(index) for index in range(len(runs))])
-    offsets = np.zeros(pool.size)
-    state = _evaluate(space, pool, ceilings, offsets, progress, 0)
-    everyone, rounds, converged, best = np.ones(len(runs), dtype=bool), 0, False, _objective(space, pool, state, offsets, weight)
-    damping = 0.01
-    while rounds < MAX_ROUNDS and not converged:
-        rounds += 1
-        moved = _solve(space, pool, state, offsets, weight, everyone, damping=damping)
-        tried = offsets + np.clip(moved - offsets, -LARGEST_STEP, LARGEST_STEP)
-        found = _evaluate(space, pool, ceilings, tried, progress, rounds)
-        value = _objective(space, pool, found, tried, weight)
-        if value > best:
-            damping *= 10.0
-            converged = damping > LARGEST_DAMPING
-            continue
-        converged = best - value < TOLERANCE * len(runs)
-        offsets, state, best, damping = tried, found, value, damping / 5.0
+    offsets, everyone = np.zeros(pool.size), np.ones(len(runs), dtype=bool)
+    rounds, converged, damping = 0, False, 0.01
+    with workers(space) as helpers:
+        state = _evaluate(space, pool, ceilings, offsets, progress, 0, helpers)
+        best = _objective(space, pool, state, offsets, weight)
+        while rounds < MAX_ROUNDS and not converged:
+            rounds += 1
+            moved = _solve(space, pool, state, offsets, weight, everyone, damping=damping)
+            tried = offsets + np.clip(moved - offsets, -LARGEST_STEP, LARGEST_STEP)
+            found = _evaluate(space, pool, ceilings, tried, progress, rounds, helpers)
+            value = _objective(space, pool, found, tried, weight)
+            if value > best:
+                damping *= 10.0
+                converged = damping > LARGEST_DAMPING
+                continue
+            converged = best - value < TOLERANCE * len(runs)
+            offsets, state, best, damping = tried, found, value, damping / 5.0
     return Fit(
         runs=space, pool=pool, offsets=offsets, ceilings=ceilings, weight=weight, linear=state[0], corrections=state[1],
         rounds=rounds, converged=converged,
@@ -159,7 +162,13 @@ def _objective(space: Runs, pool: Pooling, state: tuple[Linear, Floats], offsets
 
 
 def _evaluate(
-    space: Runs, pool: Pooling, ceilings: Floats, offsets: Floats, progress: Callable[[str, int, int], None] | None, turn: int
+    space: Runs,
+    pool: Pooling,
+    ceilings: Floats,
+    offsets: Floats,
+    progress: Callable[[str, int, int], None] | None,
+    turn: int,
+    helpers: Workers | None,
 ) -> tuple[Linear, Floats]:
     done = 0
 
@@ -170,7 +179,7 @@ def _evaluate(
             progress(f"round {turn}", done, len(space.runs))
 
     multipliers = pool.multipliers(offsets)
-    return space.linear(multipliers, ceilings, tick), space.corrections(multipliers, ceilings)
+    return space.linear(multipliers, ceilings, tick, helpers), space.corrections(multipliers, ceilings)
 
 
 def _shares(groups: Sequence[str]) -> Floats:

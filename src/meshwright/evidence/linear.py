@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -16,13 +16,15 @@ from meshwright.plan.evaluate import composition_of, evaluate
 from meshwright.plan.trials import evaluate_trials
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from meshwright.domain.case import Case
+    from meshwright.domain.reading import Reading
     from meshwright.evidence.rows import Run
 
+Part = tuple["NDArray[np.float64]", "NDArray[np.float64]", "NDArray[np.float64]"]
 STEP = 0.02
 """Difference of a constant's log between two trials."""
 
@@ -53,6 +55,15 @@ class Linear:
     reserved_by: NDArray[np.float64]
 
 
+class Workers(Protocol):
+    """Something that evaluates groups of runs beside this process."""
+
+    def parts(
+        self, numbers: Sequence[int], multipliers: NDArray[np.float64], ceilings: NDArray[np.float64]
+    ) -> Iterable[tuple[int, Part]]:
+        """``Runs.part`` of every number."""
+
+
 class Runs:
     """Runs in groups of one case, ready to be evaluated under many constants."""
 
@@ -67,9 +78,9 @@ class Runs:
         self.priors = np.array([[float(getattr(run.case.calibration.constants, name)) for name in names] for run in runs]).reshape(
             len(runs), len(names)
         )
-        groups: defaultdict[tuple[int, str], list[int]] = defaultdict(list)
+        groups: defaultdict[tuple[int, str, Reading], list[int]] = defaultdict(list)
         for index, run in enumerate(runs):
-            groups[int(self.key_of[index]), repr(run.case)].append(index)
+            groups[int(self.key_of[index]), repr(run.case), run.reading].append(index)
         self.groups = tuple(groups.values())
         self.log_ideal = np.array([math.log(ideal_s(run)) for run in runs])
         self._uneven = np.array([_uneven(run) for run in runs], dtype=bool)
@@ -80,31 +91,38 @@ class Runs:
         return np.asarray(np.minimum(wanted, np.maximum(self.priors[index], ceilings)))
 
     def linear(
-        self, multipliers: NDArray[np.float64], ceilings: NDArray[np.float64], progress: Callable[[int], None] | None = None
-    ) -> Linear:
+        self, multipliers: NDArray[np.float64], ceilings: NDArray[np.float64], progress: Callable[[int], None] | None = None,
+        workers: Workers | None = None,
+    ) -> Linear:  # fmt: skip
         """Predictions and derivatives at log multipliers ``[key, constant]``; the bubble is the closed form."""
-        count, names = len(self.runs), self.names
+        count, width = len(self.runs), len(self.names)
         step, memory, reserved = (np.full(count, np.nan) for _ in range(3))
-        step_by, memory_by, reserved_by = (np.zeros((count, len(names))) for _ in range(3))
-        for group in self.groups:
-            first = group[0]
-            base = self.values(first, multipliers, ceilings)
-            tried = {name: np.full(len(names) + 1, base[k]) for k, name in enumerate(names)}
-            for k, name in enumerate(names):
-                tried[name][k + 1] *= math.exp(-STEP)
-            case = self.runs[first].case
-            found = evaluate_trials(case, [self.runs[index].layout for index in group], tried)
-            times = np.log(found.step_s)
+        step_by, memory_by, reserved_by = (np.zeros((count, width)) for _ in range(3))
+        numbers = range(len(self.groups))
+        found = (
+            workers.parts(numbers, multipliers, ceilings)
+            if workers
+            else ((number, self.part(number, multipliers, ceilings)) for number in numbers)
+        )
+        for number, (times, shown, needed) in found:
+            group = list(self.groups[number])
             step[group], step_by[group] = times[:, 0], (times[:, :1] - times[:, 1:]) / STEP
-            logs = np.log(found.reserved_bytes)
-            reserved[group], reserved_by[group] = logs[:, 0], (logs[:, :1] - logs[:, 1:]) / STEP
-            for place, index in enumerate(group):
-                allocated = self._allocated(index)
-                bytes_ = np.log((found.allocated_bytes if allocated else found.reserved_bytes)[place])
-                memory[index], memory_by[index] = bytes_[0], (bytes_[0] - bytes_[1:]) / STEP
+            memory[group], memory_by[group] = shown[:, 0], (shown[:, :1] - shown[:, 1:]) / STEP
+            reserved[group], reserved_by[group] = needed[:, 0], (needed[:, :1] - needed[:, 1:]) / STEP
             if progress:
                 progress(len(group))
         return Linear(step=step, memory=memory, step_by=step_by, memory_by=memory_by, reserved=reserved, reserved_by=reserved_by)
+
+    def part(self, number: int, multipliers: NDArray[np.float64], ceilings: NDArray[np.float64]) -> Part:
+        """Logs of step time, shown memory and reserved memory of one group: as they are, then with each constant a step lower."""
+        group, names = self.groups[number], self.names
+        base = self.values(group[0], multipliers, ceilings)
+        tried = {name: np.full(len(names) + 1, base[k]) for k, name in enumerate(names)}
+        for k, name in enumerate(names):
+            tried[name][k + 1] *= math.exp(-STEP)
+        first = self.runs[group[0]]
+        found = evaluate_trials(first.case, [self.runs[index].layout for index in group], tried, first.reading)
+        return np.log(found.step_s), np.log(found.shown_bytes), np.log(found.reserved_bytes)
 
     def predict(self, multipliers: NDArray[np.float64], ceilings: NDArray[np.float64], members: NDArray[np.bool_]) -> Linear:
         """Predictions of some runs without derivatives, simulated bubble included; NaN for the others."""
@@ -115,16 +133,13 @@ class Runs:
                 continue
             base = self.values(chosen[0], multipliers, ceilings)
             tried = {name: np.full(1, base[k]) for k, name in enumerate(self.names)}
-            found = evaluate_trials(self.runs[chosen[0]].case, [self.runs[index].layout for index in chosen], tried)
+            first = self.runs[chosen[0]]
+            found = evaluate_trials(first.case, [self.runs[index].layout for index in chosen], tried, first.reading)
             step[chosen], reserved[chosen] = np.log(found.step_s[:, 0]), np.log(found.reserved_bytes[:, 0])
-            for place, index in enumerate(chosen):
-                memory[index] = reserved[index] if not self._allocated(index) else math.log(found.allocated_bytes[place, 0])
+            memory[chosen] = np.log(found.shown_bytes[:, 0])
         nothing = np.zeros((0, 0))
         step = step + self.corrections(multipliers, ceilings, members)
         return Linear(step=step, memory=memory, reserved=reserved, step_by=nothing, memory_by=nothing, reserved_by=nothing)
-
-    def _allocated(self, index: int) -> bool:
-        return self.runs[index].row["mem_kind"].startswith("allocated")
 
     def corrections(
         self, multipliers: NDArray[np.float64], ceilings: NDArray[np.float64], members: NDArray[np.bool_] | None = None

@@ -26,8 +26,9 @@ NEAR = 2.0
 """What is further away tells little about a case: twice the parameters on four times the devices is just near, the same on
 another family of devices is not."""
 SAME_SIZE = 0.02
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)b")
-_SIZES_IN_NAME = re.compile(r"(?<![0-9.a-z])([0-9]+(?:\.[0-9]+)?)b(?![a-z0-9])")
+_SIZE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([mbt])")
+_SIZES_IN_NAME = re.compile(r"(?<![0-9.a-z])([0-9]{1,6}(?:\.[0-9]{1,3})?)([mbt])(?![a-z0-9])")
+_FACTOR = {"m": 1e6, "b": 1e9, "t": 1e12}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +81,8 @@ def wanted_model(name: str) -> Wanted:
     from meshwright import catalog
 
     size = _SIZE.fullmatch(name.strip().lower())
-    if size:
-        return Wanted(parameters=float(size[1]) * 1e9)
+    if size and (parameters := _parameters(size.groups())):
+        return Wanted(parameters=parameters)
     try:
         return of_model(catalog.load_model(name))
     except InputError as error:
@@ -190,7 +191,12 @@ def _same_name(wanted: Wanted, cell: Attempts) -> bool:
     name = cell.best.model.lower()
     if wanted.model is not None:
         return name == wanted.model.lower()
-    return any(float(size) * 1e9 == wanted.parameters for size in _SIZES_IN_NAME.findall(name))
+    return any(_parameters(size) == wanted.parameters for size in _SIZES_IN_NAME.findall(name))
+
+
+def _parameters(size: Sequence[str]) -> float:
+    """``("8", "b")`` as parameters."""
+    return float(size[0]) * _FACTOR[size[1]]
 
 
 def _batch(wanted: Wanted, cell: Attempts) -> Difference | None:

@@ -8,6 +8,7 @@ from math import ceil, log2
 from typing import TYPE_CHECKING
 
 from meshwright import catalog
+from meshwright.domain.training import Lora
 
 if TYPE_CHECKING:
     from meshwright.domain.model import Model
@@ -16,6 +17,8 @@ Row = dict[str, str]
 
 RACKS = ("gb200", "gb300")
 """Devices of an NVL72 domain, whose recipes are apart."""
+PACKED_TOKENS = 210
+"""Length of the document that a token of packed SQuAD stands in, on average (contexts of some 150 words, question, answer)."""
 GRAPHS_SINCE = "26.06"
 """Release of Megatron-Bridge since which its mixture recipes for racks run the whole iteration as one graph."""
 
@@ -42,6 +45,18 @@ def release(row: Row) -> str:
     """The year and month of a container: ``26.04`` of ``NeMo 26.04.01 (bridge v0.4.1)``."""
     found = re.search(r"\d\d\.\d\d", row["framework_version"])
     return found.group() if found else ""
+
+
+def packed(row: Row) -> bool:
+    """Fine-tuning on packed SQuAD, as all of NVIDIA's fine-tuning recipes run."""
+    return row["id"].startswith("nv") and row["task"] in ("sft", "lora")
+
+
+def adapters(row: Row) -> Lora | None:
+    """Adapters of a LoRA row: on query, key and value alone in NVIDIA's recipes (target_modules linear_qkv)."""
+    if row["task"] != "lora":
+        return None
+    return Lora(targets=("query", "key", "value")) if packed(row) else Lora()
 
 
 def said(row: Row) -> Said:

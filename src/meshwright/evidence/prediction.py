@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isfinite
 from multiprocessing import get_context
@@ -15,7 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.evidence.processes import ignore_interrupts, quiet_interrupts, stop
 from meshwright.plan import estimate
+from meshwright.plan.evaluate import shown_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.layout import Layout
+    from meshwright.domain.reading import Reading
 
 Legal = Callable[["Case", "Layout"], Sequence[str]]
 """Why a layout may not be run; nothing where it may. A function of a module, so that another process can call it."""
+Task = tuple["Case", "Layout", "Reading"]
+"""What is predicted, and how its memory was read."""
 Progress = Callable[[float, float], None]
 Bounds = tuple[float, float]
 CHUNK = 48
@@ -40,7 +43,8 @@ class Predicted:
 
     step_s: float | None = None
     memory_peak_bytes: float | None = None
-    memory_reserved_bytes: float | None = None
+    memory_shown_bytes: float | None = None
+    """As the counter that the run quotes shows it."""
     fit_probability: float = 0.0
     mfu_ratio: float = 0.0
     ideal_s: float | None = None
@@ -53,9 +57,7 @@ class Predicted:
     """Why there is no estimate of a legal layout; blank otherwise."""
 
 
-def predict(
-    tasks: Sequence[tuple[Case, Layout]], legal: Legal, progress: Progress | None = None, jobs: int | None = None
-) -> list[Predicted]:
+def predict(tasks: Sequence[Task], legal: Legal, progress: Progress | None = None, jobs: int | None = None) -> list[Predicted]:
     """An estimate of every case and layout, in their order.
 
     ``jobs``: processes; None: two where there are processors and enough to do.
@@ -70,13 +72,13 @@ def predict(
     return found
 
 
-def _parts(chunks: Sequence[Sequence[tuple[Case, Layout]]], legal: Legal, jobs: int) -> Iterator[list[Predicted]]:
+def _parts(chunks: Sequence[Sequence[Task]], legal: Legal, jobs: int) -> Iterator[list[Predicted]]:
     """Results of the chunks in order; on one process where others cannot be started."""
     done = 0
     if jobs > 1 and len(chunks) > 1:
-        pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_ignore_interrupts)
+        pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=ignore_interrupts)
         try:
-            with _quiet_interrupts():  # children are started here, and inherit that they ignore Ctrl-C
+            with quiet_interrupts():  # children are started here, and inherit that they ignore Ctrl-C
                 futures = [pool.submit(_chunk, chunk, legal) for chunk in chunks]
             for future in futures:
                 part = future.result()
@@ -85,64 +87,42 @@ def _parts(chunks: Sequence[Sequence[tuple[Case, Layout]]], legal: Legal, jobs: 
         except BrokenProcessPool:  # no room for a second process, or a script without a main guard
             pass
         finally:
-            _stop(pool)
+            stop(pool)
     for chunk in chunks[done:]:
         yield _chunk(chunk, legal)
 
 
-def _stop(pool: ProcessPoolExecutor) -> None:
-    """End the processes now: what they still compute is not wanted."""
-    processes = list((getattr(pool, "_processes", None) or {}).values())
-    pool.shutdown(wait=False, cancel_futures=True)
-    for process in processes:
-        process.terminate()
-    for process in processes:
-        process.join()
+def _chunk(chunk: Sequence[Task], legal: Legal) -> list[Predicted]:
+    return [_one(case, layout, reading, legal) for case, layout, reading in chunk]
 
 
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-@contextmanager
-def _quiet_interrupts() -> Iterator[None]:
-    """Ctrl-C is ignored inside, where this is the main thread; elsewhere signals cannot be set and do not arrive."""
-    try:
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    except ValueError:
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _chunk(chunk: Sequence[tuple[Case, Layout]], legal: Legal) -> list[Predicted]:
-    return [_one(case, layout, legal) for case, layout in chunk]
-
-
-def _one(case: Case, layout: Layout, legal: Legal) -> Predicted:
+def _one(case: Case, layout: Layout, reading: Reading, legal: Legal) -> Predicted:
     """One estimate. A legal layout that cannot be estimated is a fault, an illegal one is only said not to run."""
     refused = tuple(legal(case, layout))
     try:
         with np.errstate(all="ignore" if refused else "warn"):
             result = estimate(case, layout)
+            shown = shown_bytes(case, layout, reading)
     except Exception as error:
         return Predicted(refused=refused, fault="" if refused else f"{type(error).__name__}: {error}")
     if not (isfinite(result.step_s) and result.step_s > 0 and isfinite(result.memory_reserved_bytes)):
         return Predicted(refused=refused, fault="" if refused else "not finite")
-    return _figures(result, refused)
+    return _figures(result, shown, refused)
 
 
-def _figures(result: Estimate, refused: tuple[str, ...]) -> Predicted:
+def _figures(result: Estimate, shown: float, refused: tuple[str, ...]) -> Predicted:
     interval = result.interval
     ideal_s = result.hardware_flops_per_s_per_device * result.step_s / result.peak_flops_per_s
     return Predicted(
         step_s=result.step_s, memory_peak_bytes=float(result.memory_peak_bytes),
-        memory_reserved_bytes=float(result.memory_reserved_bytes),
+        memory_shown_bytes=shown,
         fit_probability=0.0 if refused else result.fit_probability, mfu_ratio=result.mfu_ratio, ideal_s=ideal_s,
         step_interval_s=None if interval is None else interval.step_s,
-        memory_interval_bytes=None if interval is None else interval.memory_peak_bytes,
+        memory_interval_bytes=None if interval is None else scaled(interval.memory_peak_bytes, shown / result.memory_peak_bytes),
         refused=refused, calibration=result.calibration, grade=(result.grades or {}).get("step_s", ""),
     )  # fmt: skip
+
+
+def scaled(bounds: Bounds, factor: float) -> Bounds:
+    """Bounds of a figure that is so many times as large."""
+    return bounds[0] * factor, bounds[1] * factor

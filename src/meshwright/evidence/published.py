@@ -71,7 +71,7 @@ class Published:
 def published(row: Row) -> Published:
     """A row in the product's units; figures that the source leaves out are derived where others of the row define them."""
     known = _run(row)
-    device = catalog.device(row["gpu"])
+    device = known.case.cluster.device if known else catalog.device(row["gpu"])
     devices, sequence, batch = _whole(row, "n_gpus"), _whole(row, "seq"), _whole(row, "gbs")
     tokens_per_s, step_s = speed(row)
     parameters = float(row["n_params_B"]) * GIGA if row["n_params_B"] else None

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from meshwright import catalog
 from meshwright.catalog import recipes
@@ -14,7 +14,8 @@ from meshwright.catalog.model_sheet import model_names
 from meshwright.domain.case import Case
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.domain.model import Attention, LatentAttention, LayerKind, MixtureOfExperts, Mlp, Model
-from meshwright.domain.training import Batch, Lora, Training
+from meshwright.domain.reading import Reading
+from meshwright.domain.training import Batch, Training
 from meshwright.evidence import ascend, nvidia
 from meshwright.evidence.columns import DEGREES, shown
 from meshwright.evidence.groups import group_key, source_group
@@ -68,6 +69,12 @@ ASSUMPTIONS = (
     "SimuMax: no overlap of data-parallel or point-to-point communication, as its notes say.",
     "A GPT learns as many positions as the sequence has tokens; BLOOM has ALiBi (bigscience tr11-176B-ml).",
     "Tied embeddings where that brings the parameter count nearer to the published one.",
+    "Playbook memory: world rank 0 writes it (the first stage), after log_memory has reset the peak counters within the step: "
+    "it is what the caching allocator holds then (nanotron helpers.py log_throughput, logging.py log_memory). Peaks of tensors "
+    "would grow with the micro-batch; the figures of runs near capacity do not.",
+    "GPT-2 on V100: cluster `jean-zay-v100`; the day that the source calls degraded is left out (1.7 times slower than others).",
+    "torchtitan: FlashAttention-2, compile where the notes say so, float8 of torchao; selective(op) as core_attn (it runs wk, wo "
+    "and w3 again, 37 % of the products). Rows with PP are flagged: `mbs` is the local batch and its split is not published.",
     *ascend.ASSUMPTIONS,
 )
 
@@ -83,6 +90,8 @@ class Run:
     step_s: float | None
     memory_bytes: float | None
     failed: bool
+    reading: Reading
+    """What the figure of memory is."""
 
     @property
     def device(self) -> str:
@@ -146,13 +155,18 @@ def run(row: Row) -> Run:
     """
     if row["model"].startswith(NOT_TRANSFORMERS):
         raise UnreadableError("not a transformer")
+    if "network-degraded" in row["notes"]:
+        raise UnreadableError("the source says that its network was degraded")
     given, row = row, ascend.completed(row)
     blank = [key for key in GIVEN if not row[key]]
     if blank:
         raise UnreadableError("layout or batch is blank", ", ".join(blank))
     if any(row[key] and _int(row, key) < 1 for key in DEGREES):
         raise ImpossibleError("a degree is below 1")
-    batch = Batch(global_batch_sequences=_int(row, "gbs"), sequence_tokens=_int(row, "seq"))
+    batch = Batch(
+        global_batch_sequences=_int(row, "gbs"), sequence_tokens=_int(row, "seq"),
+        mean_square_document_tokens=nvidia.PACKED_TOKENS * _int(row, "seq") if nvidia.packed(row) else None,
+    )  # fmt: skip
     model, layout = _model(row), _layout(row)
     if row["framework"] == "nanotron" and layout.pipeline_parallel > 1:
         layout = replace(layout, stage_layers=cost_split(model, layout.pipeline_parallel))
@@ -168,28 +182,61 @@ def run(row: Row) -> Run:
         raise ImpossibleError("degrees do not multiply to the devices")
     if layout.pipeline_parallel * layout.virtual_stages > model.num_layers:
         raise ImpossibleError("more chunks than layers")
+    if row["framework"] == "nanotron" and (reason := _refused_by_nanotron(layout)):
+        raise ImpossibleError(reason)
     implementation = _implementation(row)
-    precision = recipes.precision(PRECISIONS.get(row["precision"], row["precision"]), implementation.gradient_dtype)
+    precision = recipes.precision(_recipe(row), implementation.gradient_dtype)
     precision, cluster = ascend.precision(row, precision), _cluster(row)
     case = Case(
         model=model, cluster=cluster, batch=batch,
         training=Training(
             task=row["task"], precision=precision, optimizer=recipes.optimizer("adamw"),  # type: ignore[arg-type]
-            lora=Lora() if row["task"] == "lora" else None, balanced_routing=told.balanced,
-            first_step=row["id"].startswith("ascend-st"),
+            lora=nvidia.adapters(row), balanced_routing=told.balanced,
         ),
         implementation=implementation, calibration=catalog.calibration("none", cluster.device),
     )  # fmt: skip
     return Run(
         id=row["id"], row=given, case=case, layout=layout, step_s=_step_s(row), failed=row["status"] == "failed",
-        memory_bytes=float(ascend.memory_gib(row)) * 2**30 if ascend.memory_gib(row) else None,
+        memory_bytes=float(ascend.memory_gib(row)) * 2**30 if ascend.memory_gib(row) else None, reading=_reading(row),
     )  # fmt: skip
+
+
+def _refused_by_nanotron(layout: Layout) -> str | None:
+    """Why nanotron cannot run a layout, whatever its memory; ``cost_split`` says where its blocks stand.
+
+    Norm, output layer, cast and loss follow the last layer, each rank ending with the block that passes its share of the
+    cost: two ranks behind the output layer at most get a block, and those have no parameters, which DDP (ZeRO-0) refuses.
+    """
+    if layout.num_microbatches < layout.pipeline_parallel - 1:
+        return "nanotron asserts at least PP - 1 micro-batches"
+    behind = layout.stage_layers[0].count(0) - 1 if layout.stage_layers else 0
+    if behind > 2:
+        return "nanotron leaves a stage without any block"
+    if behind > 0 and layout.zero_stage == 0 and layout.data_parallel > 1:
+        return "DDP refuses a stage without parameters"
+    return None
+
+
+def _recipe(row: Row) -> str:
+    if row["framework"] == "torchtitan" and row["precision"] == "fp8":
+        return "fp8-torchao"
+    return PRECISIONS.get(row["precision"], row["precision"])
 
 
 def _embedding_slots(num_layers: int, stages: int) -> Split:
     """Megatron-DeepSpeed's partition by transformer and embedding layers: both ends count as a layer each."""
     (counts,) = fill_split(num_layers + 2, stages)
     return ((counts[0] - 1, *counts[1:-1], counts[-1] - 1),)
+
+
+def _reading(row: Row) -> Reading:
+    if row["framework"] == "nanotron":
+        return Reading(kind="allocator", stage="first")
+    if ascend.is_first_step(row):
+        return Reading(kind="first step")
+    kinds: dict[str, Literal["allocated", "allocator"]] = {"allocated peak": "allocated", "reserved peak": "allocator"}
+    kind = kinds.get(row["mem_kind"])
+    return Reading(kind=kind) if kind else Reading()
 
 
 def _int(row: Row, key: str, default: int = 1) -> int:
@@ -208,6 +255,8 @@ def _cluster(row: Row) -> Cluster:
     site = SITES.get((row["framework"], cluster.device.name))
     if site and (row["framework"] == "nanotron" or row["id"].startswith("bloom")):
         return catalog.load_cluster(site, num_devices=devices)
+    if cluster.device.name == "v100-32g" and row["source"].startswith("bigscience"):
+        return catalog.load_cluster("jean-zay-v100", num_devices=devices)
     if row["id"].startswith("vtrain-m"):
         return replace(cluster, network=replace(cluster.network, bytes_per_s=100e9 / 8))
     if "4x100Gb RoCE" in row["notes"]:
@@ -220,7 +269,7 @@ def _implementation(row: Row) -> Implementation:
     if framework == "nanotron":
         name = "nanotron"
     elif framework == "torchtitan":
-        name = "torchtitan"
+        name = "torchtitan" if "compile" in row["notes"] else "torchtitan-eager"
     elif framework.startswith(("megatron-deepspeed", "megatron+deepspeed")):
         name = "megatron-deepspeed-bf16" if row["precision"] == "bf16" else "megatron-deepspeed"
     elif framework.startswith("llm-foundry"):
@@ -267,7 +316,7 @@ def _built(columns: tuple[tuple[str, str], ...]) -> Model:
             num_experts=_int(row, "n_experts"), experts_per_token=_int(row, "top_k"), expert_width=width, gated=gated,
             shared_width=_int(row, "n_shared_experts", 0) * width,
         )  # fmt: skip
-        mixed, first = LayerKind(attention=attention, feed_forward=experts), _int(row, "n_dense_layers", 0)
+        mixed, first = LayerKind(attention=attention, feed_forward=experts), max(0, _int(row, "n_dense_layers", 0))
         kinds = (dense, mixed) if first else (mixed,)
         pattern = (0,) * first + (len(kinds) - 1,) * (layers - first)
     position: PositionEncoding = "alibi" if row["model"].startswith("bloom") else "learned" if plain else "rope"
@@ -326,10 +375,11 @@ def _recompute(text: str) -> Recompute:
 
 def _layout(row: Row) -> Layout:
     tp, cp, pp, ep = (_int(row, key) for key in ("tp", "cp", "pp", "ep"))
-    mb, chunks = _int(row, "mbs"), _int(row, "vpp")
+    mb, chunks = _int(row, "mbs"), _int(row, "vpp", _int(row, "n_layers") // pp if nvidia.packed(row) else 1)
     if row["model"] in SC21 and row["framework_version"].startswith("2021"):
         mb, chunks = SC21[row["model"]]
-    chunks = chunks if pp > 1 else 1
+    if pp == 1 or pp * chunks > _int(row, "n_layers"):
+        chunks = 1
     dp = _int(row, "n_gpus") // (tp * cp * pp)
     if dp < 1 or dp * tp * cp * pp != _int(row, "n_gpus"):
         raise ImpossibleError("degrees do not multiply to the devices")

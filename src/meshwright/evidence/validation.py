@@ -60,8 +60,8 @@ def validate(
         everything(run) if everything is not None else predictors[fold](run)
         for run, fold in zip(reading.runs, fold_of, strict=True)
     ]
-    layouts = [run.layout for run in reading.runs]
-    predicted = predict(list(zip(cases, layouts, strict=True)), legal, progress, jobs)
+    tasks = [(case, run.layout, run.reading) for case, run in zip(cases, reading.runs, strict=True)]
+    predicted = predict(tasks, legal, progress, jobs)
     scored: list[Scored] = []
     skipped = list(reading.skipped)
     for run, fold, result in zip(reading.runs, fold_of, predicted, strict=True):
@@ -89,26 +89,17 @@ def _known(table: Table, runs: tuple[Run, ...]) -> int:
 
 
 def _scored(run: Run, result: Predicted, fold: int, line: int) -> Scored:
-    memory, interval = _memory(run, result)
     mfu = result.mfu_ratio * result.step_s / run.step_s if run.step_s and result.step_s else None
     if run.row["mfu"]:
         mfu = float(run.row["mfu"])
     return Scored(
         id=run.id, line=line, row=run.row, status=_status(run.row, measured=run.step_s is not None),
-        predicted_step_s=result.step_s, measured_step_s=run.step_s, predicted_memory_bytes=memory,
+        predicted_step_s=result.step_s, measured_step_s=run.step_s, predicted_memory_bytes=result.memory_shown_bytes,
         measured_memory_bytes=run.memory_bytes, fit_probability=result.fit_probability, refused=result.refused,
-        step_interval_s=result.step_interval_s, memory_interval_bytes=interval, mfu=mfu, ideal_s=result.ideal_s,
+        step_interval_s=result.step_interval_s, memory_interval_bytes=result.memory_interval_bytes, mfu=mfu, ideal_s=result.ideal_s,
         device=run.device, implementation=run.family, is_moe=run.case.model.is_moe, fold=fold,
         calibration=result.calibration, grade=result.grade,
     )  # fmt: skip
-
-
-def _memory(run: Run, result: Predicted) -> tuple[float | None, tuple[float, float] | None]:
-    """The predicted memory of the kind that the row measured, and its interval: reserved adds what is not allocated."""
-    peak, reserved, interval = result.memory_peak_bytes, result.memory_reserved_bytes, result.memory_interval_bytes
-    if peak is None or reserved is None or not run.mem_kind or run.mem_kind.startswith("allocated"):
-        return peak, interval
-    return reserved, None if interval is None else (interval[0] + reserved - peak, interval[1] + reserved - peak)
 
 
 def _impossible(row: Row, why: str, line: int) -> Scored:

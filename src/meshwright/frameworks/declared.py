@@ -145,6 +145,7 @@ NANOTRON = Framework(
     features=Features(
         name="nanotron",
         schedules=("1f1b", "gpipe"),
+        fills_pipeline=True,  # pipeline_parallel/engine.py asserts it; none of 124 such runs of the playbook worked
         partial_sharding=False,
         expert_parallel=False,  # a degree above one has no place in its grid of ranks
         expert_tensor_parallel=False,

@@ -60,12 +60,49 @@ def checkpoint_bytes(hidden: int, shape: WorkShape) -> Array:
     return 2.0 * shape.shard_tokens * hidden
 
 
-def working_bytes(kind: LayerKind, hidden: int, shape: WorkShape) -> Array:
+def piled_bytes(
+    hidden: int,
+    shape: WorkShape,
+    *,
+    implementation: Implementation,
+    layers: Array,
+    in_flight: Array,
+    pipeline_parallel: Array,
+    tensor_nodes: Array,
+    nodes: Array,
+    run_ahead_ratio: Number,
+) -> Array:
+    """Bytes of whole tensors that wait for a communication stream while the host runs ahead of the device.
+
+        r a d s T h l n   for t > 1;   a = 1 without a pipeline, else 1 - 2/P;   d = (1 - (N_t - 1)/3)+ (1 - (N/64)^2)+ under one
+
+    A tensor that another stream has used is not free for the allocator when the host is done with it, but when the device is.
+    Without a pipeline nothing makes the host wait. Stage 0 of a pipeline launches P - 1 micro-batches before it waits for a
+    gradient: two stages hardly run ahead, many do. Tensor parallelism across nodes and a large cluster slow the host down to
+    the pace of the device.
+
+    Symbols: r ``run_ahead_ratio``; s ``streamed_bytes``; T tokens; h hidden size; l layers of the stage; n micro-batches in flight;
+             P stages; N_t nodes that a tensor-parallel group spans; N nodes in use.
+    Shapes:  everything broadcasts; rows of stages first.
+    Units:   bytes.
+    Holds:   not part of what must fit: the allocator waits for the device and reuses the blocks before it fails.
+    Source:  PyTorch Tensor.record_stream; the form of a and d is read off 783 nanotron runs (memory grows by s T h l n at
+             full rate with P = 1 and P >= 8 on one node per TP group, not at all with TP 32 or 64 nodes under a pipeline).
+    """
+    ahead = np.where(np.asarray(pipeline_parallel) > 1.0, 1.0 - 2.0 / pipeline_parallel, 1.0)
+    pace = np.maximum(0.0, 1.0 - (tensor_nodes - 1.0) / 3.0) * np.maximum(0.0, 1.0 - (nodes / 64.0) ** 2)
+    share = run_ahead_ratio * ahead * np.where(np.asarray(pipeline_parallel) > 1.0, pace, 1.0)
+    handed = np.where(shape.tensor_parallel > 1.0, implementation.streamed_bytes * shape.tokens * hidden, 0.0)
+    return share * handed * layers * in_flight
+
+
+def working_bytes(kind: LayerKind, hidden: int, shape: WorkShape, *, weight_gradient_bytes: float = 0.0) -> Array:
     """Transient bytes while one layer runs backward: gradients of its widest tensors and gathered inputs.
 
-        2 (T h * 2 + max(T (g f + f) / t, R (g f + f) / T_e))
+        2 (T h * 2 + max(T (g f + f) / t, R (g f + f) / T_e)) + w g f h / t
 
-    Symbols: g f gate and up widths; f width of the feed-forward block; R routed copies.
+    Symbols: g f gate and up widths; f width of the feed-forward block; R routed copies; w ``weight_gradient_bytes``, of a dense
+             block's first product.
     Shapes:  the columns of ``shape``.
     Units:   bytes.
     Holds:   upper estimate; the allocator reuses most of it from layer to layer.
@@ -76,4 +113,7 @@ def working_bytes(kind: LayerKind, hidden: int, shape: WorkShape) -> Array:
     wide = row_elements("mlp_inputs", part, shard, kind, hidden, 0.0, shape)  # type: ignore[arg-type]
     narrow = row_elements("mlp_width", part, shard, kind, hidden, 0.0, shape)  # type: ignore[arg-type]
     attention = row_elements("query", "attention", "tensor", kind, hidden, 0.0, shape)
-    return 2.0 * (2.0 * shape.tokens * hidden + np.maximum(wide + narrow, 3.0 * attention))
+    weights = array(0.0)
+    if kind.experts is None:
+        weights = weight_gradient_bytes * wide / shape.tokens * hidden
+    return 2.0 * (2.0 * shape.tokens * hidden + np.maximum(wide + narrow, 3.0 * attention)) + weights

@@ -40,16 +40,16 @@ def scale_up_bytes_per_s(cluster: Cluster, constants: Constants, local: Number) 
 def network_bytes_per_s(group: Group, cluster: Cluster, constants: Constants) -> Array:
     """One-direction network bandwidth per member device of a group that spans several domains.
 
-        bw * eta / (1 + sigma log2(max(1, domains / 8))) / oversubscription (beyond a pod)
+        bw * eta / (1 + sigma log2(max(1, domains / f))) / oversubscription (beyond a pod)
 
-    Symbols: eta ``network_ratio``; sigma ``fabric_slope``.
+    Symbols: eta ``network_ratio``; sigma ``fabric_slope``; f ``Link.flat_domains``.
     Shapes:  the group's fields broadcast.
     Units:   bytes/s.
     Holds:   every device of the domain drives its own NIC (or share of one) and all groups talk at once.
     Source:  the all-reduce bands of the playbook's cluster over 1-64 nodes (reference/cost-model.md section 4).
     """
     domains = array(group.domains)
-    loss = 1.0 + constants.fabric_slope * np.log2(np.maximum(1.0, domains / 8.0))
+    loss = 1.0 + constants.fabric_slope * np.log2(np.maximum(1.0, domains / cluster.network.flat_domains))
     rate = cluster.network.bytes_per_s * constants.network_ratio / loss
     if cluster.pod_devices is None or cluster.oversubscription == 1.0:
         return rate

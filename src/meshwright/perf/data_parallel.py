@@ -13,6 +13,8 @@ from meshwright.perf.collectives import all_gather_s, all_reduce_s, reduce_scatt
 from meshwright.perf.exchange import hide
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from meshwright.domain.case import Case
 
 
@@ -41,7 +43,8 @@ def synchronisation(
     Symbols: D replicas (dp x cp; of experts: world / (etp ep pp)); K shards, for experts min(K, D_e); P parameters of the rank;
              g, w bytes of a gradient and of a gathered weight. Collectives are cut into buckets, or into ``layers`` where
              ``layerwise`` (full sharding) is 1. Where every owner broadcasts its parameters, the gather is min(K, tensors)
-             collectives, as owners hold whole tensors (``broadcast_tensors`` a layer).
+             collectives, as owners hold whole tensors (``broadcast_tensors`` a layer). Where the implementation
+             reduces whole gradients (``gradient_all_reduce``), K > 1 all-reduces g P over D before the gather.
     Shapes:  everything broadcasts.
     Units:   parameters -> s.
     Holds:   dense and expert parameters are reduced one after the other.
@@ -55,12 +58,16 @@ def synchronisation(
         outside = group(np.maximum(1.0, ranks / members), step * members, case.cluster)
         payload = precision.gradient_bytes * parameters
         size = np.maximum(case.implementation.bucket_bytes, case.implementation.bucket_bytes_per_rank * ranks)
+        if case.implementation.replicated_bucket_bytes:
+            size = np.where(members > 1.0, size, case.implementation.replicated_bucket_bytes)
         buckets = np.ceil(np.maximum(1.0, payload / size))
         pieces = np.where(layerwise > 0.0, layers, buckets)
         some = parameters > 0.0
         constants = case.calibration.constants
         one = reduce_scatter_s(payload, inside, case.cluster, constants, pieces=pieces)
         two = all_reduce_s(payload / members, outside, case.cluster, constants, pieces=pieces)
+        if case.implementation.gradient_all_reduce:
+            one, two = 0.0 * one, all_reduce_s(payload, group(ranks, step, case.cluster), case.cluster, constants, pieces=pieces)
         sends = pieces
         if case.implementation.broadcast_tensors:
             sends = np.where(layerwise > 0.0, pieces, np.minimum(members, case.implementation.broadcast_tensors * layers))
@@ -74,7 +81,7 @@ def synchronisation(
 
 def exposed_s(
     times: Synchronisation, *, gradient_shards: Array, parameter_shards: Array, num_microbatches: Array, forward_s: Array,
-    backward_s: Array, layers: Array, case: Case, gradient_overlap: bool, parameter_overlap: bool,
+    backward_s: Array, layers: Array, case: Case, gradient_overlap: NDArray[np.bool_] | bool, parameter_overlap: bool,
 ) -> Array:  # fmt: skip
     """Data-parallel seconds of a step that compute does not hide, with the slowdown of the compute that hides the rest.
 
@@ -95,12 +102,12 @@ def exposed_s(
     ratio, slow = constants.overlap_ratio, constants.contention_slowdown
     none = array(0.0)
     m = array(num_microbatches)
-    window_b = backward_s if gradient_overlap else none
+    window_b = np.where(gradient_overlap, backward_s, none)
     window_f = forward_s if parameter_overlap else none
     reduction = times.scatter_s + times.reduce_s
     once_g, hidden_g = hide(reduction, window_b, ratio)
     once_p, hidden_p = hide(times.gather_s, window_f, ratio)
-    tail = np.minimum(times.last_bucket_s, hidden_g) if gradient_overlap else none
+    tail = np.where(gradient_overlap, np.minimum(times.last_bucket_s, hidden_g), none)
     zero01 = once_g + tail + once_p + slow * (hidden_g + hidden_p)
     each_s, hidden_s = hide(times.scatter_s, window_b, ratio)
     rest, hidden_r = hide(times.reduce_s, window_b, ratio)

@@ -104,14 +104,18 @@ def head_time(case: Case, shape: WorkShape, groups: Groups, vocabulary: Number) 
 def logits_bytes(case: Case, shape: WorkShape, vocabulary: Number) -> Array:
     """Bytes that the logits of one micro-batch take at the loss, on the last stage.
 
-        q (1 + n) T V / t
+        q (1 + n) T V / t + w V h / t
 
     Symbols: n multi-token-prediction layers, whose losses are taken together with the main one; q ``logit_bytes``: 2 in place;
-             10 with an FP32 copy and the softmax that becomes the gradient; 14 where both stay.
+             10 with an FP32 copy and the softmax that becomes the gradient; 14 where both stay; w ``weight_gradient_bytes``.
     Shapes:  the columns of ``shape``.
     Units:   bytes.
     Holds:   one micro-batch at a time is between head and loss, in every schedule.
     Source:  SimuMax ParallelCE: 4 cached and 2 transient, or 2 fused (reference/cost-model.md 7.3).
     """
     whole = 1.0 if case.implementation.logits_gathered else shape.tensor_parallel
-    return case.implementation.logit_bytes * (1.0 + case.model.num_mtp_layers) * shape.tokens * array(vocabulary) / whole
+    logits = case.implementation.logit_bytes * (1.0 + case.model.num_mtp_layers) * shape.tokens * array(vocabulary) / whole
+    if case.training.weights_frozen:
+        return logits
+    width = case.model.embedding_width or case.model.hidden
+    return logits + case.implementation.weight_gradient_bytes * array(vocabulary) * width / shape.tensor_parallel

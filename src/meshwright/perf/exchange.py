@@ -99,6 +99,27 @@ def tensor_s(
     return Exposed(forward=forward, backward=backward, slowdown_forward=slow_forward, slowdown_backward=slow_backward)
 
 
+def collective_host_s(case: Case, groups: Groups) -> Array:
+    """Host time of one tensor-parallel collective.
+
+        t > 1: c + (t w + (t - 1) a [t spans domains]) [a pipeline between nodes];   else 0
+
+    Symbols: t ranks; c ``collective_host_s``; w ``collective_skew_s``: hosts that also serve pipeline messages over the network
+             start the collective at different times, and it waits for the last of them; a latency of the network, whose ring
+             begins only then.
+    Shapes:  the group broadcasts.
+    Units:   s.
+    Holds:   eager frameworks that count their collectives (``Implementation.collectives_forward``). The wait grows with the
+             group as the largest of many rare delays does.
+    Source:  playbook rows: the floor under a layer does not depend on the micro-batch, but on TP and on the pipeline.
+    """
+    constants, ranks = case.calibration.constants, array(groups.tensor.ranks)
+    beside = np.where(groups.pipeline_crosses > 0.0, 1.0, 0.0)
+    ring = np.where(array(groups.tensor.domains) > 1.0, (ranks - 1.0) * case.cluster.network.latency_s, 0.0)
+    wait = beside * (ranks * constants.collective_skew_s + ring)
+    return np.where(ranks > 1.0, constants.collective_host_s + wait, 0.0)
+
+
 def context_s(
     kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, attention_forward: Array, attention_backward: Array,
     *, context_kind: ContextKind,
@@ -197,16 +218,19 @@ def imbalance_ratio(case: Case) -> Array:
     return array(1.0 if case.training.balanced_routing else case.calibration.constants.expert_imbalance_ratio)
 
 
-def expert_s(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, products: Array, *, overlap: Overlap) -> Exposed:
+def expert_s(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, compute: Array, *, overlap: Overlap) -> Exposed:
     """Expert-parallel communication of one mixture layer: dispatch and combine, forward and backward.
 
         forward = backward = i (2 all-to-all(2 T/t_sp topk h) + gather and scatter of R h over expert TP)
 
-    Symbols: i ``imbalance_ratio``; R routed copies of the rank.
+    With ``overlap.expert`` the forward of one micro-batch is woven into the backward of another, so that the exchanges of both
+    hide behind the compute of both: exposed = t - min(r t, W / 2) in each direction.
+
+    Symbols: i ``imbalance_ratio``; R routed copies of the rank; W ``compute``, forward and backward of the layer together.
     Shapes:  the columns of ``shape``.
     Units:   s.
-    Holds:   dropless routing; ``overlap.expert`` hides it behind the products of another micro-batch.
-    Source:  Megatron-Core token dispatchers; DeepSeek-V3 report section 3.2.
+    Holds:   dropless routing; micro-batches enough to pair (first forward and last backward of a step stay bare).
+    Source:  Megatron-Core token dispatchers and overlap_moe_expert_parallel_comm (combined 1F1B); DeepSeek-V3 report section 3.2.
     """
     experts = kind.experts
     if experts is None:
@@ -221,6 +245,6 @@ def expert_s(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, prod
     if not overlap.expert:
         zero = array(0.0)
         return Exposed(forward=total, backward=total, slowdown_forward=zero, slowdown_backward=zero)
-    exposed, hidden_s = hide(total, products, constants.overlap_ratio)
+    exposed, hidden_s = hide(total, compute / 2.0, constants.overlap_ratio)
     slow = constants.contention_slowdown * hidden_s
     return Exposed(forward=exposed, backward=exposed, slowdown_forward=slow, slowdown_backward=slow)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.perf.adapters import adapter_s
 from meshwright.perf.arrays import Array, Number, array
 from meshwright.perf.attention import attended_pairs, flash_attention_s
 from meshwright.perf.elementwise import launch_floor_s, memory_bound_s
-from meshwright.perf.exchange import context_s, expert_s, imbalance_ratio, tensor_s
+from meshwright.perf.exchange import collective_host_s, context_s, expert_s, imbalance_ratio, tensor_s
 from meshwright.perf.gemm import gemm_s, grouped_gemm_s
 from meshwright.perf.operators import layer_products
 from meshwright.perf.seconds import Seconds, seconds
@@ -103,12 +104,13 @@ def accumulation_s(product: Product, case: Case) -> Array:
 def cast_s(product: Product, case: Case) -> Array:
     """Time to quantise the operands of one low-precision product, all three directions of a micro-batch.
 
-        3 q g m (k + n) over the memory bandwidth;   fused experts: the hidden side alone
+        3 q g [m (k + n) + k n] over the memory bandwidth;   fused experts: m h for m (k + n)
 
-    Symbols: q ``cast_passes``; g groups; m rows; k, n widths of input and output. 3: two bytes read, one written.
+    Symbols: q ``cast_passes``; g groups; m rows; k, n widths of input and output; h hidden. 3: two bytes read, one written. The
+             weights' k n only where the implementation ``casts_weights`` for every micro-batch.
     Shapes:  the product's columns.
     Units:   s.
-    Holds:   weights are quantised once a step, with the optimizer, and count nothing here.
+    Holds:   weights that are quantised once a step, with the optimizer, count nothing here.
     Source:  Transformer Engine: module/linear.py casts input and output gradient, weights when is_first_microbatch.
     """
     precision, implementation = case.training.precision, case.implementation
@@ -118,6 +120,10 @@ def cast_s(product: Product, case: Case) -> Array:
     if product.grouped and implementation.expert_fusion:
         width = array(case.model.hidden)
     elements = product.groups * product.rows * width
+    if implementation.casts_weights:
+        elements = elements + product.groups * product.inner * product.columns
+    if product.grouped:
+        elements = elements / case.calibration.constants.expert_memory_ratio
     return memory_bound_s(3.0 * precision.cast_passes * elements, case.cluster.device, case.calibration.constants)
 
 
@@ -182,11 +188,15 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
         if not has_part(kind, row.part):
             continue
         elements = row_elements(row.width, row.part, row.shard, kind, hidden, case.batch.sequence_tokens, shape)
+        if row.part in ("experts", "expert_bias"):
+            elements = elements / constants.expert_memory_ratio
         once = memory_bound_s(row.forward_bytes * elements, device, constants)
         ahead = ahead + once
         behind = behind + memory_bound_s(row.backward_bytes * elements, device, constants)
         for module in row.modules:
             forward_of[module] = forward_of.get(module, array(0.0)) + once
+    adapter_forward, adapter_backward = adapter_s(kind, case, shape)
+    ahead, behind = ahead + adapter_forward, behind + adapter_backward
     return Pieces(
         products_forward=forward, products_input=input_gradient, products_weight=weight_gradient,
         attention_forward=core_forward, attention_backward=core_backward,
@@ -235,25 +245,28 @@ def layer_time(
     tensor = tensor_s(kind, case, shape, groups, pieces.first_input_gradient, pieces.first_weight_gradient,
                       pieces.products_forward, overlap=overlap)  # fmt: skip
     context = context_s(kind, case, shape, groups, pieces.attention_forward, pieces.attention_backward, context_kind=context_kind)
-    expert = expert_s(kind, case, shape, groups, pieces.products_forward, overlap=overlap)
     ahead = pieces.products_forward + pieces.attention_forward + pieces.elementwise_forward + pieces.cast / 3.0
     behind = pieces.products_input + pieces.products_weight + pieces.attention_backward + pieces.elementwise_backward
     behind = behind + pieces.cast * (2.0 / 3.0)
     ahead = ahead + kernels_forward * constants.kernel_gap_s + tensor.slowdown_forward
     behind = behind + kernels_backward * constants.kernel_gap_s + tensor.slowdown_backward
+    expert = expert_s(kind, case, shape, groups, ahead + behind, overlap=overlap)
+    ahead, behind = ahead + expert.slowdown_forward, behind + expert.slowdown_backward
     busy_forward = ahead + tensor.forward + context.forward + expert.forward
     busy_backward = behind + tensor.backward + context.backward + expert.backward
     options = {"graphs": implementation.cuda_graphs, "blocking": implementation.blocking_launches}
     waits = kind.experts is not None and implementation.expert_host_sync and not implementation.cuda_graphs
     sync = array(constants.expert_sync_s) if waits else array(0.0)
+    each = collective_host_s(case, groups)
+    ahead_host, behind_host = implementation.collectives_forward * each, implementation.collectives_backward * each
     return LayerTime(
         forward=seconds(
             compute=ahead, tensor=tensor.forward, context=context.forward, expert=expert.forward,
-            host=sync + launch_floor_s(busy_forward, kernels_forward, constants, **options),
+            host=sync + launch_floor_s(busy_forward, kernels_forward, constants, collectives_s=ahead_host, **options),
         ),
         backward=seconds(
             compute=behind, tensor=tensor.backward, context=context.backward, expert=expert.backward,
-            host=launch_floor_s(busy_backward, kernels_backward, constants, **options),
+            host=launch_floor_s(busy_backward, kernels_backward, constants, collectives_s=behind_host, **options),
         ),
         weight_gradient_s=pieces.products_weight,
         pieces=pieces,

@@ -23,7 +23,8 @@ class Groups:
     expert: Group
     expert_tensor: Group
     pipeline_crosses: Array
-    """Share of the hops to the next stage that leave a scale-up domain: min(1, devices of a stage / devices of a domain)."""
+    """Share of the hops to the next stage that leave a scale-up domain: min(1, devices of a stage / devices of a domain); none
+    where all stages lie in one domain."""
 
 
 def layer_groups(
@@ -32,6 +33,7 @@ def layer_groups(
     expert_parallel: Number,
     expert_tensor_parallel: Number,
     devices_per_stage: Number,
+    pipeline_parallel: Number,
     cluster: Cluster,
 ) -> Groups:
     """Communicators of one layout: tp stride 1, cp stride tp, etp stride 1, ep stride etp, pp stride world / pp.
@@ -40,11 +42,12 @@ def layer_groups(
     Units:   ranks.
     Source:  Megatron-Core parallel_state, order tp-cp-ep-dp-pp.
     """
-    stage = array(devices_per_stage)
+    stage, domain = array(devices_per_stage), cluster.scale_up_devices
+    several = (array(pipeline_parallel) > 1.0) & (stage * pipeline_parallel > domain)
     return Groups(
         tensor=group(array(tensor_parallel), 1.0, cluster),
         context=group(array(context_parallel), tensor_parallel, cluster),
         expert=group(array(expert_parallel), expert_tensor_parallel, cluster),
         expert_tensor=group(array(expert_tensor_parallel), 1.0, cluster),
-        pipeline_crosses=np.minimum(1.0, stage / cluster.scale_up_devices),
+        pipeline_crosses=np.where(several, np.minimum(1.0, stage / domain), 0.0),
     )

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
 
 
+FULL_PRECISION_BYTES = 4.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shards:
     """Over how many ranks each state is split, for dense parameters and for experts; columns."""
@@ -35,6 +38,8 @@ class States:
     parameter_bytes: Array
     gradient_bytes: Array
     optimizer_bytes: Array
+    master_bytes: Array
+    """Part of ``optimizer_bytes`` that exists before the first update: the master copy."""
     owned_parameters: Array
     """Parameters whose optimizer state lies on this rank."""
     reduced_parameters: Array
@@ -46,24 +51,29 @@ def training_states(dense: Array, experts: Array, adapters: Array, shards: Shard
 
         parameters  w (P_d / K_p + P_e / k_p)
         gradients   (g + x)(P_d / K_g + P_e / k_g)
-        optimizer   (c + o)(P_d / K_o + P_e / k_o)
+        optimizer   (c + o + u)(P_d / K_o + P_e / k_o)
 
     Symbols: P_d, P_e parameters of the rank before data-parallel sharding, dense and expert; K shards, k = min(K, expert data
-             parallelism); w, g, c, o bytes of weight, gradient, master copy and moments; x extra gradient bytes.
+             parallelism); w, g, c, o bytes of weight, gradient, master copy and moments; x 16-bit gradients beside FP32 ones; u
+             what the update holds beside (``update_gradient_bytes``), where gradients are of 16 bits.
              Frozen weights have parameters only; their adapters have all three, whole.
     Shapes:  everything broadcasts.
     Units:   parameters -> bytes.
     Source:  Rajbhandari et al. 2020 (ZeRO, arXiv 1910.02054); Megatron-Core 6 + 12/(D c) (reference/cost-model.md section 8).
     """
     precision, optimizer = case.training.precision, case.training.optimizer
-    gradient = precision.gradient_bytes + case.implementation.extra_gradient_bytes
+    full = precision.gradient_bytes >= FULL_PRECISION_BYTES
+    gradient = precision.gradient_bytes + (case.implementation.extra_gradient_bytes if full else 0.0)
     state = precision.master_bytes + optimizer.state_bytes
+    if not full:
+        state += case.implementation.update_gradient_bytes
     held = dense / shards.parameter + experts / shards.of_experts(shards.parameter)
     if case.training.weights_frozen:
         return States(
             parameter_bytes=precision.parameter_bytes * (held + adapters),
             gradient_bytes=gradient * adapters,
             optimizer_bytes=state * adapters,
+            master_bytes=precision.master_bytes * adapters,
             owned_parameters=adapters,
             reduced_parameters=adapters,
         )
@@ -73,6 +83,7 @@ def training_states(dense: Array, experts: Array, adapters: Array, shards: Shard
         parameter_bytes=precision.parameter_bytes * held,
         gradient_bytes=gradient * buffered,
         optimizer_bytes=state * owned,
+        master_bytes=precision.master_bytes * owned,
         owned_parameters=owned,
         reduced_parameters=dense + experts,
     )

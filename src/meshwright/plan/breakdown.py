@@ -105,6 +105,7 @@ def breakdown(case: Case, evaluation: Evaluation, *, model_flops: float, peak_fl
         ("optimizer", float(time.optimizer_s), "perf.states.optimizer_s"),
         ("kernel launches", of(both.host), "perf.elementwise.launch_floor_s"),
         ("host", float(time.pipeline.host_s), "plan.combine.step_time"),
+        ("stalled messages and memory pressure", float(time.stall_s), "perf.stalls"),
         ("stragglers", float(time.straggler_s), "plan.combine.step_time"),
     )
     return tuple(Term(name=name, value=value, unit="s", formula=f"meshwright.{formula}") for name, value, formula in terms)

@@ -1,4 +1,4 @@
-"""One step from its parts: pipeline, data parallelism, optimizer, host; and the memory of every row of stages."""
+"""One step from its parts: pipeline, data parallelism, optimizer, host; and the states of every row of stages."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from meshwright.perf.arrays import Array, array, pick, take
 from meshwright.perf.collectives import all_reduce_s
 from meshwright.perf.data_parallel import Synchronisation, exposed_s, synchronisation
 from meshwright.perf.schedules import SCHEDULES
+from meshwright.perf.stalls import Load, memory_pressure, message_stall_s
 from meshwright.perf.states import Shards, States, adapter_parameters, optimizer_s, training_states
 
 if TYPE_CHECKING:
@@ -96,39 +97,9 @@ class StepTime:
     pipeline: PipelineTime
     data_parallel_exposed_s: Array
     optimizer_s: Array
+    stall_s: Array
+    """Stalled pipeline messages and the allocator's retries."""
     straggler_s: Array
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActivationMemory:
-    """What micro-batches in flight keep, and the working set on top; per row."""
-
-    activations: Array
-    transient: Array
-    in_flight: Array
-    """Micro-batches in flight, in whole stages."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageMemory:
-    """Bytes per row."""
-
-    parameters: Array
-    gradients: Array
-    optimizer: Array
-    activations: Array
-    temporary: Array
-    overhead: Array
-
-    @property
-    def allocated_bytes(self) -> Array:
-        """Peak of the tensors."""
-        return self.parameters + self.gradients + self.optimizer + self.activations + self.temporary
-
-    @property
-    def reserved_bytes(self) -> Array:
-        """What the device must offer."""
-        return self.allocated_bytes + self.overhead
 
 
 def state_costs(
@@ -169,7 +140,8 @@ def state_costs(
     if offload:
         states = States(
             parameter_bytes=states.parameter_bytes, gradient_bytes=states.gradient_bytes,
-            optimizer_bytes=np.zeros_like(states.optimizer_bytes), owned_parameters=states.owned_parameters,
+            optimizer_bytes=np.zeros_like(states.optimizer_bytes), master_bytes=np.zeros_like(states.master_bytes),
+            owned_parameters=states.owned_parameters,
             reduced_parameters=states.reduced_parameters,
         )  # fmt: skip
     return StateCosts(
@@ -256,110 +228,49 @@ def pipeline_time(
 
 
 def step_time(
-    case: Case, settings: Settings, pipeline: PipelineTime, state: StateCosts, *, gradient_shards: Array, parameter_shards: Array,
-    world: Array, num_microbatches: Array,
+    case: Case, settings: Settings, pipeline: PipelineTime, state: StateCosts, degrees: Degrees, *, num_microbatches: Array,
+    reserved_bytes: Array,
 ) -> StepTime:  # fmt: skip
     """One optimizer step.
 
-        step = (pipeline + data parallelism + optimizer) (1 + sigma sqrt(2 ln nodes))
+        step = (pipeline + data parallelism + optimizer) (1 + sigma sqrt(2 ln nodes) + a p) + stalled messages
 
-    Symbols: sigma ``straggler_slope``.
+    Symbols: sigma ``straggler_slope``; p ``memory_pressure`` at the reserved bytes of the fullest rank, a ``pressure_slowdown``
+             where the implementation's allocator retries (``Implementation.allocator_retries``).
+             Where the host waits for every pipeline message (``Implementation.message_handshake``), pressure stalls the messages
+             instead.
     Shapes:  everything broadcasts.
     Units:   s.
     Source:  stragglers as in zhebrak (reference/cost-model.md section 9).
     """
     overlap, implementation, constants = settings.overlap, case.implementation, case.calibration.constants
+    hooks = bool(implementation.replicated_bucket_bytes) & (degrees.optimizer_shards <= 1.0)
     data = exposed_s(
-        state.synchronisation, gradient_shards=gradient_shards, parameter_shards=parameter_shards,
+        state.synchronisation, gradient_shards=degrees.gradient_shards, parameter_shards=degrees.parameter_shards,
         num_microbatches=num_microbatches, forward_s=pipeline.forward_window_s, backward_s=pipeline.backward_window_s,
         layers=pipeline.layers,
-        case=case, gradient_overlap=overlap.gradient_reduce and implementation.gradient_overlap,
+        case=case, gradient_overlap=overlap.gradient_reduce & (implementation.gradient_overlap | hooks),
         parameter_overlap=overlap.parameter_gather and implementation.parameter_overlap,
     )  # fmt: skip
     data = data + state.tied_s
-    nodes = np.maximum(1.0, np.asarray(world) / case.cluster.devices_per_node)
+    nodes = np.maximum(1.0, degrees.world / case.cluster.devices_per_node)
     before = pipeline.work_s + pipeline.bubble_s + pipeline.pipeline_exposed_s + data + state.optimizer_s + pipeline.host_s
     straggler = constants.straggler_slope * np.sqrt(2.0 * np.log(nodes)) * before
+    pressure = memory_pressure(reserved_bytes, case.cluster.device.memory_bytes, constants)
+    if implementation.message_handshake:
+        replicated = (degrees.optimizer_shards <= 1.0) & (degrees.data_parallel > 1.0)
+        load = Load(
+            nodes=nodes, tensor_domains=array(group(degrees.tensor_parallel, 1.0, case.cluster).domains),
+            replicated=np.where(replicated, 1.0, 0.0), num_microbatches=array(num_microbatches), pressure=pressure,
+        )  # fmt: skip
+        stall = message_stall_s(degrees.pipeline_parallel, load, constants)
+    else:
+        stall = constants.pressure_slowdown * pressure * before * float(implementation.allocator_retries)
     return StepTime(
-        step_s=before + straggler,
+        step_s=before + straggler + stall,
         pipeline=pipeline,
         data_parallel_exposed_s=data,
         optimizer_s=state.optimizer_s,
+        stall_s=stall,
         straggler_s=straggler,
     )
-
-
-def activation_memory(
-    settings: Settings, composition: Composition, stages: StageCosts, *, pipeline_parallel: Array, virtual_stages: Array,
-    num_microbatches: Array,
-) -> ActivationMemory:  # fmt: skip
-    """What the micro-batches in flight keep on every row.
-
-        saved n / V
-
-    Symbols: n chunks in flight under the schedule; V chunks of a stage.
-    Shapes:  ``[row]`` or ``[row, column]``.
-    Units:   bytes.
-    Holds:   the working set of one layer comes on top of all in flight.
-    Source:  reference/cost-model.md 7.2 (peak_i = static_i + (n_i - 1) cache_i + peak of one micro-batch).
-    """
-    chunks = SCHEDULES[settings.schedule].in_flight_until_weight(
-        stage=composition.stage.astype(np.int64), num_stages=np.asarray(pipeline_parallel).astype(np.int64),
-        num_microbatches=np.asarray(num_microbatches).astype(np.int64), num_chunks=np.asarray(virtual_stages).astype(np.int64),
-    )  # fmt: skip
-    in_flight = array(np.asarray(chunks)) / virtual_stages
-    return ActivationMemory(activations=stages.saved_bytes * in_flight, transient=stages.transient_bytes, in_flight=in_flight)
-
-
-def static_bytes(case: Case, state: StateCosts) -> Array:
-    """Reserved bytes of a row that do not depend on the micro-batch: states, gathered layers, context, communicators.
-
-    Units:   bytes.
-    Source:  ``stage_memory``, whose terms these are.
-    """
-    constants, states = case.calibration.constants, state.states
-    return np.asarray(
-        states.parameter_bytes + states.gradient_bytes + states.optimizer_bytes
-        + (1.0 + constants.fragmentation_ratio) * state.gathered_bytes
-        + constants.context_bytes + state.communicators * constants.communicator_bytes
-    )  # fmt: skip
-
-
-def dynamic_bytes(case: Case, activation: ActivationMemory) -> Array:
-    """Reserved bytes of a row that depend on the micro-batch: activations and working set with their fragmentation.
-
-    Units:   bytes.
-    Source:  ``stage_memory``, whose terms these are.
-    """
-    return (1.0 + case.calibration.constants.fragmentation_ratio) * (activation.activations + activation.transient)
-
-
-def stage_memory(case: Case, activation: ActivationMemory, state: StateCosts) -> StageMemory:
-    """Memory of every row by purpose; its reserved bytes are ``static_bytes + dynamic_bytes``.
-
-        temporary = working set + gathered layers;   overhead = phi (activations + temporary) + context + communicators
-        allocated = states + max(0, activations + temporary - moments)      up to the end of the first step
-
-    Symbols: phi ``fragmentation_ratio``; moments the optimizer's state beside the master copy.
-    Shapes:  ``[row]`` or ``[row, column]``.
-    Units:   bytes.
-    Source:  reference/cost-model.md section 9.
-    """
-    constants = case.calibration.constants
-    temporary = activation.transient + state.gathered_bytes
-    overhead = (
-        constants.fragmentation_ratio * (activation.activations + temporary)
-        + constants.context_bytes
-        + state.communicators * constants.communicator_bytes
-    )
-    activations = activation.activations
-    if case.training.first_step:
-        per_parameter = case.training.optimizer.state_bytes
-        share = per_parameter / (per_parameter + case.training.precision.master_bytes)
-        moments = share * state.states.optimizer_bytes
-        temporary = np.maximum(0.0, temporary - np.maximum(0.0, moments - activations))
-        activations = np.maximum(0.0, activations - moments)
-    return StageMemory(
-        parameters=state.states.parameter_bytes, gradients=state.states.gradient_bytes, optimizer=state.states.optimizer_bytes,
-        activations=activations, temporary=temporary, overhead=overhead,
-    )  # fmt: skip

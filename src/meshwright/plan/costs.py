@@ -60,6 +60,8 @@ class WorkCosts:
     embedding: EndTime
     head: EndTime
     logits_bytes: Array
+    logits_before_bytes: Array
+    """Logits of the micro-batch before that are still held."""
     head_input_bytes: Array
     """Input of the output layer, kept until its backward."""
     hop_s: Array
@@ -88,7 +90,10 @@ def kind_costs(
         "headroom_ratio": case.calibration.constants.expert_headroom_ratio,
     }  # fmt: skip
     everything = saved_bytes(kind, hidden, sequence, shape, **options)  # type: ignore[arg-type]
-    working = working_bytes(kind, hidden, shape)
+    own = 0.0 if case.training.weights_frozen else case.implementation.weight_gradient_bytes
+    working = working_bytes(kind, hidden, shape, weight_gradient_bytes=own)
+    buffers = case.implementation.gather_buffer_bytes * shape.tokens * hidden
+    working = working + np.where(shape.tensor_parallel > 1.0, buffers, 0.0)
     recompute: list[Seconds | None] = [None, None, None]
     saved: list[Array | None] = [None, None, None]
     transient: list[Array | None] = [None, None, None]
@@ -115,6 +120,7 @@ def work_costs(
     expert_parallel: Array,
     expert_tensor_parallel: Array,
     devices_per_stage: Array,
+    pipeline_parallel: Array,
 ) -> WorkCosts:
     """All costs of one micro-batch, for columns of degrees.
 
@@ -128,7 +134,13 @@ def work_costs(
         expert_parallel=expert_parallel, expert_tensor_parallel=expert_tensor_parallel,
     )  # fmt: skip
     groups = layer_groups(
-        tensor_parallel, context_parallel, expert_parallel, expert_tensor_parallel, devices_per_stage, case.cluster
+        tensor_parallel,
+        context_parallel,
+        expert_parallel,
+        expert_tensor_parallel,
+        devices_per_stage,
+        pipeline_parallel,
+        case.cluster,
     )
     vocabulary = vocabulary_rows(case, tensor_parallel)
     return WorkCosts(
@@ -137,6 +149,7 @@ def work_costs(
         embedding=embedding_time(case, shape, groups),
         head=head_time(case, shape, groups, vocabulary),
         logits_bytes=logits_bytes(case, shape, vocabulary),
+        logits_before_bytes=case.implementation.logit_bytes_before * shape.tokens * vocabulary / shape.tensor_parallel,
         head_input_bytes=2.0 * shape.shard_tokens * case.model.hidden,
         hop_s=hop_s(case, shape, groups),
     )  # fmt: skip

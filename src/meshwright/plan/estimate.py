@@ -148,11 +148,12 @@ def simulated(case: Case, layout: Layout, evaluation: Evaluation) -> Evaluation:
         return evaluation
     time = evaluation.time
     bubble = np.asarray(simulated_bubble_s(case, layout, evaluation))
-    before = time.step_s - time.straggler_s
+    before = time.step_s - time.stall_s - time.straggler_s
     after = before - time.pipeline.bubble_s + bubble
     straggler = time.straggler_s * after / before
     pipeline = replace(time.pipeline, bubble_s=bubble)
-    return replace(evaluation, time=replace(time, step_s=after + straggler, straggler_s=straggler, pipeline=pipeline))
+    step_s = after + straggler + time.stall_s
+    return replace(evaluation, time=replace(time, step_s=step_s, straggler_s=straggler, pipeline=pipeline))
 
 
 def _peak_dtype(case: Case) -> str:
@@ -205,7 +206,7 @@ def _stages(evaluation: Evaluation) -> tuple[values.Stage, ...]:
 
 
 def time_split(evaluation: Evaluation) -> values.TimeSplit:
-    """Exposed seconds on the busiest stage by cause; stragglers and launch floors are host time.
+    """Exposed seconds on the busiest stage by cause; stragglers, stalls and launch floors are host time.
 
     Units:   s; the parts sum to ``step_s``.
     Source:  ``plan.combine.step_time``.
@@ -227,5 +228,5 @@ def time_split(evaluation: Evaluation) -> values.TimeSplit:
         bubble_s=float(time.pipeline.bubble_s),
         data_parallel_exposed_s=float(time.data_parallel_exposed_s),
         optimizer_s=float(time.optimizer_s),
-        host_s=of(both.host) + float(time.pipeline.host_s) + float(time.straggler_s),
+        host_s=of(both.host) + float(time.pipeline.host_s) + float(time.stall_s) + float(time.straggler_s),
     )

@@ -7,25 +7,24 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, NoRecompute, Selective
 from meshwright.perf.arrays import Array, array
-from meshwright.plan.combine import (
-    ActivationMemory,
-    Degrees,
-    StageMemory,
-    StateCosts,
-    StepTime,
-    activation_memory,
-    pipeline_time,
-    stage_memory,
-    state_costs,
-    step_time,
-)
+from meshwright.plan.combine import Degrees, StateCosts, StepTime, pipeline_time, state_costs, step_time
 from meshwright.plan.costs import TREATMENTS_OF, Settings, WorkCosts, work_costs
+from meshwright.plan.memory import (
+    ActivationMemory,
+    StageMemory,
+    activation_memory,
+    dynamic_bytes,
+    piled_memory,
+    stage_memory,
+    static_bytes,
+)
 from meshwright.plan.split import Composition, compose, default_split
 from meshwright.plan.stages import StageCosts, StageParameters, stage_costs, stage_inputs, stage_parameters
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
+    from meshwright.domain.reading import Reading
     from meshwright.plan.split import Split
 
 
@@ -123,6 +122,7 @@ def evaluate_columns(
         tensor_parallel=degrees.tensor_parallel, sequence_parallel=sequence_parallel,
         context_parallel=degrees.context_parallel, expert_parallel=degrees.expert_parallel,
         expert_tensor_parallel=degrees.expert_tensor_parallel, devices_per_stage=degrees.world / degrees.pipeline_parallel,
+        pipeline_parallel=degrees.pipeline_parallel,
     )  # fmt: skip
     stages = stage_costs(stage_inputs(costs), composition)
     parameters = stage_parameters(
@@ -135,13 +135,22 @@ def evaluate_columns(
         "num_microbatches": num_microbatches,
     }  # fmt: skip
     pipeline = pipeline_time(case, settings, composition, stages, hop_s=costs.hop_s, **shape)
-    time = step_time(
-        case, settings, pipeline, state, gradient_shards=degrees.gradient_shards, parameter_shards=degrees.parameter_shards,
-        world=degrees.world, num_microbatches=num_microbatches,
-    )  # fmt: skip
     activation = activation_memory(settings, composition, stages, **shape)
+    reserved = (static_bytes(case, state) + dynamic_bytes(case, activation)).max(axis=0)
+    time = step_time(case, settings, pipeline, state, degrees, num_microbatches=num_microbatches, reserved_bytes=reserved)
+    piled = piled_memory(case, costs.shape, composition, activation, degrees)
     return Evaluation(
         settings=settings, degrees=degrees, composition=composition, costs=costs, stages=stages, parameters=parameters,
-        state=state, time=time, activation=activation, memory=stage_memory(case, activation, state),
+        state=state, time=time, activation=activation, memory=stage_memory(case, activation, state, piled),
         num_microbatches=num_microbatches,
     )  # fmt: skip
+
+
+def shown_bytes(case: Case, layout: Layout, reading: Reading) -> float:
+    """What a run's own figure of memory would be.
+
+    Units:   bytes.
+    Source:  ``plan.memory.StageMemory.shown``.
+    """
+    found = evaluate(case, layout)
+    return float(found.memory.shown(reading, found.composition, case.cluster.device.memory_bytes))

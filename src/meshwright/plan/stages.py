@@ -55,6 +55,7 @@ class StageInputs:
     head_backward_s: Array
     head_weight_s: Array
     head_bytes: Array
+    before_bytes: Array
     hop_s: Array
 
     def take(self, index: NDArray[np.int64]) -> StageInputs:
@@ -77,7 +78,8 @@ class StageInputs:
         return StageInputs(
             kinds=kinds, embedding_forward_s=pick(self.embedding_forward_s), embedding_backward_s=pick(self.embedding_backward_s),
             head_forward_s=pick(self.head_forward_s), head_backward_s=pick(self.head_backward_s),
-            head_weight_s=pick(self.head_weight_s), head_bytes=pick(self.head_bytes), hop_s=pick(self.hop_s),
+            head_weight_s=pick(self.head_weight_s), head_bytes=pick(self.head_bytes),
+            before_bytes=pick(self.before_bytes), hop_s=pick(self.hop_s),
         )  # fmt: skip
 
 
@@ -100,6 +102,7 @@ def stage_inputs(costs: WorkCosts) -> StageInputs:
         head_backward_s=costs.head.backward.total,
         head_weight_s=costs.head.weight_gradient_s,
         head_bytes=costs.logits_bytes + costs.head_input_bytes,
+        before_bytes=costs.logits_before_bytes,
         hop_s=costs.hop_s,
     )
 
@@ -118,6 +121,8 @@ class StageCosts:
     saved_bytes: Array
     transient_bytes: Array
     """Largest working set while one of its layers, or the loss, runs."""
+    before_bytes: Array
+    """What the micro-batch before leaves behind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +180,7 @@ def stage_costs(inputs: StageInputs, composition: Composition) -> StageCosts:
         backward_compute_s=_weighted(composition, kinds, lambda kind, _: kind.backward_compute_s),
         saved_bytes=_weighted(composition, kinds, lambda kind, t: kind.saved_bytes[t]),
         transient_bytes=np.maximum(transient, head * inputs.head_bytes),
+        before_bytes=head * inputs.before_bytes,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.domain.reading import Reading
 from meshwright.perf.arrays import Array
 from meshwright.plan.combine import Degrees
 from meshwright.plan.evaluate import composition_of, evaluate_columns, settings_of
@@ -21,17 +22,23 @@ if TYPE_CHECKING:
     from meshwright.plan.costs import Settings
 
 
+FULLEST_DEVICE = Reading()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trials:
     """Figures of n layouts under k trial values of the constants, ``[layout, trial]``."""
 
     step_s: Array
     """With the closed form of the bubble."""
-    allocated_bytes: Array
+    shown_bytes: Array
+    """Memory as the run's own counter shows it."""
     reserved_bytes: Array
 
 
-def evaluate_trials(case: Case, layouts: Sequence[Layout], values: Mapping[str, Array]) -> Trials:
+def evaluate_trials(
+    case: Case, layouts: Sequence[Layout], values: Mapping[str, Array], reading: Reading = FULLEST_DEVICE
+) -> Trials:
     """Step time and memory of every layout under every trial.
 
     Shapes:  n layouts, constants of k trials each -> ``[n, k]``. Constants that ``values`` does not name keep the case's value.
@@ -41,20 +48,20 @@ def evaluate_trials(case: Case, layouts: Sequence[Layout], values: Mapping[str, 
     """
     trials = len(next(iter(values.values())))
     result = Trials(
-        step_s=np.zeros((len(layouts), trials)), allocated_bytes=np.zeros((len(layouts), trials)),
+        step_s=np.zeros((len(layouts), trials)), shown_bytes=np.zeros((len(layouts), trials)),
         reserved_bytes=np.zeros((len(layouts), trials)),
     )  # fmt: skip
     groups: defaultdict[Settings, list[int]] = defaultdict(list)
     for index, layout in enumerate(layouts):
         groups[settings_of(layout)].append(index)
     for settings, members in groups.items():
-        _evaluate_group(case, settings, [layouts[index] for index in members], values, trials, result, members)
+        _evaluate_group(case, settings, [layouts[index] for index in members], values, reading, trials, result, members)
     return result
 
 
 def _evaluate_group(
-    case: Case, settings: Settings, layouts: Sequence[Layout], values: Mapping[str, Array], trials: int, into: Trials,
-    members: Sequence[int],
+    case: Case, settings: Settings, layouts: Sequence[Layout], values: Mapping[str, Array], reading: Reading,
+    trials: int, into: Trials, members: Sequence[int],
 ) -> None:  # fmt: skip
     count = len(layouts)
 
@@ -78,5 +85,6 @@ def _evaluate_group(
         return np.asarray(np.broadcast_to(bytes_, rows).max(axis=0)).reshape(shape)
 
     into.step_s[members] = np.broadcast_to(found.time.step_s, (count * trials,)).reshape(shape)
-    into.allocated_bytes[members] = fullest(found.memory.allocated_bytes)
+    shown = found.memory.shown(reading, composition, case.cluster.device.memory_bytes)
+    into.shown_bytes[members] = np.broadcast_to(shown, (count * trials,)).reshape(shape)
     into.reserved_bytes[members] = fullest(found.memory.reserved_bytes)

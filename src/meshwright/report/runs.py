@@ -6,9 +6,7 @@ import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from meshwright.report.pieces import Pieces
@@ -90,32 +88,31 @@ def nearest_list(found: Sequence[Near], total: int) -> Iterator[RenderableType]:
     yield Padding(Text(f"The {len(found)} nearest of {total} groups of published runs", style="bold"), (1, 0, 0, 0))
     for near in found:
         run, cell = near.cell.best, near.cell
-        head = Text.assemble((run.model, "bold"), f" on {_machine(run)}", f", {size} tokens" if (size := _size(run)) else "")
-        yield Padding(Pieces(pieces=[head, Text(run.id, style="cyan"), _framework(run)]), (1, 0, 0, 0))
+        yield Padding(Pieces(pieces=[_head(run), Text(run.id, style="cyan"), _framework(run)]), (1, 0, 0, 0))
         layout = Text(run.label, style="bold") if run.label else Text(f"none of {cell.failed} tried ran", style="red")
         yield Pieces(pieces=[layout, *_steps(run), *_figures(run)], indent=4)
         tried = [words] if run.label and (words := _tried(cell)) else []
         yield Pieces(pieces=[*tried, difference_words(near)], indent=4, style="dim")
 
 
-def attempts_table(found: Sequence[Attempts], limit: int | None) -> Iterator[RenderableType]:
-    """All cells in one line each, up to a limit."""
+def attempts_list(found: Sequence[Attempts], limit: int | None) -> Iterator[RenderableType]:
+    """All cells, up to a limit: what ran, the fastest speed, and how many were tried."""
     shown = found[: limit or BRIEF]
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    for name in ("run", "model", "devices", "framework", "batch"):
-        table.add_column(name, no_wrap=name in {"run", "batch"}, overflow="fold")
-    for name in ("tok/s/dev", "MFU", "ran of"):
-        table.add_column(name, justify="right", no_wrap=True)
+    yield Padding(Text(f"{len(found)} runs: the fastest of each model, cluster, batch and framework", style="bold"), (1, 0, 0, 0))
     for cell in shown:
         run = cell.best
-        table.add_row(
-            run.id, run.model, _machine(run), run.framework, _size(run),
-            _or_dash(rate, run.tokens_per_s_per_device), _or_dash(percent, run.mfu_ratio), f"{cell.ran}/{cell.ran + cell.failed}",
-        )  # fmt: skip
-    yield Padding(Text(f"{len(found)} runs: the fastest of each model, cluster, batch and framework", style="bold"), (1, 0, 0, 0))
-    yield Padding(table, (0, 0, 0, 2))
+        speed = f"{rate(run.tokens_per_s_per_device)} tokens/s/device" if run.tokens_per_s_per_device else "no speed"
+        mfu = [f"{percent(run.mfu_ratio)} MFU"] if run.mfu_ratio else []
+        tried = cell.ran + cell.failed
+        yield Pieces(
+            pieces=[_head(run), Text(run.id, style="cyan"), run.framework, speed, *mfu, f"{cell.ran} of {tried} ran"], gap=2
+        )
     if len(shown) < len(found):
         yield Text(f"  {len(found) - len(shown)} more: --near MODEL --device NAME, or --limit N", style="dim")
+
+
+def _head(run: Published) -> Text:
+    return Text.assemble((run.model, "bold"), f" on {_machine(run)}", f", {size} tokens" if (size := _size(run)) else "")
 
 
 def _figures(run: Published) -> list[str]:
@@ -160,7 +157,3 @@ def _difference(each: Difference) -> str:
         scale = integer if max(float(each.published), float(each.wanted)) < 1e6 else count
         return f"{scale(float(each.published))} {noun}, not {scale(float(each.wanted))}"
     return f"{each.published}, not {each.wanted}" if each.wanted else str(each.published)
-
-
-def _or_dash(words: Any, value: float | None) -> str:
-    return words(value) if value is not None else "-"

@@ -15,16 +15,9 @@ import numpy as np
 
 from meshwright.domain.layout import Overlap
 from meshwright.perf.arrays import array, take
-from meshwright.plan.combine import (
-    Degrees,
-    activation_memory,
-    dynamic_bytes,
-    pipeline_time,
-    state_costs,
-    static_bytes,
-    step_time,
-)
+from meshwright.plan.combine import Degrees, pipeline_time, state_costs, step_time
 from meshwright.plan.costs import Settings, work_costs
+from meshwright.plan.memory import activation_memory, dynamic_bytes, static_bytes
 from meshwright.plan.split import TREATMENTS, Composition, compose, default_split, stack, take_columns, treated
 from meshwright.plan.stages import stage_costs, stage_inputs, stage_parameters
 from meshwright.search.rules import knobs_of, rules_of
@@ -224,7 +217,7 @@ def _evaluate_block(
                     case, every, treatments=TREATMENTS, microbatch_sequences=array(mb),
                     tensor_parallel=array(work["tp"]), sequence_parallel=array(sp[at]), context_parallel=array(work["cp"]),
                     expert_parallel=array(work["ep"]), expert_tensor_parallel=array(work["etp"]),
-                    devices_per_stage=array(work["tp"] * work["cp"] * work["dp"]),
+                    devices_per_stage=array(work["tp"] * work["cp"] * work["dp"]), pipeline_parallel=array(work["pp"]),
                 )  # fmt: skip
                 inputs[()] = stage_inputs(costs)
             yield from _evaluate_rows(
@@ -309,11 +302,11 @@ def _evaluate_rows(
         dynamic = dynamic_bytes(case, activation)
         inner, column = np.nonzero(alive)
         outer = states[inner, column]
-        time = step_time(
-            case, settings, take(pipeline, inner), state.timed(outer), gradient_shards=degrees.gradient_shards[outer],
-            parameter_shards=degrees.parameter_shards[outer], world=array(space.devices), num_microbatches=m[inner],
-        )  # fmt: skip
         reserved = (static[:, outer] + dynamic[:, inner]).max(axis=0)
+        time = step_time(
+            case, settings, take(pipeline, inner), state.timed(outer), take(degrees, outer), num_microbatches=m[inner],
+            reserved_bytes=reserved,
+        )  # fmt: skip
         counts.evaluated += len(inner)
         counts.fitting += int((reserved <= case.capacity_bytes).sum())
         yield Rows(

@@ -267,6 +267,10 @@ RULES: tuple[Rule, ...] = (
     Rule(level="pipeline", reason="the schedule does not run with these stages and chunks", holds=_schedule_chunks),
     Rule(level="pipeline", reason="the layers do not split over pp x vp", holds=_layers),
     Rule(level="pipeline", reason="interleaving needs micro-batches in multiples of pp", holds=_interleaved_batch),
+    Rule(
+        level="pipeline", reason="the framework refuses fewer micro-batches than pp - 1",
+        holds=lambda _, f, k: (np.asarray(k.m) >= k.pp - 1) | (k.schedule != "1f1b") | (not f.fills_pipeline),
+    ),
     Rule(level="pipeline", reason="the framework has no such recompute", holds=_recompute),
     Rule(level="sharding", reason="the framework has no such ZeRO stage", holds=_shard_stage),
     Rule(level="sharding", reason="the shard group is one rank, all ranks again, or no divisor of them", holds=_shard_group),

@@ -1,0 +1,106 @@
+"""Writes docs/accuracy.md with its pictures: ``python -m benchmarks.accuracy [--write] [--scheme S ...] [--keep DIR]``.
+
+A fit and its held-out refits take minutes a scheme on two processors; ``--keep`` keeps their predictions for the next call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+import sys
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.accuracy_plots import coverage_picture, memory_picture, regimes_picture, steps_picture
+from benchmarks.accuracy_text import MAIN, SCHEMES, document
+from meshwright.catalog.calibrations import freedoms
+from meshwright.cli.validate import refusals
+from meshwright.evidence.fitters import Pooled, prior_fitter
+from meshwright.evidence.table import shipped_table
+from meshwright.evidence.validation import validate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from meshwright.evidence.fit import Fit
+    from meshwright.evidence.fitters import Fitter
+    from meshwright.evidence.rows import Run
+    from meshwright.evidence.validation import Validation
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENT, PICTURES = ROOT / "docs" / "accuracy.md", ROOT / "docs" / "accuracy"
+MAX_BYTES = 300_000
+DRAWN = {"steps": steps_picture, "memory": memory_picture, "regimes": regimes_picture, "coverage": coverage_picture}
+
+
+class Once(Pooled):
+    """The fit to all rows is the same for every scheme: it is done once."""
+
+    __slots__ = ()
+
+    def _whole(self, runs: Sequence[Run]) -> Fit:
+        key = tuple(run.id for run in runs)
+        if key not in _fits:
+            _fits[key] = super()._whole(runs)
+        return _fits[key]
+
+
+_fits: dict[tuple[str, ...], Fit] = {}
+
+
+@cache
+def _pooled() -> Once:
+    return Once(freedoms=freedoms())
+
+
+def validation(scheme: str, kept: Path | None, *, priors: bool = False) -> Validation:
+    """The corpus under a scheme, from the kept predictions where there are any."""
+    name = f"{'priors' if priors else scheme}.pickle"
+    if kept is not None and (kept / name).is_file():
+        found: Validation = pickle.loads((kept / name).read_bytes())
+        return found
+    fitter: Fitter = prior_fitter() if priors else _pooled()
+    found = validate(shipped_table(), scheme=scheme, fitter=fitter, legal=refusals)  # type: ignore[arg-type]
+    if kept is not None:
+        kept.mkdir(parents=True, exist_ok=True)
+        (kept / name).write_bytes(pickle.dumps(found))
+    return found
+
+
+def pictures(found: Validation) -> dict[str, str]:
+    """File name -> SVG text."""
+    drawn = {f"{name}.svg": str(draw(found.rows)) for name, draw in DRAWN.items()}
+    for name, text in drawn.items():
+        assert len(text) < MAX_BYTES, f"{name} has {len(text)} bytes"
+    return drawn
+
+
+def write(found: Mapping[str, Validation]) -> None:
+    """The document and its pictures."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for name, text in pictures(found[MAIN]).items():
+        (PICTURES / name).write_text(text, encoding="utf-8")
+    DOCUMENT.write_text(document(found), encoding="utf-8")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write docs/accuracy.md and docs/accuracy/*.svg, not only print")
+    parser.add_argument("--scheme", action="append", choices=list(SCHEMES), help="only this scheme beside grouped; repeatable")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep predictions there, and take them from there")
+    parser.add_argument("--priors", action="store_true", help="fit nothing: the priors of the catalogue")
+    options = parser.parse_args(arguments)
+    wanted = [scheme for scheme in SCHEMES if scheme == MAIN or scheme in (options.scheme or SCHEMES)]
+    wanted = [MAIN] if options.priors else wanted
+    found = {scheme: validation(scheme, options.keep, priors=options.priors) for scheme in wanted}
+    if options.write:
+        write(found)
+    else:
+        sys.stdout.write(document(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,223 @@
+"""The words and tables of ``docs/accuracy.md``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import fmean, median
+from typing import TYPE_CHECKING
+
+import yaml
+
+from benchmarks.regimes import regimes
+from benchmarks.worst import settings, worst
+from meshwright.evidence.metrics import reliability
+from meshwright.evidence.rows import ASSUMPTIONS
+from meshwright.evidence.summary import summarise
+from meshwright.evidence.table import count_reasons
+from meshwright.report.validation import PLAIN, WORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from meshwright.evidence.summary import Aim, Part, Summary
+    from meshwright.evidence.validation import Validation
+
+PEERS = Path(__file__).parent / "peers.yaml"
+MAIN = "grouped"
+WORST, WORST_REGIMES, MAX_CELLS = 10, 15, 13
+SCHEMES = {
+    "grouped": "ten folds; no configuration stands in two of them",
+    "leave-one-model-out": "the model has never been seen, on any cluster",
+    "leave-one-cluster-size-out": "the number of devices has never been seen",
+    "leave-one-source-out": "the source, often with its framework and device, has never been seen",
+}
+SCORES = (
+    "set", "rows", "step MAPE", "median factor", "bias", "within 2", "rank corr.", "memory MAPE", "runs or fails", "interval holds",
+    "width", "measured twice", "one constant",
+)  # fmt: skip
+
+
+def document(found: Mapping[str, Validation]) -> str:
+    """The whole of ``docs/accuracy.md``."""
+    summaries = {scheme: summarise(each) for scheme, each in found.items()}
+    main, summary = found[MAIN], summaries[MAIN]
+    lines = [
+        "# How good the predictions are", "",
+        "Written by `python -m benchmarks.accuracy --write`: every row of the published runs that ship with the product "
+        "(`meshwright catalog runs`), predicted by a fit that has not seen it, beside what was measured. `meshwright validate` "
+        "prints the same figures, for these rows or for your own.", "",
+        *(f"- **{scheme}**: {words}" + ("." if scheme != MAIN else "; all that follows is this scheme unless it says another.")
+          for scheme, words in SCHEMES.items() if scheme in found), "",
+        f"{len(main.rows):,} rows are predicted, {summary.total.scores.step_n:,} of them have a measured step time and "
+        f"{summary.total.scores.memory_n:,} a measured peak memory; {len(main.skipped)} rows are left out (last section). "
+        "MAPE is the mean of |predicted / measured - 1|. *Measured twice*: how far re-measurements of one configuration lie "
+        "apart, so what no prediction can do much better than halve. *One constant*: the error of a single fitted efficiency.",
+        "", "## In short", "", "The set missed most comes first.", "",
+        "<!-- summary -->", *short_table(summary), "<!-- /summary -->", "",
+        "## Step time", "", "![Predicted against measured step time, by set](accuracy/steps.svg)", "",
+        "## Memory", "", "![Predicted against measured memory, by set](accuracy/memory.svg)", "",
+        "## By regime", "", "![Predicted over measured step time, by regime](accuracy/regimes.svg)", "",
+        f"The {WORST_REGIMES} worst regimes:", "", *regime_table(main), "",
+        "## Decisions", "",
+        "In a cell (one model, cluster and batch, at least five measured layouts), what the layout ranked first loses against "
+        "the best measured; a first choice that failed loses everything.", "", *cell_table(summary), "",
+        "## Intervals and probabilities", "",
+        "![Coverage of intervals and reliability of the probability to run](accuracy/coverage.svg)", "",
+        "Other levels than 90 % stretch the intervals by what the rows of the other folds need.", "", *reliability_table(main), "",
+        "## Targets, by scheme", "",
+        "Targets hold for the first scheme; the others are reported beside it. Peers are public planners on the same rows: with "
+        "nothing fitted, and with one factor fitted to the very rows that are scored (benchmarks/peers.yaml).", "",
+        *target_table(summaries), "",
+    ]  # fmt: skip
+    for scheme, each in summaries.items():
+        lines += [f"## Scores: {scheme}", "", *score_table(each), ""]
+    lines += [
+        f"## The {WORST} worst rows", "",
+        "By the factor between predicted and measured, with what the row's own figures and its nearest neighbour say.", "",
+        *worst_list(main), "", "## What is assumed where a row is silent", "", *(f"- {text}" for text in ASSUMPTIONS), "",
+        "## Rows left out", "",
+        *(f"- {count}: {kind}" for kind, count in count_reasons(main.skipped).items()),
+    ]  # fmt: skip
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
+    """A Markdown table; columns after the first ``left`` stand to the right."""
+    marks = [" --- "] * left + [" ---: "] * (len(head) - left)
+    return ["| " + " | ".join(head) + " |", "|" + "|".join(marks) + "|", *("| " + " | ".join(cells) + " |" for cells in rows)]
+
+
+def short_table(summary: Summary) -> list[str]:
+    """Every set with its errors and targets: the README's table."""
+    head = (
+        "set", "rows", "step MAPE", "median factor", "bias", "memory MAPE", "runs or fails", "90 % interval holds",
+        "targets met", "one constant",
+    )  # fmt: skip
+    rows = []
+    for part in _worst_first(summary):
+        own = part.scores
+        met = f"{sum(aim.met for aim in part.aims)} of {len(part.aims)}" if part.aims else ""
+        rows.append((
+            part.name, f"{own.n:,}", _share(own.step_mape_ratio), _plain(own.step_median_factor), _signed(own.step_bias_ratio),
+            _share(own.memory_mape_ratio), _share(own.fit_accuracy_ratio) if _has_failures(own.fit_n, own.step_n) else "",
+            _share(own.interval_coverage_ratio), met, _share(own.constant_hfu_mape_ratio),
+        ))  # fmt: skip
+    return table(head, rows)
+
+
+def score_table(summary: Summary) -> list[str]:
+    """All scores of all sets, the worst first."""
+    rows = []
+    for part in _worst_first(summary):
+        own = part.scores
+        rows.append((
+            part.name, f"{own.n:,}", _share(own.step_mape_ratio), _plain(own.step_median_factor), _signed(own.step_bias_ratio),
+            _share(own.step_within_factor_2_ratio), _plain(own.spearman), _share(own.memory_mape_ratio),
+            _share(own.fit_accuracy_ratio) if _has_failures(own.fit_n, own.step_n) else "", _share(own.interval_coverage_ratio),
+            _share(own.interval_width_median_ratio), _share(own.noise_ratio), _share(own.constant_hfu_mape_ratio),
+        ))  # fmt: skip
+    return table(SCORES, rows)
+
+
+def target_table(summaries: Mapping[str, Summary]) -> list[str]:
+    """Every target with what each scheme reaches, and what peers do."""
+    peers = {(each["set"], each["metric"]): each for each in yaml.safe_load(PEERS.read_text(encoding="utf-8"))}
+    reached = {
+        scheme: {(part.name, aim.metric): aim for part in summary.sets for aim in part.aims}
+        for scheme, summary in summaries.items()
+    }
+    names = [f"*{scheme}*" if scheme != MAIN else scheme for scheme in summaries]
+    rows = []
+    for key, aim in sorted(reached[MAIN].items(), key=lambda item: (-item[1].strain, item[0])):
+        peer = peers.get(key, {"best": "", "fitted": ""})
+        others = [_figure(aim.metric, found[key].value) if key in found else "" for found in reached.values()]
+        others[0] = f"**{others[0]}**" if aim.met else others[0]
+        rows.append((key[0], WORDS.get(aim.metric, aim.metric), _bound(aim), *others, str(peer["best"]), str(peer["fitted"])))
+    return [
+        *table(("set", "metric", "target", *names, "best peer", "best peer, one factor fitted"), rows, left=2), "",
+        f"Reached: {sum(aim.met for aim in reached[MAIN].values())} of {len(reached[MAIN])} (bold).",
+    ]  # fmt: skip
+
+
+def regime_table(validation: Validation) -> list[str]:
+    """Regimes by their error, the worst first."""
+    found = []
+    for each in regimes([row for row in validation.rows if row.timed]):
+        ratios = [row.step_ratio for row in each.rows]
+        off = fmean(abs(ratio - 1.0) for ratio in ratios)
+        found.append((off, each, fmean(ratios) - 1.0, median(max(ratio, 1.0 / ratio) for ratio in ratios)))
+    found.sort(key=lambda each: (-each[0], each[1].kind, each[1].name))
+    rows = [
+        (each.kind, each.name, str(len(each.rows)), _share(off), _plain(factor), _signed(bias))
+        for off, each, bias, factor in found[:WORST_REGIMES]
+    ]
+    return table(("by", "regime", "rows", "step MAPE", "median factor", "bias"), rows, left=2)
+
+
+def cell_table(summary: Summary) -> list[str]:
+    """Cells of decisions, the worst first."""
+    cells = sorted(summary.cells, key=lambda cell: (-cell.regret_ratio, cell.key))
+    rows = []
+    for each in cells[:MAX_CELLS]:
+        remark = "nothing is said to fit" if each.nothing_fits else "the first choice failed" if each.failed_choice else ""
+        rows.append((
+            each.key[0], each.key[3], f"{each.key[6]} x {each.key[5]}", each.key[7], str(each.measured), str(each.failed),
+            _share(each.regret_ratio), _share(each.best_of_3_regret_ratio), _plain(each.spearman), remark,
+        ))  # fmt: skip
+    head = ("source", "model", "devices", "precision", "ran", "failed", "regret", "best of 3", "rank corr.", "")
+    lines = table(head, rows, left=4)
+    if len(cells) > MAX_CELLS:
+        lines += ["", f"{len(cells) - MAX_CELLS} more cells lose at most {_share(cells[MAX_CELLS].regret_ratio)}."]
+    return lines
+
+
+def reliability_table(validation: Validation) -> list[str]:
+    """What a probability to run is worth, of the rows whose layout is legal."""
+    rows = [
+        (f"{each.low:.2f} - {each.high:.2f}", str(each.n), f"{each.mean_probability:.2f}", _share(each.ran_ratio))
+        for each in reliability([row for row in validation.rows if row.legal])
+    ]
+    return table(("given a probability to run of", "rows", "mean", "of these ran"), rows)
+
+
+def worst_list(validation: Validation) -> list[str]:
+    """The worst rows with a reason each."""
+    rows = [
+        (
+            f"`{each.scored.id}`", settings(each.scored), f"{each.scored.measured_step_s:.3g}", f"{each.scored.step_ratio:.2f}",
+            _share(each.scored.mfu), "; ".join(each.reasons),
+        )
+        for each in worst(validation.rows, WORST)
+    ]  # fmt: skip
+    return table(("row", "settings", "measured, s", "predicted / measured", "MFU", "why"), rows, left=6)
+
+
+def _worst_first(summary: Summary) -> list[Part]:
+    return sorted(summary.sets, key=lambda part: (-part.strain, -(part.scores.step_mape_ratio or 0.0), part.name))
+
+
+def _has_failures(ended: int, timed: int) -> bool:
+    """Whether failed rows stand in a set; where none does, telling them apart says nothing."""
+    return ended > 1.1 * timed
+
+
+def _bound(aim: Aim) -> str:
+    target = aim.target
+    below = target.below is not None
+    return f"{'<=' if below else '>='} {_figure(aim.metric, (target.below if below else target.above) or 0.0)}"
+
+
+def _figure(metric: str, value: float) -> str:
+    return f"{value:.3g}" if metric in PLAIN else _share(value)
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f} %"
+
+
+def _signed(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:+.1f} %"
+
+
+def _plain(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"

@@ -1,0 +1,67 @@
+"""The report of ``calibrate``: what was fitted to what, how well it holds out of fold, and what the constants became."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from meshwright.evidence.table import count_reasons
+from meshwright.report.words import integer, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rich.console import RenderableType
+
+    from meshwright.domain.calibration import CalibrationTable, Freedom
+    from meshwright.evidence.reading import Reading
+
+MOST = 15
+"""Largest offsets that are shown."""
+
+
+def calibration_view(table: CalibrationTable, readings: Sequence[Reading]) -> dict[str, Any]:
+    """The JSON of ``calibrate``: provenance and diagnostics; the file has the rest."""
+    return {
+        "calibration": f"{table.name}@{table.version}", "provenance": dict(table.provenance),
+        "diagnostics": dict(table.diagnostics),
+        "runs": sum(len(reading.runs) for reading in readings), "ranking_error_ratio": table.ranking_ratio,
+        "skipped": count_reasons([each for reading in readings for each in reading.skipped]),
+        "fit_curves": {
+            name: {"edge_ratio": curve.usable_bytes(1.0), "width": curve.width, "failures_ratio": curve.failures}
+            for name, curve in table.fits.items()
+        },
+    }  # fmt: skip
+
+
+def calibration_report(
+    table: CalibrationTable, readings: Sequence[Reading], freedoms: Sequence[Freedom], out: str
+) -> Iterator[RenderableType]:
+    """What was learnt, as a person reads it."""
+    found = table.diagnostics
+    title = Text("Calibration", style="bold").append(f"   {table.name}@{table.version}   written to {out}", style="not bold")
+    yield title
+    runs = sum(len(reading.runs) for reading in readings)
+    yield Text(
+        f"{integer(runs)} runs, {integer(found.get('offsets', 0))} offsets; median error of held-out runs: step time "
+        f"{percent(found.get('median_step_error_ratio', 0.0))}, memory {percent(found.get('median_memory_error_ratio', 0.0))}; "
+        f"layouts of one case are told apart from {percent(table.ranking_ratio)} on"
+    )
+    if "converged" in found and not found["converged"]:
+        yield Text("the fit ended at its last round, not at its tolerance", style="yellow")
+    for name, words in table.provenance.items():
+        yield Text(f"{name}: {words}", style="dim")
+    spread = {freedom.name: freedom.spreads for freedom in freedoms}
+    moved = [
+        (abs(offset) / spread.get(name, {}).get(level, 1.0), name, level, value, offset)
+        for name, each in table.offsets.items() for level, values in each.by_level.items() for value, offset in values.items()
+    ]  # fmt: skip
+    shown = Table(box=box.SIMPLE_HEAD, title="Constants farthest from their priors", title_justify="left")
+    for head in ("constant", "level", "of", "times the prior", "spreads"):
+        shown.add_column(head, justify="right" if head in ("times the prior", "spreads") else "left")
+    for distance, name, level, value, offset in sorted(moved, key=lambda each: (-each[0], each[1:4]))[:MOST]:
+        shown.add_row(name, level, value or "all runs", f"{2.718281828459045**offset:.2f}", f"{distance:.1f}")
+    yield shown

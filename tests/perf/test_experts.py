@@ -1,0 +1,89 @@
+"""What experts and adapters cost beside their products: host waits, sorts, casts, hidden exchanges."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from meshwright import catalog
+from meshwright.api import make_case
+from meshwright.domain.layout import Layout, Overlap
+from meshwright.domain.training import Lora
+from meshwright.perf.adapters import adapted_widths, adapter_s
+from meshwright.plan.evaluate import evaluate
+
+LAYOUT = Layout(expert_parallel=8, data_parallel=8, optimizer_shards=8, num_microbatches=8)
+
+
+def case(model="qwen3-30b-a3b", implementation="megatron-te", precision="fp8-mx", device="b200", **more):
+    made = make_case(
+        model, catalog.cluster_for(device, num_devices=8), global_batch_sequences=64, sequence_tokens=4096,
+        precision=precision, **more,
+    )  # fmt: skip
+    return replace(made, implementation=catalog.implementation(implementation))
+
+
+def layer(made, layout=LAYOUT):
+    return evaluate(made, layout).costs.kinds[-1].time
+
+
+def test_the_host_waits_in_every_mixture_layer_without_graphs():
+    waiting = case()
+    graphed = replace(waiting, implementation=replace(waiting.implementation, cuda_graphs=True))
+    lost = float(layer(waiting).forward.host - layer(graphed).forward.host)
+    assert lost == pytest.approx(waiting.calibration.constants.expert_sync_s, rel=0.01)
+    assert float(layer(case("qwen3-8b"), replace(LAYOUT, expert_parallel=1)).forward.host) == 0.0
+
+
+def test_balanced_routing_has_no_fuller_expert():
+    made = case()
+    balanced = replace(made, training=replace(made.training, balanced_routing=True))
+    ratio = float(layer(made).forward.expert / layer(balanced).forward.expert)
+    assert ratio == pytest.approx(made.calibration.constants.expert_imbalance_ratio)
+
+
+def test_fused_experts_cast_and_gate_inside_their_kernels():
+    plain, fused = layer(case(implementation="megatron-te-deepep")).pieces, layer(case(implementation="megatron-te-graphed")).pieces
+    assert float(fused.cast) < float(plain.cast)
+    assert float(fused.elementwise_forward) < float(plain.elementwise_forward)
+
+
+def test_casting_weights_every_micro_batch_costs_their_size():
+    made = case()
+    often = replace(made, implementation=replace(made.implementation, casts_weights=True))
+    assert float(layer(often).pieces.cast) > float(layer(made).pieces.cast)
+    assert float(layer(case(precision="bf16")).pieces.cast) == 0.0
+
+
+def test_expert_biases_cost_passes_and_others_do_not():
+    biased, bare = case("gpt-oss-120b"), case("qwen3-30b-a3b")
+    for made, more in ((biased, True), (bare, False)):
+        rows = tuple(row for row in made.implementation.passes if row.part != "expert_bias")
+        without = replace(made, implementation=replace(made.implementation, passes=rows))
+        assert (float(layer(made).pieces.elementwise_forward) > float(layer(without).pieces.elementwise_forward)) == more
+
+
+def test_the_exchange_hides_behind_both_passes_of_a_layer():
+    made = case()
+    bare, woven = layer(made), layer(made, replace(LAYOUT, overlap=Overlap(expert=True)))
+    hidden = float(bare.forward.expert - woven.forward.expert)
+    ratio = made.calibration.constants.overlap_ratio
+    assert hidden == pytest.approx(ratio * float(bare.forward.expert))
+    assert float(woven.forward.compute) > float(bare.forward.compute), "hidden exchange slows what hides it"
+
+
+def test_adapters_move_their_widths_and_follow_tensor_parallelism():
+    made = case("llama3-8b", precision="bf16", task="lora")
+    made = replace(made, training=replace(made.training, lora=Lora(targets=("query", "key", "value", "mlp"))))
+    kind = made.model.kinds[0]
+    assert adapted_widths(kind, made) == [(4096.0, 6144.0, True), (4096.0, 28672.0, True), (14336.0, 4096.0, False)]
+    shape = evaluate(made, Layout(data_parallel=8, num_microbatches=8)).costs.shape
+    forward, backward = adapter_s(kind, made, shape)
+    moved = 4096 * (2 * (2 * 4096 + 14336) + 8 * (6144 + 28672 + 4096))
+    constants, device = made.calibration.constants, made.cluster.device
+    gaps = 12 * constants.kernel_gap_s
+    assert float(forward) == pytest.approx(moved / (device.memory_bytes_per_s * constants.memory_ratio) + gaps)
+    assert np.all(backward > 0)
+    split = replace(shape, tensor_parallel=np.asarray(2.0))
+    assert float(adapter_s(kind, made, split)[0]) < float(forward)
+    assert adapted_widths(kind, replace(made, training=replace(made.training, task="sft", lora=None))) == []
