@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from meshwright.domain.layout import Full, NoRecompute, Selective
+from meshwright.evidence.nvidia import packed
 from meshwright.evidence.rows import SC21, ImpossibleError, Run, UnreadableError, run
 from meshwright.evidence.table import shipped_table
 from meshwright.plan.evaluate import evaluate
@@ -72,8 +73,11 @@ CONVENTIONS = (
         lambda each: each.case.batch.tokens / float(each.row["tokens_per_s_per_gpu"]) / each.layout.world
         == pytest.approx(each.step_s, rel=0.06), 1000,
     ),
-    Convention("blank chunks are one", lambda each: not each.row["vpp"] and each.row["model"] not in SC21,
+    Convention("blank chunks are one", lambda each: not each.row["vpp"] and each.row["model"] not in SC21 and not packed(each.row),
                lambda each: each.layout.virtual_stages == 1, 400),
+    Convention("NVIDIA's fine-tuning interleaves one layer a chunk where chunks are blank",
+               lambda each: not each.row["vpp"] and packed(each.row) and each.layout.pipeline_parallel > 1,
+               lambda each: each.layout.virtual_stages * each.layout.pipeline_parallel == each.case.model.num_layers, 6),
     Convention("a blank context degree is one", lambda each: not each.row["cp"], lambda each: each.layout.context_parallel == 1, 0),
     Convention("a blank expert degree is one", lambda each: not each.row["ep"], lambda each: each.layout.expert_parallel == 1, 0),
     Convention("blank expert TP is TP on old NeMo with experts", lambda each: _old_nemo(each) and each.layout.expert_parallel > 1

@@ -19,7 +19,7 @@ LAYOUT = Layout(expert_parallel=8, data_parallel=8, optimizer_shards=8, num_micr
 def case(model="qwen3-30b-a3b", implementation="megatron-te", precision="fp8-mx", device="b200", **more):
     made = make_case(
         model, catalog.cluster_for(device, num_devices=8), global_batch_sequences=64, sequence_tokens=4096,
-        precision=precision, **more,
+        precision=precision, calibration="none", **more,
     )  # fmt: skip
     return replace(made, implementation=catalog.implementation(implementation))
 

@@ -61,6 +61,8 @@ ASSUMPTIONS = (
     "flex dispatcher where none is named and nothing is dropped, and since 26.06 on racks one graph with expert overlap, as "
     "every row that says so does. One multi-token-prediction layer with latent attention (the source's own 260 GFLOP per token "
     "count it) unless the row says without. Full-iteration graphs and token drop need no counts on the host.",
+    "NVIDIA's fine-tuning rows pack SQuAD (documents of 210 tokens as a token sees them), adapt query, key and value alone and "
+    "interleave one layer a chunk where chunks are blank.",
     "Megatron-Bridge's performance recipes reduce gradients in BF16 (grad_reduce_in_fp32 = False).",
     "Multi-head latent attention has the widths of DeepSeek-V3. Sliding windows are those of the catalogue's model of the same "
     "name where all its shapes agree with the columns (GPT-OSS).",
