@@ -184,12 +184,12 @@ class _Search:
             found = self._evaluate(tried, helpers)
             value = self._objective(found, tried)
             if value > best:
-                self.damping *= 10.0
+                self.damping *= 5.0
                 self.converged = self.damping > LARGEST_DAMPING
                 continue
             self.converged = best - value < TOLERANCE * len(self.space.runs)
             self.offsets, self.linear, best = tried, found, value
-            self.damping = max(self.damping / 5.0, LEAST_DAMPING)
+            self.damping = max(self.damping / 2.0, LEAST_DAMPING)
 
     def _objective(self, linear: Linear, offsets: Floats) -> float:
         return _objective(self.space, self.pool, (linear, self.corrections), offsets, self.weight)
