@@ -231,11 +231,12 @@ def _embedding_slots(num_layers: int, stages: int) -> Split:
 
 
 def _reading(row: Row) -> Reading:
-    if row["framework"] == "nanotron":
+    if row["framework"] == "nanotron" and "ultrascale-playbook" in row["source"]:
         return Reading(kind="allocator", stage="first")
     if ascend.is_first_step(row):
         return Reading(kind="first step")
-    kinds: dict[str, Literal["allocated", "allocator"]] = {"allocated peak": "allocated", "reserved peak": "allocator"}
+    kinds: dict[str, Literal["allocated", "allocator"]]
+    kinds = {"": "allocated", "allocated peak": "allocated", "reserved peak": "allocator"}
     kind = kinds.get(row["mem_kind"])
     return Reading(kind=kind) if kind else Reading()
 
