@@ -12,7 +12,9 @@ from typing import get_args
 import pytest
 from tests.evidence.runs_csv import write_runs
 
-from meshwright.cli.validate import SCHEMES
+from meshwright.catalog.calibrations import calibrations
+from meshwright.cli.validate import SCHEMES, _fitter
+from meshwright.evidence.fitters import Pooled
 from meshwright.evidence.groups import Scheme
 from meshwright.evidence.table import shipped_path
 
@@ -41,7 +43,6 @@ def test_the_document_has_the_keys_of_the_contract(cli, runs):
     assert cell["key"]["model"] == "tiny"
     assert 0.0 <= cell["regret_ratio"] <= 1.0
     assert document["scheme"] is None
-    assert document["calibration"] == "none@0"
     assert document["skipped_rows"] == [{"id": "a-8", "line": 9, "reason": "flagged: 'doubt'"}]
 
 
@@ -50,7 +51,14 @@ def test_the_report_says_what_was_scored_and_left_out(cli, runs):
     assert answer.status == 0, answer.err
     for words in ("7 rows predicted", "nothing fitted to these rows", "Decisions", "Probability to run", "flagged, as line 9"):
         assert words in answer.out
-    assert "scheme grouped" in cli("validate", runs, "--scheme", "grouped").out
+    assert "scheme grouped" in cli("validate", runs, "--scheme", "grouped", "--calibration", "none").out
+
+
+def test_what_predicts_follows_from_the_scheme_and_the_calibration():
+    fitter = _fitter(None, "grouped", None)
+    assert isinstance(fitter, Pooled)
+    assert _fitter("none", "grouped", None).label == "none@0"
+    assert _fitter(None, None, None).label.partition("@")[0] in calibrations()
 
 
 def test_rows_are_written_whole_and_may_be_read_again(cli, runs, tmp_path):
@@ -104,7 +112,7 @@ def test_schemes_are_those_of_the_evidence():
 
 @pytest.mark.slow
 def test_ctrl_c_ends_at_once_with_one_line():
-    command = [sys.executable, "-m", "meshwright", "validate"]
+    command = [sys.executable, "-m", "meshwright", "validate", "--calibration", "none"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         time.sleep(6)
         os.killpg(process.pid, signal.SIGINT)
@@ -115,10 +123,10 @@ def test_ctrl_c_ends_at_once_with_one_line():
 
 
 @pytest.mark.slow
-def test_the_shipped_corpus_is_scored_out_of_fold_by_default(cli, tmp_path):
+def test_the_shipped_corpus_is_scored_whatever_its_name(cli, tmp_path):
     copy = tmp_path / "copy.csv"
     copy.write_bytes(shipped_path().read_bytes())
-    document = cli("validate", str(copy), "--json").json
+    document = cli("validate", str(copy), "--scheme", "grouped", "--calibration", "none", "--json").json
     assert document["scheme"] == "grouped"
     assert document["folds"] == 10
     assert document["rows"] + document["skipped"] == 3769

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,13 +30,20 @@ def print_report(parts: Any) -> None:
 @contextmanager
 def progress(noun: str) -> Iterator[Callable[[float, float], None] | None]:
     """A callback ``(done, total)`` that shows a line on a terminal after a moment; None where nobody watches."""
+    with stages() as tick:
+        yield None if tick is None else partial(tick, noun)
+
+
+@contextmanager
+def stages() -> Iterator[Callable[[str, float, float], None] | None]:
+    """A callback ``(noun, done, total)`` for work of several stages; None where nobody watches."""
     if not sys.stderr.isatty():
         yield None
         return
     begun = last = time.monotonic()
     shown = False
 
-    def tick(done: float, total: float) -> None:
+    def tick(noun: str, done: float, total: float) -> None:
         nonlocal last, shown
         now = time.monotonic()
         if now - begun >= WAIT_S and now - last >= EVERY_S:

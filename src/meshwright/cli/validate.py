@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from meshwright.cli.fields import Faults, Field, Values, one_of
 from meshwright.cli.options import JSON
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
     from meshwright.evidence.fitters import Fitter
@@ -34,7 +37,7 @@ def run(values: Values, faults: Faults) -> int:
         faults.add("validate.both", "--scheme fits to these rows, --calibration does not: give one of them", path="--scheme")
     faults.check()
     from meshwright.cli.files import check_file, write_file
-    from meshwright.cli.output import print_json, print_report, progress
+    from meshwright.cli.output import print_json, print_report, stages
     from meshwright.evidence.rows_csv import rows_csv
     from meshwright.evidence.summary import summarise
     from meshwright.evidence.table import read_table, shipped_table
@@ -46,9 +49,10 @@ def run(values: Values, faults: Faults) -> int:
     scheme: Scheme | None = values.get("scheme")
     if scheme is None and "calibration" not in values and is_shipped(table):
         scheme = "grouped"
-    fitter = _fitter(values.get("calibration"), scheme)
-    with progress("rows") as tick:
-        validation = validate(table, scheme=scheme, fitter=fitter, legal=refusals, progress=tick)
+    with stages() as tick:
+        fitter = _fitter(values.get("calibration"), scheme, tick)
+        rows = None if tick is None else partial(tick, "rows")
+        validation = validate(table, scheme=scheme, fitter=fitter, legal=refusals, progress=rows)
     summary = summarise(validation)
     if "rows" in values:
         write_file(values["rows"], rows_csv(validation))
@@ -71,14 +75,15 @@ def refusals(case: Case, layout: Layout) -> tuple[str, ...]:
     return layout_refusals(case, ANY_FRAMEWORK, layout)
 
 
-def _fitter(name: str | None, scheme: Scheme | None) -> Fitter:
-    """What predicts: the calibration of that name as it is, or the fit that a scheme repeats."""
-    from meshwright.catalog import calibration_table, freedoms
+def _fitter(name: str | None, scheme: Scheme | None, progress: Callable[[str, float, float], None] | None) -> Fitter:
+    """What predicts: the calibration of a name as it is, or the fit that a scheme repeats without the rows it predicts."""
+    from meshwright.catalog.calibrations import DEFAULT, calibration_table, calibrations, freedoms
     from meshwright.evidence.fitters import Fixed, Pooled, predictor_of, prior_fitter
 
-    if name in ("none", "none@0"):
+    if name is None and scheme is not None:
+        return Pooled(freedoms=freedoms(), progress=progress)
+    wanted = name or (DEFAULT if DEFAULT in calibrations() else "none")
+    if wanted.partition("@")[0] == "none":
         return prior_fitter()
-    if scheme is not None:
-        return Pooled(freedoms=freedoms())
-    table = calibration_table(name or "shipped")
+    table = calibration_table(wanted)
     return Fixed(label=f"{table.name}@{table.version}", predictor=predictor_of(table))

@@ -73,8 +73,9 @@ ASSUMPTIONS = (
     "it is what the caching allocator holds then (nanotron helpers.py log_throughput, logging.py log_memory). Peaks of tensors "
     "would grow with the micro-batch; the figures of runs near capacity do not.",
     "GPT-2 on V100: cluster `jean-zay-v100`; the day that the source calls degraded is left out (1.7 times slower than others).",
-    "torchtitan: FlashAttention-2, compile where the notes say so, float8 of torchao; selective(op) as core_attn (it runs wk, wo "
-    "and w3 again, 37 % of the products). Rows with PP are flagged: `mbs` is the local batch and its split is not published.",
+    "torchtitan: FlashAttention-2, compile where the notes say so, float8 of torchao; selective(op) takes the time of core_attn "
+    "(it runs wk, wo and w3 again, 37 % of the products) and keeps what that policy keeps. Rows with PP are flagged: `mbs` is the "
+    "local batch and its split is not published.",
     *ascend.ASSUMPTIONS,
 )
 
@@ -366,6 +367,8 @@ def _attention(row: Row) -> Attention:
 def _recompute(text: str) -> Recompute:
     if text.startswith("full"):
         return Full()
+    if text == "selective(op)":
+        return Selective(modules=("core_attn", "op"))
     if text.startswith("selective"):
         named = text.partition(":")[2].replace("norm+act+shared_expert", "layernorm+moe_act+shared_experts")
         known = {"core_attn", "layernorm", "mlp", "moe_act", "moe", "mla_up_proj", "shared_experts"}
