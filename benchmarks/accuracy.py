@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.accuracy_plots import coverage_picture, memory_picture, regimes_picture, steps_picture
 from benchmarks.accuracy_text import MAIN, SCHEMES, document
+from benchmarks.disclosure import subtitle
 from meshwright.catalog.calibrations import freedoms
 from meshwright.cli.validate import refusals
 from meshwright.evidence.fitters import Pooled, prior_fitter
@@ -70,7 +71,7 @@ def validation(scheme: str, kept: Path | None, *, priors: bool = False) -> Valid
 
 def pictures(found: Validation) -> dict[str, str]:
     """File name -> SVG text."""
-    drawn = {f"{name}.svg": str(draw(found.rows)) for name, draw in DRAWN.items()}
+    drawn = {f"{name}.svg": str(draw(found.rows, subtitle(found))) for name, draw in DRAWN.items()}
     for name, text in drawn.items():
         assert len(text) < MAX_BYTES, f"{name} has {len(text)} bytes"
     return drawn

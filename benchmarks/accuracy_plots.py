@@ -29,33 +29,33 @@ LEVEL, LOW_AIM, HIGH_AIM, LEAST_AIM = 0.9, 0.87, 0.94, 0.80
 """Coverage that is aimed at: of all rows between two bounds, of every larger set at least the third."""
 
 
-def steps_picture(rows: Sequence[Scored]) -> Drawing:
+def steps_picture(rows: Sequence[Scored], source: str) -> Drawing:
     """Predicted against measured step time, a panel for each set."""
     found = [(name, [row for row in inside if row.timed]) for name, inside in disjoint_sets(rows)]
     return _scatters(
-        found, "Step time: predicted against measured", "s",
+        found, "Step time: predicted against measured", "s", source,
         lambda row: (row.measured_step_s or 1.0, row.predicted_step_s or 1.0),
     )  # fmt: skip
 
 
-def memory_picture(rows: Sequence[Scored]) -> Drawing:
+def memory_picture(rows: Sequence[Scored], source: str) -> Drawing:
     """Predicted against measured memory, a panel for each set."""
     found = [(name, [row for row in inside if row.sized]) for name, inside in disjoint_sets(rows)]
     gib = 2.0**30
     return _scatters(
-        found, "Memory of a device: predicted against measured", "GiB",
+        found, "Memory of a device: predicted against measured", "GiB", source,
         lambda row: ((row.measured_memory_bytes or gib) / gib, (row.predicted_memory_bytes or gib) / gib),
     )  # fmt: skip
 
 
 def _scatters(
-    found: Sequence[tuple[str, Sequence[Scored]]], title: str, unit: str, pair: Callable[[Scored], Point]
+    found: Sequence[tuple[str, Sequence[Scored]]], title: str, unit: str, source: str, pair: Callable[[Scored], Point]
 ) -> Drawing:  # fmt: skip
     shown = [(name, inside) for name, inside in found if len(inside) >= LEAST_SHOWN]
     count = -(-len(shown) // COLUMNS)
     draw = Drawing(width=WIDTH, height=TOP + count * (PANEL + GAP_Y) - 18, title=title)
     draw.text(LEFT - 36, 26, title, size=16, bold=True)
-    draw.text(LEFT - 36, 44, f"out of fold; {unit}, logarithmic; band: within 25 %; dots by measured MFU:", colour=MUTED)
+    draw.text(LEFT - 36, 44, f"{source}; {unit}, logarithmic; band: within 25 %; dots by measured MFU:", colour=MUTED)
     x = LEFT + 384
     for words, _, colour in _MFU_COLOURS:
         draw.circle(x, 40, 4, fill=colour)
@@ -85,7 +85,7 @@ def _mfu_bands() -> list[tuple[float, float, str]]:
     return [(low, high, colour) for low, (_, high, colour) in zip(edges, _MFU_COLOURS, strict=False)]
 
 
-def regimes_picture(rows: Sequence[Scored]) -> Drawing:
+def regimes_picture(rows: Sequence[Scored], source: str) -> Drawing:
     """Residuals of the step time by regime: a box each, kinds of regimes in two columns."""
     kinds: dict[str, list[tuple[str, list[float]]]] = defaultdict(list)
     for each in regimes([row for row in rows if row.timed]):
@@ -101,7 +101,7 @@ def regimes_picture(rows: Sequence[Scored]) -> Drawing:
     draw = Drawing(width=WIDTH, height=height, title="Residuals of the step time by regime")
     draw.text(16, 26, "Step time: predicted over measured, by regime", size=16, bold=True)
     draw.text(
-        16, 44, "out of fold; box: quartiles with the median, whiskers: 5 % to 95 % of the rows; green: within 25 %", colour=MUTED
+        16, 44, f"{source}; box: quartiles with the median, whiskers: 5 % to 95 % of the rows; green: within 25 %", colour=MUTED
     )
     reach = _reach([ratios for found in kinds.values() for _, ratios in found])
     factors = [each for each in FACTORS if 1 / reach <= each <= reach and (reach < CROWDED or each not in (0.8, 1.25))]
@@ -138,11 +138,11 @@ def _reach(boxes: Sequence[Sequence[float]]) -> float:
     return min(10.0, max(2.0, 1.15 * quantile(ends, 0.9)))
 
 
-def coverage_picture(rows: Sequence[Scored]) -> Drawing:
+def coverage_picture(rows: Sequence[Scored], source: str) -> Drawing:
     """What intervals and probabilities are worth: nominal against observed."""
     draw = Drawing(width=WIDTH, height=446, title="Coverage of the intervals and reliability of the probability to run")
     draw.text(16, 26, "Do intervals and probabilities hold?", size=16, bold=True)
-    draw.text(16, 44, "out of fold; bars: twice the standard error of so many rows", colour=MUTED)
+    draw.text(16, 44, f"{source}; bars: twice the standard error of so many rows", colour=MUTED)
     _levels(draw, rows)
     _sets_at_the_level(draw, rows)
     _reliability(draw, rows)

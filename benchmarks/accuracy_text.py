@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from benchmarks.disclosure import how, is_fitted, section
 from benchmarks.regimes import regimes
 from benchmarks.worst import settings, worst
 from meshwright.evidence.metrics import reliability
@@ -41,19 +42,21 @@ def document(found: Mapping[str, Validation]) -> str:
     """The whole of ``docs/accuracy.md``."""
     summaries = {scheme: summarise(each) for scheme, each in found.items()}
     main, summary = found[MAIN], summaries[MAIN]
+    titles = list(found) if is_fitted(main) else ["priors, nothing held out"]
     lines = [
         "# How good the predictions are", "",
         "Written by `python -m benchmarks.accuracy --write`: every row of the published runs that ship with the product "
-        "(`meshwright catalog runs`), predicted by a fit that has not seen it, beside what was measured. `meshwright validate` "
-        "prints the same figures, for these rows or for your own.", "",
+        f"(`meshwright catalog runs`), beside what was measured. {how(main)} `meshwright validate` prints the same figures, for "
+        "these rows or for your own.", "",
         *(f"- **{scheme}**: {words}" + ("." if scheme != MAIN else "; all that follows is this scheme unless it says another.")
-          for scheme, words in SCHEMES.items() if scheme in found), "",
+          for scheme, words in SCHEMES.items() if scheme in found and is_fitted(main)), "",
         f"{len(main.rows):,} rows are predicted, {summary.total.scores.step_n:,} of them have a measured step time and "
         f"{summary.total.scores.memory_n:,} a measured peak memory; {len(main.skipped)} rows are left out (last section). "
         "MAPE is the mean of |predicted / measured - 1|. *Measured twice*: how far re-measurements of one configuration lie "
         "apart, so what no prediction can do much better than halve. *One constant*: the error of a single fitted efficiency.",
         "", "## In short", "", "The set missed most comes first.", "",
-        "<!-- summary -->", *short_table(summary), "<!-- /summary -->", "",
+        "<!-- summary -->", how(main), "", *short_table(summary), "<!-- /summary -->", "",
+        "## What the predictions have seen", "", *section(), "",
         "## Step time", "", "![Predicted against measured step time, by set](accuracy/steps.svg)", "",
         "## Memory", "", "![Predicted against measured memory, by set](accuracy/memory.svg)", "",
         "## By regime", "", "![Predicted over measured step time, by regime](accuracy/regimes.svg)", "",
@@ -67,10 +70,10 @@ def document(found: Mapping[str, Validation]) -> str:
         "## Targets, by scheme", "",
         "Targets hold for the first scheme; the others are reported beside it. Peers are public planners on the same rows: with "
         "nothing fitted, and with one factor fitted to the very rows that are scored (benchmarks/peers.yaml).", "",
-        *target_table(summaries), "",
+        *target_table(summaries, titles), "",
     ]  # fmt: skip
-    for scheme, each in summaries.items():
-        lines += [f"## Scores: {scheme}", "", *score_table(each), ""]
+    for title, each in zip(titles, summaries.values(), strict=True):
+        lines += [f"## Scores: {title}", "", *score_table(each), ""]
     lines += [
         f"## The {WORST} worst rows", "",
         "By the factor between predicted and measured, with what the row's own figures and its nearest neighbour say.", "",
@@ -119,14 +122,14 @@ def score_table(summary: Summary) -> list[str]:
     return table(SCORES, rows)
 
 
-def target_table(summaries: Mapping[str, Summary]) -> list[str]:
+def target_table(summaries: Mapping[str, Summary], titles: Sequence[str]) -> list[str]:
     """Every target with what each scheme reaches, and what peers do."""
     peers = {(each["set"], each["metric"]): each for each in yaml.safe_load(PEERS.read_text(encoding="utf-8"))}
     reached = {
         scheme: {(part.name, aim.metric): aim for part in summary.sets for aim in part.aims}
         for scheme, summary in summaries.items()
     }
-    names = [f"*{scheme}*" if scheme != MAIN else scheme for scheme in summaries]
+    names = [f"*{scheme}*" if scheme != MAIN else scheme for scheme in titles]
     rows = []
     for key, aim in sorted(reached[MAIN].items(), key=lambda item: (-item[1].strain, item[0])):
         peer = peers.get(key, {"best": "", "fitted": ""})

@@ -16,7 +16,7 @@ from pathlib import Path
 from meshwright.cli import main as run_meshwright
 
 ROOT = Path(__file__).resolve().parents[1]
-README, SANITY = ROOT / "README.md", ROOT / "docs" / "sanity.md"
+README, MEASURED = ROOT / "README.md", ROOT / "docs" / "accuracy.md"
 WIDTH = "110"
 EXAMPLE = re.compile(r"(<!-- example: (?P<command>.*?) -->\n).*?(<!-- /example -->)", re.DOTALL)
 ACCURACY = re.compile(r"(<!-- accuracy -->\n).*?(<!-- /accuracy -->)", re.DOTALL)
@@ -40,8 +40,8 @@ def example_output(command: str) -> str:
 
 
 def accuracy_table() -> str:
-    """The summary table of docs/sanity.md, between its markers."""
-    text = SANITY.read_text(encoding="utf-8") if SANITY.exists() else ""
+    """The summary table of docs/accuracy.md, between its markers."""
+    text = MEASURED.read_text(encoding="utf-8") if MEASURED.exists() else ""
     found = re.search(r"<!-- summary -->\n(.*?)<!-- /summary -->", text, re.DOTALL)
     return found.group(1).strip("\n") if found else ""
 

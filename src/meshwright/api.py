@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def make_case(
     model: str | Model, cluster: str | Cluster, *, global_batch_sequences: int, sequence_tokens: int, task: Task = "pretrain",
     precision: str = "bf16", optimizer: str = "adamw", gradient_dtype: str | None = None, framework: str = "megatron",
-    implementation: str | None = None, lora: Lora | None = None,
+    implementation: str | None = None, lora: Lora | None = None, calibration: str = "shipped",
 ) -> Case:  # fmt: skip
     """A case from catalogue names or values.
 
@@ -30,18 +30,19 @@ def make_case(
     value = model if isinstance(model, Model) else catalog.load_model(model)
     place = catalog.load_cluster(cluster) if isinstance(cluster, str) else cluster
     kernels = catalog.implementation(implementation or framework_named(framework).implementation)
+    recipe = catalog.precision(precision, gradient_dtype or kernels.gradient_dtype)
     return Case(
         model=value,
         cluster=place,
         batch=Batch(global_batch_sequences=global_batch_sequences, sequence_tokens=sequence_tokens),
         training=Training(
             task=task,
-            precision=catalog.precision(precision, gradient_dtype or kernels.gradient_dtype),
+            precision=recipe,
             optimizer=catalog.optimizer(optimizer),
             lora=(lora or Lora()) if task == "lora" else None,
         ),
         implementation=kernels,
-        calibration=catalog.calibration("none", place.device),
+        calibration=catalog.calibration(calibration, place.device, framework=kernels.family, precision=recipe.name),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from benchmarks.accuracy import MAX_BYTES, pictures
 from benchmarks.accuracy_text import document, table
+from benchmarks.disclosure import seen_priors
 from benchmarks.regimes import LEAST_ROWS, disjoint_sets, regimes
 from benchmarks.worst import worst
 
@@ -45,12 +46,35 @@ def test_pictures_do_without_intervals(found):
 
 
 def test_the_document_holds_every_part(found):
-    text = document({"grouped": found, "leave-one-source-out": found})
+    text = document({"grouped": found})
     for part in ("<!-- summary -->", "accuracy/steps.svg", "## The 10 worst rows", "## Targets, by scheme", "## Rows left out",
-                 "## Scores: leave-one-source-out", "SimuMax 52 %", "## Decisions"):  # fmt: skip
+                 "SimuMax 52 %", "## Decisions"):  # fmt: skip
         assert part in text
     assert "None" not in text
     assert not re.search(r"\bnan\b", text)
+
+
+def test_each_scheme_has_its_scores(found):
+    fitted = replace(found, calibration="refitted@0")
+    text = document({"grouped": fitted, "leave-one-source-out": fitted})
+    assert "## Scores: leave-one-source-out" in text
+    assert "*leave-one-source-out*" in text
+
+
+def test_predictions_of_priors_are_not_called_held_out(found):
+    text, drawn = document({"grouped": found}), pictures(found)
+    assert "This is no held-out test" in text
+    assert "has not seen it" not in text
+    assert all("not held out" in each and "out-of-fold" not in each for each in drawn.values())
+    fitted = replace(found, calibration="refitted@0")
+    assert "The fit alone is held out" in document({"grouped": fitted})
+
+
+def test_priors_read_off_rows_are_listed(found):
+    text = document({"grouped": found})
+    for name in ("stall_nodes", "stall_s", "collective_skew_s", "collective_host_s"):
+        assert f"| `{name}` |" in text
+    assert "gemm_setup_k" not in seen_priors()
 
 
 def test_every_table_has_as_many_cells_as_its_head(found):

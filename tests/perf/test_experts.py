@@ -10,6 +10,7 @@ from meshwright.api import make_case
 from meshwright.domain.layout import Layout, Overlap
 from meshwright.domain.training import Lora
 from meshwright.perf.adapters import adapted_widths, adapter_s
+from meshwright.perf.layer import kernels
 from meshwright.plan.evaluate import evaluate
 
 LAYOUT = Layout(expert_parallel=8, data_parallel=8, optimizer_shards=8, num_microbatches=8)
@@ -53,6 +54,18 @@ def test_casting_weights_every_micro_batch_costs_their_size():
     often = replace(made, implementation=replace(made.implementation, casts_weights=True))
     assert float(layer(often).pieces.cast) > float(layer(made).pieces.cast)
     assert float(layer(case(precision="bf16")).pieces.cast) == 0.0
+
+
+def test_quantised_experts_launch_more_kernels_unless_they_are_fused():
+    made = case()
+    shape = evaluate(made, LAYOUT).costs.shape
+    kind = made.model.kinds[-1]
+    plain = replace(made, training=replace(made.training, precision=catalog.precision("bf16")))
+    fused = replace(plain, implementation=catalog.implementation("megatron-te-graphed"))
+    local = made.model.experts.num_experts / 8
+    more = float(kernels(kind, made, shape, "ring")[0] - kernels(kind, plain, shape, "ring")[0])
+    assert more == (made.training.precision.expert_kernels - 1) * made.implementation.kernels_expert_forward * local
+    assert float(kernels(kind, fused, shape, "ring")[0]) == float(kernels(kind, plain, shape, "ring")[0])
 
 
 def test_expert_biases_cost_passes_and_others_do_not():

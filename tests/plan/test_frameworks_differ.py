@@ -30,7 +30,7 @@ def test_deepspeed_fills_stages_in_order():
 
 def test_a_scattered_transfer_sends_a_slice_and_gathers_it_inside_the_node():
     shape = work_shape(microbatch_sequences=8, sequence_tokens=1024, tensor_parallel=8)
-    groups = layer_groups(8, 1, 1, 1, 8, DEEPSPEED.cluster)
+    groups = layer_groups(8, 1, 1, 1, 8, 4, DEEPSPEED.cluster)
     whole, scattered = (float(hop_s(_with(DEEPSPEED, pipeline_scatter=each), shape, groups)) for each in (False, True))
     message = 2.0 * 8 * 1024 * DEEPSPEED.model.hidden
     rate = DEEPSPEED.cluster.network.bytes_per_s * DEEPSPEED.calibration.constants.network_ratio

@@ -45,7 +45,7 @@ def test_what_piles_up_needs_no_room_and_is_given_up_where_there_is_none():
 
 def test_sixteen_bit_gradients_have_their_copies_in_the_update():
     """Megatron-DeepSpeed: FP32 accumulation keeps BF16 gradients beside it; 16-bit gradients are cast in the update."""
-    case = small_case("gpt2", devices=4, batch=4, sequence=512, implementation="megatron-deepspeed")
+    case = small_case("gpt2", devices=4, batch=4, sequence=512, implementation="megatron-deepspeed-bf16")
     layout = Layout(data_parallel=4, optimizer_shards=4)
     half = replace(case, training=replace(case.training, precision=replace(case.training.precision, gradient_bytes=2.0)))
     full, short = evaluate(case, layout), evaluate(half, layout)

@@ -8,7 +8,7 @@ from meshwright.cli.pins import pin
 
 DEFAULTS: dict[str, str] = {
     "task": "pretrain", "precision": "bf16", "optimizer": "adamw", "framework": "megatron",
-    "flops_convention": "causal",
+    "flops_convention": "causal", "calibration": "shipped",
 }  # fmt: skip
 _CLUSTER, _BATCH, _NUMBERS, _TRAINER = "Cluster", "Batch", "Numbers (never changed)", "Trainer"
 _SEARCH, _RUN, _OUTPUT = "Search", "The whole run", "Output"
@@ -42,6 +42,8 @@ CASE = (
           help="Only what this framework can run [default: megatron]."),
     Field(name="implementation", metavar="NAME", panel=_TRAINER,
           help="Kernels and buffers as this implementation has them [default: the framework's]."),
+    Field(name="calibration", metavar="none|NAME|FILE", panel=_TRAINER,
+          help="Constants with their error: none (priors), shipped, or a file of calibrate [default: shipped]."),
     Field(name="flops_convention", parse=one_of("causal", "full", "megatron"), metavar="causal|full|megatron",
           panel=_TRAINER, help="What counts as model FLOPs in MFU [default: causal]."),
     Field(name="max_memory_ratio", parse=numbers.share, metavar="RATIO", panel=_TRAINER,

@@ -78,6 +78,12 @@ def setup(values: Values, faults: Faults) -> Setup:
     with faults:
         default = found["implementation"].gradient_dtype if "implementation" in found else None
         found["precision"] = precision(request["precision"], values.get("gradient_dtype", default))
+    with faults:
+        if {"cluster", "implementation", "precision"} <= set(found):
+            found["calibration"] = calibration(
+                request["calibration"], found["cluster"].device, framework=found["implementation"].family,
+                precision=found["precision"].name,
+            )  # fmt: skip
     faults.check()
     _runs_on(found["precision"], found["cluster"].device)
     training = Training(
@@ -86,7 +92,7 @@ def setup(values: Values, faults: Faults) -> Setup:
     )  # fmt: skip
     case = Case(
         model=found["model"], cluster=found["cluster"], batch=found["batch"], training=training,
-        implementation=found["implementation"], calibration=calibration("none", found["cluster"].device),
+        implementation=found["implementation"], calibration=found["calibration"],
         flops_convention=request["flops_convention"],
         **{field: request[name] for name, field in RATIOS.items() if name in request},
     )  # fmt: skip
@@ -157,7 +163,7 @@ def _batch(values: Values) -> Batch | None:
 def _said(request: dict[str, Any]) -> dict[str, Any]:
     """The request as it can be said again, from any directory: no empty values, absolute paths."""
     kept = {key: value for key, value in request.items() if value not in (None, [], False) and key not in _NOT_SAID}
-    for key in ("model", "cluster", "lengths"):
+    for key in ("model", "cluster", "lengths", "calibration"):
         if key in kept and Path(kept[key]).is_file():
             kept[key] = str(Path(kept[key]).resolve())
     return kept

@@ -57,6 +57,8 @@ class Precision:
     """Bytes of the optimizer's own copy of a weight; 0 where the model weight itself is FP32."""
     cast_passes: float = 0.0
     """Times that each operand of a low-precision GEMM is read and written to be scaled and quantised, and transposed."""
+    expert_kernels: float = 1.0
+    """Kernels of one product of one expert: 1 in BF16, more where operands are scaled, quantised and their scales laid out."""
     families: tuple[str, ...] = ()
     """Device families that run the recipe; empty: all with its data types."""
     bf16_edge_layers: int = 0

@@ -115,7 +115,7 @@ def implementation(row: Row) -> str:
 def precision(row: Row, recipe: Precision) -> Precision:
     """What Megatron on Ascend keeps per parameter: see ``ASSUMPTIONS``. Checked against the allocated bytes after a step."""
     if is_megatron(row) and row["precision"] == "fp16":
-        recipe = replace(recipe, gradient_bytes=2.0, master_bytes=8.0)
+        recipe = replace(recipe, gradient_bytes=2.0)
     if "reuse-fp32-param" in row["notes"]:
         recipe = replace(recipe, master_bytes=recipe.master_bytes - 2.0)
     return recipe

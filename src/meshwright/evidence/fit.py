@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
 DEGREES = 4.0
 """Degrees of freedom of the Student-t: the tails of real logs."""
-LARGEST_STEP, LARGEST_DAMPING, MAX_ROUNDS = 0.5, 100.0, 16
+LARGEST_STEP, LARGEST_DAMPING, MAX_ROUNDS, MAX_TURNS = 0.5, 100.0, 14, 3
+SETTLED = 0.01
+"""Change of a simulated step time, as a log, below which a turn is the last."""
 TOLERANCE = 1e-3
 """Gain in log likelihood per run at which the fit ends; and the move of an offset at which a refit ends."""
 
@@ -80,26 +82,13 @@ def fit(
     pool = pooling(freedoms, space.keys)
     ceilings = np.array([freedom.maximum or np.inf for freedom in freedoms])
     weight = _shares(groups or [str(index) for index in range(len(runs))])
-    offsets, everyone = np.zeros(pool.size), np.ones(len(runs), dtype=bool)
-    rounds, converged, damping = 0, False, 0.01
+    search = _Search(space=space, pool=pool, ceilings=ceilings, weight=weight, progress=progress)
     with workers(space) as helpers:
-        state = _evaluate(space, pool, ceilings, offsets, progress, 0, helpers)
-        best = _objective(space, pool, state, offsets, weight)
-        while rounds < MAX_ROUNDS and not converged:
-            rounds += 1
-            moved = _solve(space, pool, state, offsets, weight, everyone, damping=damping)
-            tried = offsets + np.clip(moved - offsets, -LARGEST_STEP, LARGEST_STEP)
-            found = _evaluate(space, pool, ceilings, tried, progress, rounds, helpers)
-            value = _objective(space, pool, found, tried, weight)
-            if value > best:
-                damping *= 10.0
-                converged = damping > LARGEST_DAMPING
-                continue
-            converged = best - value < TOLERANCE * len(runs)
-            offsets, state, best, damping = tried, found, value, damping / 5.0
+        search.run(helpers)
+    offsets, linear, corrections = search.offsets, search.linear, search.corrections
     return Fit(
-        runs=space, pool=pool, offsets=offsets, ceilings=ceilings, weight=weight, linear=state[0], corrections=state[1],
-        rounds=rounds, converged=converged,
+        runs=space, pool=pool, offsets=offsets, ceilings=ceilings, weight=weight, linear=linear, corrections=corrections,
+        rounds=search.rounds, converged=search.converged,
     )  # fmt: skip
 
 
@@ -161,25 +150,59 @@ def _objective(space: Runs, pool: Pooling, state: tuple[Linear, Floats], offsets
     return total
 
 
-def _evaluate(
-    space: Runs,
-    pool: Pooling,
-    ceilings: Floats,
-    offsets: Floats,
-    progress: Callable[[str, int, int], None] | None,
-    turn: int,
-    helpers: Workers | None,
-) -> tuple[Linear, Floats]:
-    done = 0
+class _Search:
+    """Levenberg-Marquardt in turns: the bubbles of unequal stages are simulated at the start of a turn and held during it."""
 
-    def tick(count: int) -> None:
-        nonlocal done
-        done += count
-        if progress:
-            progress(f"round {turn}", done, len(space.runs))
+    def __init__(
+        self, *, space: Runs, pool: Pooling, ceilings: Floats, weight: Floats, progress: Callable[[str, int, int], None] | None
+    ) -> None:
+        self.space, self.pool, self.ceilings, self.weight, self.progress = space, pool, ceilings, weight, progress
+        self.offsets, self.corrections = np.zeros(pool.size), np.zeros(len(space.runs))
+        self.linear: Linear
+        self.rounds, self.converged = 0, False
 
-    multipliers = pool.multipliers(offsets)
-    return space.linear(multipliers, ceilings, tick, helpers), space.corrections(multipliers, ceilings)
+    def run(self, helpers: Workers | None) -> None:
+        """To the end: the turn after which simulated bubbles stay where they were."""
+        measured = np.isfinite(self.space.log_step)
+        self.linear = self._evaluate(self.offsets, helpers)
+        for _ in range(MAX_TURNS):
+            before = self.corrections
+            multipliers = self.pool.multipliers(self.offsets)
+            self.corrections = self.space.corrections(multipliers, self.ceilings, measured, helpers)
+            if self.rounds and float(np.abs(self.corrections - before).max()) < SETTLED:
+                break
+            self._turn(helpers)
+
+    def _turn(self, helpers: Workers | None) -> None:
+        everyone, damping = np.ones(len(self.space.runs), dtype=bool), 0.01
+        best, self.converged, end = self._objective(self.linear, self.offsets), False, self.rounds + MAX_ROUNDS
+        while self.rounds < end and not self.converged:
+            self.rounds += 1
+            state = (self.linear, self.corrections)
+            moved = _solve(self.space, self.pool, state, self.offsets, self.weight, everyone, damping=damping)
+            tried = self.offsets + np.clip(moved - self.offsets, -LARGEST_STEP, LARGEST_STEP)
+            found = self._evaluate(tried, helpers)
+            value = self._objective(found, tried)
+            if value > best:
+                damping *= 10.0
+                self.converged = damping > LARGEST_DAMPING
+                continue
+            self.converged = best - value < TOLERANCE * len(self.space.runs)
+            self.offsets, self.linear, best, damping = tried, found, value, damping / 5.0
+
+    def _objective(self, linear: Linear, offsets: Floats) -> float:
+        return _objective(self.space, self.pool, (linear, self.corrections), offsets, self.weight)
+
+    def _evaluate(self, offsets: Floats, helpers: Workers | None) -> Linear:
+        done, count = 0, len(self.space.runs)
+
+        def tick(more: int) -> None:
+            nonlocal done
+            done += more
+            if self.progress:
+                self.progress(f"round {self.rounds}", done, count)
+
+        return self.space.linear(self.pool.multipliers(offsets), self.ceilings, tick, helpers)
 
 
 def _shares(groups: Sequence[str]) -> Floats:

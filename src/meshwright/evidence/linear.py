@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from meshwright.domain.calibration import Key
-from meshwright.plan import estimate
-from meshwright.plan.estimate import model_flops
+from meshwright.plan.estimate import model_flops, simulated
 from meshwright.plan.evaluate import composition_of, evaluate
 from meshwright.plan.trials import evaluate_trials
 
@@ -62,6 +61,11 @@ class Workers(Protocol):
         self, numbers: Sequence[int], multipliers: NDArray[np.float64], ceilings: NDArray[np.float64]
     ) -> Iterable[tuple[int, Part]]:
         """``Runs.part`` of every number."""
+
+    def corrections(
+        self, numbers: Sequence[int], multipliers: NDArray[np.float64], ceilings: NDArray[np.float64]
+    ) -> Iterable[float]:
+        """``Runs.correction`` of every number."""
 
 
 class Runs:
@@ -142,17 +146,27 @@ class Runs:
         return Linear(step=step, memory=memory, reserved=reserved, step_by=nothing, memory_by=nothing, reserved_by=nothing)
 
     def corrections(
-        self, multipliers: NDArray[np.float64], ceilings: NDArray[np.float64], members: NDArray[np.bool_] | None = None
-    ) -> NDArray[np.float64]:
-        """log of the simulated over the closed-form step time, where stages are unequal; else 0."""
+        self, multipliers: NDArray[np.float64], ceilings: NDArray[np.float64], members: NDArray[np.bool_],
+        workers: Workers | None = None,
+    ) -> NDArray[np.float64]:  # fmt: skip
+        """log of the simulated over the closed-form step time of some runs, where stages are unequal; else 0."""
         result = np.zeros(len(self.runs))
-        for index in np.flatnonzero(self._uneven if members is None else self._uneven & members):
-            run = self.runs[index]
-            values = self.values(int(index), multipliers, ceilings)
-            case = moved(run.case, dict(zip(self.names, values, strict=True)))
-            closed = float(evaluate(case, run.layout).time.step_s)
-            result[index] = math.log(estimate(case, run.layout).step_s / closed)
+        chosen = [int(index) for index in np.flatnonzero(self._uneven & members)]
+        found = (
+            workers.corrections(chosen, multipliers, ceilings)
+            if workers
+            else (self.correction(index, multipliers, ceilings) for index in chosen)
+        )
+        for index, value in zip(chosen, found, strict=True):
+            result[index] = value
         return result
+
+    def correction(self, index: int, multipliers: NDArray[np.float64], ceilings: NDArray[np.float64]) -> float:
+        """log of the simulated over the closed-form step time of one run."""
+        run = self.runs[index]
+        case = moved(run.case, dict(zip(self.names, self.values(index, multipliers, ceilings), strict=True)))
+        closed = evaluate(case, run.layout)
+        return math.log(float(simulated(case, run.layout, closed).time.step_s) / float(closed.time.step_s))
 
 
 def moved(case: Case, values: dict[str, float]) -> Case:

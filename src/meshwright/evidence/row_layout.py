@@ -105,6 +105,8 @@ def _embedding_slots(num_layers: int, stages: int) -> Split:
 def _recompute(text: str) -> Recompute:
     if text.startswith("full"):
         return Full()
+    if text == "selective(op)":
+        return Selective(modules=("core_attn", "op"))
     if text.startswith("selective"):
         named = text.partition(":")[2].replace("norm+act+shared_expert", "layernorm+moe_act+shared_experts")
         known = {"core_attn", "layernorm", "mlp", "moe_act", "moe", "mla_up_proj", "shared_experts"}

@@ -7,23 +7,28 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
 from os import cpu_count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from meshwright.evidence.processes import ignore_interrupts, quiet_interrupts, stop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
     from meshwright.evidence.linear import Part, Runs
 
+    Floats = NDArray[np.float64]
+
+Result = TypeVar("Result")
+
 MAX_JOBS = 2
 WORTH_IT = 300
 """Fewer runs take less time than the start of a process."""
 CHUNK = 24
 _held: list[Runs] = []
+"""The runs of this worker process."""
 
 
 class Pool:
@@ -37,21 +42,32 @@ class Pool:
         self, numbers: Sequence[int], multipliers: NDArray[np.float64], ceilings: NDArray[np.float64]
     ) -> Iterator[tuple[int, Part]]:
         """``Runs.part`` of every number, in their order."""
+        yield from zip(numbers, self._map(_part, numbers, multipliers, ceilings), strict=True)
+
+    def corrections(
+        self, numbers: Sequence[int], multipliers: NDArray[np.float64], ceilings: NDArray[np.float64]
+    ) -> Iterator[float]:
+        """``Runs.correction`` of every number, in their order."""
+        yield from self._map(_correction, numbers, multipliers, ceilings)
+
+    def _map(
+        self, function: Callable[[Runs, int, Floats, Floats], Result], numbers: Sequence[int], multipliers: Floats, ceilings: Floats
+    ) -> Iterator[Result]:
         chunks = [list(numbers[begin : begin + CHUNK]) for begin in range(0, len(numbers), CHUNK)]
         done = 0
         if not self._broken:
             try:
                 with quiet_interrupts():
-                    futures = [self._executor.submit(_parts, chunk, multipliers, ceilings) for chunk in chunks]
-                for future, chunk in zip(futures, chunks, strict=True):
+                    futures = [self._executor.submit(_several, function, chunk, multipliers, ceilings) for chunk in chunks]
+                for future in futures:
                     found = future.result()
                     done += 1
-                    yield from zip(chunk, found, strict=True)
+                    yield from found
             except BrokenProcessPool:
                 self._broken = True
         for chunk in chunks[done:]:
             for number in chunk:
-                yield number, self._space.part(number, multipliers, ceilings)
+                yield function(self._space, number, multipliers, ceilings)
 
 
 @contextmanager
@@ -73,5 +89,15 @@ def _hold(space: Runs) -> None:
     _held[:] = [space]
 
 
-def _parts(numbers: list[int], multipliers: NDArray[np.float64], ceilings: NDArray[np.float64]) -> list[Part]:
-    return [_held[0].part(number, multipliers, ceilings) for number in numbers]
+def _several(
+    function: Callable[[Runs, int, Floats, Floats], Result], numbers: list[int], multipliers: Floats, ceilings: Floats
+) -> list[Result]:
+    return [function(_held[0], number, multipliers, ceilings) for number in numbers]
+
+
+def _part(space: Runs, number: int, multipliers: Floats, ceilings: Floats) -> Part:
+    return space.part(number, multipliers, ceilings)
+
+
+def _correction(space: Runs, number: int, multipliers: Floats, ceilings: Floats) -> float:
+    return space.correction(number, multipliers, ceilings)

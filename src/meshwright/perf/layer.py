@@ -210,9 +210,10 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
 def kernels(kind: LayerKind, case: Case, shape: WorkShape, context_kind: ContextKind) -> tuple[Array, Array]:
     """Kernels that the forward and the backward of one layer launch.
 
-        n + [ring] (c - 1) n_ring + [moe] (n_moe + n_expert E / e)
+        n + [ring] (c - 1) n_ring + [moe] (n_moe + q n_expert E / e)
 
-    Symbols: c context parallelism; E / e local experts, whose products are launched one by one where the implementation says so.
+    Symbols: c context parallelism; E / e local experts, whose products are launched one by one where the implementation says so;
+             q ``expert_kernels`` of the precision, 1 where the experts are fused.
     Shapes:  the columns of ``shape``.
     Units:   kernels.
     Source:  Transformer Engine GroupedLinear runs one cuBLAS call per expert and product; MindSpeed ring_context_parallel.
@@ -224,9 +225,10 @@ def kernels(kind: LayerKind, case: Case, shape: WorkShape, context_kind: Context
     if experts is None:
         return forward, backward
     local = experts.num_experts / shape.expert_parallel
+    each = 1.0 if implementation.expert_fusion else case.training.precision.expert_kernels
     return (
-        forward + implementation.kernels_moe_forward + implementation.kernels_expert_forward * local,
-        backward + implementation.kernels_moe_backward + implementation.kernels_expert_backward * local,
+        forward + implementation.kernels_moe_forward + implementation.kernels_expert_forward * local * each,
+        backward + implementation.kernels_moe_backward + implementation.kernels_expert_backward * local * each,
     )
 
 

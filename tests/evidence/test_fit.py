@@ -1,0 +1,193 @@
+"""The fit finds constants that made the runs, borrows from kin, shrugs at mistaken rows, and says how sure it is."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright import catalog
+from meshwright.domain.calibration import CalibrationTable, Freedom, Key, Offsets, fitted_constants
+from meshwright.domain.uncertainty import FitCurve, Scale
+from meshwright.evidence.calibrate import outside
+from meshwright.evidence.columns import SCHEMA
+from meshwright.evidence.fit import fit
+from meshwright.evidence.own import added, calibrate_on_top
+from meshwright.evidence.pooling import pooling
+from meshwright.evidence.rows import run
+from meshwright.evidence.spread import conformal_quantile, fit_curve, fit_scale
+from meshwright.plan import estimate
+
+LAYOUTS = (
+    (1, 1, 8, 1), (2, 1, 4, 2), (4, 1, 2, 4), (8, 1, 1, 8), (2, 2, 2, 2), (4, 2, 1, 1), (1, 2, 4, 2), (1, 4, 2, 1), (2, 4, 1, 4),
+    (1, 8, 1, 2), (8, 1, 2, 4), (8, 2, 1, 2), (4, 2, 2, 2), (2, 4, 2, 2), (4, 4, 1, 1), (4, 1, 4, 2), (2, 1, 8, 1), (1, 1, 16, 1),
+    (8, 1, 4, 2), (4, 2, 4, 1),
+)  # fmt: skip
+"""tp, pp, dp and micro-batch of twenty runs, on one to four nodes."""
+NOISE = np.array([0.01, -0.02, 0.0, 0.015, -0.01, 0.02, -0.015, 0.005, -0.005, 0.0] * 2)
+FREEDOMS = tuple(
+    each for each in catalog.freedoms() if each.name in ("gemm_ratio", "memory_ratio", "scale_up_ratio", "network_ratio")
+)
+
+
+def row_of(number: int, tp: int, pp: int, dp: int, mb: int, *, gpu: str = "h800") -> dict[str, str]:
+    """A row in the schema of the corpus, of a Llama-like 8B on an invented cluster."""
+    values = {
+        "id": f"mine-{number}", "status": "ok", "task": "pretrain", "framework": "megatron-lm", "model": "mine-8b",
+        "n_params_B": "8.03",
+        "n_layers": "32", "hidden": "4096", "n_heads": "32", "n_kv_heads": "8", "head_dim": "128", "ffn_hidden": "14336",
+        "vocab": "128256", "gated_mlp": "1", "attention": "gqa", "gpu": gpu, "n_gpus": str(tp * pp * dp), "gpus_per_node": "8",
+        "precision": "bf16", "seq": "4096", "gbs": "128", "mbs": str(mb), "tp": str(tp), "sp": "1" if tp > 1 else "0", "cp": "1",
+        "pp": str(pp), "dp": str(dp), "zero": "1", "recompute": "none",
+    }  # fmt: skip
+    return dict.fromkeys(SCHEMA, "") | values
+
+
+def invented(truth: dict[str, float], noise: np.ndarray = NOISE, gpu: str = "h800") -> list:
+    """Runs whose step times were made by constants that differ from the priors by known factors."""
+    runs = [run(row_of(number, *layout, gpu=gpu)) for number, layout in enumerate(LAYOUTS, start=1)]
+    made = []
+    for each, error in zip(runs, noise, strict=True):
+        prior = each.case.calibration.constants
+        constants = replace(prior, **{name: getattr(prior, name) * factor for name, factor in truth.items()})
+        case = replace(each.case, calibration=replace(each.case.calibration, constants=constants))
+        made.append(replace(each, step_s=estimate(case, each.layout).step_s * float(np.exp(error))))
+    return made
+
+
+TRUTH = {"gemm_ratio": 0.8, "memory_ratio": 0.85, "scale_up_ratio": 0.7, "network_ratio": 0.75}
+
+
+def base() -> CalibrationTable:
+    """A calibration that learnt nothing."""
+    scale = Scale(base=-2.0, effects={"framework": {"*": 0.5}, "cell": {"*": 0.0}}, quantiles={"0.9": 1.6})
+    return CalibrationTable(
+        name="base", version="0", offsets={}, step=scale, memory=scale, fits={"*": FitCurve(edge=-0.05, width=0.05, failures=0.0)},
+        ranking_ratio=0.03, seen={}, provenance={}, diagnostics={},
+    )  # fmt: skip
+
+
+def test_twenty_rows_of_an_invented_cluster_give_its_constants_back() -> None:
+    runs = invented(TRUTH)
+    groups = ["\x1f".join(each.group) for each in runs]
+    table = calibrate_on_top(
+        base(),
+        runs,
+        FREEDOMS,
+        groups=groups,
+        fold_of=[index % 5 for index in range(len(runs))],
+        name="mine",
+        version="1",
+        provenance={},
+    )
+    first = runs[0]
+    found = catalog.key_for(first.case.cluster.device, framework="megatron", precision="bf16")
+    constants = table.calibration(first.case.calibration.constants, found).constants
+    ratios = {name: getattr(constants, name) / getattr(first.case.calibration.constants, name) for name in TRUTH}
+    assert ratios["gemm_ratio"] == pytest.approx(TRUTH["gemm_ratio"], rel=0.05)
+    assert ratios["scale_up_ratio"] == pytest.approx(TRUTH["scale_up_ratio"], rel=0.12)
+    assert ratios["network_ratio"] == pytest.approx(TRUTH["network_ratio"], rel=0.12)
+    off = [
+        estimate(replace(each.case, calibration=table.calibration(each.case.calibration.constants, found)), each.layout).step_s
+        / each.step_s
+        for each in runs
+    ]
+    assert float(np.mean(np.abs(np.array(off) - 1.0))) < 0.03
+    assert table.seen["cell"] == {"h800|megatron|bf16": 20}
+
+
+def test_the_fit_is_deterministic_and_its_order_free() -> None:
+    runs = invented(TRUTH)[:8]
+    one, two, turned = fit(runs, FREEDOMS), fit(runs, FREEDOMS), fit(runs[::-1], FREEDOMS)
+    assert (one.offsets == two.offsets).all()
+    ours = one.named_offsets()
+    for name, offsets in turned.named_offsets().items():
+        for level, values in offsets.by_level.items():
+            assert values == pytest.approx(ours[name].by_level[level], abs=2e-3)
+
+
+def test_a_mistaken_row_has_a_bounded_pull() -> None:
+    runs = invented(TRUTH)
+    spoilt = [replace(runs[0], step_s=runs[0].step_s * 30.0), *runs[1:]]
+    honest, robust = fit(runs, FREEDOMS), fit(spoilt, FREEDOMS)
+    index = [freedom.name for freedom in FREEDOMS].index("gemm_ratio")
+    moved = robust.pool.multipliers(robust.offsets)[0, index] - honest.pool.multipliers(honest.offsets)[0, index]
+    assert abs(moved) < 0.05
+
+
+def test_a_device_without_runs_borrows_from_its_family() -> None:
+    free = (Freedom(name="gemm_ratio", spreads={"family": 0.3, "device": 0.05}, maximum=0.95),)
+    found = fit(invented({"gemm_ratio": 0.75}), free)
+    h200 = catalog.device("h200")
+    prior = catalog.priors(h200).constants
+    key = catalog.key_for(h200, framework="megatron", precision="bf16")
+    assert h200.family == catalog.device("h800").family
+    moved = fitted_constants(prior, found.named_offsets(), key)
+    assert float(moved.gemm_ratio) == pytest.approx(0.75 * float(prior.gemm_ratio), rel=0.08)
+
+
+def test_held_out_predictions_do_not_see_their_fold() -> None:
+    """A fold whose runs are all twice as slow cannot pull its own predictions."""
+    runs = invented(TRUTH)
+    slow = [replace(each, step_s=each.step_s * (2.0 if index < 4 else 1.0)) for index, each in enumerate(runs)]
+    folds = np.array([0] * 4 + [1] * 8 + [2] * 8)
+    held = [outside(fit(each, FREEDOMS), folds)[0].step[:4] for each in (runs, slow)]
+    assert held[1] == pytest.approx(held[0], abs=0.02)
+
+
+def test_no_constant_passes_its_maximum() -> None:
+    offsets = Offsets(by_level={"all": {"": 3.0}}, maximum=0.95)
+    key = Key(device="d", device_family="f", framework="w", release="", precision="p")
+    assert offsets.apply(0.7, key) == 0.95
+    assert Offsets(by_level={"device": {"other": 1.0}}).apply(0.7, key) == 0.7
+
+
+def test_offsets_of_two_fits_add() -> None:
+    both = added(
+        {"a": Offsets(by_level={"all": {"": 0.1}})},
+        {"a": Offsets(by_level={"all": {"": 0.2}, "cell": {"x": -0.1}}), "b": Offsets(by_level={})},
+    )
+    assert both["a"].by_level == {"all": {"": pytest.approx(0.3)}, "cell": {"x": -0.1}}
+
+
+def test_pooling_counts_every_level_once() -> None:
+    keys = [Key(device=d, device_family="f", framework=w, release="", precision="p") for d in "ab" for w in "xy"]
+    free = (Freedom(name="gemm_ratio", spreads={"all": 0.1, "device": 0.1, "framework": 0.1, "cell": 0.1}),)
+    pool = pooling(free, keys)
+    assert pool.size == 1 + 2 + 2 + 4
+    offsets = np.arange(1.0, pool.size + 1.0)
+    by_hand = [sum(offsets[column] for column in row) for row in pool.member[0]]
+    assert pool.multipliers(offsets)[:, 0] == pytest.approx(by_hand)
+    jacobian = np.ones((4, 1))
+    assert pool.spread_out(jacobian, np.arange(4)).sum(axis=1) == pytest.approx([4.0] * 4)
+
+
+@given(st.lists(st.floats(0.001, 2.0), min_size=12, max_size=80))
+def test_a_conformal_quantile_covers_its_own_scores(scores: list[float]) -> None:
+    values, weights = np.array(scores), np.ones(len(scores))
+    limit = conformal_quantile(values, weights, 0.9)
+    assert (values <= limit).mean() >= 0.9
+
+
+def test_intervals_are_as_wide_as_their_regime() -> None:
+    rng = np.random.default_rng(5)
+    quiet, loud = rng.normal(0.0, 0.03, 400), rng.normal(0.0, 0.3, 400)
+    features = [{"framework": "a", "cell": "a h"}] * 400 + [{"framework": "b", "cell": "b h"}] * 400
+    scale = fit_scale(np.concatenate([quiet, loud]), features, np.ones(800), unseen=0.7)
+    for values, feature in ((quiet, features[0]), (loud, features[-1])):
+        covered = float((np.abs(values) <= scale.half_width(feature)).mean())
+        assert 0.85 <= covered <= 0.95
+    unseen = scale.half_width({"framework": "c", "cell": "c h"})
+    assert unseen > scale.half_width(features[0])
+
+
+def test_the_fit_curve_finds_the_edge() -> None:
+    ratio = np.linspace(-0.6, 0.4, 600)
+    rng = np.random.default_rng(7)
+    p = 0.94 / (1.0 + np.exp((ratio + 0.1) / 0.04))
+    curve = fit_curve(ratio, rng.random(600) < p, np.ones(600))
+    assert curve.edge == pytest.approx(-0.1, abs=0.04)
+    assert curve.failures == pytest.approx(0.06, abs=0.04)
+    assert curve.memory_probability(np.array(curve.usable_bytes(80e9)), 80e9) == pytest.approx(0.5)
+    assert curve.usable_bytes(80e9, 0.9) < curve.usable_bytes(80e9, 0.5)
