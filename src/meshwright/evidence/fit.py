@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 DEGREES = 4.0
 """Degrees of freedom of the Student-t: the tails of real logs."""
-LARGEST_STEP, LARGEST_DAMPING, MAX_ROUNDS, MAX_TURNS = 0.5, 100.0, 14, 3
+LARGEST_STEP, LEAST_DAMPING, LARGEST_DAMPING, MAX_ROUNDS, MAX_TURNS = 0.5, 0.02, 1000.0, 16, 3
 SETTLED = 0.01
 """Change of a simulated step time, as a log, below which a turn is the last."""
 TOLERANCE = 1e-3
@@ -159,7 +159,7 @@ class _Search:
         self.space, self.pool, self.ceilings, self.weight, self.progress = space, pool, ceilings, weight, progress
         self.offsets, self.corrections = np.zeros(pool.size), np.zeros(len(space.runs))
         self.linear: Linear
-        self.rounds, self.converged = 0, False
+        self.rounds, self.converged, self.damping = 0, False, LEAST_DAMPING
 
     def run(self, helpers: Workers | None) -> None:
         """To the end: the turn after which simulated bubbles stay where they were."""
@@ -174,21 +174,22 @@ class _Search:
             self._turn(helpers)
 
     def _turn(self, helpers: Workers | None) -> None:
-        everyone, damping = np.ones(len(self.space.runs), dtype=bool), 0.01
+        everyone = np.ones(len(self.space.runs), dtype=bool)
         best, self.converged, end = self._objective(self.linear, self.offsets), False, self.rounds + MAX_ROUNDS
         while self.rounds < end and not self.converged:
             self.rounds += 1
             state = (self.linear, self.corrections)
-            moved = _solve(self.space, self.pool, state, self.offsets, self.weight, everyone, damping=damping)
+            moved = _solve(self.space, self.pool, state, self.offsets, self.weight, everyone, damping=self.damping)
             tried = self.offsets + np.clip(moved - self.offsets, -LARGEST_STEP, LARGEST_STEP)
             found = self._evaluate(tried, helpers)
             value = self._objective(found, tried)
             if value > best:
-                damping *= 10.0
-                self.converged = damping > LARGEST_DAMPING
+                self.damping *= 5.0
+                self.converged = self.damping > LARGEST_DAMPING
                 continue
             self.converged = best - value < TOLERANCE * len(self.space.runs)
-            self.offsets, self.linear, best, damping = tried, found, value, damping / 5.0
+            self.offsets, self.linear, best = tried, found, value
+            self.damping = max(self.damping / 2.0, LEAST_DAMPING)
 
     def _objective(self, linear: Linear, offsets: Floats) -> float:
         return _objective(self.space, self.pool, (linear, self.corrections), offsets, self.weight)
