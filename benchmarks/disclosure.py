@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from meshwright.evidence.validation import Validation
 
 FAMILIES = ("hopper", "ampere", "blackwell", "volta", "ascend")
-FROM_ROWS = re.compile(r"\b(rows|playbook|corpus)\b", re.IGNORECASE)
+FROM_ROWS = re.compile(
+    r"playbook|corpus|torchtitan tables|(bloom|vtrain|mpt|internevo|megatron|nemo|bridge|nvidia|ascend|simumax) rows", re.IGNORECASE
+)
 """How the source of a prior says that it was read off runs of the corpus."""
 MORE = (
     "How nanotron runs a layer (`catalog/data/implementations.yaml`) was corrected after looking at the playbook's residuals.",

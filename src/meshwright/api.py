@@ -42,7 +42,7 @@ def make_case(
             lora=(lora or Lora()) if task == "lora" else None,
         ),
         implementation=kernels,
-        calibration=catalog.calibration(calibration, place.device, framework=kernels.family, precision=recipe.name),
+        calibration=catalog.calibration(calibration, place, framework=kernels.family, precision=recipe.name),
     )
 
 

@@ -22,7 +22,7 @@ from meshwright.plan import estimate
 LAYOUTS = (
     (1, 1, 8, 1), (2, 1, 4, 2), (4, 1, 2, 4), (8, 1, 1, 8), (2, 2, 2, 2), (4, 2, 1, 1), (1, 2, 4, 2), (1, 4, 2, 1), (2, 4, 1, 4),
     (1, 8, 1, 2), (8, 1, 2, 4), (8, 2, 1, 2), (4, 2, 2, 2), (2, 4, 2, 2), (4, 4, 1, 1), (4, 1, 4, 2), (2, 1, 8, 1), (1, 1, 16, 1),
-    (8, 1, 4, 2), (4, 2, 4, 1),
+    (1, 1, 32, 1), (2, 1, 16, 1),
 )  # fmt: skip
 """tp, pp, dp and micro-batch of twenty runs, on one to four nodes."""
 NOISE = np.array([0.01, -0.02, 0.0, 0.015, -0.01, 0.02, -0.015, 0.005, -0.005, 0.0] * 2)
@@ -38,8 +38,8 @@ def row_of(number: int, tp: int, pp: int, dp: int, mb: int, *, gpu: str = "h800"
         "n_params_B": "8.03",
         "n_layers": "32", "hidden": "4096", "n_heads": "32", "n_kv_heads": "8", "head_dim": "128", "ffn_hidden": "14336",
         "vocab": "128256", "gated_mlp": "1", "attention": "gqa", "gpu": gpu, "n_gpus": str(tp * pp * dp), "gpus_per_node": "8",
-        "precision": "bf16", "seq": "4096", "gbs": "128", "mbs": str(mb), "tp": str(tp), "sp": "1" if tp > 1 else "0", "cp": "1",
-        "pp": str(pp), "dp": str(dp), "zero": "1", "recompute": "none",
+        "precision": "bf16", "seq": "4096", "gbs": "64", "mbs": str(mb), "tp": str(tp), "sp": "1" if tp > 1 else "0", "cp": "1",
+        "pp": str(pp), "dp": str(dp), "zero": "3" if pp == 1 else "1", "recompute": "none",
     }  # fmt: skip
     return dict.fromkeys(SCHEMA, "") | values
 
@@ -82,7 +82,7 @@ def test_twenty_rows_of_an_invented_cluster_give_its_constants_back() -> None:
         provenance={},
     )
     first = runs[0]
-    found = catalog.key_for(first.case.cluster.device, framework="megatron", precision="bf16")
+    found = catalog.key_for(first.case.cluster, framework="megatron", precision="bf16")
     constants = table.calibration(first.case.calibration.constants, found).constants
     ratios = {name: getattr(constants, name) / getattr(first.case.calibration.constants, name) for name in TRUTH}
     assert ratios["gemm_ratio"] == pytest.approx(TRUTH["gemm_ratio"], rel=0.05)
@@ -119,9 +119,10 @@ def test_a_mistaken_row_has_a_bounded_pull() -> None:
 def test_a_device_without_runs_borrows_from_its_family() -> None:
     free = (Freedom(name="gemm_ratio", spreads={"family": 0.3, "device": 0.05}, maximum=0.95),)
     found = fit(invented({"gemm_ratio": 0.75}), free)
-    h200 = catalog.device("h200")
+    cluster = catalog.cluster_for("h200", num_devices=8)
+    h200 = cluster.device
     prior = catalog.priors(h200).constants
-    key = catalog.key_for(h200, framework="megatron", precision="bf16")
+    key = catalog.key_for(cluster, framework="megatron", precision="bf16")
     assert h200.family == catalog.device("h800").family
     moved = fitted_constants(prior, found.named_offsets(), key)
     assert float(moved.gemm_ratio) == pytest.approx(0.75 * float(prior.gemm_ratio), rel=0.08)
@@ -138,7 +139,7 @@ def test_held_out_predictions_do_not_see_their_fold() -> None:
 
 def test_no_constant_passes_its_maximum() -> None:
     offsets = Offsets(by_level={"all": {"": 3.0}}, maximum=0.95)
-    key = Key(device="d", device_family="f", framework="w", release="", precision="p")
+    key = Key(device="d", device_family="f", cluster="c", framework="w", release="", precision="p")
     assert offsets.apply(0.7, key) == 0.95
     assert Offsets(by_level={"device": {"other": 1.0}}).apply(0.7, key) == 0.7
 
@@ -152,7 +153,7 @@ def test_offsets_of_two_fits_add() -> None:
 
 
 def test_pooling_counts_every_level_once() -> None:
-    keys = [Key(device=d, device_family="f", framework=w, release="", precision="p") for d in "ab" for w in "xy"]
+    keys = [Key(device=d, device_family="f", cluster="c", framework=w, release="", precision="p") for d in "ab" for w in "xy"]
     free = (Freedom(name="gemm_ratio", spreads={"all": 0.1, "device": 0.1, "framework": 0.1, "cell": 0.1}),)
     pool = pooling(free, keys)
     assert pool.size == 1 + 2 + 2 + 4

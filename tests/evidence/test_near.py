@@ -6,7 +6,7 @@ import pytest
 
 from meshwright import catalog
 from meshwright.api import make_case
-from meshwright.errors import InputError
+from meshwright.errors import InputError, fault
 from meshwright.evidence.attempts import attempts, build, corpus, data_path, text_of
 from meshwright.evidence.near import NEAR, Wanted, closest, near, nearest, of_case, of_model, on_device, wanted_model
 from meshwright.evidence.published import FAMILIES, published
@@ -166,6 +166,20 @@ def test_every_row_can_be_told(rows):
         assert run.mfu_ratio is None or 0 < run.mfu_ratio < 0.85, run.id
         if row["tokens_per_s_per_gpu"]:
             assert run.tokens_per_s_per_device == pytest.approx(float(row["tokens_per_s_per_gpu"]), rel=0.03), run.id
+
+
+def test_a_broken_catalogue_is_no_blank_index(rows, monkeypatch):
+    def broken(row):
+        raise fault("sheet.mapping", "constants.yaml is broken")
+
+    monkeypatch.setattr("meshwright.evidence.published.run", broken)
+    with pytest.raises(InputError, match="broken"):
+        published(rows[0])
+
+
+def test_the_index_is_not_gutted():
+    speeds = [cell.best for cell in attempts() if cell.best.tokens_per_s_per_device]
+    assert sum(run.mfu_ratio is not None for run in speeds) > 0.9 * len(speeds)
 
 
 def test_families_are_those_of_implementations_or_their_own():

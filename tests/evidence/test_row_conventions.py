@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from meshwright.domain.layout import Full, NoRecompute, Selective
+from meshwright.evidence.columns import SCHEMA
+from meshwright.evidence.conventions import conventions
 from meshwright.evidence.nvidia import packed
-from meshwright.evidence.rows import SC21, ImpossibleError, Run, UnreadableError, run
+from meshwright.evidence.refused import ImpossibleError, UnreadableError
+from meshwright.evidence.rows import Run, run
 from meshwright.evidence.table import shipped_table
 from meshwright.plan.evaluate import evaluate
 
@@ -40,6 +43,10 @@ def _titan(each: Run) -> bool:
 
 def _mindspore(each: Run) -> bool:
     return each.row["framework"].startswith("MindSpore")
+
+
+def _blank_chunks(each: Run) -> bool:
+    return not (each.row["vpp"] or packed(each.row) or each.row["model"] in conventions().micro_batches)
 
 
 def _old_nemo(each: Run) -> bool:
@@ -73,7 +80,7 @@ CONVENTIONS = (
         lambda each: each.case.batch.tokens / float(each.row["tokens_per_s_per_gpu"]) / each.layout.world
         == pytest.approx(each.step_s, rel=0.06), 1000,
     ),
-    Convention("blank chunks are one", lambda each: not each.row["vpp"] and each.row["model"] not in SC21 and not packed(each.row),
+    Convention("blank chunks are one", _blank_chunks,
                lambda each: each.layout.virtual_stages == 1, 400),
     Convention("NVIDIA's fine-tuning interleaves one layer a chunk where chunks are blank",
                lambda each: not each.row["vpp"] and packed(each.row) and each.layout.pipeline_parallel > 1,
@@ -96,8 +103,8 @@ CONVENTIONS = (
                lambda each: each.layout.sequence_parallel
                == (each.row["framework"] in ("nemo", "megatron-bridge") and each.layout.tensor_parallel > 1), 30),
     Convention("Narayanan's table 1 takes micro-batch and chunks from its script",
-               lambda each: each.row["model"] in SC21 and each.row["framework_version"].startswith("2021"),
-               lambda each: each.layout.microbatch_sequences == SC21[each.row["model"]][0], 10),
+               lambda each: each.row["model"] in conventions().micro_batches and each.row["framework_version"].startswith("2021"),
+               lambda each: each.layout.microbatch_sequences == conventions().micro_batches[each.row["model"]][0], 10),
     Convention("nanotron places layers by cost and counts the output layer",
                lambda each: each.row["framework"] == "nanotron" and each.layout.pipeline_parallel > 1,
                lambda each: sum((each.layout.stage_layers or ((),))[0]) == each.case.model.num_layers, 500),
@@ -184,3 +191,17 @@ def test_what_is_allocated_after_a_step_is_what_the_model_keeps() -> None:
         states = float((memory.parameters + memory.gradients + memory.optimizer).max()) / 2**30
         steady = float(each.row["notes"].split("steady allocated max=")[1].split(";")[0])
         assert states == pytest.approx(steady, rel=0.015), id_
+
+
+def test_every_rule_and_spelling_of_the_conventions_has_a_row() -> None:
+    known = conventions()
+    rows = [each.row | {"device": each.device} for each in RUNS.values()]
+    for rule in (*known.clusters, *known.implementations):
+        assert any(rule.holds(row, row["device"]) for row in rows), rule
+    for column, spellings in (("gpu", known.devices), ("precision", known.precisions), ("model", known.micro_batches)):
+        assert spellings.keys() <= {row[column] for row in rows}, column
+
+
+def test_what_no_rule_knows_is_megatron_core() -> None:
+    assert conventions().implementations[-1].holds(dict.fromkeys(SCHEMA, ""))
+    assert conventions().implementations[-1].implementation == "megatron-te"

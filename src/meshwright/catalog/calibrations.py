@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.catalog.sheets import data_path
 from meshwright.domain.calibration import LEVELS, Calibration, CalibrationTable, Constants, Freedom, Key, Tile
+from meshwright.domain.cluster import Cluster
 from meshwright.errors import did_you_mean, fault
 from meshwright.readers.safe import load_json, load_yaml, require_mapping
 from meshwright.readers.structure import make_converter, structure
@@ -131,18 +132,26 @@ def priors(device: Device) -> Calibration:
     return Calibration(name="none", version="0", constants=_constants(device.family))
 
 
-def key_for(device: Device, *, framework: str, precision: str, release: str = "") -> Key:
+def key_for(cluster: Cluster, *, framework: str, precision: str, release: str = "") -> Key:
     """What a calibration may know about a case."""
-    return Key(device=device.name, device_family=device.family, framework=framework, release=release, precision=precision)
+    device = cluster.device
+    return Key(
+        device=device.name, device_family=device.family, cluster=cluster.name, framework=framework, release=release,
+        precision=precision,
+    )  # fmt: skip
 
 
-def calibration(name: str, device: Device, *, framework: str = "", precision: str = "bf16", release: str = "") -> Calibration:
-    """A calibration for a device under a framework family and a precision; ``none`` is the priors.
+def calibration(
+    name: str, cluster: Cluster | Device, *, framework: str = "", precision: str = "bf16", release: str = ""
+) -> Calibration:
+    """A calibration for a cluster under a framework family and a precision; ``none`` is the priors of its device's family.
 
     Errors:  ``InputError`` for an unknown name.
     """
+    device = cluster.device if isinstance(cluster, Cluster) else cluster
     prior = priors(device)
     if name.split("@", maxsplit=1)[0] == "none":
         return prior
-    key = key_for(device, framework=framework, precision=precision, release=release)
+    assert isinstance(cluster, Cluster), "a fitted calibration knows links: give the cluster"
+    key = key_for(cluster, framework=framework, precision=precision, release=release)
     return calibration_table(name).calibration(prior.constants, key)

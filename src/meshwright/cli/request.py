@@ -81,7 +81,7 @@ def setup(values: Values, faults: Faults) -> Setup:
     with faults:
         if {"cluster", "implementation", "precision"} <= set(found):
             found["calibration"] = calibration(
-                request["calibration"], found["cluster"].device, framework=found["implementation"].family,
+                request["calibration"], found["cluster"], framework=found["implementation"].family,
                 precision=found["precision"].name,
             )  # fmt: skip
     faults.check()

@@ -135,6 +135,8 @@ class Key:
 
     device: str
     device_family: str
+    cluster: str
+    """Name of the cluster, for what its links do."""
     framework: str
     """Framework family of the implementation."""
     release: str
@@ -144,13 +146,14 @@ class Key:
     def values(self) -> Mapping[str, str]:
         """The value of every level of pooling, from all runs to one cell."""
         return {
-            "all": "", "family": self.device_family, "device": self.device, "framework": self.framework,
+            "all": "", "family": self.device_family, "device": self.device, "cluster": self.cluster,
+            "framework": self.framework,
             "precision": self.precision, "release": f"{self.framework}@{self.release}",
             "cell": f"{self.device}|{self.framework}|{self.precision}",
         }  # fmt: skip
 
 
-LEVELS = ("all", "family", "device", "framework", "precision", "cell", "release")
+LEVELS = ("all", "family", "device", "cluster", "framework", "precision", "cell", "release")
 """Levels of partial pooling; an offset of each is added on the log scale."""
 
 

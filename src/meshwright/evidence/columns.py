@@ -19,7 +19,7 @@ COUNTS = (
 )  # fmt: skip
 """Whole numbers from 1."""
 COUNTS_OR_NONE = ("n_shared_experts", "n_dense_layers")
-"""Whole numbers from 0."""
+"""Whole numbers from 0; -1 is how MindSpeed says none or leaves it to a later flag."""
 SWITCHES = ("gated_mlp", "sp")
 RATES = ("n_params_B", "head_dim", "tokens_per_s_per_gpu", "step_time_s", "samples_per_s", "tflops_per_gpu", "mem_gb")
 """Numbers above 0; a head's width is rounded where a source divides."""
@@ -60,17 +60,18 @@ def cell_fault(column: str, cell: str) -> str:
         return f"{column}: {shown(cell)} is more than {MAX_OF[column]}"
     if column in SWITCHES and number not in (0, 1):
         return f"{column}: {shown(cell)} is neither 0 nor 1"
+    if column in COUNTS_OR_NONE and number < -1:
+        return f"{column}: {shown(cell)} is below 0"
     if column in COUNTS and number < 1:
         return f"{column}: {shown(cell)} is below 1"
     return ""
 
 
 def normal(column: str, cell: str) -> str:
-    """A cell without a fault, spelt in one way: whole numbers without a fraction; ``-1`` dense layers (MindSpeed) are none."""
+    """A cell without a fault, spelt in one way: whole numbers without a fraction."""
     if column in WORDS or column in RATES + RATIOS or not cell:
         return cell
-    number = int(float(cell))
-    return str(max(0, number)) if column in COUNTS_OR_NONE else str(number)
+    return str(int(float(cell)))
 
 
 def shown(cell: str) -> str:

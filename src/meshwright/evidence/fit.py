@@ -12,6 +12,7 @@ Source:  partial pooling as in Gelman and Hill 2007, chapter 12; Student-t weigh
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,14 +35,15 @@ if TYPE_CHECKING:
 
 DEGREES = 4.0
 """Degrees of freedom of the Student-t: the tails of real logs."""
-LARGEST_STEP, LARGEST_DAMPING, MAX_ROUNDS, MAX_TURNS = 0.5, 100.0, 14, 3
+LARGEST_STEP, LEAST_DAMPING, LARGEST_DAMPING, MAX_ROUNDS, MAX_TURNS = 0.5, 0.02, 1000.0, 16, 3
 SETTLED = 0.01
 """Change of a simulated step time, as a log, below which a turn is the last."""
+INNER_ROUNDS = 6
 TOLERANCE = 1e-3
 """Gain in log likelihood per run at which the fit ends; and the move of an offset at which a refit ends."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Fit:
     """A fitted set of offsets and how it was reached."""
 
@@ -54,6 +56,11 @@ class Fit:
     weight: Floats
     rounds: int
     converged: bool
+
+    @cached_property
+    def linear_optimum(self) -> Floats:
+        """Minimum of the linear model for all runs."""
+        return linear_optimum(self, np.ones(len(self.runs.runs), dtype=bool))
 
     def named_offsets(self) -> dict[str, Offsets]:
         """What the fit learnt, by constant."""
@@ -92,14 +99,23 @@ def fit(
     )  # fmt: skip
 
 
-def refit(whole: Fit, keep: NDArray[np.bool_], *, inner: int = 10) -> Floats:
-    """Offsets without some runs, by Gauss-Newton on the linear model of the whole fit.
+def refit(whole: Fit, keep: NDArray[np.bool_]) -> Floats:
+    """Offsets without some runs: those of the whole fit, less what these runs contribute to them on its linear model.
+
+        z(without) = z + (argmin of the linear model without them - argmin of the linear model with all)
 
     Shapes:  ``keep`` over the runs -> offsets.
-    Holds:   to second order in how far the offsets move: nothing of a run that is left out enters but the point of expansion.
+    Holds:   to second order in how far the offsets move; exact for a linear model that has converged. Where the whole fit stopped
+             short of its optimum, both minimisers share the way that is left, and their difference does not.
+    Source:  the infinitesimal jackknife for cross-validation: Giordano et al. 2019.
     """
+    return np.asarray(whole.offsets + linear_optimum(whole, keep) - whole.linear_optimum)
+
+
+def linear_optimum(whole: Fit, keep: NDArray[np.bool_]) -> Floats:
+    """Where the linear model of a fit has its minimum for some of the runs, weights iterated."""
     offsets = whole.offsets
-    for _ in range(inner):
+    for _ in range(INNER_ROUNDS):
         moved = _solve(whole.runs, whole.pool, (whole.linear, whole.corrections), offsets, whole.weight, keep, at=whole.offsets)
         done = float(np.abs(moved - offsets).max()) < TOLERANCE
         offsets = moved
@@ -159,7 +175,7 @@ class _Search:
         self.space, self.pool, self.ceilings, self.weight, self.progress = space, pool, ceilings, weight, progress
         self.offsets, self.corrections = np.zeros(pool.size), np.zeros(len(space.runs))
         self.linear: Linear
-        self.rounds, self.converged = 0, False
+        self.rounds, self.converged, self.damping = 0, False, LEAST_DAMPING
 
     def run(self, helpers: Workers | None) -> None:
         """To the end: the turn after which simulated bubbles stay where they were."""
@@ -174,21 +190,22 @@ class _Search:
             self._turn(helpers)
 
     def _turn(self, helpers: Workers | None) -> None:
-        everyone, damping = np.ones(len(self.space.runs), dtype=bool), 0.01
+        everyone = np.ones(len(self.space.runs), dtype=bool)
         best, self.converged, end = self._objective(self.linear, self.offsets), False, self.rounds + MAX_ROUNDS
         while self.rounds < end and not self.converged:
             self.rounds += 1
             state = (self.linear, self.corrections)
-            moved = _solve(self.space, self.pool, state, self.offsets, self.weight, everyone, damping=damping)
+            moved = _solve(self.space, self.pool, state, self.offsets, self.weight, everyone, damping=self.damping)
             tried = self.offsets + np.clip(moved - self.offsets, -LARGEST_STEP, LARGEST_STEP)
             found = self._evaluate(tried, helpers)
             value = self._objective(found, tried)
             if value > best:
-                damping *= 10.0
-                self.converged = damping > LARGEST_DAMPING
+                self.damping *= 5.0
+                self.converged = self.damping > LARGEST_DAMPING
                 continue
             self.converged = best - value < TOLERANCE * len(self.space.runs)
-            self.offsets, self.linear, best, damping = tried, found, value, damping / 5.0
+            self.offsets, self.linear, best = tried, found, value
+            self.damping = max(self.damping / 2.0, LEAST_DAMPING)
 
     def _objective(self, linear: Linear, offsets: Floats) -> float:
         return _objective(self.space, self.pool, (linear, self.corrections), offsets, self.weight)

@@ -11,6 +11,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Literal, get_args
 
 from meshwright.catalog.device_sheet import device_names
+from meshwright.evidence.conventions import precision_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -23,8 +24,6 @@ FOLDS = 10
 ALL_IN = -1
 """Fold of a row that is in no held-out part: every row under ``in-sample``."""
 
-ALIKE = {"bf16-amp": "bf16", "fp8": "fp8-delayed"}
-"""Precision recipes that are one (``evidence.rows.PRECISIONS``)."""
 SETTINGS = ("mbs", "tp", "sp", "cp", "pp", "vpp", "ep", "etp", "dp", "zero", "recompute", "extra_settings")
 """What may differ between rows of one cell; rows that differ in nothing are one."""
 CELL = ("framework", "framework_version", "model", "task", "gpu", "n_gpus", "precision", "gbs", "seq")
@@ -52,7 +51,7 @@ def group_key(row: Row) -> tuple[str, ...]:
     return (
         row["model"].lower(), device_key(row["gpu"]), row["n_gpus"], row["gbs"], row["seq"],
         *(_degree(row, key) for key in ("tp", "cp", "pp", "ep", "etp", "mbs")),
-        ALIKE.get(row["precision"], row["precision"]), row["recompute"].lower() or "none",
+        precision_name(row["precision"]), row["recompute"].lower() or "none",
     )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ def key_of(run: Run) -> Key:
     """What the calibration may know about a run."""
     device, row = run.case.cluster.device, run.row
     return Key(
-        device=device.name, device_family=device.family, framework=run.case.implementation.family,
+        device=device.name, device_family=device.family, cluster=run.case.cluster.name, framework=run.case.implementation.family,
         release=" ".join(part for part in (row["framework"].lower(), row["framework_version"]) if part),
         precision=run.case.training.precision.name,
     )  # fmt: skip

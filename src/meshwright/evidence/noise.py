@@ -20,6 +20,8 @@ GUESS, GUESS_RUNS, FLOOR = 0.08, 6.0, 0.02
 """Noise of a kind before any run of it is seen, how many runs that guess weighs, and the least noise: measuring twice."""
 BANDS = (0.02, 0.05, 0.10, 0.20, 0.30)
 """Edges of the bands of predicted MFU: slow runs are noisier."""
+MANY_NODES = 31
+"""Runs on more nodes are a kind of their own: their network is noisier (collective_bandwidth.csv)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +33,15 @@ class Kinds:
 
 
 def kinds_of_runs(space: Runs, log_step: Floats) -> Kinds:
-    """Kinds that share a noise: framework, device, dense or mixture; for the step time also the band of predicted MFU."""
+    """Kinds that share a noise: framework, device, dense or mixture, few or many nodes, band of predicted MFU; for memory the first
+    two."""
     step: list[str] = []
     memory: list[str] = []
     bands = np.searchsorted(BANDS, np.exp(space.log_ideal - log_step))
     for index, run in enumerate(space.runs):
         key = space.keys[space.key_of[index]]
-        name = f"{key.framework}|{key.device}|{'moe' if run.case.model.is_moe else 'dense'}"
+        many = "many" if run.layout.world > MANY_NODES * run.case.cluster.devices_per_node else "few"
+        name = f"{key.framework}|{key.device}|{'moe' if run.case.model.is_moe else 'dense'}|{many}"
         step.append(f"{name}|{bands[index]}")
         memory.append(f"{key.framework}|{key.device}")
     return Kinds(step=np.array(step), memory=np.array(memory))

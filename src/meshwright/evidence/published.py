@@ -9,7 +9,9 @@ from meshwright import catalog
 from meshwright.domain.label import label
 from meshwright.domain.layout import Overlap
 from meshwright.errors import InputError
-from meshwright.evidence.rows import PRECISIONS, ImpossibleError, Run, UnreadableError, run
+from meshwright.evidence.conventions import precision_name
+from meshwright.evidence.refused import ImpossibleError, UnreadableError
+from meshwright.evidence.rows import Run, run
 from meshwright.perf.parameters import active_parameters, total_parameters
 from meshwright.plan import model_flops
 from meshwright.units import GIB, GIGA
@@ -26,6 +28,9 @@ FAMILIES = {
     "mindspore": "mindformers", "mindspore mindformers": "mindformers",
 }  # fmt: skip
 """Framework as the corpus spells it, in lower case -> family, as ``Implementation.family`` names it; others are their own."""
+
+ROW_FAULTS = {"catalog.unknown", "cluster.ragged", "model.heads", "model.experts", "model.positive"}
+"""Faults that lie in what a row says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +91,7 @@ def published(row: Row) -> Published:
         parameters=_count(parameters), active_parameters=_count(active), is_moe=bool(row["n_experts"]),
         layers=_whole(row, "n_layers"), hidden=_whole(row, "hidden"), device=device.name, device_family=device.family,
         devices=devices, devices_per_node=_whole(row, "gpus_per_node"), task=row["task"],
-        precision=PRECISIONS.get(row["precision"], row["precision"]), sequence_tokens=sequence, global_batch_sequences=batch,
+        precision=precision_name(row["precision"]), sequence_tokens=sequence, global_batch_sequences=batch,
         label=label(replace(layout, stage_layers=None, overlap=Overlap())) if layout else _words(row),
         data_parallel=layout.data_parallel if layout else _whole(row, "dp"),
         num_microbatches=layout.num_microbatches if layout else None, recompute=row["recompute"],
@@ -113,8 +118,12 @@ def speed(row: Row) -> tuple[float | None, float | None]:
 def _run(row: Row) -> Run | None:
     try:
         return run(row)
-    except (UnreadableError, ImpossibleError, InputError):
+    except (UnreadableError, ImpossibleError):
         return None
+    except InputError as error:  # a row's own fault; a fault of the catalogue's files must not empty the index
+        if {each.id for each in error.messages} <= ROW_FAULTS:
+            return None
+        raise
 
 
 def _mfu(known: Run | None, step_s: float | None) -> float | None:

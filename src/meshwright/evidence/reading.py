@@ -7,7 +7,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError
-from meshwright.evidence.rows import ImpossibleError, UnreadableError, run
+from meshwright.evidence.refused import ImpossibleError, UnreadableError
+from meshwright.evidence.rows import run
 from meshwright.evidence.table import Skipped
 from meshwright.perf.parameters import active_parameters
 
@@ -23,6 +24,8 @@ MEMORY_SLACK = 1.1
 LEAST_FLOPS = 4.0
 """Per token and parameter: forward and the gradients of activations, which even frozen weights need; attention is left out."""
 MIXED = "a figure that no device reaches: mixed units?"
+OUR_FAULT = ("yaml.", "json.", "file.", "sheet.", "document.")
+"""Faults of the shipped data, which are no row's."""
 KINDS = {"cluster.ragged": "devices are no whole nodes"}
 
 
@@ -54,6 +57,8 @@ def read_runs(table: Table) -> Reading:
             skipped.append(Skipped(id=row["id"], line=line, reason=why.detail, kind=str(why), row=row))
         except InputError as error:
             first = error.messages[0]
+            if first.id.startswith(OUR_FAULT):
+                raise
             kind = KINDS.get(first.id, "no such model or cluster")
             kind = f"unknown {first.values['noun']}" if first.id == "catalog.unknown" else kind
             skipped.append(Skipped(id=row["id"], line=line, reason=str(first), kind=kind, row=row))

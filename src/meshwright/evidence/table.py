@@ -197,6 +197,11 @@ def step_times(row: Row) -> dict[str, float]:
     return found
 
 
+def whole(row: Row, key: str, default: int = 1) -> int:
+    """A whole number of a row; the default where it is blank."""
+    return int(float(row[key])) if row[key] else default
+
+
 def has_results(row: Row) -> bool:
     """Whether the row measured anything, or says how it ended."""
     return bool(row["status"]) or any(row[column] for column in RESULTS)
