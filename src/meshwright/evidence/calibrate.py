@@ -32,6 +32,8 @@ LEAST_FAILED = 30
 """Failed runs from which a framework gets a curve of its own."""
 DEFAULT_CURVE = FitCurve(edge=-0.05, width=0.05, failures=0.02)
 """Without any failed run: half of the layouts run at 95 % of the memory."""
+NORMAL_90 = 1.645
+"""Half-width of a 90 % interval, in standard deviations."""
 LOGISTIC = math.sqrt(3.0) / math.pi
 """Width of a logistic of standard deviation one."""
 
@@ -130,7 +132,10 @@ def features_of(whole: Fit, held: Outside) -> list[Mapping[str, str]]:
 
 
 def curves(whole: Fit, held: Outside, use: NDArray[np.bool_], memory: Scale) -> dict[str, FitCurve]:
-    """Fit curves by framework: where it has failed runs, else the pooled edge widened by its error of memory."""
+    """Fit curves by framework: its own where it has failed runs, else the usual edge, as wide as its error of memory.
+
+    Runs that ended well alone do not say where memory ends: they never move an edge.
+    """
     runs = whole.runs.runs
     ran = np.array([not run.failed for run in runs])
     ratio = held.reserved - np.log([run.case.cluster.device.memory_bytes for run in runs])
@@ -142,8 +147,17 @@ def curves(whole: Fit, held: Outside, use: NDArray[np.bool_], memory: Scale) -> 
         if int((~ran[members]).sum()) >= LEAST_FAILED:
             found[str(name)] = fit_curve(ratio[members], ran[members], weights[members])
     shared = next(iter(found.values())) if found else DEFAULT_CURVE
-    spread = memory.half_width({}, 0.9) / 1.645
-    found[OTHER] = replace(shared, edge=DEFAULT_CURVE.edge, width=round(max(shared.width, LOGISTIC * spread), 4))
+    known, features = np.isfinite(whole.runs.log_memory), features_of(whole, held)
+
+    def widened(half_width: float) -> FitCurve:
+        width = max(shared.width, LOGISTIC * half_width / NORMAL_90)
+        return replace(shared, edge=DEFAULT_CURVE.edge, width=round(width, 4))
+
+    for name in np.unique(family):
+        members = np.flatnonzero((family == name) & use & known)
+        if str(name) not in found and len(members) >= LEAST_CELL:
+            found[str(name)] = widened(float(np.median([memory.half_width(features[index]) for index in members])))
+    found[OTHER] = widened(memory.half_width({}))
     return found
 
 
