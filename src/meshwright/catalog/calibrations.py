@@ -9,10 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from meshwright.catalog.calibration_faults import faults_of
 from meshwright.catalog.sheets import data_path
 from meshwright.domain.calibration import LEVELS, Calibration, CalibrationTable, Constants, Freedom, Key, Tile
 from meshwright.domain.cluster import Cluster
-from meshwright.errors import did_you_mean, fault
+from meshwright.errors import InputError, did_you_mean, fault
 from meshwright.readers.safe import load_json, load_yaml, require_mapping
 from meshwright.readers.structure import make_converter, structure
 from meshwright.units import FACTORS
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from meshwright.domain.cluster import Device
 
 FILE = "constants.yaml"
+NONE, NONE_VERSION = "none", "0"
 
 
 @cache
@@ -69,36 +71,63 @@ DEFAULT = "shipped"
 
 def calibrations() -> tuple[str, ...]:
     """Names that ``calibration`` knows; a path to a file of ``meshwright calibrate`` is one more."""
-    return ("none", *sorted(path.stem for path in data_path("calibrations").glob("*.json")))
+    return (NONE, *sorted(path.stem for path in data_path("calibrations").glob("*.json")))
 
 
-@cache
 def calibration_table(name: str) -> CalibrationTable:
     """A table by name or by the path of a file that ``meshwright calibrate`` wrote.
 
     Errors:  ``InputError`` for an unknown name and for a file that is none.
     """
-    bare = name.split("@", maxsplit=1)[0]
-    if bare in calibrations():
-        return read_table(data_path("calibrations") / f"{bare}.json", name)
+    bare, _, wanted = name.partition("@")
+    if bare in calibrations() and bare != NONE:
+        table = _shipped(bare)
+        _check_version(table.name, table.version, wanted)
+        return table
     if name.endswith(".json"):
-        return read_table(Path(name), name)
+        return read_table(Path(name))
     raise fault(
         "calibration.unknown", "unknown calibration {name!r}{hint}; known: {known}, or a .json file of meshwright calibrate",
         name=name, hint=did_you_mean(name, calibrations()), known=", ".join(calibrations()),
     )  # fmt: skip
 
 
-def read_table(path: Path, name: str) -> CalibrationTable:
-    """A table from a file; its version must be the wanted one where the name says ``@version``."""
+@cache
+def _shipped(name: str) -> CalibrationTable:
+    return read_table(data_path("calibrations") / f"{name}.json")
+
+
+def is_none(name: str) -> bool:
+    """Whether a name means the priors.
+
+    Errors:  ``InputError`` for a version that they do not have.
+    """
+    bare, _, wanted = name.partition("@")
+    if bare == NONE:
+        _check_version(NONE, NONE_VERSION, wanted)
+    return bare == NONE
+
+
+def check_name(name: str) -> None:
+    """Refuse what names no calibration, before the case is known."""
+    if not is_none(name):
+        calibration_table(name)
+
+
+def _check_version(name: str, version: str, wanted: str) -> None:
+    if wanted and wanted != version:
+        raise fault(
+            "calibration.version", "calibration {name} has version {version}, not {wanted!r}",
+            name=name, version=version, wanted=wanted,
+        )  # fmt: skip
+
+
+def read_table(path: Path) -> CalibrationTable:
+    """A table from a file; figures that no fit writes are refused, all of them at once."""
     data = require_mapping(load_json(path), str(path))
     table = structure(make_converter(), data, CalibrationTable, where=str(path))
-    wanted = name.partition("@")[2]
-    if wanted and not name.endswith(".json") and wanted != table.version:
-        raise fault(
-            "calibration.version", "calibration {name} has version {version}, not {wanted}",
-            name=table.name, version=table.version, wanted=wanted,
-        )  # fmt: skip
+    if wrong := faults_of(table, str(path)):
+        raise InputError(wrong)
     return table
 
 
@@ -129,7 +158,7 @@ def plain(value: object) -> object:
 
 def priors(device: Device) -> Calibration:
     """The priors of a device's family: ``none@0``."""
-    return Calibration(name="none", version="0", constants=_constants(device.family))
+    return Calibration(name=NONE, version=NONE_VERSION, constants=_constants(device.family))
 
 
 def key_for(cluster: Cluster, *, framework: str, precision: str, release: str = "") -> Key:
@@ -150,7 +179,7 @@ def calibration(
     """
     device = cluster.device if isinstance(cluster, Cluster) else cluster
     prior = priors(device)
-    if name.split("@", maxsplit=1)[0] == "none":
+    if is_none(name):
         return prior
     assert isinstance(cluster, Cluster), "a fitted calibration knows links: give the cluster"
     key = key_for(cluster, framework=framework, precision=precision, release=release)

@@ -49,7 +49,7 @@ class Setup:
 def setup(values: Values, faults: Faults) -> Setup:
     """The case that the values name; every fault in it is raised together with those found before."""
     from meshwright import catalog
-    from meshwright.catalog.calibrations import calibration
+    from meshwright.catalog.calibrations import calibration, check_name
     from meshwright.catalog.implementations import implementation
     from meshwright.catalog.recipes import optimizer, precision
     from meshwright.domain.case import Case
@@ -79,7 +79,8 @@ def setup(values: Values, faults: Faults) -> Setup:
         default = found["implementation"].gradient_dtype if "implementation" in found else None
         found["precision"] = precision(request["precision"], values.get("gradient_dtype", default))
     with faults:
-        if {"cluster", "implementation", "precision"} <= set(found):
+        check_name(request["calibration"])
+        if found.get("cluster") is not None and {"implementation", "precision"} <= set(found):
             found["calibration"] = calibration(
                 request["calibration"], found["cluster"], framework=found["implementation"].family,
                 precision=found["precision"].name,

@@ -77,13 +77,13 @@ def refusals(case: Case, layout: Layout) -> tuple[str, ...]:
 
 def _fitter(name: str | None, scheme: Scheme | None, progress: Callable[[str, float, float], None] | None) -> Fitter:
     """What predicts: the calibration of a name as it is, or the fit that a scheme repeats without the rows it predicts."""
-    from meshwright.catalog.calibrations import DEFAULT, calibration_table, calibrations, freedoms
+    from meshwright.catalog.calibrations import DEFAULT, calibration_table, calibrations, freedoms, is_none
     from meshwright.evidence.fitters import Fixed, Pooled, predictor_of, prior_fitter
 
     if name is None and scheme is not None:
         return Pooled(freedoms=freedoms(), progress=progress)
     wanted = name or (DEFAULT if DEFAULT in calibrations() else "none")
-    if wanted.partition("@")[0] == "none":
+    if is_none(wanted):
         return prior_fitter()
     table = calibration_table(wanted)
     return Fixed(label=f"{table.name}@{table.version}", predictor=predictor_of(table))

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 Number: TypeAlias = float | NDArray[np.float64]
 OTHER = "*"
 """The effect of a value that no calibration run had."""
+WIDEST = 7.0
+"""A factor of a thousand either way: whatever is wider says as little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +43,8 @@ class Scale:
         return math.exp(total)
 
     def half_width(self, features: Mapping[str, str], level: float = 0.9) -> float:
-        """Half-width of the interval of a level, in log units."""
-        return self.quantiles[f"{level:g}"] * self.spread(features)
+        """Half-width of the interval of a level, in log units, at most ``WIDEST``."""
+        return min(WIDEST, self.quantiles[f"{level:g}"] * self.spread(features))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

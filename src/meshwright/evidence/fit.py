@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 DEGREES = 4.0
 """Degrees of freedom of the Student-t: the tails of real logs."""
-LARGEST_STEP, LEAST_DAMPING, LARGEST_DAMPING, MAX_ROUNDS, MAX_TURNS = 0.5, 0.02, 1000.0, 16, 3
+LARGEST_STEP, LEAST_DAMPING, LARGEST_DAMPING, MAX_ROUNDS, MAX_TURNS = 0.5, 0.02, 1000.0, 25, 3
 SETTLED = 0.01
 """Change of a simulated step time, as a log, below which a turn is the last."""
 INNER_ROUNDS = 6
-TOLERANCE = 1e-3
-"""Gain in log likelihood per run at which the fit ends; and the move of an offset at which a refit ends."""
+TOLERANCE, STILL = 3e-4, 1e-3
+"""Gain in log likelihood per run at which a turn ends; the move of an offset at which a linear optimum is found."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def linear_optimum(whole: Fit, keep: NDArray[np.bool_]) -> Floats:
     offsets = whole.offsets
     for _ in range(INNER_ROUNDS):
         moved = _solve(whole.runs, whole.pool, (whole.linear, whole.corrections), offsets, whole.weight, keep, at=whole.offsets)
-        done = float(np.abs(moved - offsets).max()) < TOLERANCE
+        done = float(np.abs(moved - offsets).max()) < STILL
         offsets = moved
         if done:
             break
@@ -142,10 +142,8 @@ def _solve(
             continue
         noise = noise_of_kinds(residual[used], names[used])
         factor = weight[used] * student_weights(residual[used] / noise) / np.square(noise)
-        design = pool.spread_out(by[used], space.key_of[used])
-        scaled = design * factor[:, None]
-        normal = normal + scaled.T @ design
-        right = right + scaled.T @ residual[used]
+        matrix, side = pool.normal_equations(by[used], space.key_of[used], factor, residual[used])
+        normal, right = normal + matrix, right + side
     damped = normal + damping * np.diag(np.diag(normal))
     return np.asarray(offsets + np.linalg.solve(damped, right))
 

@@ -39,14 +39,28 @@ class Pooling:
         """Log multipliers ``[key, constant]``."""
         return np.stack([offsets[member].sum(axis=1) for member in self.member], axis=1)
 
-    def spread_out(self, jacobian: NDArray[np.float64], key_of: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Derivatives by offsets from derivatives by constants: ``[row, constant] -> [row, offset]``."""
-        result = np.zeros((len(jacobian), self.size))
-        rows = np.arange(len(jacobian))
-        for index, member in enumerate(self.member):
-            for level in range(member.shape[1]):
-                result[rows, member[key_of, level]] += jacobian[:, index]
-        return result
+    def normal_equations(
+        self, jacobian: NDArray[np.float64], key_of: NDArray[np.int64], factor: NDArray[np.float64], residual: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Matrix and right side of weighted least squares by offsets, from derivatives by constants.
+
+            A = sum over rows of  w d d^T,   b = sum over rows of  w d r
+
+        Symbols: d derivatives by the offsets of a row: those of its constants, the same for every offset of one constant.
+        Shapes:  ``jacobian [row, constant]``, the others ``[row]`` -> ``[offset, offset]``, ``[offset]``.
+        Holds:   rows of one key share their offsets, so each key is summed by constants first: rows x constants^2 operations
+                 instead of rows x offsets^2.
+        """
+        matrix, right = np.zeros((self.size, self.size)), np.zeros(self.size)
+        repeated = np.repeat(np.arange(len(self.member)), [member.shape[1] for member in self.member])
+        for key in np.unique(key_of):
+            chosen = key_of == key
+            own = jacobian[chosen]
+            weighted = own * factor[chosen, None]
+            columns = np.concatenate([member[key] for member in self.member])
+            matrix[np.ix_(columns, columns)] += (weighted.T @ own)[np.ix_(repeated, repeated)]
+            right[columns] += (weighted.T @ residual[chosen])[repeated]
+        return matrix, right
 
     def offsets_by_name(self, offsets: NDArray[np.float64]) -> dict[str, Offsets]:
         """Offsets as values that a calibration carries; those that stayed at nought are left out."""

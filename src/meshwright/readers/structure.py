@@ -118,9 +118,13 @@ def _integer(value: object, _: object) -> int:
 def _number(value: object, _: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise Reject("value.number", "{value} is not a number{hint}", value=shown(value), hint=_number_hint(value))
-    if not math.isfinite(value):
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        number = math.inf
+    if not math.isfinite(number):
         raise Reject("value.finite", "{value} is not finite", value=shown(value))
-    return float(value)
+    return number
 
 
 def _number_hint(value: object) -> str:

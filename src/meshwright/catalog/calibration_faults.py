@@ -1,0 +1,76 @@
+"""What no fit writes into a calibration file: names that are no constants, factors that no hardware has."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from meshwright.domain.calibration import LEVELS, Constants
+from meshwright.domain.uncertainty import OTHER
+from meshwright.errors import Message, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from meshwright.domain.calibration import CalibrationTable, Offsets
+    from meshwright.domain.uncertainty import FitCurve, Scale
+
+LARGEST = 7.0
+"""Of an offset, on the log scale: a factor of a thousand either way."""
+LEVEL = "0.9"
+"""Level of the intervals that every estimate gives."""
+WHOLE = frozenset({"tiles", "attention_rows"})
+"""Constants that are no numbers on a log scale."""
+MOVABLE = frozenset(field.name for field in fields(Constants)) - WHOLE
+
+
+def faults_of(table: CalibrationTable, where: str) -> list[Message]:
+    """Every figure and name of a table that no fit writes."""
+    found: list[Message] = []
+    for name, offsets in table.offsets.items():
+        found += _offsets(name, offsets, f"{where}.offsets.{name}")
+    for kind, scale in (("step", table.step), ("memory", table.memory)):
+        found += _scale(scale, f"{where}.{kind}")
+    if OTHER not in table.fits:
+        found.append(Message("calibration.fits", "has no curve {key!r} for frameworks without runs", {"key": OTHER}, f"{where}.fits"))
+    for family, curve in table.fits.items():
+        found += _curve(curve, f"{where}.fits.{family}")
+    found += _within(table.ranking_ratio, 0.0, LARGEST, f"{where}.ranking_ratio")
+    return found
+
+
+def _offsets(name: str, offsets: Offsets, where: str) -> Iterator[Message]:
+    if name not in MOVABLE:
+        yield Message("calibration.constant", "is no constant that a fit may move{hint}", {"hint": did_you_mean(name, MOVABLE)}, where)
+    if offsets.maximum is not None and offsets.maximum <= 0.0:
+        yield Message("calibration.maximum", "{value} must be above 0", {"value": offsets.maximum}, f"{where}.maximum")
+    for level, values in offsets.by_level.items():
+        if level not in LEVELS:
+            yield Message("calibration.level", "is none of {levels}", {"levels": ", ".join(LEVELS)}, f"{where}.by_level.{level}")
+        yield from _small(values, f"{where}.by_level.{level}")
+
+
+def _scale(scale: Scale, where: str) -> Iterator[Message]:
+    yield from _within(scale.base, -LARGEST, LARGEST, f"{where}.base")
+    for feature, effects in scale.effects.items():
+        yield from _small(effects, f"{where}.effects.{feature}")
+    if LEVEL not in scale.quantiles:
+        yield Message("calibration.level", "has no level {level}", {"level": LEVEL}, f"{where}.quantiles")
+    for level, quantile in scale.quantiles.items():
+        yield from _within(quantile, 0.0, 1e3, f"{where}.quantiles.{level}")
+
+
+def _curve(curve: FitCurve, where: str) -> Iterator[Message]:
+    yield from _within(curve.edge, -LARGEST, LARGEST, f"{where}.edge")
+    yield from _within(curve.width, 1e-4, LARGEST, f"{where}.width")
+    yield from _within(curve.failures, 0.0, 1.0, f"{where}.failures")
+
+
+def _small(values: Mapping[str, float], where: str) -> Iterator[Message]:
+    for value, offset in values.items():
+        yield from _within(offset, -LARGEST, LARGEST, f"{where}.{value}" if value else where)
+
+
+def _within(value: float, low: float, high: float, where: str) -> Iterator[Message]:
+    if not low <= value <= high:
+        yield Message("calibration.range", "{value:g} is not within {low:g}..{high:g}", {"value": value, "low": low, "high": high}, where)
