@@ -17,6 +17,9 @@ FROM_ROWS = re.compile(
 """How the source of a prior says that it was read off runs of the corpus."""
 MORE = (
     "How nanotron runs a layer (`catalog/data/implementations.yaml`) was corrected after looking at the playbook's residuals.",
+    "The terms for nanotron's host time, collective skew and stalls (`collective_*`, `stall_*`) exist because playbook rows were "
+    "looked at: both their form and their prior values come from those residuals. Held-out folds fit the values again, from wide "
+    "priors; they do not choose the form again.",
     "The network latency of cluster `p5` is read from that cluster's collective benchmark (`collective_bandwidth.csv`).",
     "The form of a formula, and which constants it has, was chosen by people who had seen all rows.",
 )

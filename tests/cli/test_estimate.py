@@ -14,12 +14,18 @@ def test_an_estimate_has_the_figures_of_its_layout(cli):
     assert view["step_s"] == pytest.approx(sum(view["time"].values()))
     assert view["tokens_per_s"] == pytest.approx(128 * 8192 / view["step_s"])
     assert view["layout"]["num_microbatches"] == 32
-    assert view["calibration"] == "none@0"
+    assert view["calibration"].startswith("shipped@")
+    assert view["interval"]["level"] == 0.9
+    low, high = view["interval"]["step_s"]
+    assert low < view["step_s"] < high
+    alone = cli("estimate", *CASE, "--layout", "tp2 mb1 sp zero1", "--calibration", "none", "--json").json
+    assert (alone["calibration"], alone["calibrated"], alone["interval"]) == ("none@0", False, None)
 
 
 def test_the_report_of_an_estimate(cli):
     printed = cli("estimate", *CASE, "--layout", "tp2 mb1 sp zero1").out
-    assert "UNCALIBRATED" in printed
+    assert "UNCALIBRATED" not in printed
+    assert "UNCALIBRATED" in cli("estimate", *CASE, "--layout", "tp2 mb1 sp zero1", "--calibration", "none").out
     assert "dense bf16 peak of" in printed
     assert "Memory by stage" in printed
 
@@ -72,6 +78,18 @@ def test_explain_without_a_layout_explains_the_best_plan(cli, search):
     document = cli("explain", *CASE, "--json").json
     assert document["estimate"]["label"] == "tp2 pp1 dp4 mb1 sp zero1"
     assert cli("explain", *CASE, "--layout", "tp4 mb1", "--json").json["estimate"]["label"] == "tp4 pp1 dp2 mb1 zero0"
+
+
+def test_explain_shows_the_constants_with_their_grade_and_what_moved_them(cli):
+    asked = ("explain", *CASE, "--layout", "tp4 mb1")
+    constants = {each["name"]: each for each in cli(*asked, "--json").json["constants"]}
+    assert constants["gemm_ratio"]["grade"] == "calibrated"
+    assert {"all", "framework"} <= set(constants["gemm_ratio"]["moved_by"])
+    assert constants["pressure_slowdown"] == constants["pressure_slowdown"] | {"grade": "analytic", "moved_by": {}}
+    printed = cli(*asked).out
+    assert "Constants   shipped@" in printed
+    assert "at their priors" in printed
+    assert cli(*asked, "--calibration", "none", "--json").json["constants"] == []
 
 
 def test_explain_says_no_where_nothing_fits(cli, search):

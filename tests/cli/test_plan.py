@@ -24,9 +24,11 @@ def test_the_search_gets_the_case_and_the_options(cli, search):
 
 def test_the_report_shows_the_winner_and_the_ranking(cli, search):
     printed = cli("plan", *CASE).out
-    for words in ("llama3-8b", "8 x h100-sxm", "UNCALIBRATED", "Ranked plans", "Memory by stage", "Time of one step",
+    for words in ("llama3-8b", "8 x h100-sxm", "calibration shipped@", "Ranked plans", "Memory by stage", "Time of one step",
                   "10 legal layouts", "because"):  # fmt: skip
         assert words in printed
+    assert "UNCALIBRATED" not in printed
+    assert "UNCALIBRATED" in cli("plan", *CASE, "--calibration", "none").out
 
 
 def test_json_is_one_document_with_the_request(cli, search):
@@ -35,7 +37,14 @@ def test_json_is_one_document_with_the_request(cli, search):
     assert document["request"]["precision"] == "bf16"
     assert document["legal"] == document["evaluated"] + document["bounded"]
     assert [plan["rank"] for plan in document["plans"]] == [1, 2]
-    assert document["plans"][0]["estimate"]["calibrated"] is False
+    estimate = document["plans"][0]["estimate"]
+    assert (estimate["calibrated"], estimate["calibration"].partition("@")[0]) == (True, "shipped")
+    low, high = estimate["interval"]["step_s"]
+    assert low < estimate["step_s"] < high
+    assert 0.0 <= estimate["memory_fit_probability"] <= 1.0
+    assert set(estimate["grades"]) >= {"step_s"}
+    alone = cli("plan", *CASE, "--calibration", "none", "--json").json["plans"][0]["estimate"]
+    assert (alone["calibrated"], alone["interval"]) == (False, None)
 
 
 def test_nothing_fits_is_status_1_and_writes_nothing(cli, search, tmp_path):

@@ -16,7 +16,8 @@ from meshwright.catalog.calibrations import calibrations
 from meshwright.cli.validate import SCHEMES, _fitter
 from meshwright.evidence.fitters import Pooled
 from meshwright.evidence.groups import Scheme
-from meshwright.evidence.table import shipped_path
+from meshwright.evidence.table import read_table, shipped_path, shipped_table
+from meshwright.evidence.validation import is_shipped
 
 KEYS = {
     "n", "skipped", "step_mape_ratio", "step_median_ape_ratio", "step_bias_ratio", "spearman", "memory_mape_ratio",
@@ -122,14 +123,25 @@ def test_ctrl_c_ends_at_once_with_one_line():
     assert out == ""
 
 
-@pytest.mark.slow
-def test_the_shipped_corpus_is_scored_whatever_its_name(cli, tmp_path):
+def test_the_shipped_corpus_is_known_whatever_its_name(tmp_path):
     copy = tmp_path / "copy.csv"
     copy.write_bytes(shipped_path().read_bytes())
-    document = cli("validate", str(copy), "--scheme", "grouped", "--calibration", "none", "--json").json
+    assert is_shipped(read_table(copy))
+    assert not is_shipped(read_table(write_runs(tmp_path / "runs.csv", {})))
+
+
+@pytest.mark.slow
+def test_a_part_of_the_corpus_is_scored_by_its_sets(cli, tmp_path):
+    """Every fourth row of the playbook up to one node, every tenth other row: seconds instead of minutes."""
+    rows = shipped_table().rows
+    one_node = [each for each in rows if each["framework"] == "nanotron" and each["n_gpus"] == "8"]
+    others = [each for each in rows if not each["id"].startswith(("playbook", "fail"))]
+    chosen = [*one_node[::4], *others[::10]]
+    path = write_runs(tmp_path / "part.csv", *(dict(each) for each in chosen))
+    document = cli("validate", str(path), "--scheme", "grouped", "--calibration", "none", "--json").json
     assert document["scheme"] == "grouped"
     assert document["folds"] == 10
-    assert document["rows"] + document["skipped"] == 3769
-    assert len([each for each in document["cells"] if each["key"]["source"] == "playbook"]) == 13
-    assert document["sets"]["playbook above 10 % MFU"]["n"] == 355
-    assert document["sets"]["NVIDIA dense pre-training BF16"]["n"] == 68
+    assert document["rows"] + document["skipped"] == len(chosen)
+    assert [each for each in document["cells"] if each["key"]["source"] == "playbook"]
+    for name in ("playbook above 10 % MFU", "NVIDIA dense pre-training BF16"):
+        assert 0 < document["sets"][name]["n"] < len(chosen)

@@ -69,12 +69,13 @@ def recipes() -> tuple[Recipe, ...]:
     return tuple(Recipe(**block) for block in yaml.safe_load(RECIPES.read_text())["recipes"])
 
 
-def case_of(recipe: Recipe) -> Case:
-    """The case of a recipe."""
+def case_of(recipe: Recipe, calibration: str = "none") -> Case:
+    """The case of a recipe; without a calibration it is the formulas that are compared."""
     case = make_case(
         recipe.model, catalog.cluster_for(recipe.device, num_devices=recipe.devices), global_batch_sequences=recipe.batch,
         sequence_tokens=recipe.sequence, precision=recipe.precision, framework=recipe.framework,
         gradient_dtype=recipe.gradients, optimizer=recipe.optimizer,
+        calibration=calibration,
     )  # fmt: skip
     implementation = replace(case.implementation, expert_deduplication=recipe.deduplicated)
     return replace(case, implementation=implementation, memory_ratio=MEMORY_RATIO)

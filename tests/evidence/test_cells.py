@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.evidence.scored_rows import scored, scored_rows, steady
 
-from meshwright.evidence.cells import best_of, cells_of, decisions
+from meshwright.evidence.cells import TIED, best_of, cells_of, decisions
 from meshwright.evidence.groups import settings_key
 
 
@@ -73,7 +73,8 @@ def test_a_perfect_prediction_has_no_regret(rows):
         times = ran.get(settings_key(each.row))
         perfect.append(replace(each, predicted_step_s=median(times) if times else 0.1, fit_probability=float(bool(times))))
     for cell in cells_of(perfect):
-        assert cell.regret_ratio == cell.best_of_3_regret_ratio == cell.failed_choice == 0.0
+        assert cell.failed_choice == 0.0
+        assert 0.0 <= cell.best_of_3_regret_ratio <= cell.regret_ratio <= TIED  # predictions as near as this are one choice
         assert cell.spearman in (None, pytest.approx(1.0))
 
 

@@ -144,6 +144,13 @@ def test_no_constant_passes_its_maximum() -> None:
     assert Offsets(by_level={"device": {"other": 1.0}}).apply(0.7, key) == 0.7
 
 
+def test_own_runs_move_a_constant_from_its_maximum() -> None:
+    key = Key(device="d", device_family="f", cluster="c", framework="w", release="", precision="p")
+    offsets = Offsets(by_level={"all": {"": 3.0}, "own": {"d|w|p": -0.5, "d|w|q": 9.0}}, maximum=0.95)
+    assert offsets.apply(0.7, key) == pytest.approx(0.95 * float(np.exp(-0.5)))
+    assert offsets.apply(0.7, replace(key, precision="q")) == 0.95
+
+
 def test_offsets_of_two_fits_add() -> None:
     both = added(
         {"a": Offsets(by_level={"all": {"": 0.1}})},
@@ -160,8 +167,42 @@ def test_pooling_counts_every_level_once() -> None:
     offsets = np.arange(1.0, pool.size + 1.0)
     by_hand = [sum(offsets[column] for column in row) for row in pool.member[0]]
     assert pool.multipliers(offsets)[:, 0] == pytest.approx(by_hand)
-    jacobian = np.ones((4, 1))
-    assert pool.spread_out(jacobian, np.arange(4)).sum(axis=1) == pytest.approx([4.0] * 4)
+
+
+def test_normal_equations_are_those_of_the_whole_design() -> None:
+    keys = [Key(device=d, device_family="f", cluster="c", framework=w, release="", precision="p") for d in "ab" for w in "xy"]
+    free = (
+        Freedom(name="gemm_ratio", spreads={"all": 0.1, "device": 0.1, "framework": 0.1, "cell": 0.1}),
+        Freedom(name="launch_s", spreads={"all": 0.1}),
+    )
+    pool, random = pooling(free, keys), np.random.default_rng(5)
+    key_of = np.array([0, 3, 1, 1, 0, 3, 3])
+    jacobian, factor, residual = random.normal(size=(7, 2)), random.random(7), random.normal(size=7)
+    design = np.zeros((7, pool.size))
+    for row, key in enumerate(key_of):
+        for constant, member in enumerate(pool.member):
+            design[row, member[key]] = jacobian[row, constant]
+    matrix, right = pool.normal_equations(jacobian, key_of, factor, residual)
+    assert matrix == pytest.approx(design.T @ (design * factor[:, None]))
+    assert right == pytest.approx(design.T @ (factor * residual))
+
+
+def test_the_fit_curve_is_the_likeliest_of_its_grid() -> None:
+    """Against the plain sum over runs at every edge, width and share nearby."""
+    random = np.random.default_rng(2)
+    ratio, weights = random.normal(0.0, 0.3, 300), random.random(300) + 0.1
+    ran = (random.random(300) < 1.0 / (1.0 + np.exp((ratio + 0.05) / 0.05))) & (random.random(300) > 0.1)
+    found = fit_curve(ratio, ran, weights)
+
+    def loss(edge: float, width: float, failures: float) -> float:
+        p = np.clip((1.0 - failures) / (1.0 + np.exp(np.clip((ratio - edge) / width, -60.0, 60.0))), 1e-6, 1.0 - 1e-6)
+        return -float((weights * np.where(ran, np.log(p), np.log1p(-p))).sum())
+
+    best = loss(found.edge, found.width, found.failures)
+    assert best <= min(
+        loss(found.edge + edge, found.width * width, min(1.0, max(0.0, found.failures + share)))
+        for edge in (-0.02, 0.0, 0.02) for width in (0.8, 1.0, 1.25) for share in (-0.03, 0.0, 0.03)
+    ) + 1e-3  # fmt: skip
 
 
 @given(st.lists(st.floats(0.001, 2.0), min_size=12, max_size=80))

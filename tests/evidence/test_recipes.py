@@ -1,9 +1,15 @@
-"""Published recipes are legal, fit, and are near our first plan by our own estimate, or the difference is explained."""
+"""Published recipes are legal, fit, and are near our first plan by our own estimate, or the difference is explained.
+
+The estimate is that of the formulas (calibration none). What a user is recommended is judged with the shipped calibration.
+"""
 
 from __future__ import annotations
 
 import pytest
-from tests.evidence.recipe_cases import GAP, Recipe, outcome, recipes
+from tests.evidence.recipe_cases import GAP, RISK, Recipe, case_of, outcome, recipes
+
+from meshwright.frameworks import framework
+from meshwright.search import SearchOptions, plan
 
 ALL = recipes()
 
@@ -31,3 +37,15 @@ def test_recipe_is_near_our_plan_or_the_difference_is_explained(recipe: Recipe) 
         assert recipe.explained, f"{found.ratio:.2f} unexplained: {comparison}"
     else:
         assert not recipe.explained, f"{found.ratio:.2f} needs no explanation any more: {comparison}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ALL, ids=lambda each: each.name)
+def test_no_plan_that_more_likely_runs_out_of_memory_is_recommended(recipe: Recipe) -> None:
+    case = case_of(recipe, "shipped")
+    found = plan(case, framework(recipe.framework).features, SearchOptions(top=5, risk=RISK))
+    assert found.plans
+    for each in found.plans:
+        assert each.estimate.calibrated
+        assert each.estimate.memory_fit_probability >= 0.5, each.label
+        assert each.estimate.fits, each.label

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from meshwright.domain.calibration import LEVELS, Constants
+from meshwright.domain.calibration import LEVELS, OWN, Constants
 from meshwright.domain.uncertainty import OTHER
 from meshwright.errors import Message, did_you_mean
 
@@ -26,13 +26,19 @@ MOVABLE = frozenset(field.name for field in fields(Constants)) - WHOLE
 
 def faults_of(table: CalibrationTable, where: str) -> list[Message]:
     """Every figure and name of a table that no fit writes."""
-    found: list[Message] = []
+    found = [
+        Message("calibration.text", "{text!r} has control characters", {"text": text}, f"{where}.{key}")
+        for key, text in {"name": table.name, "version": table.version, **table.provenance}.items()
+        if not (text.isprintable() and key.isprintable())
+    ]
     for name, offsets in table.offsets.items():
         found += _offsets(name, offsets, f"{where}.offsets.{name}")
     for kind, scale in (("step", table.step), ("memory", table.memory)):
         found += _scale(scale, f"{where}.{kind}")
     if OTHER not in table.fits:
-        found.append(Message("calibration.fits", "has no curve {key!r} for frameworks without runs", {"key": OTHER}, f"{where}.fits"))
+        found.append(
+            Message("calibration.fits", "has no curve {key!r} for frameworks without runs", {"key": OTHER}, f"{where}.fits")
+        )
     for family, curve in table.fits.items():
         found += _curve(curve, f"{where}.fits.{family}")
     found += _within(table.ranking_ratio, 0.0, LARGEST, f"{where}.ranking_ratio")
@@ -41,12 +47,14 @@ def faults_of(table: CalibrationTable, where: str) -> list[Message]:
 
 def _offsets(name: str, offsets: Offsets, where: str) -> Iterator[Message]:
     if name not in MOVABLE:
-        yield Message("calibration.constant", "is no constant that a fit may move{hint}", {"hint": did_you_mean(name, MOVABLE)}, where)
+        hint = did_you_mean(name, MOVABLE)
+        yield Message("calibration.constant", "is no constant that a fit may move{hint}", {"hint": hint}, where)
     if offsets.maximum is not None and offsets.maximum <= 0.0:
         yield Message("calibration.maximum", "{value} must be above 0", {"value": offsets.maximum}, f"{where}.maximum")
     for level, values in offsets.by_level.items():
-        if level not in LEVELS:
-            yield Message("calibration.level", "is none of {levels}", {"levels": ", ".join(LEVELS)}, f"{where}.by_level.{level}")
+        if level not in (*LEVELS, OWN):
+            known = ", ".join((*LEVELS, OWN))
+            yield Message("calibration.level", "is none of {levels}", {"levels": known}, f"{where}.by_level.{level}")
         yield from _small(values, f"{where}.by_level.{level}")
 
 
@@ -73,4 +81,5 @@ def _small(values: Mapping[str, float], where: str) -> Iterator[Message]:
 
 def _within(value: float, low: float, high: float, where: str) -> Iterator[Message]:
     if not low <= value <= high:
-        yield Message("calibration.range", "{value:g} is not within {low:g}..{high:g}", {"value": value, "low": low, "high": high}, where)
+        values = {"value": value, "low": low, "high": high}
+        yield Message("calibration.range", "{value:g} is not within {low:g}..{high:g}", values, where)

@@ -32,21 +32,24 @@ def run(values: Values, faults: Faults) -> int:
     estimate = plan.estimate(given.case, layout)
     explanation = diagnose.explain(given.case, layout, given.framework.features, estimate)
     if values["json"]:
-        print_json(explanation_view(estimate, explanation))
+        print_json(explanation_view(given.case, estimate, explanation))
     else:
         print_report(explanation_report(given.case, estimate, explanation))
     return 0
 
 
 def _best(given: Setup, values: Values) -> Layout:
-    """The first plan of a search; where nothing fits there is nothing to explain."""
+    """The first plan, as ``plan`` finds it; where nothing fits there is nothing to explain."""
     from meshwright import search
     from meshwright.cli.output import progress
     from meshwright.search.result import SearchOptions
 
-    options = SearchOptions(top=1, spare_nodes=values.get("spare_nodes", 0))
+    options = SearchOptions(spare_nodes=values.get("spare_nodes", 0))
     with progress("layouts") as tick:
-        result = search.plan(given.case, given.framework.features, options, progress=tick)
+        result = search.plan(
+            given.case, given.framework.features, options, progress=tick,
+            acceptable=lambda layout: not given.framework.check(given.case, layout),
+        )  # fmt: skip
     if not result.plans:
         raise NoAnswerError(Message("explain.nothing", "nothing fits: `meshwright plan` says what is missing", {}))
     return result.plans[0].layout

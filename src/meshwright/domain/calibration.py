@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -157,6 +157,10 @@ LEVELS = ("all", "family", "device", "cluster", "framework", "precision", "cell"
 """Levels of partial pooling; an offset of each is added on the log scale."""
 
 
+OWN = "own"
+"""What a user's own runs add to a cell, on top of what every other level makes of the constant, its maximum included."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freedom:
     """How far a fit may move a constant: standard deviation of the offset of its log at each level, and its largest value."""
@@ -173,19 +177,51 @@ class Offsets:
     by_level: Mapping[str, Mapping[str, float]]
     maximum: float | None = None
 
+    def of(self, key: Key) -> Mapping[str, float]:
+        """Level -> offset that the key has at it, without zeros."""
+        values = key.values()
+        found = {level: self.by_level.get(level, {}).get(values.get(level, values["cell"]), 0.0) for level in (*LEVELS, OWN)}
+        return {level: offset for level, offset in found.items() if offset}
+
     def apply(self, prior: float, key: Key) -> float:
-        """The constant for a key: prior times the exponential of the offsets that the key has, no more than ``maximum``."""
-        total = 0.0
-        for level, value in key.values().items():
+        """The constant for a key: prior times the exponential of the offsets that the key has, no more than ``maximum``.
+
+        Own runs move what the others made of it: a constant at its maximum is moved from there.
+        """
+        values, total = key.values(), 0.0
+        for level, value in values.items():
             total += self.by_level.get(level, {}).get(value, 0.0)
-        fitted = prior * math.exp(total)
-        return fitted if self.maximum is None else min(fitted, max(prior, self.maximum))
+        most = math.inf if self.maximum is None else max(prior, self.maximum)
+        fitted = min(prior * math.exp(total), most)
+        return min(fitted * math.exp(self.by_level.get(OWN, {}).get(values["cell"], 0.0)), most)
 
 
 def fitted_constants(prior: Constants, offsets: Mapping[str, Offsets], key: Key) -> Constants:
     """The priors of a device family moved by what was learnt about a key and its kin."""
     moved = {name: each.apply(float(getattr(prior, name)), key) for name, each in offsets.items()}
     return replace(prior, **moved)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One constant: its prior, what it became, and the offsets of its log that made the difference."""
+
+    name: str
+    prior: float
+    value: float
+    offsets: Mapping[str, float]
+    """Level of pooling -> offset; empty where no run moved it."""
+
+
+def moves(prior: Constants, fitted: Constants, offsets: Mapping[str, Offsets], key: Key) -> tuple[Move, ...]:
+    """Every constant with what moved it, in the order of ``Constants``."""
+    return tuple(
+        Move(
+            name=each.name, prior=float(getattr(prior, each.name)), value=float(getattr(fitted, each.name)),
+            offsets=offsets[each.name].of(key) if each.name in offsets else {},
+        )
+        for each in fields(prior) if each.name != "tiles"
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +234,8 @@ class Calibration:
     fitted: bool = False
     uncertainty: Uncertainty | None = None
     """Intervals and probabilities; None: nothing is known about the error."""
+    moved: tuple[Move, ...] = ()
+    """What the fit did to every constant; empty for the priors."""
 
     @property
     def label(self) -> str:
@@ -227,12 +265,13 @@ class CalibrationTable:
 
     def calibration(self, prior: Constants, key: Key) -> Calibration:
         """The constants of a key, borrowed from its kin where it has no runs of its own, and what is known about the error."""
-        values = key.values()
+        values, constants = key.values(), fitted_constants(prior, self.offsets, key)
         return Calibration(
-            name=self.name, version=self.version, constants=fitted_constants(prior, self.offsets, key), fitted=True,
+            name=self.name, version=self.version, constants=constants, fitted=True,
+            moved=moves(prior, constants, self.offsets, key),
             uncertainty=Uncertainty(
                 step=self.step, memory=self.memory, fit=self.fits.get(key.framework, self.fits[OTHER]),
                 ranking_ratio=self.ranking_ratio,
-                seen={level: self.seen.get(level, {}).get(values[level], 0) for level in ("device", "framework", "cell")},
+                seen={level: self.seen.get(level, {}).get(values[level], 0) for level in ("family", "device", "framework", "cell")},
             ),
         )  # fmt: skip

@@ -83,4 +83,4 @@ class Uncertainty:
     ranking_ratio: float
     """Relative error between two layouts of one case: what is common to them cancels."""
     seen: Mapping[str, int] = field(default_factory=dict)
-    """Calibration runs of the device, of the framework, and of both: what grades rest on."""
+    """Calibration runs of the device's family, of the device, of the framework, and of its cell: what grades rest on."""

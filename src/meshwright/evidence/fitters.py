@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -72,20 +72,32 @@ def predictor_of(calibration: CalibrationTable) -> Predictor:
     return case
 
 
+@dataclass(slots=True)
+class _Kept:
+    """The last fit to all rows, with what is learnt from it alone."""
+
+    runs: tuple[Run, ...] = ()
+    whole: Fit | None = None
+    unseen: tuple[float, float] | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pooled:
-    """The fit with partial pooling: what the shipped calibration is made by."""
+    """The fit with partial pooling: what the shipped calibration is made by.
+
+    Holds:   the fit to all rows is the same under every scheme; it is kept, and done again for other runs alone.
+    """
 
     freedoms: tuple[Freedom, ...]
     label: str = "refitted"
     progress: Progress | None = None
+    _kept: _Kept = field(default_factory=_Kept, init=False, repr=False, compare=False)
 
     def fit(self, runs: Sequence[Run]) -> Predictor:
         """Fit to all runs; its intervals are judged by ten held-out folds all the same."""
-        whole = self._whole(runs)
+        whole, unseen = self._whole(runs)
         held, _ = outside(whole, np.array(folds([run.row for run in runs], "grouped")), self.progress)
         everyone = np.ones(len(runs), dtype=bool)
-        unseen = unseen_effects(whole, self.progress)
         return predictor_of(table(whole, whole.offsets, held, everyone, unseen, name=self.label, version="0", provenance={}))
 
     def fit_folds(self, runs: Sequence[Run], fold_of: Sequence[int]) -> Sequence[Predictor]:
@@ -93,9 +105,8 @@ class Pooled:
 
         Holds:   how much wider intervals of unseen frameworks are is learnt once, from all runs.
         """
-        whole, numbers = self._whole(runs), np.array(fold_of)
+        (whole, unseen), numbers = self._whole(runs), np.array(fold_of)
         held, offsets = outside(whole, numbers, self.progress)
-        unseen = unseen_effects(whole, self.progress)
         return [
             predictor_of(
                 table(whole, offsets[fold], held, numbers != fold, unseen, name=self.label, version=f"fold {fold}", provenance={})
@@ -103,5 +114,11 @@ class Pooled:
             for fold in range(int(numbers.max()) + 1)
         ]
 
-    def _whole(self, runs: Sequence[Run]) -> Fit:
-        return fit(runs, self.freedoms, groups=["\x1f".join(run.group) for run in runs], progress=self.progress)
+    def _whole(self, runs: Sequence[Run]) -> tuple[Fit, tuple[float, float]]:
+        """The fit to all runs, and how much wider intervals of unseen frameworks are."""
+        kept = self._kept
+        if kept.whole is None or kept.unseen is None or kept.runs != tuple(runs):
+            groups = ["\x1f".join(run.group) for run in runs]
+            kept.whole = fit(runs, self.freedoms, groups=groups, progress=self.progress)
+            kept.unseen, kept.runs = unseen_effects(kept.whole, self.progress), tuple(runs)
+        return kept.whole, kept.unseen

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.domain.calibration import Freedom, Offsets
+from meshwright.domain.calibration import OWN, Freedom, Offsets
 from meshwright.evidence.calibrate import features_of, outside
 from meshwright.evidence.fit import fit
 from meshwright.evidence.spread import rescaled
@@ -46,9 +46,11 @@ def calibrate_on_top(
     whole = fit(runs, own_freedoms(freedoms), groups=groups, progress=progress)
     held, _ = outside(whole, np.array(fold_of, dtype=np.int64), progress)
     features, weights = features_of(whole, held), np.square(whole.weight)
-    found = []
-    for scale, residual in zip((base.step, base.memory), held.residuals(whole), strict=True):
+    found, errors = [], {}
+    for kind, scale, residual in zip(("step", "memory"), (base.step, base.memory), held.residuals(whole), strict=True):
         chosen = np.flatnonzero(np.isfinite(residual))
+        if len(chosen):
+            errors[f"own_median_{kind}_error_ratio"] = round(math.expm1(float(np.median(np.abs(residual[chosen])))), 4)
         own = [features[index] for index in chosen]
         found.append(rescaled(scale, residual[chosen], own, weights[chosen]) if len(chosen) else scale)
     seen = {level: dict(values) for level, values in base.seen.items()}
@@ -58,10 +60,14 @@ def calibrate_on_top(
                 if value:
                     seen.setdefault(level, {})[value] = seen.get(level, {}).get(value, 0) + 1
     return replace(
-        base, name=name, version=version, offsets=added(base.offsets, whole.named_offsets()), step=found[0], memory=found[1],
-        seen=seen, provenance={**base.provenance, **provenance},
-        diagnostics={**base.diagnostics, "own_runs": float(len(runs)), "own_rounds": float(whole.rounds)},
+        base, name=name, version=version, offsets=added(base.offsets, _as_own(whole.named_offsets())),
+        step=found[0], memory=found[1], seen=seen, provenance={**base.provenance, **provenance},
+        diagnostics={**base.diagnostics, "own_runs": float(len(runs)), "own_rounds": float(whole.rounds), **errors},
     )  # fmt: skip
+
+
+def _as_own(fitted: Mapping[str, Offsets]) -> dict[str, Offsets]:
+    return {name: replace(offsets, by_level={OWN: offsets.by_level.get(LEVEL, {})}) for name, offsets in fitted.items()}
 
 
 def added(base: Mapping[str, Offsets], more: Mapping[str, Offsets]) -> dict[str, Offsets]:

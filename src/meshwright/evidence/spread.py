@@ -24,6 +24,8 @@ RIDGE = 4.0
 """Weight of the pull of an effect to nought, in runs."""
 GROUP_RUNS = 15.0
 """Runs at which a group's own quantile weighs as much as the shared one."""
+LEAST_P = 1e-6
+"""No probability is nearer to 0 or 1: one odd run must not decide."""
 GROUP = "cell"
 """The feature whose values get a quantile of their own, as far as they have runs."""
 
@@ -62,7 +64,9 @@ def fit_scale(residuals: Floats, features: Sequence[Mapping[str, str]], weights:
         scores[members] *= math.exp(-move)
     for name in names:
         fitted[name][OTHER] = max(0.0, *fitted[name].values()) / 2.0
-    fitted["framework"][OTHER], fitted[GROUP][OTHER] = unseen, 0.0
+        if name.startswith(("framework", GROUP)):  # a framework without runs has its own effect, once
+            fitted[name][OTHER] = 0.0
+    fitted["framework"][OTHER] = unseen
     return Scale(
         base=base, effects={name: {key: round(each, 4) for key, each in values.items()} for name, values in fitted.items()},
         quantiles={f"{level:g}": round(conformal_quantile(scores, weights, level), 4) for level in LEVELS},
@@ -122,14 +126,26 @@ def fit_curve(log_ratio: Floats, ran: NDArray[np.bool_], weights: Floats) -> Fit
     for _ in range(3):
         for edge in edges:
             for width in widths:
-                p_memory = 1.0 / (1.0 + np.exp(np.clip((log_ratio - edge) / width, -60.0, 60.0)))
-                for share in failures:
-                    p = np.clip((1.0 - share) * p_memory, 1e-6, 1.0 - 1e-6)
-                    loss = -float((weights * np.where(ran, np.log(p), np.log1p(-p))).sum())
-                    if loss < value:
-                        best, value = (float(edge), float(width), float(share)), loss
+                losses = _curve_losses(log_ratio, ran, weights, edge, width, failures)
+                least = int(np.argmin(losses))
+                if losses[least] < value:
+                    best, value = (float(edge), float(width), float(failures[least])), float(losses[least])
         edge, width, share = best
         step = (edges[1] - edges[0]) / 4.0
         edges, widths = np.linspace(edge - 3 * step, edge + 3 * step, 7), np.geomspace(width / 1.2, width * 1.2, 5)
         failures = np.clip(np.linspace(share - 0.02, share + 0.02, 5), 0.0, 0.5)
     return FitCurve(edge=round(best[0], 4), width=round(best[1], 4), failures=round(best[2], 4))
+
+
+def _curve_losses(
+    log_ratio: Floats, ran: NDArray[np.bool_], weights: Floats, edge: float, width: float, failures: Floats
+) -> Floats:  # fmt: skip
+    """Negative log likelihood of one edge and width, for every share of other failures.
+
+    Shapes:  ``[share]``.
+    """
+    p_memory = 1.0 / (1.0 + np.exp(np.clip((log_ratio - edge) / width, -60.0, 60.0)))
+    others = 1.0 - failures[:, None]
+    log_p = np.clip(np.log(others) + np.log(p_memory[ran]), math.log(LEAST_P), math.log1p(-LEAST_P))
+    p_failed = np.clip(others * p_memory[~ran], LEAST_P, 1.0 - LEAST_P)
+    return -np.asarray(log_p @ weights[ran] + np.log1p(-p_failed) @ weights[~ran])

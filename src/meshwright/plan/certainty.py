@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.domain import estimate as values
+from meshwright.domain.uncertainty import OTHER, WIDEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
-    from meshwright.domain.uncertainty import Uncertainty
+    from meshwright.domain.uncertainty import Scale, Uncertainty
     from meshwright.perf.arrays import Array
 
 LEVEL = 0.9
@@ -22,6 +23,8 @@ LEVEL = 0.9
 
 MFU_BANDS = (0.02, 0.05, 0.10, 0.20, 0.30, 0.40)
 NODE_BANDS = (1, 8, 31)
+FAMILY_SHARE = 0.5
+"""Share of the strangeness of a device that is left where its family has runs."""
 EDGE = 0.85
 """Share of the memory from which allocators begin to retry."""
 
@@ -37,18 +40,19 @@ def regime(case: Case, layout: Layout, *, mfu_ratio: float, reserved_bytes: floa
     framework = case.implementation.family
     sort = f"{'moe' if case.model.is_moe else 'dense'} {'16-bit' if precision in ('bf16', 'fp16') else precision[:3]}"
     across = layout.tensor_parallel > case.cluster.scale_up_devices
+    used = (("tp", layout.tensor_parallel > 1), ("across", across), ("pp", layout.pipeline_parallel > 1))
+    parallel = " ".join(word for word, on in used if on)
+    pace, size = str(sum(mfu_ratio >= edge for edge in MFU_BANDS)), str(sum(nodes > edge for edge in NODE_BANDS))
     return {
         "framework": framework,
         "cell": f"{framework} {case.cluster.device.name} {sort}",
         "sort": sort,
-        "mfu": str(sum(mfu_ratio >= edge for edge in MFU_BANDS)),
-        "nodes": str(sum(nodes > edge for edge in NODE_BANDS)),
-        "parallel": " ".join(
-            word for word, on in (
-                ("tp", layout.tensor_parallel > 1), ("across", across), ("pp", layout.pipeline_parallel > 1),
-            ) if on
-        ),
+        "mfu": pace,
+        "nodes": size,
+        "parallel": parallel,
         "memory": "edge" if reserved_bytes > EDGE * case.cluster.device.memory_bytes else "free",
+        "framework mfu": f"{framework} {pace}",
+        "framework parallel": f"{framework} {parallel} {size}",
     }  # fmt: skip
 
 
@@ -57,18 +61,36 @@ def interval(
 ) -> values.Interval | None:
     """Where the measured figures lie with probability 0.9; None where nothing is known about the error.
 
-        [x / e^h, x e^h],   h the half-width of the regime
+        [x / e^h, x e^h],   h the half-width of the regime, times e^u for a device without runs (``unseen_device``)
 
     Units:   s, bytes.
     Source:  ``domain.uncertainty.Scale``.
     """
     if known is None:
         return None
-    time, memory = math.exp(known.step.half_width(features, LEVEL)), math.exp(known.memory.half_width(features, LEVEL))
+    time, memory = (
+        math.exp(min(WIDEST, scale.half_width(features, LEVEL) * math.exp(unseen_device(known, scale, features))))
+        for scale in (known.step, known.memory)
+    )
     return values.Interval(
         level=LEVEL, step_s=(step_s / time, step_s * time),
         memory_peak_bytes=(allocated_bytes / memory, allocated_bytes * memory),
     )  # fmt: skip
+
+
+def unseen_device(known: Uncertainty, scale: Scale, features: Mapping[str, str]) -> float:
+    """How much wider an interval is for a device that no run had, as a log; nought where it has runs.
+
+        u = u_framework, the effect of a framework left out of the fit;   u / 2 where the family of the device has runs
+
+    Holds:   once: where the framework has no runs either, its own effect is in the regime already. Nothing is judged without
+             counts of runs (``seen`` is empty).
+    Source:  hardware that no run had is taken to be as strange as software that no run had.
+    """
+    frameworks = scale.effects.get("framework", {})
+    if known.seen.get("device", 1) or features.get("framework") not in frameworks:
+        return 0.0
+    return frameworks.get(OTHER, 0.0) * (FAMILY_SHARE if known.seen.get("family", 0) else 1.0)
 
 
 def expected_s(case: Case, step_s: Array, reserved_bytes: Array) -> Array:
@@ -90,7 +112,7 @@ def grades(known: Uncertainty | None) -> Mapping[str, values.Grade]:
         grade: values.Grade = "analytic"
     elif known.seen.get("cell", 0):
         grade = "calibrated"
-    elif known.seen.get("device", 0) or known.seen.get("framework", 0):
+    elif any(known.seen.get(level, 0) for level in ("family", "device", "framework")):
         grade = "kin"
     else:
         grade = "analytic"

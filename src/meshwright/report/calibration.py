@@ -45,9 +45,14 @@ def calibration_report(
     title = Text("Calibration", style="bold").append(f"   {table.name}@{table.version}   written to {out}", style="not bold")
     yield title
     runs = sum(len(reading.runs) for reading in readings)
+    own = "own_" if "own_runs" in found else ""
+    errors = [
+        f"{words} {percent(found[key])}" for words, kind in (("step time", "step"), ("memory", "memory"))
+        if (key := f"{own}median_{kind}_error_ratio") in found
+    ]  # fmt: skip
+    fitted = f"{integer(runs)} runs" + ("" if own else f", {integer(found.get('offsets', 0))} offsets")
     yield Text(
-        f"{integer(runs)} runs, {integer(found.get('offsets', 0))} offsets; median error of held-out runs: step time "
-        f"{percent(found.get('median_step_error_ratio', 0.0))}, memory {percent(found.get('median_memory_error_ratio', 0.0))}; "
+        f"{fitted}; median error of {'own ' * bool(own)}held-out runs: {', '.join(errors) or 'unknown'}; "
         f"layouts of one case are told apart from {percent(table.ranking_ratio)} on"
     )
     if "converged" in found and not found["converged"]:

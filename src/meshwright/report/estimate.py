@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from meshwright.report.headline import case_header, headline
+from meshwright.report.headline import case_header, headline, standing
 from meshwright.report.runs import closest_line
 from meshwright.report.stages import stage_memory
 from meshwright.report.timesplit import time_split
@@ -29,6 +29,7 @@ def estimate_report(case: Case, estimate: Estimate, closest: Near | None = None)
     """The case, the figures (beside those of the closest published run), the memory and the time of one layout."""
     yield from case_header(case)
     yield from headline(estimate)
+    yield from standing(case, estimate)
     yield from closest_line(closest)
     yield from stage_memory(estimate)
     yield from time_split(estimate)

@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from meshwright.diagnose import sections
+from meshwright.report.constants import constants_table, constants_view
 from meshwright.report.estimate import estimate_report
 from meshwright.report.view import estimate_view, plain
 
@@ -22,14 +23,18 @@ if TYPE_CHECKING:
 
 
 def explanation_report(case: Case, estimate: Estimate, explanation: Explanation) -> Iterator[RenderableType]:
-    """The estimate, then the explanation section by section."""
+    """The estimate, the constants behind it, then the explanation section by section."""
     yield from estimate_report(case, estimate)
+    yield from constants_table(case.calibration, estimate)
     for section in sections(explanation):
         yield Padding(Text(section.title, style="bold"), (1, 0, 0, 0))
         for line in section.lines:
             yield Padding(Text(line), (0, 0, 0, 2))
 
 
-def explanation_view(estimate: Estimate, explanation: Explanation) -> dict[str, Any]:
+def explanation_view(case: Case, estimate: Estimate, explanation: Explanation) -> dict[str, Any]:
     """The document of ``explain --json``."""
-    return {"estimate": estimate_view(estimate), "explanation": plain(explanation)}
+    return {
+        "estimate": estimate_view(estimate), "constants": constants_view(case.calibration, estimate),
+        "explanation": plain(explanation),
+    }  # fmt: skip

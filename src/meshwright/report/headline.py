@@ -13,7 +13,7 @@ from meshwright.report.pieces import Pieces
 from meshwright.report.words import count, gib, gib_of, integer, percent, plural, rate, seconds, tflops
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from rich.console import RenderableType
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate
 
 UNCALIBRATED = "UNCALIBRATED"
+LIKELY = 0.5
+"""Below it, a layout more likely than not does not run."""
 CONVENTIONS = {
     "causal": "causal half of attention, no recompute",
     "full": "full attention, no recompute",
@@ -71,16 +73,24 @@ def headline(estimate: Estimate, title: str = "") -> Iterator[RenderableType]:
     first = Text(f"{title}  " if title else "", style="bold")
     first.append(estimate.label, style="bold cyan")
     yield Padding(first, (1, 0, 0, 0))
-    step = Text(f"{seconds(estimate.step_s)} per step", style="bold green" if estimate.fits else "bold red")
+    step = Text.assemble(
+        (f"{seconds(estimate.step_s)} per step", "bold green" if estimate.fits else "bold red"),
+        _between(_steps(estimate), seconds),
+    )  # fmt: skip
+    faster = [estimate.step_s / each for each in reversed(_steps(estimate))]
+    share = [min(1.0, estimate.mfu_ratio * each) for each in faster]
+    speeds = ((estimate.tokens_per_s_per_device, "tokens/s/device"), (estimate.tokens_per_s, "tokens/s"))
     if not estimate.calibrated:
         step.append("  ").append(UNCALIBRATED, style="bold black on yellow")
     yield Pieces(
         pieces=(
-            step, Text(f"{percent(estimate.mfu_ratio)} MFU", style="bold"),
-            f"{rate(estimate.tokens_per_s_per_device)} tokens/s/device", f"{rate(estimate.tokens_per_s)} tokens/s",
+            step, Text.assemble((f"{percent(estimate.mfu_ratio)} MFU", "bold"), _between(share, percent)),
+            *(f"{rate(speed)} {unit}{_between([speed * each for each in faster], rate)}" for speed, unit in speeds),
         )
     )  # fmt: skip
     yield Pieces(pieces=_memory(estimate))
+    if estimate.interval is not None:
+        yield Pieces(pieces=_chances(estimate, estimate.interval.level))
     parts = [f"bubble {percent(estimate.bubble_ratio)}", f"HFU {percent(estimate.hfu_ratio)}"]
     if estimate.linearity_ratio is not None:
         baseline = estimate.linearity_baseline_devices
@@ -99,9 +109,62 @@ def _memory(estimate: Estimate) -> list[Text | str]:
     if not estimate.fits:
         short = f": short of {gib(reserved - capacity)}" if reserved > capacity else ""
         pieces.append(Text(f"DOES NOT FIT{short}", style="bold red"))
-    pieces.append(f"stage {estimate.peak_stage} is fullest, {gib(estimate.memory_peak_bytes)} allocated")
+    peaks = estimate.interval.memory_peak_bytes if estimate.interval else ()
+    pieces.append(f"stage {estimate.peak_stage} is fullest, {gib(estimate.memory_peak_bytes)} allocated{_between(peaks, gib)}")
     pieces.append(f"upper bound {gib(estimate.memory_upper_bytes)}")
     return pieces
+
+
+def _steps(estimate: Estimate) -> Sequence[float]:
+    """Shortest and longest step of the interval; nothing without one."""
+    return estimate.interval.step_s if estimate.interval else ()
+
+
+def _between(ends: Sequence[float], words: Callable[[float], str]) -> str:
+    """`` (44.8-49.0 %)``: the ends of an interval, the unit once where both have the same; nothing without an interval."""
+    if not ends:
+        return ""
+    low, high = (words(each) for each in ends)
+    number, gap, unit = low.partition(" ")
+    return f" ({number if gap and high.endswith(f' {unit}') else low}-{high})"
+
+
+def _chances(estimate: Estimate, level: float) -> list[Text | str]:
+    """What the brackets hold, and how likely the layout runs; 0 is said by a framework that refuses, never by a calibration."""
+    fits, finishes = estimate.memory_fit_probability, estimate.fit_probability
+    ends = f"a run finishes with {_chance(finishes)} probability" if finishes else "no run finishes: refused, see the notes"
+    return [
+        f"brackets hold {percent(level, 0)} of runs",
+        Text(f"fits in memory with {_chance(fits)} probability", style="bold red" if fits < LIKELY else ""),
+        Text(ends, style="bold red" if finishes < LIKELY else ""),
+    ]
+
+
+def _chance(ratio: float) -> str:
+    """A probability; only what is certain is 0 or 100 %."""
+    if 0.0 < ratio < 0.01:
+        return "under 1 %"
+    return "over 99 %" if 0.99 < ratio < 1.0 else percent(ratio, 0)
+
+
+def standing(case: Case, estimate: Estimate) -> Iterator[RenderableType]:
+    """What stands behind the figures: runs of this very kind, of kin, or none; nothing for the priors, which say UNCALIBRATED."""
+    known = case.calibration.uncertainty
+    grade = (estimate.grades or {}).get("step_s")
+    if known is None or grade is None:
+        return
+    device, framework = case.cluster.device, case.implementation.family
+    cell = f"{device.name} under {framework} in {case.training.precision.name}"
+    runs = {level: known.seen.get(level, 0) for level in ("cell", "device", "framework", "family")}
+    if grade == "calibrated":
+        yield Text(f"  calibrated on {plural(runs['cell'], 'run')} of {cell}", style="dim")
+        return
+    names = {"device": device.name, "family": f"{device.family} devices", "framework": framework}
+    kin = ", ".join(f"{integer(runs[level])} of {name}" for level, name in names.items() if runs[level])
+    words = f"KIN  no run of {cell} stands behind this; borrowed from its kin: {kin} runs"
+    if grade != "kin":
+        words = f"ANALYTIC  no run of {cell} or of its kin stands behind this: formulas and priors, moved by what all runs share"
+    yield Padding(Text(words, style="bold yellow"), (0, 0, 0, 2))
 
 
 def convention(estimate: Estimate) -> tuple[str, str]:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 BAR, MIN_BAR = 10, 3
 MAX_CELL = len("full:99")
+SURE = 0.95
+"""Where each plan fits with this probability, a column of probabilities says nothing."""
 MAX_FRONT, MAX_SLOWDOWN = 6, 2.0
 """How much of the Pareto front is worth a person's time."""
 _ALWAYS = {"tp", "pp", "dp", "mb", "zero"}
@@ -59,19 +61,27 @@ _WORDS = {"recompute", "layout"}
 _NEUTRAL = ({"1"}, {"-"})
 
 
-def ranked_table(plans: Sequence[RankedPlan]) -> Iterator[RenderableType]:
-    """The plans in their order; plans that the model cannot tell apart share a letter."""
+def ranked_table(plans: Sequence[RankedPlan], error_ratio: float = 0.0) -> Iterator[RenderableType]:
+    """The plans in their order; plans that the model cannot tell apart share a letter.
+
+    ``error_ratio``: how far two plans must differ to be told apart; 0 where nobody says.
+    """
     title = Text("Ranked plans", style="bold")
     if not all(plan.estimate.calibrated for plan in plans):
         title.append("  ").append(UNCALIBRATED, style="bold black on yellow")
     yield Padding(title, (1, 0, 0, 0))
     yield Ranking(plans=plans)
     letters = group_letters(plans)
+    size = f" ({percent(error_ratio)})" if error_ratio else ""
     for group, letter in letters.items():
         ranks = [plan.rank for plan in plans if plan.group == group]
-        wanted = f": measure these {small(len(ranks))}" if plans[0].group == group else ""
+        first = plans[0].group == group
+        more = "; --top lists more of them" if len(ranks) == len(plans) else ""
+        wanted = f"{size}: measure these {small(len(ranks))}{more}" if first else ""
         words = f"plans {list_of(ranks)} differ by less than the error of the model{wanted}"
-        yield Text(f"  {letter}: {words}", style="yellow")
+        yield Padding(Text(f"{letter}: {words}", style="yellow"), (0, 0, 0, 2))
+    if len(plans) > 1 and plans[0].group not in letters:
+        yield Padding(Text(f"plan 1 leads the others by more than the error of the model{size}", style="yellow"), (0, 0, 0, 2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +117,9 @@ class Ranking:
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("")
         table.add_column("GiB", justify="right", no_wrap=True)
+        doubtful = any(plan.estimate.interval and plan.estimate.memory_fit_probability < SURE for plan in self.plans)
+        if doubtful:
+            table.add_column("fits", justify="right", no_wrap=True)
         for place, plan in enumerate(self.plans):
             estimate = plan.estimate
             used = Part(name="memory", letter="#", style="green" if estimate.fits else "red",
@@ -117,6 +130,7 @@ class Ranking:
                 seconds(estimate.step_s), percent(estimate.mfu_ratio), rate(estimate.tokens_per_s_per_device),
                 StackedBar(parts=[used], scale=estimate.memory_capacity_bytes, width=BAR, least=MIN_BAR),
                 f"{estimate.memory_reserved_bytes / GIB:.1f}/{estimate.memory_capacity_bytes / GIB:.0f}",
+                *([percent(estimate.memory_fit_probability, 0)] if doubtful else []),
                 style="bold" if place == 0 else "",
             )  # fmt: skip
         return table

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from meshwright.evidence.table import count_reasons
+from meshwright.report.figures import Column, Figures, plain_table
 from meshwright.report.words import integer, percent, plural
 
 if TYPE_CHECKING:
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
     from meshwright.evidence.summary import Aim, Part, Summary
     from meshwright.evidence.validation import Validation
 
-SCORES = (
-    "rows", "step\nMAPE", "\nmedian", "\nbias", "rank\ncorr.", "memory\nMAPE", "\nbias", "fits\nright", "interval\nholds",
-    "\nwidth", "re-\nmeasured", "one\nconstant",
-)  # fmt: skip
+STEP = ("rows", "step\nMAPE", "\nmedian", "\nbias", "rank\ncorr.", "re-\nmeasured", "one\nconstant")
+OTHER = ("memory\nMAPE", "\nbias", "fits\nright", "interval\nholds", "\nwidth")
 WORDS = {
     "regret_mean_ratio": "regret, mean", "regret_worst_ratio": "regret, worst", "best_of_3_regret_mean_ratio": "regret, best of 3",
     "failed_choices_explained": "failed first choices that memory explains", "spearman_within_cells_median": "rank correlation",
@@ -36,7 +34,7 @@ WORDS = {
 }  # fmt: skip
 PLAIN = {"step_median_factor", "spearman_within_cells_median", "failed_choices_explained"}
 """Metrics that are no percentages."""
-MAX_REASONS, MAX_CELLS = 12, 15
+MAX_REASONS, MAX_CELLS, LEAST_WORDS = 12, 15, 20
 
 
 def validation_report(validation: Validation, summary: Summary) -> Iterator[RenderableType]:
@@ -83,13 +81,17 @@ def _aims(parts: Sequence[Part]) -> Iterator[RenderableType]:
         return
     met = sum(aim.met for _, aim in rows)
     yield Padding(Text(f"Targets: {met} of {len(rows)} reached, those missed most first", style="bold"), (1, 0, 0, 0))
-    table = _new("set", "metric", left=2)
+    table = plain_table()
+    for name in ("set", "metric"):
+        table.add_column(name, min_width=LEAST_WORDS, overflow="fold")
     for name in ("target", "reached", ""):
         table.add_column(name, justify="right", no_wrap=True)
     for part, aim in sorted(rows, key=lambda each: (-each[1].strain, each[0].name, each[1].metric)):
         style = "green" if aim.met else "red"
         words = WORDS.get(aim.metric, aim.metric)
-        table.add_row(part.name, words, _bound(aim), Text(_figure(aim.metric, aim.value), style=style), "" if aim.met else "missed")
+        table.add_row(
+            Text(part.name), words, _bound(aim), Text(_figure(aim.metric, aim.value), style=style), "" if aim.met else "missed"
+        )
     yield Padding(table, (0, 0, 0, 2))
 
 
@@ -106,25 +108,35 @@ def _figure(metric: str, value: float) -> str:
 
 def _table(title: str, noun: str, parts: Sequence[Part]) -> Iterator[RenderableType]:
     """The scores of some parts; a column that is blank for all of them is left out."""
-    rows = [(part.name, _scores(part.scores)) for part in parts if part.scores.n]
-    if not rows:
+    shown = [part for part in parts if part.scores.n]
+    if not shown:
         return
-    shown = [place for place in range(len(SCORES)) if any(cells[place] for _, cells in rows)]
-    table = _new(noun)
-    for place in shown:
-        table.add_column(SCORES[place], justify="right", no_wrap=True)
-    for name, cells in rows:
-        table.add_row(Text(name), *(cells[place] for place in shown))
+    groups = [
+        _columns(STEP, [_step_scores(part.scores) for part in shown]),
+        _columns(OTHER, [_other_scores(part.scores) for part in shown]),
+    ]
     yield Padding(Text(title, style="bold"), (1, 0, 0, 0))
-    yield Padding(table, (0, 0, 0, 2))
+    yield Padding(Figures(noun=noun, names=[part.name for part in shown], groups=groups), (0, 0, 0, 2))
 
 
-def _scores(found: Scores) -> list[str]:
+def _columns(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Column]:
+    """The columns that hold a figure."""
+    cells = zip(*rows, strict=True)
+    return [Column(heading=heading, cells=own) for heading, own in zip(headings, cells, strict=True) if any(own)]
+
+
+def _step_scores(found: Scores) -> list[str]:
     return [
         integer(found.n), _share(found.step_mape_ratio), _share(found.step_median_ape_ratio), _signed(found.step_bias_ratio),
-        "" if found.spearman is None else f"{found.spearman:.2f}", _share(found.memory_mape_ratio),
-        _signed(found.memory_bias_ratio), _share(found.fit_accuracy_ratio), _share(found.interval_coverage_ratio),
-        _share(found.interval_width_median_ratio), _share(found.noise_ratio), _share(found.constant_hfu_mape_ratio),
+        "" if found.spearman is None else f"{found.spearman:.2f}", _share(found.noise_ratio),
+        _share(found.constant_hfu_mape_ratio),
+    ]  # fmt: skip
+
+
+def _other_scores(found: Scores) -> list[str]:
+    return [
+        _share(found.memory_mape_ratio), _signed(found.memory_bias_ratio), _share(found.fit_accuracy_ratio),
+        _share(found.interval_coverage_ratio), _share(found.interval_width_median_ratio),
     ]  # fmt: skip
 
 
@@ -132,31 +144,35 @@ def _cells(cells: Sequence[Cell]) -> Iterator[RenderableType]:
     """Cells of the decisions that lose most, with what a choice costs."""
     if not cells:
         return
+    worst = sorted(cells, key=lambda cell: (-cell.regret_ratio, cell.key))
+    shown = worst[:MAX_CELLS]
+    columns = [
+        Column(heading="ran", cells=[str(each.measured) for each in shown]),
+        Column(heading="failed", cells=[str(each.failed) for each in shown]),
+        Column(heading="regret", cells=[percent(each.regret_ratio) for each in shown]),
+        Column(heading="best\nof 3", cells=[percent(each.best_of_3_regret_ratio) for each in shown]),
+        Column(heading="rank\ncorr.", cells=["" if each.spearman is None else f"{each.spearman:.2f}" for each in shown]),
+    ]
     words = "Decisions, the worst first: what the first choice of a cell loses against the best measured"
     yield Padding(Text(words, style="bold"), (1, 0, 0, 0))
-    table = _new("source", "model", left=2)
-    for name in ("devices", "batch", "ran", "failed", "regret", "best of 3", "rank corr.", ""):
-        table.add_column(name, justify="right", no_wrap=True)
-    worst = sorted(cells, key=lambda cell: (-cell.regret_ratio, cell.key))
-    for each in worst[:MAX_CELLS]:
-        source, _, _, model, _, gpu, devices, precision, batch, _ = each.key
-        remark = "nothing is said to fit" if each.nothing_fits else "the first choice failed" if each.failed_choice else ""
-        table.add_row(
-            Text(source), Text(f"{model} {precision}"), Text(f"{devices} {gpu}"), batch, str(each.measured), str(each.failed),
-            percent(each.regret_ratio), percent(each.best_of_3_regret_ratio),
-            "" if each.spearman is None else f"{each.spearman:.2f}", remark,
-        )  # fmt: skip
-    yield Padding(table, (0, 0, 0, 2))
+    yield Padding(Figures(noun="cell", names=[_cell_name(each) for each in shown], groups=[columns]), (0, 0, 0, 2))
     if len(worst) > MAX_CELLS:
         words = f"and {len(worst) - MAX_CELLS} cells that lose at most {percent(worst[MAX_CELLS].regret_ratio)} (--json lists all)"
         yield Padding(Text(words, style="dim"), (0, 0, 0, 2))
+
+
+def _cell_name(cell: Cell) -> str:
+    source, _, _, model, _, gpu, devices, precision, batch, _ = cell.key
+    remark = ": nothing is said to fit" if cell.nothing_fits else ": the first choice failed" if cell.failed_choice else ""
+    return f"{source}, {model}, {devices} {gpu}, {precision}, batch {batch}{remark}"
 
 
 def _reliability(bins: Sequence[Bin]) -> Iterator[RenderableType]:
     """What a probability to run is worth."""
     if not bins:
         return
-    table = _new("given a probability to run of")
+    table = plain_table()
+    table.add_column("given a probability to run of")
     for name in ("rows", "mean", "of these ran"):
         table.add_column(name, justify="right", no_wrap=True)
     for each in bins:
@@ -180,13 +196,6 @@ def _skipped(validation: Validation) -> Iterator[RenderableType]:
     if len(counts) > MAX_REASONS:
         table.add_row(integer(sum(list(counts.values())[MAX_REASONS:])), Text("for other reasons (--json lists all)"))
     yield Padding(table, (0, 0, 0, 2))
-
-
-def _new(*names: str, left: int = 1) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    for name in names[:left]:
-        table.add_column(name, overflow="fold")
-    return table
 
 
 def _share(value: float | None) -> str:

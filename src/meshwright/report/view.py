@@ -110,6 +110,8 @@ def plan_view(request: Mapping[str, object], result: PlanResult) -> Document:
         "search_s": number(result.search_s),
         "evaluations_per_s": number(result.evaluations_per_s),
         "plans": [ranked_view(plan) for plan in result.plans],
+        "within_error": result.within_error,
+        "ranking_error_ratio": number(result.ranking_error_ratio),
         "pareto": [{"rank": plan.rank, "label": plan.label, **_headline(plan.estimate)} for plan in result.pareto],
         "used_devices": result.used_devices,
         "idle_devices": result.idle_devices,

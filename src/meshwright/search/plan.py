@@ -96,6 +96,7 @@ def plan(
         rejected=dict(sorted((counts.rejected or Counter()).items(), key=lambda item: (-item[1], item[0]))), search_s=search_s,
         plans=winners[: options.top], pareto=_pareto(case, pools, winners), verdict=verdict, used_devices=used,
         idle_devices=case.cluster.num_devices - used if used else 0, notes=_notes(case, winners, used),
+        ranking_error_ratio=ranking_error(case),
     )  # fmt: skip
 
 
@@ -141,8 +142,7 @@ def _rank(case: Case, candidates: list[Candidate], options: SearchOptions) -> tu
     """Estimates of the first candidates, with simulated bubbles, in their final order and in groups that cannot be told apart."""
     estimates = [estimate(case, candidate.layout) for candidate in candidates]
     estimates = [each for each in estimates if each.fits]
-    known = case.calibration.uncertainty
-    apart = known.ranking_ratio if known else RANKING_ERROR
+    apart = ranking_error(case)
     estimates.sort(key=lambda each: _value(each, options))
     if estimates and options.refine and options.objective == "step-time":
         # Inside TIE nobody can tell plans apart: those whose upper bound fits, too, go first.
@@ -161,6 +161,12 @@ def _rank(case: Case, candidates: list[Candidate], options: SearchOptions) -> tu
             )
         )
     return tuple(plans)
+
+
+def ranking_error(case: Case) -> float:
+    """How far two plans of a case must differ to be told apart: what the calibration found, or the noise of published runs."""
+    known = case.calibration.uncertainty
+    return known.ranking_ratio if known else RANKING_ERROR
 
 
 def _risky(each: Estimate) -> bool:

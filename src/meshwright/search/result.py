@@ -64,6 +64,13 @@ class PlanResult:
     idle_devices: int
     notes: tuple[Message, ...] = ()
     """Remarks that belong to the answer: batches near by that work, idle devices, what was pinned."""
+    ranking_error_ratio: float = 0.0
+    """How far two plans of one case must differ before the model can tell which is faster."""
+
+    @property
+    def within_error(self) -> int:
+        """How many of the first plans the model cannot tell from the first, itself among them: those worth measuring."""
+        return sum(plan.group == self.plans[0].group for plan in self.plans)
 
     @property
     def evaluations_per_s(self) -> float:

@@ -1,0 +1,88 @@
+"""The constants behind an estimate: what each one is, what stands behind it, and what moved it from its prior."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from meshwright.report.words import gib, percent, seconds
+from meshwright.units import GIB
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
+
+    from meshwright.domain.calibration import Calibration, Move
+    from meshwright.domain.estimate import Estimate, Grade
+
+MOVED = 0.005
+"""Offsets of a log below it are not worth a word."""
+
+
+def constants_view(calibration: Calibration, estimate: Estimate) -> list[dict[str, Any]]:
+    """Every constant with its prior, its value, its grade, and the factor of every level that moved it; empty for the priors."""
+    return [
+        {
+            "name": move.name, "prior": move.prior, "value": move.value, "grade": _grade(move, estimate),
+            "moved_by": {level: math.exp(offset) for level, offset in move.offsets.items()},
+        }
+        for move in calibration.moved
+    ]  # fmt: skip
+
+
+def constants_table(calibration: Calibration, estimate: Estimate) -> Iterator[RenderableType]:
+    """The constants that runs moved, the farthest first; the others by name."""
+    moved = sorted((move for move in calibration.moved if _far(move) >= MOVED), key=lambda move: -_far(move))
+    title = Text("Constants", style="bold").append(f"   {calibration.label}", style="not bold")
+    yield Padding(title, (1, 0, 0, 0))
+    if not moved:
+        yield Text("  priors of the device's family, data/constants.yaml; no run moved them")
+        return
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
+    table.add_column("constant", overflow="fold")
+    for name in ("value", "prior"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("grade", no_wrap=True)
+    table.add_column("moved by", overflow="fold", style="dim")
+    for move in moved:
+        parts = sorted(move.offsets.items(), key=lambda item: -abs(item[1]))
+        words = ", ".join(f"{_LEVELS.get(level, level)} x{math.exp(offset):.2f}" for level, offset in parts if abs(offset) >= MOVED)
+        table.add_row(move.name, _figure(move.name, move.value), _figure(move.name, move.prior), _grade(move, estimate), words)
+    yield Padding(table, (0, 0, 0, 2))
+    still = [move.name for move in calibration.moved if _far(move) < MOVED]
+    if still:
+        yield Padding(Text(f"at their priors (analytic): {', '.join(still)}", style="dim"), (0, 0, 0, 2))
+
+
+_LEVELS = {"all": "all runs", "own": "your runs"}
+"""Level of pooling -> words, where its name is not enough."""
+
+
+def _far(move: Move) -> float:
+    """How far a constant is from its prior, or how far its levels pull it against each other."""
+    return max((abs(offset) for offset in move.offsets.values()), default=0.0)
+
+
+def _grade(move: Move, estimate: Estimate) -> Grade:
+    """``analytic`` where no run moved it, else what the step time rests on; what moved it is at least kin."""
+    grade = (estimate.grades or {}).get("step_s", "analytic")
+    if not move.offsets:
+        return "analytic"
+    return "kin" if grade == "analytic" else grade
+
+
+def _figure(name: str, value: float) -> str:
+    """A constant by the unit in its name."""
+    if name.endswith("bytes_per_s"):
+        return f"{value / GIB:.3g} GiB/s"
+    if name.endswith("_bytes"):
+        return gib(value)
+    if name.endswith("_s"):
+        return seconds(value)
+    return percent(value) if name.endswith("_ratio") and value < 1.0 else f"{value:.3g}"
