@@ -160,8 +160,8 @@ def standing(case: Case, estimate: Estimate) -> Iterator[RenderableType]:
         yield Text(f"  calibrated on {plural(runs['cell'], 'run')} of {cell}", style="dim")
         return
     names = {"device": device.name, "family": f"{device.family} devices", "framework": framework}
-    kin = ", ".join(f"{integer(runs[level])} of {name}" for level, name in names.items() if runs[level])
-    words = f"KIN  no run of {cell} stands behind this; borrowed from its kin: {kin} runs"
+    kin = ", ".join(f"{plural(runs[level], 'run')} of {name}" for level, name in names.items() if runs[level])
+    words = f"KIN  no run of {cell} stands behind this; borrowed from its kin: {kin}"
     if grade != "kin":
         words = f"ANALYTIC  no run of {cell} or of its kin stands behind this: formulas and priors, moved by what all runs share"
     yield Padding(Text(words, style="bold yellow"), (0, 0, 0, 2))
