@@ -162,7 +162,9 @@ def curves(whole: Fit, held: Outside, use: NDArray[np.bool_], memory: Scale) -> 
 
 
 def ranking_ratio(whole: Fit, held: Outside, use: NDArray[np.bool_]) -> float:
-    """Relative error between layouts of one case: median distance of residuals from the middle of their case.
+    """Relative error of the ratio of two layouts of one case.
+
+        sqrt(2) x median distance of residuals from the middle of their case
 
     Holds:   cases with at least five measured layouts; 3 % (re-measurements of one layout) where there are none.
     """
@@ -177,7 +179,7 @@ def ranking_ratio(whole: Fit, held: Outside, use: NDArray[np.bool_]) -> float:
         abs(residual[index] - float(np.median(residual[members])))
         for members in cases.values() if len(members) >= LEAST_CELL for index in members
     ]  # fmt: skip
-    return round(math.expm1(float(np.median(away))), 4) if away else 0.03
+    return round(math.expm1(math.sqrt(2.0) * float(np.median(away))), 4) if away else 0.03
 
 
 def unseen_effects(whole: Fit, progress: Progress | None = None) -> tuple[float, float]:
