@@ -205,3 +205,16 @@ def test_every_rule_and_spelling_of_the_conventions_has_a_row() -> None:
 def test_what_no_rule_knows_is_megatron_core() -> None:
     assert conventions().implementations[-1].holds(dict.fromkeys(SCHEMA, ""))
     assert conventions().implementations[-1].implementation == "megatron-te"
+
+
+def test_nothing_that_is_read_depends_on_the_id() -> None:
+    """Ids count places in a source; the same row under another id is the same case and layout."""
+    for number, row in enumerate(shipped_table().rows[::7]):
+        found = []
+        for each in (row, row | {"id": f"row-{number}"}):
+            try:
+                read = run(each)
+                found.append((read.case, read.layout, read.reading))
+            except (ImpossibleError, UnreadableError) as why:
+                found.append((str(why),))
+        assert found[0] == found[1], row["id"]

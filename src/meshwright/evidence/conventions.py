@@ -24,7 +24,6 @@ class Rule:
     framework: str = ""
     version: str = ""
     device: str = ""
-    id: str = ""
     source: str = ""
     notes: str = ""
     precision: str = ""
@@ -38,7 +37,6 @@ class Rule:
             row["framework"].lower().startswith(self.framework)
             and row["framework_version"].startswith(self.version)
             and self.device in ("", device)
-            and row["id"].startswith(self.id)
             and row["source"].startswith(self.source)
             and self.notes in row["notes"]
             and self.precision in ("", row["precision"])

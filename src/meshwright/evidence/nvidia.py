@@ -12,9 +12,10 @@ from meshwright.domain.training import Lora
 
 if TYPE_CHECKING:
     from meshwright.domain.model import Model
+    from meshwright.evidence.table import Row
 
-Row = dict[str, str]
-
+SOURCE = "NVIDIA"
+"""Beginning of the names of NVIDIA's own repositories, whose recipes the conventions here are."""
 RACKS = ("gb200", "gb300")
 """Devices of an NVL72 domain, whose recipes are apart."""
 PACKED_TOKENS = 210
@@ -49,7 +50,7 @@ def release(row: Row) -> str:
 
 def packed(row: Row) -> bool:
     """Fine-tuning on packed SQuAD, as all of NVIDIA's fine-tuning recipes run."""
-    return row["id"].startswith("nv") and row["task"] in ("sft", "lora")
+    return row["source"].startswith(SOURCE) and row["task"] in ("sft", "lora")
 
 
 def adapters(row: Row) -> Lora | None:
@@ -71,7 +72,7 @@ def said(row: Row) -> Said:
     flex = "deepep" in extra + notes or "hybridep" in extra + notes
     graphs = "full_iteration" in extra and "none:full_iteration" not in extra
     layout = re.search(r'pp_layout=(E[^;]*)|pipeline-model-parallel-layout": "(E[^"]*)"', row["extra_settings"])
-    latent = row["attention"] == "mla" and row["id"].startswith("nv")
+    latent = row["attention"] == "mla" and row["source"].startswith(SOURCE)
     return Said(
         graphs=graphs or racks,
         flex=flex or (bridge and not named and not drop),

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from meshwright.domain.implementation import Implementation
     from meshwright.evidence.table import Row
 
+BLOCKING = "bigscience-workshop/bigscience train/tr11-176B-ml"
+"""Source whose runs had CUDA_LAUNCH_BLOCKING=1, as its chronicles say."""
+
 
 def cluster_of(row: Row) -> Cluster:
     """The cluster: where such runs are known to have been made, else what the device usually comes in."""
@@ -47,5 +50,5 @@ def implementation_of(row: Row) -> Implementation:
         cuda_graphs=graphs,
         expert_host_sync=waits,
         gradient_dtype=gradients,
-        blocking_launches=row["id"].startswith("bloom"),
+        blocking_launches=row["source"].startswith(BLOCKING),
     )
