@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from meshwright.api import find_plans, make_case
+    from meshwright.api import check_files, find_plans, make_case, read_files
     from meshwright.catalog import (
         calibration,
         cluster_for,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from meshwright.search import PlanResult, RankedPlan, SearchOptions, compare, min_devices, run_cost
 
 _HOMES = {
-    "meshwright.api": ("find_plans", "make_case"),
+    "meshwright.api": ("check_files", "find_plans", "make_case", "read_files"),
     "meshwright.catalog": (
         "calibration", "cluster_for", "clusters", "device", "devices", "implementation", "implementations", "load_cluster",
         "load_model", "models", "optimizer", "precision",
@@ -87,6 +87,7 @@ __all__ = [
     "Selective",
     "Training",
     "calibration",
+    "check_files",
     "cluster_for",
     "clusters",
     "compare",
@@ -106,6 +107,7 @@ __all__ = [
     "optimizer",
     "parse_layout",
     "precision",
+    "read_files",
     "run_cost",
 ]
 

@@ -1,4 +1,4 @@
-"""The two calls that most programs need: a case from names, and the best plans of it."""
+"""The calls that most programs need: a case from names, the best plans of it, and files read and judged."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from meshwright.frameworks import framework as framework_named
 from meshwright.search import SearchOptions, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
+    from meshwright.diagnose.check import Checked
     from meshwright.domain.cluster import Cluster
+    from meshwright.frameworks.settings import Given, Reading
     from meshwright.search import PlanResult
 
 
@@ -57,7 +60,49 @@ def find_plans(
 
     Errors:  ``InputError`` where no layout is legal or pins contradict; that nothing fits is a verdict of the result.
     """
-    runner = framework_named(framework)
+    runner = framework_named(framework).for_case(case)
     return plan(
         case, runner.features, options or SearchOptions(), progress, acceptable=lambda layout: not runner.check(case, layout)
     )
+
+
+def read_files(paths: Sequence[str | Path], framework: str, *, given: Given | None = None) -> Reading:
+    """Files of a framework (``name`` or ``name@version``) as a layout, and what they leave open; nothing is run.
+
+    ``given`` fills what they leave open.
+    Errors:  ``InputError`` for files that cannot be read, or that are not in their own language.
+    """
+    from meshwright.frameworks import File
+    from meshwright.frameworks.settings import NOTHING_GIVEN
+    from meshwright.readers.safe import read_text
+
+    named = framework_named(framework)
+    files = [File(path=str(path), text=read_text(path)) for path in paths]
+    return named.read(files, version=named.version if "@" in framework else None, given=given or NOTHING_GIVEN)
+
+
+def check_files(
+    paths: Sequence[str | Path], framework: str, *, case: Case | None = None, claims: Mapping[str, float] | None = None
+) -> Checked:
+    """Files of a framework, judged: by themselves, and for the case that they are to train where it is given.
+
+    ``claims``: figures that somebody gives of the run, by the names of ``diagnose.check.NAMES``.
+    Errors:  ``InputError`` as ``read_files``, and for unknown claims.
+    """
+    from meshwright.diagnose.check import Question, check, claim
+    from meshwright.frameworks.settings import Given
+
+    given = None
+    if case is not None:
+        given = Given(
+            num_devices=case.cluster.num_devices, devices_per_node=case.cluster.devices_per_node, model=case.model,
+            global_batch_sequences=case.batch.global_batch_sequences, sequence_tokens=case.batch.sequence_tokens,
+        )  # fmt: skip
+    reading = read_files(paths, framework, given=given)
+    return check(
+        Question(
+            framework=framework_named(framework).at(reading.version), reading=reading, case=case,
+            model=case.model if case is not None else None,
+            claims=tuple(claim(name, value) for name, value in (claims or {}).items()),
+        )
+    )  # fmt: skip

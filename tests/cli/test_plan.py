@@ -222,8 +222,10 @@ def test_the_real_search_with_everything_that_can_be_asked(cli, tmp_path):
         assert words in answer.out
     exported = cli("export", str(tmp_path / "out"), "--to", "megatron", "--out", str(tmp_path / "again"))
     assert exported.status == 0, exported.err
-    for path in (tmp_path / "again").iterdir():
-        assert path.read_text() == (tmp_path / "out" / path.name).read_text()
+    written = [path for path in (tmp_path / "again").rglob("*") if path.is_file()]
+    assert len(written) > 1
+    for path in written:
+        assert path.read_text() == (tmp_path / "out" / path.relative_to(tmp_path / "again")).read_text()
 
 
 def test_the_real_search_says_why_nothing_fits(cli):

@@ -38,11 +38,18 @@ def prepare(source: str) -> None:
 
     torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=1)  # older versions log through it
     import megatron.core.utils as core_utils
+    from megatron.core import parallel_state
     from megatron.core.models.common.embeddings import rope_utils
     from megatron.core.transformer.moe import moe_utils
     from packaging.version import Version
 
     core_utils._te_version = Version("2.9.0")
+    if source:
+        asked = parallel_state.get_context_parallel_world_size
+        parallel_state.get_context_parallel_world_size = lambda: 1  # core 0.11 asks while it is imported
+        import megatron.training.arguments  # noqa: F401
+
+        parallel_state.get_context_parallel_world_size = asked
     for name in ("fused_apply_rotary_pos_emb", "fused_apply_rotary_pos_emb_thd"):
         setattr(rope_utils, name, lambda *_: None)
     from megatron.core.transformer import dot_product_attention, multi_latent_attention

@@ -68,28 +68,38 @@ def test_an_unknown_framework_is_answered_with_a_suggestion():
         framework("megatorn")
 
 
-@pytest.mark.parametrize("name", [name for name in CONTRACT if name != "megatron"])
-def test_a_framework_without_a_writer_says_so(name):
+PLUGIN = package.Framework(name="mine", title="Mine", features=framework("picotron").features, implementation="torch-eager")
+
+
+def test_a_plugin_that_only_plans_says_so():
     case = case_of("llama3-8b")
-    with pytest.raises(InputError, match=r"not supported yet.*export to megatron"):
-        framework(name).write(case, layout_of(case))
+    with pytest.raises(InputError, match=r"Mine has no writer: its plugin only plans"):
+        PLUGIN.write(case, layout_of(case))
+    with pytest.raises(InputError, match=r"Mine has no reader: its plugin only plans"):
+        PLUGIN.read([package.File(path="x.yaml", text="a: 1\n")])
 
 
-def test_a_plugin_is_read(fresh, monkeypatch):
-    import meshwright.frameworks.declared as declared
-
-    monkeypatch.setattr(
-        declared,
-        "MINE",
-        package.Framework(name="mine", title="Mine", features=declared.PICOTRON.features, implementation="torch-eager"),
-        raising=False,
-    )
-    fresh(EntryPoint("mine", "meshwright.frameworks.declared:MINE", GROUP))
+def test_a_plugin_is_read(fresh):
+    fresh(EntryPoint("mine", f"{__name__}:PLUGIN", GROUP))
     assert "mine" in frameworks()
     assert framework("mine").title == "Mine"
 
 
-@pytest.mark.parametrize("value", ["no_such_module_anywhere:X", "meshwright.frameworks.declared:DEEPSPEED", "math:pi"])
+@pytest.mark.parametrize("name", CONTRACT)
+def test_a_built_in_framework_is_complete(name):
+    found = framework(name)
+    assert found.version in found.releases
+    for part in (found.writer, found.surface, found.decide, found.interpreter):
+        assert part is not None
+    assert found.limits and found.checks
+    ids = [each.id for each in (*found.limits, *found.checks)]
+    assert all(each.startswith(f"{name}.") or found.name in each for each in ids), ids
+    for release in found.releases:
+        there = framework(f"{name}@{release}")
+        assert there.version == release and there.features.name == name
+
+
+@pytest.mark.parametrize("value", ["no_such_module_anywhere:X", "meshwright.frameworks.picotron:RELEASES", "math:pi"])
 def test_a_broken_plugin_is_logged_and_skipped(fresh, caplog, value):
     fresh(EntryPoint("broken", value, GROUP))
     with caplog.at_level(logging.WARNING):

@@ -63,7 +63,13 @@ BROKEN = {
     "precision-aware": (DENSE, {"zero": 0, "offload": ("optimizer",)}, {}),
     "offload-adam": (DENSE, {"offload": ("optimizer",)}, {"optimizer_name": "sgd"}),
     "fsdp-optimizer": (DENSE, {"zero": 3}, {"optimizer_name": "muon"}),
+    "recompute": (DENSE, {"pipeline_parallel": 2, "recompute": Full(layers=((3, 0),))}, {}),
 }  # fmt: skip
+VERSIONED = {
+    "flag": ("0.12", OSS, {"expert_parallel": 8}),
+    "split": ("0.12", "llama3-70b", {"pipeline_parallel": 4, "stage_layers": ((19, 22, 20, 19),)}),
+}
+"""Rules about what a version has: version and example."""
 OLD = {
     "fp8-blockwise": (DENSE, {}, {"precision_name": "fp8-blockwise"}),
     "bf16-moments": (DENSE, {}, {"optimizer_name": "adamw-bf16-moments"}),
@@ -100,9 +106,11 @@ def broken(model, knobs, changes):
 
 
 def test_every_rule_has_an_example_and_ids_are_unique():
-    ids = [limit.id.removeprefix("megatron.") for limit in MEGATRON.limits]
-    assert len(ids) == len(set(ids))
-    assert set(ids) == set(BROKEN)
+    newest = [limit.id.removeprefix("megatron.") for limit in MEGATRON.at("main").limits]
+    assert len(newest) == len(set(newest))
+    assert set(newest) == {*BROKEN, *VERSIONED}
+    oldest = {limit.id.removeprefix("megatron.") for limit in MEGATRON.at("0.11").limits}
+    assert oldest == {*BROKEN, *VERSIONED, *OLD}
     assert {old.limit.id.removeprefix("megatron.") for old in OLD_LIMITS} == set(OLD)
 
 
@@ -120,12 +128,21 @@ def test_a_rule_fires_on_its_example_and_writing_refuses_it(id):
 @pytest.mark.parametrize("id", OLD)
 def test_a_rule_of_old_versions_refuses_there_and_not_later(id):
     case, layout = broken(*OLD[id])
-    assert MEGATRON.check(case, layout) == ()
     until = next(old.until for old in OLD_LIMITS if old.limit.id == f"megatron.{id}")
     with pytest.raises(InputError) as raised:
         MEGATRON.write(case, layout, version=f"0.{until - 1}")
     assert f"megatron.{id}" in [message.id for message in raised.value.messages]
+    assert MEGATRON.at("main").check(case, layout) == ()
     assert MEGATRON.write(case, layout, version="main")
+
+
+@pytest.mark.parametrize("id", VERSIONED)
+def test_a_rule_about_what_a_version_lacks_refuses_there_and_not_on_main(id):
+    version, model, knobs = VERSIONED[id]
+    case = case_of(model)
+    layout = layout_of(case, **knobs)
+    assert f"megatron.{id}" in [message.id for message in MEGATRON.at(version).check(case, layout)]
+    assert MEGATRON.at("main").check(case, layout) == ()
 
 
 def test_ordinary_layouts_break_nothing():

@@ -74,11 +74,16 @@ class Names:
         """Keep every spelling; one that means two things is our mistake."""
         self.noun = noun
         self.names = tuple(sorted(aliases))
+        self._aliases = {name: tuple(others) for name, others in aliases.items()}
         self._canonical: dict[str, str] = {}
-        for name, others in aliases.items():
+        for name, others in self._aliases.items():
             for spelling in (name, *others):
                 known = self._canonical.setdefault(spelling.lower(), name)
                 assert known == name, f"{noun} {spelling!r} means {known} and {name}"
+
+    def spellings(self, name: str) -> tuple[str, ...]:
+        """The aliases of a name, as they are written; none for a name that is not known."""
+        return self._aliases.get(name, ())
 
     def find(self, spelling: str) -> str | None:
         """The name behind a spelling, or None."""

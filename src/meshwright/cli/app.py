@@ -18,11 +18,15 @@ VERBS = {
     "estimate": "Predict one layout: memory by stage, time by cause, MFU.",
     "explain": "Say why a layout is as fast as it is, and where the rest goes.",
     "export": "Write a plan as the files of a framework.",
+    "import": "Read the files of a framework as a layout, and say what they leave open.",
+    "check": "Judge the files of a framework: mistakes, memory, waste, claims.",
     "calibrate": "Fit the physical constants to measured runs, yours or the corpus that ships.",
     "validate": "Score the predictions against measured runs that no fit has seen.",
     "catalog": "List and show devices, clusters, models, frameworks, implementations, and what others measured.",
 }
-"""Verb -> what it does. The module ``meshwright.cli.VERB`` has ``FIELDS`` (its options) and ``run``."""
+"""Verb -> what it does. Its module in ``meshwright.cli`` has ``FIELDS`` (its options), ``EPILOG`` and ``run``."""
+MODULES = {"import": "importing"}
+"""Verb -> module, where the verb is a word of Python; the others are modules of their own name."""
 
 
 class LazyGroup(TyperGroup):
@@ -43,7 +47,7 @@ class LazyGroup(TyperGroup):
             )  # fmt: skip
         from meshwright.cli.command import command
 
-        module = import_module(f"meshwright.cli.{cmd_name}")
+        module = import_module(f"meshwright.cli.{MODULES.get(cmd_name, cmd_name)}")
         return command(cmd_name, VERBS[cmd_name], module.FIELDS, module.run, module.EPILOG)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

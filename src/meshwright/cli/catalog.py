@@ -59,15 +59,17 @@ def _list(values: Values) -> int:
 def _entry(values: Values) -> int:
     """One entry with every figure and its source."""
     from meshwright.cli.output import print_json, print_report
+    from meshwright.report.entries import framework_facts
     from meshwright.report.facts import entry
     from meshwright.report.view import plain
 
     kind = values["kind"]
     item = _tables()[kind][1](values["name"])
     sources = _sources(kind, values["name"])
-    facts = {key: value for key, value in plain(item).items() if value is not None and key != "writer"}
     if kind == "frameworks":
-        facts["limits"] = {limit.id: limit.words for limit in item.limits}
+        facts = plain(framework_facts(item))
+    else:
+        facts = {key: value for key, value in plain(item).items() if value is not None}
     if values["json"]:
         print_json({"kind": kind, "name": values["name"], "facts": facts, "sources": plain(sources)})
     else:

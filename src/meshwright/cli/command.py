@@ -39,6 +39,9 @@ def _parameter(field: Field) -> inspect.Parameter:
     default: Any = None
     if field.kind == "argument":
         option: Any = typer.Argument(metavar=field.metavar, help=help_text, show_default=False)
+    elif field.kind == "arguments":
+        kind, default = list[str], []
+        option = typer.Argument(metavar=field.metavar, help=help_text, show_default=False)
     elif field.kind == "flag":
         kind, default = bool, False
         option = typer.Option(field.option, help=help_text, rich_help_panel=field.panel)
@@ -65,7 +68,7 @@ def read(fields: Sequence[Field], raw: Mapping[str, Any], faults: Faults) -> Val
             faults.failed.add(field.name)
         elif field.kind == "flag":
             values[field.name] = _switch(given, faults, path)
-        elif field.kind == "many":
+        elif field.kind in ("many", "arguments"):
             parsed = [_parsed(field, each, faults, path) for each in _several(given)]
             values[field.name] = [each for each in parsed if each is not None]
         elif given is not None and (value := _parsed(field, given, faults, path)) is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.cli.anchoring import ANCHOR, with_anchors
 from meshwright.cli.fields import Faults, Field, Values
 from meshwright.cli.legality import check_layout
 from meshwright.cli.options import CASE, JSON, LAYOUT, SPARE_NODES
@@ -19,7 +20,7 @@ EPILOG = (
     '--layout "tp2 mb1 sp zero1"'
 )
 TERMS = Field(name="terms", kind="flag", panel="Output", in_file=False, help="Also print every term with its formula.")
-FIELDS = (*CASE, SPARE_NODES, LAYOUT, TERMS, JSON)
+FIELDS = (*CASE, SPARE_NODES, LAYOUT, ANCHOR, TERMS, JSON)
 
 
 def run(values: Values, faults: Faults) -> int:
@@ -29,7 +30,7 @@ def run(values: Values, faults: Faults) -> int:
     from meshwright.evidence.near import closest
 
     given, layout, limits = chosen(values, faults)
-    estimate = _with_linearity(given, plan.estimate(given.case, layout))
+    estimate = _with_linearity(given, with_anchors(given, plan.estimate(given.case, layout), values["anchor_memory"]))
     if limits:
         estimate = replace(estimate, fit_probability=0.0)
     published = closest(given.case)

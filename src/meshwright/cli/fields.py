@@ -23,14 +23,14 @@ class Field:
     metavar: str = "TEXT"
     panel: str = "Case"
     kind: str = "option"
-    """``option``, ``flag`` (no value), ``many`` (repeatable) or ``argument`` (positional)."""
+    """``option``, ``flag`` (no value), ``many`` (repeatable), ``argument`` or ``arguments`` (positional, one or several)."""
     in_file: bool = True
     """Whether a request file may hold it."""
 
     @property
     def option(self) -> str:
-        """``--global-batch`` for ``global_batch``; the bare word for an argument."""
-        return self.metavar if self.kind == "argument" else f"--{self.name.replace('_', '-')}"
+        """``--global-batch`` for ``global_batch``, ``--from`` for ``from_``; the bare word for an argument."""
+        return self.metavar if self.kind.startswith("argument") else f"--{self.name.rstrip('_').replace('_', '-')}"
 
 
 class Faults:

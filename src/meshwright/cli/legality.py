@@ -6,7 +6,6 @@ was asked for, and otherwise a remark: an estimate of ZeRO-3 is worth having wit
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.domain.features import Features
@@ -26,8 +25,10 @@ ANY_FRAMEWORK = Features(
 
 def check_layout(given: Setup, layout: Layout, *, framework_asked: bool) -> list[str]:
     """Raise every reason why the layout makes no sense; return why the default framework could not run it."""
+    from meshwright.search.legality import able
+
     features = given.framework.features
-    broken = _refusals(given, _anything(features), layout)
+    broken = _refusals(given, able(features), layout)
     limits = [reason for reason in _refusals(given, features, layout) if reason not in broken]
     own = given.framework.check(given.case, layout)
     limits += [str(Message(message.id, message.template, message.values)) for message in own]
@@ -42,16 +43,3 @@ def _refusals(given: Setup, features: Features, layout: Layout) -> list[str]:
     from meshwright.search import layout_refusals
 
     return list(layout_refusals(given.case, features, layout))
-
-
-def _anything(features: Features) -> Features:
-    """A framework that can do everything; only the meaning of the shard group is kept."""
-    from meshwright.domain.label import CONTEXT_KINDS, MODULES, SCHEDULES
-
-    return replace(
-        features, schedules=SCHEDULES, zero_stages=(0, 1, 2, 3), partial_sharding=True,
-        parameter_shards_with_pipeline=True, context_kinds=CONTEXT_KINDS, context_parallel=True, pipeline_parallel=True,
-        expert_parallel=True, expert_tensor_parallel=True, sequence_parallel=True, uneven_stages=True,
-        recompute=("none", "selective", "full"), recompute_first_layers=True, selective_modules=MODULES,
-        positions=("rope", "learned", "alibi", "none"), interleaved_needs_multiple=False, optimizer_offload=True,
-    )  # fmt: skip

@@ -70,10 +70,23 @@ def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions]:
         able = [name for name in frameworks() if given.case.training.task in framework(name).features.tasks]
         raise fault("plan.task", "{name} does not train with {task}; {able} can", path="--framework", name=given.framework.title,
                     task=given.case.training.task, able=", ".join(able))  # fmt: skip
+    if "framework" in values:
+        _trains(given)
     if not values.get("spare_nodes"):
         divides(pins, given.case.cluster.num_devices)
     wanted = {name: values[name] for name in ("top", "objective", "risk", "spare_nodes", "weak") if name in values}
     return given, SearchOptions(pins=pins, **wanted)
+
+
+def _trains(given: Setup) -> None:
+    """Refuse a model, a recipe or a device that the framework does not train, whatever the layout, before anything is searched."""
+    from meshwright.domain.layout import Layout
+
+    devices, batch = given.case.cluster.num_devices, given.case.batch.global_batch_sequences
+    plain = Layout(data_parallel=devices, num_microbatches=max(1, batch // devices))
+    reasons = [each for each in given.framework.check(given.case, plain) if each.path in {"model", "training", "cluster"}]
+    if reasons:
+        raise InputError(Message(each.id, each.template, each.values, "--framework") for each in reasons)
 
 
 def _searched(given: Setup, options: SearchOptions, tick: Callable[[int, int], None] | None, *, asked: bool) -> PlanResult:
@@ -125,7 +138,7 @@ def _save(given: Setup, result: PlanResult, values: Values) -> list[str]:
     best = result.plans[0]
     files = [plan_file(given.request, best.estimate)]
     if given.framework.writer is not None and not given.framework.check(given.case, best.layout):
-        files += launch_files(given, best.layout, best.estimate, None)
+        files += launch_files(given, best.layout, best.estimate)
     return write_files(values["save"], files, force=values["force"])
 
 

@@ -97,7 +97,7 @@ def setup(values: Values, faults: Faults) -> Setup:
         flops_convention=request["flops_convention"],
         **{field: request[name] for name, field in RATIOS.items() if name in request},
     )  # fmt: skip
-    return Setup(case=case, framework=found["framework"], request=_said(request))
+    return Setup(case=case, framework=found["framework"].for_case(case), request=_said(request))
 
 
 def _runs_on(recipe: Precision, device: Device) -> None:

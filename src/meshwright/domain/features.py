@@ -23,6 +23,7 @@ class Features:
     """ZeRO-2 and 3 together with pipeline stages."""
     context_kinds: tuple[ContextKind, ...] = ("ring",)
     context_parallel: bool = True
+    tensor_parallel: bool = True
     pipeline_parallel: bool = True
     expert_parallel: bool = True
     expert_tensor_parallel: bool = True
@@ -49,3 +50,10 @@ class Features:
     """Sequence parallelism is on whenever tensor parallelism is."""
     mixture_of_experts: bool = True
     tasks: tuple[Task, ...] = ("pretrain", "sft")
+    plain_optimizers: tuple[str, ...] = ()
+    """Optimizers whose state is not sharded and whose gradients are not reduced beside the backward pass."""
+
+    def overlap_words(self, optimizer: str) -> tuple[str, ...]:
+        """Words of ``overlap=`` that can be switched on with an optimizer."""
+        plain = ("grad", "param") if optimizer in self.plain_optimizers else ()
+        return tuple(word for word in self.overlaps if word not in plain)

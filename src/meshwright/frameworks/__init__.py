@@ -17,9 +17,12 @@ from meshwright.registry import Registry
 __all__ = ["GROUP", "File", "Framework", "Limit", "Options", "framework", "frameworks"]
 
 GROUP = "meshwright.frameworks"
-_BUILT_IN = (
-    EntryPoint("megatron", "meshwright.frameworks.megatron:MEGATRON", GROUP),
-    EntryPoint("others", "meshwright.frameworks.declared:DECLARED", GROUP),
+_NAMES = (
+    "megatron", "bridge", "megatron-deepspeed", "deepspeed", "chatlearn", "mindspeed-core-ms", "mindformers", "mindspeed-llm",
+    "nanotron", "picotron", "torchtitan", "accelerate",
+)  # fmt: skip
+_BUILT_IN = tuple(
+    EntryPoint(name, f"meshwright.frameworks.{name.replace('-', '_')}:{name.replace('-', '_').upper()}", GROUP) for name in _NAMES
 )
 """Entry points of this package, for a source tree that was never installed; the same lines stand in pyproject.toml."""
 _LOG = logging.getLogger(__name__)
@@ -32,17 +35,27 @@ def frameworks() -> tuple[str, ...]:
 
 
 def framework(name: str) -> Framework:
-    """The framework of a name or an alias, in any case and with ``_`` for ``-``."""
-    registry = _registry()
+    """The framework of a name or an alias, in any case and with ``_`` for ``-``; ``name@version`` is it at a release."""
+    name, at, version = name.partition("@")
     wanted = name.strip().lower().replace("_", "-")
+    if wanted in _NAMES:  # its own module alone: the others need not be imported
+        return _built_in(wanted).at(version if at else None)
+    registry = _registry()
     for known in registry:
         if wanted in (known, *registry[known].aliases):
-            return registry[known]
+            return registry[known].at(version if at else None)
     spellings = [spelling for known in registry for spelling in (known, *registry[known].aliases)]
     raise fault(
         "framework.unknown", "unknown framework {name!r}{hint}; known: {known}",
         name=name, hint=did_you_mean(wanted, spellings), known=", ".join(registry),
     )  # fmt: skip
+
+
+@cache
+def _built_in(name: str) -> Framework:
+    """A framework of this package."""
+    (found,) = _load(_BUILT_IN[_NAMES.index(name)])
+    return found
 
 
 @cache

@@ -1,12 +1,15 @@
-"""What a framework is to Meshwright: a name, what it can express, what it refuses, and a writer of launch files."""
+"""What a framework is to Meshwright: what it can express, what it refuses, and how its files are written, read and judged."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from meshwright.errors import InputError, Message, fault
+from meshwright.frameworks.resume import SHARDED, Meaning
+from meshwright.frameworks.settings import NOTHING_GIVEN, File, Finding, Given, Reading, Severity, Source
+from meshwright.frameworks.surface import Surface
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -14,18 +17,11 @@ if TYPE_CHECKING:
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout
 
+__all__ = ["DEFAULTS", "Check", "File", "Framework", "Limit", "Noticed", "Options", "Values"]
+
 Noticed = Literal["parse", "start", "step", "never"]
 """When the framework itself notices: reading its arguments, building its groups, in the first step, or not at all."""
 Values = Mapping[str, object]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class File:
-    """A file to be written: a relative path, its text, and whether it can be executed."""
-
-    path: str
-    text: str
-    executable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +61,42 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """A rule about files: what a framework takes although it is wrong, what the launch lacks, what contradicts itself.
+
+    ``find`` gives the values of the words for each place where the rule is broken; ``value`` and ``expected`` among them
+    become those of the finding, ``path`` its place.
+    """
+
+    id: str
+    words: str
+    severity: Severity
+    source: str
+    find: Callable[[Reading, Case | None], Iterable[Values]]
+
+    def findings(self, reading: Reading, case: Case | None) -> Iterator[Finding]:
+        """The rule's findings for files, and for the case that they are to train where it is known."""
+        for values in self.find(reading, case):
+            message = Message(self.id, self.words, values, path=str(values.get("path", "")))
+            yield Finding(
+                message=message, severity=self.severity, value=values.get("value"), expected=values.get("expected"),
+                source=self.source,
+            )  # fmt: skip
+
+
+def _refuses_unknown(key: str) -> tuple[Severity, str] | None:
+    """A framework that stops at a key that it does not know."""
+    return "error", "unknown key {key}"
+
+
+def _as_it_is(case: Case, layout: Layout) -> Layout:
+    """A framework that can say everything."""
+    return layout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
-    """A training framework. ``writer`` is None where only planning for it is supported so far."""
+    """A training framework at one of its releases: what it can run, what it refuses, how it is written and read."""
 
     name: str
     title: str
@@ -75,9 +105,68 @@ class Framework:
     """Name of the implementation in the catalogue whose kernels and buffers it runs with."""
     aliases: tuple[str, ...] = ()
     version: str = ""
-    """The version that files are written for unless another is asked for."""
+    """The release that features, limits and files are for."""
+    releases: tuple[str, ...] = ()
+    """Releases with a surface of their own, oldest first; other spellings go through ``spellings``."""
+    spellings: Callable[[str], str | None] | None = None
+    """A release from what users write (``0.16.1`` -> ``0.16``); None: the longest release that the text begins with."""
+    variant: Callable[[str], Framework] | None = None
+    """This framework at another release."""
+    narrowed: Callable[[Case], Features] | None = None
+    """The features that are left for a case, where a model can only be trained in some of the framework's ways."""
     limits: tuple[Limit, ...] = ()
-    writer: Callable[[Case, Layout, str | None, Options], tuple[File, ...]] | None = None
+    writer: Callable[[Case, Layout, str, Options], tuple[File, ...]] | None = None
+    """Launch files of a layout at a release."""
+    surface: Callable[[], Surface] | None = None
+    decide: Callable[[Case, Layout, str], Values] | None = None
+    """Key -> value of all settings that express a layout at a release; what is off is absent. The inverse of ``interpreter``."""
+    opener: Callable[[Sequence[File]], Source] | None = None
+    """Files as a source, where they need more than their own language; None: ``documents.opening.open_source``."""
+    detect: Callable[[Source], str | None] | None = None
+    """The release that files are written for, where they show it."""
+    interpreter: Callable[[Source, Given, str], Reading] | None = None
+    checks: tuple[Check, ...] = ()
+    unknown_keys: Callable[[str], tuple[Severity, str] | None] = _refuses_unknown
+    """What the framework does with a key that it does not know: severity and its words, None where extra keys are its own."""
+    normal: Callable[[Case, Layout], Layout] = _as_it_is
+    """The layout that ``read(write(layout))`` gives: what no key says takes the value that the framework always has."""
+    unspoken: tuple[str, ...] = ()
+    """What has no key and is therefore lost between writing and reading, in words."""
+    alternatives: tuple[frozenset[str], ...] = ()
+    """Keys that say the same thing: setting one takes the others out."""
+    resume: Mapping[str, Meaning] = field(default_factory=lambda: SHARDED)
+    """What changing a knob means for a run that resumes."""
+
+    def release(self, version: str | None) -> str:
+        """One of ``releases`` from what a user wrote; None is this one's.
+
+        Errors: ``InputError`` for a version that is not known.
+        """
+        if version is None or version == self.version:
+            return self.version
+        wanted = version.strip()
+        if self.spellings is not None:
+            found = self.spellings(wanted)
+        else:
+            starts = [release for release in self.releases if wanted.lower().removeprefix("v").startswith(release.lower())]
+            found = max(starts, key=len, default=None)
+        if found is None:
+            raise fault(
+                "framework.version", "{title} {version!r} is unknown; known: {known}",
+                title=self.title, version=version, known=", ".join(self.releases or (self.version,)),
+            )  # fmt: skip
+        return found
+
+    def at(self, version: str | None) -> Framework:
+        """The framework at a release; None is this one."""
+        release = self.release(version)
+        if release == self.version:
+            return self
+        return self.variant(release) if self.variant is not None else replace(self, version=release)
+
+    def for_case(self, case: Case) -> Framework:
+        """The framework with the features that are left for a case."""
+        return self if self.narrowed is None else replace(self, features=self.narrowed(case))
 
     def check(self, case: Case, layout: Layout) -> tuple[Message, ...]:
         """Every rule of the framework that the layout breaks, in the order of ``limits``."""
@@ -85,12 +174,25 @@ class Framework:
 
     def write(self, case: Case, layout: Layout, *, version: str | None = None, options: Options = DEFAULTS) -> tuple[File, ...]:
         """Launch files of this layout; an ``InputError`` names everything that the framework cannot run."""
-        if self.writer is None:
-            raise fault(
-                "framework.no-writer",
-                "writing files for {title} is not supported yet: plan for it, or export to megatron",
-                title=self.title,
-            )
-        if broken := self.check(case, layout):
+        there = self.at(version)
+        if there.writer is None:
+            raise fault("framework.no-writer", "{title} has no writer: its plugin only plans", title=self.title)
+        if broken := there.check(case, layout):
             raise InputError(broken)
-        return self.writer(case, layout, version, options)
+        return there.writer(case, layout, there.version, options)
+
+    def read(self, files: Sequence[File], *, version: str | None = None, given: Given = NOTHING_GIVEN) -> Reading:
+        """What a user's files mean to the framework, without running any of them.
+
+        The version decides, then what the files show, then the default.
+        Errors: ``InputError`` for what is no file of this framework, or not even its language.
+        """
+        from meshwright.frameworks.documents.opening import open_source
+
+        if self.interpreter is None:
+            raise fault("framework.no-reader", "{title} has no reader: its plugin only plans", title=self.title)
+        source = (self.opener or open_source)(files)
+        release = self.release(version) if version or self.detect is None else self.detect(source) or self.version
+        there = self.at(release)
+        assert there.interpreter is not None, "a variant reads what its framework reads"
+        return there.interpreter(source, given, there.version)

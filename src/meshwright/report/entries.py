@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from meshwright.domain.cluster import Cluster, Device
     from meshwright.domain.implementation import Implementation
     from meshwright.domain.model import Model
+    from meshwright.frameworks import Framework
 
 Facts = dict[str, Any]
 
@@ -65,6 +66,24 @@ def framework(item: Any) -> Facts:
         "schedules": list(item.features.schedules),
         "zero_stages": list(item.features.zero_stages),
         "exports": item.writer is not None,
+    }
+
+
+def framework_facts(item: Framework) -> Facts:
+    """Everything about a framework that is no function."""
+    return {
+        "name": item.name,
+        "title": item.title,
+        "aliases": item.aliases,
+        "version": item.version,
+        "releases": item.releases,
+        "implementation": item.implementation,
+        "keys": len(item.surface().at(item.version)) if item.surface is not None else 0,
+        "features": item.features,
+        "unspoken": item.unspoken,
+        "resume": {knob: f"{meaning.resume}: {meaning.reason}" for knob, meaning in item.resume.items()},
+        "limits": {limit.id: limit.words for limit in item.limits},
+        "checks": {check.id: f"{check.severity}: {check.words}" for check in item.checks},
     }
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.domain.label import CONTEXT_KINDS, MODULES, SCHEDULES
 from meshwright.domain.layout import Full, NoRecompute, Selective
 from meshwright.plan.evaluate import schedule_of
 from meshwright.search.rules import Knobs, refusals
@@ -42,3 +44,43 @@ def knobs_of_layout(layout: Layout) -> Knobs:
 def layout_refusals(case: Case, features: Features, layout: Layout) -> tuple[str, ...]:
     """Every rule that refuses a layout; empty where it is legal."""
     return refusals(case, features, knobs_of_layout(layout))
+
+
+def arithmetic_refusals(case: Case, features: Features, layout: Layout) -> tuple[str, ...]:
+    """The rules that refuse a layout under any framework: what makes no sense, rather than what this one lacks."""
+    return shape_refusals(case, layout) or layout_refusals(case, able(features), layout)
+
+
+def shape_refusals(case: Case, layout: Layout) -> tuple[str, ...]:
+    """Why a layout that somebody wrote down cannot even be asked about: it exceeds its devices, or its stages the model."""
+    if layout.world > case.cluster.num_devices:
+        return (f"the layout needs {layout.world} devices, the cluster has {case.cluster.num_devices}",)
+    groups = (
+        layout.expert_parallel, layout.expert_tensor_parallel, layout.optimizer_shards, layout.gradient_shards,
+        layout.parameter_shards,
+    )  # fmt: skip
+    if max(groups) > layout.world:
+        return (f"a group of {max(groups)} ranks exceeds the {layout.world} devices",)
+    if layout.virtual_stages > case.model.num_layers:
+        return (f"{layout.virtual_stages} virtual stages exceed the {case.model.num_layers} layers",)
+    treated = layout.recompute.layers if isinstance(layout.recompute, Full) else None
+    for name, lists in (("layers", layout.stage_layers), ("recomputed layers", treated)):
+        if isinstance(lists, tuple):
+            shape = {(len(lists), len(chunk)) for chunk in lists}
+            if shape != {(layout.virtual_stages, layout.pipeline_parallel)}:
+                return (f"the {name} by stage do not have the shape of the pipeline",)
+    placed = sum(map(sum, layout.stage_layers or ()))
+    if placed != case.model.num_layers and layout.stage_layers is not None:
+        return (f"the stages hold {placed} layers, the model has {case.model.num_layers}",)
+    return ()
+
+
+def able(features: Features) -> Features:
+    """A framework that can do everything; only the meaning of the shard group is kept."""
+    return replace(
+        features, schedules=SCHEDULES, zero_stages=(0, 1, 2, 3), partial_sharding=True,
+        parameter_shards_with_pipeline=True, context_kinds=CONTEXT_KINDS, context_parallel=True, pipeline_parallel=True,
+        expert_parallel=True, expert_tensor_parallel=True, sequence_parallel=True, uneven_stages=True,
+        recompute=("none", "selective", "full"), recompute_first_layers=True, selective_modules=MODULES,
+        positions=("rope", "learned", "alibi", "none"), interleaved_needs_multiple=False, optimizer_offload=True,
+    )  # fmt: skip

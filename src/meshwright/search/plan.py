@@ -68,7 +68,7 @@ def plan(
     Holds:   deterministic; ``legal = evaluated + bounded``. The batch, the sequence and the numerics are never changed.
     """
     pins = parse_pins(options.pins)
-    overlap = overlap_for(case, options.risk, features.overlaps)
+    overlap = overlap_for(case, options.risk, features.overlap_words(case.training.optimizer.name))
     begin = time.perf_counter()
     counts = Counts(rejected=Counter())
     pools: list[Finalists] = []
@@ -275,7 +275,7 @@ def layout_rank(case: Case, features: Features, layout: Layout, options: SearchO
     from meshwright.plan.many import evaluate_many
 
     step_s, reserved = (float(column[0]) for column in evaluate_many(case, [layout]))
-    overlap = overlap_for(case, options.risk, features.overlaps)
+    overlap = overlap_for(case, options.risk, features.overlap_words(case.training.optimizer.name))
     space = make_space(case, features, layout.world, parse_pins({}))
     faster = 0
     for rows in evaluate_grid(space, Counts(rejected=Counter()), overlap=overlap):

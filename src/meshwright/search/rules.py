@@ -196,8 +196,9 @@ def _shard_group(_: Case, features: Features, k: Knobs) -> Any:
     return np.where(np.asarray(k.zero) == 0, k.shards == 1, sharded & divides)
 
 
-def _shard_stage(_: Case, features: Features, k: Knobs) -> Any:
-    return np.isin(k.zero, np.array(features.zero_stages))
+def _shard_stage(case: Case, features: Features, k: Knobs) -> Any:
+    plain = case.training.optimizer.name in features.plain_optimizers
+    return np.isin(k.zero, np.array([0] if plain else features.zero_stages))
 
 
 def _partial_shards(_: Case, features: Features, k: Knobs) -> Any:
@@ -244,6 +245,7 @@ RULES: tuple[Rule, ...] = (
         level="mesh", reason="tp x cp does not divide the heads, which Ulysses and hybrid context parallelism cut",
         holds=_context_heads,
     ),
+    Rule(level="mesh", reason="the framework has no tensor parallelism", holds=lambda _, f, k: (k.tp == 1) | f.tensor_parallel),
     Rule(level="mesh", reason="the framework has no pipeline parallelism", holds=lambda _, f, k: (k.pp == 1) | f.pipeline_parallel),
     Rule(level="mesh", reason="ep does not divide the experts", holds=_experts),
     Rule(level="mesh", reason="the framework has no expert parallelism", holds=lambda _, f, k: (k.ep == 1) | f.expert_parallel),

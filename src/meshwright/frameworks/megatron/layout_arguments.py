@@ -1,52 +1,90 @@
-"""A layout as Megatron-LM arguments: degrees, recomputation, sharding, overlap, precision and optimizer."""
+"""A layout as Megatron-LM flags: degrees, stages, recomputation, sharding, overlap and offload.
+
+``decide`` gives them as values; ``reading`` is its inverse.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import gcd
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
-from meshwright.domain.layout import Full, NoRecompute, Selective
-from meshwright.errors import fault
-from meshwright.frameworks.megatron.flags import Arguments, Shell
-from meshwright.frameworks.megatron.pipeline import add_pipeline, split_of
+from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
+from meshwright.frameworks.megatron.flags import Version, parse_version
+from meshwright.frameworks.megatron.pipeline import is_even, pipeline_arguments, split_of
+from meshwright.frameworks.megatron.precision_arguments import MOMENTS
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
-    from meshwright.domain.implementation import Implementation
-    from meshwright.domain.layout import Layout
+    from meshwright.frameworks.base import Values
 
 CONTEXT_TYPES = {"ring": "p2p", "all-gather": "all_gather", "ulysses": "a2a", "hybrid": "a2a+p2p"}
 """Transformer Engine's names; ``allgather``, as the help text of the flag has it, is refused in the first step."""
-FP8_RECIPES = {
-    "fp8-delayed": ("hybrid", "delayed"),
-    "fp8-cs": ("hybrid", "tensorwise"),
-    "fp8-mx": ("e4m3", "mxfp8"),
-    "fp8-blockwise": ("e4m3", "blockwise"),
-}
-PRECISIONS = ("fp32", "bf16", "fp16", *FP8_RECIPES, "nvfp4")
-MOMENTS = {"adamw": None, "adamw-bf16-moments": "bf16", "adamw-8bit": "fp8"}
-"""Optimizers of the Adam family, and the type of their moments (None: FP32)."""
-OPTIMIZERS = (*MOMENTS, "sgd", "muon")
+UNSPOKEN = (
+    "context: the kind of context parallelism where there is none (cp1)",
+    "overlap: that of point-to-point messages without virtual stages, and of collectives over one rank",
+    "stage_layers: an even split is not written",
+    "etp and ep: of a model without experts",
+)
 
 
-def add_layout(arguments: Arguments, case: Case, layout: Layout) -> None:
-    """Append degrees, expert grid, batch and sequence."""
-    arguments.add("--tensor-model-parallel-size", layout.tensor_parallel)
-    arguments.add_if(layout.sequence_parallel and layout.tensor_parallel > 1, "--sequence-parallel")
-    add_pipeline(arguments, case, layout)
-    arguments.add("--context-parallel-size", layout.context_parallel)
-    if layout.context_parallel > 1:
-        arguments.add("--cp-comm-type", CONTEXT_TYPES[layout.context_kind])
-        if layout.context_kind == "hybrid":
-            inner = hybrid_inner(case, layout)
-            arguments.add("--hierarchical-context-parallel-sizes", inner, layout.context_parallel // inner)
-    if case.model.is_moe:
-        arguments.add("--expert-model-parallel-size", layout.expert_parallel)
-        arguments.add("--expert-tensor-parallel-size", layout.expert_tensor_parallel)
-        _add_dispatcher(arguments, case)
-    arguments.add("--micro-batch-size", layout.microbatch_sequences)
-    arguments.add("--global-batch-size", case.batch.global_batch_sequences)
-    arguments.add("--seq-length", case.batch.sequence_tokens)
+def decide(case: Case, layout: Layout, release: str) -> Values:
+    """The flags that express a layout: True for a switch, a tuple for several words; what is off is absent."""
+    version = parse_version(release)
+    values = {
+        **_degrees(case, layout), **pipeline_arguments(case, layout, version), **_recompute(case, layout, version),
+        **_sharding(layout, version), **_overlap(layout), **_offload(case, layout),
+    }  # fmt: skip
+    return {flag: value for flag, value in values.items() if value is not None and value is not False}
+
+
+def normal(case: Case, layout: Layout) -> Layout:
+    """The layout as Megatron-LM's flags can say it: what would change nothing has its plain value."""
+    tp, ranks = layout.tensor_parallel, layout.data_parallel * layout.context_parallel
+    virtual, overlap = layout.virtual_stages > 1, layout.overlap
+    sharded = layout.zero_stage > 0
+    return replace(
+        layout,
+        sequence_parallel=layout.sequence_parallel and tp > 1,
+        context_kind=layout.context_kind if layout.context_parallel > 1 else "ring",
+        expert_parallel=layout.expert_parallel if case.model.is_moe else 1,
+        expert_tensor_parallel=layout.expert_tensor_parallel if case.model.is_moe else 1,
+        schedule="interleaved" if virtual else "1f1b",
+        stage_layers=None if layout.pipeline_parallel == 1 or is_even(split_of(case, layout)) else split_of(case, layout),
+        recompute=_normal_recompute(case, layout),
+        overlap=Overlap(
+            gradient_reduce=overlap.gradient_reduce and ranks > 1,
+            parameter_gather=overlap.parameter_gather and sharded and ranks > 1,
+            tensor=overlap.tensor and tp > 1,
+            point_to_point=overlap.point_to_point or not virtual,
+            expert=overlap.expert and layout.expert_parallel > 1,
+        ),
+    )
+
+
+def _normal_recompute(case: Case, layout: Layout) -> Recompute:
+    """Nothing where no layer is recomputed, all layers where all are, one count where one is enough."""
+    if not isinstance(layout.recompute, Full) or layout.recompute.layers is None:
+        return layout.recompute
+    count = block_layers(layout.recompute.layers, case, layout)
+    largest = max(map(max, split_of(case, layout)))
+    return NoRecompute() if count == 0 else Full(layers=None if count is None or count > largest else count)
+
+
+def _degrees(case: Case, layout: Layout) -> Values:
+    """Degrees and micro-batch; the expert grid is explicit, because its tensor degree would else be ``tp``."""
+    cp, hybrid = layout.context_parallel, layout.context_kind == "hybrid"
+    inner = hybrid_inner(case, layout)
+    return {
+        "--tensor-model-parallel-size": layout.tensor_parallel,
+        "--sequence-parallel": layout.sequence_parallel and layout.tensor_parallel > 1,
+        "--context-parallel-size": cp,
+        "--cp-comm-type": CONTEXT_TYPES[layout.context_kind] if cp > 1 else None,
+        "--hierarchical-context-parallel-sizes": (inner, cp // inner) if cp > 1 and hybrid else None,
+        "--expert-model-parallel-size": layout.expert_parallel if case.model.is_moe else None,
+        "--expert-tensor-parallel-size": layout.expert_tensor_parallel if case.model.is_moe else None,
+        "--micro-batch-size": layout.microbatch_sequences,
+    }
 
 
 def hybrid_inner(case: Case, layout: Layout) -> int:
@@ -57,142 +95,79 @@ def hybrid_inner(case: Case, layout: Layout) -> int:
     return gcd(layout.context_parallel, local, max(1, heads // layout.tensor_parallel))
 
 
-def _add_dispatcher(arguments: Arguments, case: Case) -> None:
-    """How tokens travel to their experts."""
-    if case.implementation.expert_deduplication:
-        arguments.add("--moe-token-dispatcher-type", "flex")
-        if arguments.version.minor >= 16:
-            arguments.add("--moe-flex-dispatcher-backend", "deepep")
-        else:
-            arguments.add("--moe-enable-deepep")
-    else:
-        arguments.add("--moe-token-dispatcher-type", "alltoall")
-    # Before core 0.16 grouped GEMMs were for BF16 alone.
-    arguments.add_if(case.training.precision.base_dtype == "bf16" or arguments.version.minor >= 16, "--moe-grouped-gemm")
-    arguments.add("--moe-permute-fusion")
-
-
-def add_recompute(arguments: Arguments, case: Case, layout: Layout) -> None:
-    """Append what is recomputed in the backward pass."""
+def _recompute(case: Case, layout: Layout, version: Version) -> Values:
+    """What is recomputed in the backward pass. Before core 0.12 selective means the attention core and has no list."""
     match layout.recompute:
-        case NoRecompute() | Full(layers=0):
-            return
         case Selective(modules=modules):
-            arguments.add("--recompute-granularity", "selective")
-            arguments.add("--recompute-modules", *modules)
-        case Full(layers=layers):
+            listed = version.minor >= 12 or modules != ("core_attn",)
+            return {
+                "--recompute-granularity": "selective",
+                "--recompute-modules": (modules if len(modules) > 1 else modules[0]) if listed and modules else None,
+            }
+        case Full(layers=layers) if layers != 0:
             count = block_layers(layers, case, layout)
-            arguments.add("--recompute-granularity", "full")
-            arguments.add("--recompute-method", "uniform" if count is None else "block")
-            arguments.add("--recompute-num-layers", 1 if count is None else count)
+            return {} if count == 0 else {
+                "--recompute-granularity": "full",
+                "--recompute-method": "uniform" if count is None else "block",
+                "--recompute-num-layers": 1 if count is None else count,
+            }  # fmt: skip
         case _:
-            assert_never(layout.recompute)
+            return {}
 
 
 def block_layers(layers: int | tuple[tuple[int, ...], ...] | None, case: Case, layout: Layout) -> int | None:
-    """Layers to recompute in each chunk of each stage; None: all. Megatron has one count for all of them."""
+    """Layers to recompute in each chunk of each stage; None: all. Megatron-LM has one count for all of them.
+
+    Holds:   a tuple that differs from the split has one count (``megatron.recompute``).
+    """
     if not isinstance(layers, tuple):
         return layers
-    split = split_of(case, layout)
-    if layers == split:
+    if layers == split_of(case, layout):
         return None
-    counts = {count for chunk in layers for count in chunk}
-    if len(counts) > 1:
-        raise fault(
-            "megatron.recompute", "Megatron-LM recomputes the same number of layers on every stage, not {layers}: "
-            "use recompute=full:{most}", layers=[list(chunk) for chunk in layers], most=max(counts), path="layout",
-        )  # fmt: skip
-    return counts.pop()
+    return max(count for chunk in layers for count in chunk)
 
 
-def add_sharding(arguments: Arguments, layout: Layout) -> None:
-    """Append the distributed optimizer or Megatron-FSDP, and the overlap of their communication."""
-    ranks = layout.data_parallel * layout.context_parallel
-    stage, overlap = layout.zero_stage, layout.overlap
-    if stage > 0:
-        arguments.add("--use-distributed-optimizer")
-        inner = layout.gradient_shards if stage >= 2 else layout.optimizer_shards
-        arguments.add_if(inner < ranks, "--num-distributed-optimizer-instances", ranks // inner)
+def _sharding(layout: Layout, version: Version) -> Values:
+    """The distributed optimizer or Megatron-FSDP, and in how many groups."""
+    ranks, stage = layout.data_parallel * layout.context_parallel, layout.zero_stage
+    inner = layout.gradient_shards if stage >= 2 else layout.optimizer_shards
+    values: dict[str, object] = {
+        "--use-distributed-optimizer": stage > 0,
+        "--num-distributed-optimizer-instances": ranks // inner if stage > 0 and inner < ranks else None,
+    }
     if stage >= 2:
-        fsdp = arguments.version.minor >= 14
-        arguments.add("--use-megatron-fsdp" if fsdp else "--use-custom-fsdp")
-        arguments.add("--data-parallel-sharding-strategy", "optim_grads_params" if stage == 3 else "optim_grads")
-        outer = layout.optimizer_shards > layout.gradient_shards
-        arguments.add_if(outer, "--outer-dp-sharding-strategy", "optim")
-        arguments.add_if(fsdp, "--ckpt-format", "fsdp_dtensor")
-        arguments.add("--no-gradient-accumulation-fusion")
-        arguments.add_if(stage == 3 and fsdp, "--init-model-with-meta-device")
-    arguments.add_if(overlap.gradient_reduce and ranks > 1, "--overlap-grad-reduce")
-    arguments.add_if(overlap.parameter_gather and stage > 0 and ranks > 1, "--overlap-param-gather")
-    arguments.add_if(overlap.tensor and layout.tensor_parallel > 1, "--tp-comm-overlap")
-    arguments.add_if(overlap.expert and layout.expert_parallel > 1, "--overlap-moe-expert-parallel-comm")
+        renamed = version.minor >= 14
+        values |= {
+            "--use-megatron-fsdp" if renamed else "--use-custom-fsdp": True,
+            "--data-parallel-sharding-strategy": "optim_grads_params" if stage == 3 else "optim_grads",
+            "--outer-dp-sharding-strategy": "optim" if layout.optimizer_shards > layout.gradient_shards else None,
+            "--ckpt-format": "fsdp_dtensor" if renamed else None,
+            "--no-gradient-accumulation-fusion": True,
+            "--init-model-with-meta-device": stage == 3 and renamed,
+        }
+    return values
 
 
-def add_precision(arguments: Arguments, case: Case) -> None:
-    """Append number formats of weights, GEMMs and gradients, and the kernels for attention and loss."""
-    precision = case.training.precision
-    if precision.base_dtype in {"bf16", "fp16"}:
-        arguments.add(f"--{precision.base_dtype}")
-    if recipe := FP8_RECIPES.get(precision.name):
-        arguments.add("--fp8-format", recipe[0])
-        arguments.add("--fp8-recipe", recipe[1])
-        if recipe[1] == "delayed":
-            arguments.add("--fp8-amax-history-len", 1024)
-            arguments.add("--fp8-amax-compute-algo", "max")
-        arguments.add_if(precision.gather_bytes < 2, "--fp8-param-gather")
-        if precision.gather_bytes < 2 and recipe[1] == "mxfp8":
-            arguments.add("--reuse-grad-buf-for-mxfp8-param-ag")
-    if precision.name == "nvfp4":
-        arguments.add("--fp4-format", "e2m1")
-        arguments.add("--fp4-recipe", "nvfp4")
-    if precision.bf16_edge_layers:
-        arguments.add("--first-last-layers-bf16")
-        arguments.add("--num-layers-at-start-in-bf16", precision.bf16_edge_layers)
-        arguments.add("--num-layers-at-end-in-bf16", precision.bf16_edge_layers)
-    if precision.base_dtype == "bf16":
-        arguments.add_if(precision.gradient_bytes < 4, "--grad-reduce-in-bf16")
-    elif precision.base_dtype == "fp16":
-        arguments.add_if(precision.gradient_bytes >= 4, "--accumulate-allreduce-grads-in-fp32")
-    implementation = case.implementation
-    arguments.add("--attention-backend", "auto" if implementation.flash_attention else "unfused")
-    if loss_in_place(implementation):
-        arguments.add("--cross-entropy-loss-fusion")
-        # Transformer Engine's works in place on the logits; from 0.18 on Megatron-LM refuses it "due to stability issues".
-        arguments.add("--cross-entropy-fusion-impl", "te" if arguments.version.minor < 18 else "native")
+def _overlap(layout: Layout) -> Values:
+    """Communication beside compute, where there is any."""
+    ranks, overlap = layout.data_parallel * layout.context_parallel, layout.overlap
+    return {
+        "--overlap-grad-reduce": overlap.gradient_reduce and ranks > 1,
+        "--overlap-param-gather": overlap.parameter_gather and layout.zero_stage > 0 and ranks > 1,
+        "--tp-comm-overlap": overlap.tensor and layout.tensor_parallel > 1,
+        "--overlap-moe-expert-parallel-comm": overlap.expert and layout.expert_parallel > 1,
+    }
 
 
-def loss_in_place(implementation: Implementation) -> bool:
-    """Whether the loss keeps nothing beside the logits themselves, which is what Megatron-LM calls fused."""
-    return implementation.logit_bytes <= 2.0
-
-
-def add_optimizer(arguments: Arguments, case: Case, layout: Layout) -> None:
-    """Append the optimizer, the types of its state, and where it is kept."""
-    name = case.training.optimizer.name
-    master = case.training.precision.master_bytes
+def _offload(case: Case, layout: Layout) -> Values:
+    """Optimizer state in host memory, and the optimizer whose state has types of its own, which it needs."""
+    training = case.training
     offload = "optimizer" in layout.offload
-    if name in MOMENTS:
-        moment = MOMENTS[name]
-        arguments.add("--optimizer", "adam")
-        arguments.add("--adam-beta1", Shell("$ADAM_BETA1"))
-        arguments.add("--adam-beta2", Shell("$ADAM_BETA2"))
-        arguments.add_if(moment or offload or master == 2, "--use-precision-aware-optimizer")
-        arguments.add_if(master == 2, "--main-params-dtype", "fp16")
-        if moment:
-            arguments.add("--exp-avg-dtype", moment)
-            arguments.add("--exp-avg-sq-dtype", moment)
-        if offload:
-            arguments.add("--optimizer-cpu-offload")
-            arguments.add("--optimizer-offload-fraction", 1.0)
-            arguments.add("--overlap-cpu-optimizer-d2h-h2d")
-    elif name == "sgd":
-        arguments.add("--optimizer", "sgd")
-        arguments.add("--sgd-momentum", 0.9)
-    else:
-        arguments.add("--optimizer", name)
-    arguments.add("--lr", Shell("$LEARNING_RATE"))
-    arguments.add("--min-lr", Shell("$MIN_LEARNING_RATE"))
-    arguments.add("--lr-decay-style", "cosine")
-    arguments.add("--lr-warmup-fraction", Shell("$WARMUP_FRACTION"))
-    arguments.add("--weight-decay", Shell("$WEIGHT_DECAY"))
-    arguments.add("--clip-grad", Shell("$CLIP_GRADIENT"))
+    typed = bool(MOMENTS.get(training.optimizer.name)) or training.precision.master_bytes == 2
+    adam = training.optimizer.name in MOMENTS
+    return {
+        "--use-precision-aware-optimizer": adam and (typed or offload),
+        "--optimizer-cpu-offload": adam and offload,
+        "--optimizer-offload-fraction": 1.0 if adam and offload else None,
+        "--overlap-cpu-optimizer-d2h-h2d": adam and offload,
+    }

@@ -6,10 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, Selective
-from meshwright.frameworks.megatron.layout_arguments import CONTEXT_TYPES, MOMENTS, hybrid_inner
+from meshwright.frameworks.megatron.layout_arguments import CONTEXT_TYPES, hybrid_inner
 from meshwright.frameworks.megatron.pipeline import split_of
-from meshwright.frameworks.megatron.rules import attention_of, rule, values_if
+from meshwright.frameworks.megatron.precision_arguments import MOMENTS
 from meshwright.frameworks.megatron.shape_limits import SHAPES
+from meshwright.frameworks.rules import attention_of, rule, values_if
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -26,13 +27,13 @@ _rule = partial(rule, STRATEGY)
 # Context parallelism: Transformer Engine decides in the first step.
 
 
-@_rule("context-kind", "{kind} context parallelism is unknown to Megatron-LM", noticed="never")
+@_rule("megatron.context-kind", "{kind} context parallelism is unknown to Megatron-LM", noticed="never")
 def _context_kind(case: Case, layout: Layout) -> Values | None:
     return values_if(layout.context_kind not in CONTEXT_TYPES, kind=layout.context_kind)
 
 
 @_rule(
-    "context-heads",
+    "megatron.context-heads",
     "Context parallelism over heads needs query and key-value heads per tensor rank ({heads}, {groups}) that {ranks} divides",
     noticed="step",
 )
@@ -47,7 +48,7 @@ def _context_heads(case: Case, layout: Layout) -> Values | None:
 
 
 @_rule(
-    "context-hybrid",
+    "megatron.context-hybrid",
     "hybrid context parallelism needs an inner group of 2 ranks or more that is not all {cp}",
     noticed="step",
 )
@@ -57,7 +58,7 @@ def _context_hybrid(case: Case, layout: Layout) -> Values | None:
     return values_if(hybrid and hybrid_inner(case, layout) in {1, cp}, cp=cp)
 
 
-@_rule("context-window", "Context parallelism with windows or sinks needs context={kinds}, not {kind}", noticed="step")
+@_rule("megatron.context-window", "Context parallelism with windows or sinks needs context={kinds}, not {kind}", noticed="step")
 def _context_window(case: Case, layout: Layout) -> Values | None:
     windows = any(kind.attention.window_tokens for kind in case.model.kinds)
     sinks = attention_of(case).sinks
@@ -70,7 +71,7 @@ def _context_window(case: Case, layout: Layout) -> Values | None:
 
 
 @_rule(
-    "stage-layers",
+    "megatron.stage-layers",
     "Number of decoder layers {placed} must match num_layers {layers}, on {chunks} x {stages} places",
 )
 def _stage_layers(case: Case, layout: Layout) -> Values | None:
@@ -83,13 +84,13 @@ def _stage_layers(case: Case, layout: Layout) -> Values | None:
     )  # fmt: skip
 
 
-@_rule("interleaved", "When interleaved schedule is used, pipeline-model-parallel size should be greater than 1")
+@_rule("megatron.interleaved", "When interleaved schedule is used, pipeline-model-parallel size should be greater than 1")
 def _interleaved(case: Case, layout: Layout) -> Values | None:
     return values_if(layout.virtual_stages > 1 and layout.pipeline_parallel == 1)
 
 
 @_rule(
-    "interleaved-p2p",
+    "megatron.interleaved-p2p",
     "When interleaved schedule is used and p2p communication overlap is disabled, pipeline-model-parallel size "
     "should be greater than 2",
 )
@@ -98,7 +99,7 @@ def _interleaved_p2p(case: Case, layout: Layout) -> Values | None:
 
 
 @_rule(
-    "interleaved-batch",
+    "megatron.interleaved-batch",
     "The remainder of M (the total micro-batches) divided by N (number of contiguous micro-batches in a virtual"
     " pipeline stage) should be 0, or larger than or equal to the pipeline-parallel size, but it is {rest} "
     "(M={microbatches}, N={stages}).",
@@ -115,24 +116,37 @@ def _interleaved_batch(case: Case, layout: Layout) -> Values | None:
 # Recomputation.
 
 
-@_rule("recompute-modules", "Invalid choices for recompute_modules: {wrong}. Allowed modules are: {known}")
+@_rule(
+    "megatron.recompute",
+    "Megatron-LM recomputes the same number of layers on every stage, not {layers}: use recompute=full:{most}",
+    noticed="never",
+)
+def _recompute_lists(case: Case, layout: Layout) -> Values | None:
+    layers = layout.recompute.layers if isinstance(layout.recompute, Full) else None
+    if not isinstance(layers, tuple) or layers == split_of(case, layout):
+        return None
+    counts = {count for chunk in layers for count in chunk}
+    return values_if(len(counts) != 1, layers=[list(chunk) for chunk in layers], most=max(counts, default=0))
+
+
+@_rule("megatron.recompute-modules", "Invalid choices for recompute_modules: {wrong}. Allowed modules are: {known}")
 def _recompute_modules(case: Case, layout: Layout) -> Values | None:
     named = layout.recompute.modules if isinstance(layout.recompute, Selective) else MODULES
     wrong = [module for module in named if module not in MODULES] or ([] if named else ["(none)"])
     return values_if(wrong, wrong=", ".join(wrong), known=", ".join(MODULES))
 
 
-@_rule("recompute-mla", "mla_up_proj in recompute_modules is only supported with multi_latent_attention.")
+@_rule("megatron.recompute-mla", "mla_up_proj in recompute_modules is only supported with multi_latent_attention.")
 def _recompute_mla(case: Case, layout: Layout) -> Values | None:
     return values_if("mla_up_proj" in _modules(layout) and not attention_of(case).latent)
 
 
-@_rule("recompute-experts", "moe_act in recompute_modules is only supported with moe_grouped_gemm.")
+@_rule("megatron.recompute-experts", "moe_act in recompute_modules is only supported with moe_grouped_gemm.")
 def _recompute_experts(case: Case, layout: Layout) -> Values | None:
     return values_if("moe_act" in _modules(layout) and not case.model.is_moe)
 
 
-@_rule("recompute-delayed", "Delayed scaling does not support moe_act and layernorm recompute for fp8.")
+@_rule("megatron.recompute-delayed", "Delayed scaling does not support moe_act and layernorm recompute for fp8.")
 def _recompute_delayed(case: Case, layout: Layout) -> Values | None:
     return values_if(case.training.precision.name == "fp8-delayed" and {"moe_act", "layernorm"} & set(_modules(layout)))
 
@@ -146,7 +160,7 @@ def _modules(layout: Layout) -> tuple[str, ...]:
 
 
 @_rule(
-    "fsdp-pipeline",
+    "megatron.fsdp-pipeline",
     "[Megatron-FSDP] Data Parallel ranks in the mesh do not match the ranks in the DP group (pipeline "
     "parallelism has no place in its mesh)",
     noticed="start",
@@ -156,7 +170,7 @@ def _fsdp_pipeline(case: Case, layout: Layout) -> Values | None:
 
 
 @_rule(
-    "expert-shards",
+    "megatron.expert-shards",
     "Expert data parallel size should be divisible by partial DistOpt shard factor ({replicas} % {instances})",
     noticed="start",
 )
@@ -168,28 +182,28 @@ def _expert_shards(case: Case, layout: Layout) -> Values | None:
     return values_if(sharded and replicas % instances, replicas=replicas, instances=instances)
 
 
-@_rule("parameter-overlap", "Must use --overlap-param-gather with --overlap-grad-reduce")
+@_rule("megatron.parameter-overlap", "Must use --overlap-param-gather with --overlap-grad-reduce")
 def _parameter_overlap(case: Case, layout: Layout) -> Values | None:
     several = layout.zero_stage > 0 and layout.data_parallel * layout.context_parallel > 1
     return values_if(several and layout.overlap.parameter_gather and not layout.overlap.gradient_reduce)
 
 
 @_rule(
-    "tensor-overlap",
+    "megatron.tensor-overlap",
     "Tensor parallel communication/GEMM overlap can happen only when sequence parallelism is enabled",
 )
 def _tensor_overlap(case: Case, layout: Layout) -> Values | None:
     return values_if(layout.overlap.tensor and layout.tensor_parallel > 1 and not layout.sequence_parallel)
 
 
-@_rule("expert-overlap-recompute", "disable full recomputation when enabling overlap_moe_expert_parallel_comm")
+@_rule("megatron.expert-overlap-recompute", "disable full recomputation when enabling overlap_moe_expert_parallel_comm")
 def _expert_overlap_recompute(case: Case, layout: Layout) -> Values | None:
     whole = isinstance(layout.recompute, Full) and layout.recompute.layers != 0
     return values_if(_expert_overlap(layout) and whole)
 
 
 @_rule(
-    "expert-overlap-moe",
+    "megatron.expert-overlap-moe",
     "disable moe in recompute_modules when enabling overlap_moe_expert_parallel_comm",
     noticed="never",  # checked from core 0.17 on; 0.16 lets it pass
 )
@@ -198,7 +212,7 @@ def _expert_overlap_moe(case: Case, layout: Layout) -> Values | None:
 
 
 @_rule(
-    "expert-overlap-pipeline",
+    "megatron.expert-overlap-pipeline",
     "If enabling EP A2A overlap, virtual_pipeline_model_parallel_size must be specified when pipeline_model_parallel_size > 1",
 )
 def _expert_overlap_pipeline(case: Case, layout: Layout) -> Values | None:
@@ -206,7 +220,7 @@ def _expert_overlap_pipeline(case: Case, layout: Layout) -> Values | None:
 
 
 @_rule(
-    "expert-overlap-mtp",
+    "megatron.expert-overlap-mtp",
     "MTP layernum only supports 1 when enabling overlap_moe_expert_parallel_comm.",
 )
 def _expert_overlap_mtp(case: Case, layout: Layout) -> Values | None:
@@ -218,19 +232,19 @@ def _expert_overlap(layout: Layout) -> bool:
     return layout.overlap.expert and layout.expert_parallel > 1
 
 
-@_rule("precision-aware", "--use-precision-aware-optimizer only supported with distributed optimizer", noticed="start")
+@_rule("megatron.precision-aware", "--use-precision-aware-optimizer only supported with distributed optimizer", noticed="start")
 def _precision_aware(case: Case, layout: Layout) -> Values | None:
     training = case.training
     needed = "optimizer" in layout.offload or training.precision.master_bytes == 2
     return values_if((needed or MOMENTS.get(training.optimizer.name)) and layout.zero_stage == 0)
 
 
-@_rule("offload-adam", "--use-precision-aware-optimizer only supported with adam", noticed="start")
+@_rule("megatron.offload-adam", "--use-precision-aware-optimizer only supported with adam", noticed="start")
 def _offload_adam(case: Case, layout: Layout) -> Values | None:
     return values_if(layout.offload and case.training.optimizer.name not in MOMENTS)
 
 
-@_rule("fsdp-optimizer", "Megatron-FSDP does not support the {optimizer} optimizer yet.")
+@_rule("megatron.fsdp-optimizer", "Megatron-FSDP does not support the {optimizer} optimizer yet.")
 def _fsdp_optimizer(case: Case, layout: Layout) -> Values | None:
     name = case.training.optimizer.name
     return values_if(layout.zero_stage >= 2 and name not in {*MOMENTS, "sgd"}, optimizer=name)

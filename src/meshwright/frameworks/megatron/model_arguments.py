@@ -216,6 +216,6 @@ def _add_experts(arguments: Arguments, model: Model, experts: MixtureOfExperts) 
     arguments.add_if(experts.routed_scale != 1, "--moe-router-topk-scaling-factor", experts.routed_scale)
     arguments.add("--moe-router-load-balancing-type", "seq_aux_loss" if experts.correction_bias else "aux_loss")
     arguments.add("--moe-aux-loss-coeff", Shell("$MOE_AUX_LOSS_COEFFICIENT"))
-    arguments.add("--moe-router-dtype", "fp32")
+    arguments.add_if(arguments.version.minor >= 12, "--moe-router-dtype", "fp32")
     # The fused bias and dropout of the grouped experts knows no bias.
     arguments.add_if(experts.expert_bias, "--no-bias-dropout-fusion")

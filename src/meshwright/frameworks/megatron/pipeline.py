@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from meshwright.errors import fault
 from meshwright.plan.split import Split, default_split
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
-    from meshwright.frameworks.megatron.flags import Arguments
+    from meshwright.frameworks.base import Values
+    from meshwright.frameworks.megatron.flags import Version
 
 
 def split_of(case: Case, layout: Layout) -> Split:
@@ -46,36 +46,32 @@ def _times(letter: str, count: int) -> str:
     return letter * count if count < 2 else f"{letter}*{count}"
 
 
-def add_pipeline(arguments: Arguments, case: Case, layout: Layout) -> None:
-    """Append the arguments that place the layers."""
-    arguments.add("--pipeline-model-parallel-size", layout.pipeline_parallel)
+def pipeline_arguments(case: Case, layout: Layout, version: Version) -> Values:
+    """The flags that place the layers; what is off is None or False.
+
+    Holds:   a split that needs a layout string is only asked of versions that have it (``megatron.split``).
+    """
+    values: dict[str, object] = {"--pipeline-model-parallel-size": layout.pipeline_parallel}
     if layout.pipeline_parallel == 1:
-        return
-    split = split_of(case, layout)
-    if layout.virtual_stages > 1:
-        arguments.add("--microbatch-group-size-per-virtual-pipeline-stage", layout.pipeline_parallel)
-        arguments.add_if(not layout.overlap.point_to_point, "--no-overlap-p2p-communication")
+        return values
+    split, virtual = split_of(case, layout), layout.virtual_stages > 1
+    if virtual:
+        values["--microbatch-group-size-per-virtual-pipeline-stage"] = layout.pipeline_parallel
+        values["--no-overlap-p2p-communication"] = not layout.overlap.point_to_point
     if is_even(split):
-        if layout.virtual_stages > 1:
-            arguments.add("--num-virtual-stages-per-pipeline-rank", layout.virtual_stages)
-    elif arguments.version.minor >= 13:
-        arguments.add("--pipeline-model-parallel-layout", layout_string(split, case.model.num_mtp_layers))
+        values["--num-virtual-stages-per-pipeline-rank"] = layout.virtual_stages if virtual else None
+    elif version.minor >= 13:
+        values["--pipeline-model-parallel-layout"] = layout_string(split, case.model.num_mtp_layers)
     else:
-        _add_ends(arguments, layout, split)
+        values["--num-virtual-stages-per-pipeline-rank"] = layout.virtual_stages if virtual else None
+        values["--decoder-first-pipeline-num-layers"] = split[0][0] * len(split)
+        # Both counts leave nothing between them on two stages, which core 0.12 divides by.
+        values["--decoder-last-pipeline-num-layers"] = split[-1][-1] * len(split) if layout.pipeline_parallel > 2 else None
+    return values
 
 
-def _add_ends(arguments: Arguments, layout: Layout, split: Split) -> None:
-    """First and last stage by their own counts: all that versions before the layout string have."""
+def only_ends_differ(split: Split) -> bool:
+    """Whether the first and the last stage have counts of their own and all others one, in every chunk the same."""
     first, last = split[0][0], split[-1][-1]
     middle = {count for chunk in split for count in chunk[1:-1]}
-    even_ends = all(chunk[0] == first and chunk[-1] == last for chunk in split)
-    if len(middle) > 1 or not even_ends:
-        raise fault(
-            "megatron.split", "this split of layers needs a layout string, which Megatron-LM has from core 0.13 on; "
-            "the target is {version}: only the first and the last stage may differ", version=arguments.version.name,
-        )  # fmt: skip
-    if layout.virtual_stages > 1:
-        arguments.add("--num-virtual-stages-per-pipeline-rank", layout.virtual_stages)
-    arguments.add("--decoder-first-pipeline-num-layers", first * len(split))
-    # Both counts leave nothing between them on two stages, which 0.12 divides by.
-    arguments.add_if(layout.pipeline_parallel > 2, "--decoder-last-pipeline-num-layers", last * len(split))
+    return len(middle) <= 1 and all(chunk[0] == first and chunk[-1] == last for chunk in split)

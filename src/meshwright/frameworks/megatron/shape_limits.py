@@ -10,9 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from meshwright.domain.model import Mlp
-from meshwright.frameworks.megatron.layout_arguments import OPTIMIZERS, PRECISIONS
 from meshwright.frameworks.megatron.model_arguments import inexpressible
-from meshwright.frameworks.megatron.rules import attention_of, rule, values_if
+from meshwright.frameworks.megatron.precision_arguments import OPTIMIZERS, PRECISIONS
+from meshwright.frameworks.rules import attention_of, rule, values_if
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -29,42 +29,42 @@ _rule = partial(rule, SHAPES)
 # What Megatron-LM has no words for, because no argument leads there.
 
 
-@_rule("model", "Megatron-LM cannot express {features}", noticed="never", path="model")
+@_rule("megatron.model", "Megatron-LM cannot express {features}", noticed="never", path="model")
 def _model(case: Case, layout: Layout) -> Values | None:
     features = inexpressible(case.model)
     return values_if(features, features="; nor ".join(features))
 
 
-@_rule("task", "Megatron-LM trains all weights: for LoRA use bridge (Megatron-Bridge)", noticed="never", path="training")
+@_rule("megatron.task", "Megatron-LM trains all weights: for LoRA use bridge (Megatron-Bridge)", noticed="never", path="training")
 def _task(case: Case, layout: Layout) -> Values | None:
     return values_if(case.training.task == "lora")
 
 
-@_rule("device", "Megatron-LM does not run on {device}; use {instead}", noticed="never", path="cluster")
+@_rule("megatron.device", "Megatron-LM does not run on {device}; use {instead}", noticed="never", path="cluster")
 def _device(case: Case, layout: Layout) -> Values | None:
     device = case.cluster.device
     return values_if(device.family in _FOREIGN, device=device.name, instead=_FOREIGN.get(device.family))
 
 
-@_rule("precision", "Megatron-LM has no precision {precision}; it has {known}", noticed="never", path="training")
+@_rule("megatron.precision", "Megatron-LM has no precision {precision}; it has {known}", noticed="never", path="training")
 def _precision(case: Case, layout: Layout) -> Values | None:
     name = case.training.precision.name
     return values_if(name not in PRECISIONS, precision=name, known=", ".join(PRECISIONS))
 
 
-@_rule("optimizer", "Megatron-LM has no optimizer {optimizer}; it has {known}", noticed="never", path="training")
+@_rule("megatron.optimizer", "Megatron-LM has no optimizer {optimizer}; it has {known}", noticed="never", path="training")
 def _optimizer(case: Case, layout: Layout) -> Values | None:
     name = case.training.optimizer.name
     return values_if(name not in OPTIMIZERS, optimizer=name, known=", ".join(OPTIMIZERS))
 
 
-@_rule("schedule", "Megatron-LM has the schedules 1f1b and interleaved (vp > 1), not {schedule}", noticed="never")
+@_rule("megatron.schedule", "Megatron-LM has the schedules 1f1b and interleaved (vp > 1), not {schedule}", noticed="never")
 def _schedule(case: Case, layout: Layout) -> Values | None:
     return values_if(layout.schedule not in {"1f1b", "interleaved"}, schedule=layout.schedule)
 
 
 @_rule(
-    "shards",
+    "megatron.shards",
     "Megatron-LM cannot split state over {optimizer}, gradients over {gradient} and parameters over {parameter}"
     " of {ranks} ranks: one group size, and from parameters on the optimizer over all ranks",
     noticed="never",
@@ -84,7 +84,7 @@ def _shards(case: Case, layout: Layout) -> Values | None:
 
 
 @_rule(
-    "microbatches",
+    "megatron.microbatches",
     "{microbatches} micro-batches of {size} on {dp} ranks are no global batch of {batch}",
     noticed="never",
 )
@@ -101,19 +101,19 @@ def _microbatches(case: Case, layout: Layout) -> Values | None:
 # Grid and shapes.
 
 
-@_rule("experts", "num_experts must be non None to use expert model parallelism")
+@_rule("megatron.experts", "num_experts must be non None to use expert model parallelism")
 def _experts(case: Case, layout: Layout) -> Values | None:
     return values_if(layout.expert_parallel > 1 and not case.model.is_moe)
 
 
-@_rule("expert-count", "Number of experts should be a multiple of expert model parallel_size.")
+@_rule("megatron.expert-count", "Number of experts should be a multiple of expert model parallel_size.")
 def _expert_count(case: Case, layout: Layout) -> Values | None:
     experts = case.model.experts
     return values_if(experts and experts.num_experts % layout.expert_parallel)
 
 
 @_rule(
-    "expert-grid",
+    "megatron.expert-grid",
     "world_size ({world}) is not divisible by expert_tensor_model_pipeline_parallel size ({size})",
     noticed="start",
 )
@@ -122,14 +122,14 @@ def _expert_grid(case: Case, layout: Layout) -> Values | None:
     return values_if(case.model.is_moe and layout.world % size, world=layout.world, size=size)
 
 
-@_rule("heads", "num_attention_heads ({heads}) must be a multiple of tensor_model_parallel_size ({tp}).")
+@_rule("megatron.heads", "num_attention_heads ({heads}) must be a multiple of tensor_model_parallel_size ({tp}).")
 def _heads(case: Case, layout: Layout) -> Values | None:
     heads = attention_of(case).num_heads
     return values_if(heads % layout.tensor_parallel, heads=heads, tp=layout.tensor_parallel)
 
 
 @_rule(
-    "query-groups",
+    "megatron.query-groups",
     "num_query_groups ({groups}) must be a multiple or divisor of tensor_model_parallel_size ({tp}).",
 )
 def _query_groups(case: Case, layout: Layout) -> Values | None:
@@ -137,7 +137,7 @@ def _query_groups(case: Case, layout: Layout) -> Values | None:
     return values_if(not attention_of(case).latent and groups % tp and tp % groups, groups=groups, tp=tp)
 
 
-@_rule("width", "{width} is not divisible by {ranks}", noticed="start")
+@_rule("megatron.width", "{width} is not divisible by {ranks}", noticed="start")
 def _width(case: Case, layout: Layout) -> Values | None:
     cuts = []
     for kind in case.model.kinds:
@@ -151,14 +151,14 @@ def _width(case: Case, layout: Layout) -> Values | None:
     return None if wrong is None else {"width": wrong[0], "ranks": wrong[1]}
 
 
-@_rule("expert-bias", "Bias in Moe is only supported when ETP==1")
+@_rule("megatron.expert-bias", "Bias in Moe is only supported when ETP==1")
 def _expert_bias(case: Case, layout: Layout) -> Values | None:
     experts = case.model.experts
     return values_if(experts and experts.expert_bias and layout.expert_tensor_parallel > 1)
 
 
 @_rule(
-    "batch",
+    "megatron.batch",
     "global batch size ({batch}) is not divisible by micro batch size ({size}) times data parallel size ({dp})",
 )
 def _batch(case: Case, layout: Layout) -> Values | None:
@@ -166,25 +166,25 @@ def _batch(case: Case, layout: Layout) -> Values | None:
     return values_if(batch % (size * dp), batch=batch, size=size, dp=dp)
 
 
-@_rule("sequence", "seq-length should be a multiple of 2 * context-parallel-size if context-parallel-size > 1.")
+@_rule("megatron.sequence", "seq-length should be a multiple of 2 * context-parallel-size if context-parallel-size > 1.")
 def _sequence(case: Case, layout: Layout) -> Values | None:
     return values_if(layout.context_parallel > 1 and case.batch.sequence_tokens % (2 * layout.context_parallel))
 
 
-@_rule("sequence-parallel", "First dimension of the tensor should be divisible by tensor parallel size", noticed="step")
+@_rule("megatron.sequence-parallel", "First dimension of the tensor should be divisible by tensor parallel size", noticed="step")
 def _sequence_parallel(case: Case, layout: Layout) -> Values | None:
     local = case.batch.sequence_tokens // layout.context_parallel
     return values_if(layout.sequence_parallel and local % layout.tensor_parallel)
 
 
-@_rule("positions", "max_position_embeddings ({rows}) must be greater than or equal to seq_length ({sequence}).")
+@_rule("megatron.positions", "max_position_embeddings ({rows}) must be greater than or equal to seq_length ({sequence}).")
 def _positions(case: Case, layout: Layout) -> Values | None:
     rows, sequence = case.model.position_table, case.batch.sequence_tokens
     return values_if(0 < rows < sequence, rows=rows, sequence=sequence)
 
 
 @_rule(
-    "moe-sequence-parallel",
+    "megatron.moe-sequence-parallel",
     "During training, performance may degrade if MoE and tensor parallelismare enabled without also enabling sequence parallelism.",
     noticed="step",
 )
@@ -192,6 +192,6 @@ def _moe_sequence_parallel(case: Case, layout: Layout) -> Values | None:
     return values_if(case.model.is_moe and layout.tensor_parallel > 1 and not layout.sequence_parallel)
 
 
-@_rule("grouped-gemm", "Unsupported compute capability for GroupedGEMM kernels.")
+@_rule("megatron.grouped-gemm", "Unsupported compute capability for GroupedGEMM kernels.")
 def _grouped_gemm(case: Case, layout: Layout) -> Values | None:
     return values_if(case.model.is_moe and case.cluster.device.family == "volta")

@@ -1,4 +1,4 @@
-"""What earlier versions of Megatron-LM refuse and later ones accept, in their own words."""
+"""What some versions of Megatron-LM refuse and others accept, in their own words, and what a version has no flag for."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Selective
-from meshwright.frameworks.megatron.pipeline import is_even, split_of
-from meshwright.frameworks.megatron.rules import Predicate, attention_of, rule, values_if
+from meshwright.frameworks.base import Limit
+from meshwright.frameworks.megatron.arguments import data_arguments, groups
+from meshwright.frameworks.megatron.flags import surface
+from meshwright.frameworks.megatron.limits import LIMITS
+from meshwright.frameworks.megatron.pipeline import is_even, only_ends_differ, split_of
+from meshwright.frameworks.rules import Predicate, attention_of, rule, values_if
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
-    from meshwright.errors import Message
-    from meshwright.frameworks.base import Limit, Values
+    from meshwright.frameworks.base import Values
     from meshwright.frameworks.megatron.flags import Version
 
 
@@ -29,22 +32,56 @@ class OldLimit:
 OLD_LIMITS: list[OldLimit] = []
 
 
+def limits_of(version: Version) -> tuple[Limit, ...]:
+    """Every rule of a version, in the order in which they are reported."""
+    old = tuple(old.limit for old in OLD_LIMITS if version.minor < old.until)
+    return (*LIMITS, *old, _split_limit(version), _flag_limit(version))
+
+
+def _split_limit(version: Version) -> Limit:
+    """Versions before the layout string place the first and the last stage by their own counts, and nothing else."""
+
+    def broken(case: Case, layout: Layout) -> Values | None:
+        if version.minor >= 13 or layout.pipeline_parallel == 1:
+            return None
+        split = split_of(case, layout)
+        return values_if(not is_even(split) and not only_ends_differ(split), version=version.name)
+
+    return Limit(
+        id="megatron.split", words="this split of layers needs a layout string, which Megatron-LM has from core 0.13 on; the "
+                                   "target "
+        "is {version}: only the first and the last stage may differ", noticed="never", broken=broken,
+    )  # fmt: skip
+
+
+def _flag_limit(version: Version) -> Limit:
+    """Everything that is written must be among the flags of the version, and be one of their choices."""
+    others = [*LIMITS, *(old.limit for old in OLD_LIMITS if version.minor < old.until), _split_limit(version)]
+
+    def broken(case: Case, layout: Layout) -> Values | None:
+        if any(limit.broken(case, layout) is not None for limit in others):
+            return None  # what cannot be run at all is not written out
+        for arguments in (*groups(case, layout, version).values(), data_arguments(case, layout, version)[1]):
+            for flag in arguments.lacking():
+                span = surface().span(flag)
+                return {"flag": flag, "span": span, "version": version.name}
+        return None
+
+    return Limit(
+        id="megatron.flag", words="{flag} exists in Megatron-LM {span}; the target is {version}", noticed="parse", broken=broken
+    )
+
+
 def _before(until: int, id: str, words: str) -> Callable[[Predicate], Predicate]:
     """A decorator that adds a rule of versions before ``until``."""
 
     def add(broken: Predicate) -> Predicate:
         into: list[Limit] = []
-        rule(into, id, words)(broken)
+        rule(into, f"megatron.{id}", words)(broken)
         OLD_LIMITS.append(OldLimit(until=until, limit=into[0]))
         return broken
 
     return add
-
-
-def check_version(case: Case, layout: Layout, version: Version) -> tuple[Message, ...]:
-    """The rules of this version that later ones have dropped, where the layout breaks them."""
-    found = (old.limit.check(case, layout) for old in OLD_LIMITS if version.minor < old.until)
-    return tuple(message for message in found if message is not None)
 
 
 @_before(13, "fp8-blockwise", "argument --fp8-recipe: invalid choice: 'blockwise' (core 0.13 has it)")

@@ -1,0 +1,221 @@
+"""A layout as accelerate's YAML for FSDP2 (or plain replicas), with a launch script for the user's own training program."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from meshwright.domain.layout import Full, NoRecompute, Overlap
+from meshwright.frameworks.base import File, Options, Values
+from meshwright.frameworks.hub import hub_name
+from meshwright.frameworks.manual import Blank, Launch, Manual, Switch, launch_script, num_nodes, readme, start_commands
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.domain.layout import Layout
+    from meshwright.domain.model import Model
+
+FSDP, MESH = "fsdp_config.fsdp_", "parallelism_config.parallelism_config_"
+STRATEGIES = {"all-gather": "allgather", "ring": "alltoall"}
+"""Kind of context parallelism -> ``cp_comm_strategy``: all keys and values at once, or passed around."""
+UNSPOKEN = (
+    "overlap: FSDP2 always gathers and reduces beside compute, plain replicas always reduce beside it",
+    "the sequence length: the training program cuts the sequences",
+)
+_LAYERS = {
+    "BloomForCausalLM": "BloomBlock", "GPT2LMHeadModel": "GPT2Block", "GPTNeoXForCausalLM": "GPTNeoXLayer",
+    "MptForCausalLM": "MptBlock",
+    "ChatGLMModel": "GLMBlock", "Llama4ForCausalLM": "Llama4TextDecoderLayer",
+}  # fmt: skip
+
+
+def layer_class(model: Model) -> str | None:
+    """Name of the module that is one layer in transformers; None where the architecture is not known.
+
+    >>> from meshwright.catalog import load_model
+    >>> layer_class(load_model("llama3-8b"))
+    'LlamaDecoderLayer'
+    """
+    name = model.architecture
+    if name in _LAYERS:
+        return _LAYERS[name]
+    return name.removesuffix("ForCausalLM") + "DecoderLayer" if name.endswith("ForCausalLM") else None
+
+
+def decide(case: Case, layout: Layout, release: str) -> Values:
+    """The keys of the YAML and the flags of the Trainer that express a layout."""
+    sharded, checkpointing = layout.zero_stage >= 2, isinstance(layout.recompute, Full)
+    keys: dict[str, object] = {
+        "distributed_type": _kind(case, layout), "num_processes": layout.world,
+        "--per_device_train_batch_size": layout.microbatch_sequences, "--gradient_accumulation_steps": layout.num_microbatches,
+    }  # fmt: skip
+    if sharded and release == "fsdp1":
+        keys |= {
+            f"{FSDP}version": 1, f"{FSDP}sharding_strategy": _strategy(layout), f"{FSDP}offload_params": bool(layout.offload),
+            f"{FSDP}activation_checkpointing": checkpointing,
+        }  # fmt: skip
+    elif sharded:
+        keys |= {
+            f"{FSDP}version": 2, f"{FSDP}reshard_after_forward": layout.zero_stage == 3,
+            f"{FSDP}offload_params": bool(layout.offload),
+            f"{FSDP}activation_checkpointing": checkpointing,
+        }  # fmt: skip
+    elif checkpointing:
+        keys["--gradient_checkpointing"] = True
+    if release not in {"fsdp1", "1.9"} and (sharded or layout.tensor_parallel > 1):
+        shard = shard_size(layout)
+        keys |= {
+            f"{MESH}dp_replicate_size": layout.data_parallel // shard, f"{MESH}dp_shard_size": shard,
+            f"{MESH}tp_size": layout.tensor_parallel, f"{MESH}cp_size": layout.context_parallel,
+        }  # fmt: skip
+        if layout.context_parallel > 1:
+            keys[f"{MESH}cp_comm_strategy"] = STRATEGIES[layout.context_kind]
+    return keys
+
+
+def shard_size(layout: Layout) -> int:
+    """Data-parallel ranks of a shard group; context-parallel ranks stand in it besides."""
+    return max(1, layout.optimizer_shards // layout.context_parallel) if layout.zero_stage >= 2 else 1
+
+
+def _strategy(layout: Layout) -> str:
+    """The strategy of FSDP1: all ranks, or those of a node."""
+    hybrid = layout.optimizer_shards < layout.data_parallel
+    if layout.zero_stage == 3:
+        return "HYBRID_SHARD" if hybrid else "FULL_SHARD"
+    return "HYBRID_SHARD_ZERO2" if hybrid else "SHARD_GRAD_OP"
+
+
+def _kind(case: Case, layout: Layout) -> str:
+    """``distributed_type``: FSDP where something is sharded, else replicas on the kind of device."""
+    if layout.zero_stage >= 2:
+        return "FSDP"
+    if layout.world == 1:
+        return "NO"
+    return (
+        "MULTI_NPU"
+        if case.cluster.device.family == "ascend"
+        else "MULTI_CPU"
+        if case.cluster.device.family == "cpu"
+        else "MULTI_GPU"
+    )
+
+
+def normal(case: Case, layout: Layout) -> Layout:
+    """The layout as accelerate has it."""
+    sharded = layout.zero_stage >= 2
+    overlap = Overlap(gradient_reduce=True, parameter_gather=sharded, tensor=False, point_to_point=False, expert=False)
+    return replace(
+        layout, overlap=overlap, sequence_parallel=False, stage_layers=None, schedule="1f1b",
+        context_kind=layout.context_kind if layout.context_parallel > 1 else "ring",
+        recompute=Full() if isinstance(layout.recompute, Full) else NoRecompute(),
+    )  # fmt: skip
+
+
+def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[File, ...]:
+    """``accelerate_config.yaml``, ``launch.sh`` and ``README.md``."""
+    keys = decide(case, layout, release)
+    manual = _manual(case, layout, release)
+    flags = [key if value is True else f"{key} {value}" for key, value in keys.items() if key.startswith("--")]
+    launch = Launch(
+        command=(
+            'accelerate launch --config_file "$HERE/accelerate_config.yaml" --machine_rank "$NODE"',
+            '--main_process_ip "$MASTER_ADDR" --main_process_port "$MASTER_PORT"',
+            f'"$TRAIN_SCRIPT" {" ".join(flags)}',
+        )
+    )
+    return (
+        File(path="accelerate_config.yaml", text=_yaml(document(case, layout, keys))),
+        launch_script(case, layout, options, manual, launch),
+        readme(case, layout, options, manual),
+    )
+
+
+def document(case: Case, layout: Layout, keys: Values) -> dict[str, Any]:
+    """The whole YAML: what the layout decides, and what goes with it."""
+    found: dict[str, Any] = {
+        "compute_environment": "LOCAL_MACHINE", "debug": False, "distributed_type": keys["distributed_type"], "downcast_bf16": "no",
+        "machine_rank": 0, "main_training_function": "main", "mixed_precision": case.training.precision.base_dtype,
+        "num_machines": num_nodes(layout, case), "num_processes": layout.world, "rdzv_backend": "static", "same_network": True,
+        "use_cpu": case.cluster.device.family == "cpu",
+    }  # fmt: skip
+    if layout.zero_stage >= 2:
+        found["fsdp_config"] = {
+            "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "fsdp_cpu_ram_efficient_loading": True,
+            "fsdp_state_dict_type": "SHARDED_STATE_DICT",
+        }  # fmt: skip
+        if name := layer_class(case.model):
+            found["fsdp_config"]["fsdp_transformer_layer_cls_to_wrap"] = name
+    for key, value in keys.items():
+        section, _, name = key.partition(".")
+        if name:
+            found.setdefault(section, {})[name] = value
+    return {key: dict(sorted(value.items())) if isinstance(value, dict) else value for key, value in sorted(found.items())}
+
+
+def _yaml(values: dict[str, Any]) -> str:
+    """Block YAML of two levels."""
+    from meshwright.frameworks.documents.tree import flow_words
+
+    lines = []
+    for key, value in values.items():
+        if isinstance(value, dict):
+            lines += [f"{key}:", *(f"  {name}: {flow_words(item)}" for name, item in value.items())]
+        else:
+            lines.append(f"{key}: {flow_words(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _manual(case: Case, layout: Layout, release: str) -> Manual:
+    """What the README and the launch script say."""
+    mb, steps = layout.microbatch_sequences, layout.num_microbatches
+    checkpointing = isinstance(layout.recompute, Full)
+    assumed = [
+        f"The micro-batch and its accumulation are the training program's: `--per_device_train_batch_size {mb} "
+        f"--gradient_accumulation_steps {steps}` of the Trainer, or a data loader with batch {mb} and "
+        f"`Accelerator(gradient_accumulation_steps={steps})`.",
+        f"Sequences are cut to {case.batch.sequence_tokens} tokens by the training program.",
+    ]
+    if layout.zero_stage >= 2:
+        assumed.append("Under mixed precision accelerate keeps the sharded weights themselves in FP32: they are the master copy.")
+        if layer_class(case.model) is None:
+            assumed.append("The class of a layer is not known: transformers' `_no_split_modules` decides.")
+    if layout.offload:
+        assumed.append(
+            "`fsdp_offload_params` moves parameters and gradients to the host as well; the prediction moves the optimizer only."
+        )
+    if layout.zero_stage >= 2 and checkpointing:
+        assumed.append(
+            "`fsdp_activation_checkpointing` recomputes each wrapped layer; do not give `--gradient_checkpointing` besides."
+        )
+    if layout.tensor_parallel > 1:
+        assumed.append(
+            'Tensor parallelism: load the model with `tp_plan="auto"` and the device mesh of `accelerator.torch_device_mesh`.'
+        )
+    if layout.context_parallel > 1:
+        assumed.append(
+            "Context parallelism: sdpa attention, and each step within `accelerator.maybe_context_parallel(...)` (the "
+            "Trainer does it)."
+        )
+    return Manual(
+        title=f"HF accelerate {release}",
+        needs=f"The training program builds {hub_name(case.model)} and its data with transformers; torch 2.6 or later.",
+        commands=start_commands(layout, case, before="TRAIN_SCRIPT=/path/to/train.py"),
+        blanks=(Blank(name="TRAIN_SCRIPT", default="train.py", what="your training program"),),
+        off=(
+            Switch(name="fp8_config", risk="approximate", what="FP8 linear layers (torchao or Transformer Engine)"),
+            Switch(name="dynamo_config.dynamo_backend: inductor", risk="equivalent", what="compiles the model"),
+        ),
+        probe=_probe(),
+        assumed=tuple(assumed),
+    )  # fmt: skip
+
+
+def _probe() -> str:
+    """How to measure the memory of a rank."""
+    return (
+        "accelerate has no fake process group: run one step on a single node with fewer layers (`num_hidden_layers` of the model's "
+        "configuration) at two depths, read `torch.cuda.max_memory_reserved()` and extend the line to all layers; shards "
+        "of one node are "
+        "larger. `meshwright estimate PLAN --anchor-memory 0=BYTES` takes the result."
+    )

@@ -1,0 +1,262 @@
+"""Rules that follow from arithmetic, for any framework: what is cut must divide. Wordings are the frameworks' own where given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from meshwright.domain.layout import Full
+from meshwright.domain.model import Mlp
+from meshwright.frameworks.ascend.stages import shape_of
+from meshwright.frameworks.base import Limit, Noticed, Values
+from meshwright.frameworks.rules import values_if
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.domain.features import Features
+    from meshwright.domain.layout import Layout
+
+Words = Mapping[str, tuple[str, Noticed]]
+"""Name of a rule -> the framework's words and when it notices; what is not given takes ours."""
+
+
+def _heads(case: Case, layout: Layout) -> Values | None:
+    tp = layout.tensor_parallel
+    found = [kind.attention.num_heads for kind in case.model.kinds if kind.attention.num_heads % tp]
+    return values_if(found, heads=found[0] if found else 0, tp=tp)
+
+
+def _key_value_heads(case: Case, layout: Layout) -> Values | None:
+    tp = layout.tensor_parallel
+    found = [
+        kind.attention.num_key_value_heads for kind in case.model.kinds
+        if kind.attention.latent is None and kind.attention.num_key_value_heads % tp
+    ]  # fmt: skip
+    return values_if(found, heads=found[0] if found else 0, tp=tp)
+
+
+def _width(case: Case, layout: Layout) -> Values | None:
+    tp, model = layout.tensor_parallel, case.model
+    widths = [model.hidden, *(
+        kind.feed_forward.width if isinstance(kind.feed_forward, Mlp) else kind.feed_forward.shared_width for kind in model.kinds
+    )]  # fmt: skip
+    found = [width for width in widths if width % tp]
+    return values_if(found, width=found[0] if found else 0, tp=tp)
+
+
+def _sequence(case: Case, layout: Layout) -> Values | None:
+    cp, tp = layout.context_parallel, layout.tensor_parallel
+    ways = max(2 * cp if cp > 1 else 1, 1)
+    tokens = case.batch.sequence_tokens
+    return values_if(tokens % ways or tokens % (tp * cp), sequence=tokens, cp=cp, tp=tp)
+
+
+def inner_ranks(case: Case, layout: Layout) -> int:
+    """Context-parallel ranks that exchange heads under the hybrid kind: those of one scale-up domain."""
+    return max(1, min(layout.context_parallel, case.cluster.scale_up_devices // layout.tensor_parallel))
+
+
+def _context_heads(case: Case, layout: Layout) -> Values | None:
+    if layout.context_parallel == 1 or layout.context_kind not in {"ulysses", "hybrid"}:
+        return None
+    inner = layout.context_parallel if layout.context_kind == "ulysses" else inner_ranks(case, layout)
+    if layout.context_kind == "hybrid" and not 1 < inner < layout.context_parallel:
+        return {"heads": 0, "ways": inner, "cp": layout.context_parallel}
+    ways = layout.tensor_parallel * inner
+    for kind in case.model.kinds:
+        attention = kind.attention
+        keys = attention.num_heads if attention.latent else attention.num_key_value_heads
+        if attention.num_heads % ways or keys % ways:
+            return {"heads": min(attention.num_heads, keys), "ways": ways, "cp": layout.context_parallel}
+    return None
+
+
+def _windows(case: Case, layout: Layout) -> Values | None:
+    windowed = any(kind.attention.window_tokens for kind in case.model.kinds)
+    sinks = any(kind.attention.sinks for kind in case.model.kinds)
+    kind = layout.context_kind
+    broken = layout.context_parallel > 1 and ((windowed and kind in {"ring", "hybrid"}) or (sinks and kind != "ulysses"))
+    return values_if(broken, kind=kind)
+
+
+def _table(case: Case, layout: Layout) -> Values | None:
+    model, tokens = case.model, case.batch.sequence_tokens
+    return values_if(model.position == "learned" and tokens > model.position_table, sequence=tokens, rows=model.position_table)
+
+
+def _experts(case: Case, layout: Layout) -> Values | None:
+    experts, ep = case.model.experts, layout.expert_parallel
+    count = experts.num_experts if experts else 1
+    return values_if(count % ep or (experts is None and ep > 1), experts=count, ep=ep)
+
+
+def _expert_sequence(case: Case, layout: Layout) -> Values | None:
+    return values_if(case.model.is_moe and layout.tensor_parallel > 1 and not layout.sequence_parallel)
+
+
+def _batch(case: Case, layout: Layout) -> Values | None:
+    step = layout.data_parallel * layout.microbatch_sequences
+    batch = case.batch.global_batch_sequences
+    broken = batch % step or batch != step * layout.num_microbatches
+    return values_if(broken, batch=batch, dp=layout.data_parallel, mb=layout.microbatch_sequences, m=layout.num_microbatches)
+
+
+def _world(case: Case, layout: Layout) -> Values | None:
+    product, devices = layout.world, case.cluster.num_devices
+    return values_if(
+        product != devices, product=product, devices=devices, tp=layout.tensor_parallel, cp=layout.context_parallel,
+        pp=layout.pipeline_parallel, dp=layout.data_parallel,
+    )  # fmt: skip
+
+
+def _expert_grid(case: Case, layout: Layout) -> Values | None:
+    grid = layout.expert_parallel * layout.expert_tensor_parallel
+    stage = layout.world // layout.pipeline_parallel
+    return values_if(stage % grid, ep=layout.expert_parallel, ranks=stage)
+
+
+def _layers(case: Case, layout: Layout) -> Values | None:
+    places = layout.pipeline_parallel * layout.virtual_stages
+    return values_if(
+        case.model.num_layers < places, layers=case.model.num_layers, pp=layout.pipeline_parallel, vpp=layout.virtual_stages,
+        places=places,
+    )  # fmt: skip
+
+
+def _stages(case: Case, layout: Layout) -> Values | None:
+    split = layout.stage_layers
+    if split is None:
+        return None
+    wanted = (layout.virtual_stages, layout.pipeline_parallel)
+    shape = shape_of(split)
+    return values_if(shape != wanted, shape=_tuple(shape, layout), layout=_tuple(wanted, layout))
+
+
+def _tuple(shape: tuple[int, int] | None, layout: Layout) -> str:
+    """A shape as NumPy prints it."""
+    if shape is None:
+        return "(ragged)"
+    return str(shape) if layout.virtual_stages > 1 else f"({shape[1]},)"
+
+
+def _stage_sum(case: Case, layout: Layout) -> Values | None:
+    split = layout.stage_layers
+    total = sum(map(sum, split)) if split else case.model.num_layers
+    return values_if(total != case.model.num_layers, layers=case.model.num_layers, total=total, split=split)
+
+
+def _recompute_shape(case: Case, layout: Layout) -> Values | None:
+    if not isinstance(layout.recompute, Full) or not isinstance(layout.recompute.layers, tuple):
+        return None
+    wanted = (layout.virtual_stages, layout.pipeline_parallel)
+    shape = shape_of(layout.recompute.layers)
+    return values_if(shape != wanted, shape=_tuple(shape, layout), layout=_tuple(wanted, layout))
+
+
+def _schedule(case: Case, layout: Layout) -> Values | None:
+    pp, vp, m = layout.pipeline_parallel, layout.virtual_stages, layout.num_microbatches
+    fits = {
+        "interleaved": vp > 1 and pp > 1,
+        "1f1b": vp == 1,
+        "dualpipev": vp == 2 and pp > 1 and m >= 2 * pp,
+    }.get(layout.schedule, vp == 1 and pp > 1)
+    return values_if(not fits, schedule=layout.schedule, pp=pp, vpp=vp, m=m)
+
+
+def _interleaved(case: Case, layout: Layout) -> Values | None:
+    pp, m = layout.pipeline_parallel, layout.num_microbatches
+    return values_if(layout.schedule == "interleaved" and (m % pp or m < pp), m=m, pp=pp)
+
+
+def _shards(case: Case, layout: Layout) -> Values | None:
+    ranks = layout.data_parallel * layout.context_parallel
+    sizes = {layout.optimizer_shards, layout.gradient_shards, layout.parameter_shards} - {1}
+    ordered = layout.optimizer_shards >= layout.gradient_shards >= layout.parameter_shards
+    broken = len(sizes) > 1 or not ordered or any(size > ranks or ranks % size for size in sizes)
+    return values_if(broken, shards=max(sizes, default=1), ranks=ranks)
+
+
+_RULES: tuple[tuple[str, str, Callable[[Case, Layout], Values | None], str], ...] = (
+    ("world", "tp {tp} x cp {cp} x pp {pp} x dp {dp} = {product} devices are not the {devices} of the cluster", _world, "cluster"),
+    ("batch", "global batch {batch} is not dp {dp} x micro-batch {mb} x {m} micro-batches", _batch, "layout"),
+    ("heads", "num_attention_heads ({heads}) must be a multiple of tensor parallelism ({tp})", _heads, "layout"),
+    ("key-value-heads", "key-value heads ({heads}) must be a multiple of tensor parallelism ({tp})", _key_value_heads, "layout"),
+    ("width", "{width} is not divisible by {tp}", _width, "layout"),
+    ("sequence", "sequence length {sequence} is not divisible by 2 x cp {cp}, or by tp {tp} x cp", _sequence, "layout"),
+    (
+        "context-heads",
+        "heads ({heads}) are not divisible by the {ways} ranks that exchange them (cp {cp})",
+        _context_heads,
+        "layout",
+    ),
+    ("context-window", "{kind} context parallelism has no kernels for attention windows or sinks", _windows, "layout"),
+    ("positions", "sequence length {sequence} exceeds the position table of {rows} rows", _table, "model"),
+    ("experts", "{experts} experts are not divisible by expert parallelism {ep}", _experts, "layout"),
+    ("expert-grid", "expert parallelism {ep} does not divide the {ranks} ranks of a stage", _expert_grid, "layout"),
+    ("expert-sequence", "experts with tensor parallelism need sequence parallelism", _expert_sequence, "layout"),
+    ("layers", "{layers} layers are fewer than pp {pp} x vpp {vpp} = {places}", _layers, "layout"),
+    ("stage-shape", "layers by stage have the shape {shape}, not {layout}", _stages, "layout"),
+    ("stage-sum", "the number of model layers is {layers}, but the stages have {total}", _stage_sum, "layout"),
+    ("recompute-shape", "the recompute list has the shape {shape}, not {layout}", _recompute_shape, "layout"),
+    ("schedule", "the schedule {schedule} does not run with pp {pp}, vpp {vpp} and {m} micro-batches", _schedule, "layout"),
+    ("interleaved", "interleaving needs micro-batches ({m}) in multiples of pp ({pp})", _interleaved, "layout"),
+    ("shards", "the shard group of {shards} does not divide the {ranks} data-parallel ranks", _shards, "layout"),
+)
+
+
+def arithmetic(prefix: str, words: Words) -> Iterator[Limit]:
+    """Limits ``<prefix>.<rule>`` for every rule of this module."""
+    for name, ours, broken, path in _RULES:
+        template, noticed = words.get(name, (ours, "never"))
+        yield Limit(id=f"{prefix}.{name}", words=template, noticed=noticed, broken=broken, path=path)
+
+
+def expressible(prefix: str, title: str, features: Features) -> Iterator[Limit]:
+    """One limit for everything that a framework has no key for, as its features say."""
+
+    def knobs(case: Case, layout: Layout) -> Values | None:
+        ranks = layout.data_parallel * layout.context_parallel
+        has = [
+            (layout.sequence_parallel and not features.sequence_parallel, "sequence parallelism"),
+            (layout.expert_tensor_parallel > 1 and not features.expert_tensor_parallel, "tensor parallelism of experts"),
+            (layout.expert_parallel > 1 and not features.expert_parallel, "expert parallelism"),
+            (layout.zero_stage not in features.zero_stages, f"ZeRO stage {layout.zero_stage}"),
+            (layout.zero_stage >= 2 and layout.pipeline_parallel > 1 and not features.parameter_shards_with_pipeline,
+             "gradients or parameters sharded under a pipeline"),
+            (1 < layout.optimizer_shards < ranks and not features.partial_sharding, "shard groups smaller than all ranks"),
+            (_treatment(layout) not in features.recompute, f"{_treatment(layout)} recomputation"),
+            (_counted(layout) and not features.recompute_per_stage, "recomputed layers by stage"),
+            (_first(layout) and not features.recompute_first_layers, "the first layers of a chunk recomputed"),
+            (bool(_modules(layout) - set(features.selective_modules)), f"recomputing {', '.join(sorted(_modules(layout)))}"),
+            (bool(layout.offload) and not features.optimizer_offload, "offload"),
+            (layout.context_parallel > 1 and layout.context_kind not in features.context_kinds,
+             f"{layout.context_kind} context parallelism"),
+            (layout.schedule not in features.schedules, f"the schedule {layout.schedule}"),
+            (layout.overlap.tensor and "tp" not in features.overlaps, "overlap of tensor parallelism"),
+            (layout.overlap.expert and "ep" not in features.overlaps, "overlap of expert parallelism"),
+        ]  # fmt: skip
+        found = [knob for present, knob in has if present]
+        return values_if(found, knobs=", ".join(found))
+
+    yield Limit(id=f"{prefix}.knobs", words=f"{title} has no key for {{knobs}}", noticed="never", broken=knobs)
+
+
+def _treatment(layout: Layout) -> str:
+    """none, selective or full."""
+    name = type(layout.recompute).__name__
+    return {"NoRecompute": "none", "Selective": "selective"}.get(name, "full")
+
+
+def _counted(layout: Layout) -> bool:
+    """Whether layers are recomputed by stage."""
+    return isinstance(layout.recompute, Full) and isinstance(layout.recompute.layers, tuple)
+
+
+def _first(layout: Layout) -> bool:
+    """Whether the first few layers of each chunk are recomputed."""
+    return isinstance(layout.recompute, Full) and isinstance(layout.recompute.layers, int)
+
+
+def _modules(layout: Layout) -> set[str]:
+    """Modules that are recomputed."""
+    return set(getattr(layout.recompute, "modules", ()))

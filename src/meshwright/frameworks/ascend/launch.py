@@ -1,0 +1,71 @@
+"""Launches on Ascend: msrun, the variables that MindSpore and CANN read, and the dry run that shows a stage's memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshwright.frameworks.base import File, Options
+from meshwright.frameworks.manual import Variable
+
+if TYPE_CHECKING:
+    from meshwright.domain.layout import Layout
+
+MSRUN = (
+    'msrun --worker_num="$((NODES * DEVICES_PER_NODE))" --local_worker_num="$DEVICES_PER_NODE" --node_rank="$NODE"',
+    '--master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" --log_dir="$HERE/msrun_log" --join=True --cluster_time_out=7200',
+)
+CONNECT_TIMEOUT_S = 7200
+"""Seconds that a rank waits for the others to join: compiling and loading take minutes on many nodes (CANN default 120)."""
+
+
+def mindspore_variables() -> tuple[Variable, ...]:
+    """Variables of a MindSpore launch."""
+    return (
+        Variable(
+            name="MS_ALLOC_CONF",
+            value="enable_vmm:True",
+            reason="virtual memory against fragments; all options in this one variable, comma separated",
+        ),
+        Variable(
+            name="HCCL_CONNECT_TIMEOUT", value=str(CONNECT_TIMEOUT_S), reason="ranks that compile or load slowly are waited for"
+        ),
+        Variable(name="HCCL_DETERMINISTIC", value="false", reason="deterministic reductions are slower"),
+    )
+
+
+def fullest_stage(layout: Layout, options: Options) -> int:
+    """The stage with the highest predicted memory; the first where there is no estimate."""
+    stage = getattr(options.estimate, "peak_stage", 0) if options.estimate is not None else 0
+    return min(int(stage), layout.pipeline_parallel - 1)
+
+
+def simulation(layout: Layout, options: Options, checkout: str, command: str) -> File:
+    """``probe.sh``: one stage's memory by MindSpore's simulation level, on one machine without the cluster."""
+    pp, world = layout.pipeline_parallel, layout.world
+    return File(
+        path="probe.sh", executable=True,
+        text=f"""#!/bin/bash
+# Memory of one pipeline stage without the cluster: MindSpore {"compiles and " if checkout else ""}runs one rank's memory plan.
+# Level 1 needs no device; 2 adds workspaces and needs one. Usage: [STAGE=0..{pp - 1}] bash probe.sh
+set -euo pipefail
+HERE="${{HERE:-$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)}}"
+STAGE="${{STAGE:-{fullest_stage(layout, options)}}}"
+export HERE MS_SIMULATION_LEVEL="${{MS_SIMULATION_LEVEL:-1}}" GLOG_v=1
+export RANK_SIZE={world} RANK_ID="$((STAGE * {world // pp}))" DEVICE_ID="${{DEVICE_ID:-0}}"
+{f'cd "${checkout}"' if checkout else 'cd "$HERE"'}
+python {command} 2>&1 | tee "$HERE/probe_stage_$STAGE.log"
+grep "Used peak memory usage (without fragments)" "$HERE/probe_stage_$STAGE.log"
+""",
+    )  # fmt: skip
+
+
+def simulation_words(layout: Layout, options: Options, *, mock: bool) -> str:
+    """What a README says about ``probe.sh``."""
+    stage = fullest_stage(layout, options)
+    words = (
+        f"`bash probe.sh` runs the fullest stage ({stage}) by itself at MindSpore's simulation level, "
+        "without the cluster (MindSpore "
+        "2.5 or later). Read `Used peak memory usage (without fragments)`, in MiB, add what the communicators take, and give it "
+        f"as bytes to `meshwright estimate PLAN --anchor-memory {stage}=BYTES`. `STAGE=k` shows another stage."
+    )
+    return words + (" A PyNative script must use `mindspore.utils.dryrun.mock` where it reads values of tensors." if mock else "")

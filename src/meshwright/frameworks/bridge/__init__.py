@@ -1,0 +1,71 @@
+"""Megatron-Bridge: what it can express, what it refuses, how its files are written and read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+from meshwright.domain.features import Features
+from meshwright.frameworks.base import Framework
+from meshwright.frameworks.bridge.deciding import UNSPOKEN, decide, normal
+from meshwright.frameworks.bridge.limits import limits_of
+from meshwright.frameworks.bridge.mistakes import CHECKS, unknown_key
+from meshwright.frameworks.bridge.reading import interpret
+from meshwright.frameworks.bridge.sources import detect, open_files
+from meshwright.frameworks.bridge.writing import write
+from meshwright.frameworks.surface import Surface, load_surface
+
+__all__ = ["BRIDGE"]
+
+RELEASES = ("0.3", "main")
+"""0.3: tag v0.3.1; main: 067f987 of 2026-08-22."""
+_MEGATRON_MODULES = ("core_attn", "layernorm", "mlp", "moe_act", "moe", "mla_up_proj", "shared_experts")
+
+
+@cache
+def surface() -> Surface:
+    """Every field of ``ConfigContainer`` and of the dataclasses in it, by release."""
+    return load_surface(__name__, "Megatron-Bridge", RELEASES)
+
+
+@cache
+def _variant(release: str) -> Framework:
+    """Megatron-Bridge at a release."""
+    return replace(BRIDGE, version=release, limits=limits_of(release))
+
+
+BRIDGE = Framework(
+    name="bridge",
+    title="Megatron-Bridge",
+    aliases=("megatron-bridge", "nemo"),
+    implementation="megatron-te",
+    version="0.3",
+    releases=RELEASES,
+    variant=_variant,
+    features=Features(
+        name="bridge",
+        zero_stages=(0, 1, 2, 3),
+        instances_divide_experts=True,
+        context_kinds=("ring", "all-gather", "ulysses", "hybrid"),
+        selective_modules=_MEGATRON_MODULES,
+        tasks=("pretrain", "sft", "lora"),
+    ),
+    limits=limits_of("0.3"),
+    writer=write,
+    surface=surface,
+    decide=decide,
+    opener=open_files,
+    detect=detect,
+    interpreter=interpret,
+    checks=tuple(CHECKS),
+    unknown_keys=unknown_key,
+    normal=normal,
+    unspoken=UNSPOKEN,
+    alternatives=(
+        frozenset({
+            "model.pipeline_model_parallel_layout", "model.num_layers_in_first_pipeline_stage",
+            "model.num_layers_in_last_pipeline_stage", "model.account_for_embedding_in_pipeline_split",
+            "model.account_for_loss_in_pipeline_split",
+        }),
+    ),
+)  # fmt: skip

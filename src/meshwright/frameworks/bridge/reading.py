@@ -1,0 +1,204 @@
+"""Megatron-Bridge's configuration as a layout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshwright.domain.layout import ContextKind, Full, Layout, NoRecompute, Overlap, Recompute, Selective
+from meshwright.errors import InputError
+from meshwright.frameworks.bridge.limits import PRECISIONS
+from meshwright.frameworks.compose import Values, data_parallel_of, microbatches_of, world_of
+from meshwright.frameworks.megatron.stages import unrolled
+from meshwright.frameworks.settings import Given, Reading, Said, Source
+
+if TYPE_CHECKING:
+    from meshwright.domain.training import Task
+    from meshwright.plan.split import Split
+
+KINDS: dict[str, ContextKind] = {"p2p": "ring", "a2a": "ulysses", "all_gather": "all-gather", "allgather": "all-gather",
+                                 "a2a+p2p": "hybrid"}  # fmt: skip
+FIGURES = {
+    "num_layers": "layers", "hidden_size": "hidden", "num_attention_heads": "heads", "num_query_groups": "key_value_heads",
+    "kv_channels": "head_dim", "ffn_hidden_size": "ffn", "vocab_size": "vocabulary", "num_moe_experts": "experts",
+    "moe_router_topk": "experts_per_token", "moe_ffn_hidden_size": "expert_ffn",
+    "moe_shared_expert_intermediate_size": "shared_ffn", "mtp_num_layers": "mtp_layers",
+}  # fmt: skip
+STAGES = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
+_DEGREES = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
+
+
+def interpret(source: Source, given: Given, release: str) -> Reading:
+    """What a run does: fields as the files set them, else Bridge's defaults, for the recipe's own values are not here."""
+    from meshwright.frameworks.bridge import surface
+
+    values = Values(source=source, surface=surface(), release=release, strict=True)
+    silent = [name for name in _DEGREES if f"model.{name}" not in source.settings]
+    untold = len(silent) == len(_DEGREES)
+    if silent:
+        values.refuse(
+            "bridge.recipe", "the files do not set {names}: the recipe decides, {instead}", names=", ".join(silent),
+            instead="so the layout is not known" if untold else "and 1 is read here",
+        )  # fmt: skip
+    tp, pp, cp = (values.degree(f"model.{name}") for name in _DEGREES)
+    ep = values.degree("model.expert_model_parallel_size")
+    etp = values.int("model.expert_tensor_parallel_size") or (tp if ep > 1 else 1)
+    mb = values.degree("train.micro_batch_size")
+    batch = values.int("train.global_batch_size") or given.global_batch_sequences
+    sequence = _sequence(values) or given.sequence_tokens
+    world = world_of(values, given)
+    dp = data_parallel_of(values, world, tp * pp * cp)
+    microbatches = microbatches_of(values, batch, mb, dp)
+    stages = _stages(values, pp, given)
+    layout = None
+    if not untold and dp is not None and microbatches is not None and stages is not None:
+        chunks, split = stages
+        shards = _shards(values, dp * cp)
+        layout = Layout(
+            tensor_parallel=tp, sequence_parallel=values.bool("model.sequence_parallel"), context_parallel=cp,
+            context_kind=_kind(values) if cp > 1 else "ring", pipeline_parallel=pp, virtual_stages=chunks, expert_parallel=ep,
+            expert_tensor_parallel=etp, data_parallel=dp, optimizer_shards=shards[0], gradient_shards=shards[1],
+            parameter_shards=shards[2], microbatch_sequences=mb, num_microbatches=microbatches, recompute=_recompute(values),
+            schedule="interleaved" if chunks > 1 else "1f1b", stage_layers=split,
+            offload=("optimizer",) if values.bool("optimizer.optimizer_cpu_offload") else (),
+            overlap=_overlap(values, tp, chunks, ep, dp * cp, sharded=shards[0] > 1),
+        )  # fmt: skip
+    knobs = surface().knobs()
+    said = Said(
+        devices=world, global_batch_sequences=batch, sequence_tokens=sequence, precision=_precision(values), task=_task(values),
+        figures={name: number for key, name in FIGURES.items() if (number := values.int(f"model.{key}")) is not None},
+    )  # fmt: skip
+    return Reading(
+        framework="bridge", version=release, source=source, said=said,
+        layout=None if any(key in knobs for key in values.failed) else layout, messages=tuple(values.messages),
+    )  # fmt: skip
+
+
+def _sequence(values: Values) -> int | None:
+    """Tokens of a sequence: the model's, which must be the data set's."""
+    names = ("model.seq_length", "dataset.sequence_length", "dataset.seq_length")
+    return next((number for name in names if (number := values.int(name)) is not None), None)
+
+
+def _precision(values: Values) -> str | None:
+    """The precision of the catalogue behind a recipe's name."""
+    name = values.source.value("mixed_precision")
+    return next((ours for ours, theirs in PRECISIONS.items() if theirs == name), None)
+
+
+def _task(values: Values) -> Task | None:
+    """The task, where fields or the name of the recipe tell it."""
+    recipe = str(values.source.value("--recipe", ""))
+    mode = str(values.source.value("--mode", ""))
+    if (
+        any(key.startswith("peft.") and value.value is not None for key, value in values.source.settings.items())
+        or "_peft" in recipe
+    ):
+        return "lora"
+    if "_sft" in recipe or mode == "sft":
+        return "sft"
+    return "pretrain" if "pretrain" in recipe or mode == "pretrain" else None
+
+
+def _kind(values: Values) -> ContextKind:
+    """The kind of context parallelism; a list names one for each layer, of which the first is read."""
+    word = values.source.value("model.cp_comm_type")
+    if isinstance(word, (list, tuple)) and word:
+        word = word[0]
+    return KINDS.get(str(word), "ring")
+
+
+def _stages(values: Values, pp: int, given: Given) -> tuple[int, Split | None] | None:
+    """Chunks of a stage, and layers by chunk and stage (None: even); None where that cannot be told."""
+    chunks = values.int("model.virtual_pipeline_model_parallel_size") or 1
+    counts = _cells(values)
+    if counts is not None:
+        if len(counts) % pp:
+            values.refuse("bridge.layout-string", "The length of pipeline_model_parallel_layout must be divisible by "
+                          "pipeline_model_parallel_size ({cells} for {stages})", cells=len(counts), stages=pp)  # fmt: skip
+            return None
+        split = tuple(tuple(counts[start : start + pp]) for start in range(0, len(counts), pp))
+        return len(split), split if len(set(counts)) > 1 and pp > 1 else None
+    first, last = (values.int(f"model.num_layers_in_{end}_pipeline_stage") for end in ("first", "last"))
+    embedding, loss = (values.bool(f"model.account_for_{part}_in_pipeline_split") for part in ("embedding", "loss"))
+    layers = values.int("model.num_layers") or (given.model.num_layers if given.model else None)
+    if pp == 1 or (first is None and last is None and not embedding and not loss):
+        return (chunks if pp > 1 else 1), None
+    if layers is None:
+        values.refuse("import.layers", "the files name only the layers of the ends: give --model")
+        return None
+    told = [count for count in (first, last) if count is not None]
+    middle, rest = pp - len(told), layers + embedding + loss - sum(told)
+    if rest < 0 or middle < 0 or (middle and rest % middle) or (not middle and rest):
+        values.refuse("bridge.ends", "number of layers at middle stage: {rest} must be divisible by the middle pipeline model "
+                      "parallel size {middle}", rest=rest, middle=middle)  # fmt: skip
+        return None
+    by_stage = [*([] if first is None else [first]), *[rest // middle if middle else 0] * middle, *([] if last is None else [last])]
+    grid = [[count // chunks for count in by_stage] for _ in range(chunks)]
+    grid[0][0] -= embedding
+    grid[-1][-1] -= loss
+    return chunks, tuple(map(tuple, grid)) if len({count for chunk in grid for count in chunk}) > 1 else None
+
+
+def _cells(values: Values) -> list[int] | None:
+    """Decoder layers of each cell of a layout: a string, or lists of names; None where there is none, or no readable one."""
+    key = "model.pipeline_model_parallel_layout"
+    value = values.get(key)
+    if isinstance(value, str):
+        try:
+            return [cell.count("t") for cell in unrolled(value)]
+        except InputError as error:
+            values.note(key, "bridge.layout-text", "{text}", text=str(error))
+            return None
+    if isinstance(value, (list, tuple)):
+        cells = [cell if isinstance(cell, (list, tuple)) else [cell] for cell in value]
+        return [sum(name in ("decoder", "t") for name in cell) for cell in cells]
+    return None
+
+
+def _recompute(values: Values) -> Recompute:
+    """What is computed again in the backward pass."""
+    granularity = values.text("model.recompute_granularity")
+    if granularity == "selective":
+        return Selective(modules=values.words("model.recompute_modules") or ("core_attn",))
+    if granularity == "full":
+        return Full(layers=values.int("model.recompute_num_layers") if values.text("model.recompute_method") == "block" else None)
+    return NoRecompute()
+
+
+def _shards(values: Values, ranks: int) -> tuple[int, int, int]:
+    """Ranks that optimizer state, gradients and parameters are split over."""
+    instances = values.degree("ddp.num_distributed_optimizer_instances")
+    if ranks % instances:
+        values.note("ddp.num_distributed_optimizer_instances",
+                    "bridge.instances", "{ranks} ranks do not divide into {instances} groups",
+                    ranks=ranks, instances=instances)  # fmt: skip
+        instances = 1
+    if values.bool("ddp.use_megatron_fsdp") or values.bool("dist.use_megatron_fsdp"):
+        stage = STAGES.get(values.text("ddp.data_parallel_sharding_strategy", "no_shard"), 0)
+    elif values.bool("dist.use_torch_fsdp2"):
+        stage = 3
+    else:
+        stage = int(values.bool("ddp.use_distributed_optimizer") or values.bool("optimizer.use_distributed_optimizer"))
+    inner = ranks // instances
+    outer = ranks if stage >= 2 and values.text("ddp.outer_dp_sharding_strategy", "no_shard") == "optim" else inner
+    return (outer if stage else 1), (inner if stage >= 2 else 1), (inner if stage == 3 else 1)
+
+
+def _overlap(values: Values, tp: int, chunks: int, ep: int, ranks: int, *, sharded: bool) -> Overlap:
+    """Overlaps; where ``comm_overlap`` is set it decides, and switches on what it is not told."""
+    decides = any(key.startswith("comm_overlap.") and setting.value is not None for key, setting in values.source.settings.items())
+
+    def on(name: str, *otherwise: str, default: bool) -> bool:
+        told = values.get(f"comm_overlap.{name}") if decides else None
+        if isinstance(told, bool):
+            return told
+        return default if decides else any(values.bool(key) for key in otherwise)
+
+    several = ranks > 1
+    return Overlap(
+        gradient_reduce=several and on("overlap_grad_reduce", "ddp.overlap_grad_reduce", default=True),
+        parameter_gather=several and sharded and on("overlap_param_gather", "ddp.overlap_param_gather", default=True),
+        tensor=tp > 1 and on("tp_comm_overlap", "model.tp_comm_overlap", default=False),
+        point_to_point=chunks == 1 or on("overlap_p2p_comm", "model.overlap_p2p_comm", default=True),
+        expert=ep > 1 and on("overlap_moe_expert_parallel_comm", "model.overlap_moe_expert_parallel_comm", default=False),
+    )

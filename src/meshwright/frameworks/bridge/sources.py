@@ -1,0 +1,94 @@
+"""Megatron-Bridge's files as one source: Python recipes, YAML overrides and the words of a command line, in this order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from meshwright.errors import InputError
+from meshwright.frameworks.documents.opening import PYTHON, is_script, open_source
+from meshwright.frameworks.documents.overrides import OverrideDocument
+from meshwright.frameworks.settings import Setting, Source
+from meshwright.readers.safe import parse_yaml
+
+if TYPE_CHECKING:
+    from meshwright.frameworks.base import File
+
+RESET = frozenset({
+    "model.virtual_pipeline_model_parallel_size", "model.pipeline_model_parallel_layout",
+    "model.num_layers_in_first_pipeline_stage", "model.num_layers_in_last_pipeline_stage", "model.recompute_granularity",
+    "model.recompute_method", "model.recompute_num_layers", "model.recompute_modules",
+})  # fmt: skip
+"""What a recipe may have set, and a plan without it sets back to ``null``."""
+SHORT = {
+    "max_steps": "train.train_iters", "ms": "train.train_iters", "global_batch_size": "train.global_batch_size",
+    "gb": "train.global_batch_size", "micro_batch_size": "train.micro_batch_size", "mb": "train.micro_batch_size",
+    "seq_length": "dataset.seq_length", "sl": "dataset.seq_length",
+    "tensor_model_parallel_size": "model.tensor_model_parallel_size", "tp": "model.tensor_model_parallel_size",
+    "pipeline_model_parallel_size": "model.pipeline_model_parallel_size", "pp": "model.pipeline_model_parallel_size",
+    "context_parallel_size": "model.context_parallel_size", "cp": "model.context_parallel_size",
+    "virtual_pipeline_model_parallel_size": "model.virtual_pipeline_model_parallel_size",
+    "vp": "model.virtual_pipeline_model_parallel_size",
+    "expert_model_parallel_size": "model.expert_model_parallel_size", "ep": "model.expert_model_parallel_size",
+    "expert_tensor_parallel_size": "model.expert_tensor_parallel_size", "etp": "model.expert_tensor_parallel_size",
+    "et": "model.expert_tensor_parallel_size", "sequence_parallel": "model.sequence_parallel", "lr": "optimizer.lr",
+    "train_iters": "train.train_iters",
+}  # fmt: skip
+"""Flags of Bridge's scripts, and arguments of its recipe functions -> the field that they set."""
+
+
+def open_files(files: Sequence[File]) -> Source:
+    """The files as Bridge merges them: the command line wins over YAML, and YAML over the Python recipe."""
+    ordered = sorted(files, key=lambda file: 2 if is_script(file.path) else PurePath(file.path).suffix.lower() not in PYTHON)
+    source = open_source(ordered)
+    settings = dict(_fields(source.settings))
+    remarks = tuple(remark for remark in source.remarks if remark.id != "source.twice")
+    documents = tuple(OverrideDocument(script=each, nullable=RESET) if is_script(each.path) else each for each in source.documents)
+    return replace(source, documents=documents, settings=settings, remarks=remarks)
+
+
+def detect(source: Source) -> str | None:
+    """The release that knows more of the fields; None where both know as many."""
+    from meshwright.frameworks.bridge import surface
+
+    fields = [key for key in source.settings if "." in key and not key.startswith("-")]
+    table = surface()
+    known = {release: sum(table.find(key, release) is not None for key in fields) for release in table.releases}
+    best = max(known.values())
+    able = [release for release, count in known.items() if count == best]
+    return able[0] if len(able) == 1 else None
+
+
+def _fields(settings: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:
+    """Settings under the names of fields: short flags first, so that full names win; words of a command line are YAML."""
+    for key, setting in settings.items():
+        name = SHORT.get(key.lstrip("-"))
+        if name is not None and name not in settings:
+            yield name, _read(name, setting)
+    for key, setting in settings.items():
+        if SHORT.get(key.lstrip("-")) is None:
+            yield key, _read(key, setting)
+
+
+def _read(key: str, setting: Setting) -> Setting:
+    """A setting with the value that Hydra reads from a word."""
+    value = setting.value
+    if isinstance(value, tuple) and is_script(setting.file):
+        value = " ".join(map(str, value))
+    if isinstance(value, str) and is_script(setting.file) and not key.startswith("-"):
+        with suppress(InputError):
+            value = parse_yaml(value)
+    if isinstance(value, str) and _is_number(value):
+        value = float(value)
+    return replace(setting, key=key, value=value)
+
+
+def _is_number(text: str) -> bool:
+    """``1e-5``, which YAML 1.1 takes for text and OmegaConf for a number."""
+    with suppress(ValueError):
+        float(text)
+        return "e" in text.lower() and text[-1].isdigit()
+    return False

@@ -1,0 +1,42 @@
+"""What the checks of ChatLearn's files ask of a reading: keys of the trainer, its degrees, its sequence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshwright.frameworks.chatlearn.deciding import TRAINER
+from meshwright.frameworks.chatlearn.reading import PROMPT_TOKENS, RESPONSE_TOKENS
+
+if TYPE_CHECKING:
+    from meshwright.frameworks.settings import Reading, Setting
+
+
+def setting_of(reading: Reading, name: str) -> Setting | None:
+    """A key of the trainer that has a value."""
+    setting = reading.source.settings.get(f"{TRAINER}.{name}")
+    return None if setting is None or setting.value is None else setting
+
+
+def number_of(reading: Reading, key: str, default: int) -> int | None:
+    """A whole number of the files; None where it stands there but is no number."""
+    value = reading.source.value(key)
+    return default if value is None else value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def degrees_of(reading: Reading) -> tuple[int, int, int]:
+    """tp, pp and cp of the trainer; 1 where they are not known."""
+    names = ("tensor_model", "pipeline_model", "context")
+    tp, pp, cp = (number_of(reading, f"{TRAINER}.{name}_parallel_size", 1) or 1 for name in names)
+    return tp, pp, cp
+
+
+def is_fsdp(reading: Reading) -> bool:
+    """Whether the files choose the FSDP back end."""
+    return reading.source.value("runtime_args.train_backend") == "fsdp"
+
+
+def sequence_of(reading: Reading) -> int | None:
+    """Tokens of the longest sample, as the trainer has it."""
+    prompt = number_of(reading, f"{TRAINER}.max_prompt_tokens_length", PROMPT_TOKENS)
+    response = number_of(reading, f"{TRAINER}.max_response_tokens_length", RESPONSE_TOKENS)
+    return prompt + response if prompt and response else None

@@ -1,0 +1,119 @@
+"""What the README and the launch script beside ChatLearn's YAML say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshwright.frameworks.chatlearn.deciding import is_packed, multiple, packing_limit
+from meshwright.frameworks.chatlearn.limits import is_fsdp
+from meshwright.frameworks.chatlearn.packing import headroom_ratio
+from meshwright.frameworks.chatlearn.patch import FILE
+from meshwright.frameworks.hub import hub_name
+from meshwright.frameworks.manual import Blank, Manual, Switch, Variable, start_commands
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.domain.layout import Layout
+
+
+def manual_of(case: Case, layout: Layout, release: str, *, patched: bool) -> Manual:
+    """What the README and the launch script say."""
+    fsdp = is_fsdp(layout)
+    model = hub_name(case.model)
+    trainer = "$HF_MODEL" if fsdp else "/path/to/megatron/checkpoint"
+    paths = "CHATLEARN=/path/to/ChatLearn" + ("" if fsdp else " MEGATRON_PATH=/path/to/Megatron-LM")
+    blanks = [Blank(name="CHATLEARN", default="$PWD", what=f"checkout of ChatLearn at {release}")]
+    if not fsdp:
+        blanks.append(
+            Blank(name="MEGATRON_PATH", default="$CHATLEARN/../Megatron-LM", what="the Megatron-LM that ChatLearn's scripts name")
+        )
+    blanks += [
+        Blank(name="HF_MODEL", default=model, what="folder of the Hugging Face model (rollout and model shapes)"),
+        Blank(name="TRAINER_MODEL", default=trainer, what="what the trainer starts from"),
+        Blank(name="DATA_PATH", default="data/train.json", what="prompts to train on"),
+        Blank(name="EVAL_DATA_PATH", default="data/test.json", what="prompts to evaluate on"),
+        Blank(name="OUTPUT_DIR", default="output", what="logs and checkpoints"),
+    ]
+    variables = [
+        Variable(
+            name="PYTHONPATH",
+            value='"$CHATLEARN${MEGATRON_PATH:+:$MEGATRON_PATH}${PYTHONPATH:+:$PYTHONPATH}"',
+            reason="both are run from their checkouts",
+        ),
+        Variable(name="RAY_DEDUP_LOGS", value="0", reason="each worker's errors are seen"),
+        Variable(
+            name="CUSTOM_PORTS",
+            value="\"$(seq -s ';' 30010 30050)\"",
+            reason="ports of the workers, as ChatLearn's base_env.sh gives them",
+        ),
+    ]
+    if not fsdp:
+        variables.append(
+            Variable(
+                name="CUDA_DEVICE_MAX_CONNECTIONS", value="1", reason="Megatron-LM demands it for tensor and context parallelism"
+            )
+        )
+    return Manual(
+        title=f"ChatLearn {release}", needs=_needs(layout, patched=patched), commands=start_commands(layout, case, before=paths),
+        blanks=tuple(blanks), variables=tuple(variables), off=_off(layout), assumed=_assumed(case, layout),
+        probe="" if fsdp else _PROBE,
+    )  # fmt: skip
+
+
+_PROBE = (
+    "ChatLearn has no dry run. Measure the trainer's fullest stage with Megatron-LM's own probe (`--fake-process-group`, from "
+    "core 0.16 on) and the same degrees: `meshwright export --framework megatron` writes it. Or run one episode here and read "
+    "`max_memory_allocated` of the ranks of that stage; `meshwright estimate PLAN --anchor-memory STAGE=BYTES` takes the figure."
+)
+
+
+def _needs(layout: Layout, *, patched: bool) -> str:
+    """What must be there beside the checkout."""
+    if not patched:
+        return "Start it on every node; Ray is started by ChatLearn."
+    what = 'declares fields that `MegatronConfig` lacks; without it the YAML is refused ("got an unexpected keyword argument")'
+    if layout.virtual_stages > 1:
+        what = (
+            "gives each model chunk its own data, without which the interleaved schedule stops in the first step, and adds fields"
+        )
+    first = f"First apply `{FILE}` to the checkout: it {what}. As read, not executed."
+    return f"Start it on every node; Ray is started by ChatLearn. {first}"
+
+
+def _off(layout: Layout) -> tuple[Switch, ...]:
+    """Faster things that stay off."""
+    if is_fsdp(layout):
+        return (Switch(name="models.policy_trainer.groupgemm", risk="equivalent", what="grouped products of experts (Qwen3-MoE)"),)
+    return (
+        Switch(
+            name="overlap_grad_reduce",
+            risk="exact",
+            what="needs no_sync_func in ChatLearn's own step, which it never sets: not offered",
+        ),
+        Switch(name="models.policy_trainer.gradient_accumulation_fusion", risk="exact", what="needs Apex' CUDA extension"),
+        Switch(name="tp_comm_overlap", risk="equivalent", what="needs the patch, and batches of one shape (packing off)"),
+    )
+
+
+def _assumed(case: Case, layout: Layout) -> tuple[str, ...]:
+    """Where the files stand for something else."""
+    sequence = case.batch.sequence_tokens
+    remarks = [
+        f"A sequence is a prompt and its response: {sequence // 4} + {sequence - sequence // 4} tokens; only the sum matters to "
+        "the plan.",
+        "Rollout (`models.policy`), reward, learning rate and episodes are not planned: their values are those of ChatLearn's "
+        "template or must be set.",
+        "The prediction is of the trainer's step on full sequences; shorter responses pack into fewer micro-batches.",
+    ]
+    if is_packed(layout):
+        tokens = layout.microbatch_sequences * sequence
+        remarks.append(
+            f"`max_token_in_packing` is {packing_limit(case, layout)}: ChatLearn's second packing pass looks at no limit, so "
+            f"{float(headroom_ratio(multiple(layout))) - 1:.0%} "
+            f"head-room is kept below the {tokens} tokens for which memory is planned."
+        )
+    else:
+        remarks.append("Packing is off: the chosen kernels need batches of one shape.")
+    if case.model.num_mtp_layers:
+        remarks.append("ChatLearn builds no multi-token-prediction layers: the prediction includes them.")
+    return tuple(remarks)

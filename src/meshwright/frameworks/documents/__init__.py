@@ -1,0 +1,1 @@
+"""Files of users as documents: read without being run, changed in place without touching anything else."""

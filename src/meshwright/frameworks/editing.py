@@ -1,0 +1,139 @@
+"""A user's own files with another layout: only what the layout decides changes, and each change says what it means.
+
+What is edited is the difference between how the framework would write the layout that the files have and the one that
+is wanted: a key that says the same in both keeps the user's spelling, comments and place.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from meshwright.errors import InputError, fault
+from meshwright.frameworks.base import File, Framework
+from meshwright.frameworks.resume import Meaning, changed_knobs, meaning
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.domain.layout import Layout
+    from meshwright.frameworks.settings import Document, Reading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """One key of a file with its value before and after (None: it does not stand there)."""
+
+    key: str
+    before: object
+    after: object
+    file: str
+    line: int
+    """Where it stands now; 0 where it is added."""
+    meaning: Meaning
+    """What the change means for a run that resumes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edited:
+    """Files with another layout."""
+
+    files: tuple[File, ...]
+    """Those that changed, whole."""
+    edits: tuple[Edit, ...]
+    meaning: Meaning
+    """What all changes together mean for a run that resumes."""
+    diff: str
+    """Unified, without colours."""
+
+
+def edit(framework: Framework, reading: Reading, case: Case, layout: Layout) -> Edited:
+    """The files of a reading, changed so that they have this layout.
+
+    Errors: ``InputError`` where the files have no layout to start from, where the framework cannot run the new one, or
+    where a value cannot be changed in place.
+    """
+    there = framework.at(reading.version)
+    if reading.layout is None or there.decide is None:
+        raise fault("edit.layout", "the files determine no layout, so there is nothing to change: see what import says")
+    if broken := there.check(case, layout):
+        raise InputError(broken)
+    changes = differences(there, reading, case, layout)
+    by_document: dict[str, dict[str, object]] = {}
+    documents = {document.path: document for document in reading.source.documents}
+    for key, after in changes.items():
+        home = _home(reading, key)
+        by_document.setdefault(home.path, {})[key] = after
+    files = tuple(File(path=path, text=documents[path].changed(edits), executable=False) for path, edits in by_document.items())
+    knobs = changed_knobs(reading.layout, layout)
+    return Edited(
+        files=files,
+        edits=tuple(_edit(there, reading, key, after, knobs) for key, after in changes.items()),
+        meaning=meaning(there.resume, knobs),
+        diff="".join(_diff(documents[file.path], file) for file in files),
+    )
+
+
+def differences(framework: Framework, reading: Reading, case: Case, layout: Layout) -> Mapping[str, object]:
+    """Key -> new value (None: taken out) of everything that must change in the files."""
+    assert framework.decide is not None and reading.layout is not None, "the caller has checked"
+    before = framework.decide(case, framework.normal(case, reading.layout), framework.version)
+    after = framework.decide(case, framework.normal(case, layout), framework.version)
+    changes: dict[str, object] = {}
+    for key in dict.fromkeys((*before, *after)):
+        if before.get(key) != after.get(key):
+            changes[key] = after.get(key)
+    for group in framework.alternatives:
+        if group & set(changes):
+            stands = {key: reading.source.value(key) for key in group if reading.source.value(key) is not None}
+            changes |= {key: after.get(key) for key, value in stands.items() if str(value) != str(after.get(key))}
+    return {key: value for key, value in changes.items() if value is not None or key in reading.source.settings}
+
+
+def _home(reading: Reading, key: str) -> Document:
+    """The document that holds a key, or the one where its like stand."""
+    setting = reading.source.settings.get(key)
+    documents = reading.source.documents
+    if setting is not None:
+        return next(document for document in documents if document.path == setting.file)
+    alike = [document for document in documents if _alike(document, key)]
+    if not alike:
+        raise fault("edit.home", "{key} is to be set, but none of the files holds settings of its kind", key=key)
+    return max(alike, key=lambda document: _shared_prefix(document, key))
+
+
+def _alike(document: Document, key: str) -> bool:
+    """Whether a document holds settings in the spelling of a key: flags, or dotted keys."""
+    return any(other.startswith("-") == key.startswith("-") for other in document.settings())
+
+
+def _shared_prefix(document: Document, key: str) -> int:
+    """How many leading sections a key shares with any key of a document."""
+    parts = key.split(".")
+    best = 0
+    for other in document.settings():
+        names = other.split(".")
+        same = next((depth for depth, (one, two) in enumerate(zip(parts, names, strict=False)) if one != two), 0)
+        best = max(best, same)
+    return best
+
+
+def _edit(framework: Framework, reading: Reading, key: str, after: object, knobs: tuple[str, ...]) -> Edit:
+    """One change with its meaning: that of the key's own knob, where the surface names one that changed."""
+    setting = reading.source.settings.get(key)
+    knob = framework.surface().knobs().get(key, "") if framework.surface is not None else ""
+    return Edit(
+        key=key, before=setting.value if setting else None, after=after, file=setting.file if setting else _home(reading, key).path,
+        line=setting.line if setting else 0, meaning=meaning(framework.resume, (knob,) if knob in knobs else knobs),
+    )  # fmt: skip
+
+
+def _diff(document: Document, file: File) -> str:
+    """A unified diff of one file."""
+    return "".join(
+        line if line.endswith("\n") else f"{line}\n"
+        for line in difflib.unified_diff(
+            document.text.splitlines(keepends=True), file.text.splitlines(keepends=True), f"a/{file.path}", f"b/{file.path}", n=2
+        )
+    )

@@ -1,0 +1,173 @@
+"""What stands beside every plan: a README that says what to run and what was predicted, and a launch script for torchrun.
+
+Frameworks fill in a ``Manual``; the wording is the same for all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from math import ceil
+from shlex import quote
+from typing import TYPE_CHECKING, Any
+
+from meshwright.domain.label import label
+from meshwright.frameworks.base import File, Options
+from meshwright.units import GIB
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+    from meshwright.domain.case import Case
+    from meshwright.domain.estimate import Estimate
+    from meshwright.domain.layout import Layout
+
+SHORT_RUN = 50
+"""Optimizer steps where the training names no tokens: enough to see the throughput."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """One environment variable: its value (None: must not be set) and why."""
+
+    name: str
+    value: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blank:
+    """A shell variable to fill in: its default, and what it is."""
+
+    name: str
+    default: str
+    what: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switch:
+    """Something that may be faster but is off, its risk level, and what it does."""
+
+    name: str
+    risk: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manual:
+    """What a README and a launch script say beyond the plan."""
+
+    title: str
+    """The framework with its release."""
+    needs: str = ""
+    """What must be installed, in a sentence."""
+    commands: tuple[tuple[str, str], ...] = ()
+    """Where, and the command to run there."""
+    blanks: tuple[Blank, ...] = ()
+    variables: tuple[Variable, ...] = ()
+    off: tuple[Switch, ...] = ()
+    probe: str = ""
+    """How to run the probe, and what to do with its result; empty where there is none."""
+    assumed: tuple[str, ...] = ()
+    """Where the files stand for something that they do not say exactly, and what the framework has no key for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """A command that every node runs."""
+
+    checkout: str = ""
+    """Variable that names the framework's checkout, from which the command is run; empty: the script's own folder."""
+    command: tuple[str, ...] = ()
+    """Lines of the command, as the shell expands them; ``$HERE`` is the script's folder, ``$NODES``, ``$DEVICES_PER_NODE``,
+    ``$NODE``, ``$MASTER_ADDR`` and ``$MASTER_PORT`` are set."""
+
+
+TORCHRUN = (
+    'torchrun --nnodes "$NODES" --nproc-per-node "$DEVICES_PER_NODE" --node-rank "$NODE"',
+    '--master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT"',
+)
+
+
+def readme(case: Case, layout: Layout, options: Options, manual: Manual) -> File:
+    """``README.md`` beside the files."""
+    values = {**common_values(case, layout, options), "manual": manual}
+    return File(path="README.md", text=template("README.md.j2").render(values))
+
+
+def launch_script(case: Case, layout: Layout, options: Options, manual: Manual, launch: Launch, *, path: str = "launch.sh") -> File:
+    """A script for one node, for several by hand, and for Slurm, that runs the launch on each node."""
+    values = {**common_values(case, layout, options), "manual": manual, "launch": launch, "path": path}
+    return File(path=path, text=template("launch.sh.j2").render(values), executable=True)
+
+
+def start_commands(layout: Layout, case: Case, path: str = "launch.sh", before: str = "") -> tuple[tuple[str, str], ...]:
+    """How a launch script is started: here or on each node, and under Slurm."""
+    prefix = f"{before} " if before else ""
+    nodes = num_nodes(layout, case)
+    by_hand = (
+        ("here", f"{prefix}bash {path}") if nodes == 1
+        else (f"{nodes} nodes, by hand", f"on each: NODE_RANK=<0..{nodes - 1}> MASTER_ADDR=<first node> {prefix}bash {path}")
+    )  # fmt: skip
+    return (by_hand, ("Slurm", f"{prefix}sbatch {path}"))
+
+
+def num_nodes(layout: Layout, case: Case) -> int:
+    """Nodes that the layout fills."""
+    return layout.world // devices_per_node(layout.world, case.cluster.devices_per_node)
+
+
+def devices_per_node(world: int, full: int) -> int:
+    """Devices to use on each node: all of them, or the largest count that divides the world.
+
+    >>> devices_per_node(512, 8), devices_per_node(4, 8), devices_per_node(12, 8)
+    (8, 4, 6)
+    """
+    return max(count for count in range(1, min(world, full) + 1) if world % count == 0)
+
+
+def train_steps(case: Case, options: Options) -> int:
+    """Optimizer steps: as asked for, or for the tokens of the training, or a short run."""
+    if options.train_iters is not None:
+        return options.train_iters
+    return ceil(case.training.tokens / case.batch.tokens) if case.training.tokens else SHORT_RUN
+
+
+def predicted(estimate: Estimate | None) -> list[tuple[str, str]]:
+    """Predicted figures as a person reads them; empty without an estimate."""
+    if estimate is None:
+        return []
+    tflops = estimate.model_flops_per_s_per_device / 1e12
+    return [
+        ("step", f"{estimate.step_s:.3g} s"),
+        ("throughput", f"{estimate.tokens_per_s:,.0f} tokens/s, {estimate.tokens_per_s_per_device:,.0f} per device"),
+        ("model FLOPs", f"{tflops:.0f} TFLOP/s per device, MFU {estimate.mfu_ratio:.1%} ({estimate.flops_convention})"),
+        ("memory", f"{estimate.memory_reserved_bytes / GIB:.1f} of {estimate.memory_capacity_bytes / GIB:.1f} GiB "
+                   f"on the fullest device (stage {estimate.peak_stage})"),
+        ("calibration", estimate.calibration if estimate.calibrated else f"{estimate.calibration}, uncalibrated"),
+    ]  # fmt: skip
+
+
+def common_values(case: Case, layout: Layout, options: Options) -> dict[str, Any]:
+    """What every template fills in."""
+    per_node = devices_per_node(layout.world, case.cluster.devices_per_node)
+    return {
+        "case": case, "layout": layout, "label": options.label or label(layout), "predicted": predicted(options.estimate),
+        "nodes": layout.world // per_node, "per_node": per_node, "job": quote(f"{case.model.name}-{layout.world}"),
+    }  # fmt: skip
+
+
+@cache
+def _environment() -> Environment:
+    """Templates of all frameworks; a name without a value is our mistake. Jinja is imported when a file is written."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("meshwright.frameworks", "templates"), undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, autoescape=False,
+    )  # fmt: skip
+
+
+def template(name: str) -> Any:
+    """A template by file name."""
+    return _environment().get_template(name)

@@ -1,0 +1,99 @@
+"""What the flags say of the case: batch, sequence, numbers, optimizer, and the figures of the model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshwright.frameworks.megatron.flags import parse_version
+from meshwright.frameworks.megatron.precision_arguments import FP8_RECIPES, MOMENTS
+from meshwright.frameworks.settings import Said
+
+if TYPE_CHECKING:
+    from meshwright.frameworks.compose import Values
+    from meshwright.frameworks.settings import Given
+
+_FIGURES = {
+    "layers": "--num-layers", "hidden": "--hidden-size", "heads": "--num-attention-heads", "experts": "--num-experts",
+    "expert_ffn": "--moe-ffn-hidden-size", "shared_ffn": "--moe-shared-expert-intermediate-size",
+    "mtp_layers": "--mtp-num-layers", "head_dim": "--kv-channels", "ffn": "--ffn-hidden-size",
+    "experts_per_token": "--moe-router-topk",
+}  # fmt: skip
+_FP8_NAMES = {recipe: name for name, (_, recipe) in FP8_RECIPES.items()}
+_MOMENT_NAMES = {moment: name for name, moment in MOMENTS.items() if moment}
+
+
+def said_of(values: Values, given: Given) -> Said:
+    """The case as far as the flags say it; a fault of a figure is noted in ``values``."""
+    devices = given.num_devices or values.source.devices
+    return Said(
+        devices=devices, global_batch_sequences=values.int("--global-batch-size"), sequence_tokens=values.int("--seq-length"),
+        precision=_precision(values), gradient_dtype=_gradient_dtype(values), optimizer=_optimizer(values),
+        task="sft" if values.bool("--sft") else "pretrain", figures=model_figures(values),
+    )  # fmt: skip
+
+
+def model_figures(values: Values) -> dict[str, object]:
+    """The model's figures; what follows from others by the parser's own rules is filled in."""
+    figures: dict[str, object] = {}
+    for name, flag in _FIGURES.items():
+        if (value := values.int(flag)) is not None:
+            figures[name] = value
+    hidden, heads, experts = (values.int(flag) for flag in ("--hidden-size", "--num-attention-heads", "--num-experts"))
+    latent = values.bool("--multi-latent-attention")
+    if hidden and "ffn" not in figures:
+        figures["ffn"] = int(4 * hidden * 2 / 3 / 64) * 64 if values.bool("--swiglu") else 4 * hidden
+    if heads and not latent:
+        figures["key_value_heads"] = _groups(values) or heads
+        if hidden and "head_dim" not in figures:
+            figures["head_dim"] = hidden // heads
+    if latent:
+        figures.pop("head_dim", None)
+    if experts:
+        figures.setdefault("experts_per_token", 2)
+        if "expert_ffn" not in figures and "ffn" in figures:
+            figures["expert_ffn"] = figures["ffn"]
+    if (rows := _vocabulary(values)) is not None:
+        figures["vocabulary"] = rows
+    if hidden:
+        figures["tied_embeddings"] = not values.bool("--untie-embeddings-and-output-weights")
+    return figures
+
+
+def _groups(values: Values) -> int | None:
+    """Heads of keys and values; before core 0.18 the count alone is not read."""
+    if values.bool("--group-query-attention"):
+        return values.int("--num-query-groups", 1)
+    return values.int("--num-query-groups") if parse_version(values.release).minor >= 18 else None
+
+
+def _vocabulary(values: Values) -> int | None:
+    """Tokens; the NullTokenizer adds one to those it is told."""
+    rows = values.int("--vocab-size")
+    return rows + 1 if rows is not None and values.text("--tokenizer-type") == "NullTokenizer" else rows
+
+
+def _precision(values: Values) -> str | None:
+    """The precision of the catalogue; None where nothing but FP32 is said."""
+    if values.has("--fp4-format"):
+        return "nvfp4"
+    if values.has("--fp8-format"):
+        return _FP8_NAMES.get(values.text("--fp8-recipe", "delayed"))
+    return next((name for name in ("bf16", "fp16") if values.bool(f"--{name}")), None)
+
+
+def _gradient_dtype(values: Values) -> str | None:
+    """The type in which gradients are summed, where that is said."""
+    if values.bool("--bf16"):
+        return "bf16" if values.bool("--grad-reduce-in-bf16") else "fp32"
+    if values.bool("--fp16"):
+        return "fp32" if values.bool("--accumulate-allreduce-grads-in-fp32") else None
+    return None
+
+
+def _optimizer(values: Values) -> str | None:
+    """The optimizer of the catalogue."""
+    name = values.text("--optimizer", "adam")
+    if name == "adam":
+        moment = values.text("--exp-avg-dtype", "fp32") if values.bool("--use-precision-aware-optimizer") else "fp32"
+        return _MOMENT_NAMES.get(moment, "adamw")
+    return {"sgd": "sgd", "muon": "muon", "dist_muon": "muon"}.get(name)

@@ -1,0 +1,28 @@
+"""MindFormers' experimental PyNative core, the ancestor of MindSpeed-Core-MS r0.1.0: the same keys, rules and texts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from meshwright.frameworks.mindspeed_core_ms import FEATURES
+from meshwright.frameworks.mindspeed_core_ms.limits import limits
+from meshwright.frameworks.mindspeed_core_ms.mistakes import file_checks, unknown_key
+from meshwright.frameworks.mindspeed_core_ms.reading import interpret
+from meshwright.frameworks.mindspeed_core_ms.writing import UNSPOKEN, decide, normal, write
+from meshwright.frameworks.resume import CUT
+
+if TYPE_CHECKING:
+    from meshwright.frameworks.base import Framework
+
+
+def experimental(framework: Framework) -> Framework:
+    """MindFormers at the release ``experimental``."""
+    name, title = framework.name, f"{framework.title} experimental"
+    features = replace(FEATURES, name=name)
+    return replace(
+        framework, version="experimental", features=features, limits=limits(name, title, features), writer=write,
+        decide=decide, interpreter=partial(interpret, framework=name), checks=file_checks(name),
+        unknown_keys=unknown_key, normal=normal, unspoken=UNSPOKEN, resume=CUT,
+    )  # fmt: skip

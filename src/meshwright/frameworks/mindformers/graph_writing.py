@@ -1,0 +1,143 @@
+"""A layout as MindFormers' graph-mode YAML."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from meshwright.domain.layout import Full, Overlap
+from meshwright.frameworks.ascend.arithmetic import inner_ranks
+from meshwright.frameworks.ascend.launch import MSRUN, mindspore_variables, simulation, simulation_words
+from meshwright.frameworks.ascend.stages import Split, counts_of, flat_or_nested, normal_stages, split_of
+from meshwright.frameworks.ascend.text import nested, yaml_text
+from meshwright.frameworks.base import File, Options, Values
+from meshwright.frameworks.manual import Blank, Launch, Manual, Switch, launch_script, readme, start_commands, train_steps
+from meshwright.frameworks.mindformers.models import model_section
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.domain.layout import Layout
+
+ALGORITHMS = {"ring": "colossalai_cp", "ulysses": "ulysses_cp", "hybrid": "hybrid_cp"}
+UNSPOKEN = (
+    "overlap: the graph compiler decides (parallel_speed_up.json)",
+    "the Ulysses degree of hybrid context parallelism: the ranks of one scale-up domain",
+)
+OVERLAP = Overlap(gradient_reduce=True, parameter_gather=True, tensor=False, point_to_point=True, expert=False)
+
+
+def offsets_of(split: Split, num_layers: int) -> Split:
+    """What is added to the average of each chunk and stage: ``num_layers // (stages x chunks)``."""
+    average = num_layers // (len(split) * len(split[0]))
+    return tuple(tuple(count - average for count in row) for row in split)
+
+
+def decide(case: Case, layout: Layout, release: str) -> Values:
+    """The keys that express a layout."""
+    pp, vp = layout.pipeline_parallel, layout.virtual_stages
+    split = split_of(case, layout)
+    settings: dict[str, object] = {
+        "parallel_config.data_parallel": layout.data_parallel,
+        "parallel_config.model_parallel": layout.tensor_parallel,
+        "parallel_config.pipeline_stage": pp,
+        "parallel_config.micro_batch_num": layout.num_microbatches if pp > 1 else 1,
+        "parallel_config.context_parallel": layout.context_parallel,
+        "parallel_config.expert_parallel": layout.expert_parallel,
+        "parallel_config.use_seq_parallel": layout.sequence_parallel,
+        "runner_config.batch_size": layout.microbatch_sequences,
+        "runner_config.gradient_accumulation_steps": 1 if pp > 1 else layout.num_microbatches,
+        "parallel.enable_parallel_optimizer": layout.zero_stage > 0,
+        "recompute_config.recompute": _recompute(layout, split),
+    }  # fmt: skip
+    offsets = offsets_of(split, case.model.num_layers)
+    if any(map(any, offsets)):
+        settings["model.model_config.offset"] = flat_or_nested(offsets, vp)
+    if layout.context_parallel > 1:
+        settings["parallel_config.context_parallel_algo"] = ALGORITHMS[layout.context_kind]
+        if layout.context_kind == "hybrid":
+            settings["parallel_config.ulysses_degree_in_cp"] = inner_ranks(case, layout)
+    if vp > 1:
+        settings |= {"model.model_config.pp_interleave_num": vp, "parallel.pipeline_config.pipeline_interleave": True}
+    if pp > 1 and (vp > 1 or layout.schedule == "gpipe"):
+        settings["parallel.pipeline_config.pipeline_scheduler"] = "gpipe" if layout.schedule == "gpipe" else "1f1b"
+    if layout.zero_stage > 0:
+        ranks = layout.data_parallel * layout.context_parallel
+        settings |= {
+            "parallel.parallel_optimizer_config.optimizer_level": f"level{layout.zero_stage}",
+            "parallel.parallel_optimizer_config.gradient_accumulation_shard": layout.zero_stage > 1,
+        }  # fmt: skip
+        if layout.optimizer_shards != ranks:
+            settings["parallel.parallel_optimizer_config.optimizer_weight_shard_size"] = layout.optimizer_shards
+    if layout.offload:
+        settings["optimizer.swap"] = True
+    return settings
+
+
+def _recompute(layout: Layout, split: Split) -> object:
+    """True, False, or counts by stage and chunk."""
+    if not isinstance(layout.recompute, Full):
+        return False
+    return True if layout.recompute.layers is None else flat_or_nested(counts_of(layout.recompute, split), layout.virtual_stages)
+
+
+def normal(case: Case, layout: Layout) -> Layout:
+    """The layout as its YAML says it."""
+    kind = layout.context_kind if layout.context_parallel > 1 else "ring"
+    return normal_stages(case, replace(layout, overlap=OVERLAP, context_kind=kind))
+
+
+def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[File, ...]:
+    """``config.yaml``, ``launch.sh``, ``probe.sh`` and ``README.md``."""
+    manual = _manual(case, layout, release, options)
+    command = 'run_mindformer.py --config "$HERE/config.yaml"'
+    launch = Launch(checkout="MINDFORMERS_PATH", command=(*MSRUN, command))
+    return (
+        File(path="config.yaml", text=yaml_text(_config(case, layout, release, options))),
+        launch_script(case, layout, options, manual, launch),
+        simulation(layout, options, "MINDFORMERS_PATH", command),
+        readme(case, layout, options, manual),
+    )
+
+
+def _config(case: Case, layout: Layout, release: str, options: Options) -> dict[str, object]:
+    """The whole document, section by section."""
+    settings: dict[str, object] = {
+        "seed": 42, "run_mode": "train", "use_parallel": True, "use_legacy": False,
+        "trainer.type": "CausalLanguageModelingTrainer", "trainer.model_name": case.model.name,
+        "context.mode": 0, "context.device_target": "Ascend",
+        "context.max_device_memory": f"{int(case.capacity_bytes / 2**30)}GB",
+        "runner_config.epochs": 1, "runner_config.stop_step": train_steps(case, options), "runner_config.sink_size": 1,
+        "parallel.parallel_mode": 1, "parallel.full_batch": True, "parallel.dataset_strategy": "full_batch",
+        "parallel.enable_alltoall": case.model.is_moe,
+        "parallel_config.vocab_emb_dp": layout.tensor_parallel == 1 and layout.pipeline_parallel == 1,
+        "parallel_config.gradient_aggregation_group": 4,
+        **decide(case, layout, release),
+        "optimizer.type": "AdamW", "optimizer.weight_decay": 0.1,
+        "runner_wrapper.type": "MFTrainOneStepCell", "runner_wrapper.scale_sense": 1.0, "runner_wrapper.use_clip_grad": True,
+    }  # fmt: skip
+    model = {f"model.model_config.{key}": value for key, value in model_section(case, layout).items()}
+    return nested(model | settings) | {"callbacks": [{"type": "MFLossMonitor"}]}
+
+
+def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manual:
+    """What the README and the scripts say."""
+    select = Switch(name="recompute_config.select_recompute", risk="equivalent",
+                    what="recomputes the product and the activation of the MLP (mlp.mul, mlp.activation_func.silu)")  # fmt: skip
+    comm = Switch(
+        name="recompute_config.select_comm_recompute",
+        risk="equivalent",
+        what="communicates the norms' outputs again in the backward pass",
+    )
+    return Manual(
+        title="MindFormers (graph mode)",
+        needs="MindFormers, MindSpore, CANN.",
+        commands=start_commands(layout, case, before="MINDFORMERS_PATH=/path/to/mindformers"),
+        blanks=(Blank(name="MINDFORMERS_PATH", default="$PWD", what="checkout of MindFormers"),),
+        variables=mindspore_variables(),
+        off=(select, *((comm,) if layout.sequence_parallel else ())),
+        probe=simulation_words(layout, options, mock=False),
+        assumed=(
+            "Learning rate (`lr_schedule`) and data (`train_dataset`) are to be added to config.yaml.",
+            "`offset` is added to the average number of layers of a stage; lists are [chunk][stage].",
+        ),
+    )  # fmt: skip

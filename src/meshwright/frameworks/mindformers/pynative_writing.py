@@ -1,0 +1,168 @@
+"""A layout as MindFormers 2.1's PyNative YAML."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from meshwright.domain.layout import Full, Overlap, Selective
+from meshwright.frameworks.ascend.arithmetic import inner_ranks
+from meshwright.frameworks.ascend.launch import MSRUN, mindspore_variables, simulation, simulation_words
+from meshwright.frameworks.ascend.stages import counts_of, normal_stages, split_of
+from meshwright.frameworks.ascend.text import nested, yaml_text
+from meshwright.frameworks.base import File, Options, Values
+from meshwright.frameworks.manual import Blank, Launch, Manual, Switch, launch_script, readme, start_commands, train_steps
+from meshwright.frameworks.mindformers.models import ARCHITECTURES, model_section
+from meshwright.frameworks.mindformers.ranges import first_ids, ids_text, stage_ranges
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.domain.layout import Layout
+
+METHODS = {"ring": "colossal", "ulysses": "ulysses", "hybrid": "hybrid"}
+SCHEDULES = {"1f1b": "1f1b", "interleaved": "interleaved_1f1b", "gpipe": "gpipe"}
+PATHS = {
+    "core_attn": ("self_attention.core_attention",),
+    "layernorm": ("input_layernorm", "pre_mlp_layernorm"),
+    "mlp": ("mlp",),
+}  # fmt: skip
+"""Module of selective recomputation -> paths within a layer that recompute the same tensors."""
+UNSPOKEN = (
+    "overlap of gradients and parameters: FSDP always overlaps them",
+    "the Ulysses degree of hybrid context parallelism: the ranks of one scale-up domain",
+)
+
+
+def decide(case: Case, layout: Layout, release: str) -> Values:
+    """The keys that express a layout."""
+    model, vp = case.model, layout.virtual_stages
+    split = split_of(case, layout)
+    even = model.num_layers % (layout.pipeline_parallel * vp) == 0 and len({count for row in split for count in row}) == 1
+    settings: dict[str, object] = {
+        "parallelism.tensor_parallel": layout.tensor_parallel,
+        "parallelism.sequence_parallel": layout.sequence_parallel,
+        "parallelism.context_parallel": layout.context_parallel,
+        "parallelism.pipeline_parallel": layout.pipeline_parallel,
+        "parallelism.pipeline_parallel_schedule": SCHEDULES[layout.schedule],
+        "parallelism.pipeline_parallel_interleave_num": vp,
+        "parallelism.pipeline_parallel_layers_per_stage": "auto" if even else stage_ranges(split),
+        "parallelism.pipeline_parallel_overlap_p2p": layout.overlap.point_to_point,
+        "parallelism.expert_parallel": layout.expert_parallel,
+        "parallelism.enable_mc2": layout.overlap.tensor and layout.tensor_parallel > 1,
+        **{f"parallelism.{key}": value for key, value in sharding(layout).items()},
+        "training.local_batch_size": layout.microbatch_sequences,
+        "training.global_batch_size": case.batch.global_batch_sequences,
+    }  # fmt: skip
+    if layout.context_parallel > 1:
+        settings["parallelism.context_parallel_method"] = METHODS[layout.context_kind]
+        if layout.context_kind == "hybrid":
+            settings["parallelism.ulysses_degree_in_cp"] = inner_ranks(case, layout)
+    return settings | _recompute(case, layout)
+
+
+def sharding(layout: Layout) -> dict[str, object]:
+    """FSDP over ``data_parallel_shard`` x cp ranks, or of the dense weights over fewer; never resharding is ZeRO-2."""
+    size, cp = layout.optimizer_shards, layout.context_parallel
+    if size == layout.data_parallel * cp:
+        degrees: dict[str, object] = {"data_parallel_shard": -1}
+    elif size % cp == 0:
+        degrees = {"data_parallel_shard": size // cp}
+    else:
+        degrees = {"data_parallel_shard": -1, "dense_fsdp_shard_size": size}
+    return degrees | {"reshard_after_forward_policy": "never" if layout.zero_stage < 3 else "always"}
+
+
+def _recompute(case: Case, layout: Layout) -> dict[str, object]:
+    """Layers by their ids, or modules of all layers."""
+    model = case.model
+    everything = ids_text(range(model.num_layers + model.num_mtp_layers))
+    if isinstance(layout.recompute, Full):
+        if layout.recompute.layers is None:
+            return {"recompute.mode": "full", "recompute.full_recompute_layer": everything}
+        split = split_of(case, layout)
+        return {
+            "recompute.mode": "full",
+            "recompute.full_recompute_layer": ids_text(first_ids(counts_of(layout.recompute, split), split)),
+        }
+    if isinstance(layout.recompute, Selective):
+        paths = [path for module in layout.recompute.modules for path in PATHS[module]]
+        return {"recompute.mode": "select", "recompute.select_module": dict.fromkeys(paths, everything)}
+    return {"recompute.mode": "None"}
+
+
+def normal(case: Case, layout: Layout) -> Layout:
+    """The layout as its YAML says it."""
+    overlap = Overlap(
+        gradient_reduce=True, parameter_gather=True, tensor=layout.overlap.tensor and layout.tensor_parallel > 1,
+        point_to_point=layout.overlap.point_to_point, expert=False,
+    )  # fmt: skip
+    recompute = layout.recompute
+    if isinstance(recompute, Selective):
+        recompute = Selective(modules=tuple(sorted(set(recompute.modules))))
+    kind = layout.context_kind if layout.context_parallel > 1 else "ring"
+    return normal_stages(case, replace(layout, overlap=overlap, context_kind=kind, recompute=recompute))
+
+
+def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[File, ...]:
+    """``config.yaml``, ``launch.sh``, ``probe.sh`` and ``README.md``."""
+    manual = _manual(case, layout, release, options)
+    command = 'run_mindformer.py --config "$HERE/config.yaml"'
+    launch = Launch(checkout="MINDFORMERS_PATH", command=(*MSRUN, command))
+    return (
+        File(path="config.yaml", text=yaml_text(_config(case, layout, release, options))),
+        launch_script(case, layout, options, manual, launch),
+        simulation(layout, options, "MINDFORMERS_PATH", command),
+        readme(case, layout, options, manual),
+    )
+
+
+def _config(case: Case, layout: Layout, release: str, options: Options) -> dict[str, object]:
+    """The whole document, section by section."""
+    settings: dict[str, object] = {
+        "run_mode": "train",
+        "context.mode": 1, "context.device_target": "Ascend",
+        "training.steps": train_steps(case, options), "training.seed": 42, "training.max_norm": 1.0,
+        **decide(case, layout, release),
+        "optimizer.type": "AdamW", "optimizer.weight_decay": 0.1,
+        "lr_scheduler.type": "ConstantWarmUpLR",
+        "train_dataset.dataloader.type": "BlendedMegatronDatasetDataLoader",
+        "checkpoint.enable_save": False,
+    }  # fmt: skip
+    document = nested({key: value for key, value in settings.items() if key != "recompute.select_module"})
+    if "recompute.select_module" in settings:  # its keys hold dots
+        document["recompute"]["select_module"] = settings["recompute.select_module"]  # type: ignore[index]
+    return document | {"model": model_section(case, layout)}
+
+
+def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manual:
+    """What the README and the scripts say."""
+    known = case.model.architecture in ARCHITECTURES
+    overlap = Switch(name="parallelism.pipeline_parallel_overlap_b_f", risk="equivalent",
+                     what="runs a forward beside a backward to hide the experts' exchange; needs interleaved chunks")  # fmt: skip
+    return Manual(
+        title=f"MindFormers {release} (PyNative)",
+        needs="MindFormers 2.1, MindSpore with hyper_parallel, CANN.",
+        commands=start_commands(layout, case, before="MINDFORMERS_PATH=/path/to/mindformers"),
+        blanks=(
+            Blank(name="MINDFORMERS_PATH", default="$PWD", what=f"checkout of MindFormers {release}"),
+            *(
+                ()
+                if known
+                else (
+                    Blank(
+                        name="model.model_type, model.architectures",
+                        default="",
+                        what="in config.yaml: the model's class in MindFormers",
+                    ),
+                )
+            ),
+        ),
+        variables=mindspore_variables(),
+        off=(overlap,) if case.model.is_moe and layout.virtual_stages > 1 else (),
+        probe=simulation_words(layout, options, mock=True),
+        assumed=(
+            "`data_parallel_shard_strategy` is left out: 2.1.0 never reads it; the reshard policy decides "
+            "between ZeRO-2 and ZeRO-3.",
+            "PyNative classes of 2.1.0 are those of Qwen3, DeepSeek-V3 and DeepSeek-V4; other models need one of their own.",
+        ),
+    )

@@ -1,0 +1,212 @@
+"""MindSpeed-Core-MS's YAML (r0.1.0, and the wrapper of its guide) as a layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from meshwright.domain.layout import Layout, NoRecompute, Overlap
+from meshwright.errors import Message
+from meshwright.frameworks.ascend.stages import (
+    Split,
+    lists_of,
+    plain_split,
+    recompute_of,
+    shape_of,
+    transposed,
+    within_reason,
+)
+from meshwright.frameworks.compose import Values, data_parallel_of, world_of, zero_shards
+from meshwright.frameworks.mindspeed_core_ms.writing import ALGORITHMS, own_split
+from meshwright.frameworks.settings import Given, Reading, Said, Source
+
+if TYPE_CHECKING:
+    from meshwright.domain.layout import ContextKind, Recompute
+
+KINDS = {algorithm: kind for kind, algorithm in ALGORITHMS.items()}
+_WRAPPER = "accelerate_config.parallelization."
+SPELLINGS = {
+    "tp": ("parallel_config.tensor_model_parallel_size", f"{_WRAPPER}tensor_parallel"),
+    "pp": ("parallel_config.pipeline_model_parallel_size", f"{_WRAPPER}pipeline.num_stages"),
+    "vp": ("parallel_config.virtual_pipeline_model_parallel_size",
+           f"{_WRAPPER}pipeline.virtual_pipeline_model_parallel_size"),
+    "sp": ("parallel_config.sequence_parallel", f"{_WRAPPER}use_sequence_parallel"),
+    "mb": ("dataset_config.batch_size", f"{_WRAPPER}pipeline.micro_batch_size"),
+    "optimizer": ("training_config.use_distributed_optimizer", f"{_WRAPPER}use_distributed_optimizer"),
+    "ddp": ("training_config.wrap_with_ddp", "train_config.ms_training_config.wrap_with_ddp"),
+    "layers": ("parallel_config.num_layer_list", f"{_WRAPPER}pipeline.layer_list"),
+}  # fmt: skip
+"""What a key says -> its spellings: r0.1.0's own, and the wrapper that ``pretrain_gpt.md`` shows (not in the repository)."""
+LISTS = ("recompute", "select_recompute", "select_comm_recompute")
+LIST_SPELLINGS = {
+    name: (f"parallel_config.recompute_config.{name}", f"parallel_config.{name}", f"train_config.recompute_config.{name}")
+    for name in LISTS
+}
+_FIGURES = {
+    "model_config.num_layers": "layers", "model_config.hidden_size": "hidden", "model_config.num_attention_heads": "heads",
+    "model_config.kv_channels": "head_dim", "model_config.ffn_hidden_size": "ffn", "model_config.vocab_size": "vocabulary",
+    "moe_config.moe_router_topk": "experts_per_token",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Stages and chunks, and the layers on them where the files tell."""
+
+    stages: int
+    chunks: int
+    num_layers: int | None
+    split: Split | None
+
+
+def interpret(source: Source, given: Given, release: str, *, framework: str = "mindspeed-core-ms") -> Reading:
+    """A YAML as MindSpeed-Core-MS r0.1.0 understands it; devices are needed beside it."""
+    from meshwright.frameworks import framework as framework_named
+
+    surface = framework_named(framework).surface
+    assert surface is not None, "a framework that reads has a surface"
+    values = Values(source=source, surface=surface(), release=release, strict=True)
+    tp, pp, mb = (values.degree(_spelt(values, name)) for name in ("tp", "pp", "mb"))
+    vp = values.degree(_spelt(values, "vp"))
+    cp = values.degree("parallel_config.context_parallel_size")
+    m = values.degree("dataset_config.micro_batch_num")
+    places = _places(values, given, pp, vp if pp > 1 else 1)
+    recompute = _recompute(values, places)
+    kind = KINDS.get(values.text("parallel_config.context_parallel_algo", "ulysses_cp_algo"), "ring") if cp > 1 else "ring"
+    world = world_of(values, given)
+    dp = data_parallel_of(values, world, tp * cp * pp)
+    shards, wrapped = _zero(values, (dp or 1) * cp)
+    distributed = wrapped and shards["optimizer_shards"] > 1
+    layout = None
+    if dp is not None and not values.messages:
+        layout = Layout(
+            tensor_parallel=tp, sequence_parallel=values.bool(_spelt(values, "sp")) and tp > 1, context_parallel=cp,
+            context_kind=cast("ContextKind", kind), pipeline_parallel=pp, virtual_stages=vp,
+            expert_parallel=values.degree("parallel_config.expert_model_parallel_size"), data_parallel=dp, **shards, offload=(),
+            microbatch_sequences=mb, num_microbatches=m, recompute=recompute,
+            schedule="interleaved" if vp > 1 else "1f1b", stage_layers=_said(places),
+            overlap=Overlap(
+                gradient_reduce=wrapped and values.bool("training_config.overlap_grad_reduce"),
+                parameter_gather=distributed and values.bool("optimizer_config.overlap_param_gather"), tensor=False,
+                point_to_point=values.bool("parallel_config.overlap_p2p_comm", True), expert=False,
+            ),
+        )  # fmt: skip
+    remarks = _remarks(values, places)
+    return Reading(
+        framework=framework, version=release, source=source, said=_said_of(values, world, dp, mb, m), layout=layout,
+        messages=(*values.messages, *remarks),
+    )  # fmt: skip
+
+
+def _spelt(values: Values, name: str) -> str:
+    """The spelling of a thing that the files use; the framework's own where they use none."""
+    return values.first(SPELLINGS[name]) or SPELLINGS[name][0]
+
+
+def _places(values: Values, given: Given, stages: int, chunks: int) -> Places:
+    """The split: as listed, or as the framework splits."""
+    layers = values.int("model_config.num_layers") or (given.model.num_layers if given.model else None)
+    layers, stages, chunks = within_reason(values, layers, stages, chunks)
+    key = _spelt(values, "layers")
+    value = values.get(key)
+    if value is None or stages == 1:
+        split = own_split(layers, stages, chunks) if layers and layers >= stages * chunks else None
+        return Places(stages=stages, chunks=chunks, num_layers=layers, split=split)
+    lists = lists_of(value)
+    if lists is None:
+        values.note(key, "setting.list", "{key} is {value!r}: a list of counts by stage is expected", key=key, value=value)
+        return Places(stages=stages, chunks=chunks, num_layers=layers, split=None)
+    if key.startswith(_WRAPPER) and shape_of(lists) is not None and chunks > 1:
+        lists = transposed(lists)  # the wrapper's example is [stage][virtual stage]
+    return Places(stages=stages, chunks=chunks, num_layers=layers or sum(map(sum, lists)), split=lists)
+
+
+def _said(places: Places) -> Split | None:
+    """The split as a layout says it."""
+    if places.split is None or places.num_layers is None or sum(map(sum, places.split)) != places.num_layers:
+        return places.split
+    even = plain_split(places.num_layers, 0, places.stages, places.chunks)
+    return None if places.split == even else places.split
+
+
+def _recompute(values: Values, places: Places) -> Recompute:
+    """Full recomputation by stage; granularity, method and number where there is no list."""
+    key = values.first(LIST_SPELLINGS["recompute"])
+    value = values.get(key) if key else None
+    if key and value not in (None, False, [], ""):
+        lists = lists_of(value)
+        if lists is None:
+            values.note(key, "setting.list", "{key} is {value!r}: a list of counts by stage is expected", key=key, value=value)
+            return NoRecompute()
+        return recompute_of(lists, places.split)
+    if any(values.has(spelling) for name in LISTS for spelling in LIST_SPELLINGS[name][:2]):
+        return NoRecompute()  # a recompute_config switches granularity, method and number off
+    number = values.int("model_config.recompute_num_layers")
+    if values.text("model_config.recompute_granularity") == "full" and number and values.has("model_config.recompute_method"):
+        method = values.text("model_config.recompute_method")
+        counts = tuple((number,) * places.stages for _ in range(places.chunks))
+        if method == "uniform" and places.split is not None:
+            counts = places.split
+        return recompute_of(counts, places.split)
+    return NoRecompute()
+
+
+def _zero(values: Values, ranks: int) -> tuple[dict[str, int], bool]:
+    """Shard groups, and whether the DDP wrapper is on; the distributed optimizer acts only inside it."""
+    wrapped = values.bool(_spelt(values, "ddp")) or _spelt(values, "optimizer").startswith(_WRAPPER)
+    distributed = wrapped and values.bool(_spelt(values, "optimizer"))
+    level = values.text("parallel_config.zero_level")
+    if wrapped and level == "z3" and not distributed:
+        values.note("parallel_config.zero_level", "mindspeed-core-ms.zero3-optimizer",
+                    "For zero3 with DDP, use_distributed_optimizer must be on. Please check the configuration.")  # fmt: skip
+    unwrapped = {"z1": 1, "z2": 2, "z3": 3}.get(level, 0)
+    stage = unwrapped if not wrapped else 3 if level == "z3" else int(distributed)
+    return dict(zero_shards(stage, ranks)), wrapped
+
+
+def _remarks(values: Values, places: Places) -> list[Message]:
+    """What stands in the files and is no part of a layout."""
+    noted = Values(source=values.source, surface=values.surface, release=values.release)
+    flash = values.bool("model_config.use_flash_attention")
+    for name, what in (
+        ("select_recompute", "the MLP's activation function, if it is a Cell" if flash else "the core attention"),
+        ("select_comm_recompute", "the all-gather of sequence parallelism"),
+    ):
+        key = values.first(LIST_SPELLINGS[name])
+        lists = lists_of(values.get(key)) if key else None
+        if key and lists and any(map(any, lists)):
+            noted.note(
+                key,
+                "import.select",
+                "{key} recomputes {what}, by layers of a stage; a layout has no word for it, so an estimate counts it as kept",
+                key=key,
+                what=what,
+            )
+    return list(noted.messages)
+
+
+def _said_of(values: Values, world: int | None, dp: int | None, mb: int, m: int) -> Said:
+    """Batch, sequence, precision and figures as the files say them."""
+    figures: dict[str, object] = {name: found for key, name in _FIGURES.items() if (found := values.int(key)) is not None}
+    if values.bool("model_config.group_query_attention"):
+        figures["key_value_heads"] = values.int("model_config.num_query_groups", 32)
+    experts = values.int("moe_config.num_experts") or values.int("model_config.num_experts")
+    if experts and experts > 1:
+        figures["experts"] = experts
+    else:
+        figures.pop("experts_per_token", None)
+    if values.has("model_config.untie_embeddings_and_output_weights"):
+        figures["tied_embeddings"] = not values.bool("model_config.untie_embeddings_and_output_weights")
+    compute = values.text("model_config.compute_dtype")
+    precision = (
+        "bf16" if values.bool("training_config.bf16") or compute == "bfloat16"
+        else "fp16" if values.bool("training_config.fp16") or compute == "float16" else None
+    )  # fmt: skip
+    batch = (
+        dp * mb * m if dp and (values.has("dataset_config.micro_batch_num") or values.has("dataset_config.batch_size")) else None
+    )
+    return Said(
+        devices=world, global_batch_sequences=batch, sequence_tokens=values.int("model_config.seq_length"), precision=precision,
+        optimizer="adamw" if "adam" in values.text("optimizer_config.optimizer_type").lower() else None,
+        task="lora" if values.bool("lora_config.use_lora") else None, figures=figures,
+    )  # fmt: skip

@@ -1,0 +1,179 @@
+"""A layout as MindSpeed-Core-MS r0.1.0's YAML: sections of arguments that its configuration classes take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from meshwright.domain.layout import Full
+from meshwright.domain.model import MixtureOfExperts, Mlp
+from meshwright.frameworks.ascend.arithmetic import inner_ranks
+from meshwright.frameworks.ascend.launch import MSRUN, mindspore_variables, simulation, simulation_words
+from meshwright.frameworks.ascend.stages import Split, counts_of, flat_or_nested, normal_stages, split_of
+from meshwright.frameworks.ascend.text import yaml_text
+from meshwright.frameworks.base import File, Options, Values
+from meshwright.frameworks.manual import Blank, Launch, Manual, Switch, launch_script, readme, start_commands, train_steps
+from meshwright.frameworks.rules import attention_of
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.domain.layout import Layout
+
+ALGORITHMS = {"ring": "megatron_cp_algo", "ulysses": "ulysses_cp_algo", "hybrid": "hybrid_cp_algo"}
+UNSPOKEN = (
+    "overlap: without wrap_with_ddp (ZeRO 2) no communication of gradients or parameters overlaps",
+    "the Ulysses degree of hybrid context parallelism: the ranks of one scale-up domain",
+)
+DDP_STAGES = (0, 1, 3)
+"""ZeRO stages that run in the DDP wrapper; stage 2 is AdamWZeRO, without it."""
+
+
+def own_split(num_layers: int, stages: int, chunks: int) -> Split:
+    """Layers where no list is given: over chunks, then over stages, the remainder from the last but one backwards.
+
+    Source: mindspeed_ms/legacy/model/transformer.py ``_get_num_layers``.
+    """
+
+    def divided(layers: int, parts: int) -> list[int]:
+        counts = [layers // parts] * parts
+        for index in range(layers - sum(counts)):
+            counts[-index - 2] += 1
+        return counts
+
+    return tuple(tuple(divided(layers, stages)) for layers in divided(num_layers, chunks))
+
+
+def decide(case: Case, layout: Layout, release: str) -> Values:
+    """The keys that express a layout."""
+    parallel: dict[str, object] = {
+        "tensor_model_parallel_size": layout.tensor_parallel,
+        "sequence_parallel": layout.sequence_parallel,
+        "context_parallel_size": layout.context_parallel,
+        "pipeline_model_parallel_size": layout.pipeline_parallel,
+        "expert_model_parallel_size": layout.expert_parallel,
+        "overlap_p2p_comm": layout.overlap.point_to_point,
+    }
+    if layout.context_parallel > 1:
+        parallel["context_parallel_algo"] = ALGORITHMS[layout.context_kind]
+        if layout.context_kind == "hybrid":
+            parallel["ulysses_degree_in_cp"] = inner_ranks(case, layout)
+    if layout.virtual_stages > 1:
+        parallel["virtual_pipeline_model_parallel_size"] = layout.virtual_stages
+    split = split_of(case, layout)
+    if split != own_split(case.model.num_layers, layout.pipeline_parallel, layout.virtual_stages):
+        parallel["num_layer_list"] = flat_or_nested(split, layout.virtual_stages)
+    if isinstance(layout.recompute, Full):
+        parallel["recompute_config.recompute"] = flat_or_nested(counts_of(layout.recompute, split), layout.virtual_stages)
+    if layout.zero_stage >= 2:
+        parallel["zero_level"] = f"z{layout.zero_stage}"
+    wrapped = layout.zero_stage in DDP_STAGES
+    return {
+        **{f"parallel_config.{key}": value for key, value in parallel.items()},
+        "training_config.wrap_with_ddp": wrapped,
+        "training_config.use_distributed_optimizer": wrapped and layout.zero_stage > 0,
+        "training_config.overlap_grad_reduce": wrapped and layout.overlap.gradient_reduce,
+        "optimizer_config.overlap_param_gather": wrapped and layout.zero_stage > 0 and layout.overlap.parameter_gather,
+        "dataset_config.batch_size": layout.microbatch_sequences,
+        "dataset_config.micro_batch_num": layout.num_microbatches,
+    }
+
+
+def normal(case: Case, layout: Layout) -> Layout:
+    """The layout as its YAML says it."""
+    wrapped, overlap = layout.zero_stage in DDP_STAGES, layout.overlap
+    overlap = replace(
+        overlap, gradient_reduce=wrapped and overlap.gradient_reduce,
+        parameter_gather=wrapped and layout.zero_stage > 0 and overlap.parameter_gather, tensor=False, expert=False,
+    )  # fmt: skip
+    kind = layout.context_kind if layout.context_parallel > 1 else "ring"
+    return replace(normal_stages(case, layout), overlap=overlap, context_kind=kind)
+
+
+def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[File, ...]:
+    """``config.yaml``, ``launch.sh``, ``probe.sh`` and ``README.md``."""
+    manual = _manual(case, layout, release, options)
+    command = '"$TRAIN_SCRIPT" --config_path "$HERE/config.yaml"'
+    launch = Launch(checkout="MINDSPEED_MS_PATH", command=(*MSRUN, command))
+    return (
+        File(path="config.yaml", text=yaml_text(_config(case, layout, release, options))),
+        launch_script(case, layout, options, manual, launch),
+        simulation(layout, options, "MINDSPEED_MS_PATH", command),
+        readme(case, layout, options, manual),
+    )
+
+
+def _config(case: Case, layout: Layout, release: str, options: Options) -> dict[str, dict[str, object]]:
+    """The whole document, section by section."""
+    precision = "bfloat16" if case.training.precision.base_dtype == "bf16" else "float16"
+    document: dict[str, dict[str, object]] = {
+        "parallel_config": {"recv_dtype": precision},
+        "training_config": {
+            "seed": 42, "training_iters": train_steps(case, options), "log_interval": 1, "bf16": precision == "bfloat16",
+            "fp16": precision == "float16", "accumulate_allreduce_grads_in_fp32": True,
+        },
+        "dataset_config": {"data_layout": "SBH"},
+        "optimizer_config": {"optimizer_type": "SpeedAdamW", "weight_decay": 0.1, "clip_grad": 1.0},
+        "model_config": _model(case, layout),
+    }  # fmt: skip
+    experts = case.model.experts
+    if experts:
+        document["moe_config"] = {"num_experts": experts.num_experts, "moe_router_topk": experts.experts_per_token,
+                                  "moe_token_dispatcher_type": "alltoall"}  # fmt: skip
+    for key, value in decide(case, layout, release).items():
+        section, _, name = key.partition(".")
+        outer, dot, inner = name.partition(".")
+        if dot:
+            document[section].setdefault(outer, {})[inner] = value  # type: ignore[index]
+        else:
+            document[section][name] = value
+    return document
+
+
+def _model(case: Case, layout: Layout) -> dict[str, object]:
+    """The model's section."""
+    model, attention, block = case.model, attention_of(case), case.model.kinds[0].feed_forward
+    width = block.expert_width if isinstance(block, MixtureOfExperts) else block.width
+    precision = "bfloat16" if case.training.precision.base_dtype == "bf16" else "float16"
+    return {
+        "vocab_size": -(-model.vocabulary // layout.tensor_parallel) * layout.tensor_parallel,
+        "seq_length": case.batch.sequence_tokens,
+        "num_layers": model.num_layers, "hidden_size": model.hidden, "ffn_hidden_size": width,
+        "num_attention_heads": attention.num_heads, "kv_channels": attention.head_dim,
+        "group_query_attention": attention.num_key_value_heads != attention.num_heads,
+        "num_query_groups": attention.num_key_value_heads,
+        "position_embedding_type": "rope" if model.position == "rope" else "learned_absolute",
+        "qkv_has_bias": attention.query_bias, "out_proj_has_bias": attention.output_bias,
+        "mlp_has_bias": isinstance(block, Mlp) and block.bias,
+        "hidden_act": "swiglu" if block.gated else "gelu", "apply_swiglu_fusion": block.gated,
+        "normalization": "FusedRMSNorm" if model.norm == "rms" else "LayerNorm",
+        "untie_embeddings_and_output_weights": not model.tied_embeddings,
+        "use_flash_attention": True, "apply_rope_fusion": model.position == "rope",
+        "params_dtype": precision, "compute_dtype": precision, "softmax_compute_dtype": "float32",
+    }  # fmt: skip
+
+
+def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manual:
+    """What the README and the scripts say."""
+    selective = Switch(name="parallel_config.recompute_config.select_recompute", risk="equivalent",
+                       what="recomputes the activation function of the MLP (with flash attention), if it is a Cell")  # fmt: skip
+    comm = Switch(name="parallel_config.recompute_config.select_comm_recompute", risk="equivalent",
+                  what="gathers the input of the column-parallel projections again in the backward pass: less memory "
+                       "with sp")  # fmt: skip
+    return Manual(
+        title=f"MindSpeed-Core-MS {release}",
+        needs="A training script calls `init_configs_from_yaml` and `pretrain`, as "
+              "`docs/source_zh_cn/usage/pretrain_gpt.md` shows.",
+        commands=start_commands(layout, case, before="MINDSPEED_MS_PATH=/path/to/MindSpeed-Core-MS"),
+        blanks=(
+            Blank(name="MINDSPEED_MS_PATH", default="$PWD", what=f"checkout of MindSpeed-Core-MS at {release}"),
+            Blank(name="TRAIN_SCRIPT", default="pretrain_gpt.py", what="your script; it takes --config_path and reads the data"),
+        ),
+        variables=mindspore_variables(),
+        off=(selective, *((comm,) if layout.sequence_parallel else ())),
+        probe=simulation_words(layout, options, mock=True),
+        assumed=(
+            "Data, tokenizer, learning rate and checkpoints are the script's.",
+            "The vocabulary is padded to a multiple of tensor parallelism.",
+            "Lists by stage are `[virtual stage][stage]`, as r0.1.0 reads them; br_master reads the transpose.",
+        ),
+    )  # fmt: skip

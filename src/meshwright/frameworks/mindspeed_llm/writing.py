@@ -1,0 +1,199 @@
+"""A layout as MindSpeed-LLM's flags."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from meshwright.domain.layout import Full, Selective
+from meshwright.frameworks.ascend.arithmetic import inner_ranks
+from meshwright.frameworks.ascend.launch import CONNECT_TIMEOUT_S, fullest_stage
+from meshwright.frameworks.ascend.stages import normal_stages, split_of
+from meshwright.frameworks.base import File, Options, Values
+from meshwright.frameworks.manual import (
+    TORCHRUN,
+    Blank,
+    Launch,
+    Manual,
+    Switch,
+    Variable,
+    launch_script,
+    readme,
+    start_commands,
+    train_steps,
+)
+from meshwright.frameworks.mindspeed_llm.layouts import layout_text, padding
+from meshwright.frameworks.mindspeed_llm.model_flags import model_flags
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.domain.layout import Layout
+
+ALGORITHMS = {
+    "ring": "megatron_cp_algo",
+    "ulysses": "ulysses_cp_algo",
+    "hybrid": "hybrid_cp_algo",
+    "all-gather": "kvallgather_cp_algo",
+}
+UNSPOKEN = ("the Ulysses degree of hybrid context parallelism: the ranks of one scale-up domain",)
+
+
+def decide(case: Case, layout: Layout, release: str) -> Values:
+    """The flags that express a layout."""
+    flags: dict[str, object] = {
+        "--tensor-model-parallel-size": layout.tensor_parallel,
+        "--pipeline-model-parallel-size": layout.pipeline_parallel,
+        "--context-parallel-size": layout.context_parallel,
+        "--micro-batch-size": layout.microbatch_sequences,
+        "--global-batch-size": case.batch.global_batch_sequences,
+    }
+    switches = {
+        "--sequence-parallel": layout.sequence_parallel,
+        "--use-distributed-optimizer": layout.zero_stage > 0,
+        "--overlap-grad-reduce": layout.overlap.gradient_reduce,
+        "--overlap-param-gather": layout.overlap.parameter_gather,
+        "--no-overlap-p2p-communication": not layout.overlap.point_to_point,
+        "--use-ascend-mc2": layout.overlap.tensor,
+        "--swap-optimizer": "optimizer" in layout.offload,
+    }
+    flags |= {flag: True for flag, on in switches.items() if on}
+    if layout.context_parallel > 1:
+        flags["--context-parallel-algo"] = ALGORITHMS[layout.context_kind]
+        if layout.context_kind == "hybrid":
+            flags["--ulysses-degree-in-cp"] = inner_ranks(case, layout)
+    if case.model.is_moe:
+        flags |= {"--expert-model-parallel-size": layout.expert_parallel,
+                  "--expert-tensor-parallel-size": layout.expert_tensor_parallel}  # fmt: skip
+    ranks = layout.data_parallel * layout.context_parallel
+    if 1 < layout.optimizer_shards < ranks:
+        flags["--num-distributed-optimizer-instances"] = ranks // layout.optimizer_shards
+    return flags | _pipeline(case, layout) | _recompute(case, layout)
+
+
+def _pipeline(case: Case, layout: Layout) -> dict[str, object]:
+    """Stages and chunks; what is not even is a list, with chunks a layout string, folded layers that do nothing."""
+    split, layers = split_of(case, layout), case.model.num_layers
+    counts = {count for row in split for count in row}
+    if layout.schedule == "dualpipev":
+        padded, noops = padding(split, folded=True)
+        some = {"--noop-layers": ",".join(map(str, noops))} if noops else {}
+        return {"--num-layers": padded, "--schedules-method": "dualpipev", **some}
+    if layout.virtual_stages > 1:
+        if len(counts) == 1:
+            return {"--num-layers": layers, "--num-layers-per-virtual-pipeline-stage": counts.pop()}
+        return {"--num-layers": layers, "--pipeline-model-parallel-layout": layout_text(split, case.model.num_mtp_layers)}
+    return {"--num-layers": layers, **({} if len(counts) == 1 else {"--num-layer-list": ",".join(map(str, split[0]))})}
+
+
+def _recompute(case: Case, layout: Layout) -> dict[str, object]:
+    """Whole layers, the first of each chunk, or modules."""
+    match layout.recompute:
+        case Full(layers=None):
+            return {"--recompute-granularity": "full", "--recompute-method": "uniform", "--recompute-num-layers": 1}
+        case Full(layers=int(count)):
+            return {"--recompute-granularity": "full", "--recompute-method": "block", "--recompute-num-layers": count}
+        case Selective(modules=modules):
+            return {"--recompute-granularity": "selective", "--recompute-modules": tuple(sorted(set(modules)))}
+        case _:
+            return {}
+
+
+def normal(case: Case, layout: Layout) -> Layout:
+    """The layout as its flags say it."""
+    overlap = replace(layout.overlap, expert=False)
+    kind = layout.context_kind if layout.context_parallel > 1 else "ring"
+    recompute = layout.recompute
+    if isinstance(recompute, Selective):
+        recompute = Selective(modules=tuple(sorted(set(recompute.modules))))
+    return normal_stages(case, replace(layout, overlap=overlap, context_kind=kind, recompute=recompute))
+
+
+def write(case: Case, layout: Layout, release: str, options: Options, title: str = "MindSpeed-LLM") -> tuple[File, ...]:
+    """``launch.sh`` and ``README.md``."""
+    manual = _manual(case, layout, release, options, title)
+    program = "pretrain_gpt.py" if case.training.task == "pretrain" else "posttrain_gpt.py"
+    flags = model_flags(case) | dict(decide(case, layout, release)) | _training(case, options)
+    launch = Launch(checkout="MINDSPEED_LLM_PATH", command=(*TORCHRUN, program, *flag_lines(flags), *_BLANKS))
+    return (launch_script(case, layout, options, manual, launch), readme(case, layout, options, manual))
+
+
+_BLANKS = (
+    '--tokenizer-type PretrainedFromHF --tokenizer-name-or-path "$TOKENIZER"',
+    '--data-path "$DATA" --split 100,0,0',
+    '--lr "$LR"',
+)
+
+
+def flag_lines(flags: dict[str, object]) -> list[str]:
+    """One line of the shell for each flag."""
+    words = ((flag, () if value is True else value if isinstance(value, tuple) else (value,)) for flag, value in flags.items())
+    return [" ".join([flag, *(quote(str(each)) for each in values)]) for flag, values in words]
+
+
+def _training(case: Case, options: Options) -> dict[str, object]:
+    """Numbers, optimizer and length of the run."""
+    flags: dict[str, object] = {
+        f"--{case.training.precision.name}": True, "--optimizer": "adam", "--train-iters": train_steps(case, options),
+        "--weight-decay": 0.1, "--clip-grad": 1.0, "--log-interval": 1, "--eval-iters": 0, "--log-throughput": True,
+        "--distributed-backend": "nccl", "--no-gradient-accumulation-fusion": True,
+    }  # fmt: skip
+    if case.training.task != "pretrain":
+        flags |= {"--stage": "sft", "--is-instruction-dataset": True, "--finetune": True}
+    if case.training.lora is not None:
+        flags |= {
+            "--lora-r": case.training.lora.rank,
+            "--lora-target-modules": ("linear_qkv", "linear_proj", "linear_fc1", "linear_fc2"),
+        }
+    return flags
+
+
+def _manual(case: Case, layout: Layout, release: str, options: Options, title: str) -> Manual:
+    """What the README and the launch script say."""
+    stage, pp = fullest_stage(layout, options), layout.pipeline_parallel
+    layers = max(1, sum(row[stage] for row in split_of(case, layout)))
+    few = f"--num-layers {layers} --pipeline-model-parallel-size 1 --global-batch-size {layout.microbatch_sequences * pp}"
+    ranks = layout.tensor_parallel * layout.context_parallel
+    latent = any(kind.attention.latent for kind in case.model.kinds)
+    return Manual(
+        title=f"{title} {release}",
+        needs="MindSpeed-LLM with Megatron-LM core_v0.12.1, MindSpeed, torch_npu and CANN.",
+        commands=start_commands(layout, case, before="MINDSPEED_LLM_PATH=/path/to/MindSpeed-LLM DATA=... TOKENIZER=... LR=..."),
+        blanks=(
+            Blank(name="MINDSPEED_LLM_PATH", default="$PWD", what=f"checkout of MindSpeed-LLM at {release}"),
+            Blank(name="DATA", default="", what="prefix of the preprocessed data"),
+            Blank(name="TOKENIZER", default="", what="folder of the tokenizer"),
+            Blank(name="LR", default="1e-5", what="learning rate: choose your own"),
+        ),
+        variables=(
+            Variable(name="CUDA_DEVICE_MAX_CONNECTIONS", value="1", reason="Megatron's own check asks for it on any device"),
+            Variable(name="PYTORCH_NPU_ALLOC_CONF", value="expandable_segments:True", reason="virtual memory against fragments"),
+            Variable(name="HCCL_CONNECT_TIMEOUT", value=str(CONNECT_TIMEOUT_S), reason="ranks that load slowly are waited for"),
+            Variable(name="HCCL_DETERMINISTIC", value="false", reason="deterministic reductions are slower"),
+        ),
+        off=(
+            Switch(
+                name="--reuse-fp32-param",
+                risk="equivalent",
+                what="keeps the upper half of the master weights as the bf16 weights: less memory",
+            ),
+            *(
+                (Switch(name="--moe-fb-overlap", risk="equivalent", what="hides the experts' exchange behind another micro-batch"),)
+                if case.model.is_moe
+                else ()
+            ),
+        ),
+        probe=(
+            f"No dry run: the fullest stage ({stage}) is shown by as many of its layers on {ranks} devices "
+            "of one node: take the uneven "
+            f"split out, and append `{few}` to the flags (the last one counts). Read `max_memory_allocated` "
+            "of the first log line; the "
+            f"stage in the pipeline holds up to {pp - stage} micro-batches, the probe one. Give it as bytes "
+            "to `meshwright estimate PLAN "
+            f"--anchor-memory {stage}=BYTES`."
+        ),
+        assumed=(
+            "Data and tokenizer are not guessed; the learning rate is a placeholder.",
+            *(("DeepSeek's layers need `--spec mindspeed_llm.tasks.models.spec.deepseek_spec layer_spec`.",) if latent else ()),
+        ),
+    )

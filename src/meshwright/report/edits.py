@@ -1,0 +1,69 @@
+"""Changes to a user's files: a coloured diff, and what each change means for a run that resumes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
+
+    from meshwright.frameworks.editing import Edit, Edited
+
+_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+_RESUME = {"same checkpoint": "green", "reshard": "yellow", "convert": "yellow", "not possible": "red"}
+
+
+def edits_view(edited: Edited) -> dict[str, Any]:
+    """The JSON of changes."""
+    return {
+        "edits": [_edit_view(edit) for edit in edited.edits], "resume": edited.meaning.resume, "diff": edited.diff,
+    }  # fmt: skip
+
+
+def _edit_view(edit: Edit) -> dict[str, Any]:
+    """One change."""
+    return {
+        "field": edit.key, "from": edit.before, "to": edit.after, "file": edit.file, "line": edit.line or None,
+        "resume": edit.meaning.resume,
+    }  # fmt: skip
+
+
+def edits_report(edited: Edited) -> Iterator[RenderableType]:
+    """The diff, a table of changes, and what they mean together."""
+    if not edited.edits:
+        yield Text("nothing to change: the files already have this layout")
+        return
+    yield diff_text(edited.diff)
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("setting", "from", "to", "resume"):
+        table.add_column(heading)
+    for edit in edited.edits:
+        resume = Text(edit.meaning.resume, style=_RESUME[edit.meaning.resume])
+        table.add_row(edit.key, _word(edit.before), _word(edit.after), resume)
+    yield table
+    yield Text.assemble(
+        "a run that resumes: ", (edited.meaning.resume, _RESUME[edited.meaning.resume]), f" ({edited.meaning.reason})"
+    )
+
+
+def diff_text(diff: str) -> Text:
+    """A unified diff in its colours; a plain text where colours are off."""
+    text = Text(no_wrap=True)
+    for line in diff.splitlines(keepends=True):
+        heading = line.startswith(("---", "+++"))
+        text.append(line, style="bold" if heading else _COLOURS.get(line[:1], ""))
+    return text
+
+
+def _word(value: object) -> str:
+    """A value as a table shows it."""
+    if value is None:
+        return "-"
+    if value is True:
+        return "on"
+    return " ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)

@@ -1,0 +1,118 @@
+"""Findings about files: as the JSON of the contract, and as a list for people, worst first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rich.padding import Padding
+from rich.text import Text
+
+from meshwright.domain.label import label
+from meshwright.frameworks.settings import UNKNOWN
+from meshwright.report.words import gib_of, percent, plural, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
+
+    from meshwright.diagnose.check import Checked
+    from meshwright.frameworks.settings import Finding, Severity
+
+STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "advice": "cyan"}
+_PLURALS: dict[Severity, str] = {"error": "errors", "warning": "warnings", "advice": "pieces of advice"}
+_LONG = 40
+"""Characters of a value beyond which the words are left to say it."""
+
+
+def findings_view(checked: Checked) -> dict[str, Any]:
+    """``check --json``: the contract's keys, the place of each finding, and what was not looked at."""
+    found = checked.estimate
+    return {
+        "ok": checked.ok,
+        "findings": [finding_view(each) for each in checked.findings],
+        "skipped": list(checked.skipped),
+        "label": found.label if found is not None else None,
+    }
+
+
+def finding_view(each: Finding) -> dict[str, Any]:
+    """One finding."""
+    return {
+        "id": each.message.id, "severity": each.severity, "message": str(each.message), "value": simple(each.value),
+        "expected": simple(each.expected), "source": each.source, "place": each.message.path,
+    }  # fmt: skip
+
+
+def simple(value: object) -> Any:
+    """A value as JSON has it."""
+    if value is UNKNOWN:
+        return "unknown"
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    if isinstance(value, Mapping):
+        return {str(key): simple(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [simple(each) for each in value]
+    return str(value)
+
+
+def findings_report(checked: Checked) -> Iterator[RenderableType]:
+    """Every finding with its place, what would be right and who says so; a prediction; a last line that sums up."""
+    for each in checked.findings:
+        yield from _finding(each)
+    yield from _prediction(checked)
+    for line in checked.skipped:
+        yield Text(f"not checked: {line}", style="dim")
+    yield _summary(checked)
+
+
+def _finding(each: Finding) -> Iterator[RenderableType]:
+    """Place and words, then value -> expected and the source."""
+    head = Text.assemble((f"{each.severity:<8}", STYLES[each.severity]), (each.message.id, "bold"))
+    if each.message.path:
+        head.append(f"  {each.message.path}", style="cyan")
+    yield head
+    yield Padding(Text(each.message.template.format(**each.message.values)), (0, 0, 0, 8))
+    tail = Text()
+    if _short(each.value) and _short(each.expected):
+        tail.append(f"{_short(each.value)} -> {_short(each.expected)}   ")
+    if each.source:
+        tail.append(each.source, style="dim")
+    if tail:
+        yield Padding(tail, (0, 0, 0, 8))
+
+
+def _short(value: object) -> str:
+    """A value or what would be right, in a few characters."""
+    if value is None or isinstance(value, Mapping):
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(simple(value))
+    return text if len(text) <= _LONG else ""
+
+
+def _prediction(checked: Checked) -> Iterator[RenderableType]:
+    """The layout and its main figures, where it could be predicted."""
+    found = checked.estimate
+    if found is None:
+        return
+    words = (
+        f"{seconds(found.step_s)} a step, {found.tokens_per_s_per_device:,.0f} tokens/s/device, MFU {percent(found.mfu_ratio)},"
+        f" {gib_of(found.memory_reserved_bytes, found.memory_capacity_bytes)}, bubble {percent(found.bubble_ratio)}"
+    )
+    yield Padding(Text.assemble("predicted  ", (label(found.layout), "bold"), f"  {words}"), (1, 0, 0, 0))
+
+
+def _summary(checked: Checked) -> Text:
+    """``not ok: 3 errors, 2 warnings``."""
+    counts = Counter(each.severity for each in checked.findings)
+    words = ", ".join(plural(counts[name], "piece of advice" if name == "advice" else name, _PLURALS[name])
+                      for name in STYLES if counts[name])  # fmt: skip
+    style = "bold green" if checked.ok else "bold red"
+    return Text(f"{'ok' if checked.ok else 'not ok'}: {words or 'nothing found'}", style=style)

@@ -1,0 +1,103 @@
+"""Plans as files: new ones, a probe beside them, and the user's own with another layout."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+CASE = "llama3-8b --device h100-sxm --nodes 2 --global-batch 64 --sequence 4096"
+LABEL = "tp4 pp2 dp2 mb1 zero0 overlap=grad"
+
+
+@pytest.fixture
+def plan(tmp_path):
+    """A saved plan, as ``plan --save`` writes it."""
+    path = tmp_path / "plan.yaml"
+    path.write_text(
+        "meshwright_plan: 1\nrequest: {model: llama3-8b, device: h100-sxm, nodes: 2, global_batch: 64, sequence: 4096, "
+        f"framework: picotron, calibration: none}}\nlayout: {LABEL}\n"
+    )
+    return str(path)
+
+
+def test_files_are_written_with_a_probe_beside_them(cli, plan, tmp_path):
+    out = tmp_path / "out"
+    answer = cli("export", plan, "--to", "picotron", "--out", str(out))
+    assert answer.status == 0, answer.err
+    names = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    assert {"config.json", "launch.sh", "README.md", "probe/config.json", "probe/plan.yaml"} <= names
+    config = json.loads((out / "config.json").read_text())["distributed"]
+    assert (config["tp_size"], config["pp_size"], config["dp_size"]) == (4, 2, 2)
+    small = json.loads((out / "probe" / "config.json").read_text())
+    assert small["distributed"]["pp_size"] == 1 and small["model"]["num_hidden_layers"] < 32
+
+
+def test_the_probe_anchors_the_estimate(cli, plan, tmp_path):
+    out = tmp_path / "out"
+    assert cli("export", plan, "--to", "picotron", "--out", str(out)).status == 0
+    probe = str(out / "probe" / "plan.yaml")
+    seen = cli("estimate", "--request", probe, "--json").json["memory_peak_bytes"]
+    plain = cli("estimate", "--request", plan, "--json").json["memory_peak_bytes"]
+    same = cli("estimate", "--request", plan, "--anchor-memory", f"{probe}={seen}", "--json").json
+    assert same["memory_peak_bytes"] == pytest.approx(plain)
+    more = cli("estimate", "--request", plan, "--anchor-memory", f"{probe}={1.2 * seen:.0f}", "--json").json
+    assert more["memory_peak_bytes"] > plain
+    assert more["grades"]["memory_peak_bytes"] == "interpolated"
+
+
+def test_an_anchor_that_makes_no_sense_is_one_line(cli, plan):
+    for word, says in (
+        ("0", "write STAGE=BYTES"),
+        ("0=lots", "no size in bytes"),
+        ("9=60GiB", "no stage 9"),
+        ("0=1MiB", "not above"),
+    ):
+        answer = cli("estimate", "--request", plan, "--anchor-memory", word)
+        assert answer.status == 2
+        assert says in answer.err and len(answer.lines) == 1
+
+
+def test_a_users_own_file_changes_only_where_the_plan_decides(cli, plan, tmp_path):
+    out = tmp_path / "first"
+    assert cli("export", plan, "--to", "picotron", "--out", str(out)).status == 0
+    mine = tmp_path / "mine.json"
+    text = (out / "config.json").read_text().replace('"learning_rate": 0.0003', '"learning_rate": 0.007')
+    mine.write_text(text.replace('"tp_size": 4', '"tp_size": 2').replace('"dp_size": 2', '"dp_size": 4')
+                    .replace('"gradient_accumulation_steps": 32', '"gradient_accumulation_steps": 16'))  # fmt: skip
+    answer = cli("export", plan, "--to", "picotron", "--onto", str(mine), "--out", str(tmp_path / "second"))
+    assert answer.status == 0, answer.err
+    assert (tmp_path / "second" / "mine.json").read_text() == text
+    for word in ('-        "tp_size": 2', '+        "tp_size": 4', "distributed.dp_size", "convert"):
+        assert word in answer.out
+    document = cli("export", plan, "--to", "picotron", "--onto", str(mine), "--json").json
+    assert {(edit["field"], edit["from"], edit["to"]) for edit in document["edits"]} == {
+        ("distributed.tp_size", 2, 4), ("distributed.dp_size", 4, 2), ("training.gradient_accumulation_steps", 16, 32),
+    }  # fmt: skip
+    assert document["resume"] == "convert" and document["files"] == []
+
+
+def test_nothing_is_overwritten_unasked(cli, plan, tmp_path):
+    out = tmp_path / "out"
+    assert cli("export", plan, "--to", "picotron", "--out", str(out)).status == 0
+    (out / "config.json").write_text("{}")
+    answer = cli("export", plan, "--to", "picotron", "--out", str(out))
+    assert answer.status == 2 and "--force" in answer.err
+    assert (out / "config.json").read_text() == "{}"
+    assert cli("export", plan, "--to", "picotron", "--out", str(out), "--force").status == 0
+
+
+def test_a_plan_that_the_framework_cannot_express_is_a_no_with_every_reason(cli, plan, tmp_path):
+    text = (tmp_path / "plan.yaml").read_text().replace(LABEL, "tp4 pp2 vp2 dp2 mb1 sp zero1 recompute=full")
+    (tmp_path / "plan.yaml").write_text(text)
+    answer = cli("export", plan, "--to", "picotron", "--out", str(tmp_path / "out"))
+    assert answer.status == 1
+    for word in ("virtual stages", "ZeRO", "sequence parallelism", "recomputation"):
+        assert word in answer.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("to", "says"), [("picotorn", "did you mean picotron"), ("picotron@9", "is unknown; known: 59714b1")])
+def test_an_unknown_framework_or_release_is_one_line(cli, plan, tmp_path, to, says):
+    answer = cli("export", plan, "--to", to, "--out", str(tmp_path / "out"))
+    assert answer.status == 2 and says in answer.err and len(answer.lines) == 1
