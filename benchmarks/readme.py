@@ -28,9 +28,9 @@ def example_output(command: str) -> str:
     """What the command prints, up to the statistics of the search."""
     os.environ["COLUMNS"] = WIDTH
     stream = io.StringIO()
-    with contextlib.redirect_stdout(stream):
+    with contextlib.redirect_stdout(stream), contextlib.chdir(ROOT):
         status = run_meshwright(shlex.split(command))
-    assert status == 0, f"meshwright {command} ended with {status}"
+    assert status in {0, 1}, f"meshwright {command} ended with {status}"
     lines: list[str] = []
     for line in stream.getvalue().strip("\n").splitlines():
         if "legal layouts:" in line or line.startswith(LAST_SECTION):

@@ -62,7 +62,12 @@ def find_plans(
     """
     runner = framework_named(framework).for_case(case)
     return plan(
-        case, runner.features, options or SearchOptions(), progress, acceptable=lambda layout: not runner.check(case, layout)
+        case,
+        runner.features,
+        options or SearchOptions(),
+        progress,
+        acceptable=lambda layout: not runner.check(case, layout),
+        said=lambda layout: runner.overlap(case, layout),
     )
 
 

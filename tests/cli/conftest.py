@@ -53,7 +53,9 @@ class FakeSearch:
     fits: bool = True
     asked: Any = None
 
-    def plan(self, case: Any, features: Any, options: Any, progress: Any = None, acceptable: Any = None) -> PlanResult:
+    def plan(
+        self, case: Any, features: Any, options: Any, progress: Any = None, acceptable: Any = None, said: Any = None
+    ) -> PlanResult:
         from meshwright.plan import estimate
         from meshwright.plan.overlap import overlap_for
 

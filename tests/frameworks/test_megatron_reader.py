@@ -285,6 +285,26 @@ REAL = {
         "blockwise",
         "tp2 pp8 vp4 ep16 dp16 mb1 sp zero1 recompute=selective:mla_up_proj "
         "layers=[1,2,2,2,2,2,2,2;2,2,2,2,2,2,2,2;2,2,2,2,2,2,2,2;2,2,2,2,2,2,2,0] overlap=p2p", 512),
+    "Pai-Megatron-Patch qwen3_vl/run_mcore_qwen3_vl_lite": (
+        "0.16", 64, "--num-layers 48 --seq-length 4096 --num-experts 128 --micro-batch-size 1 --global-batch-size 32 --bf16 "
+        "--tensor-model-parallel-size 4 --pipeline-model-parallel-size 4 --expert-model-parallel-size 4 --context-parallel-size 1 "
+        "--expert-tensor-parallel-size 1 --use-distributed-optimizer --sequence-parallel --recompute-granularity selective "
+        "--overlap-grad-reduce --overlap-param-gather", "tp4 pp4 ep4 dp4 mb1 sp zero1 recompute=selective:core_attn", 8),
+    "Pai-Megatron-Patch qwen3_next/run_mcore_qwen3_lite": (
+        "0.16", 64, "--num-layers 96 --seq-length 2048 --num-experts 512 --micro-batch-size 1 --global-batch-size 16 --bf16 "
+        "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 4 --expert-model-parallel-size 8 --context-parallel-size 1 "
+        "--expert-tensor-parallel-size 1 --use-distributed-optimizer --sequence-parallel",
+        "tp2 pp4 ep8 dp8 mb1 sp zero1 overlap=p2p", 2),
+    "Pai-Megatron-Patch qwen3_vl/run_mcore_qwen with dsw 8B 1 8 ... 4 2": (
+        "0.16", 8, "--num-layers 36 --seq-length 4096 --micro-batch-size 1 --global-batch-size 8 --bf16 "
+        "--tensor-model-parallel-size 4 --pipeline-model-parallel-size 2", "tp4 pp2 dp1 mb1 zero0 overlap=p2p", 8),
+    "Megatron-LM megatron_fsdp/sbatch_mfsdp_deepseek_v3": (
+        "main", 64, "--num-layers 61 --seq-length 4096 --num-experts 256 --micro-batch-size 4 --global-batch-size 2048 --bf16 "
+        "--tensor-model-parallel-size 1 --expert-model-parallel-size 8 --expert-tensor-parallel-size 1 "
+        "--use-distributed-optimizer --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params "
+        "--overlap-grad-reduce --overlap-param-gather --recompute-granularity selective "
+        "--recompute-modules mlp moe mla_up_proj layernorm",
+        "tp1 pp1 ep8 dp64 mb4 zero3 recompute=selective:mlp,moe,mla_up_proj,layernorm", 8),
     "Pai-Megatron-Patch llama2/run_mcore_llama2_70b": (
         "0.16", 64, "--num-layers 80 --hidden-size 8192 --num-attention-heads 64 --seq-length 4096 --micro-batch-size 1 "
         "--global-batch-size 32 --bf16 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 4 --sequence-parallel "

@@ -261,7 +261,7 @@ def test_the_wording_is_the_frameworks():
         ("positions", {"model_config.position_embedding_type": "absolute"}),
         ("residual", {"model_config.fp32_residual_connection": True}),
         ("deterministic", {"parallel_config.deterministic_mode": True}),
-        ("no-distributed-optimizer", {"training_config.use_distributed_optimizer": False}),
+        ("whole-states", {"training_config.use_distributed_optimizer": False}),
         ("select-mlp", {"parallel_config.recompute_config.select_recompute": [1, 1, 1, 1]}),
     ],
 )

@@ -315,7 +315,7 @@ def test_each_limit_fires_on_its_mutation(rule, knobs, model):
         ("reuse-fp32", {"reuse_fp32_param": None, "swap_optimizer": None}),
         ("sequence-without-tensor", {"tensor_model_parallel_size": 1}),
         ("expert-tensor", {"num_experts": 8, "expert_model_parallel_size": 2}),
-        ("distributed-optimizer", {"use_distributed_optimizer": False}),
+        ("whole-states", {"use_distributed_optimizer": False}),
     ],
 )
 def test_each_check_fires_on_its_mutation(check, facts):

@@ -49,6 +49,7 @@ def _best(given: Setup, values: Values) -> Layout:
         result = search.plan(
             given.case, given.framework.features, options, progress=tick,
             acceptable=lambda layout: not given.framework.check(given.case, layout),
+            said=lambda layout: given.framework.overlap(given.case, layout),
         )  # fmt: skip
     if not result.plans:
         raise NoAnswerError(Message("explain.nothing", "nothing fits: `meshwright plan` says what is missing", {}))

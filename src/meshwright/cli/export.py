@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from meshwright.frameworks import File
 
 EPILOG = "Example: meshwright export run/plan.yaml --to megatron@0.16 --out run"
+PROBE = """
+## Smaller run
+
+`probe/` trains fewer layers on one node with the same tensor and context parallelism, micro-batch and recomputation.
+Read its peak of allocated memory, and correct the prediction of the whole plan with it:
+`meshwright estimate --request plan.yaml --anchor-memory probe/plan.yaml=BYTES`.
+"""
 FIELDS = (
     Field(name="plan", kind="argument", metavar="PLAN", help="A plan.yaml that `plan --save` wrote, or its directory."),
     Field(name="to", metavar="NAME[@VERSION]", panel="Output", help="The framework to write for."),
@@ -66,9 +73,15 @@ def launch_files(given: Setup, layout: Layout, estimate: Estimate) -> list[Any]:
         raise NoAnswerError(reasons)
     files = list(given.framework.write(given.case, layout, options=options))
     try:
-        return files if any(file.path.startswith("probe") for file in files) else [*files, *_probe(given, layout)]
+        probe = [] if any(file.path.startswith("probe") for file in files) else _probe(given, layout)
     except InputError:
-        return files
+        probe = []
+    return [*(_with_probe(file) if probe else file for file in files), *probe]
+
+
+def _with_probe(file: File) -> File:
+    """The README with how the smaller run is used; any other file as it is."""
+    return replace(file, text=file.text + PROBE) if file.path == "README.md" else file
 
 
 def _probe(given: Setup, layout: Layout) -> list[File]:

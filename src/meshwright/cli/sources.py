@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from meshwright.cli.fields import Faults, Field, Values
@@ -25,7 +27,7 @@ FILES = (
     Field(name="files", kind="arguments", metavar="FILE...", help="Configuration files and launch scripts of one training."),
     Field(name="from_", metavar="NAME[@VERSION]", panel="Trainer", help="The framework that the files are for."),
     Field(name="arguments", metavar="WORDS", panel="Trainer",
-          help='Arguments that the script is called with, in one word: "8 /data".'),
+          help='Arguments that the script is called with, in one word: "8 /data"; NAME=VALUE in front of them sets variables.'),
     *(replace(field, kind="option", metavar="MODEL", panel="Model") for field in CASE if field.name == "model"),
     *(field for field in CASE if field.name not in _OWN),
 )  # fmt: skip
@@ -121,20 +123,31 @@ def _texts(values: Values, faults: Faults) -> Sequence[File]:
 
 def _refuse_strange(framework: Framework, reading: Reading) -> None:
     """Refuse files that hold nothing of the framework: any layout of them would be its defaults."""
-    if framework.surface is None:
+    if framework.surface is None or any(message.id == "import.config-file" for message in reading.messages):
         return
     surface, keys = framework.surface(), reading.source.settings
     if not any(surface.find(key, reading.version) for key in keys):
+        program = reading.source.program
+        launches = f" and launches {program}" if program else ""
+        question = 'give that file, with --arguments "..." as it is called' if program.endswith(".sh") else "is --from right?"
         raise fault(
-            "import.strange", "holds no key of {title}: is --from right?", title=framework.title,
+            "import.strange", "holds no key of {title}{launches}: {question}",
+            title=framework.title, launches=launches, question=question,
             path=", ".join(document.path for document in reading.source.documents),
         )  # fmt: skip
 
 
 def _positional(words: str) -> str:
-    """``set --`` for the arguments of a script, on the script's own first line so that lines keep their numbers."""
+    """``set --`` for the arguments of a script, on the script's own first line so that lines keep their numbers.
+
+    Words of the form ``NAME=VALUE`` in front of them are its environment, as on a command line.
+    """
     try:
-        return f"set -- {shlex.join(shlex.split(words))}; "
+        called = shlex.split(words)
+        head = list(takewhile(lambda word: re.match(r"[A-Za-z_]\w*=", word), called))
+        exports = "".join(f"export {name}={shlex.quote(value)}; " for name, _, value in (word.partition("=") for word in head))
+        rest = called[len(head) :]
+        return exports + (f"set -- {shlex.join(rest)}; " if rest or not head else "")
     except ValueError as error:
         raise fault("import.arguments", "{words!r} are no words of a shell: {reason}", path="--arguments",
                     words=words[:60], reason=str(error)) from None  # fmt: skip

@@ -195,7 +195,7 @@ def _recomputes(case: Case, features: Features, now: Recompute) -> Iterator[tupl
     choices: list[tuple[str, Recompute]] = [("none", NoRecompute())]
     if "selective" in features.recompute:
         wanted = ["layernorm", "moe_act"] if model.is_moe else ["layernorm", "mlp"]
-        modules = [(module,) for module in ("core_attn", *wanted) if module in features.selective_modules]
+        modules = [features.selective_default, *((module,) for module in wanted if module in features.selective_modules)]
         choices += [(f"selective:{','.join(each)}", Selective(modules=each)) for each in modules]
     if "full" in features.recompute:
         choices.append(("full", Full()))

@@ -34,6 +34,8 @@ class Features:
     recompute_first_layers: bool = True
     """The first k layers of each chunk (full:k)."""
     selective_modules: tuple[str, ...] = ("core_attn",)
+    selective_default: tuple[str, ...] = ("core_attn",)
+    """The modules of plain ``selective``; torchtitan has one policy for all of them."""
     positions: tuple[str, ...] = ("rope", "learned", "none")
     interleaved_needs_multiple: bool = True
     """Micro-batches must be a multiple of the stages under the interleaved schedule."""

@@ -26,8 +26,8 @@ Lists = tuple[tuple[int, ...], ...]
 DEGREES = ("tp", "cp", "pp", "vp", "ep", "etp", "dp", "mb")
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 CONTEXT_KINDS: tuple[ContextKind, ...] = get_args(ContextKind)
-MODULES = ("core_attn", "layernorm", "mlp", "moe_act", "moe", "mla_up_proj", "shared_experts")
-"""What selective recomputation can name."""
+MODULES = ("core_attn", "layernorm", "mlp", "moe_act", "moe", "mla_up_proj", "shared_experts", "op")
+"""What selective recomputation can name; ``op`` is torchtitan's policy by operator, which drops every second product."""
 OVERLAPS = {
     "grad": "gradient_reduce", "param": "parameter_gather", "tp": "tensor", "p2p": "point_to_point", "ep": "expert",
 }  # fmt: skip

@@ -14,11 +14,14 @@ if TYPE_CHECKING:
 def stop(pool: ProcessPoolExecutor) -> None:
     """End the processes now: what they still compute is not wanted."""
     processes = list((getattr(pool, "_processes", None) or {}).values())
+    manager = getattr(pool, "_executor_manager_thread", None)
     pool.shutdown(wait=False, cancel_futures=True)
     for process in processes:
         process.terminate()
     for process in processes:
         process.join()
+    if manager is not None:
+        manager.join()  # else the interpreter may write to its pipe while it closes it
 
 
 def ignore_interrupts() -> None:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+from meshwright.domain.layout import Overlap
 from meshwright.errors import InputError, Message, fault
 from meshwright.frameworks.resume import SHARDED, Meaning
-from meshwright.frameworks.settings import NOTHING_GIVEN, File, Finding, Given, Reading, Severity, Source
+from meshwright.frameworks.settings import NOTHING_GIVEN, File, Finding, Given, Reading, Said, Severity, Source
 from meshwright.frameworks.surface import Surface
 
 if TYPE_CHECKING:
@@ -89,6 +90,11 @@ def _refuses_unknown(key: str) -> tuple[Severity, str] | None:
     return "error", "unknown key {key}"
 
 
+def _adds_nothing(source: Source) -> str:
+    """A framework whose keys are all in its table."""
+    return ""
+
+
 def _as_it_is(case: Case, layout: Layout) -> Layout:
     """A framework that can say everything."""
     return layout
@@ -128,12 +134,18 @@ class Framework:
     checks: tuple[Check, ...] = ()
     unknown_keys: Callable[[str], tuple[Severity, str] | None] = _refuses_unknown
     """What the framework does with a key that it does not know: severity and its words, None where extra keys are its own."""
+    adds_keys: Callable[[Source], str] = _adds_nothing
+    """The program or module of the files that may add keys of its own to the framework's; empty where none does."""
+    config_keys: tuple[str, ...] = ()
+    """Keys and options of a launcher that name the file in which the layout stands: without it there is none."""
     normal: Callable[[Case, Layout], Layout] = _as_it_is
     """The layout that ``read(write(layout))`` gives: what no key says takes the value that the framework always has."""
     unspoken: tuple[str, ...] = ()
     """What has no key and is therefore lost between writing and reading, in words."""
     alternatives: tuple[frozenset[str], ...] = ()
     """Keys that say the same thing: setting one takes the others out."""
+    followers: frozenset[str] = frozenset()
+    """Keys that follow another one where the user's file makes them its alias, and are to change with it."""
     resume: Mapping[str, Meaning] = field(default_factory=lambda: SHARDED)
     """What changing a knob means for a run that resumes."""
 
@@ -168,6 +180,18 @@ class Framework:
         """The framework with the features that are left for a case."""
         return self if self.narrowed is None else replace(self, features=self.narrowed(case))
 
+    def overlap(self, case: Case, layout: Layout) -> Overlap:
+        """What runs beside compute: the framework's word where a layout has something to overlap, else the layout's own."""
+        said = self.normal(case, layout).overlap
+        ranks = layout.data_parallel * layout.context_parallel
+        return Overlap(
+            gradient_reduce=said.gradient_reduce if ranks > 1 else layout.overlap.gradient_reduce,
+            parameter_gather=said.parameter_gather if layout.optimizer_shards > 1 else layout.overlap.parameter_gather,
+            tensor=said.tensor if layout.tensor_parallel > 1 else layout.overlap.tensor,
+            point_to_point=said.point_to_point if layout.pipeline_parallel > 1 else layout.overlap.point_to_point,
+            expert=said.expert if layout.expert_parallel > 1 else layout.overlap.expert,
+        )
+
     def check(self, case: Case, layout: Layout) -> tuple[Message, ...]:
         """Every rule of the framework that the layout breaks, in the order of ``limits``."""
         return tuple(message for limit in self.limits if (message := limit.check(case, layout)) is not None)
@@ -187,6 +211,7 @@ class Framework:
         The version decides, then what the files show, then the default.
         Errors: ``InputError`` for what is no file of this framework, or not even its language.
         """
+        from meshwright.frameworks.documents.naming import missing_file
         from meshwright.frameworks.documents.opening import open_source
 
         if self.interpreter is None:
@@ -195,4 +220,9 @@ class Framework:
         release = self.release(version) if version or self.detect is None else self.detect(source) or self.version
         there = self.at(release)
         assert there.interpreter is not None, "a variant reads what its framework reads"
+        if missing := missing_file(source, there.config_keys):
+            return Reading(
+                framework=there.name, version=there.version, source=source, said=Said(devices=source.devices),
+                messages=(missing, *source.remarks),
+            )  # fmt: skip
         return there.interpreter(source, given, there.version)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
@@ -13,6 +14,7 @@ from meshwright.frameworks.surface import Surface, typed
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from meshwright.frameworks.settings import Setting
 
 Count: TypeAlias = int
 Truth: TypeAlias = bool
@@ -31,6 +33,8 @@ class Values:
     messages: list[Message] = field(default_factory=list)
     failed: set[str] = field(default_factory=set)
     """Keys with a value that cannot be used."""
+    uncertain: Truth = False
+    """Whether a degree could not be used: what follows from it by arithmetic is no news."""
 
     def get(self, key: str) -> object:
         """The value in the type of its key; None where it is absent, null, unknown or wrong."""
@@ -38,7 +42,7 @@ class Values:
         if setting is None or setting.value is None or key in self.failed:
             return None
         if setting.value is UNKNOWN:
-            self.note(key, "setting.unknown", "{key} is only known when the job runs", key=key)
+            self._note_unknown(setting)
             return None
         known = self.surface.find(key, self.release)
         if known is None:
@@ -58,6 +62,7 @@ class Values:
     def degree(self, key: str, default: Count = 1) -> Count:
         """A whole number of at least 1."""
         value = self.int(key, default)
+        self.uncertain = self.uncertain or key in self.failed
         if value is None or value < 1:
             self.note(key, "setting.degree", "{key} is {value}: at least 1 is expected", key=key, value=value)
             return default
@@ -98,6 +103,28 @@ class Values:
             setting = self.source.settings.get(key)
             self.messages.append(Message(id, template, values, setting.place if setting else ""))
 
+    def _note_unknown(self, setting: Setting) -> None:
+        """Note what a value hangs on, and how to say it."""
+        positional = sorted((name for name in setting.hangs_on if name[1:].isdigit()), key=lambda name: int(name[1:]))
+        plain = [name for name in setting.hangs_on if re.fullmatch(r"\$[A-Za-z_]\w*", name)]
+        undecided = {f"${each.values.get('name')}" for each in self.source.remarks if each.id == "shell.undecided"}
+        called = any(name[1:].isdigit() for each in self.source.settings.values() for name in each.hangs_on)
+        all_arguments = '; give all that the script is called with as --arguments "..."'
+        why = how = ""
+        if positional:
+            why = f": it hangs on argument {', '.join(name[1:] for name in positional)} of the script"
+            how = all_arguments
+        elif plain and plain[0] in undecided:
+            why = f": it hangs on {plain[0]}, which the script decides when it runs"
+            how = all_arguments if called else ""
+        elif plain:
+            why = f": it hangs on {', '.join(plain)}"
+            how = f'; --arguments "{plain[0][1:]}=..." gives it'
+        elif setting.hangs_on:
+            why = f": it hangs on {', '.join(setting.hangs_on)}"
+        words = "{key} is only known when the job runs{why}{how}"
+        self.note(setting.key, "setting.unknown", words, key=setting.key, why=why, how=how)
+
     def refuse(self, id: str, template: str, /, **values: object) -> None:
         """Note a fault of the whole."""
         self.messages.append(Message(id, template, values))
@@ -113,7 +140,7 @@ def world_of(values: Values, given: Given) -> int | None:
 
 def data_parallel_of(values: Values, world: int | None, replica: int) -> int | None:
     """Replicas of the model: devices / replica; None (with a message) where it does not divide them."""
-    if world is None:
+    if world is None or values.uncertain:
         return None
     if world % replica:
         values.refuse(

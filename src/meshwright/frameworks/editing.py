@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from meshwright.errors import InputError, fault
+from meshwright.errors import InputError, Message, fault
 from meshwright.frameworks.base import File, Framework
+from meshwright.frameworks.documents.tree import TreeDocument
 from meshwright.frameworks.resume import Meaning, changed_knobs, meaning
+from meshwright.frameworks.settings import Given
+from meshwright.frameworks.surface import typed
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -46,6 +49,8 @@ class Edited:
     """What all changes together mean for a run that resumes."""
     diff: str
     """Unified, without colours."""
+    messages: tuple[Message, ...] = ()
+    """What is left to be changed by hand: the launcher starts another number of devices, say."""
 
 
 def edit(framework: Framework, reading: Reading, case: Case, layout: Layout) -> Edited:
@@ -65,14 +70,51 @@ def edit(framework: Framework, reading: Reading, case: Case, layout: Layout) -> 
     for key, after in changes.items():
         home = _home(reading, key)
         by_document.setdefault(home.path, {})[key] = after
-    files = tuple(File(path=path, text=documents[path].changed(edits), executable=False) for path, edits in by_document.items())
+    files = tuple(
+        File(path=path, text=_following(documents[path], there).changed(edits), executable=False)
+        for path, edits in by_document.items()
+    )
     knobs = changed_knobs(reading.layout, layout)
     return Edited(
         files=files,
         edits=tuple(_edit(there, reading, key, after, knobs) for key, after in changes.items()),
         meaning=meaning(there.resume, knobs),
         diff="".join(_diff(documents[file.path], file) for file in files),
+        messages=_left(there, reading, files, case, layout),
     )
+
+
+def _following(document: Document, framework: Framework) -> Document:
+    """A document in which the framework's followers may change through their aliases."""
+    if isinstance(document, TreeDocument) and framework.followers:
+        return replace(document, followers=framework.followers)
+    return document
+
+
+def _left(
+    framework: Framework, reading: Reading, files: tuple[File, ...], case: Case, layout: Layout
+) -> tuple[Message, ...]:  # fmt: skip
+    """What the changed files, read again, do not say as wanted: the devices that they start, or the layout itself."""
+    assert reading.layout is not None, "the caller has checked"
+    changed = {file.path: file for file in files}
+    whole = [changed.get(document.path, File(path=document.path, text=document.text)) for document in reading.source.documents]
+    given = Given(num_devices=layout.world, devices_per_node=case.cluster.devices_per_node, model=case.model)
+    try:
+        again = framework.read(whole, version=framework.version, given=given)
+        alone = framework.read(whole, version=framework.version, given=Given(model=case.model))
+    except InputError as error:
+        return error.messages
+    started = alone.said.devices or alone.source.devices
+    if started is not None and started != layout.world:
+        return (Message("edit.devices", "the files start {started} devices, the new layout needs {world}: "
+                        "change the launcher's nodes and processes by hand",
+                        {"started": started, "world": layout.world}),)  # fmt: skip
+    if started is None and reading.layout.world != layout.world:
+        return (Message("edit.devices", "the new layout needs {world} devices instead of {before}, and the files do not say how "
+                        "many are started", {"world": layout.world, "before": reading.layout.world}),)  # fmt: skip
+    if again.layout is None or framework.normal(case, again.layout) != framework.normal(case, layout):
+        return (Message("edit.differs", "the changed files do not read as the wanted layout: see what import says of them", {}),)
+    return ()
 
 
 def differences(framework: Framework, reading: Reading, case: Case, layout: Layout) -> Mapping[str, object]:
@@ -88,7 +130,23 @@ def differences(framework: Framework, reading: Reading, case: Case, layout: Layo
         if group & set(changes):
             stands = {key: reading.source.value(key) for key in group if reading.source.value(key) is not None}
             changes |= {key: after.get(key) for key, value in stands.items() if str(value) != str(after.get(key))}
-    return {key: value for key, value in changes.items() if value is not None or key in reading.source.settings}
+    return {
+        key: value for key, value in changes.items()
+        if (value is not None or key in reading.source.settings) and not _stands(framework, reading, key, value)
+    }  # fmt: skip
+
+
+def _stands(framework: Framework, reading: Reading, key: str, value: object) -> bool:
+    """Whether a key already has a value in the files, in whatever spelling."""
+    setting = reading.source.settings.get(key)
+    if setting is None or value is None or setting.value is None:
+        return False
+    known = framework.surface().find(key, framework.version) if framework.surface is not None else None
+    try:
+        one, two = (each if known is None else typed(known, each) for each in (setting.value, value))
+    except InputError:
+        return False
+    return type(one) is type(two) and one == two
 
 
 def _home(reading: Reading, key: str) -> Document:

@@ -153,7 +153,9 @@ def common_values(case: Case, layout: Layout, options: Options) -> dict[str, Any
     per_node = devices_per_node(layout.world, case.cluster.devices_per_node)
     return {
         "case": case, "layout": layout, "label": options.label or label(layout), "predicted": predicted(options.estimate),
-        "nodes": layout.world // per_node, "per_node": per_node, "job": quote(f"{case.model.name}-{layout.world}"),
+        "nodes": layout.world // per_node, "per_node": per_node,
+        "devices_asked": f"--gres=npu:{per_node}" if case.cluster.device.family == "ascend" else f"--gpus-per-node={per_node}",
+        "job": quote(f"{case.model.name}-{layout.world}"),
     }  # fmt: skip
 
 

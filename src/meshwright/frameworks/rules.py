@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from meshwright.frameworks.base import Check, Limit, Noticed, Values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from meshwright.frameworks.settings import Reading, Severity
 
 Predicate: TypeAlias = "Callable[[Case, Layout], Values | None]"
+Rules: TypeAlias = "Mapping[str, tuple[Predicate, str, str]]"
+"""Name of a rule -> its predicate, what it is about (the path of its limit), and words where a framework has none."""
+Words: TypeAlias = "Mapping[str, tuple[str, Noticed]]"
+"""Name of a rule -> the framework's own words and when it notices."""
 Finder: TypeAlias = "Callable[[Reading, Case | None], Iterable[Values]]"
 
 
@@ -46,9 +50,23 @@ def file_rule(into: list[Check], id: str, words: str, *, severity: Severity = "e
     return add
 
 
+def limits_from(prefix: str, rules: Rules, words: Words, *, skip: Collection[str] = ()) -> Iterator[Limit]:
+    """Limits ``<prefix>.<rule>`` of a table; without a framework's own words nothing notices, and we refuse."""
+    for name, (broken, path, plain) in rules.items():
+        if name not in skip:
+            text, noticed = words.get(name, (plain, "never"))
+            yield Limit(id=f"{prefix}.{name}", words=text, noticed=noticed, broken=broken, path=path)
+
+
 def values_if(broken: object, **values: object) -> Values | None:
     """The values where the condition holds."""
     return values if broken else None
+
+
+def words_if(name: str, reasons: Iterable[tuple[object, str]], *, between: str = ", ", **values: object) -> Values | None:
+    """The words of all reasons that hold, joined under a name, with other values; None where none holds."""
+    words = between.join(text for holds, text in reasons if holds)
+    return {name: words, **values} if words else None
 
 
 def attention_of(case: Case) -> Attention:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 if TYPE_CHECKING:
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from meshwright.domain.model import Model
     from meshwright.domain.training import Task
     from meshwright.errors import Message
-
-NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 class Unknown(Enum):
@@ -45,6 +42,8 @@ class Setting:
     value: object
     file: str = ""
     line: int = 0
+    hangs_on: tuple[str, ...] = ()
+    """What an ``UNKNOWN`` value hangs on, as a script spells it: ``$11``, ``$SLURM_NNODES``, ``$(nproc)``."""
 
     @property
     def place(self) -> str:

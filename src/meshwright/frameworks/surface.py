@@ -7,13 +7,12 @@ changed in a user's file. A key whose type changed has one row for each span.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from typing import Literal, get_args
 
 from meshwright.errors import did_you_mean, fault
+from meshwright.frameworks.tables import rows
 
 Kind = Literal["switch", "int", "float", "bool", "str", "ints", "floats", "strs", "list", "map", "any"]
 """``switch``: a flag without value. ``ints``, ``floats``, ``strs``: one or more values."""
@@ -69,6 +68,12 @@ class Surface:
         span = self.span(name)
         return f"; it exists {span}" if span else did_you_mean(name, self.at(release))
 
+    def inside(self, name: str, release: str) -> bool:
+        """Whether a section above the key takes whatever it holds."""
+        parts = name.split(".")
+        above = (self.find(".".join(parts[:depth]), release) for depth in range(1, len(parts)))
+        return any(each is not None and each.kind in {"map", "any", "list"} for each in above)
+
     def knobs(self) -> Mapping[str, str]:
         """Key -> layout word, for the keys that express a layout."""
         return {name: spans[-1].knob for name, spans in self.keys.items() if spans[-1].knob}
@@ -76,16 +81,15 @@ class Surface:
 
 def load_surface(package: str, title: str, releases: Sequence[str], file: str = "surface.csv") -> Surface:
     """The table beside a framework's adapter; a malformed one is our mistake."""
-    text = resources.files(package).joinpath(file).read_text(encoding="utf-8")
     keys: dict[str, list[Key]] = {}
-    for key in _rows(text, tuple(releases)):
+    for key in _keys(rows(package, file), releases):
         keys.setdefault(key.name, []).append(key)
     return Surface(title=title, releases=tuple(releases), keys={name: tuple(spans) for name, spans in keys.items()})
 
 
-def _rows(text: str, releases: tuple[str, ...]) -> Iterator[Key]:
-    """The rows of a table."""
-    for row in csv.DictReader(line for line in text.splitlines() if not line.startswith("#")):
+def _keys(table: Sequence[Mapping[str, str]], releases: Sequence[str]) -> Iterator[Key]:
+    """The keys of a table."""
+    for row in table:
         kind = row["kind"]
         assert kind in KINDS, f"{row['key']} is of unknown kind {kind}"
         yield Key(

@@ -106,7 +106,19 @@ def parse_json(text: str, where: str = "") -> object:
         raise fault("json.depth", "nested too deeply", path=where) from None
     except ValueError as error:  # integers of thousands of digits
         raise fault("json.malformed", "not JSON: {reason}", path=where, reason=_one_line(str(error))) from None
+    _check_depth(document, where)
     return document
+
+
+def _check_depth(document: object, where: str) -> None:
+    """Depth of a JSON document, before anything recursive touches it."""
+    level = [document]
+    for _ in range(MAX_DEPTH + 1):
+        level = [item for each in level if isinstance(each, (dict, list))
+                 for item in (each.values() if isinstance(each, dict) else each)]  # fmt: skip
+        if not level:
+            return
+    raise fault("json.depth", "nested too deeply", path=where)
 
 
 def _check_events(events: Iterable[yaml.Event], where: str) -> None:

@@ -22,6 +22,7 @@ def edits_view(edited: Edited) -> dict[str, Any]:
     """The JSON of changes."""
     return {
         "edits": [_edit_view(edit) for edit in edited.edits], "resume": edited.meaning.resume, "diff": edited.diff,
+        "messages": [str(message) for message in edited.messages],
     }  # fmt: skip
 
 
@@ -35,6 +36,8 @@ def _edit_view(edit: Edit) -> dict[str, Any]:
 
 def edits_report(edited: Edited) -> Iterator[RenderableType]:
     """The diff, a table of changes, and what they mean together."""
+    for message in edited.messages:
+        yield Text(str(message), style="yellow")
     if not edited.edits:
         yield Text("nothing to change: the files already have this layout")
         return

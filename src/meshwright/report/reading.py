@@ -78,7 +78,7 @@ def own_keys(framework: Framework, reading: Reading) -> Mapping[str, tuple[str, 
     for key in reading.source.settings:
         if key in knobs:
             continue
-        known = surface is None or surface.find(key, reading.version) is not None
+        known = surface is None or surface.find(key, reading.version) is not None or surface.inside(key, reading.version)
         section = "flags" if key.startswith("-") else key.partition(".")[0] if "." in key else "top level"
         groups.setdefault(section if known else "unknown to the framework", []).append(key)
     return {name: tuple(keys) for name, keys in groups.items()}

@@ -178,7 +178,7 @@ def rebuild(space: Space, knobs: Sequence[int], overlap: Overlap) -> Layout:
     able = space.case.implementation.sequence_parallel and space.features.sequence_parallel
     wanted = able if space.pins.sp is None else space.pins.sp
     recompute: dict[str, Recompute] = {
-        "none": NoRecompute(), "selective": Selective(modules=space.pins.modules or ("core_attn",)), "full": Full(),
+        "none": NoRecompute(), "selective": Selective(modules=space.selective_modules), "full": Full(),
     }  # fmt: skip
     return Layout(
         tensor_parallel=tp, sequence_parallel=bool(tp > 1 and wanted), context_parallel=cp,

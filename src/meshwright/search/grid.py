@@ -111,7 +111,7 @@ def sequence_parallel(space: Space, tp: Ints) -> Ints:
 
 def settings_for(space: Space, schedule: str, treatment: str, overlap: Overlap) -> Settings:
     """Settings of one block of the grid."""
-    modules = space.pins.modules or ("core_attn",)
+    modules = space.selective_modules
     return Settings(
         schedule=schedule, treatment=treatment, modules=modules if treatment == "selective" else (), overlap=overlap,
         context_kind=space.context_kind,
@@ -209,7 +209,7 @@ def _evaluate_block(
             settings = settings_for(space, schedule, treatment, overlap)
             if not inputs:
                 # Layer tables do not depend on the schedule, so all treatments are computed once for the block.
-                modules = space.pins.modules or ("core_attn",)
+                modules = space.selective_modules
                 every = Settings(
                     schedule=schedule, treatment="none", modules=modules, overlap=overlap, context_kind=settings.context_kind
                 )

@@ -56,10 +56,12 @@ def device_counts(case: Case, spare_nodes: int) -> tuple[int, ...]:
 def plan(
     case: Case, features: Features, options: SearchOptions, progress: Progress | None = None,
     acceptable: Callable[[Layout], bool] | None = None,
+    said: Callable[[Layout], Overlap] | None = None,
 ) -> PlanResult:  # fmt: skip
     """The best layouts of a case.
 
-    ``acceptable`` asks the framework about a finalist; where it refuses all of them, they are listed all the same.
+    ``acceptable`` asks the framework about a finalist; where it refuses all of them, they are listed all the same. ``said``: the
+    overlap that the framework has under a finalist's sharding, where that is not the same for all layouts.
 
     Every layout of the grid (contract.md) is evaluated, or left out because its states alone exceed the memory; the best are
     refined by knobs finer than the grid, simulated where their stages differ, and ranked.
@@ -82,6 +84,8 @@ def plan(
     if counts.legal == 0:
         raise InputError(no_legal_layout(case, features, options, pins))
     candidates = _merge(pools, options, acceptable) or _merge(pools, options, None)
+    if said is not None:
+        candidates = [replace(each, layout=replace(each.layout, overlap=said(each.layout))) for each in candidates]
     winners = _rank(case, candidates, options)
     winners = with_linearity(case, features, winners, overlap=overlap, weak=options.weak)
     if winners:

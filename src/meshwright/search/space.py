@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from meshwright.domain.label import MODULES
+from meshwright.domain.layout import Selective
 from meshwright.errors import InputError, Message, did_you_mean
 from meshwright.search.rules import context_kinds
 
@@ -150,6 +151,12 @@ class Space:
     def children(self) -> int:
         """Grid points below one mesh: micro-batches x chunks x sharding x recompute x schedules."""
         return len(self.microbatches) * len(self.chunks) * len(self.shard_options) * len(self.treatments) * len(self.schedules)
+
+    @property
+    def selective_modules(self) -> tuple[str, ...]:
+        """Modules of selective recomputation: as pinned, or those that plain ``selective`` means to the framework."""
+        pinned = self.pins.modules
+        return pinned if pinned and pinned != Selective().modules else self.features.selective_default
 
 
 def make_space(case: Case, features: Features, devices: int, pins: Pins) -> Space:

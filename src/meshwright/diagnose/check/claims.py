@@ -5,7 +5,6 @@ Every claim of speed becomes tokens per second and device, by the model FLOPs of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ from meshwright.plan.estimate import model_flops
 from meshwright.units import GIB, TERA, count, gib
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from meshwright.diagnose.check.claim import Claim
     from meshwright.diagnose.check.context import Context
@@ -43,21 +42,22 @@ class Scale:
 
     def tokens_per_s_per_device(self, each: Claim) -> float | None:
         """The speed that a claim comes to; None where a figure for it is missing, or it is no speed."""
-        convert = _SPEEDS.get(each.name)
-        try:
-            return None if convert is None else convert(self, each.value)
-        except TypeError:  # a factor is None
-            return None
-
-
-_SPEEDS: Mapping[str, Callable[[Scale, float], float]] = {
-    "tokens_per_s": lambda scale, value: value / scale.devices,  # type: ignore[operator]
-    "tokens_per_s_per_device": lambda scale, value: value,
-    "tflops_per_device": lambda scale, value: value * TERA / scale.flops_per_token,  # type: ignore[operator]
-    "mfu": lambda scale, value: value * scale.peak_flops_per_s / scale.flops_per_token,  # type: ignore[operator]
-    "step_s": lambda scale, value: scale.step_tokens / value / scale.devices,  # type: ignore[operator]
-    "samples_per_s": lambda scale, value: value * scale.sequence_tokens / scale.devices,  # type: ignore[operator]
-}
+        value = each.value
+        match each.name, self:
+            case "tokens_per_s", Scale(devices=int(devices)):
+                return value / devices
+            case "tokens_per_s_per_device", _:
+                return value
+            case "tflops_per_device", Scale(flops_per_token=float() | int() as flops):
+                return value * TERA / flops
+            case "mfu", Scale(flops_per_token=float() | int() as flops, peak_flops_per_s=float() | int() as peak):
+                return value * peak / flops
+            case "step_s", Scale(step_tokens=int(tokens), devices=int(devices)):
+                return tokens / value / devices
+            case "samples_per_s", Scale(sequence_tokens=int(tokens), devices=int(devices)):
+                return value * tokens / devices
+            case _:
+                return None
 
 
 def scale_of(context: Context) -> Scale:

@@ -23,9 +23,18 @@ _SEVERITIES: dict[str, Severity] = {
 says so."""
 
 
+_NEVER_FATAL = frozenset({
+    "megatron.rampup", "megatron.uniform", "megatron.offload-share", "megatron.full-hsdp", "import.select", "import.unmapped",
+    "chatlearn.packed",
+})  # fmt: skip
+"""Messages of readers that never keep a layout from being known."""
+
+
 def remarks(context: Context) -> Iterator[Finding]:
-    """What the files' own language leaves open or forbids."""
+    """What the files' own language leaves open or forbids; with a layout, what only the run knows (an address) decides nothing."""
     for message in context.reading.source.remarks:
+        if message.id == "shell.unknown" and context.reading.layout is not None:
+            continue
         yield Finding(message=placed(message), severity=_SEVERITIES.get(message.id, "warning"))
 
 
@@ -40,8 +49,12 @@ def placed(message: Message) -> Message:
 def messages(context: Context) -> Iterator[Finding]:
     """What could not be mapped; errors where that leaves no layout."""
     reading = context.reading
-    severity: Severity = "warning" if reading.layout is not None else "error"
+    said = {str(remark) for remark in reading.source.remarks}
     for message in reading.messages:
+        if str(message) in said and reading.layout is not None:
+            continue  # a remark says it already
+        fatal = reading.layout is None and message.id not in _NEVER_FATAL
+        severity: Severity = "error" if fatal else "warning"
         yield Finding(message=placed(message), severity=severity, value=message.values.get("value"))
     for message in context.question.impossible:
         yield finding("error", "check.impossible", "the files cannot be trained as they say: {reason}", reason=str(message))

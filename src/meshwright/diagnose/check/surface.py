@@ -31,17 +31,10 @@ def keys(context: Context) -> Iterator[Finding]:
             continue  # another's file, or a script that only launches
         known = surface.find(setting.key, release)
         if known is None:
-            if not _inside(surface, setting.key, release):
+            if not surface.inside(setting.key, release):
                 yield from _unknown(context, surface, setting)
         elif setting.key not in judged:
             yield from _wrong(known, setting)
-
-
-def _inside(surface: Surface, key: str, release: str) -> bool:
-    """Whether a section above the key takes whatever it holds."""
-    parts = key.split(".")
-    above = (surface.find(".".join(parts[:depth]), release) for depth in range(1, len(parts)))
-    return any(each is not None and each.kind in {"map", "any", "list"} for each in above)
 
 
 def _unknown(context: Context, surface: Surface, setting: Setting) -> Iterator[Finding]:
@@ -50,12 +43,16 @@ def _unknown(context: Context, surface: Surface, setting: Setting) -> Iterator[F
     if said is None:
         return
     severity, words = said
-    name, release = context.framework.name, context.reading.version
+    adds = context.framework.adds_keys(context.reading.source)
     span = surface.span(setting.key)
+    if adds and severity == "error":
+        severity, words = "warning" if span else "advice", "{key} is none of {title}'s: {adds} must add it"
+    name, release = context.framework.name, context.reading.version
     yield finding(
         severity, f"{name}.other-release" if span else f"{name}.unknown-key",
         f"{words}{{hint}}" + (" (release {release})" if span else ""),
         path=setting.place, value=setting.value, expected=span or None, key=setting.key, release=release,
+        adds=adds, title=context.framework.title,
         hint=surface.hint(setting.key, release), source=f"{context.framework.title} {release}",
     )  # fmt: skip
 
@@ -63,6 +60,12 @@ def _unknown(context: Context, surface: Surface, setting: Setting) -> Iterator[F
 def _wrong(known: Key, setting: Setting) -> Iterator[Finding]:
     """A value that is not of the key's type, or none of its choices."""
     if setting.value is None or setting.value is UNKNOWN:
+        return
+    if isinstance(setting.value, tuple) and known.kind == "str" and str(setting.value[0]).lower() == "your":
+        yield finding(
+            "warning", "setting.blank", "{key} is still a blank of a template: {words}", path=setting.place, key=setting.key,
+            value=setting.value, words=" ".join(map(str, setting.value)),
+        )  # fmt: skip
         return
     try:
         typed(known, setting.value)

@@ -76,6 +76,7 @@ def _at(release: str) -> Framework:
         detect=detect,
         interpreter=interpret,
         checks=tuple(CHECKS),
+        config_keys=("config-file", "--config_file"),
         unknown_keys=unknown_key,
         normal=normal,
         unspoken=UNSPOKEN,

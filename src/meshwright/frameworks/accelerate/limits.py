@@ -6,9 +6,10 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, NoRecompute
+from meshwright.frameworks import divisibility
 from meshwright.frameworks.arithmetic import arithmetic
 from meshwright.frameworks.manual import devices_per_node
-from meshwright.frameworks.rules import rule, values_if
+from meshwright.frameworks.rules import rule, values_if, words_if
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -38,24 +39,18 @@ def _expert_parallel(case: Case, layout: Layout) -> Values | None:
 
 @_rule("accelerate.knobs", "accelerate has no key for {knobs}", noticed="never")
 def _knobs(case: Case, layout: Layout) -> Values | None:
-    recompute = layout.recompute
-    whole = isinstance(recompute, NoRecompute) or (isinstance(recompute, Full) and recompute.layers is None)
     has = [
         (layout.sequence_parallel, "sequence parallelism beside tensor parallelism"),
-        (not whole, "recomputing a part of the layers"),
+        (layout.recompute not in (NoRecompute(), Full()), "recomputing a part of the layers"),
         (layout.stage_layers is not None, "layers by stage"),
         (set(layout.offload) - {"optimizer"}, "offload of anything but all states"),
     ]
-    found = [knob for present, knob in has if present]
-    return values_if(found, knobs=", ".join(found))
+    return words_if("knobs", has)
 
 
-@_rule("accelerate.key-value-heads", "{heads} key-value heads are not divisible by tp_size {tp}", noticed="start")
-def _key_value_heads(case: Case, layout: Layout) -> Values | None:
-    tp = layout.tensor_parallel
-    groups = [kind.attention.num_key_value_heads for kind in case.model.kinds if kind.attention.latent is None]
-    broken = [count for count in groups if count % tp]
-    return values_if(broken, heads=broken[0] if broken else 0, tp=tp)
+_rule("accelerate.key-value-heads", "{heads} key-value heads are not divisible by tp_size {tp}", noticed="start")(
+    divisibility.key_value_heads
+)
 
 
 @_rule("accelerate.pure-data", "Tensor/Context parallelism (tp/cp_size > 1) cannot be used with pure data parallelism "

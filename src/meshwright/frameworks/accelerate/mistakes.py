@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from meshwright.frameworks.asking import at, place_of
 from meshwright.frameworks.deepspeed.mistakes import json_checks
 from meshwright.frameworks.deepspeed.mistakes import unknown_key as unknown_json_key
 from meshwright.frameworks.rules import file_rule
@@ -60,11 +61,6 @@ def unknown_key(key: str) -> tuple[Severity, str] | None:
     )
 
 
-def _place(reading: Reading, key: str) -> str:
-    setting = reading.source.settings.get(key)
-    return setting.place if setting else ""
-
-
 def _is_fsdp(reading: Reading) -> bool:
     return reading.source.value("distributed_type") == "FSDP"
 
@@ -99,8 +95,8 @@ def _distributed_type(reading: Reading, case: Case | None) -> Iterator[Values]:
 @_launch_rule("accelerate.processes", "You need to manually pass in `--num_processes` using this config yaml.")
 def _processes(reading: Reading, case: Case | None) -> Iterator[Values]:
     kind = reading.source.value("distributed_type")
-    if kind not in {None, "NO"} and reading.source.value("num_processes") in {None, -1} and reading.source.devices is None:
-        yield {"expected": "num_processes", "path": _place(reading, "distributed_type")}
+    if kind not in (None, "NO") and reading.source.value("num_processes") in (None, -1) and reading.source.devices is None:
+        yield {"expected": "num_processes", "path": place_of(reading, "distributed_type")}
 
 
 @_launch_rule(
@@ -109,7 +105,7 @@ def _processes(reading: Reading, case: Case | None) -> Iterator[Values]:
 def _machines(reading: Reading, case: Case | None) -> Iterator[Values]:
     processes, machines = (reading.source.value(name, 1) for name in ("num_processes", "num_machines"))
     if isinstance(processes, int) and isinstance(machines, int) and machines > 0 and processes > 0 and processes % machines:
-        yield {"processes": processes, "machines": machines, "value": processes, "path": _place(reading, "num_processes")}
+        yield {"processes": processes, "machines": machines, "value": processes, "path": place_of(reading, "num_processes")}
 
 
 @_rule(
@@ -117,8 +113,8 @@ def _machines(reading: Reading, case: Case | None) -> Iterator[Values]:
 )
 def _wrapping(reading: Reading, case: Case | None) -> Iterator[Values]:
     policy = reading.source.value(f"{FSDP}auto_wrap_policy")
-    if _is_fsdp(reading) and policy in {None, "NO_WRAP"}:
-        yield {"value": policy, "expected": "TRANSFORMER_BASED_WRAP", "path": _place(reading, f"{FSDP}auto_wrap_policy")}
+    if _is_fsdp(reading) and policy in (None, "NO_WRAP"):
+        yield {"value": policy, "expected": "TRANSFORMER_BASED_WRAP", "path": place_of(reading, f"{FSDP}auto_wrap_policy")}
 
 
 @_rule(
@@ -133,7 +129,7 @@ def _layer_class(reading: Reading, case: Case | None) -> Iterator[Values]:
     value = reading.source.value(key)
     expected = layer_class(case.model) if case is not None else None
     if _is_fsdp(reading) and expected and isinstance(value, str) and expected not in [name.strip() for name in value.split(",")]:
-        yield {"value": value, "expected": expected, "model": case.model.name if case else "", "path": _place(reading, key)}
+        yield {"value": value, "expected": expected, "model": case.model.name if case else "", "path": place_of(reading, key)}
 
 
 @_rule("accelerate.ignored", "{key} has no effect in FSDP2", severity="warning")
@@ -154,7 +150,7 @@ def _strategy(reading: Reading, case: Case | None) -> Iterator[Values]:
     key = f"{FSDP}sharding_strategy"
     if _is_fsdp(reading) and _version(reading) == 2 and key in reading.source.settings:
         value = reading.source.value(key)
-        yield {"value": value, "expected": str(value).upper() not in {"SHARD_GRAD_OP", "2"}, "path": _place(reading, key)}
+        yield {"value": value, "expected": str(value).upper() not in {"SHARD_GRAD_OP", "2"}, "path": place_of(reading, key)}
 
 
 @_rule("accelerate.reshard", "reshard_after_forward set to {value}. This is not supported with FSDP2, please set to a `bool`")
@@ -163,16 +159,15 @@ def _reshard(reading: Reading, case: Case | None) -> Iterator[Values]:
     value = reading.source.value(key, True)
     words = {"true", "false", "1", "0", "yes", "no", "y", "n", "t", "f", "on", "off"}
     if _is_fsdp(reading) and _version(reading) == 2 and str(value).lower() not in words:
-        yield {"value": value, "expected": "SHARD_GRAD_OP" not in str(value), "path": _place(reading, key)}
+        yield {"value": value, "expected": "SHARD_GRAD_OP" not in str(value), "path": place_of(reading, key)}
 
 
-@_rule("accelerate.reshard-fsdp1", "this is FSDP1, which fsdp_sharding_strategy decides: fsdp_reshard_after_forward "
-                                   "({value}) is ignored; "
-       "FSDP2 is fsdp_version: 2", severity="warning")  # fmt: skip
+@_rule("accelerate.reshard-fsdp1", "this is FSDP1, which fsdp_sharding_strategy decides: fsdp_reshard_after_forward ({value}) is "
+                                   "ignored; FSDP2 is fsdp_version: 2", severity="warning")  # fmt: skip
 def _reshard_fsdp1(reading: Reading, case: Case | None) -> Iterator[Values]:
     key = f"{FSDP}reshard_after_forward"
     if _is_fsdp(reading) and _version(reading) == 1 and key in reading.source.settings:
-        yield {"value": reading.source.value(key), "expected": "fsdp_version: 2", "path": _place(reading, key)}
+        yield {"value": reading.source.value(key), "expected": "fsdp_version: 2", "path": place_of(reading, key)}
 
 
 @_rule(
@@ -182,16 +177,15 @@ def _reshard_fsdp1(reading: Reading, case: Case | None) -> Iterator[Values]:
 )
 def _fsdp1(reading: Reading, case: Case | None) -> Iterator[Values]:
     if _is_fsdp(reading) and _version(reading) == 1:
-        yield {"value": 1, "expected": 2, "path": _place(reading, f"{FSDP}version") or _place(reading, "distributed_type")}
+        yield {"value": 1, "expected": 2, "path": place_of(reading, f"{FSDP}version") or place_of(reading, "distributed_type")}
 
 
 @_rule("accelerate.state-dict", "FSDP2 does not support LOCAL_STATE_DICT. Please set `fsdp_state_dict_type` to "
-                                "`SHARDED_STATE_DICT` or "
-       "`FULL_STATE_DICT`.")  # fmt: skip
+                                "`SHARDED_STATE_DICT` or `FULL_STATE_DICT`.")  # fmt: skip
 def _state_dict(reading: Reading, case: Case | None) -> Iterator[Values]:
     key = f"{FSDP}state_dict_type"
     if _is_fsdp(reading) and _version(reading) == 2 and reading.source.value(key) == "LOCAL_STATE_DICT":
-        yield {"value": "LOCAL_STATE_DICT", "expected": "SHARDED_STATE_DICT", "path": _place(reading, key)}
+        yield {"value": "LOCAL_STATE_DICT", "expected": "SHARDED_STATE_DICT", "path": place_of(reading, key)}
 
 
 @_launch_rule("accelerate.other-section", "{section} is ignored: distributed_type is {kind}", severity="warning")
@@ -200,12 +194,11 @@ def _other_section(reading: Reading, case: Case | None) -> Iterator[Values]:
     for section, engine in (("fsdp_config", "FSDP"), ("deepspeed_config", "DEEPSPEED")):
         setting = next((setting for key, setting in reading.source.settings.items() if key.startswith(f"{section}.")), None)
         if setting is not None and kind not in {None, engine}:
-            yield {"section": section, "kind": kind, "value": kind, "expected": engine, "path": setting.place}
+            yield at(setting, engine, section=section, kind=kind, value=kind)
 
 
-@_mesh_rule("accelerate.total-size", "ParallelismConfig total_size ({total}) does not match num_processes ({processes}). "
-                                     "Please adjust "
-            "dp_replicate_size/ dp_shard_size/tp_size/cp_size/sp_size.")  # fmt: skip
+@_mesh_rule("accelerate.total-size", "ParallelismConfig total_size ({total}) does not match num_processes ({processes}). Please "
+                                     "adjust dp_replicate_size/ dp_shard_size/tp_size/cp_size/sp_size.")  # fmt: skip
 def _total_size(reading: Reading, case: Case | None) -> Iterator[Values]:
     sizes, processes = _sizes(reading), reading.source.value("num_processes")
     if sizes is None or not isinstance(processes, int) or processes < 1 or sizes["sp_size"] > 1:
@@ -219,7 +212,7 @@ def _total_size(reading: Reading, case: Case | None) -> Iterator[Values]:
             "processes": processes,
             "value": total,
             "expected": processes,
-            "path": _place(reading, f"{MESH}dp_shard_size"),
+            "path": place_of(reading, f"{MESH}dp_shard_size"),
         }
 
 
@@ -227,12 +220,11 @@ def _total_size(reading: Reading, case: Case | None) -> Iterator[Values]:
 def _mesh_engine(reading: Reading, case: Case | None) -> Iterator[Values]:
     sizes = _sizes(reading)
     if sizes and max(sizes.values()) > 1 and _is_fsdp(reading) and _version(reading) == 1:
-        yield {"value": 1, "expected": "fsdp_version: 2", "path": _place(reading, f"{FSDP}version")}
+        yield {"value": 1, "expected": "fsdp_version: 2", "path": place_of(reading, f"{FSDP}version")}
 
 
-@_mesh_rule("accelerate.mesh-exclusive", "Context Parallelism (CP) and Sequence Parallelism (SP) are mutually exclusive. "
-                                         "Got cp_size={cp} and "
-            "sp_size={sp}. Please set either cp_size=1 or sp_size=1.")  # fmt: skip
+@_mesh_rule("accelerate.mesh-exclusive", "Context Parallelism (CP) and Sequence Parallelism (SP) are mutually exclusive. Got "
+                                         "cp_size={cp} and sp_size={sp}. Please set either cp_size=1 or sp_size=1.")  # fmt: skip
 def _mesh_exclusive(reading: Reading, case: Case | None) -> Iterator[Values]:
     sizes = _sizes(reading)
     if sizes and sizes["cp_size"] > 1 and sizes["sp_size"] > 1:
@@ -241,7 +233,7 @@ def _mesh_exclusive(reading: Reading, case: Case | None) -> Iterator[Values]:
             "sp": sizes["sp_size"],
             "value": sizes["sp_size"],
             "expected": 1,
-            "path": _place(reading, f"{MESH}sp_size"),
+            "path": place_of(reading, f"{MESH}sp_size"),
         }
 
 
@@ -250,12 +242,11 @@ def _mesh_exclusive(reading: Reading, case: Case | None) -> Iterator[Values]:
 def _mesh_pure_data(reading: Reading, case: Case | None) -> Iterator[Values]:
     sizes = _sizes(reading)
     if sizes and max(sizes["tp_size"], sizes["cp_size"]) > 1 and sizes["dp_replicate_size"] > 1 and sizes["dp_shard_size"] == 1:
-        yield {"value": sizes["dp_shard_size"], "path": _place(reading, f"{MESH}dp_replicate_size")}
+        yield {"value": sizes["dp_shard_size"], "path": place_of(reading, f"{MESH}dp_replicate_size")}
 
 
-@_rule("accelerate.deepspeed-file", "When using `deepspeed_config_file`, the following accelerate config variables will "
-                                    "be ignored: {keys}. "
-       "accelerate refuses them")  # fmt: skip
+@_rule("accelerate.deepspeed-file", "When using `deepspeed_config_file`, the following accelerate config variables will be "
+                                    "ignored: {keys}. accelerate refuses them")  # fmt: skip
 def _deepspeed_file(reading: Reading, case: Case | None) -> Iterator[Values]:
     settings = reading.source.settings
     if "deepspeed_config.deepspeed_config_file" not in settings:
@@ -264,7 +255,7 @@ def _deepspeed_file(reading: Reading, case: Case | None) -> Iterator[Values]:
     if "mixed_precision" in settings:
         found.append("mixed_precision")
     if found:
-        yield {"keys": ", ".join(found), "value": found, "path": _place(reading, "deepspeed_config.deepspeed_config_file")}
+        yield {"keys": ", ".join(found), "value": found, "path": place_of(reading, "deepspeed_config.deepspeed_config_file")}
 
 
 @_rule("accelerate.twice-checkpointing", "fsdp_activation_checkpointing and --gradient_checkpointing recompute every "

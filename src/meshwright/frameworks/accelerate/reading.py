@@ -92,6 +92,11 @@ def _refuse(values: Values, engine: str, world: int | None) -> None:
         values.refuse(
             "accelerate.deepspeed", "the engine is DeepSpeed, not FSDP: read its JSON and the launch script with --from deepspeed"
         )
+    elif not engine:
+        values.refuse(
+            "accelerate.engine-open", "neither a configuration file nor the launch says distributed_type: give the file that "
+            "accelerate config wrote"
+        )  # fmt: skip
     elif engine not in {"FSDP", "NO"} and not engine.startswith("MULTI_"):
         values.refuse(
             "accelerate.engine", "distributed_type {engine} is no training on accelerators that is known here", engine=engine

@@ -1,54 +1,23 @@
-"""Rules that follow from arithmetic, for any framework: what is cut must divide. Wordings are the frameworks' own where given."""
+"""Limits that the frameworks on Ascend share: what is cut must divide, lists by stage must fit, and knobs must have keys."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full
-from meshwright.domain.model import Mlp
-from meshwright.frameworks.ascend.stages import shape_of
-from meshwright.frameworks.base import Limit, Noticed, Values
-from meshwright.frameworks.rules import values_if
+from meshwright.frameworks import divisibility
+from meshwright.frameworks.ascend.stages import counts_of, shape_of, split_of
+from meshwright.frameworks.base import Limit
+from meshwright.frameworks.rules import limits_from, values_if, words_if
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from meshwright.domain.case import Case
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout
-
-Words = Mapping[str, tuple[str, Noticed]]
-"""Name of a rule -> the framework's words and when it notices; what is not given takes ours."""
-
-
-def _heads(case: Case, layout: Layout) -> Values | None:
-    tp = layout.tensor_parallel
-    found = [kind.attention.num_heads for kind in case.model.kinds if kind.attention.num_heads % tp]
-    return values_if(found, heads=found[0] if found else 0, tp=tp)
-
-
-def _key_value_heads(case: Case, layout: Layout) -> Values | None:
-    tp = layout.tensor_parallel
-    found = [
-        kind.attention.num_key_value_heads for kind in case.model.kinds
-        if kind.attention.latent is None and kind.attention.num_key_value_heads % tp
-    ]  # fmt: skip
-    return values_if(found, heads=found[0] if found else 0, tp=tp)
-
-
-def _width(case: Case, layout: Layout) -> Values | None:
-    tp, model = layout.tensor_parallel, case.model
-    widths = [model.hidden, *(
-        kind.feed_forward.width if isinstance(kind.feed_forward, Mlp) else kind.feed_forward.shared_width for kind in model.kinds
-    )]  # fmt: skip
-    found = [width for width in widths if width % tp]
-    return values_if(found, width=found[0] if found else 0, tp=tp)
-
-
-def _sequence(case: Case, layout: Layout) -> Values | None:
-    cp, tp = layout.context_parallel, layout.tensor_parallel
-    ways = max(2 * cp if cp > 1 else 1, 1)
-    tokens = case.batch.sequence_tokens
-    return values_if(tokens % ways or tokens % (tp * cp), sequence=tokens, cp=cp, tp=tp)
+    from meshwright.frameworks.base import Values
+    from meshwright.frameworks.rules import Rules, Words
 
 
 def inner_ranks(case: Case, layout: Layout) -> int:
@@ -71,48 +40,12 @@ def _context_heads(case: Case, layout: Layout) -> Values | None:
     return None
 
 
-def _windows(case: Case, layout: Layout) -> Values | None:
-    windowed = any(kind.attention.window_tokens for kind in case.model.kinds)
-    sinks = any(kind.attention.sinks for kind in case.model.kinds)
-    kind = layout.context_kind
-    broken = layout.context_parallel > 1 and ((windowed and kind in {"ring", "hybrid"}) or (sinks and kind != "ulysses"))
-    return values_if(broken, kind=kind)
-
-
-def _table(case: Case, layout: Layout) -> Values | None:
-    model, tokens = case.model, case.batch.sequence_tokens
-    return values_if(model.position == "learned" and tokens > model.position_table, sequence=tokens, rows=model.position_table)
-
-
-def _experts(case: Case, layout: Layout) -> Values | None:
-    experts, ep = case.model.experts, layout.expert_parallel
-    count = experts.num_experts if experts else 1
-    return values_if(count % ep or (experts is None and ep > 1), experts=count, ep=ep)
-
-
-def _expert_sequence(case: Case, layout: Layout) -> Values | None:
-    return values_if(case.model.is_moe and layout.tensor_parallel > 1 and not layout.sequence_parallel)
-
-
-def _batch(case: Case, layout: Layout) -> Values | None:
-    step = layout.data_parallel * layout.microbatch_sequences
-    batch = case.batch.global_batch_sequences
-    broken = batch % step or batch != step * layout.num_microbatches
-    return values_if(broken, batch=batch, dp=layout.data_parallel, mb=layout.microbatch_sequences, m=layout.num_microbatches)
-
-
 def _world(case: Case, layout: Layout) -> Values | None:
     product, devices = layout.world, case.cluster.num_devices
     return values_if(
         product != devices, product=product, devices=devices, tp=layout.tensor_parallel, cp=layout.context_parallel,
         pp=layout.pipeline_parallel, dp=layout.data_parallel,
     )  # fmt: skip
-
-
-def _expert_grid(case: Case, layout: Layout) -> Values | None:
-    grid = layout.expert_parallel * layout.expert_tensor_parallel
-    stage = layout.world // layout.pipeline_parallel
-    return values_if(stage % grid, ep=layout.expert_parallel, ranks=stage)
 
 
 def _layers(case: Case, layout: Layout) -> Values | None:
@@ -153,6 +86,16 @@ def _recompute_shape(case: Case, layout: Layout) -> Values | None:
     return values_if(shape != wanted, shape=_tuple(shape, layout), layout=_tuple(wanted, layout))
 
 
+def recompute_excess(case: Case, layout: Layout) -> Values | None:
+    """No chunk recomputes more layers than it has: values ``full`` (layers recomputed) and ``layers`` of the first that does."""
+    split = split_of(case, layout)
+    over = [
+        {"full": full, "layers": layers} for row, chunk in zip(counts_of(layout.recompute, split), split, strict=False)
+        for full, layers in zip(row, chunk, strict=False) if full > layers or full < 0
+    ]  # fmt: skip
+    return over[0] if over else None
+
+
 def _schedule(case: Case, layout: Layout) -> Values | None:
     pp, vp, m = layout.pipeline_parallel, layout.virtual_stages, layout.num_microbatches
     fits = {
@@ -176,39 +119,37 @@ def _shards(case: Case, layout: Layout) -> Values | None:
     return values_if(broken, shards=max(sizes, default=1), ranks=ranks)
 
 
-_RULES: tuple[tuple[str, str, Callable[[Case, Layout], Values | None], str], ...] = (
-    ("world", "tp {tp} x cp {cp} x pp {pp} x dp {dp} = {product} devices are not the {devices} of the cluster", _world, "cluster"),
-    ("batch", "global batch {batch} is not dp {dp} x micro-batch {mb} x {m} micro-batches", _batch, "layout"),
-    ("heads", "num_attention_heads ({heads}) must be a multiple of tensor parallelism ({tp})", _heads, "layout"),
-    ("key-value-heads", "key-value heads ({heads}) must be a multiple of tensor parallelism ({tp})", _key_value_heads, "layout"),
-    ("width", "{width} is not divisible by {tp}", _width, "layout"),
-    ("sequence", "sequence length {sequence} is not divisible by 2 x cp {cp}, or by tp {tp} x cp", _sequence, "layout"),
-    (
-        "context-heads",
-        "heads ({heads}) are not divisible by the {ways} ranks that exchange them (cp {cp})",
-        _context_heads,
-        "layout",
-    ),
-    ("context-window", "{kind} context parallelism has no kernels for attention windows or sinks", _windows, "layout"),
-    ("positions", "sequence length {sequence} exceeds the position table of {rows} rows", _table, "model"),
-    ("experts", "{experts} experts are not divisible by expert parallelism {ep}", _experts, "layout"),
-    ("expert-grid", "expert parallelism {ep} does not divide the {ranks} ranks of a stage", _expert_grid, "layout"),
-    ("expert-sequence", "experts with tensor parallelism need sequence parallelism", _expert_sequence, "layout"),
-    ("layers", "{layers} layers are fewer than pp {pp} x vpp {vpp} = {places}", _layers, "layout"),
-    ("stage-shape", "layers by stage have the shape {shape}, not {layout}", _stages, "layout"),
-    ("stage-sum", "the number of model layers is {layers}, but the stages have {total}", _stage_sum, "layout"),
-    ("recompute-shape", "the recompute list has the shape {shape}, not {layout}", _recompute_shape, "layout"),
-    ("schedule", "the schedule {schedule} does not run with pp {pp}, vpp {vpp} and {m} micro-batches", _schedule, "layout"),
-    ("interleaved", "interleaving needs micro-batches ({m}) in multiples of pp ({pp})", _interleaved, "layout"),
-    ("shards", "the shard group of {shards} does not divide the {ranks} data-parallel ranks", _shards, "layout"),
-)
+_RULES: Rules = {
+    "world": (_world, "cluster",
+              "tp {tp} x cp {cp} x pp {pp} x dp {dp} = {product} devices are not the {devices} of the cluster"),
+    "batch": (divisibility.batch, "layout", "global batch {batch} is not dp {dp} x micro-batch {mb} x {gas} micro-batches"),
+    "heads": (divisibility.heads, "layout", "num_attention_heads ({heads}) must be a multiple of tensor parallelism ({tp})"),
+    "key-value-heads": (divisibility.key_value_heads, "layout",
+                        "key-value heads ({heads}) must be a multiple of tensor parallelism ({tp})"),
+    "width": (divisibility.width, "layout", "{width} is not divisible by {tp}"),
+    "sequence": (divisibility.sequence, "layout",
+                 "sequence length {sequence} is not divisible by 2 x cp {cp}, or by tp {tp} x cp"),
+    "context-heads": (_context_heads, "layout",
+                      "heads ({heads}) are not divisible by the {ways} ranks that exchange them (cp {cp})"),
+    "context-window": (divisibility.context_window, "layout",
+                       "{kind} context parallelism has no kernels for attention windows or sinks"),
+    "positions": (divisibility.position_table, "model", "sequence length {sequence} exceeds the position table of {rows} rows"),
+    "experts": (divisibility.experts, "layout", "{experts} experts are not divisible by expert parallelism {ep}"),
+    "expert-grid": (divisibility.expert_grid, "layout", "expert parallelism {ep} does not divide the {stage} ranks of a stage"),
+    "expert-sequence": (divisibility.expert_sequence, "layout", "experts with tensor parallelism need sequence parallelism"),
+    "layers": (_layers, "layout", "{layers} layers are fewer than pp {pp} x vpp {vpp} = {places}"),
+    "stage-shape": (_stages, "layout", "layers by stage have the shape {shape}, not {layout}"),
+    "stage-sum": (_stage_sum, "layout", "the number of model layers is {layers}, but the stages have {total}"),
+    "recompute-shape": (_recompute_shape, "layout", "the recompute list has the shape {shape}, not {layout}"),
+    "schedule": (_schedule, "layout", "the schedule {schedule} does not run with pp {pp}, vpp {vpp} and {m} micro-batches"),
+    "interleaved": (_interleaved, "layout", "interleaving needs micro-batches ({m}) in multiples of pp ({pp})"),
+    "shards": (_shards, "layout", "the shard group of {shards} does not divide the {ranks} data-parallel ranks"),
+}  # fmt: skip
 
 
 def arithmetic(prefix: str, words: Words) -> Iterator[Limit]:
     """Limits ``<prefix>.<rule>`` for every rule of this module."""
-    for name, ours, broken, path in _RULES:
-        template, noticed = words.get(name, (ours, "never"))
-        yield Limit(id=f"{prefix}.{name}", words=template, noticed=noticed, broken=broken, path=path)
+    yield from limits_from(prefix, _RULES, words)
 
 
 def expressible(prefix: str, title: str, features: Features) -> Iterator[Limit]:
@@ -235,8 +176,7 @@ def expressible(prefix: str, title: str, features: Features) -> Iterator[Limit]:
             (layout.overlap.tensor and "tp" not in features.overlaps, "overlap of tensor parallelism"),
             (layout.overlap.expert and "ep" not in features.overlaps, "overlap of expert parallelism"),
         ]  # fmt: skip
-        found = [knob for present, knob in has if present]
-        return values_if(found, knobs=", ".join(found))
+        return words_if("knobs", has)
 
     yield Limit(id=f"{prefix}.knobs", words=f"{title} has no key for {{knobs}}", noticed="never", broken=knobs)
 

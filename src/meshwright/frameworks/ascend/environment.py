@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from meshwright.frameworks.asking import at
 from meshwright.frameworks.rules import file_rule
 from meshwright.frameworks.settings import UNKNOWN
 
@@ -60,18 +61,17 @@ def environment_checks(prefix: str, *, mindspore: bool) -> tuple[Check, ...]:
         for name, (slow, effect, expected) in _SLOW.items():
             setting = reading.source.environment.get(name)
             if setting and isinstance(setting.value, str) and re.fullmatch(slow, setting.value.strip(), re.IGNORECASE):
-                yield {"name": name, "value": setting.value, "effect": effect, "expected": expected, "path": setting.place}
+                yield at(setting, expected, name=name, effect=effect)
         tracker = reading.source.environment.get("MS_ALLOC_CONF")
         if tracker and isinstance(tracker.value, str) and "memory_tracker:true" in tracker.value.lower():
-            yield {"name": "MS_ALLOC_CONF", "value": tracker.value, "effect": "writes every allocation to a file",
-                   "expected": "enable_vmm:True", "path": tracker.place}  # fmt: skip
+            yield at(tracker, "enable_vmm:True", name="MS_ALLOC_CONF", effect="writes every allocation to a file")
 
     @add(f"{prefix}.simulation", "MS_SIMULATION_LEVEL={value} only simulates: nothing is trained", severity="error",
          source="MindSpore environment variables; seed 002, analysis of memory")  # fmt: skip
     def _simulation(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = reading.source.environment.get("MS_SIMULATION_LEVEL")
         if setting and setting.value not in (None, UNKNOWN, ""):
-            yield {"value": setting.value, "expected": None, "path": setting.place}
+            yield at(setting, None)
 
     @add(f"{prefix}.connect-timeout", "{devices} devices join within HCCL_CONNECT_TIMEOUT={value} s; slow ranks then end the job",
          severity="advice", source="CANN environment variables: HCCL_CONNECT_TIMEOUT, default 120 s")  # fmt: skip
@@ -80,7 +80,7 @@ def environment_checks(prefix: str, *, mindspore: bool) -> tuple[Check, ...]:
         setting = reading.source.environment.get("HCCL_CONNECT_TIMEOUT")
         text = setting.value if setting else str(DEFAULT_CONNECT_S)
         if devices >= MANY_DEVICES and isinstance(text, str) and text.isdigit() and int(text) <= DEFAULT_CONNECT_S:
-            yield {"devices": devices, "value": text, "expected": 1800, "path": setting.place if setting else ""}
+            yield at(setting, 1800, devices=devices, value=text)
 
     @add(f"{prefix}.foreign-variable", "{name} does nothing on Ascend", severity="advice",
          source="CANN reads HCCL_ and ASCEND_ variables, not those of CUDA and NCCL")  # fmt: skip
@@ -88,7 +88,7 @@ def environment_checks(prefix: str, *, mindspore: bool) -> tuple[Check, ...]:
         for name, setting in reading.source.environment.items():
             kept = not mindspore and name == "CUDA_DEVICE_MAX_CONNECTIONS"  # Megatron's own check reads it on any device
             if name.startswith(("CUDA_", "NCCL_")) and not kept:
-                yield {"name": name, "value": setting.value, "expected": None, "path": setting.place}
+                yield at(setting, None, name=name)
 
     return tuple(checks)
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.frameworks.ascend.text import yaml_text
 from meshwright.frameworks.base import File, Options
-from meshwright.frameworks.manual import Variable
+from meshwright.frameworks.manual import Blank, Launch, Variable, launch_script, readme
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
+    from meshwright.frameworks.manual import Manual
 
 MSRUN = (
     'msrun --worker_num="$((NODES * DEVICES_PER_NODE))" --local_worker_num="$DEVICES_PER_NODE" --node_rank="$NODE"',
@@ -35,35 +40,54 @@ def mindspore_variables() -> tuple[Variable, ...]:
 
 def fullest_stage(layout: Layout, options: Options) -> int:
     """The stage with the highest predicted memory; the first where there is no estimate."""
-    stage = getattr(options.estimate, "peak_stage", 0) if options.estimate is not None else 0
-    return min(int(stage), layout.pipeline_parallel - 1)
+    return min(options.estimate.peak_stage, layout.pipeline_parallel - 1) if options.estimate is not None else 0
 
 
-def simulation(layout: Layout, options: Options, checkout: str, command: str) -> File:
-    """``probe.sh``: one stage's memory by MindSpore's simulation level, on one machine without the cluster."""
+def msrun_files(
+    case: Case, layout: Layout, options: Options, manual: Manual, *, document: Mapping[str, object], checkout: str, command: str
+) -> tuple[File, ...]:
+    """``config.yaml``, ``launch.sh`` and ``probe.sh`` that run a command of a checkout on it, and ``README.md``."""
+    return (
+        File(path="config.yaml", text=yaml_text(document)),
+        launch_script(case, layout, options, manual, Launch(checkout=checkout, command=(*MSRUN, command))),
+        simulation(layout, options, checkout, command, manual.blanks),
+        readme(case, layout, options, manual),
+    )
+
+
+def simulation(layout: Layout, options: Options, checkout: str, command: str, blanks: tuple[Blank, ...]) -> File:
+    """``probe.sh``: one stage's memory by MindSpore's simulation level, on one machine without the cluster.
+
+    ``blanks`` are those of the launch script: the command names some of them.
+    """
     pp, world = layout.pipeline_parallel, layout.world
+    own = "\n".join(
+        f'{blank.name}="${{{blank.name}:{"-" + blank.default if blank.default else "?" + blank.what}}}"'
+        for blank in blanks if blank.name.isidentifier()
+    )  # fmt: skip
     return File(
         path="probe.sh", executable=True,
         text=f"""#!/bin/bash
-# Memory of one pipeline stage without the cluster: MindSpore {"compiles and " if checkout else ""}runs one rank's memory plan.
+# Memory of one pipeline stage without the cluster: MindSpore compiles and runs one rank's memory plan.
 # Level 1 needs no device; 2 adds workspaces and needs one. Usage: [STAGE=0..{pp - 1}] bash probe.sh
 set -euo pipefail
 HERE="${{HERE:-$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)}}"
 STAGE="${{STAGE:-{fullest_stage(layout, options)}}}"
 export HERE MS_SIMULATION_LEVEL="${{MS_SIMULATION_LEVEL:-1}}" GLOG_v=1
 export RANK_SIZE={world} RANK_ID="$((STAGE * {world // pp}))" DEVICE_ID="${{DEVICE_ID:-0}}"
-{f'cd "${checkout}"' if checkout else 'cd "$HERE"'}
+{own}
+cd "${checkout}"
 python {command} 2>&1 | tee "$HERE/probe_stage_$STAGE.log"
 grep "Used peak memory usage (without fragments)" "$HERE/probe_stage_$STAGE.log"
 """,
     )  # fmt: skip
 
 
-def simulation_words(layout: Layout, options: Options, *, mock: bool) -> str:
-    """What a README says about ``probe.sh``."""
+def simulation_words(layout: Layout, options: Options, before: str, *, mock: bool) -> str:
+    """What a README says about ``probe.sh``; ``before`` sets what it needs."""
     stage = fullest_stage(layout, options)
     words = (
-        f"`bash probe.sh` runs the fullest stage ({stage}) by itself at MindSpore's simulation level, "
+        f"`{before} bash probe.sh` runs the fullest stage ({stage}) by itself at MindSpore's simulation level, "
         "without the cluster (MindSpore "
         "2.5 or later). Read `Used peak memory usage (without fragments)`, in MiB, add what the communicators take, and give it "
         f"as bytes to `meshwright estimate PLAN --anchor-memory {stage}=BYTES`. `STAGE=k` shows another stage."

@@ -69,6 +69,7 @@ CHATLEARN = Framework(
     opener=open_files,
     interpreter=interpret,
     checks=tuple(CHECKS),
+    config_keys=("--config-file",),
     unknown_keys=unknown_key,
     normal=normal,
     unspoken=UNSPOKEN,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from meshwright.frameworks.asking import at
 from meshwright.frameworks.chatlearn.asking import is_fsdp, number_of, setting_of
 from meshwright.frameworks.chatlearn.deciding import TRAINER
 from meshwright.frameworks.rules import file_rule
@@ -27,13 +28,7 @@ def _episode(reading: Reading, case: Case | None) -> Iterator[Values]:
     samples, batch = (number_of(reading, f"runtime_args.{name}", 0) for name in ("sample_per_episode", "train_global_batch_size"))
     if samples and batch and samples % batch:
         setting = reading.source.settings["runtime_args.sample_per_episode"]
-        yield {
-            "samples": samples,
-            "batch": batch,
-            "value": samples,
-            "expected": -(-samples // batch) * batch,
-            "path": setting.place,
-        }
+        yield at(setting, -(-samples // batch) * batch, samples=samples, batch=batch, value=samples)
 
 
 @_rule("chatlearn.samples",
@@ -44,8 +39,7 @@ def _samples(reading: Reading, case: Case | None) -> Iterator[Values]:
     responses = number_of(reading, f"{_ROLLOUT}.num_inference_per_prompt", 32)
     if samples and responses and samples % responses:
         setting = reading.source.settings["runtime_args.sample_per_episode"]
-        yield {"samples": samples, "responses": responses, "value": samples, "expected": -(-samples // responses) * responses,
-               "path": setting.place}  # fmt: skip
+        yield at(setting, -(-samples // responses) * responses, samples=samples, responses=responses, value=samples)
 
 
 @_rule("chatlearn.generation-batch",
@@ -88,7 +82,7 @@ def _rollout_degrees(reading: Reading, case: Case | None) -> Iterator[Values]:
     for name, words in (("expert", "Expert"), ("pipeline", "Pipeline")):
         setting = reading.source.settings.get(f"{_ROLLOUT}.{name}_model_parallel_size")
         if setting is not None and isinstance(setting.value, int) and setting.value != 1:
-            yield {"words": words, "value": setting.value, "expected": 1, "path": setting.place}
+            yield at(setting, 1, words=words)
 
 
 @_rule("chatlearn.vision-packing",

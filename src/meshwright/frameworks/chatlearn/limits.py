@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from meshwright.domain.layout import Full
 from meshwright.domain.model import Mlp
 from meshwright.frameworks.megatron import MEGATRON
-from meshwright.frameworks.rules import attention_of, rule, values_if
+from meshwright.frameworks.rules import attention_of, rule, values_if, words_if
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
     from meshwright.domain.model import Model
-    from meshwright.frameworks.base import Limit, Values
+    from meshwright.frameworks.base import Limit, Noticed, Values
 
 CORE = "0.13"
 """Release of Megatron-Core that ChatLearn's backend is of (its scripts name commits of June and September 2025)."""
@@ -157,8 +157,7 @@ def _fsdp(case: Case, layout: Layout) -> Values | None:
         (layout.context_parallel > 1 and layout.context_kind != "ulysses", f"{layout.context_kind} context parallelism"),
         (layout.overlap.tensor and layout.tensor_parallel > 1, "overlap of tensor parallelism"),
     ]  # fmt: skip
-    found = [knob for present, knob in has if present]
-    return values_if(found, knobs=", ".join(found))
+    return words_if("knobs", has)
 
 
 @_rule("chatlearn.fsdp-size", "fsdp_size is hard-coded to all {world} GPUs, for parameters, gradients and optimizer, not {sizes}",
@@ -200,7 +199,9 @@ def _below() -> Iterator[Limit]:
     """Megatron-LM's rules for what its back end is given; none of them speaks of the FSDP back end."""
     for limit in MEGATRON.at(CORE).limits:
         if limit.id not in REPLACED and not limit.id.startswith("megatron.expert-overlap"):
-            yield replace(limit, id=limit.id.replace("megatron.", "chatlearn.", 1), broken=partial(_on_megatron, limit))
+            noticed: Noticed = "start" if limit.noticed == "parse" else limit.noticed  # ChatLearn hands the arguments on unread
+            own = limit.id.replace("megatron.", "chatlearn.", 1)
+            yield replace(limit, id=own, noticed=noticed, broken=partial(_on_megatron, limit))
 
 
 def _on_megatron(limit: Limit, case: Case, layout: Layout) -> Values | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import ContextKind, Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.frameworks.chatlearn.deciding import FSDP_OVERLAP, TRAINER
@@ -176,7 +176,7 @@ def _stages(values: Values, pp: int, given: Given) -> tuple[int | None, Split | 
             return None, None
         chunks = len(split)
     elif first is not None or last is not None:
-        layers: Any = values.int(f"{TRAINER}.megatron_model_cfg.num_layers") or (given.model.num_layers if given.model else None)
+        layers = values.int(f"{TRAINER}.megatron_model_cfg.num_layers") or (given.model.num_layers if given.model else None)
         if layers is None:
             values.refuse("import.layers", "the files name only the layers of the ends: give --model")
             return None, None

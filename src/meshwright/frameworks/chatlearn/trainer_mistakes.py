@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from meshwright.frameworks.asking import at, differs
 from meshwright.frameworks.chatlearn.asking import degrees_of, is_fsdp, number_of, sequence_of, setting_of
 from meshwright.frameworks.chatlearn.deciding import TRAINER
 from meshwright.frameworks.chatlearn.packing import padding_multiple, worst_tokens
@@ -40,8 +41,7 @@ def _floor_division(reading: Reading, case: Case | None) -> Iterator[Values]:
     if not is_fsdp(reading) and world and replica and world % replica:
         idle = world % replica
         setting = reading.source.settings[f"{TRAINER}.num_gpu"]
-        yield {"world": world, "replica": replica, "dp": world // replica, "idle": idle, "value": world,
-               "expected": world - idle, "path": setting.place}  # fmt: skip
+        yield at(setting, world - idle, world=world, replica=replica, dp=world // replica, idle=idle, value=world)
 
 
 @_rule("chatlearn.virtual-stages",
@@ -55,7 +55,7 @@ def _virtual_stages(reading: Reading, case: Case | None) -> Iterator[Values]:
         expected = (
             f"pipeline_model_parallel_layout with {pp} x {chunks} cells" if pp > 1 else "pipeline_model_parallel_size above 1"
         )
-        yield {"value": chunks, "expected": expected, "path": setting.place}
+        yield at(setting, expected, value=chunks)
 
 
 @_rule("chatlearn.interleaved-data",
@@ -87,8 +87,7 @@ def _packing_limit(reading: Reading, case: Case | None) -> Iterator[Values]:
     tp, _, cp = degrees_of(reading)
     worst = worst_tokens(setting.value, padding_multiple(tp, cp))
     if worst < sequence:
-        yield {"sequence": sequence, "worst": worst, "limit": setting.value, "value": setting.value, "expected": sequence,
-               "path": setting.place}  # fmt: skip
+        yield at(setting, sequence, sequence=sequence, worst=worst, limit=setting.value)
 
 
 @_rule("chatlearn.text-bool",
@@ -119,7 +118,7 @@ def _interpolation(reading: Reading, case: Case | None) -> Iterator[Values]:
 def _undeclared(reading: Reading, case: Case | None) -> Iterator[Values]:
     for name in undeclared(reading.source.settings):
         setting = reading.source.settings[f"{TRAINER}.{name}"]
-        yield {"key": name, "value": setting.value, "path": setting.place}
+        yield at(setting, None, key=name)
 
 
 @_rule("chatlearn.gradient-overlap-key",
@@ -129,7 +128,7 @@ def _gradient_overlap(reading: Reading, case: Case | None) -> Iterator[Values]:
     for name in _KNOWN_NOT_DECLARED:
         setting = setting_of(reading, name)
         if setting is not None and setting.value is not False:
-            yield {"key": name, "value": setting.value, "expected": False, "path": setting.place}
+            yield at(setting, False, key=name)
 
 
 @_rule("chatlearn.expert-overlap-key",
@@ -138,7 +137,7 @@ def _gradient_overlap(reading: Reading, case: Case | None) -> Iterator[Values]:
 def _expert_overlap(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting = setting_of(reading, "megatron_model_cfg.overlap_moe_expert_parallel_comm")
     if setting is not None and setting.value is True:
-        yield {"value": True, "expected": False, "path": setting.place}
+        yield at(setting, False, value=True)
 
 
 @_rule("chatlearn.backend-key",
@@ -150,7 +149,7 @@ def _backend_key(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = reading.source.settings.get(f"{TRAINER}.{name}")
         if setting is not None:
             owner = "FSDPPolicyTrainerConfig" if fsdp else "MegatronPolicyTrainerConfig"
-            yield {"key": name, "owner": owner, "value": setting.value, "path": setting.place}
+            yield at(setting, None, key=name, owner=owner)
 
 
 @_rule("chatlearn.checkpointing",
@@ -159,7 +158,7 @@ def _backend_key(reading: Reading, case: Case | None) -> Iterator[Values]:
 def _checkpointing(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting = setting_of(reading, "gradient_checkpointing")
     if setting is not None and setting.value is False:
-        yield {"value": False, "expected": True, "path": setting.place}
+        yield at(setting, True, value=False)
 
 
 @_rule("chatlearn.fsdp-size-key", "fsdp_size {value} has no effect: it is set to all {world} GPUs", severity="warning",
@@ -167,7 +166,7 @@ def _checkpointing(reading: Reading, case: Case | None) -> Iterator[Values]:
 def _fsdp_size(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting, world = setting_of(reading, "fsdp_size"), number_of(reading, f"{TRAINER}.num_gpu", 0)
     if setting is not None and isinstance(setting.value, int) and world and setting.value != world:
-        yield {"value": setting.value, "expected": world, "world": world, "path": setting.place}
+        yield at(setting, world, world=world)
 
 
 @_rule("chatlearn.expert-tensor-parallel",
@@ -186,5 +185,5 @@ def _expert_tensor_parallel(reading: Reading, case: Case | None) -> Iterator[Val
 def _connections(reading: Reading, case: Case | None) -> Iterator[Values]:
     tp, _, cp = degrees_of(reading)
     variable = reading.source.environment.get("CUDA_DEVICE_MAX_CONNECTIONS")
-    if not is_fsdp(reading) and max(tp, cp) > 1 and variable is not None and variable.value != "1":
-        yield {"value": variable.value, "expected": "1", "path": variable.place}
+    if not is_fsdp(reading) and max(tp, cp) > 1 and variable is not None and differs(variable, "1"):
+        yield at(variable, "1")

@@ -75,6 +75,7 @@ def _at(release: str) -> Framework:
         opener=open_config,
         interpreter=interpret,
         checks=tuple(CHECKS),
+        config_keys=("--deepspeed_config", "--deepspeed"),
         unknown_keys=unknown_key,
         normal=normal,
         unspoken=UNSPOKEN,

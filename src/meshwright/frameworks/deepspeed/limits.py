@@ -7,26 +7,26 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, NoRecompute
 from meshwright.frameworks.arithmetic import arithmetic
-from meshwright.frameworks.rules import rule, values_if
+from meshwright.frameworks.rules import rule, values_if, words_if
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout
-    from meshwright.frameworks.base import Limit, Noticed, Values
+    from meshwright.frameworks.base import Limit, Values
+    from meshwright.frameworks.rules import Words
 
 EXPERT_PRESETS = frozenset(
     {"MixtralForCausalLM", "Qwen3MoeForCausalLM", "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "MiniMaxM3ForCausalLM"}
 )
 """Architectures whose experts AutoEP finds by itself (``module_inject/auto_ep_presets``)."""
-WORDS: dict[str, tuple[str, Noticed]] = {
+WORDS: Words = {
     "batch": ("Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * "
               "world_size {batch} != {mb} * {gas} * {dp}", "start"),
     "context-heads": ("Attention head count {heads} is not divisible by SP size {ranks} (or {groups} key-value heads are "
                       "not)", "start"),
-    "expert-grid": ("expert_parallel.autoep_size * expert_parallel.expert_tensor_parallel_size ({ep} * {etp}) must divide "
-                    "the stage "
-                    "size ({stage})", "start"),
+    "expert-grid": ("expert_parallel.autoep_size * expert_parallel.expert_tensor_parallel_size ({ep} * {etp}) must divide the "
+                    "stage size ({stage})", "start"),
     "sequence": ("batch's seqlen={sequence} isn't divisible by sp-size={cp} (or its halves by tensor parallelism {tp})", "step"),
 }  # fmt: skip
 LIMITS: list[Limit] = []
@@ -51,16 +51,13 @@ def _pipeline(case: Case, layout: Layout) -> Values | None:
 
 @_rule("deepspeed.knobs", "DeepSpeed has no key for {knobs}", noticed="never")
 def _knobs(case: Case, layout: Layout) -> Values | None:
-    recompute = layout.recompute
-    whole = isinstance(recompute, NoRecompute) or (isinstance(recompute, Full) and recompute.layers is None)
     has = [
         (layout.sequence_parallel, "sequence parallelism beside tensor parallelism"),
-        (not whole, "recomputing a part of the layers"),
+        (layout.recompute not in (NoRecompute(), Full()), "recomputing a part of the layers"),
         (layout.stage_layers is not None, "layers by stage"),
         (set(layout.offload) - {"optimizer"}, "offload of anything but the optimizer"),
     ]
-    found = [knob for present, knob in has if present]
-    return values_if(found, knobs=", ".join(found))
+    return words_if("knobs", has)
 
 
 @_rule("deepspeed.expert-tensor", "expert_parallel.expert_tensor_parallel_size={etp} is reserved for expert-internal tensor "

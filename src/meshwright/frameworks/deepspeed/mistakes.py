@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import TYPE_CHECKING
 
 from meshwright.errors import did_you_mean
+from meshwright.frameworks.asking import at, place_of
 from meshwright.frameworks.deepspeed.json_config import AUTO, BATCH_KEYS, ZERO
 from meshwright.frameworks.rules import Finder, file_rule
 from meshwright.frameworks.settings import Setting
+from meshwright.frameworks.tables import rows
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -16,55 +19,36 @@ if TYPE_CHECKING:
     from meshwright.frameworks.settings import Reading, Severity
 
 SOURCE = "deepspeed/runtime/config.py"
-STRICT = frozenset({
-    ZERO, "bf16", "bfloat16", "fp16", "tensor_parallel", "hybrid_engine", "compile", "tensorboard", "wandb", "csv_monitor", "comet",
-    "comms_logger",
-})  # fmt: skip
-"""Sections that are pydantic models: extra keys are refused."""
-OPEN = frozenset({
-    "optimizer", "scheduler", "data_efficiency", "autotuning", "flops_profiler", "data_types", "checkpoint", "pipeline", "aio",
-    "weight_quantization", "datastates_ckpt", "checkpoint_engine", "timers", "elasticity", "compression_training", "torch_autocast",
-    "activation_checkpointing", "expert_parallel", "nebula", "curriculum_learning", "eigenvalue", "progressive_layer_drop",
-    "sparse_attention", "quantize_training", "amp", "zero_reduce_scatter",
-})  # fmt: skip
-"""Sections whose keys are passed on, or looked up one by one, and sections that a rule of their own knows."""
-REMOVED = {
-    "0.19": {
-        "nebula": "Nebula checkpointing has been removed. A leftover 'nebula' block would be ignored and checkpoints "
-                  "would silently fall back to local torch.save.",
-        "compression_training": "The DeepSpeed compression library has been removed. A leftover 'compression_training' "
-                                "block would be ignored and the model would train unquantized.",
-        "amp": "NVIDIA Apex AMP integration has been removed. Use DeepSpeed 'fp16', 'bf16', or 'torch_autocast' instead.",
-        "quantize_training": "Mixture-of-Quantization (MoQ) / 'quantize_training' has been removed.",
-        "sparse_gradients": "Sparse compression of dense torch.nn.Embedding gradients has been removed.",
-        "eigenvalue": "Eigenvalue-based Mixture-of-Quantization (MoQ) has been removed",
-        "sparse_attention": "DeepSpeed Sparse Attention has been removed",
-        "elasticity": "Elastic training has been removed; the 'elasticity' configuration block is no longer supported.",
-        "graph_harvesting": "Graph harvesting has been removed",
-        "curriculum_learning": "Legacy top-level 'curriculum_learning' has been removed. Use "
-                               "'data_efficiency.data_sampling.curriculum_learning' instead.",
-        "progressive_layer_drop": "Progressive Layer Dropping has been removed",
-        f"{ZERO}.mics_shard_size": "MiCS ZeRO-3 sharding has been removed; 'zero_optimization.mics_shard_size' is no "
-                                   "longer supported.",
-        f"{ZERO}.mics_hierarchical_params_gather": "MiCS ZeRO-3 sharding has been removed; "
-                                                   "'zero_optimization.mics_hierarchical_params_gather' is no longer supported.",
-        f"{ZERO}.zeropp_loco_param": "LoCo-Zero++ has been removed; 'zero_optimization.zeropp_loco_param' is no longer supported.",
-    }
-}  # fmt: skip
-"""Release -> key (or section) that it refuses -> its words."""
 RENAMED = {
     f"{ZERO}.cpu_offload": f"{ZERO}.offload_optimizer", f"{ZERO}.cpu_offload_param": f"{ZERO}.offload_param",
     f"{ZERO}.cpu_offload_use_pin_memory": f"{ZERO}.offload_optimizer.pin_memory",
     f"{ZERO}.stage3_gather_fp16_weights_on_model_save": f"{ZERO}.stage3_gather_16bit_weights_on_model_save",
 }  # fmt: skip
+_LEGACY_OFFLOAD = (f"{ZERO}.cpu_offload", f"{ZERO}.cpu_offload_param")
+"""Of these the switches that have a rule of their own where they are true."""
+
+
+@cache
+def sections() -> Mapping[str, str]:
+    """Section of the JSON -> what becomes of extra keys in it (``sections.csv``).
+
+    ``refused``: it is a pydantic model. ``passed on``: they are handed on, looked up one by one, or known to a rule here.
+    """
+    return {row["section"]: row["extra_keys"] for row in rows(__package__, "sections.csv")}
+
+
+@cache
+def removed(release: str) -> Mapping[str, str]:
+    """Key or section that a release refuses -> its words (``removed.csv``)."""
+    return {row["key"]: row["words"] for row in rows(__package__, "removed.csv") if row["release"] == release}
 
 
 def unknown_key(key: str) -> tuple[Severity, str] | None:
     """Refused inside the strict sections, ignored without a word at the top; flags belong to the training program."""
     section = key.partition(".")[0]
-    if key.startswith("-") or section in OPEN:
+    if key.startswith("-") or sections().get(section) == "passed on":
         return None
-    if section in STRICT:
+    if section in sections():
         return "error", "{key} Extra inputs are not permitted"
     return "warning", "DeepSpeed ignores {key} without a word" + _hint(section)
 
@@ -74,7 +58,7 @@ def _hint(section: str) -> str:
     from meshwright.frameworks.deepspeed import surface
 
     return (
-        did_you_mean(section, {*STRICT, *OPEN, *(key.partition(".")[0] for key in surface().keys)})
+        did_you_mean(section, {*sections(), *(key.partition(".")[0] for key in surface().keys)})
         .replace("{", "{{")
         .replace("}", "}}")
     )
@@ -102,9 +86,8 @@ def json_checks(name: str, *, trainer: bool = False) -> list[Check]:
     add("both-precisions", "bfloat16 and fp16 modes cannot be simultaneously enabled")(_both_precisions)
     add("removed", "{words} See https://github.com/deepspeedai/DeepSpeed/issues/8489.")(_removed)
     add(
-        "legacy-offload", "{key}: true is deprecated, and crashes with \"'str' object has no attribute 'value'\" under "
-                          "some releases of "
-        "pydantic: give {section} with device cpu", "warning", "deepspeed/runtime/zero/config.py",
+        "legacy-offload", "{key}: true is deprecated, and crashes with \"'str' object has no attribute 'value'\" under some "
+                          "releases of pydantic: give {section} with device cpu", "warning", "deepspeed/runtime/zero/config.py",
     )(_legacy_offload)  # fmt: skip
     add("deprecated", "Config parameter {key} is deprecated use {instead} instead", "warning",
         "deepspeed/runtime/config_utils.py")(_deprecated)  # fmt: skip
@@ -130,11 +113,6 @@ def json_checks(name: str, *, trainer: bool = False) -> list[Check]:
                     "deepspeed.initialize cannot use it",
             "advice", "transformers/integrations/deepspeed.py")(_auto)  # fmt: skip
     return checks
-
-
-def _place(reading: Reading, key: str) -> str:
-    setting = reading.source.settings.get(key)
-    return setting.place if setting else ""
 
 
 def _number(settings: dict[str, Setting], key: str) -> int | None:
@@ -164,7 +142,7 @@ def _batch_arithmetic(reading: Reading, case: Case | None) -> Iterator[Values]:
     hint = " (a world of 1 is seen where the program is not started by torchrun or deepspeed)" if dp == 1 else ""
     yield {
         "batch": batch, "mb": mb, "gas": steps, "dp": dp, "hint": hint, "value": batch, "expected": mb * steps * dp,
-        "path": _place(reading, "train_batch_size"),
+        "path": place_of(reading, "train_batch_size"),
     }  # fmt: skip
 
 
@@ -190,57 +168,55 @@ def _batch_missing(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 def _both_precisions(reading: Reading, case: Case | None) -> Iterator[Values]:
-    if reading.source.value("fp16.enabled") is True and True in {
+    if reading.source.value("fp16.enabled") is True and True in (
         reading.source.value("bf16.enabled"), reading.source.value("bfloat16.enabled")
-    }:  # fmt: skip
-        yield {"value": True, "expected": False, "path": _place(reading, "fp16.enabled")}
+    ):  # fmt: skip
+        yield {"value": True, "expected": False, "path": place_of(reading, "fp16.enabled")}
 
 
 def _removed(reading: Reading, case: Case | None) -> Iterator[Values]:
     settings = raw(reading)
-    for key, words in REMOVED.get(reading.version, {}).items():
+    for key, words in removed(reading.version).items():
         found = next((setting for name, setting in settings.items() if name == key or name.startswith(f"{key}.")), None)
         if found is not None:
             yield {"words": words, "value": key, "path": found.place}
 
 
 def _legacy_offload(reading: Reading, case: Case | None) -> Iterator[Values]:
-    for key in (f"{ZERO}.cpu_offload", f"{ZERO}.cpu_offload_param"):
+    for key in _LEGACY_OFFLOAD:
         if reading.source.value(key) is True:
             section = RENAMED[key].partition(".")[2]
-            yield {"key": key, "section": section, "value": True, "expected": section, "path": _place(reading, key)}
+            yield {"key": key, "section": section, "value": True, "expected": section, "path": place_of(reading, key)}
 
 
 def _deprecated(reading: Reading, case: Case | None) -> Iterator[Values]:
     for key, instead in RENAMED.items():
         setting = reading.source.settings.get(key)
-        if (setting is not None and setting.value is not True) or (
-            setting and not key.endswith(("cpu_offload", "cpu_offload_param"))
-        ):
-            yield {"key": key, "instead": instead, "value": setting.value, "expected": instead, "path": setting.place}
+        if setting is not None and not (setting.value is True and key in _LEGACY_OFFLOAD):
+            yield at(setting, instead, key=key, instead=instead)
     for old, new in (("bfloat16.enabled", "bf16"), (ZERO, f"{ZERO}.stage")):
         setting = reading.source.settings.get(old)
         if setting is not None and (old != ZERO or isinstance(setting.value, bool)):
-            yield {"key": old, "instead": new, "value": setting.value, "expected": new, "path": setting.place}
+            yield at(setting, new, key=old, instead=new)
 
 
 def _offload_param(reading: Reading, case: Case | None) -> Iterator[Values]:
     key, stage = f"{ZERO}.offload_param.device", _stage(reading)
     if reading.source.value(key, "none") != "none" and stage != 3:
-        yield {"stage": stage, "value": reading.source.value(key), "expected": "stage 3", "path": _place(reading, key)}
+        yield {"stage": stage, "value": reading.source.value(key), "expected": "stage 3", "path": place_of(reading, key)}
 
 
 def _offload_stage(reading: Reading, case: Case | None) -> Iterator[Values]:
     key = f"{ZERO}.offload_optimizer.device"
     if reading.source.value(key, "none") != "none" and _stage(reading) == 0 and "--zero_stage" not in reading.source.settings:
-        yield {"value": reading.source.value(key), "expected": "stage 1 or more", "path": _place(reading, key)}
+        yield {"value": reading.source.value(key), "expected": "stage 1 or more", "path": place_of(reading, key)}
 
 
 def _offload_ratio(reading: Reading, case: Case | None) -> Iterator[Values]:
     key = f"{ZERO}.offload_optimizer.ratio"
     ratio = reading.source.value(key, 1.0)
     if isinstance(ratio, (int, float)) and ratio < 1 and _stage(reading) != 3:
-        yield {"value": ratio, "expected": 1.0, "path": _place(reading, key)}
+        yield {"value": ratio, "expected": 1.0, "path": place_of(reading, key)}
 
 
 def _stage_3_keys(reading: Reading, case: Case | None) -> Iterator[Values]:
@@ -249,7 +225,7 @@ def _stage_3_keys(reading: Reading, case: Case | None) -> Iterator[Values]:
         key = f"{ZERO}.{name}"
         value = reading.source.value(key, neutral)
         if value != neutral and _stage(reading) != 3:
-            yield {"key": key, "stage": _stage(reading), "value": value, "expected": neutral, "path": _place(reading, key)}
+            yield {"key": key, "stage": _stage(reading), "value": value, "expected": neutral, "path": place_of(reading, key)}
 
 
 def _no_zero(reading: Reading, case: Case | None) -> Iterator[Values]:
@@ -263,20 +239,20 @@ def _max_grad_norm(reading: Reading, case: Case | None) -> Iterator[Values]:
     key = "optimizer.params.max_grad_norm"
     value = reading.source.value(key)
     if isinstance(value, (int, float)) and value > 0:
-        yield {"value": value, "expected": "gradient_clipping", "path": _place(reading, key)}
+        yield {"value": value, "expected": "gradient_clipping", "path": place_of(reading, key)}
 
 
 def _low_precision_states(reading: Reading, case: Case | None) -> Iterator[Values]:
     for key in ("fp16.fp16_master_weights_and_grads", "bf16.bf16_master_weights_and_grads", "bf16.bf16_optimizer_states"):
         if reading.source.value(key) is True and _stage(reading) == 0:
-            yield {"key": key, "value": True, "expected": False, "path": _place(reading, key)}
+            yield {"key": key, "value": True, "expected": False, "path": place_of(reading, key)}
 
 
 def _gradient_mix(reading: Reading, case: Case | None) -> Iterator[Values]:
     key = "data_types.grad_accum_dtype"
-    bf16 = True in {reading.source.value("bf16.enabled"), reading.source.value("bfloat16.enabled")}
+    bf16 = True in (reading.source.value("bf16.enabled"), reading.source.value("bfloat16.enabled"))
     if bf16 and reading.source.value(key) == "fp32" and _stage(reading) == 0 and f"{ZERO}.stage" in reading.source.settings:
-        yield {"value": "fp32", "expected": "bf16", "path": _place(reading, key)}
+        yield {"value": "fp32", "expected": "bf16", "path": place_of(reading, key)}
 
 
 def _misnamed_batch(reading: Reading, case: Case | None) -> Iterator[Values]:
@@ -287,7 +263,7 @@ def _misnamed_batch(reading: Reading, case: Case | None) -> Iterator[Values]:
     }  # fmt: skip
     for key, instead in near.items():
         if setting := reading.source.settings.get(key):
-            yield {"key": key, "instead": instead, "value": setting.value, "expected": instead, "path": setting.place}
+            yield at(setting, instead, key=key, instead=instead)
 
 
 def _auto(reading: Reading, case: Case | None) -> Iterator[Values]:

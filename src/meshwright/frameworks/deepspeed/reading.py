@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from meshwright.frameworks.base import File
+    from meshwright.frameworks.deepspeed.json_config import BatchSaid
 
 COMMENT = "json.comment"
 LENGTHS = ("--block_size", "--max_seq_length", "--max_seq_len", "--model_max_length")
@@ -70,7 +71,7 @@ def completed(source: Source) -> Source:
     settings = dict(source.settings)
     for key, flag in _FLAGS.items():
         said = settings.get(flag)
-        if said is not None and source.value(key) in {None, "auto"}:
+        if said is not None and source.value(key) in (None, "auto"):
             settings[key] = Setting(key=key, value=_plain(said.value), file=said.file, line=said.line)
     return replace(source, settings=settings)
 
@@ -97,14 +98,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
     batch = batch_of(values, dp)
     layout = None
     if dp is not None:
-        for key, value in (
-            ("train_micro_batch_size_per_gpu", batch.microbatch),
-            ("gradient_accumulation_steps", batch.accumulation),
-        ):
-            if value is None:
-                values.note(key, "import.batch-keys", "{key} is neither said nor follows from the other batch keys "
-                                                      "(train_batch_size "
-                            "{batch}, {dp} data-parallel ranks)", key=key, batch=batch.batch, dp=dp)  # fmt: skip
+        _note_batch(values, source, batch, dp)
         layout = with_shards(Layout(
             tensor_parallel=tp, context_parallel=cp, context_kind="ulysses" if cp > 1 else "ring", data_parallel=dp,
             expert_parallel=ep, expert_tensor_parallel=etp,
@@ -118,6 +112,24 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
     return Reading(
         framework="deepspeed", version=release, source=without_auto(source), said=said,
         layout=None if values.messages else layout, messages=tuple(values.messages),
+    )  # fmt: skip
+
+
+def _note_batch(values: Values, source: Source, batch: BatchSaid, dp: int) -> None:
+    """What the batch keys leave open, and who knows it."""
+    found = {"train_micro_batch_size_per_gpu": batch.microbatch, "gradient_accumulation_steps": batch.accumulation}
+    lacking = [key for key, value in found.items() if value is None]
+    if not lacking:
+        return
+    if any(source.value(key) == "auto" for key in lacking):
+        values.note(
+            lacking[0], "import.batch-auto", '{keys}: "auto" is filled in by the training program: give its launch script '
+            "(--per_device_train_batch_size, --gradient_accumulation_steps) as well", keys=" and ".join(lacking),
+        )  # fmt: skip
+        return
+    values.note(
+        lacking[0], "import.batch-keys", "{key} is neither said nor follows from the other batch keys (train_batch_size {batch}, "
+        "{dp} data-parallel ranks)", key=" and ".join(lacking), batch=batch.batch or "is not said", dp=dp,
     )  # fmt: skip
 
 

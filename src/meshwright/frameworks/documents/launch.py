@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.errors import Message
-from meshwright.frameworks.documents.shell import ShellDocument, Word, parse_shell
+from meshwright.frameworks.documents.shell import ShellDocument, Word, parse_shell, spelled
 from meshwright.frameworks.settings import UNKNOWN, Setting
 
 _FLAG = re.compile(r"--?[A-Za-z][A-Za-z0-9_.-]*")
@@ -75,7 +75,8 @@ class LaunchDocument:
             value: object = True if not values else values[0] if len(values) == 1 else values
             if UNKNOWN in values:
                 value = UNKNOWN
-            yield key, Setting(key=key, value=value, file=self.path, line=line)
+            names = dict.fromkeys(spelled(name) for word in words for name in word.part.unknowns)
+            yield key, Setting(key=key, value=value, file=self.path, line=line, hangs_on=tuple(names))
 
 
 def words_of(value: object, key: str = "-") -> tuple[str, ...] | None:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from meshwright.errors import Message, fault
-from meshwright.frameworks.documents.shell_launch import Command, Launch, Word, find_launch
+from meshwright.frameworks.documents.shell_launch import Command, Launch, Word, find_launch, other_script
 from meshwright.frameworks.documents.shell_record import Ran
 from meshwright.frameworks.documents.shell_run import execute, new_run
 from meshwright.frameworks.documents.shell_values import Bounds, Piece, Source, State, Text, Value, inner, joined, literal, shown
@@ -25,7 +25,7 @@ from meshwright.frameworks.documents.shell_values import Bounds, Piece, Source, 
 MAX_BYTES = 1_000_000
 """Larger than any launch script."""
 
-__all__ = ["Command", "Launch", "ShellDocument", "Word", "parse_shell"]
+__all__ = ["Command", "Launch", "ShellDocument", "Word", "parse_shell", "spelled"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +52,24 @@ class ShellDocument:
         if self.found is None:
             raise fault(
                 "shell.no_launch",
-                "launches no training: no torchrun, deepspeed, accelerate, msrun or python with arguments",
-                path=self.path,
-            )
+                "launches no training: no torchrun, deepspeed, accelerate, msrun or python with arguments{hint}",
+                path=self.path, hint=self._hint(),
+            )  # fmt: skip
         return self.found
+
+    def _hint(self) -> str:
+        """What to give instead, as far as the script says it."""
+        for command in reversed(self.commands):
+            other = other_script(command)
+            if other:
+                how = '--arguments "NAME=VALUE ... words"'
+                return f"; line {command.line} starts {other}: give that file, with {how} as it is called"
+        read = [str(each.values["name"]) for each in self.remarks if each.id == "shell.source"]
+        if read:
+            return f"; it reads {', '.join(dict.fromkeys(read[:3]))}: give the file that launches"
+        if self.variables and not self.commands:
+            return "; it only sets variables: give the script that reads it"
+        return ""
 
 
 def parse_shell(
@@ -68,7 +82,10 @@ def parse_shell(
     """
     if "\0" in text:
         raise fault("shell.binary", "not a shell script: it holds NUL bytes", path=path)
-    data = inner(text.replace("\r\n", "\n")) if "\r\n" in text else inner(text)
+    try:
+        data = inner(text.replace("\r\n", "\n")) if "\r\n" in text else inner(text)
+    except UnicodeEncodeError as error:
+        raise fault("shell.encoding", "no UTF-8 text (character {offset})", path=path, offset=error.start) from None
     if len(data) > MAX_BYTES:
         raise fault("shell.large", "larger than {limit} bytes, which no launch script is", path=path, limit=MAX_BYTES)
     state = State(Bounds(path))
@@ -106,6 +123,12 @@ def parse_shell(
     )  # fmt: skip
 
 
+def spelled(name: str) -> str:
+    """An unknown name as the script spells it: ``$11``, ``$HOME``; ``$(date)`` and expressions stay as they are."""
+    text = shown(name)
+    return f"${text}" if re.fullmatch(r"\w+|[@*#]", text) else text
+
+
 def _as_text(value: Value) -> Text:
     """A variable as one text; the elements of an array with blanks between."""
     return value if isinstance(value, Text) else joined(value if isinstance(value, list) else value.values())
@@ -135,7 +158,7 @@ def _commands(ran: Sequence[Ran], state: State) -> tuple[Command, ...]:
                     state.remark(
                         "shell.unknown",
                         "{name} (line {line}) is not known without running the script",
-                        name=shown(piece.unknown),
+                        name=spelled(piece.unknown),
                         line=piece.line or each.line,
                     )
 

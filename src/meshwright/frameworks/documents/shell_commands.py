@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from meshwright.frameworks.documents.shell_conditions import Verdict, test_command
 from meshwright.frameworks.documents.shell_expand import arithmetic, fields, scalar
 from meshwright.frameworks.documents.shell_record import MAX_ITEMS, Ran, Run
-from meshwright.frameworks.documents.shell_values import Source, State, Text, Value, joined, shown, unknown
-from meshwright.frameworks.documents.shell_words import ASSIGNMENT, command_tokens, list_words
+from meshwright.frameworks.documents.shell_values import Source, State, Text, Value, joined, literal, shown, unknown
+from meshwright.frameworks.documents.shell_words import ASSIGNMENT, Token, command_tokens, list_words
 
 if TYPE_CHECKING:
-    pass
+    from collections.abc import Sequence
 
 MAX_COMMANDS = 2000
 _NO_LAUNCH = frozenset({
@@ -132,7 +132,37 @@ def follow_simple(source: Source, start: int, state: State, run: Run) -> Verdict
             "at the line's end), so these words do not reach it", line=line, word=shown(words[0].plain),
         )  # fmt: skip
         return True
+    if words[0].plain == "read" and (given := _here_string(source, state, tokens)) is not None:
+        return _read(state, words, given, prefix.get("IFS"))
     return _program(source, state, run, words, prefix, line)
+
+
+def _here_string(source: Source, state: State, tokens: Sequence[Token]) -> Text | None:
+    """What ``<<< text`` gives a command to read."""
+    found = [token for token in tokens if token.kind == "redirection" and token.operator == "<<<"]
+    return scalar(source, state, found[-1].target, found[-1].end) if found else None
+
+
+def _read(state: State, words: list[Text], given: Text, separators: Text | None) -> Verdict:
+    """``read a b <<< text``: words of the text by ``IFS``; the last name gets the rest."""
+    names = [word.plain for word in words[1:] if not word.plain.startswith("-")]
+    array = any(word.plain.startswith("-") and "a" in word.plain for word in words[1:])
+    marks = " \t\n" if separators is None else separators.plain
+    known = given.known and (separators is None or separators.known) and bool(marks)
+    pattern = f"[{re.escape(marks)}]" + ("" if marks.strip() else "+")
+    parts = re.split(pattern, given.plain.strip(" \t\n")) if known else []
+    for index, name in enumerate(names):
+        if not ASSIGNMENT.match(name + "="):
+            continue
+        if not known:
+            state.assign(name, unknown(name, given.line))
+        elif array:
+            state.assign(name, [literal(part, given.line) for part in parts])
+        else:
+            last = index == len(names) - 1
+            rest = marks[0].join(parts[index:]) if last else parts[index] if index < len(parts) else ""
+            state.assign(name, literal(rest, given.line))
+    return True
 
 
 def _declare(source: Source, state: State, run: Run, words: list[Text], assignments: list[tuple[re.Match[str], int]]) -> Verdict:
@@ -260,6 +290,8 @@ def _start(state: State, run: Run, words: list[Text], prefix: dict[str, Text], l
     if plain[0].rpartition("/")[2] in _NO_LAUNCH:
         return True
     shell = next((i for i, word in enumerate(plain) if word.rpartition("/")[2] in ("bash", "sh", "zsh")), None)
+    while shell is not None and shell + 2 < len(plain) and plain[shell + 1] in ("-x", "-e", "-l", "-u", "--login"):
+        shell += 1  # options before the one that takes the text
     if shell is not None and shell + 2 < len(plain) and plain[shell + 1].startswith("-") and plain[shell + 1].endswith("c"):
         text = words[shell + 2]
         inside = state.copy()

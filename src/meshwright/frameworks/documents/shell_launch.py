@@ -151,6 +151,14 @@ def find_launch(commands: Sequence[Command], headers: Mapping[str, Word]) -> Lau
     return best[1] if best else None
 
 
+def other_script(command: Command) -> str:
+    """The shell script that a command starts or submits; empty where it starts none."""
+    for word in command.words:
+        if word.known and re.search(r"\.(sh|slurm|sbatch|bash)$", word.text) and not word.text.startswith("-"):
+            return word.text
+    return ""
+
+
 def _base(word: Word) -> str:
     return word.text.rpartition("/")[2]
 
@@ -274,7 +282,7 @@ def _launched(command: Command, name: str, rest: tuple[Word, ...], before: tuple
 
 def _program_follows(rest: Sequence[Word], module: bool) -> bool:
     """Whether a script stands further on, before any flag that no launcher has."""
-    return not module and any(_base(word).endswith(".py") and not word.text.startswith("-") for word in rest[:40]) and _early(rest)
+    return not module and any(_base(word).endswith(".py") and not word.text.startswith("-") for word in rest[:80]) and _early(rest)
 
 
 def _early(rest: Sequence[Word]) -> bool:

@@ -24,9 +24,13 @@ from meshwright.frameworks.documents.shell_words import command_tokens
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tree_sitter import Node
+    from tree_sitter import Node, Tree
 
 MAX_DEPTH = 40
+MAX_REPAIRS = 100
+"""Steps (of some hundred moves) that the parser may take behind a syntax error; real scripts need up to 3."""
+MAX_OPEN = 500
+"""Brackets that may be open at once or in one line: the parser's memory grows with their square."""
 _PARSER = Parser(Language(tree_sitter_bash.language()))
 _SIMPLE = frozenset({
     "command", "declaration_command", "unset_command", "variable_assignment", "variable_assignments", "test_command",
@@ -58,9 +62,44 @@ def execute(source: Source, state: State, run: Run) -> None:
     """Follow a whole program text."""
     data = source.plain.encode("latin-1")
     state.bounds.parse(len(data))
-    tree = _PARSER.parse(data)
+    tree = _parsed(data, state)
     run.broken = run.broken or tree.root_node.has_error
     _block(source, tree.root_node.children, state, run)
+
+
+def _parsed(data: bytes, state: State) -> Tree:
+    """The syntax tree; behind a syntax error the parser tries many readings at once, which is bounded.
+
+    Tens of kilobytes of brackets that are never closed would cost it gigabytes.
+    """
+    if _open_brackets(data) > MAX_OPEN:
+        raise state.bounds.refusal("open brackets")
+    tried = 0
+
+    def enough(offset: int, has_error: bool) -> bool:
+        nonlocal tried
+        tried += has_error
+        return tried > MAX_REPAIRS
+
+    try:
+        tree = _PARSER.parse(lambda offset, point: data[offset : offset + 65_536], progress_callback=enough)
+    except ValueError:  # stopped
+        tree = None
+    if tree is None or tried > MAX_REPAIRS:
+        _PARSER.reset()
+        raise state.bounds.refusal("broken syntax")
+    return tree
+
+
+def _open_brackets(data: bytes) -> int:
+    """Most brackets that are open at once, or opened in one line, whatever kind and quotes they have."""
+    most = level = 0
+    if sum(map(data.count, (b"(", b"[", b"{"))) > MAX_OPEN:
+        for bracket in re.finditer(rb"[(){}\[\]]", data):
+            level = level + 1 if bracket[0] in b"([{" else max(0, level - 1)
+            most = max(most, level)
+        most = max(most, *(sum(map(line.count, (b"(", b"[", b"{"))) for line in data.split(b"\n")))
+    return most
 
 
 def _block(source: Source, nodes: Sequence[Node], state: State, run: Run) -> Verdict:
@@ -199,6 +238,20 @@ def _heredoc(source: Source, node: Node, heredoc: Node, state: State, run: Run) 
     tokens, _ = command_tokens(source.plain, node.start_byte, first_line_end if first_line_end >= 0 else len(source.plain))
     targets = [token for token in tokens if token.kind == "redirection" and token.operator in (">", ">>", ">|")]
     name = "tee" if not targets else ""
+    raw = source.plain[start.start_byte : start.end_byte]
+    if any(quote in raw for quote in "'\"\\"):
+        text = source.literal(body.start_byte, body.end_byte)
+    else:
+        text = scalar(source, state, body.start_byte, body.end_byte, quoted=True)
+    words = fields(source, state, tokens[0].start, tokens[0].end) if tokens and tokens[0].kind == "word" else []
+    if words and words[0].plain.rpartition("/")[2] in ("sbatch", "bash", "sh"):
+        run.depth += 1
+        if run.depth > MAX_DEPTH:
+            raise state.bounds.refusal("nested here-documents")
+        flow = run.flow
+        run.follow.text(Source(text, nested=True), state.copy(), run)
+        run.depth, run.flow = run.depth - 1, flow
+        return
     if targets:
         words = fields(source, state, targets[-1].target, targets[-1].end)
         name = shown(words[0].plain) if len(words) == 1 and words[0].known else source.plain[targets[-1].target : targets[-1].end]
@@ -209,11 +262,6 @@ def _heredoc(source: Source, node: Node, heredoc: Node, state: State, run: Run) 
         if not tee:
             return
         name = shown(scalar(source, state, *tee.span(1)).plain)
-    raw = source.plain[start.start_byte : start.end_byte]
-    if any(quote in raw for quote in "'\"\\"):
-        text = source.literal(body.start_byte, body.end_byte)
-    else:
-        text = scalar(source, state, body.start_byte, body.end_byte, quoted=True)
     if not text.known:
         state.remark(
             "shell.embedded", "the text written to {name} (line {line}) holds what is not known: {names}",

@@ -204,7 +204,7 @@ class Bounds:
 
     path: str
     steps: int = 20_000
-    pieces: int = 400_000
+    pieces: int = 100_000
     bytes: int = 50_000_000
     parsed: int = 4_000_000
 

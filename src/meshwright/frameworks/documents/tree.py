@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, replace
 from typing import Any
 
 import yaml
@@ -20,6 +20,9 @@ from meshwright.readers.safe import parse_json, parse_yaml, require_mapping
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ANCHOR = re.compile(r"&[^\s,\[\]{}]+[ \t]+")
+_ODD = re.compile("[^\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+"""What may stand in a string of JSON, but in none of YAML or as a line break there."""
+_SURROGATE = re.compile(r"(?<!\\)((?:\\\\)*)\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./+-]*")
 
 
@@ -32,12 +35,19 @@ class TreeDocument:
     values: Mapping[str, object]
     """The document as plain values."""
     is_json: bool = False
+    blanked: str = ""
+    """The text with blanks for its ``//`` comments, where it has any."""
+    followers: frozenset[str] = frozenset()
+    """Keys that may change together with the one that they are an alias of."""
 
     def settings(self) -> Mapping[str, Setting]:
-        """Leaves by dotted key, with their lines."""
+        """Leaves by dotted key, with their lines (0: a JSON that YAML cannot place)."""
+        root = self._root()
+        if root is None:
+            return {key: Setting(key=key, value=value, file=self.path) for key, value in _flat(self.values)}
         return {
             key: Setting(key=key, value=value, file=self.path, line=node.start_mark.line + 1)
-            for key, value, node in _leaves(self.values, self._root())
+            for key, value, node in _leaves(self.values, root)
         }
 
     def changed(self, edits: Mapping[str, object]) -> str:
@@ -45,17 +55,31 @@ class TreeDocument:
 
         Errors: ``InputError`` also where an alias or a merge would change another key with it.
         """
-        document = self
+        if "\r\n" in self.text and self.text.count("\n") == self.text.count("\r\n"):
+            return self._again(self.text.replace("\r\n", "\n")).changed(edits).replace("\n", "\r\n")
+        document, may_change = self, self.followers | set(edits)
         for key, value in edits.items():
+            there = document.settings().get(key)
+            if value is not None and there is not None and there.value == value and type(there.value) is type(value):
+                continue  # it has followed an alias
             text = document._removed(key) if value is None else document._set(key.split("."), value)
-            before, document = document, parse_tree(text, path=self.path, is_json=self.is_json)
-            before._require_same_beside(key, document, gone=value is None)
+            before, document = document, self._again(text)
+            before._require_same_beside(key, document, may_change, gone=value is None)
         return document.text
 
-    def _require_same_beside(self, key: str, after: TreeDocument, *, gone: bool) -> None:
+    def _again(self, text: str) -> TreeDocument:
+        """Another text read in the same way."""
+        if self.blanked:
+            return parse_json_with_comments(text, path=self.path)[0]
+        return replace(parse_tree(text, path=self.path, is_json=self.is_json), followers=self.followers)
+
+    def _require_same_beside(self, key: str, after: TreeDocument, may_change: Set[str], *, gone: bool) -> None:
         """Refuses a change by which another key than this one has changed, or by which it is still there."""
-        old = {name: setting.value for name, setting in self.settings().items() if not _related(name, key)}
-        new = {name: setting.value for name, setting in after.settings().items() if not _related(name, key)}
+        old, new = (
+            {name: setting.value for name, setting in each.settings().items()
+             if not _related(name, key) and not any(_related(name, other) for other in may_change)}
+            for each in (self, after)
+        )  # fmt: skip
         other = next((name for name in (*old, *new) if name not in old or name not in new or old[name] != new[name]), None)
         if other is None and gone and any(name == key or name.startswith(f"{key}.") for name in after.settings()):
             other = key
@@ -64,13 +88,24 @@ class TreeDocument:
                         path=self.path, key=key, other=other)  # fmt: skip
 
     def _root(self) -> yaml.MappingNode | None:
-        """The syntax tree; tabs of JSON count as blanks, which keeps every position."""
-        node = yaml.compose(self.text.replace("\t", " ") if self.is_json else self.text, Loader=_Loader)
+        """The syntax tree; of JSON, what YAML would not take is exchanged so that every position stays."""
+        if not self.is_json:
+            node = yaml.compose(self.text, Loader=_Loader)
+            return node if isinstance(node, yaml.MappingNode) else None
+        plain = _ODD.sub(lambda found: " " if found[0] == "\t" else "x", self.blanked or self.text)
+        plain = _SURROGATE.sub(lambda found: found[1] + "x" * (len(found[0]) - len(found[1])), plain)
+        try:
+            node = yaml.compose(plain, Loader=_Loader)
+        except (yaml.YAMLError, RecursionError):
+            return None
         return node if isinstance(node, yaml.MappingNode) else None
 
     def _set(self, keys: list[str], value: object) -> str:
         """The text with one key set, added where it is missing."""
         node, depth = self._deepest(keys)
+        if node is None and self.values:
+            raise fault("edit.json", "{key} cannot be set in place: the file is written in a way that hides where values stand",
+                        path=self.path, key=".".join(keys))  # fmt: skip
         if node is None:
             body = _block(keys, value, 0)
             return json.dumps(_nested(keys, value), indent=2) + "\n" if self.is_json else _joined(self.text, body)
@@ -164,6 +199,9 @@ class TreeDocument:
         if own_line:
             line_start = self.text.rfind("\n", 0, first[0].start_mark.index) + 1
             gap = "\n" + self.text[line_start : first[0].start_mark.index]
+            behind = self.text.find("\n", end)
+            if self.blanked and behind >= 0 and not self.blanked[end:behind].strip():  # a comment stays with its value
+                return self.text[:end] + "," + self.text[end:behind] + gap + words + self.text[behind:]
         return self.text[:end] + "," + gap + words + self.text[end:]
 
     def _removed(self, key: str) -> str:
@@ -174,6 +212,8 @@ class TreeDocument:
             return self.text
         index = next(i for i, (name, _) in enumerate(node.value) if name.value == keys[-1])
         name, value = node.value[index]
+        if self.blanked and (cut := self._line_cut(node, index)) is not None:
+            return cut
         if node.flow_style or self.is_json:
             start, end = name.start_mark.index, _content_end(self.text, value)
             if index + 1 < len(node.value):
@@ -182,9 +222,23 @@ class TreeDocument:
                 start = _content_end(self.text, node.value[index - 1][1])
             return self.text[:start] + self.text[end:]
         if len(node.value) == 1:
-            return self._spliced(node, "{}") if len(keys) > 1 else self.text[: name.start_mark.index]
+            first, last = name.start_mark.index, _content_end(self.text, value)
+            return self.text[:first] + ("{}" if len(keys) > 1 else "") + self.text[last:]
         start = self.text.rfind("\n", 0, name.start_mark.index) + 1
         return self.text[:start] + self.text[self._end_of_line(_content_end(self.text, value)) :]
+
+    def _line_cut(self, node: yaml.MappingNode, index: int) -> str | None:
+        """The text without the lines of a member, so that comments on other lines stay; None where it shares its line."""
+        name, value = node.value[index]
+        end = _content_end(self.text, value)
+        start = self.blanked.rfind("\n", 0, name.start_mark.index) + 1
+        last = self._end_of_line(end)
+        if self.blanked[start : name.start_mark.index].strip() or self.blanked[end:last].strip() not in {"", ","}:
+            return None
+        if index + 1 < len(node.value) or not index:
+            return self.text[:start] + self.text[last:]
+        comma = self.blanked.index(",", _content_end(self.text, node.value[index - 1][1]))
+        return self.text[:comma] + self.text[comma + 1 : start] + self.text[last:]
 
     def _key(self, key: str) -> str:
         """A key as the language writes it."""
@@ -217,7 +271,8 @@ def parse_json_with_comments(text: str, *, path: str = "") -> tuple[TreeDocument
         for pattern in (r"[^\n]*", r"[^\n\"{}\[\]]*"):
             blank = _without_comments(text, re.compile("//" + pattern))
             try:
-                return parse_tree(blank, path=path, is_json=True), text.count("\n", 0, found) + 1
+                tree = replace(parse_tree(blank, path=path, is_json=True), text=text, blanked=blank)
+                return tree, text.count("\n", 0, found) + 1
             except InputError:
                 continue
         raise error from None

@@ -8,6 +8,7 @@ from functools import cache
 from meshwright.domain.features import Features
 from meshwright.errors import InputError
 from meshwright.frameworks.base import Framework
+from meshwright.frameworks.documents.naming import other_program
 from meshwright.frameworks.megatron.flags import DEFAULT_VERSION, RELEASES, parse_version, surface
 from meshwright.frameworks.megatron.layout_arguments import UNSPOKEN, decide, normal
 from meshwright.frameworks.megatron.limits import MODULES
@@ -82,14 +83,14 @@ MEGATRON = Framework(
     detect=detect,
     interpreter=interpret,
     checks=CHECKS,
+    adds_keys=other_program,
     unknown_keys=unknown_key,
     normal=normal,
     unspoken=UNSPOKEN,
     alternatives=(_STAGES, _RECOMPUTE, _SHARDS),
     resume={
         **SHARDED,
-        "zero": Meaning(resume="reshard", reason="a torch_dist checkpoint is loaded into other shards; Megatron-FSDP has a "
-                                                 "format of "
-                        "its own (fsdp_dtensor), which must be converted"),
+        "zero": Meaning(resume="reshard", reason="a torch_dist checkpoint is loaded into other shards; Megatron-FSDP has a format "
+                                                 "of its own (fsdp_dtensor), which must be converted"),
     },
 )  # fmt: skip

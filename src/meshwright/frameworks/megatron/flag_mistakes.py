@@ -59,8 +59,7 @@ def _sequence_parallel_alone(reading: Reading, case: Case | None) -> Iterator[Va
 
 @_rule("megatron.moe-without-sequence-parallel",
        "When using expert parallelism and tensor parallelism, sequence parallelism must be used: the parser warns only, the "
-       "experts "
-       "get each token {tp} times", severity="warning")  # fmt: skip
+       "experts get each token {tp} times", severity="warning")  # fmt: skip
 def _moe_without_sequence_parallel(reading: Reading, case: Case | None) -> Iterator[Values]:
     tp = grid_of(reading).tp
     if flags(reading).degree("--expert-model-parallel-size") > 1 and tp > 1 and not has(reading, "--sequence-parallel"):
@@ -69,8 +68,7 @@ def _moe_without_sequence_parallel(reading: Reading, case: Case | None) -> Itera
 
 @_rule("megatron.expert-tensor-default",
        "--expert-tensor-parallel-size is not given, so it is the tensor-parallel size {tp}: experts are cut {tp} ways and the "
-       "expert "
-       "grid needs {size} ranks", severity="warning")  # fmt: skip
+       "expert grid needs {size} ranks", severity="warning")  # fmt: skip
 def _expert_tensor_default(reading: Reading, case: Case | None) -> Iterator[Values]:
     grid, values = grid_of(reading), flags(reading)
     if has(reading, "--num-experts") and grid.tp > 1 and is_complete(reading) and not has(reading, "--expert-tensor-parallel-size"):
@@ -146,9 +144,8 @@ def _no_effect(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_rule("megatron.checkpoint-activations",
-       "--checkpoint-activations is no longer valid, use --recompute-activations, or, for more control, "
-       "--recompute-granularity and "
-       "--recompute-method.")  # fmt: skip
+       "--checkpoint-activations is no longer valid, use --recompute-activations, or, for more control, --recompute-granularity "
+       "and --recompute-method.")  # fmt: skip
 def _checkpoint_activations(reading: Reading, case: Case | None) -> Iterator[Values]:
     if has(reading, "--checkpoint-activations"):
         yield at(reading, "--checkpoint-activations", expected="--recompute-granularity")
@@ -201,7 +198,8 @@ def _recompute_off(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_rule(
-    "megatron.context-allgather", "--cp-comm-type allgather, as the help text spells it, is refused in the first step: all_gather"
+    "megatron.context-allgather",
+    "--cp-comm-type allgather, as the help text spells it, is refused in the first step: write all_gather",
 )
 def _context_allgather(reading: Reading, case: Case | None) -> Iterator[Values]:
     if "allgather" in flags(reading).words("--cp-comm-type"):

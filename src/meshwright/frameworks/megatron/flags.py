@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from shlex import quote
-from types import MappingProxyType
 
 from meshwright.errors import fault
 from meshwright.frameworks.surface import Surface, load_surface
@@ -86,6 +85,3 @@ class Arguments:
         for flag, value in self.items.items():
             words = () if value is True else value if isinstance(value, tuple) else (value,)
             yield " ".join([flag, *(f'"{word}"' if isinstance(word, Shell) else quote(str(word)) for word in words)])
-
-
-NO_ARGUMENTS: Mapping[str, object] = MappingProxyType({})

@@ -66,9 +66,8 @@ def _connections(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_rule("megatron.connections-unless-blackwell",
-       "Using tensor model parallelism or context parallelism require setting the environment variable "
-       "CUDA_DEVICE_MAX_CONNECTIONS to 1 "
-       "(before Blackwell; which device it is, is not known here)", severity="warning")  # fmt: skip
+       "Using tensor model parallelism or context parallelism require setting the environment variable CUDA_DEVICE_MAX_CONNECTIONS "
+       "to 1 (before Blackwell; which device it is, is not known here)", severity="warning")  # fmt: skip
 def _connections_maybe(reading: Reading, case: Case | None) -> Iterator[Values]:
     if case is None and _wants_one(reading, None):
         yield _place(reading, CONNECTIONS, expected="export CUDA_DEVICE_MAX_CONNECTIONS=1")
@@ -154,7 +153,7 @@ def _set_twice(reading: Reading, case: Case | None) -> Iterator[Values]:
 # Launcher, logs, profile.
 
 
-@_rule("megatron.launcher", "python -m torch.distributed.launch is deprecated: torchrun", severity="advice")
+@_rule("megatron.launcher", "python -m torch.distributed.launch is deprecated: use torchrun", severity="advice")
 def _launcher(reading: Reading, case: Case | None) -> Iterator[Values]:
     from meshwright.frameworks.documents.launch import LaunchDocument
 

@@ -100,9 +100,8 @@ def _interleaved_p2p(case: Case, layout: Layout) -> Values | None:
 
 @_rule(
     "megatron.interleaved-batch",
-    "The remainder of M (the total micro-batches) divided by N (number of contiguous micro-batches in a virtual"
-    " pipeline stage) should be 0, or larger than or equal to the pipeline-parallel size, but it is {rest} "
-    "(M={microbatches}, N={stages}).",
+    "The remainder of M (the total micro-batches) divided by N (number of contiguous micro-batches in a virtual pipeline stage) "
+    "should be 0, or larger than or equal to the pipeline-parallel size, but it is {rest} (M={microbatches}, N={stages}).",
     noticed="step",
 )
 def _interleaved_batch(case: Case, layout: Layout) -> Values | None:

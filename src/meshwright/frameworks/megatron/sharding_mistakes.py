@@ -120,8 +120,7 @@ def _optimizer_overlap(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("megatron.offload-precision-aware",
        "The optimizer cpu offload must be used in conjunction with `--use-precision-aware-optimizer`, as the hybrid device "
-       "optimizer "
-       "reuses the code path of this flag.")  # fmt: skip
+       "optimizer reuses the code path of this flag.")  # fmt: skip
 def _offload_precision_aware(reading: Reading, case: Case | None) -> Iterator[Values]:
     if has(reading, "--optimizer-cpu-offload") and not has(reading, "--use-precision-aware-optimizer"):
         yield at(reading, "--optimizer-cpu-offload", expected="--use-precision-aware-optimizer")

@@ -144,9 +144,8 @@ def _divides(values: Values, layers: int | None, places: int) -> bool:
         return True
     values.refuse(
         "megatron.division", "Number of layers should be divisible by the pipeline-model-parallel size: {layers} layers on "
-                             "{places} "
-        "stages; give --pipeline-model-parallel-layout, or --decoder-first-pipeline-num-layers and "
-        "--decoder-last-pipeline-num-layers", layers=layers, places=places,
+                             "{places} stages; give --pipeline-model-parallel-layout, or --decoder-first-pipeline-num-layers and "
+                             "--decoder-last-pipeline-num-layers", layers=layers, places=places,
     )  # fmt: skip
     return False
 

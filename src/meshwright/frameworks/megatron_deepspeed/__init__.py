@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from typing import TYPE_CHECKING
 
 from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
+from meshwright.frameworks.documents.naming import other_program
 from meshwright.frameworks.megatron_deepspeed.limits import limits_of
 from meshwright.frameworks.megatron_deepspeed.mistakes import CHECKS, unknown_key
 from meshwright.frameworks.megatron_deepspeed.reading import interpret, open_run
 from meshwright.frameworks.megatron_deepspeed.writing import UNSPOKEN, decide, normal, write
 from meshwright.frameworks.resume import CUT, Meaning
 from meshwright.frameworks.surface import Key, Surface, load_surface
+
+if TYPE_CHECKING:
+    from meshwright.frameworks.settings import Source
 
 __all__ = ["MEGATRON_DEEPSPEED", "surface"]
 
@@ -53,6 +58,12 @@ _FEATURES = Features(
     tasks=("pretrain",),
 )
 
+
+def _adds_keys(source: Source) -> str:
+    """BigScience's fork, by the flag that all its scripts have, or another program."""
+    return "BigScience's fork" if "--tokenizer-name-or-path" in source.settings else other_program(source)
+
+
 MEGATRON_DEEPSPEED = Framework(
     name="megatron-deepspeed",
     title="Megatron-DeepSpeed",
@@ -67,6 +78,7 @@ MEGATRON_DEEPSPEED = Framework(
     opener=open_run,
     interpreter=interpret,
     checks=tuple(CHECKS),
+    adds_keys=_adds_keys,
     unknown_keys=unknown_key,
     normal=normal,
     unspoken=UNSPOKEN,

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, NoRecompute, Selective
 from meshwright.domain.model import MixtureOfExperts, Mlp
+from meshwright.frameworks import divisibility
 from meshwright.frameworks.arithmetic import arithmetic
-from meshwright.frameworks.rules import attention_of, rule, values_if
+from meshwright.frameworks.rules import attention_of, rule, values_if, words_if
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout
-    from meshwright.frameworks.base import Limit, Noticed, Values
+    from meshwright.frameworks.base import Limit, Values
+    from meshwright.frameworks.rules import Words
 
-_WORDS: dict[str, tuple[str, Noticed]] = {
+_WORDS: Words = {
     "heads": ("{heads} is not divisible by {tp}", "start"),
     "width": ("{width} is not divisible by {tp}", "start"),
     "batch": ("global batch size ({batch}) is not divisible by micro batch size ({mb}) times data parallel size ({dp}) "
@@ -67,10 +69,7 @@ def _optimizer(case: Case, layout: Layout) -> Values | None:
     return values_if(case.training.optimizer.name not in {"adamw", "sgd"}, optimizer=case.training.optimizer.name)
 
 
-@_rule("megatron-deepspeed.key-value-heads", "{heads} is not divisible by {tp}", noticed="start")
-def _key_value_heads(case: Case, layout: Layout) -> Values | None:
-    heads, tp = attention_of(case).num_key_value_heads, layout.tensor_parallel
-    return values_if(heads % tp, heads=heads, tp=tp)
+_rule("megatron-deepspeed.key-value-heads", "{heads} is not divisible by {tp}", noticed="start")(divisibility.key_value_heads)
 
 
 @_rule("megatron-deepspeed.zero-pipeline", "ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism", noticed="start")
@@ -141,8 +140,7 @@ def _knobs(case: Case, layout: Layout) -> Values | None:
         (layout.stage_layers is not None, "layers by stage"),
         (set(layout.offload) - {"optimizer"}, "offload of anything but the optimizer"),
     ]
-    found = [knob for present, knob in has if present]
-    return values_if(found, knobs=", ".join(found))
+    return words_if("knobs", has)
 
 
 @_rule("megatron-deepspeed.offload", "the optimizer is offloaded only where ZeRO shards it", noticed="never")

@@ -10,6 +10,7 @@ from meshwright.domain.layout import Full, Overlap, Selective
 from meshwright.domain.model import MixtureOfExperts
 from meshwright.frameworks.base import File, Options, Values
 from meshwright.frameworks.deepspeed.writing import batch_keys, config, zero_keys
+from meshwright.frameworks.hub import hub_name
 from meshwright.frameworks.manual import (
     TORCHRUN,
     Blank,
@@ -150,7 +151,7 @@ def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manua
         Blank(name="MEGATRON_DEEPSPEED_PATH", default="$PWD", what=f"checkout of Megatron-DeepSpeed at {release}"),
         Blank(name="DATA_PATH", default="/path/to/data_text_document", what="preprocessed data set (path prefix)"),
         Blank(name="TOKENIZER_TYPE", default="HFTokenizer", what="how text became tokens"),
-        Blank(name="TOKENIZER_MODEL", default="", what="tokenizer of the model"),
+        Blank(name="TOKENIZER_MODEL", default=hub_name(case.model), what="tokenizer of the model: a name of the hub, or a folder"),
         Blank(name="LR", default="1.0e-4", what="peak learning rate"),
         Blank(name="MIN_LR", default="1.0e-5", what="final learning rate"),
         Blank(name="INIT_STD", default="0.02", what="deviation of initial weights"),

@@ -70,6 +70,7 @@ def variant(release: str) -> Framework:
             MINDFORMERS, version=release, features=GRAPH, limits=limits.graph(GRAPH), writer=graph_writing.write,
             decide=graph_writing.decide, interpreter=graph_reading.interpret, checks=mistakes.graph_checks(),
             unknown_keys=mistakes.unknown_graph, normal=graph_writing.normal, unspoken=graph_writing.UNSPOKEN, resume=CUT,
+            followers=frozenset({"parallel.dataset_strategy"}),
         )  # fmt: skip
     if release == "experimental":
         from meshwright.frameworks.mindformers.experimental import experimental
@@ -94,6 +95,7 @@ MINDFORMERS = Framework(
     interpreter=pynative_reading.interpret,
     checks=mistakes.pynative_checks(),
     unknown_keys=mistakes.unknown_pynative,
+    config_keys=("--config",),
     normal=pynative_writing.normal,
     unspoken=pynative_writing.UNSPOKEN,
     resume=SHARDED,

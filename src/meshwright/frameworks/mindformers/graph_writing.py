@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, Overlap
 from meshwright.frameworks.ascend.arithmetic import inner_ranks
-from meshwright.frameworks.ascend.launch import MSRUN, mindspore_variables, simulation, simulation_words
+from meshwright.frameworks.ascend.launch import mindspore_variables, msrun_files, simulation_words
 from meshwright.frameworks.ascend.stages import Split, counts_of, flat_or_nested, normal_stages, split_of
-from meshwright.frameworks.ascend.text import nested, yaml_text
+from meshwright.frameworks.ascend.text import nested
 from meshwright.frameworks.base import File, Options, Values
-from meshwright.frameworks.manual import Blank, Launch, Manual, Switch, launch_script, readme, start_commands, train_steps
+from meshwright.frameworks.manual import Blank, Manual, Switch, start_commands, train_steps
 from meshwright.frameworks.mindformers.models import model_section
 
 if TYPE_CHECKING:
@@ -88,15 +88,10 @@ def normal(case: Case, layout: Layout) -> Layout:
 
 def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[File, ...]:
     """``config.yaml``, ``launch.sh``, ``probe.sh`` and ``README.md``."""
-    manual = _manual(case, layout, release, options)
-    command = 'run_mindformer.py --config "$HERE/config.yaml"'
-    launch = Launch(checkout="MINDFORMERS_PATH", command=(*MSRUN, command))
-    return (
-        File(path="config.yaml", text=yaml_text(_config(case, layout, release, options))),
-        launch_script(case, layout, options, manual, launch),
-        simulation(layout, options, "MINDFORMERS_PATH", command),
-        readme(case, layout, options, manual),
-    )
+    return msrun_files(
+        case, layout, options, _manual(case, layout, release, options), document=_config(case, layout, release, options),
+        checkout="MINDFORMERS_PATH", command='run_mindformer.py --config "$HERE/config.yaml"',
+    )  # fmt: skip
 
 
 def _config(case: Case, layout: Layout, release: str, options: Options) -> dict[str, object]:
@@ -132,12 +127,15 @@ def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manua
         title="MindFormers (graph mode)",
         needs="MindFormers, MindSpore, CANN.",
         commands=start_commands(layout, case, before="MINDFORMERS_PATH=/path/to/mindformers"),
-        blanks=(Blank(name="MINDFORMERS_PATH", default="$PWD", what="checkout of MindFormers"),),
+        blanks=(
+            Blank(name="MINDFORMERS_PATH", default="$PWD", what="checkout of MindFormers"),
+            Blank(name="train_dataset.data_loader", default="", what="in config.yaml: the data set with its loader"),
+            Blank(name="lr_schedule.learning_rate", default="", what="in config.yaml: learning rate and its course"),
+        ),
         variables=mindspore_variables(),
         off=(select, *((comm,) if layout.sequence_parallel else ())),
-        probe=simulation_words(layout, options, mock=False),
+        probe=simulation_words(layout, options, "MINDFORMERS_PATH=/path/to/mindformers", mock=False),
         assumed=(
-            "Learning rate (`lr_schedule`) and data (`train_dataset`) are to be added to config.yaml.",
             "`offset` is added to the average number of layers of a stage; lists are [chunk][stage].",
         ),
     )  # fmt: skip

@@ -6,8 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Selective
-from meshwright.frameworks.ascend.arithmetic import arithmetic, expressible
-from meshwright.frameworks.ascend.stages import counts_of, split_of
+from meshwright.frameworks.ascend.arithmetic import arithmetic, expressible, recompute_excess
+from meshwright.frameworks.ascend.refusals import refusals
+from meshwright.frameworks.ascend.stages import split_of
 from meshwright.frameworks.rules import rule, values_if
 
 if TYPE_CHECKING:
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout
-    from meshwright.frameworks.ascend.arithmetic import Words
     from meshwright.frameworks.base import Limit, Values
+    from meshwright.frameworks.rules import Words
 
 NAME, TITLE = "mindformers", "MindFormers"
 PYNATIVE_WORDS: Words = {
@@ -29,9 +30,8 @@ PYNATIVE_WORDS: Words = {
                     "chunk for each interleave: {shape} is not {layout}", "start"),
 }  # fmt: skip
 GRAPH_WORDS: Words = {
-    "world": ("The parallel config data_parallel * model_parallel * context_parallel * pipeline_stage should "
-              "be equal to device_num, but get dp*mp*sp*pp = {dp}*{tp}*{cp}*{pp} = {product} != "
-              "device_num({devices})", "start"),
+    "world": ("The parallel config data_parallel * model_parallel * context_parallel * pipeline_stage should be equal to "
+              "device_num, but get dp*mp*sp*pp = {dp}*{tp}*{cp}*{pp} = {product} != device_num({devices})", "start"),
     "stage-shape": ("offset.shape should be {layout}, but got {shape}", "start"),
     "stage-sum": ("The sum of `offset` should equal to remainder of `num_layers` ({layers}): the stages have {total}", "start"),
     "expert-sequence": ("During training, performance may degrade if MoE and tensor parallelism are enabled without "
@@ -78,7 +78,7 @@ def pynative(features: Features) -> tuple[Limit, ...]:
         return values_if(case.model.is_moe and isinstance(layout.recompute, Selective) and "mlp" in layout.recompute.modules)
 
     words = f"{TITLE} 2.1"
-    return (*found, *expressible(NAME, words, features), *arithmetic(NAME, PYNATIVE_WORDS))
+    return (*refusals(NAME, TITLE, features), *found, *expressible(NAME, words, features), *arithmetic(NAME, PYNATIVE_WORDS))
 
 
 def graph(features: Features) -> tuple[Limit, ...]:
@@ -109,49 +109,13 @@ def graph(features: Features) -> tuple[Limit, ...]:
         return values_if(broken, experts=experts.num_experts if experts else 0, shards=shards, ep=ep)
 
     words = f"{TITLE}'s graph mode"
-    return (*found, *expressible(NAME, words, features), *arithmetic(NAME, GRAPH_WORDS))
+    return (*refusals(NAME, TITLE, features), *found, *expressible(NAME, words, features), *arithmetic(NAME, GRAPH_WORDS))
 
 
 def _common(add: Callable[..., Callable[..., object]]) -> None:
-    """Models, numbers and devices."""
-
-    @add(f"{NAME}.model", f"{TITLE} has no {{model}}: {{reason}}", noticed="never", path="model")
-    def _model(case: Case, layout: Layout) -> Values | None:
-        model = case.model
-        reasons = [
-            (any(kind.attention.window_tokens for kind in model.kinds), "attention windows"),
-            (any(kind.attention.sinks for kind in model.kinds), "attention sinks"),
-            (any(kind.parallel_block or kind.norms != 2 for kind in model.kinds), "other blocks than pre-norm"),
-            (model.position not in {"rope", "learned", "none"}, f"{model.position} positions"),
-            (model.norm not in {"rms", "layer"}, f"the norm {model.norm}"),
-            (model.embedding_norm or model.head_bias or model.embedding_width is not None, "that embedding or head"),
-        ]
-        wrong = [reason for broken, reason in reasons if broken]
-        return values_if(wrong, model=model.name, reason=", ".join(wrong))
-
-    @add(
-        f"{NAME}.numbers",
-        f"{TITLE} trains with AdamW in bf16 or fp16, not {{optimizer}} in {{precision}}",
-        noticed="never",
-        path="training",
-    )
-    def _numbers(case: Case, layout: Layout) -> Values | None:
-        training = case.training
-        able = training.precision.name in {"bf16", "fp16"} and training.optimizer.name == "adamw"
-        return values_if(not able, optimizer=training.optimizer.name, precision=training.precision.name)
-
-    @add(f"{NAME}.device", f"{TITLE} runs on Ascend, not on {{device}}", noticed="start", path="cluster")
-    def _device(case: Case, layout: Layout) -> Values | None:
-        return values_if(not case.cluster.device.family.startswith("ascend"), device=case.cluster.device.name)
-
-    @add(f"{NAME}.recompute-count", "more layers are recomputed ({full}) than stand on a chunk ({layers})", noticed="never")
-    def _counts(case: Case, layout: Layout) -> Values | None:
-        split = split_of(case, layout)
-        over = [
-            (full, layers) for row, chunk in zip(counts_of(layout.recompute, split), split, strict=False)
-            for full, layers in zip(row, chunk, strict=False) if full > layers or full < 0
-        ]  # fmt: skip
-        return values_if(over, full=over[0][0] if over else 0, layers=over[0][1] if over else 0)
+    """Rules of both modes."""
+    words = "more layers are recomputed ({full}) than stand on a chunk ({layers})"
+    add(f"{NAME}.recompute-count", words, noticed="never")(recompute_excess)
 
 
 def _stage_layers(add: Callable[..., Callable[..., object]], *, least: Callable[[int, int], int]) -> None:

@@ -7,6 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from meshwright.frameworks.ascend.environment import environment_checks
+from meshwright.frameworks.ascend.habits import deterministic, whole_states
+from meshwright.frameworks.asking import at
 from meshwright.frameworks.mindformers.ranges import counts_of_ranges, parse_ids, parse_stages
 from meshwright.frameworks.rules import file_rule
 
@@ -70,13 +72,7 @@ def pynative_checks() -> tuple[Check, ...]:
     def _dead(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = reading.source.settings.get("parallelism.data_parallel_shard_strategy")
         if setting:
-            yield {
-                "key": setting.key,
-                "instead": "reshard_after_forward_policy decides between ZeRO-2 and ZeRO-3",
-                "value": setting.value,
-                "expected": None,
-                "path": setting.place,
-            }
+            yield at(setting, None, key=setting.key, instead="reshard_after_forward_policy decides between ZeRO-2 and ZeRO-3")
 
     @add(
         f"{NAME}.default-schedule",
@@ -88,8 +84,7 @@ def pynative_checks() -> tuple[Check, ...]:
         chunks = reading.source.value("parallelism.pipeline_parallel_interleave_num")
         setting = reading.source.settings.get("parallelism.pipeline_parallel_schedule")
         if type(chunks) is int and chunks > 1 and (setting is None or setting.value == "1f1b"):
-            yield {"vpp": chunks, "value": setting.value if setting else None, "expected": "interleaved_1f1b",
-                   "path": setting.place if setting else ""}  # fmt: skip
+            yield at(setting, "interleaved_1f1b", vpp=chunks)
 
     @add(
         f"{NAME}.recompute-layers",
@@ -104,7 +99,7 @@ def pynative_checks() -> tuple[Check, ...]:
             mtp = reading.said.figures.get("mtp_layers", 0)
             last = layers + (mtp if isinstance(mtp, int) else 0) - 1
             if max(ids) > last:
-                yield {"value": max(ids), "last": last, "expected": last, "path": setting.place}
+                yield at(setting, last, last=last, value=max(ids))
 
     @add(
         f"{NAME}.recompute-unused",
@@ -119,7 +114,7 @@ def pynative_checks() -> tuple[Check, ...]:
                 (each for name, each in reading.source.settings.items() if name == key or name.startswith(f"{key}.")), None
             )
             if setting and setting.value and mode != wanted:
-                yield {"key": key, "mode": mode, "value": setting.value, "expected": wanted, "path": setting.place}
+                yield at(setting, wanted, key=key, mode=mode)
 
     @add(
         f"{NAME}.recompute-empty",
@@ -136,18 +131,7 @@ def pynative_checks() -> tuple[Check, ...]:
         ):
             yield {"value": setting.value, "key": key, "expected": f"recompute.{key}", "path": setting.place}
 
-    @add(
-        f"{NAME}.deterministic",
-        "training.deterministic is on, which is slower",
-        severity="warning",
-        source="seed 002, user checklist: deterministic OFF",
-    )
-    def _deterministic(reading: Reading, case: Case | None) -> Iterator[Values]:
-        setting = reading.source.settings.get("training.deterministic")
-        if setting and setting.value is True:
-            yield {"value": True, "expected": False, "path": setting.place}
-
-    return (*checks, *environment_checks(NAME, mindspore=True))
+    return (*checks, deterministic(NAME, "training.deterministic"), *environment_checks(NAME, mindspore=True))
 
 
 def graph_checks() -> tuple[Check, ...]:
@@ -171,7 +155,7 @@ def graph_checks() -> tuple[Check, ...]:
             return
         first = setting.value[0] if setting.value else None
         if isinstance(first, (list, tuple)) and first and first[0] != dp:
-            yield {"dp": dp, "value": first[0], "expected": dp, "path": setting.place}
+            yield at(setting, dp, dp=dp, value=first[0])
 
     @add(f"{NAME}.full-batch", "full_batch=True only supports dataset_strategy='full_batch', reset dataset_strategy {value} to "
                                "'full_batch'.",
@@ -179,7 +163,7 @@ def graph_checks() -> tuple[Check, ...]:
     def _full(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = reading.source.settings.get("parallel.dataset_strategy")
         if setting and isinstance(setting.value, (list, tuple)) and reading.source.value("parallel.full_batch") is True:
-            yield {"value": setting.value, "expected": "full_batch", "path": setting.place}
+            yield at(setting, "full_batch")
 
     @add(f"{NAME}.micro-batch-num", "When pipeline parallel is not enabled, config.parallel_config.micro_batch_num does not take "
                                     "effect. Reset it to 1.",
@@ -192,7 +176,7 @@ def graph_checks() -> tuple[Check, ...]:
             and setting.value > 1
             and reading.source.value("parallel_config.pipeline_stage", 1) in (None, 1)
         ):
-            yield {"value": setting.value, "expected": "runner_config.gradient_accumulation_steps", "path": setting.place}
+            yield at(setting, "runner_config.gradient_accumulation_steps")
 
     @add(
         f"{NAME}.accumulation",
@@ -204,7 +188,7 @@ def graph_checks() -> tuple[Check, ...]:
         setting = reading.source.settings.get("runner_config.gradient_accumulation_steps")
         stages = reading.source.value("parallel_config.pipeline_stage", 1)
         if setting and type(setting.value) is int and setting.value > 1 and type(stages) is int and stages > 1:
-            yield {"value": setting.value, "expected": "parallel_config.micro_batch_num", "path": setting.place}
+            yield at(setting, "parallel_config.micro_batch_num")
 
     @add(
         f"{NAME}.interleave-off",
@@ -217,7 +201,7 @@ def graph_checks() -> tuple[Check, ...]:
         stages = reading.source.value("parallel_config.pipeline_stage", 1)
         on = reading.source.value("parallel.pipeline_config.pipeline_interleave") is True
         if setting and type(setting.value) is int and setting.value > 1 and not on and type(stages) is int and stages > 1:
-            yield {"value": setting.value, "expected": True, "path": setting.place}
+            yield at(setting, True)
 
     @add(f"{NAME}.recompute-length", "length of {key} should be equal or less than pipeline_stage number, but get length of {key} "
                                      "({value}) > pp({pp})",
@@ -233,14 +217,14 @@ def graph_checks() -> tuple[Check, ...]:
                 and type(stages) is int
                 and len(setting.value) > stages
             ):
-                yield {"key": name, "value": setting.value, "pp": stages, "expected": stages, "path": setting.place}
+                yield at(setting, stages, key=name, pp=stages)
 
     @add(f"{NAME}.slice-activation", "For recompute, `recompute_slice_activation` is not supported in Mcore.", severity="warning",
          source="mindformers 2.1.0 parallel_core/transformer_config.py")  # fmt: skip
     def _slice(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = reading.source.settings.get("recompute_config.recompute_slice_activation")
         if setting and setting.value is True and reading.source.value("use_legacy", True) is False:
-            yield {"value": True, "expected": False, "path": setting.place}
+            yield at(setting, False)
 
     @add(
         f"{NAME}.copies",
@@ -250,7 +234,7 @@ def graph_checks() -> tuple[Check, ...]:
     def _copies(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = reading.source.settings.get("micro_batch_interleave_num")
         if setting and type(setting.value) is int and setting.value > 1 and reading.source.value("use_legacy", True) is False:
-            yield {"value": setting.value, "expected": 1, "path": setting.place}
+            yield at(setting, 1)
 
     @add(f"{NAME}.context-flash", "context_parallel is only available for flash attention for now, but got use_flash_attention "
                                   "{value}, please set use_flash_attention=True",
@@ -259,16 +243,6 @@ def graph_checks() -> tuple[Check, ...]:
         degree = reading.source.value("parallel_config.context_parallel", 1)
         setting = reading.source.settings.get("model.model_config.use_flash_attention")
         if type(degree) is int and degree > 1 and (setting is None or setting.value is not True):
-            yield {"value": setting.value if setting else False, "expected": True, "path": setting.place if setting else ""}
+            yield at(setting, True, value=setting.value if setting else False)
 
-    @add(
-        f"{NAME}.whole-states",
-        "data_parallel {dp} without enable_parallel_optimizer keeps whole optimizer states on every rank",
-        severity="advice",
-        source="seed 002, memory: distributed optimizer",
-    )
-    def _states(reading: Reading, case: Case | None) -> Iterator[Values]:
-        if reading.layout is not None and reading.layout.zero_stage == 0 and reading.layout.data_parallel > 1:
-            yield {"dp": reading.layout.data_parallel, "value": False, "expected": True}
-
-    return (*checks, *environment_checks(NAME, mindspore=True))
+    return (*checks, whole_states(NAME, "enable_parallel_optimizer"), *environment_checks(NAME, mindspore=True))

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, Overlap, Selective
 from meshwright.frameworks.ascend.arithmetic import inner_ranks
-from meshwright.frameworks.ascend.launch import MSRUN, mindspore_variables, simulation, simulation_words
+from meshwright.frameworks.ascend.launch import mindspore_variables, msrun_files, simulation_words
 from meshwright.frameworks.ascend.stages import counts_of, normal_stages, split_of
-from meshwright.frameworks.ascend.text import nested, yaml_text
+from meshwright.frameworks.ascend.text import nested
 from meshwright.frameworks.base import File, Options, Values
-from meshwright.frameworks.manual import Blank, Launch, Manual, Switch, launch_script, readme, start_commands, train_steps
+from meshwright.frameworks.manual import Blank, Manual, Switch, start_commands, train_steps
 from meshwright.frameworks.mindformers.models import ARCHITECTURES, model_section
 from meshwright.frameworks.mindformers.ranges import first_ids, ids_text, stage_ranges
 
@@ -105,15 +105,10 @@ def normal(case: Case, layout: Layout) -> Layout:
 
 def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[File, ...]:
     """``config.yaml``, ``launch.sh``, ``probe.sh`` and ``README.md``."""
-    manual = _manual(case, layout, release, options)
-    command = 'run_mindformer.py --config "$HERE/config.yaml"'
-    launch = Launch(checkout="MINDFORMERS_PATH", command=(*MSRUN, command))
-    return (
-        File(path="config.yaml", text=yaml_text(_config(case, layout, release, options))),
-        launch_script(case, layout, options, manual, launch),
-        simulation(layout, options, "MINDFORMERS_PATH", command),
-        readme(case, layout, options, manual),
-    )
+    return msrun_files(
+        case, layout, options, _manual(case, layout, release, options), document=_config(case, layout, release, options),
+        checkout="MINDFORMERS_PATH", command='run_mindformer.py --config "$HERE/config.yaml"',
+    )  # fmt: skip
 
 
 def _config(case: Case, layout: Layout, release: str, options: Options) -> dict[str, object]:
@@ -145,6 +140,8 @@ def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manua
         commands=start_commands(layout, case, before="MINDFORMERS_PATH=/path/to/mindformers"),
         blanks=(
             Blank(name="MINDFORMERS_PATH", default="$PWD", what=f"checkout of MindFormers {release}"),
+            Blank(name="train_dataset.dataloader", default="", what="in config.yaml: the data set; its paths are not guessed"),
+            Blank(name="lr_scheduler.learning_rate", default="1e-05", what="in config.yaml: MindFormers' default until you set it"),
             *(
                 ()
                 if known
@@ -159,7 +156,7 @@ def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manua
         ),
         variables=mindspore_variables(),
         off=(overlap,) if case.model.is_moe and layout.virtual_stages > 1 else (),
-        probe=simulation_words(layout, options, mock=True),
+        probe=simulation_words(layout, options, "MINDFORMERS_PATH=/path/to/mindformers", mock=True),
         assumed=(
             "`data_parallel_shard_strategy` is left out: 2.1.0 never reads it; the reshard policy decides "
             "between ZeRO-2 and ZeRO-3.",

@@ -114,7 +114,7 @@ def _alternatives() -> tuple[frozenset[str], ...]:
 MINDSPEED_CORE_MS = Framework(
     name=NAME,
     title=TITLE,
-    aliases=("mindspeed-ms",),
+    aliases=("mindspeed-ms", "mindspore"),
     implementation="mindspeed",
     version="r0.1.0",
     releases=RELEASES,

@@ -42,7 +42,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
     dp = data_parallel_of(values, world, tp * cp * pp)
     batch = values.int("--global-batch-size") or given.global_batch_sequences or (mb * dp if dp else None)
     m = microbatches_of(values, batch, mb, dp)
-    recompute, remarks = _recompute(values, split, pp, vp)
+    recompute, remarks = _recompute(values, split, vp)
     level, distributed = values.text("--zero-level"), values.bool("--use-distributed-optimizer")
     wrapped = not level or distributed
     stage = (3 if level == "z3" else 1) if distributed else {"z1": 1, "z2": 2, "z3": 3}.get(level, 0)
@@ -96,7 +96,7 @@ def _split(values: Values, layers: int | None, stages: int, chunks: int) -> Spli
     return own_split(layers, stages, chunks) if layers and layers >= stages * chunks else None
 
 
-def _recompute(values: Values, split: Split | None, stages: int, chunks: int) -> tuple[Recompute, list[Message]]:
+def _recompute(values: Values, split: Split | None, chunks: int) -> tuple[Recompute, list[Message]]:
     """Granularity, method and number; or the lists of the YAML."""
     remarks: list[Message] = []
     for name in ("select_recompute", "select_comm_recompute"):

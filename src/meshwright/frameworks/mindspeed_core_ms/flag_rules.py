@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from meshwright.frameworks.ascend.arithmetic import arithmetic, expressible
+from meshwright.frameworks.ascend.arithmetic import arithmetic
 from meshwright.frameworks.ascend.environment import environment_checks
-from meshwright.frameworks.ascend.stages import split_of
+from meshwright.frameworks.asking import at
 from meshwright.frameworks.mindspeed_core_ms.flag_reading import as_flags
-from meshwright.frameworks.mindspeed_core_ms.limits import WORDS, model_limits
+from meshwright.frameworks.mindspeed_core_ms.limits import WORDS, shared_limits
 from meshwright.frameworks.rules import file_rule, rule, values_if
 
 if TYPE_CHECKING:
@@ -40,49 +40,19 @@ def limits(prefix: str, title: str, features: Features) -> tuple[Limit, ...]:
     def _wrapper(case: Case, layout: Layout) -> Values | None:
         return values_if(layout.zero_stage == 2 and layout.optimizer_shards < layout.data_parallel * layout.context_parallel)
 
-    @add(f"{prefix}.zero-parallel",
-         "Accuracy is not guaranteed when zero is used with parallel strategies other than data parallel "
-         "and tensor parallel.", noticed="never")  # fmt: skip
-    def _zero(case: Case, layout: Layout) -> Values | None:
-        others = layout.sequence_parallel or layout.pipeline_parallel * layout.expert_parallel * layout.context_parallel > 1
-        return values_if(layout.zero_stage >= 2 and others)
-
     @add(f"{prefix}.overlap-param", "--overlap-grad-reduce should be turned on when using --overlap-param-gather")
     def _param(case: Case, layout: Layout) -> Values | None:
         return values_if(layout.overlap.parameter_gather and layout.zero_stage in {1, 3} and not layout.overlap.gradient_reduce)
 
     @add(
         f"{prefix}.p2p",
-        "when interleaved schedule is used and p2p communication overlap is disabled, "
-        "pipeline-model-parallel size should be greater than 2 to avoid having multiple p2p sends and "
-        "recvs between same 2 ranks per communication batch",
+        "when interleaved schedule is used and p2p communication overlap is disabled, pipeline-model-parallel size should be "
+        "greater than 2 to avoid having multiple p2p sends and recvs between same 2 ranks per communication batch",
     )
     def _p2p(case: Case, layout: Layout) -> Values | None:
-        broken = layout.virtual_stages > 1 and not layout.overlap.point_to_point and layout.pipeline_parallel <= 2
-        return values_if(broken)
+        return values_if(layout.virtual_stages > 1 and not layout.overlap.point_to_point and layout.pipeline_parallel <= 2)
 
-    @add(f"{prefix}.stage-empty", "All elements of num_layer_list should be larger than 0, but got {split}.", noticed="start")
-    def _empty(case: Case, layout: Layout) -> Values | None:
-        split = split_of(case, layout)
-        return values_if(any(count < 1 for row in split for count in row), split=split)
-
-    @add(
-        f"{prefix}.expert-grid-context",
-        "combination of expert model prallellism and context parallelism is not supported",
-        noticed="start",
-    )
-    def _experts(case: Case, layout: Layout) -> Values | None:
-        return values_if(layout.expert_parallel > 1 and layout.context_parallel > 1)
-
-    @add(f"{prefix}.expert-data", "data_parallel_size ({dp}) is not divisible by expert_model_parallel_size", noticed="start")
-    def _expert_data(case: Case, layout: Layout) -> Values | None:
-        return values_if(layout.data_parallel % layout.expert_parallel, dp=layout.data_parallel)
-
-    @add(f"{prefix}.sequence-without-tensor", "sequence parallelism is switched off with tensor parallelism 1", noticed="never")
-    def _sequence(case: Case, layout: Layout) -> Values | None:
-        return values_if(layout.sequence_parallel and layout.tensor_parallel == 1)
-
-    return (*model_limits(prefix, title), *found, *expressible(prefix, title, features), *arithmetic(prefix, WORDS))
+    return (*shared_limits(prefix, title, features), *found, *arithmetic(prefix, WORDS))
 
 
 def flag_checks(prefix: str) -> tuple[Check, ...]:
@@ -98,7 +68,7 @@ def flag_checks(prefix: str) -> tuple[Check, ...]:
             return
         dp = reading.layout.data_parallel if reading.layout else None
         if int(text) <= 1:
-            yield {"value": int(text), "fate": "should be greater than 1", "expected": dp, "path": setting.place}
+            yield at(setting, dp, fate="should be greater than 1", value=int(text))
         elif dp and (int(text) > dp or dp % int(text)):
             yield {
                 "value": int(text),
@@ -107,12 +77,7 @@ def flag_checks(prefix: str) -> tuple[Check, ...]:
                 "path": setting.place,
             }
         elif reading.layout and reading.layout.zero_stage in {0, 2}:
-            yield {
-                "value": int(text),
-                "fate": "splits nothing without --use-distributed-optimizer",
-                "expected": None,
-                "path": setting.place,
-            }
+            yield at(setting, None, fate="splits nothing without --use-distributed-optimizer", value=int(text))
 
     @add(
         f"{prefix}.zero-level",
@@ -123,7 +88,7 @@ def flag_checks(prefix: str) -> tuple[Check, ...]:
         source = as_flags(reading.source)
         setting = source.settings.get("--zero-level")
         if setting and setting.value not in (None, "z3") and source.value("--use-distributed-optimizer") is True:
-            yield {"value": setting.value, "expected": "z3", "path": setting.place}
+            yield at(setting, "z3")
 
     @add(f"{prefix}.hybrid", "hybrid context parallelism is out of reach: the choice is spelt hybarid_cp_algo, the code "
                              "tests hybrid_cp_algo",
@@ -131,7 +96,7 @@ def flag_checks(prefix: str) -> tuple[Check, ...]:
     def _hybrid(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = as_flags(reading.source).settings.get("--context-parallel-algo")
         if setting and str(setting.value).startswith("hyb"):
-            yield {"value": setting.value, "expected": "megatron_cp_algo", "path": setting.place}
+            yield at(setting, "megatron_cp_algo")
 
     return (*checks, *environment_checks(prefix, mindspore=True))
 

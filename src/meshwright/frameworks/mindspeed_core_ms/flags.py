@@ -118,11 +118,12 @@ def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[F
             Blank(name="TOKENIZER", default="", what="folder of the tokenizer"),
             Blank(name="LR", default="1e-5", what="learning rate: choose your own"),
         ),
-        variables=mindspore_variables(), probe=simulation_words(layout, options, mock=True),
+        variables=mindspore_variables(),
+        probe=simulation_words(layout, options, "MINDSPEED_MS_PATH=/path/to/MindSpeed-Core-MS", mock=True),
         assumed=("Lists by stage are `[stage][virtual stage]`, as br_master reads them; r0.1.0 reads the transpose.",
                  "Recomputed layers by stage need `--yaml-cfg`; flags say one number for all."),
     )  # fmt: skip
-    probe = simulation(layout, options, "MINDSPEED_MS_PATH", "pretrain_gpt.py " + " ".join(lines))
+    probe = simulation(layout, options, "MINDSPEED_MS_PATH", "pretrain_gpt.py " + " ".join(lines), manual.blanks)
     return (
         launch_script(
             case, layout, options, manual, Launch(checkout="MINDSPEED_MS_PATH", command=(*MSRUN, "pretrain_gpt.py", *lines))

@@ -7,7 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from meshwright.frameworks.ascend.environment import environment_checks
+from meshwright.frameworks.ascend.habits import deterministic, whole_states
 from meshwright.frameworks.ascend.stages import MAX_PLACES, lists_of, shape_of
+from meshwright.frameworks.asking import at
 from meshwright.frameworks.mindspeed_core_ms.reading import LIST_SPELLINGS, LISTS, SPELLINGS
 from meshwright.frameworks.rules import file_rule
 
@@ -67,9 +69,9 @@ def file_checks(prefix: str) -> tuple[Check, ...]:
                 continue
             if name == "num_layers_per_virtual_pipeline_stage" and _is_one(reading):
                 continue
-            yield {"key": key, "why": DEAD[name], "value": setting.value, "expected": None, "path": setting.place}
+            yield at(setting, None, key=key, why=DEAD[name])
 
-    @add(f"{prefix}.prose-list", "{key} is the guide's prose: {fate}", severity="error",
+    @add(f"{prefix}.prose-list", "{key} is a name of the guide, not a key: {fate}", severity="error",
          source="seed 002, memory; mindspeed_ms/core/config.py validate_recompute_config")  # fmt: skip
     def _prose(reading: Reading, case: Case | None) -> Iterator[Values]:
         for key, setting in reading.source.settings.items():
@@ -100,7 +102,7 @@ def file_checks(prefix: str) -> tuple[Check, ...]:
         for name in LISTS:
             setting = reading.source.settings.get(f"parallel_config.recompute_config.{name}")
             if setting and setting.value and not isinstance(setting.value, list):
-                yield {"key": name, "value": setting.value, "expected": "a list", "path": setting.place}
+                yield at(setting, "a list", key=name)
 
     @add(f"{prefix}.list-sum",
          "Recompute layers must less or equal num layers, but got {name}_layers {part} + "
@@ -129,7 +131,7 @@ def file_checks(prefix: str) -> tuple[Check, ...]:
         for name, (lists, setting) in _lists(reading).items():
             shape = shape_of(lists)
             if shape != wanted:
-                yield {"key": name, "shape": shape, "layout": wanted, "value": setting.value, "path": setting.place}
+                yield at(setting, None, key=name, shape=shape, layout=wanted)
 
     @add(f"{prefix}.square-list", "{key} is square ({n} x {n}): [virtual stage][stage] here, the transpose in br_master; the "
                                   "wrong one is not noticed",
@@ -141,7 +143,7 @@ def file_checks(prefix: str) -> tuple[Check, ...]:
         for name, (lists, setting) in named.items():
             shape = shape_of(lists)
             if shape and shape[0] == shape[1] > 1 and tuple(zip(*lists, strict=True)) != lists:
-                yield {"key": name, "n": shape[0], "value": setting.value, "path": setting.place}
+                yield at(setting, None, key=name, n=shape[0])
 
     @add(f"{prefix}.layer-sum", "The number of model layers is {layers}, but the sum of num_layer_list  {value} is {total}.",
          source="mindspeed_ms/legacy/model/transformer.py _get_num_layers")  # fmt: skip
@@ -150,13 +152,7 @@ def file_checks(prefix: str) -> tuple[Check, ...]:
         lists = lists_of(setting.value) if setting else None
         layers = reading.source.value("model_config.num_layers") or (case.model.num_layers if case else None)
         if setting and lists and isinstance(layers, int) and sum(map(sum, lists)) != layers:
-            yield {
-                "layers": layers,
-                "value": setting.value,
-                "total": sum(map(sum, lists)),
-                "expected": layers,
-                "path": setting.place,
-            }
+            yield at(setting, layers, layers=layers, total=sum(map(sum, lists)))
 
     @add(
         f"{prefix}.select-mlp",
@@ -184,7 +180,7 @@ def file_checks(prefix: str) -> tuple[Check, ...]:
         for name in ("use_distributed_optimizer", "overlap_grad_reduce", "check_for_nan_in_grad"):
             setting = reading.source.settings.get(f"training_config.{name}")
             if setting and setting.value is True:
-                yield {"key": name, "value": True, "expected": "wrap_with_ddp: true", "path": setting.place}
+                yield at(setting, "wrap_with_ddp: true", key=name)
 
     @add(
         f"{prefix}.bucket",
@@ -194,7 +190,7 @@ def file_checks(prefix: str) -> tuple[Check, ...]:
     def _bucket(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = reading.source.settings.get("training_config.bucket_size")
         if setting and setting.value is not None and reading.source.value("training_config.wrap_with_ddp") is not True:
-            yield {"value": setting.value, "expected": "wrap_with_ddp: true", "path": setting.place}
+            yield at(setting, "wrap_with_ddp: true")
 
     @add(f"{prefix}.parallel-overlap", "parallel_config.overlap_grad_reduce has no effect: the DDP wrapper reads "
                                        "training_config.overlap_grad_reduce",
@@ -202,7 +198,7 @@ def file_checks(prefix: str) -> tuple[Check, ...]:
     def _overlap(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = reading.source.settings.get("parallel_config.overlap_grad_reduce")
         if setting and setting.value is True and reading.source.value("training_config.overlap_grad_reduce") is not True:
-            yield {"value": True, "expected": "training_config.overlap_grad_reduce: true", "path": setting.place}
+            yield at(setting, "training_config.overlap_grad_reduce: true")
 
     @add(
         f"{prefix}.positions",
@@ -219,37 +215,18 @@ def file_checks(prefix: str) -> tuple[Check, ...]:
         setting = reading.source.settings.get("model_config.position_embedding_type")
         value = setting.value if setting else "absolute"
         if value not in ("rope", "learned_absolute"):
-            yield {"value": value, "expected": "rope", "path": setting.place if setting else ""}
+            yield at(setting, "rope", value=value)
 
     @add(f"{prefix}.residual", "'fp32_residual_connection=True' is not supported for now.", source="mindspeed_ms/core/config.py")
     def _residual(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = reading.source.settings.get("model_config.fp32_residual_connection")
         if setting and setting.value is True:
-            yield {"value": True, "expected": False, "path": setting.place}
+            yield at(setting, False)
 
-    @add(
-        f"{prefix}.deterministic",
-        "deterministic_mode is on, which is slower",
-        severity="warning",
-        source="seed 002, user checklist: deterministic OFF",
-    )
-    def _deterministic(reading: Reading, case: Case | None) -> Iterator[Values]:
-        setting = reading.source.settings.get("parallel_config.deterministic_mode")
-        if setting and setting.value is True:
-            yield {"value": True, "expected": False, "path": setting.place}
-
-    @add(
-        f"{prefix}.no-distributed-optimizer",
-        "data parallel {dp} without use_distributed_optimizer keeps whole optimizer states on every rank",
-        severity="advice",
-        source="seed 002, memory: distributed optimizer",
-    )
-    def _sharded(reading: Reading, case: Case | None) -> Iterator[Values]:
-        layout = reading.layout
-        if layout is not None and layout.zero_stage == 0 and layout.data_parallel > 1:
-            yield {"dp": layout.data_parallel, "value": False, "expected": True}
-
-    return (*checks, *environment_checks(prefix, mindspore=True))
+    return (
+        *checks, deterministic(prefix, "parallel_config.deterministic_mode"), whole_states(prefix, "use_distributed_optimizer"),
+        *environment_checks(prefix, mindspore=True),
+    )  # fmt: skip
 
 
 def _is_one(reading: Reading) -> bool:

@@ -91,7 +91,7 @@ def interpret(source: Source, given: Given, release: str, *, framework: str = "m
                 point_to_point=values.bool("parallel_config.overlap_p2p_comm", True), expert=False,
             ),
         )  # fmt: skip
-    remarks = _remarks(values, places)
+    remarks = _remarks(values)
     return Reading(
         framework=framework, version=release, source=source, said=_said_of(values, world, dp, mb, m), layout=layout,
         messages=(*values.messages, *remarks),
@@ -164,7 +164,7 @@ def _zero(values: Values, ranks: int) -> tuple[dict[str, int], bool]:
     return dict(zero_shards(stage, ranks)), wrapped
 
 
-def _remarks(values: Values, places: Places) -> list[Message]:
+def _remarks(values: Values) -> list[Message]:
     """What stands in the files and is no part of a layout."""
     noted = Values(source=values.source, surface=values.surface, release=values.release)
     flash = values.bool("model_config.use_flash_attention")

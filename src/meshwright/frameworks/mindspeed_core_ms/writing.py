@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from meshwright.domain.layout import Full
 from meshwright.domain.model import MixtureOfExperts, Mlp
 from meshwright.frameworks.ascend.arithmetic import inner_ranks
-from meshwright.frameworks.ascend.launch import MSRUN, mindspore_variables, simulation, simulation_words
+from meshwright.frameworks.ascend.launch import mindspore_variables, msrun_files, simulation_words
 from meshwright.frameworks.ascend.stages import Split, counts_of, flat_or_nested, normal_stages, split_of
-from meshwright.frameworks.ascend.text import yaml_text
 from meshwright.frameworks.base import File, Options, Values
-from meshwright.frameworks.manual import Blank, Launch, Manual, Switch, launch_script, readme, start_commands, train_steps
+from meshwright.frameworks.manual import Blank, Manual, Switch, start_commands, train_steps
 from meshwright.frameworks.rules import attention_of
 
 if TYPE_CHECKING:
@@ -91,15 +90,10 @@ def normal(case: Case, layout: Layout) -> Layout:
 
 def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[File, ...]:
     """``config.yaml``, ``launch.sh``, ``probe.sh`` and ``README.md``."""
-    manual = _manual(case, layout, release, options)
-    command = '"$TRAIN_SCRIPT" --config_path "$HERE/config.yaml"'
-    launch = Launch(checkout="MINDSPEED_MS_PATH", command=(*MSRUN, command))
-    return (
-        File(path="config.yaml", text=yaml_text(_config(case, layout, release, options))),
-        launch_script(case, layout, options, manual, launch),
-        simulation(layout, options, "MINDSPEED_MS_PATH", command),
-        readme(case, layout, options, manual),
-    )
+    return msrun_files(
+        case, layout, options, _manual(case, layout, release, options), document=_config(case, layout, release, options),
+        checkout="MINDSPEED_MS_PATH", command='"$TRAIN_SCRIPT" --config_path "$HERE/config.yaml"',
+    )  # fmt: skip
 
 
 def _config(case: Case, layout: Layout, release: str, options: Options) -> dict[str, dict[str, object]]:
@@ -170,7 +164,7 @@ def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manua
         ),
         variables=mindspore_variables(),
         off=(selective, *((comm,) if layout.sequence_parallel else ())),
-        probe=simulation_words(layout, options, mock=True),
+        probe=simulation_words(layout, options, "MINDSPEED_MS_PATH=/path/to/MindSpeed-Core-MS", mock=True),
         assumed=(
             "Data, tokenizer, learning rate and checkpoints are the script's.",
             "The vocabulary is padded to a multiple of tensor parallelism.",

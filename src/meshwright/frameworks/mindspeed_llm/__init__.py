@@ -6,6 +6,7 @@ from functools import cache
 
 from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
+from meshwright.frameworks.documents.naming import other_program
 from meshwright.frameworks.mindspeed_llm.limits import limits
 from meshwright.frameworks.mindspeed_llm.mistakes import flag_checks, unknown_flag
 from meshwright.frameworks.mindspeed_llm.reading import PLACES, interpret
@@ -70,6 +71,7 @@ MINDSPEED_LLM = Framework(
     decide=decide,
     interpreter=interpret,
     checks=flag_checks(NAME),
+    adds_keys=other_program,
     unknown_keys=unknown_flag,
     normal=normal,
     unspoken=UNSPOKEN,

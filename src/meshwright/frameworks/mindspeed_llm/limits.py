@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Selective
 from meshwright.frameworks.ascend.arithmetic import arithmetic, expressible
+from meshwright.frameworks.ascend.refusals import refusals
 from meshwright.frameworks.ascend.stages import split_of
 from meshwright.frameworks.rules import rule, values_if
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from meshwright.domain.case import Case
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout
-    from meshwright.frameworks.ascend.arithmetic import Words
     from meshwright.frameworks.base import Limit, Values
+    from meshwright.frameworks.rules import Words
 
 WORDS: Words = {
     "world": ("world size ({devices}) is not divisible by total_model_size (tp {tp} x cp {cp} x pp {pp}), or "
@@ -25,7 +28,7 @@ WORDS: Words = {
     "key-value-heads": ("num_query_groups ({heads}) must be a multiple of tensor_model_parallel_size ({tp}).", "parse"),
     "sequence": ("sequence length must be divisible by 2 * context_parallel_size ({sequence}, cp {cp}), and by tp {tp}", "parse"),
     "experts": ("Number of experts should be a multiple of expert model parallel_size. ({experts}, {ep})", "parse"),
-    "expert-grid": ("world_size is not divisible by expert_tensor_model_pipeline_parallel size: ep {ep}, {ranks} "
+    "expert-grid": ("world_size is not divisible by expert_tensor_model_pipeline_parallel size: ep {ep}, {stage} "
                     "ranks of a stage", "start"),
     "interleaved": ("number of micro-batches ({m}) is no multiple of pipeline-model-parallel size ({pp})", "step"),
 }  # fmt: skip
@@ -35,34 +38,6 @@ def limits(name: str, title: str, features: Features) -> tuple[Limit, ...]:
     """Every rule, with identifiers of one framework (MindSpeed-Core-MS has the same flags since r0.2.0)."""
     found: list[Limit] = []
     add = partial(rule, found)
-
-    @add(f"{name}.model", f"{title} has no {{model}}: {{reason}}", noticed="never", path="model")
-    def _model(case: Case, layout: Layout) -> Values | None:
-        model = case.model
-        reasons = [
-            (any(kind.attention.window_tokens for kind in model.kinds), "attention windows"),
-            (any(kind.attention.sinks for kind in model.kinds), "attention sinks"),
-            (any(kind.parallel_block or kind.norms != 2 for kind in model.kinds), "other blocks than pre-norm"),
-            (model.norm not in {"rms", "layer"}, f"the norm {model.norm}"),
-            (model.embedding_norm or model.head_bias or model.embedding_width is not None, "that embedding or head"),
-        ]
-        wrong = [reason for broken, reason in reasons if broken]
-        return values_if(wrong, model=model.name, reason=", ".join(wrong))
-
-    @add(
-        f"{name}.numbers",
-        f"{title} trains with Adam in bf16 or fp16 here, not {{optimizer}} in {{precision}}",
-        noticed="never",
-        path="training",
-    )
-    def _numbers(case: Case, layout: Layout) -> Values | None:
-        training = case.training
-        able = training.precision.name in {"bf16", "fp16"} and training.optimizer.name == "adamw"
-        return values_if(not able, optimizer=training.optimizer.name, precision=training.precision.name)
-
-    @add(f"{name}.device", f"{title} runs on Ascend, not on {{device}}", noticed="start", path="cluster")
-    def _device(case: Case, layout: Layout) -> Values | None:
-        return values_if(not case.cluster.device.family.startswith("ascend"), device=case.cluster.device.name)
 
     @add(f"{name}.alibi-context", "Context parallelism is not supported with alibi", noticed="parse")
     def _alibi(case: Case, layout: Layout) -> Values | None:
@@ -99,35 +74,15 @@ def limits(name: str, title: str, features: Features) -> tuple[Limit, ...]:
 
     @add(
         f"{name}.p2p",
-        "When interleaved schedule is used and p2p communication overlap is disabled, "
-        "pipeline-model-parallel size should be greater than 2 to avoid having multiple p2p sends and "
-        "recvs between same 2 ranks per communication batch",
+        "When interleaved schedule is used and p2p communication overlap is disabled, pipeline-model-parallel size should be "
+        "greater than 2 to avoid having multiple p2p sends and recvs between same 2 ranks per communication batch",
     )
     def _p2p(case: Case, layout: Layout) -> Values | None:
         broken = layout.schedule == "interleaved" and not layout.overlap.point_to_point and layout.pipeline_parallel <= 2
         return values_if(broken)
 
-    for identifier, words, broken in (
-        ("overlap", "The dualpipev and overlap_grad_reduce are incompatible.", lambda _, x: x.overlap.gradient_reduce),
-        ("tied", "The dualpipev requires untie_embeddings_and_output_weights.", lambda c, _: c.model.tied_embeddings),
-        ("context", "The dualpipev and context_parallel are incompatible.", lambda _, x: x.context_parallel > 1),
-        (
-            "one-stage",
-            "pipeline_model_parallel_size should be larger than 1 with dualpipev schedules",
-            lambda _, x: x.pipeline_parallel == 1,
-        ),
-        (
-            "few-layers",
-            "number of layers must be at least 2*pipeline_model_parallel_size in dualpipe",
-            lambda c, x: c.model.num_layers < 2 * x.pipeline_parallel,
-        ),
-        (
-            "micro-batches",
-            "num_micro_batch should more than pipeline_model_parallel_size * 2 - 1",
-            lambda _, x: x.num_microbatches < 2 * x.pipeline_parallel - 1,
-        ),
-    ):
-        _folded(add, f"{name}.dualpipev-{identifier}", words, broken)
+    for identifier, words, broken in _DUALPIPEV:
+        add(f"{name}.dualpipev-{identifier}", words)(partial(_under_dualpipev, broken))
 
     @add(f"{name}.moe-act", "moe_act in recompute_modules is only supported with moe_grouped_gemm: {model} has no experts")
     def _moe_act(case: Case, layout: Layout) -> Values | None:
@@ -139,12 +94,23 @@ def limits(name: str, title: str, features: Features) -> tuple[Limit, ...]:
         wanted = isinstance(layout.recompute, Selective) and "mla_up_proj" in layout.recompute.modules
         return values_if(wanted and not any(kind.attention.latent for kind in case.model.kinds), model=case.model.name)
 
-    return (*found, *expressible(name, title, features), *arithmetic(name, WORDS))
+    return (*refusals(name, title, features), *found, *expressible(name, title, features), *arithmetic(name, WORDS))
 
 
-def _folded(add: object, identifier: str, words: str, broken: object) -> None:
-    """A rule of the folded pipeline."""
+_DUALPIPEV: tuple[tuple[str, str, Callable[[Case, Layout], object]], ...] = (
+    ("overlap", "The dualpipev and overlap_grad_reduce are incompatible.", lambda _, layout: layout.overlap.gradient_reduce),
+    ("tied", "The dualpipev requires untie_embeddings_and_output_weights.", lambda case, _: case.model.tied_embeddings),
+    ("context", "The dualpipev and context_parallel are incompatible.", lambda _, layout: layout.context_parallel > 1),
+    ("one-stage", "pipeline_model_parallel_size should be larger than 1 with dualpipev schedules",
+     lambda _, layout: layout.pipeline_parallel == 1),
+    ("few-layers", "number of layers must be at least 2*pipeline_model_parallel_size in dualpipe",
+     lambda case, layout: case.model.num_layers < 2 * layout.pipeline_parallel),
+    ("micro-batches", "num_micro_batch should more than pipeline_model_parallel_size * 2 - 1",
+     lambda _, layout: layout.num_microbatches < 2 * layout.pipeline_parallel - 1),
+)  # fmt: skip
+"""Rules of the folded pipeline: name, the framework's words, where it is broken."""
 
-    @add(identifier, words)  # type: ignore[operator,untyped-decorator]
-    def _rule(case: Case, layout: Layout) -> Values | None:
-        return values_if(layout.schedule == "dualpipev" and broken(case, layout))  # type: ignore[operator]
+
+def _under_dualpipev(broken: Callable[[Case, Layout], object], case: Case, layout: Layout) -> Values | None:
+    """A rule of the folded pipeline, which binds no other schedule."""
+    return values_if(layout.schedule == "dualpipev" and broken(case, layout))

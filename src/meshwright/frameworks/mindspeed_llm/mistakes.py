@@ -7,9 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from meshwright.frameworks.ascend.environment import environment_checks
+from meshwright.frameworks.ascend.habits import whole_states
+from meshwright.frameworks.asking import at, differs
 from meshwright.frameworks.mindspeed_llm.layouts import parse_counts, parse_layout_text, parse_rank_lists
 from meshwright.frameworks.rules import file_rule
-from meshwright.frameworks.settings import UNKNOWN
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -38,7 +39,7 @@ def flag_checks(name: str) -> tuple[Check, ...]:
     def _noops(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = reading.source.settings.get("--num-layer-list")
         if setting and "--noop-layers" in reading.source.settings:
-            yield {"value": setting.value, "expected": "one of --num-layer-list and --noop-layers", "path": setting.place}
+            yield at(setting, "one of --num-layer-list and --noop-layers")
 
     @add(
         f"{name}.list-length",
@@ -50,7 +51,7 @@ def flag_checks(name: str) -> tuple[Check, ...]:
         counts = parse_counts(str(setting.value)) if setting else None
         stages = _int(reading, "--pipeline-model-parallel-size", 1)
         if setting and counts and len(counts) != stages:
-            yield {"value": len(counts), "expected": stages, "path": setting.place}
+            yield at(setting, stages, value=len(counts))
 
     @add(
         f"{name}.list-pipeline",
@@ -60,7 +61,7 @@ def flag_checks(name: str) -> tuple[Check, ...]:
     def _pipeline(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = reading.source.settings.get("--num-layer-list")
         if setting and _int(reading, "--pipeline-model-parallel-size", 1) <= 1:
-            yield {"value": setting.value, "expected": None, "path": setting.place}
+            yield at(setting, None)
 
     @add(
         f"{name}.list-virtual",
@@ -71,7 +72,7 @@ def flag_checks(name: str) -> tuple[Check, ...]:
         setting = reading.source.settings.get("--num-layer-list")
         for flag, other in (("--num-layers-per-virtual-pipeline-stage", "virtual pipeline"), ("--schedules-method", "dualpipev")):
             if setting and flag in reading.source.settings:
-                yield {"other": other, "value": setting.value, "expected": None, "path": setting.place}
+                yield at(setting, None, other=other)
 
     @add(f"{name}.layer-sum", "{key} has {total} layers, --num-layers {layers}: {fate}",
          source="mindspeed/features_manager/pipeline_parallel/unaligned_pineline_feature.py refuses more layers "
@@ -106,7 +107,7 @@ def flag_checks(name: str) -> tuple[Check, ...]:
         for one, other in ((LISTS[1], LISTS[3]), (LISTS[1], LISTS[0]), (LISTS[2], LISTS[3]), (LISTS[2], LISTS[1])):
             setting = reading.source.settings.get(one)
             if setting and other in reading.source.settings:
-                yield {"one": one, "other": other, "value": setting.value, "path": setting.place}
+                yield at(setting, None, one=one, other=other)
 
     @add(
         f"{name}.noop-range",
@@ -118,7 +119,7 @@ def flag_checks(name: str) -> tuple[Check, ...]:
         ids = parse_counts(str(setting.value)) if setting else None
         layers = _int(reading, "--num-layers", 0)
         if setting and ids and layers and max(ids) >= layers:
-            yield {"layers": layers, "value": max(ids), "expected": layers - 1, "path": setting.place}
+            yield at(setting, layers - 1, layers=layers, value=max(ids))
 
     @add(
         f"{name}.dualpipev",
@@ -146,15 +147,11 @@ def flag_checks(name: str) -> tuple[Check, ...]:
         if setting is None:
             return
         if not _virtual_stages(reading):
-            yield {"reason": "recompute_in_bubble only support pipelining with interleaving", "value": True, "path": setting.place}
+            yield at(setting, None, reason="recompute_in_bubble only support pipelining with interleaving", value=True)
         if _int(reading, "--recompute-num-layers", 0):
-            yield {
-                "reason": "recompute_num_layers must be None or 0 when using recompute_in_bubble",
-                "value": True,
-                "path": setting.place,
-            }
+            yield at(setting, None, reason="recompute_num_layers must be None or 0 when using recompute_in_bubble", value=True)
         if "--swap-attention" in reading.source.settings:
-            yield {"reason": "recompute-in-bubble dont support swap-attention", "value": True, "path": setting.place}
+            yield at(setting, None, reason="recompute-in-bubble dont support swap-attention", value=True)
 
     @add(f"{name}.recompute-in-advance", "--recompute-in-advance has no effect {reason}", severity="warning",
          source="mindspeed/features_manager/recompute; needs one layer per chunk")  # fmt: skip
@@ -163,9 +160,9 @@ def flag_checks(name: str) -> tuple[Check, ...]:
         if setting is None:
             return
         if not _virtual_stages(reading):
-            yield {"reason": "without interleaving", "value": True, "expected": None, "path": setting.place}
+            yield at(setting, None, reason="without interleaving", value=True)
         elif _int(reading, "--num-layers-per-virtual-pipeline-stage", 1) > 1:
-            yield {"reason": "with more than one layer per chunk", "value": True, "expected": None, "path": setting.place}
+            yield at(setting, None, reason="with more than one layer per chunk", value=True)
 
     @add(
         f"{name}.full-method",
@@ -180,7 +177,7 @@ def flag_checks(name: str) -> tuple[Check, ...]:
             and "--recompute-method" not in reading.source.settings
             and "--recompute-in-bubble" not in reading.source.settings
         ):
-            yield {"value": "full", "expected": "--recompute-method block|uniform", "path": setting.place}
+            yield at(setting, "--recompute-method block|uniform", value="full")
 
     @add(
         f"{name}.selective-method",
@@ -190,7 +187,7 @@ def flag_checks(name: str) -> tuple[Check, ...]:
     def _selective(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = reading.source.settings.get("--recompute-method")
         if setting and reading.source.value("--recompute-granularity") == "selective":
-            yield {"value": setting.value, "expected": None, "path": setting.place}
+            yield at(setting, None)
 
     @add(
         f"{name}.swap-optimizer",
@@ -200,15 +197,15 @@ def flag_checks(name: str) -> tuple[Check, ...]:
     def _swap(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = reading.source.settings.get("--swap-optimizer")
         if setting and not {"--use-distributed-optimizer", "--use-layer-wise-distributed-optimizer"} & set(reading.source.settings):
-            yield {"value": True, "expected": "--use-distributed-optimizer", "path": setting.place}
+            yield at(setting, "--use-distributed-optimizer", value=True)
 
     @add(f"{name}.reuse-fp32", "--reuse-fp32-param {reason}", source="mindspeed/features_manager/optimizer")
     def _reuse(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = reading.source.settings.get("--reuse-fp32-param")
         if setting and "--bf16" not in reading.source.settings:
-            yield {"reason": "only support for `bf16`", "value": True, "expected": "--bf16", "path": setting.place}
+            yield at(setting, "--bf16", reason="only support for `bf16`", value=True)
         if setting and "--swap-optimizer" in reading.source.settings:
-            yield {"reason": "excludes --swap-optimizer", "value": True, "expected": None, "path": setting.place}
+            yield at(setting, None, reason="excludes --swap-optimizer", value=True)
 
     @add(
         f"{name}.sequence-without-tensor",
@@ -219,7 +216,7 @@ def flag_checks(name: str) -> tuple[Check, ...]:
     def _sequence(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = reading.source.settings.get("--sequence-parallel")
         if setting and _int(reading, "--tensor-model-parallel-size", 1) == 1:
-            yield {"value": True, "expected": None, "path": setting.place}
+            yield at(setting, None, value=True)
 
     @add(f"{name}.expert-tensor", "--expert-tensor-parallel-size is not set: it is that of tensor parallelism ({tp}), so every "
                                   "expert is cut", severity="advice",
@@ -236,21 +233,10 @@ def flag_checks(name: str) -> tuple[Check, ...]:
     def _connections(reading: Reading, case: Case | None) -> Iterator[Values]:
         wide = _int(reading, "--tensor-model-parallel-size", 1) > 1 or _int(reading, "--context-parallel-size", 1) > 1
         setting = reading.source.environment.get("CUDA_DEVICE_MAX_CONNECTIONS")
-        if wide and (setting is None or setting.value not in ("1", UNKNOWN)):
-            yield {"value": setting.value if setting else None, "expected": "1", "path": setting.place if setting else ""}
+        if wide and differs(setting, "1"):
+            yield at(setting, "1")
 
-    @add(
-        f"{name}.distributed-optimizer",
-        "data parallel {dp} without --use-distributed-optimizer keeps whole optimizer states on every rank",
-        severity="advice",
-        source="seed 002, memory: distributed optimizer",
-    )
-    def _states(reading: Reading, case: Case | None) -> Iterator[Values]:
-        layout = reading.layout
-        if layout is not None and layout.zero_stage == 0 and layout.data_parallel > 1 and reading.said.task != "lora":
-            yield {"dp": layout.data_parallel, "value": False, "expected": True}
-
-    return (*checks, *environment_checks(name, mindspore=False))
+    return (*checks, whole_states(name, "--use-distributed-optimizer"), *environment_checks(name, mindspore=False))
 
 
 def _int(reading: Reading, flag: str, default: int) -> int:

@@ -24,8 +24,8 @@ def model_flags(case: Case) -> dict[str, object]:
     """The model's flags; True for a switch."""
     model, attention = case.model, attention_of(case)
     dense = next((kind.feed_forward for kind in model.kinds if isinstance(kind.feed_forward, Mlp)), None)
-    gated = (dense or model.experts).gated  # type: ignore[union-attr]
-    width = dense.width if dense else model.experts.expert_width  # type: ignore[union-attr]
+    block = dense or model.kinds[0].feed_forward
+    gated, width = block.gated, block.width if isinstance(block, Mlp) else block.expert_width
     bias = dense is not None and dense.bias
     flags: dict[str, object] = {
         "--use-mcore-models": True, "--transformer-impl": "local",

@@ -54,6 +54,7 @@ NANOTRON = Framework(
     decide=decide,
     interpreter=interpret,
     checks=tuple(CHECKS),
+    config_keys=("--config-file",),
     unknown_keys=unknown_key,
     normal=normal,
     unspoken=UNSPOKEN,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from meshwright.domain.layout import Full, NoRecompute
 from meshwright.domain.model import MixtureOfExperts, Mlp
 from meshwright.frameworks.nanotron.writing import is_qwen
-from meshwright.frameworks.rules import attention_of, rule, values_if
+from meshwright.frameworks.rules import attention_of, rule, values_if, words_if
 from meshwright.plan.split import cost_split
 
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ def _model(case: Case, layout: Layout) -> Values | None:
         (model.head_bias or model.embedding_norm or not model.final_norm, "its embedding or output layer differ"),
         (model.num_mtp_layers > 0, "it predicts several tokens"),
     ]  # fmt: skip
-    found = [reason for broken, reason in reasons if broken]
-    return values_if(found, model=model.name, reason="; ".join(found))
+    return words_if("reason", reasons, between="; ", model=model.name)
 
 
 def _odd_mixture(block: MixtureOfExperts) -> bool:
@@ -82,8 +81,7 @@ def _knobs(case: Case, layout: Layout) -> Values | None:
         (layout.schedule not in {"1f1b", "gpipe"}, f"the schedule {layout.schedule}"),
         (layout.stage_layers is not None and layout.stage_layers != split, "layers by stage"),
     ]  # fmt: skip
-    found = [knob for present, knob in has if present]
-    return values_if(found, knobs=", ".join(found))
+    return words_if("knobs", has)
 
 
 @_rule("nanotron.expert-parallel", "expert_parallel_size {ep}: the ranks are arranged by it, but the world is TP*CP*DP*PP "
@@ -178,9 +176,8 @@ def _blocks(case: Case, layout: Layout) -> Values | None:
 
 @_rule(
     "nanotron.parameters",
-    "Can't use DDP because model in PP={stage} has no gradient. Consider increasing the number of layers of your model, or "
-    "put a smaller "
-    "PP size.",
+    "Can't use DDP because model in PP={stage} has no gradient. Consider increasing the number of layers of your model, or put a "
+    "smaller PP size.",
     noticed="start",
 )
 def _parameters(case: Case, layout: Layout) -> Values | None:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from meshwright.frameworks.asking import at, count_of, differs
 from meshwright.frameworks.rules import file_rule
-from meshwright.frameworks.settings import UNKNOWN
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.frameworks.base import Check, Values
-    from meshwright.frameworks.settings import Reading, Setting, Severity
+    from meshwright.frameworks.settings import Reading, Severity
 
 CHECKS: list[Check] = []
 _rule = partial(file_rule, CHECKS)
@@ -36,17 +36,6 @@ def unknown_key(key: str) -> tuple[Severity, str] | None:
     return "error", 'can not match "{key}" to any data class field'
 
 
-def _number(reading: Reading, key: str) -> int:
-    """A whole number of a file, or 0."""
-    value = reading.source.value(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
-def _at(setting: Setting, expected: object, **more: object) -> dict[str, object]:
-    """Value, place and what would be right."""
-    return {"value": setting.value, "expected": expected, "path": setting.place, **more}
-
-
 @_rule(
     "nanotron.zero-stage",
     "zero_stage {value} is ZeRO-1: the code only asks whether it is above 0",
@@ -54,8 +43,8 @@ def _at(setting: Setting, expected: object, **more: object) -> dict[str, object]
 )
 def _zero_stage(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting = reading.source.settings.get("optimizer.zero_stage")
-    if setting and _number(reading, setting.key) > 1:
-        yield _at(setting, 1)
+    if setting and count_of(reading, setting.key, 0) > 1:
+        yield at(setting, 1)
 
 
 @_rule("nanotron.expert-parallel-size", "expert_parallel_size {value} cannot work: it is no factor of the world, but the "
@@ -63,8 +52,8 @@ def _zero_stage(reading: Reading, case: Case | None) -> Iterator[Values]:
        source="parallel/context.py, ParallelContext")  # fmt: skip
 def _expert_parallel(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting = reading.source.settings.get("parallelism.expert_parallel_size")
-    if setting and _number(reading, setting.key) > 1:
-        yield _at(setting, 1)
+    if setting and count_of(reading, setting.key, 0) > 1:
+        yield at(setting, 1)
 
 
 @_rule("nanotron.context-attention", "context_parallel_size {cp} with {value}: each rank attends to its own part of the "
@@ -72,20 +61,20 @@ def _expert_parallel(reading: Reading, case: Case | None) -> Iterator[Values]:
        source="models/qwen.py, CoreAttention.forward")  # fmt: skip
 def _context_attention(reading: Reading, case: Case | None) -> Iterator[Values]:
     context = reading.source.settings.get("parallelism.context_parallel_size")
-    if context is None or _number(reading, context.key) < 2:
+    if context is None or count_of(reading, context.key, 0) < 2:
         return
     if reading.source.value("model.model_config.is_llama_config") is True:
-        yield _at(context, 1, cp=context.value) | {"value": "is_llama_config, whose attention knows no other ranks"}
+        yield at(context, 1, cp=context.value, value="is_llama_config, whose attention knows no other ranks")
     elif reading.source.value(_ATTENTION, "flash_attention_2") not in _RINGS:
-        yield _at(context, _RINGS[0], cp=context.value) | {"value": reading.source.value(_ATTENTION, "flash_attention_2")}
+        yield at(context, _RINGS[0], cp=context.value, value=reading.source.value(_ATTENTION, "flash_attention_2"))
 
 
 @_rule("nanotron.context-init", "Init with Context parallel size > 1 not supported yet: resume_checkpoint_path must name weights",
        source="trainer.py, _load_model_checkpoint")  # fmt: skip
 def _context_init(reading: Reading, case: Case | None) -> Iterator[Values]:
     context = reading.source.settings.get("parallelism.context_parallel_size")
-    if context and _number(reading, context.key) > 1 and not reading.source.value("checkpoints.resume_checkpoint_path"):
-        yield _at(context, "checkpoints.resume_checkpoint_path")
+    if context and count_of(reading, context.key, 0) > 1 and not reading.source.value("checkpoints.resume_checkpoint_path"):
+        yield at(context, "checkpoints.resume_checkpoint_path")
 
 
 @_rule(
@@ -93,8 +82,8 @@ def _context_init(reading: Reading, case: Case | None) -> Iterator[Values]:
 )
 def _reduce_scatter(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting = reading.source.settings.get("parallelism.tp_mode")
-    if setting and str(setting.value).upper() == "REDUCE_SCATTER" and _number(reading, "parallelism.tp") == 1:
-        yield _at(setting, "ALL_REDUCE")
+    if setting and str(setting.value).upper() == "REDUCE_SCATTER" and count_of(reading, "parallelism.tp", 0) == 1:
+        yield at(setting, "ALL_REDUCE")
 
 
 @_rule(
@@ -107,7 +96,7 @@ def _async_all_reduce(reading: Reading, case: Case | None) -> Iterator[Values]:
     llama = reading.source.value("model.model_config.is_llama_config") is True  # switches it off for row-parallel layers
     mode = str(reading.source.value("parallelism.tp_mode") or "ALL_REDUCE").upper()
     if setting and setting.value is True and mode == "ALL_REDUCE" and not llama:
-        yield _at(setting, False)
+        yield at(setting, False)
 
 
 @_rule(
@@ -116,19 +105,19 @@ def _async_all_reduce(reading: Reading, case: Case | None) -> Iterator[Values]:
     source="parallel/tensor_parallel/nn.py",
 )
 def _connections(reading: Reading, case: Case | None) -> Iterator[Values]:
-    if not reading.source.program or _number(reading, "parallelism.tp") < 2:
+    if not reading.source.program or count_of(reading, "parallelism.tp", 0) < 2:
         return  # without a launch script nothing is known
     setting = reading.source.environment.get("CUDA_DEVICE_MAX_CONNECTIONS")
-    if setting is None or (str(setting.value) != "1" and setting.value is not UNKNOWN):
-        yield {"value": setting.value if setting else None, "expected": "1", "path": setting.place if setting else ""}
+    if differs(setting, "1"):
+        yield at(setting, "1")
 
 
 @_rule("nanotron.engine", "pp_engine is absent, so AFAB runs: every stage keeps the activations of all {microbatches} "
        "micro-batches",
        severity="warning", source="config/parallelism_config.py")  # fmt: skip
 def _engine(reading: Reading, case: Case | None) -> Iterator[Values]:
-    if _number(reading, "parallelism.pp") > 1 and reading.source.value("parallelism.pp_engine") is None:
-        microbatches = _number(reading, "tokens.batch_accumulation_per_replica")
+    if count_of(reading, "parallelism.pp", 0) > 1 and reading.source.value("parallelism.pp_engine") is None:
+        microbatches = count_of(reading, "tokens.batch_accumulation_per_replica", 0)
         yield {"value": None, "expected": "1f1b", "microbatches": microbatches}
 
 
@@ -137,7 +126,7 @@ def _engine(reading: Reading, case: Case | None) -> Iterator[Values]:
 def _tied_count(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting = reading.source.settings.get("model.model_config.tie_word_embeddings")
     if setting and setting.value is True:
-        yield _at(setting, None)
+        yield at(setting, None)
 
 
 @_rule("nanotron.demanded", 'missing value for field "{key}"', source="config/config.py")
@@ -164,7 +153,7 @@ def _demanded(reading: Reading, case: Case | None) -> Iterator[Values]:
 def _positions(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting, limit = (
         reading.source.settings.get("tokens.sequence_length"),
-        _number(reading, "model.model_config.max_position_embeddings"),
+        count_of(reading, "model.model_config.max_position_embeddings", 0),
     )
-    if setting and 0 < limit < _number(reading, setting.key):
-        yield _at(setting, limit, limit=limit)
+    if setting and 0 < limit < count_of(reading, setting.key, 0):
+        yield at(setting, limit, limit=limit)

@@ -73,7 +73,7 @@ def _layout(values: Values) -> Layout:
         recompute=Full() if values.bool("parallelism.recompute_layer") else NoRecompute(),
         schedule=SCHEDULES.get(values.text("parallelism.pp_engine", "afab"), "1f1b") if pp > 1 else "1f1b",
         overlap=Overlap(
-            gradient_reduce=True, parameter_gather=False, point_to_point=False, expert=False,
+            gradient_reduce=False, parameter_gather=False, point_to_point=False, expert=False,
             tensor=sequence and values.bool("parallelism.tp_linear_async_communication"),
         ),
     )  # fmt: skip

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ENGINES = {"1f1b": "1f1b", "gpipe": "afab"}
 ATTENTION: dict[ContextKind, str] = {"all-gather": "llama3_ring_attention", "ring": "ring"}
 UNSPOKEN = (
-    "overlap: gradients are always reduced beside the last backward pass; parameters and activations between stages are not",
+    "overlap: gradients are reduced behind the last backward pass, as ZeRO-1 does it; parameters and stages overlap with nothing",
     "overlap=tp without sequence parallelism, under which nanotron has none",
     "layers by stage: nanotron places blocks by their cost",
 )
@@ -69,7 +69,7 @@ def normal(case: Case, layout: Layout) -> Layout:
         layout, stage_layers=None, sequence_parallel=sequence,
         context_kind=layout.context_kind if layout.context_parallel > 1 else "ring",
         overlap=Overlap(
-            gradient_reduce=True, parameter_gather=False, tensor=layout.overlap.tensor and sequence, point_to_point=False,
+            gradient_reduce=False, parameter_gather=False, tensor=layout.overlap.tensor and sequence, point_to_point=False,
             expert=False,
         ),
     )  # fmt: skip

@@ -54,6 +54,7 @@ PICOTRON = Framework(
     decide=decide,
     interpreter=interpret,
     checks=tuple(CHECKS),
+    config_keys=("--config",),
     unknown_keys=unknown_key,
     normal=normal,
     unspoken=UNSPOKEN,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import NoRecompute
 from meshwright.domain.model import Mlp
-from meshwright.frameworks.rules import attention_of, rule, values_if
+from meshwright.frameworks.rules import attention_of, rule, values_if, words_if
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -35,8 +35,7 @@ def _model(case: Case, layout: Layout) -> Values | None:
         (isinstance(kinds[0].feed_forward, Mlp) and not kinds[0].feed_forward.gated, "its MLP is not gated"),
         (model.norm != "rms", f"its norm is {model.norm}"),
     ]
-    found = [reason for broken, reason in reasons if broken]
-    return values_if(found, model=model.name, reason="; ".join(found))
+    return words_if("reason", reasons, between="; ", model=model.name)
 
 
 @_rule("picotron.task", "picotron pretrains only, not {task}", noticed="never", path="training")
@@ -67,8 +66,7 @@ def _knobs(case: Case, layout: Layout) -> Values | None:
         (layout.schedule not in {"1f1b", "gpipe"}, f"the schedule {layout.schedule}"),
         (layout.stage_layers is not None and layout.stage_layers != (even_layers(case, layout),), "layers by stage"),
     ]
-    found = [knob for present, knob in has if present]
-    return values_if(found, knobs=", ".join(found))
+    return words_if("knobs", has)
 
 
 def even_layers(case: Case, layout: Layout) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from meshwright.frameworks.asking import at
 from meshwright.frameworks.rules import file_rule
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def _unread(reading: Reading, case: Case | None) -> Iterator[Values]:
     }  # fmt: skip
     for key in _UNREAD:
         if setting := reading.source.settings.get(key):
-            yield {"key": key, "instead": instead[key], "value": setting.value, "path": setting.place}
+            yield at(setting, None, key=key, instead=instead[key])
 
 
 @_rule("picotron.fused-adam", "use_fused_adam never takes effect: a torch.device is compared with the text 'cuda'",
@@ -40,7 +41,7 @@ def _unread(reading: Reading, case: Case | None) -> Iterator[Values]:
 def _fused_adam(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting = reading.source.settings.get("model.use_fused_adam")
     if setting and setting.value is True:
-        yield {"value": True, "expected": False, "path": setting.place}
+        yield at(setting, False)
 
 
 @_rule("picotron.missing", "{key} is missing, which is a KeyError when picotron reads it")
@@ -59,4 +60,4 @@ def _missing(reading: Reading, case: Case | None) -> Iterator[Values]:
 def _flash_on_cpu(reading: Reading, case: Case | None) -> Iterator[Values]:
     flash = reading.source.settings.get("environment.FLASH_ATTEN")
     if flash and str(flash.value) == "1" and reading.source.value("distributed.use_cpu") is True:
-        yield {"value": flash.value, "expected": "0", "path": flash.place}
+        yield at(flash, "0")

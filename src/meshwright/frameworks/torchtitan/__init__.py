@@ -22,6 +22,8 @@ from meshwright.frameworks.torchtitan.writing import write
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from meshwright.frameworks.settings import Source
+
 __all__ = ["TORCHTITAN"]
 
 _NEW = Features(
@@ -33,6 +35,7 @@ _NEW = Features(
     expert_tensor_parallel=False,  # removed in 0.3
     recompute_first_layers=False,
     selective_modules=("core_attn", "op"),
+    selective_default=("core_attn", "op"),
     positions=("rope",),
     interleaved_needs_multiple=False,
     fills_pipeline=True,
@@ -48,6 +51,11 @@ def _spelling(version: str) -> str | None:
     """``0.2.2``, ``v0.3.0``, ``main`` or a later commit's name as one of the releases."""
     word = version.lower().removeprefix("v")
     return next((release for release in RELEASES if word == release or word.startswith(f"{release}.")), None)
+
+
+def _adds_keys(source: Source) -> str:
+    """The module whose configuration is merged into torchtitan's."""
+    return str(source.value("job.custom_config_module") or source.value("experimental.custom_args_module") or "")
 
 
 def _framework(release: str) -> Framework:
@@ -69,6 +77,8 @@ def _framework(release: str) -> Framework:
         detect=detect,
         interpreter=interpret,
         checks=CHECKS[release],
+        config_keys=("job.config_file",),
+        adds_keys=_adds_keys,
         unknown_keys=partial(unknown_key, release=release),
         normal=normal,
         unspoken=UNSPOKEN,

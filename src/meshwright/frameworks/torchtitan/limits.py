@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from meshwright.domain.layout import Full
-from meshwright.frameworks.rules import attention_of, rule, values_if
+from meshwright.frameworks.rules import attention_of, rule, values_if, words_if
 from meshwright.frameworks.torchtitan.layout_keys import ROTATIONS, SCHEDULES, every_nth, shard_degree, split_of
 from meshwright.frameworks.torchtitan.models import RELEASES, configurations, flavour_of, flavours, module_name
 
@@ -93,8 +93,7 @@ def _knobs(case: Case, layout: Layout, release: str) -> Values | None:
         (layout.expert_tensor_parallel != _expert_tensor(case, layout, release),
          f"etp {layout.expert_tensor_parallel}: experts are cut by {_expert_tensor(case, layout, release)}"),
     ]  # fmt: skip
-    found = [knob for present, knob in has if present]
-    return values_if(found, release=release, knobs=", ".join(found))
+    return words_if("knobs", has, release=release)
 
 
 def _odd_group(layout: Layout) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
+from meshwright.frameworks.asking import at, count_of
 from meshwright.frameworks.base import Check
 from meshwright.frameworks.settings import UNKNOWN
 from meshwright.frameworks.torchtitan.models import OWN_MODULE, RELEASES, configurations, flavours
@@ -64,17 +65,6 @@ def _setting(reading: Reading, key: str) -> Setting | None:
     return reading.source.settings.get(key)
 
 
-def _number(reading: Reading, key: str, default: int = 1) -> int:
-    """A whole number of a file."""
-    value = reading.source.value(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) else default
-
-
-def _at(setting: Setting | None, expected: object, **more: object) -> dict[str, object]:
-    """Value, place and what would be right."""
-    return {"value": setting.value if setting else None, "expected": expected, "path": setting.place if setting else "", **more}
-
-
 @_rule("expert-parallel-silent", "expert_parallel_degree {value} does not divide dp_shard * cp * tp ({ranks}): it is "
        "accepted, and experts are misplaced",
        source="distributed/parallel_dims.py, ParallelDims._validate (checked on main)", releases=("0.2", "0.3"))  # fmt: skip
@@ -85,7 +75,7 @@ def _expert_parallel(reading: Reading, case: Case | None) -> Iterator[Values]:
     ranks = layout.optimizer_shards * layout.tensor_parallel
     ways = layout.expert_parallel * (layout.expert_tensor_parallel if layout.expert_parallel > 1 else 1)
     if ranks % ways:
-        yield _at(setting, ranks, ranks=ranks)
+        yield at(setting, ranks, ranks=ranks)
 
 
 @_rule("parts-incomplete", "module_fqns_per_model_part names {value} layers, once each, of {layers}: the others are left out "
@@ -98,7 +88,7 @@ def _parts(reading: Reading, case: Case | None) -> Iterator[Values]:
     named = [layer for part in setting.value for layer in layers_of(part) or ()]
     layers = case.model.num_layers if case is not None else reading.said.figures.get("layers", len(set(named)))
     if isinstance(layers, int) and sorted(named) != list(range(layers)):
-        yield _at(setting, layers, layers=layers) | {"value": len(set(named))}
+        yield at(setting, layers, layers=layers, value=len(set(named)))
 
 
 @_rule("parts-and-layers", "{value} layers per stage are not used beside module_fqns_per_model_part", severity="warning",
@@ -106,15 +96,15 @@ def _parts(reading: Reading, case: Case | None) -> Iterator[Values]:
 def _parts_and_layers(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting = _setting(reading, _P + "pipeline_parallel_layers_per_stage")
     if setting and setting.value is not None and reading.source.value(_P + "module_fqns_per_model_part"):
-        yield _at(setting, None)
+        yield at(setting, None)
 
 
 @_rule("cuda-graphs", "CUDA graphs do not support pipeline parallelism yet. Set --training.disable_cuda_graphs.",
        source="trainer.py, Trainer.Config._validate_cuda_graphs", releases=NEW)  # fmt: skip
 def _cuda_graphs(reading: Reading, case: Case | None) -> Iterator[Values]:
     degree = _setting(reading, _P + "pipeline_parallel_degree")
-    if degree and _number(reading, degree.key) > 1 and not _registered(reading, "disable_cuda_graphs"):
-        yield _at(degree, "--training.disable-cuda-graphs")
+    if degree and count_of(reading, degree.key, 1) > 1 and not _registered(reading, "disable_cuda_graphs"):
+        yield at(degree, "--training.disable-cuda-graphs")
 
 
 @_rule("cuda-graphs-experts", "CUDA graphs support only expert parallel token dispatcher configurations without CPU "
@@ -124,11 +114,11 @@ def _cuda_graphs_experts(reading: Reading, case: Case | None) -> Iterator[Values
     degree, config = _setting(reading, _P + "expert_parallel_degree"), str(reading.source.value("config", ""))
     if (
         degree
-        and _number(reading, degree.key) > 1
+        and count_of(reading, degree.key, 1) > 1
         and not _registered(reading, "disable_cuda_graphs")
         and not config.endswith("ep")
     ):
-        yield _at(degree, "--training.disable-cuda-graphs")
+        yield at(degree, "--training.disable-cuda-graphs")
 
 
 def _registered(reading: Reading, name: str) -> bool:
@@ -154,7 +144,7 @@ def _async_eager(reading: Reading, case: Case | None) -> Iterator[Values]:
     for key in (_P + "enable_async_tensor_parallel", "compile.enable_async_tensor_parallel"):
         setting = _setting(reading, key)
         if setting and setting.value is True and not _compiled(reading):
-            yield _at(setting, "compile.enable")
+            yield at(setting, "compile.enable")
 
 
 @_rule("budget-eager", "Memory budget activation checkpointing requires the model to be compiled: set --compile.enable",
@@ -163,7 +153,7 @@ def _budget_eager(reading: Reading, case: Case | None) -> Iterator[Values]:
     for key in ("activation_checkpoint.mode", "activation_checkpoint"):
         setting = _setting(reading, key)
         if setting and str(setting.value).replace("_", "-") == "memory-budget" and not _compiled(reading):
-            yield _at(setting, "compile.enable")
+            yield at(setting, "compile.enable")
 
 
 @_rule("float8-eager", "float8 without torch.compile casts in kernels of its own, which costs more than it "
@@ -177,7 +167,7 @@ def _float8_eager(reading: Reading, case: Case | None) -> Iterator[Values]:
         and any("float8" in str(each) for each in setting.value)
         and not _compiled(reading)
     ):
-        yield _at(setting, "compile.enable")
+        yield at(setting, "compile.enable")
 
 
 @_rule(
@@ -192,14 +182,14 @@ def _converter(reading: Reading, case: Case | None) -> Iterator[Values]:
     if setting and isinstance(setting.value, (list, tuple)):
         for each in setting.value:
             if str(each) in names:
-                yield _at(setting, names[str(each)]) | {"value": each}
+                yield at(setting, names[str(each)], value=each)
 
 
 @_rule("renamed", "{key} is {expected} since 0.2", source="config/job_config.py")
 def _renamed(reading: Reading, case: Case | None) -> Iterator[Values]:
     for key, now in RENAMED.items():
         if setting := _setting(reading, key):
-            yield _at(setting, now, key=key)
+            yield at(setting, now, key=key)
 
 
 @_rule(
@@ -212,18 +202,18 @@ def _renamed(reading: Reading, case: Case | None) -> Iterator[Values]:
 def _tokenizer_path(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting = _setting(reading, "model.tokenizer_path")
     if setting and setting.value:
-        yield _at(setting, "model.hf_assets_path")
+        yield at(setting, "model.hf_assets_path")
 
 
-@_rule("connections", "CUDA_DEVICE_MAX_CONNECTIONS={value} makes FSDP's collectives wait for tensor parallelism's: 16 "
-       "or 32", severity="warning",
+@_rule("connections", "CUDA_DEVICE_MAX_CONNECTIONS={value} makes FSDP's collectives wait for tensor parallelism's: "
+       "set 16 or 32", severity="warning",
        source="torchtitan#1147, PR 4508")  # fmt: skip
 def _connections(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting = reading.source.environment.get("CUDA_DEVICE_MAX_CONNECTIONS")
     layout = reading.layout
     both = layout is not None and layout.tensor_parallel > 1 and layout.optimizer_shards > 1
     if both and setting is not None and setting.value is not UNKNOWN and str(setting.value) in {str(few) for few in range(1, 8)}:
-        yield _at(setting, "32")
+        yield at(setting, "32")
 
 
 @_rule("allocator", "PYTORCH_ALLOC_CONF is not set: expandable_segments:True avoids fragmentation, as "
@@ -242,7 +232,7 @@ def _allocator(reading: Reading, case: Case | None) -> Iterator[Values]:
 def _pure_bfloat16(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting = _setting(reading, _T + "dtype")
     if setting and setting.value == "bfloat16":
-        yield _at(setting, "float32")
+        yield at(setting, "float32")
 
 
 @_rule("flavour", "{value} is no flavour of {module}: {known}", source="protocols/train_spec.py", releases=OLD)
@@ -251,7 +241,7 @@ def _flavour(reading: Reading, case: Case | None) -> Iterator[Values]:
     known = [name for where, name in flavours("0.2") if where == module]
     special = ("_flex", "_varlen", "_irope", "_attn")
     if setting and known and not str(setting.value).endswith(special) and setting.value not in known:
-        yield _at(setting, known[-1], module=module, known=", ".join(known))
+        yield at(setting, known[-1], module=module, known=", ".join(known))
 
 
 @_rule(
@@ -281,7 +271,7 @@ def _config(reading: Reading, case: Case | None) -> Iterator[Values]:
         and setting.value not in known
         and not any(word in str(setting.value) for word in special)
     ):
-        yield _at(setting, ", ".join(name for name, each in known.items() if each.module == module), module=module)
+        yield at(setting, ", ".join(name for name, each in known.items() if each.module == module), module=module)
 
 
 CHECKS: dict[str, tuple[Check, ...]] = {release: tuple(found) for release, found in _FOUND.items()}

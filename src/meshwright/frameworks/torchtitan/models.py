@@ -6,13 +6,12 @@ one to copy where it has none. ``configurations.csv``: what each registered conf
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING
 
 from meshwright.domain.model import Mlp
+from meshwright.frameworks.tables import rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,18 +54,12 @@ class Configuration:
     """Key -> text of its value."""
 
 
-def _rows(file: str) -> list[dict[str, str]]:
-    """The rows of a table beside this module."""
-    text = resources.files(__package__).joinpath(file).read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))
-
-
 @cache
 def flavours(release: str) -> Mapping[tuple[str, str], Flavour]:
     """The flavours of a release by module and name."""
     index = RELEASES.index(release)
     found = {}
-    for row in _rows("flavours.csv"):
+    for row in rows(__package__, "flavours.csv"):
         first = RELEASES.index(row["since"]) if row["since"] else 0
         last = RELEASES.index(row["until"]) if row["until"] else len(RELEASES) - 1
         if first <= index <= last:
@@ -87,7 +80,7 @@ def configurations(release: str) -> Mapping[str, Configuration]:
             module=row["module"], flavour=row["flavour"], layers=int(row["layers"]), task=row["task"],
             defaults=dict(pair.split("=", 1) for pair in row["defaults"].split(";") if pair),
         )
-        for row in _rows("configurations.csv") if row["release"] == release
+        for row in rows(__package__, "configurations.csv") if row["release"] == release
     }  # fmt: skip
 
 

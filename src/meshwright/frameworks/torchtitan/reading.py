@@ -178,8 +178,7 @@ def _batch(file: _File, dp: int, pp: int) -> tuple[int, int, int | None]:
     if local % mb:
         values.refuse("torchtitan.pipeline-batch",
                       "Batch size {local} must be divisible by microbatch_size {mb}. Update the config arguments for either "
-                          "batch_size "
-                      "or pipeline_parallel_microbatch_size.", local=local, mb=mb)  # fmt: skip
+                          "batch_size or pipeline_parallel_microbatch_size.", local=local, mb=mb)  # fmt: skip
         return mb, 1, None
     if batch < 0:
         batch = local * dp
@@ -211,8 +210,7 @@ def _batch_in_tokens(file: _File, dp: int, pp: int) -> tuple[int, int, int | Non
         values.refuse(
             "torchtitan.batch",
             "training.num_tokens_per_train_step ({step}) must be divisible by the number of tokens processed globally in one "
-                "gradient "
-            "accumulation iteration ({unit}).", step=step, unit=unit,
+                "gradient accumulation iteration ({unit}).", step=step, unit=unit,
         )  # fmt: skip
         return tokens // context, 1, None
     _note_passes(file, step // unit, pp)
@@ -224,8 +222,7 @@ def _note_passes(file: _File, passes: int, pp: int) -> None:
     if pp > 1 and passes > 1:
         file.notes.append(Message(
             "torchtitan.passes", "the pipeline drains {passes} times in a step (gradient accumulation); it is taken for one "
-                "schedule over "
-            "all micro-batches", {"passes": passes},
+                "schedule over all micro-batches", {"passes": passes},
         ))  # fmt: skip
 
 
@@ -276,7 +273,7 @@ def _counts(file: _File, pp: int, schedule: Schedule) -> list[int] | None:
     parts = values.get(_P + "module_fqns_per_model_part")
     if isinstance(parts, (list, tuple)):
         named = [layers_of(part) for part in parts]
-        if any(part is None for part in named):
+        if not named or any(part is None for part in named):
             values.refuse("torchtitan.parts-odd", "module_fqns_per_model_part is no list of lists of module names")
             return None
         return [len(part or ()) for part in named]
@@ -287,9 +284,8 @@ def _counts(file: _File, pp: int, schedule: Schedule) -> list[int] | None:
             Message("torchtitan.layers", "the model's layers are not known, so it is not known where they stand: give --model", {})
         )
         if per_stage is not None and schedule not in SINGLE:
-            values.refuse("torchtitan.per-stage", "pipeline_parallel_layers_per_stage gives the stages of a rank only with "
-                "the model's layers: "
-                          "give --model")  # fmt: skip
+            values.refuse("torchtitan.per-stage", "pipeline_parallel_layers_per_stage gives the stages of a rank only with the "
+                "model's layers: give --model")  # fmt: skip
         return None
     places = pp * (1 if schedule in SINGLE else 2)
     if per_stage is not None:
@@ -302,9 +298,8 @@ def _counts(file: _File, pp: int, schedule: Schedule) -> list[int] | None:
     counts = generated(places, layers, first, last)
     if counts is None:
         values.refuse(
-            "torchtitan.empty-stages", "Configuration would result in empty stages. With {places} stages and {layers} layers, "
-                "and {first} and "
-            "{last} fewer on the first and the last", places=places, layers=layers, first=first, last=last,
+            "torchtitan.empty-stages", "Configuration would result in empty stages. With {places} stages and {layers} layers, and "
+                "{first} and {last} fewer on the first and the last", places=places, layers=layers, first=first, last=last,
         )  # fmt: skip
     return counts
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _FULL = {"0.2": "0.2.2", "0.3": "0.3.0", "main": "main (b5bcd76)"}
 _ASSETS = "./assets/hf/MODEL"
+_TEST_ASSETS = "./tests/assets/tokenizer"
+"""The tokenizer in torchtitan's own checkout: enough for a probe, whatever the model."""
 
 
 def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[File, ...]:
@@ -48,7 +50,7 @@ def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[F
     else:
         files = () if _registered(case, flavour, release) else (File(path=f"{OWN_MODULE}.py", text=_own(flavour)),)
         arguments = [*_blank_arguments(case, release), *_arguments(settings)]
-    path = "" if _registered(case, flavour, release) else 'env PYTHONPATH="$HERE" '
+    path = "" if _registered(case, flavour, release) else 'env PYTHONPATH="$HERE${PYTHONPATH:+:$PYTHONPATH}" '
     launch = Launch(checkout="TORCHTITAN_PATH", command=(path + TORCHRUN[0], *TORCHRUN[1:], "-m torchtitan.train", *arguments))
     probe = _probe(case, layout, release, options, [f"{path}python3 -m torchtitan.train", *_probed(arguments, release)])
     return (*files, launch_script(case, layout, options, manual, launch), probe, readme(case, layout, options, manual))
@@ -159,7 +161,7 @@ def _probe(case: Case, layout: Layout, release: str, options: Options, command: 
 set -euo pipefail
 HERE="${{HERE:-$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)}}"
 cd "${{TORCHTITAN_PATH:-$PWD}}"
-export HF_ASSETS_PATH="${{HF_ASSETS_PATH:-{_ASSETS}}}" DATASET="${{DATASET:-c4_test}}"
+export HF_ASSETS_PATH="${{HF_ASSETS_PATH:-{_TEST_ASSETS}}}" DATASET="${{DATASET:-c4_test}}"
 export NGPU={layout.world} RANK={rank} LOCAL_RANK=0 PYTORCH_ALLOC_CONF=expandable_segments:True
 {lines}
 """
@@ -192,14 +194,6 @@ def _manual(case: Case, layout: Layout, release: str, options: Options, flavour:
             )
         )
     off = [Switch(name="TORCH_NCCL_CUDA_EVENT_CACHE", risk="exact", what="fewer CUDA events under FSDP")]
-    if release != "0.2":
-        off.append(
-            Switch(
-                name="training.disable_cuda_graphs=false",
-                risk="exact",
-                what="CUDA graphs; not with a pipeline or a synchronising dispatcher",
-            )
-        )
     if layout.schedule == "dualpipev":
         off.append(
             Switch(
@@ -209,6 +203,11 @@ def _manual(case: Case, layout: Layout, release: str, options: Options, flavour:
             )
         )
     assumed = ["Learning rate and its schedule are placeholders; parameters and optimizer states are FP32, compute is BF16."]
+    if release != "0.2" and "training.disable_cuda_graphs" not in decide(case, layout, release):
+        assumed.append(
+            "CUDA graphs are on, as torchtitan has them by default; what they hold is not in the prediction: "
+            "`--training.disable-cuda-graphs` switches them off."
+        )
     if case.model.num_mtp_layers:
         assumed.append(
             f"torchtitan's {flavour.module} {flavour.name} predicts one token: the estimate counts "

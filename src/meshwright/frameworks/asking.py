@@ -1,0 +1,33 @@
+"""What checks of files ask of a reading, and what they say of a setting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshwright.frameworks.settings import UNKNOWN
+
+if TYPE_CHECKING:
+    from meshwright.frameworks.base import Values
+    from meshwright.frameworks.settings import Reading, Setting
+
+
+def at(setting: Setting | None, expected: object, /, **more: object) -> Values:
+    """The values of a finding: what stands there (or another ``value``), what would be right, the place, and more for its words."""
+    here = {"value": setting.value, "path": setting.place} if setting else {"value": None, "path": ""}
+    return {**here, "expected": expected, **more}
+
+
+def place_of(reading: Reading, *keys: str) -> str:
+    """Where the first of some keys stands; empty where none does."""
+    return next((reading.source.settings[key].place for key in keys if key in reading.source.settings), "")
+
+
+def count_of(reading: Reading, key: str, default: int) -> int:
+    """A whole number of the files; the default where it is absent or something else."""
+    value = reading.source.value(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def differs(variable: Setting | None, wanted: str) -> bool:
+    """Whether a variable is something else: one that is not set is, one that only the machine of the run knows is not."""
+    return variable is None or (variable.value is not UNKNOWN and str(variable.value) != wanted)

@@ -1,0 +1,193 @@
+"""What is written for a framework as a case of its oracle: one judge for every framework whose parser can be executed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+from deepspeed_family import judged as json_or_yaml
+from deepspeed_family import judged_flags
+from megatron_cases import arguments_of, environment_of
+from oracles_run import Case, Verdict, judge, missing
+
+from meshwright.frameworks.chatlearn.patch import FIELDS
+from meshwright.frameworks.documents.launch import parse_launch
+
+if TYPE_CHECKING:
+    from meshwright import domain
+    from meshwright.frameworks import File
+
+Written = tuple[Sequence["File"], "domain.case.Case", "domain.layout.Layout"]
+"""Files with the plan that they were written for."""
+CHATLEARN_BLANKS = [f"runtime_args.{name}=x" for name in ("data_path", "output_dir")] + [
+    "models.policy.load=y", "models.policy_trainer.load=z",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge:
+    """A framework's own parser as a judge of files."""
+
+    framework: str
+    """Name with the release that is judged."""
+    parser: str
+    """What is executed, for people."""
+    absent: Callable[[], str]
+    """Why it cannot be asked, or the empty string."""
+    verdicts: Callable[[Sequence[Written]], list[Verdict]]
+
+
+def text_of(files: Sequence[File], path: str) -> str:
+    """The text of one file."""
+    return next(file.text for file in files if file.path == path)
+
+
+def chatlearn_case(written: Written) -> Case:
+    """The YAML without the fields that the patch adds to ChatLearn's classes."""
+    files, _, layout = written
+    document = yaml.safe_load(text_of(files, "grpo.yaml"))
+    for section in ("policy_trainer", "ref_policy"):
+        document["models"][section] = {key: value for key, value in document["models"][section].items() if key not in FIELDS}
+    return {"files": {"grpo.yaml": yaml.safe_dump(document)}, "world": layout.world, "argv": CHATLEARN_BLANKS}
+
+
+def picotron_case(written: Written) -> Case:
+    """The JSON, with the shapes that picotron would fetch from the hub."""
+    files, case, layout = written
+    shapes = {"num_layers": case.model.num_layers, "hidden_size": case.model.hidden, "vocabulary": case.model.vocabulary}
+    return {"files": {"config.json": text_of(files, "config.json")}, "world": layout.world, "checks": shapes}
+
+
+def yaml_case(written: Written) -> Case:
+    """The one configuration file."""
+    files, _, layout = written
+    return {"files": {"config.yaml": text_of(files, "config.yaml")}, "world": layout.world}
+
+
+def json_or_yaml_case(written: Written) -> Case:
+    """Everything that is no script and no README."""
+    return json_or_yaml(written[0], written[2])
+
+
+def flags_case(written: Written) -> Case:
+    """The command line of Megatron-DeepSpeed."""
+    return judged_flags(written[0], written[2])
+
+
+def _by_oracle(name: str, ask: Callable[[Written], Case]) -> Callable[[Sequence[Written]], list[Verdict]]:
+    return lambda many: judge(name, [ask(written) for written in many])
+
+
+def _both(many: Sequence[Written]) -> list[Verdict]:
+    """Megatron-DeepSpeed: its flags and the JSON beside them; the first refusal counts."""
+    flags = judge("megatron-deepspeed", [flags_case(written) for written in many])
+    documents = judge("deepspeed-0.19.8", [json_or_yaml_case(written) for written in many])
+    return [document if one["accepted"] else one for one, document in zip(flags, documents, strict=True)]
+
+
+def torchtitan_case(written: Written) -> tuple[Case, str | None]:
+    """A case of the oracle, and the module that must be importable for it."""
+    files, case, layout = written
+    texts = {file.path: file.text for file in files}
+    checks = {"num_layers": case.model.num_layers}
+    if "config.toml" in texts:
+        return {"files": {"config.toml": texts["config.toml"]}, "world": layout.world, "checks": checks}, None
+    arguments = [word.text for word in parse_launch(texts["launch.sh"]).shell.launch.arguments]
+    return {"argv": arguments, "world": layout.world, "checks": checks}, texts.get("meshwright_flavour.py")
+
+
+def _torchtitan(name: str) -> Callable[[Sequence[Written]], list[Verdict]]:
+    """Plans that need a module of their own are judged apart, with it on the path."""
+
+    def verdicts(many: Sequence[Written]) -> list[Verdict]:
+        cases = [torchtitan_case(written) for written in many]
+        groups = defaultdict(list)
+        for index, (_, own) in enumerate(cases):
+            groups[own].append(index)
+        found: dict[int, Verdict] = {}
+        before = os.environ.get("PYTHONPATH")
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                for number, (own, indices) in enumerate(groups.items()):
+                    there = Path(folder, str(number))
+                    there.mkdir()
+                    if own:
+                        (there / "meshwright_flavour.py").write_text(own)
+                    os.environ["PYTHONPATH"] = str(there)
+                    found |= zip(indices, judge(name, [cases[index][0] for index in indices]), strict=True)
+            finally:
+                os.environ.pop("PYTHONPATH")
+                if before is not None:
+                    os.environ["PYTHONPATH"] = before
+        return [found[index] for index in range(len(many))]
+
+    return verdicts
+
+
+def megatron_source() -> str:
+    """The checkout of Megatron-LM, or the empty string."""
+    return os.environ.get("MESHWRIGHT_MEGATRON_SOURCE", "")
+
+
+def megatron_version() -> str:
+    """The version of the checkout, as ``megatron@VERSION`` spells it."""
+    info = (Path(megatron_source()) / "megatron" / "core" / "package_info.py").read_text()
+    minor = int(re.search(r"^MINOR = ([0-9]+)", info, re.MULTILINE)[1])
+    return "main" if minor >= 20 else f"0.{minor}"
+
+
+def _megatron(many: Sequence[Written]) -> list[Verdict]:
+    """Megatron-LM's ``parse_args``, ``validate_args`` and configuration on the command line of ``train.sh``."""
+    scripts = [(text_of(files, "train.sh"), layout) for files, _, layout in many]
+    cases = [{"argv": arguments_of(text), "world": layout.world, "env": environment_of(text)} for text, layout in scripts]
+    python = os.environ.get("MESHWRIGHT_MEGATRON_PYTHON", sys.executable)
+    done = subprocess.run(
+        [python, "-W", "ignore", str(Path(__file__).with_name("megatron_parser.py")), megatron_source()],
+        input="\n".join(map(json.dumps, cases)), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    verdicts = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(verdicts) == len(cases), done.stderr[-3000:]
+    return verdicts
+
+
+def judges() -> tuple[Judge, ...]:
+    """Every parser that can be executed, absent or not."""
+    release = megatron_version() if megatron_source() else "0.16"
+    plain = {
+        "accelerate@1.14": ("accelerate-1.14.0", json_or_yaml_case, "launch parser, plugins of 1.14.0"),
+        "deepspeed@0.19": ("deepspeed-0.19.8", json_or_yaml_case, "DeepSpeedConfig of 0.19.8"),
+        "mindformers@2.1": ("mindformers-2.1.0", yaml_case, "TrainConfig, ParallelDims, PpLayerSetting of 2.1.0"),
+        "nanotron@0.4": ("nanotron", yaml_case, "get_config_from_file, ParallelContext of 2411b02"),
+        "picotron@59714b1": ("picotron", picotron_case, "train.py to the world's assertion, distribute_layers of 59714b1"),
+        "chatlearn@b7af31a9": ("chatlearn", chatlearn_case, "OmegaConf into GrpoConfig, its validate() of b7af31a9"),
+    }  # fmt: skip
+    found = [
+        Judge(framework=name, parser=parser, absent=lambda oracle=oracle: missing(oracle), verdicts=_by_oracle(oracle, ask))
+        for name, (oracle, ask, parser) in plain.items()
+    ]
+    found += [
+        Judge(
+            framework=f"torchtitan@{oracle[11:14]}", parser=f"ConfigManager, ParallelDims, split and schedule of {oracle[11:]}",
+            absent=lambda oracle=oracle: missing(oracle), verdicts=_torchtitan(oracle),
+        )
+        for oracle in ("torchtitan-0.2.2", "torchtitan-0.3.0")
+    ]  # fmt: skip
+    found.append(Judge(
+        framework="megatron-deepspeed@4efb479d", parser="parse_args, validate_args of 4efb479d; DeepSpeedConfig of 0.19.8",
+        absent=lambda: missing("megatron-deepspeed") or missing("deepspeed-0.19.8"), verdicts=_both,
+    ))  # fmt: skip
+    found.append(Judge(
+        framework=f"megatron@{release}", parser=f"parse_args, validate_args, TransformerConfig of core {release}",
+        absent=lambda: "" if megatron_source() else "MESHWRIGHT_MEGATRON_SOURCE names no checkout", verdicts=_megatron,
+    ))  # fmt: skip
+    return tuple(found)

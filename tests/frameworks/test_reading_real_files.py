@@ -1,0 +1,161 @@
+"""What real launch scripts do, in our own minimal words: here-documents, ``read``, blanks, files that are named but not given."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshwright.cli import main
+from meshwright.cli.sources import _positional
+from meshwright.diagnose.check import Question, check
+from meshwright.errors import InputError
+from meshwright.frameworks import File, framework
+from meshwright.frameworks.documents.shell import parse_shell
+from meshwright.frameworks.settings import Given
+
+PARALLEL = "--num-layers 8 --micro-batch-size 1 --global-batch-size 32 --tensor-model-parallel-size"
+
+
+def read(name, path, text, **given):
+    return framework(name).read([File(path=path, text=text)], given=Given(**given))
+
+
+def judged(name, path, text, **given):
+    return check(Question(framework=framework(name), reading=read(name, path, text, **given))).findings
+
+
+def test_a_job_in_a_here_document_is_launched():
+    script = f"sbatch <<EOF\n#SBATCH --nodes=2\nsrun bash -x -c 'python pretrain_gpt.py {PARALLEL} 2'\nEOF\n"
+    assert read("megatron", "a.sh", script, num_devices=16).layout.tensor_parallel == 2
+
+
+def test_read_splits_a_here_string():
+    script = 'for C in "2,4"; do\nIFS="," read -r TP PP <<< "$C"\npython pretrain_gpt.py --tp $TP --pp=$PP\ndone\n'
+    assert [word.text for word in parse_shell(script).launch.arguments] == ["--tp", "2", "--pp=4"]
+    rest = parse_shell('read A B <<< "1 2 3"\npython x.py --a "$A" --b "$B"\n').launch.arguments
+    assert [word.text for word in rest] == ["--a", "1", "--b", "2 3"]
+    unknown = parse_shell('read A B <<< "$WHAT"\npython x.py --a "$A"\n').launch.arguments
+    assert not unknown[1].known
+
+
+def test_unknown_values_say_what_they_hang_on_and_how_to_give_it():
+    script = f"TP=${{3}}\ntorchrun --nproc_per_node 8 pretrain_gpt.py {PARALLEL} $TP --pipeline-model-parallel-size $PP\n"
+    messages = [str(each) for each in read("megatron", "a.sh", script, num_devices=7).messages if each.id == "setting.unknown"]
+    assert len(messages) == 2
+    assert "argument 3 of the script" in messages[0] and "--arguments" in messages[0]
+    assert "$PP" in messages[1] and '--arguments "PP=..."' in messages[1]
+
+
+def test_what_a_branch_decides_is_not_asked_for_by_its_name():
+    script = (
+        f"if [ $1 = big ]; then\nN=4\nelse\nN=2\nfi\ntorchrun --nproc_per_node 8 pretrain_gpt.py {PARALLEL} $N --seq-length $2\n"
+    )
+    found = next(each for each in read("megatron", "a.sh", script, num_devices=8).messages if each.id == "setting.unknown")
+    assert "$N, which the script decides" in str(found) and '--arguments "..."' in str(found)
+    assert read("megatron", "a.sh", _positional("big 128") + script, num_devices=8).layout.tensor_parallel == 4
+
+
+def test_nothing_follows_from_a_degree_that_is_not_known():
+    script = f"torchrun --nproc_per_node 7 pretrain_gpt.py {PARALLEL} $TP\n"
+    ids = [each.id for each in read("megatron", "a.sh", script, num_devices=7).messages]
+    assert "setting.unknown" in ids and not {"import.world", "import.microbatches"} & set(ids)
+
+
+def test_arguments_are_variables_and_words():
+    script = f"torchrun --nproc_per_node $GPUS pretrain_gpt.py {PARALLEL} $1\n"
+    reading = read("megatron", "a.sh", _positional("GPUS=8 4") + script, num_devices=8)
+    assert reading.layout.tensor_parallel == 4
+    assert reading.source.devices_per_node == 8
+    assert _positional("8 A=1") == "set -- 8 A=1; "
+
+
+@pytest.mark.parametrize(
+    ("name", "script"),
+    [
+        ("torchtitan", "CONFIG_FILE=${CONFIG_FILE:-a.toml}\ntorchrun -m torchtitan.train --job.config_file $CONFIG_FILE\n"),
+        ("chatlearn", "python chatlearn/entrypoint.py grpo --config-file a.yaml runtime_args.num_episode=2\n"),
+        ("nanotron", "torchrun --nproc_per_node=8 run_train.py --config-file a.yaml\n"),
+        ("accelerate", "accelerate launch --config_file a.yaml train.py --per_device_train_batch_size 2\n"),
+        ("mindformers", "msrun --worker_num 8 run_mindformer.py --config a.yaml --run_mode train\n"),
+        ("deepspeed", "deepspeed train.py --deepspeed --deepspeed_config $1\n"),
+    ],
+)
+def test_a_named_file_that_is_not_given_is_asked_for(name, script):
+    reading = read(name, "a.sh", script, num_devices=8)
+    assert reading.layout is None
+    assert reading.messages[0].id == "import.config-file"
+    assert reading.said.global_batch_sequences is None  # no default is passed off as theirs
+    assert {each.message.id.partition(".")[0] for each in judged(name, "a.sh", script, num_devices=8)} <= {"import", "shell"}
+
+
+def test_a_file_that_the_script_writes_itself_is_there():
+    script = 'cat > ds.json <<EOF\n{"train_batch_size": 8}\nEOF\ndeepspeed train.py --deepspeed_config ds.json\n'
+    assert "import.config-file" not in {each.id for each in read("deepspeed", "a.sh", script, num_devices=8).messages}
+
+
+@pytest.mark.parametrize(("program", "severity"), [("pretrain_gpt.py", "error"), ("examples/mine/train.py", "advice")])
+def test_a_program_of_its_own_may_add_flags(program, severity):
+    script = f"torchrun --nproc_per_node 8 {program} {PARALLEL} 1 --encoder-of-mine 3\n"
+    found = [each for each in judged("megatron", "a.sh", script) if each.message.id == "megatron.unknown-key"]
+    assert [each.severity for each in found] == [severity]
+
+
+def test_a_configuration_module_may_add_sections():
+    for module, severity in (('custom_config_module = "mine.config"', "advice"), ("print_config = true", "error")):
+        text = f"[job]\n{module}\n[mine]\nx = 1\n"
+        found = judged("torchtitan@0.2", "a.toml", text, num_devices=8)
+        assert [each.severity for each in found if each.message.id == "torchtitan.unknown-key"] == [severity]
+
+
+def test_blanks_of_a_template_are_no_errors():
+    script = f'LOAD="your ckpt path"\ntorchrun --nproc_per_node 8 pretrain_gpt.py {PARALLEL} 1 --load $LOAD\n'
+    found = {each.message.id: each.severity for each in judged("megatron", "a.sh", script)}
+    assert found["setting.blank"] == "warning"
+    assert "setting.type" not in found
+
+
+@pytest.mark.parametrize(
+    ("script", "hint"),
+    [
+        ("sbatch --nodes 2 train.slurm\n", "starts train.slurm"),
+        ("A=1 ./run_train.sh 8\n", "starts ./run_train.sh"),
+        ("source a.sh\n", "it reads a.sh"),
+        ("TP=1\nPP=2\n", "it only sets variables"),
+    ],
+)
+def test_a_script_without_a_launch_says_what_to_give(script, hint):
+    with pytest.raises(InputError, match="launches no training") as raised:
+        _ = parse_shell(script).launch
+    assert hint in str(raised.value)
+
+
+def test_auto_is_one_message_that_says_who_knows():
+    text = '{"train_micro_batch_size_per_gpu": "auto", "train_batch_size": "auto", "gradient_accumulation_steps": "auto"}'
+    messages = read("deepspeed", "a.json", text, num_devices=8).messages
+    assert [each.id for each in messages] == ["import.batch-auto"]
+
+
+def test_what_grows_is_no_error_beside_the_reason():
+    script = f"torchrun --nproc_per_node 8 pretrain_gpt.py {PARALLEL} 16 --rampup-batch-size 8 8 100\n"
+    found = {each.message.id: each.severity for each in judged("megatron", "a.sh", script, num_devices=8)}
+    assert found["megatron.rampup"] == "warning" and found["import.world"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("bash train.sh --a 1\n", 'launches train.sh: give that file, with --arguments "..." as it is called'),
+        ("python -m verl.trainer.main a.b=1\n", "launches verl.trainer.main: is --from right?"),
+    ],
+)
+def test_files_without_a_key_say_what_they_launch(tmp_path, capsys, script, words):
+    path = tmp_path / "a.sh"
+    path.write_text(script)
+    assert main(["import", str(path), "--from", "megatron"]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_fork_is_known_by_its_flag():
+    script = f"deepspeed --num_gpus 8 pretrain_gpt.py {PARALLEL} 1 --of-the-fork 1"
+    for more, severity in (("", "error"), (" --tokenizer-name-or-path t", "advice")):
+        found = judged("megatron-deepspeed", "a.sh", f"{script}{more}\n")
+        assert {each.severity for each in found if each.message.id.endswith("unknown-key")} == {severity}
