@@ -138,7 +138,8 @@ def foreign(model: Model) -> list[str]:
     return [reason for broken, reason in reasons if broken]
 
 
-@_rule("chatlearn.query-groups", "num_query_groups ({groups}) must be a multiple of tensor_model_parallel_size ({tp}).")
+@_rule("chatlearn.query-groups", "num_query_groups ({groups}) must be a multiple of tensor_model_parallel_size ({tp}).",
+       noticed="start")  # fmt: skip
 def _query_groups(case: Case, layout: Layout) -> Values | None:
     groups, tp = attention_of(case).num_key_value_heads, layout.tensor_parallel
     return values_if(not is_fsdp(layout) and not attention_of(case).latent and groups % tp, groups=groups, tp=tp)
