@@ -1,4 +1,4 @@
-"""A plan that a search found is written, and what is read back is the plan, to the word of its label."""
+"""A plan that a search found is written, and what is read back is predicted as the plan was."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ def test_a_plan_that_was_found_is_read_back_as_it_was_predicted(name):
     model = "qwen3-8b" if name in {"chatlearn", "mindspeed-llm"} else "llama3-8b"
     case = make_case(model, cluster_for(device, nodes=2), global_batch_sequences=64, sequence_tokens=4096, framework=name)
     runner = framework(name)
-    for plan in find_plans(case, framework=name, options=SearchOptions(top=3)).plans:
+    plans = find_plans(case, framework=name, options=SearchOptions(top=3)).plans
+    assert plans
+    for plan in plans:
         read = read_back(runner, case, runner.write(case, plan.layout)).layout
         assert read is not None
         again = estimate(case, read)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.frameworks.asking import at, count_of, differs, place_of
+from meshwright.frameworks.asking import at, count_of, differs, place_of, whole
 from meshwright.frameworks.deepspeed.mistakes import removed, sections
 from meshwright.frameworks.rules import limits_from, words_if
 from meshwright.frameworks.settings import UNKNOWN, Reading, Said, Setting, Source
@@ -21,6 +21,13 @@ def test_a_finding_names_value_place_and_what_would_be_right():
     assert at(setting, 4, heads=64) == {"value": 3, "path": "a.yaml:1", "expected": 4, "heads": 64}
     assert at(setting, 4, value="three")["value"] == "three"
     assert at(None, 4) == {"value": None, "path": "", "expected": 4}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("8", 8), (16, 16), ("08", 8), ("-1", None), ("\u00b2", None), ("9" * 5000, None), (None, None)]
+)
+def test_a_count_is_read_from_text_and_nothing_else(value, expected):
+    assert whole(value) == expected
 
 
 def test_the_place_is_that_of_the_first_key_that_stands_there():

@@ -248,6 +248,13 @@ HOSTILE = {
 }
 
 
+@pytest.mark.parametrize(
+    "line", ["shift " + "9" * 5000, "A[" + "9" * 5000 + "]=3", "X=$((" + "9" * 5000 + "+1))", "shift \u00b2", "[ ( ]"]
+)
+def test_odd_numbers_and_tests_leave_the_launch_alone(line: str) -> None:
+    assert parse_shell(f"set -- a b\n{line}\ntorchrun --nnodes 1 --nproc_per_node 8 t.py --a 1\n").launch.nodes == 1
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_what_grows_without_bound_is_refused(name: str) -> None:
     with pytest.raises(InputError):

@@ -51,7 +51,7 @@ def _probe(estimate: Estimate, given: Anchor) -> Probe:
     from meshwright.plan import estimate as predict
     from meshwright.plan.anchor import Probe
 
-    if given.where.isdigit():
+    if given.where.isascii() and given.where.isdigit() and len(given.where) < len("100000"):
         stage = int(given.where)
         known = {each.stage: each.memory for each in estimate.stages}
         if stage not in known:

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from meshwright.frameworks.base import Values
     from meshwright.frameworks.settings import Reading, Setting
 
+MAX_DIGITS = 19
+"""Of a number that a framework could hold."""
+
 
 def at(setting: Setting | None, expected: object, /, **more: object) -> Values:
     """The values of a finding: what stands there (or another ``value``), what would be right, the place, and more for its words."""
@@ -26,6 +29,12 @@ def count_of(reading: Reading, key: str, default: int) -> int:
     """A whole number of the files; the default where it is absent or something else."""
     value = reading.source.value(key)
     return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def whole(value: object) -> int | None:
+    """A count as text has it; None for anything else, and for digits that are no number of anything (19 and more, or not ASCII)."""
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < MAX_DIGITS else None
 
 
 def differs(variable: Setting | None, wanted: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import partial
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from meshwright.domain.label import label
+from meshwright.errors import MeshwrightError
 from meshwright.frameworks import framework as framework_named
 from meshwright.frameworks.editing import edit
 from meshwright.frameworks.settings import UNKNOWN, Given
@@ -161,9 +163,37 @@ def _limits_know_arithmetic(framework: Framework, case: Case, layout: Layout) ->
     assert not reasons, f"{case.model.name} {label(layout)} passes the limits, but {'; '.join(reasons)}"
 
 
+ODD: tuple[object, ...] = (
+    None, "", "auto", "x" * 2000, "9" * 5000, "\u00b2", "1,2,3", True, False, -1, 0, 10**30, 1e308, 3.5, [], [1, [2]],
+    [10**18] * 3, {"a": 1},
+)  # fmt: skip
+"""What somebody could put where a number, a word or a list is meant."""
+
+
+def _odd_values_are_answered(framework: Framework, case: Case, layout: Layout) -> None:
+    """Whatever stands for a key, reading, checks and limits answer with messages, never with an error of Python's."""
+    if not is_legal(framework, case, layout):
+        return
+    files, rng = configuration(framework.write(case, layout)), random.Random(label(layout))
+    source = read_back(framework, case, files).source
+    documents = {document.path: document for document in source.documents}
+    for _ in range(4):
+        setting, value = rng.choice(list(source.settings.values())), rng.choice(ODD)
+        try:
+            text = documents[setting.file].changed({setting.key: value})
+            changed = [replace(file, text=text) if file.path == setting.file else file for file in files]
+            reading = read_back(framework, case, changed)
+        except MeshwrightError:
+            continue
+        for check in framework.checks:
+            assert all(str(each.message) for known in (case, None) for each in check.findings(reading, known))
+        if reading.layout is not None:
+            assert all(str(message) for message in framework.check(case, reading.layout))
+
+
 PROMISES: tuple[Promise, ...] = (
     _reads_what_it_writes, _normal_form_is_stable, _files_are_whole, _keys_are_known, _own_files_are_clean, _edits_are_minimal,
-    _refusals_have_reasons, _limits_know_arithmetic,
+    _refusals_have_reasons, _limits_know_arithmetic, _odd_values_are_answered,
 )  # fmt: skip
 
 

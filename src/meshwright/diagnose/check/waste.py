@@ -10,6 +10,7 @@ from meshwright.diagnose.start import differences
 from meshwright.errors import InputError
 from meshwright.frameworks.editing import edit
 from meshwright.search import plan
+from meshwright.search.plan import ranking_error
 from meshwright.search.result import SearchOptions
 from meshwright.units import seconds
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate
     from meshwright.frameworks.settings import Finding
 
-WORTH = 0.03
-"""A gain below this is within the model's error."""
 BUBBLE, COMMUNICATION = 0.10, 0.20
 """Shares of the step worth naming; the guides take 15 to 20 % of communication for good (003:103, 003:127)."""
 PATIENCE_S = 120.0
@@ -52,7 +51,7 @@ def waste(context: Context) -> Iterator[Finding]:
             path="layout", label=best.label, step=seconds(best.step_s), mfu=f"{best.mfu_ratio:.1%}", expected=best.label,
             source="search",
         )  # fmt: skip
-    elif best.step_s < own.step_s * (1.0 - WORTH) or not own.fits:
+    elif own.step_s > best.step_s * (1.0 + ranking_error(context.case)) or not own.fits:
         gain = own.step_s / best.step_s - 1.0
         words = "{label} is predicted to take {best} a step instead of {own}, {gain} throughput{interval}; change {changes}"
         if not own.fits:

@@ -137,7 +137,7 @@ def _ignored(reading: Reading, case: Case | None) -> Iterator[Values]:
     if _is_fsdp(reading) and _version(reading) == 2:
         for name in ("backward_prefetch", "use_orig_params", "sync_module_states", "forward_prefetch"):
             setting = reading.source.settings.get(f"{FSDP}{name}")
-            if setting is not None and setting.value not in {None, "NO_PREFETCH"}:
+            if setting is not None and setting.value not in (None, "NO_PREFETCH"):
                 yield {"key": f"fsdp_{name}", "value": setting.value, "path": setting.place}
 
 
@@ -193,7 +193,7 @@ def _other_section(reading: Reading, case: Case | None) -> Iterator[Values]:
     kind = reading.source.value("distributed_type")
     for section, engine in (("fsdp_config", "FSDP"), ("deepspeed_config", "DEEPSPEED")):
         setting = next((setting for key, setting in reading.source.settings.items() if key.startswith(f"{section}.")), None)
-        if setting is not None and kind not in {None, engine}:
+        if setting is not None and kind not in (None, engine):
             yield at(setting, engine, section=section, kind=kind, value=kind)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from meshwright.frameworks.asking import at
+from meshwright.frameworks.asking import at, whole
 from meshwright.frameworks.rules import file_rule
 from meshwright.frameworks.settings import UNKNOWN
 
@@ -79,7 +79,8 @@ def environment_checks(prefix: str, *, mindspore: bool) -> tuple[Check, ...]:
         devices = reading.said.devices or 0
         setting = reading.source.environment.get("HCCL_CONNECT_TIMEOUT")
         text = setting.value if setting else str(DEFAULT_CONNECT_S)
-        if devices >= MANY_DEVICES and isinstance(text, str) and text.isdigit() and int(text) <= DEFAULT_CONNECT_S:
+        seconds = whole(text)
+        if devices >= MANY_DEVICES and seconds is not None and seconds <= DEFAULT_CONNECT_S:
             yield at(setting, 1800, devices=devices, value=text)
 
     @add(f"{prefix}.foreign-variable", "{name} does nothing on Ascend", severity="advice",

@@ -117,7 +117,7 @@ def _fsdp_checkpoint(reading: Reading, case: Case | None) -> Iterator[Values]:
 def _fsdp_strategy(reading: Reading, case: Case | None) -> Iterator[Values]:
     fsdp = True in (reading.source.value("ddp.use_megatron_fsdp"), reading.source.value("dist.use_megatron_fsdp"))
     strategy = reading.source.value("ddp.data_parallel_sharding_strategy")
-    if fsdp and strategy in {None, "no_shard"}:
+    if fsdp and strategy in (None, "no_shard"):
         yield {"value": strategy or "no_shard", "expected": "optim_grads_params",
                "path": place_of(reading, "ddp.data_parallel_sharding_strategy",
                    "ddp.use_megatron_fsdp", "dist.use_megatron_fsdp")}  # fmt: skip

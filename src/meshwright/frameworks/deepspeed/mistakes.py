@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from meshwright.errors import did_you_mean
-from meshwright.frameworks.asking import at, place_of
+from meshwright.frameworks.asking import at, place_of, whole
 from meshwright.frameworks.deepspeed.json_config import AUTO, BATCH_KEYS, ZERO
 from meshwright.frameworks.rules import Finder, file_rule
 from meshwright.frameworks.settings import Setting
@@ -154,8 +154,7 @@ def _replicas(reading: Reading, settings: dict[str, Setting]) -> int | None:
     for key in ("tensor_parallel.autotp_size", "sequence_parallel_size"):
         inner *= max(1, _number(settings, key) or 1)
     for flag in ("--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--ds-sequence-parallel-size"):
-        text = str(reading.source.value(flag, 1))
-        inner *= max(1, int(text)) if text.isdigit() else 1
+        inner *= max(1, whole(reading.source.value(flag, 1)) or 1)
     return reading.said.devices // inner if reading.said.devices else None
 
 

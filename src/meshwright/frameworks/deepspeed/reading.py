@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap
 from meshwright.errors import InputError, Message
+from meshwright.frameworks.asking import whole
 from meshwright.frameworks.compose import Values
 from meshwright.frameworks.deepspeed.json_config import (
     batch_of,
@@ -81,7 +82,8 @@ def _plain(value: object) -> object:
     text = str(value).lower()
     if text in {"true", "false"}:
         return text == "true"
-    return int(text) if text.isdigit() else value
+    number = whole(text)
+    return value if number is None else number
 
 
 def interpret(source: Source, given: Given, release: str) -> Reading:

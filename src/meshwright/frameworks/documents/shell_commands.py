@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MAX_COMMANDS = 2000
+MAX_SHIFT = 6
+"""Digits of an argument of ``shift`` that are read: so many arguments no script has."""
 _NO_LAUNCH = frozenset({
     "echo", "printf", "mkdir", "cd", "pushd", "popd", "ls", "cat", "cp", "mv", "rm", "ln", "touch", "chmod", "sleep", "wait", "set",
     "shopt", "ulimit", "trap", "module", "conda", "pip", "pip3", "which", "date", "hostname", "grep", "sed", "awk", "tee", "kill",
@@ -221,7 +223,7 @@ def _program(source: Source, state: State, run: Run, words: list[Text], prefix: 
                 state.remove(word)
         return True
     if name == "shift":
-        count = int(plain[1]) if len(plain) > 1 and plain[1].isdigit() else 1
+        count = int(plain[1][:MAX_SHIFT]) if len(plain) > 1 and plain[1].isdigit() else 1
         if count <= len(state.positional):  # bash refuses to shift further than there are arguments
             state.positional = state.positional[count:]
         return True

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.frameworks.documents.shell_expand import pattern, scalar
@@ -78,116 +80,126 @@ def _compared(left: Text, operator: str, right: Text) -> Verdict:
     return None
 
 
+@dataclass(slots=True)
+class _Condition:
+    """Tests joined by an "or" that binds weaker than the "and": ``-o`` and ``-a`` of ``[``, ``||`` and ``&&`` of ``[[``."""
+
+    plain: Sequence[str]
+    weak: str
+    strong: str
+    primary: Callable[[_Condition, int], Verdict]
+    """One test at ``position``, which it moves behind itself; gets the depth of brackets."""
+    state: State
+    position: int = 0
+
+    def all_of_it(self, depth: int = 0) -> Verdict:
+        """The whole of what stands from ``position`` to a closing bracket, or to the end."""
+        value = self._joined(depth)
+        while self._takes(self.weak):
+            value = either(value, self._joined(depth))
+        return value
+
+    def _joined(self, depth: int) -> Verdict:
+        value = self.one(depth)
+        while self._takes(self.strong):
+            value = both(value, self.one(depth))
+        return value
+
+    def one(self, depth: int) -> Verdict:
+        """One test, bounded in depth."""
+        if depth > MAX_DEPTH:
+            raise self.state.bounds.refusal("nested conditions")
+        return self.primary(self, depth)
+
+    def negation(self, depth: int) -> Verdict:
+        """``! test``."""
+        self.position += 1
+        return negated(self.one(depth + 1))
+
+    def bracket(self, depth: int) -> Verdict:
+        """``( tests )``."""
+        self.position += 1
+        value = self.all_of_it(depth + 1)
+        self.position += 1
+        return value
+
+    @property
+    def left(self) -> int:
+        """Words that are not read yet."""
+        return len(self.plain) - self.position
+
+    def _takes(self, word: str) -> bool:
+        """Step over a word, if it stands here."""
+        found = self.left > 0 and self.plain[self.position] == word
+        self.position += found
+        return found
+
+
 def test_command(state: State, words: list[Text]) -> Verdict:
     """``[`` and ``test`` with their expanded words, without the brackets."""
-    position = 0
-    plain = [word.plain if word.known else "" for word in words]
 
-    def disjunction(depth: int) -> Verdict:
-        nonlocal position
-        value = conjunction(depth)
-        while position < len(words) and plain[position] == "-o":
-            position += 1
-            value = either(value, conjunction(depth))
-        return value
-
-    def conjunction(depth: int) -> Verdict:
-        nonlocal position
-        value = primary(depth)
-        while position < len(words) and plain[position] == "-a":
-            position += 1
-            value = both(value, primary(depth))
-        return value
-
-    def primary(depth: int) -> Verdict:
-        nonlocal position
-        left = len(words) - position
+    def primary(here: _Condition, depth: int) -> Verdict:
+        plain, at, left = here.plain, here.position, here.left
         if left <= 0:
             return False
-        if depth > MAX_DEPTH:
-            raise state.bounds.refusal("nested conditions")
-        here = plain[position]
-        binary = left >= 3 and plain[position + 1] in ("=", "==", "!=", "<", ">", *_NUMERIC, "-nt", "-ot", "-ef")
-        if here == "!" and left > 1 and not binary:
-            position += 1
-            return negated(primary(depth + 1))
-        if here == "(" and left > 2 and not binary:
-            position += 1
-            value = disjunction(depth + 1)
-            position += 1
-            return value
+        binary = left >= 3 and plain[at + 1] in ("=", "==", "!=", "<", ">", *_NUMERIC, "-nt", "-ot", "-ef")
+        if plain[at] == "!" and left > 1 and not binary:
+            return here.negation(depth)
+        if plain[at] == "(" and left > 2 and not binary:
+            return here.bracket(depth)
         if binary:
-            position += 3
-            return _compared(words[position - 3], plain[position - 2], words[position - 1])
-        if here in _UNARY and left >= 2:
-            position += 2
-            return _unary(state, here, words[position - 1])
-        position += 1
-        return _unary(state, "-n", words[position - 1])
+            here.position += 3
+            return _compared(words[at], plain[at + 1], words[at + 2])
+        if plain[at] in _UNARY and left >= 2:
+            here.position += 2
+            return _unary(state, plain[at], words[at + 1])
+        here.position += 1
+        return _unary(state, "-n", words[at])
 
-    verdict = disjunction(0)
+    condition = _Condition([word.plain if word.known else "" for word in words], "-o", "-a", primary, state)
+    verdict = condition.all_of_it()
     # A variable that is empty without quotes leaves "[ = x ]", which bash calls an error: false.
-    return verdict if position >= len(words) else False
+    return verdict if condition.left <= 0 else False
 
 
 def double_bracket(source: Source, state: State, start: int, end: int) -> Verdict:
     """``[[ ... ]]`` whose inside stands at ``start`` to ``end``."""
     tokens = test_words(source.plain, start, end)
-    plain = [source.plain[a:b] for a, b in tokens]
-    position = 0
 
-    def disjunction(depth: int) -> Verdict:
-        nonlocal position
-        value = conjunction(depth)
-        while position < len(tokens) and plain[position] == "||":
-            position += 1
-            value = either(value, conjunction(depth))
-        return value
-
-    def conjunction(depth: int) -> Verdict:
-        nonlocal position
-        value = primary(depth)
-        while position < len(tokens) and plain[position] == "&&":
-            position += 1
-            value = both(value, primary(depth))
-        return value
-
-    def primary(depth: int) -> Verdict:
-        nonlocal position
-        if position >= len(tokens):
+    def primary(here: _Condition, depth: int) -> Verdict:
+        plain, at, left = here.plain, here.position, here.left
+        if left <= 0:
             return None
-        if depth > MAX_DEPTH:
-            raise state.bounds.refusal("nested conditions")
-        here = plain[position]
-        if here == "!":
-            position += 1
-            return negated(primary(depth + 1))
-        if here == "(":
-            position += 1
-            value = disjunction(depth + 1)
-            position += 1
-            return value
-        if here in _UNARY and position + 1 < len(tokens):
-            position += 2
-            return _unary(state, here, scalar(source, state, *tokens[position - 1]))
-        left = scalar(source, state, *tokens[position])
-        operator = plain[position + 1] if position + 1 < len(tokens) else ""
-        if operator in ("&&", "||", ")", "") or position + 2 >= len(tokens):
-            position += 1
-            return _unary(state, "-n", left)
-        right = tokens[position + 2]
-        position += 3
-        if operator in ("=", "==", "!="):
-            glob, known = pattern(source, state, *right)
-            if not known or not left.known:
-                return None
-            return glob_match(glob, left.plain) if operator != "!=" else negated(glob_match(glob, left.plain))
-        if operator == "=~":
-            return _regex(left, scalar(source, state, *right))
-        return _compared(left, operator, scalar(source, state, *right))
+        if plain[at] == "!":
+            return here.negation(depth)
+        if plain[at] == "(":
+            return here.bracket(depth)
+        if plain[at] in _UNARY and left >= 2:
+            here.position += 2
+            return _unary(state, plain[at], scalar(source, state, *tokens[at + 1]))
+        value = scalar(source, state, *tokens[at])
+        operator = plain[at + 1] if left >= 2 else ""
+        if operator in ("&&", "||", ")", "") or left <= 2:
+            here.position += 1
+            return _unary(state, "-n", value)
+        here.position += 3
+        return _matched(source, state, value, operator, tokens[at + 2])
 
-    verdict = disjunction(0)
-    return verdict if position >= len(tokens) else None
+    condition = _Condition([source.plain[a:b] for a, b in tokens], "||", "&&", primary, state)
+    verdict = condition.all_of_it()
+    return verdict if condition.left <= 0 else None
+
+
+def _matched(source: Source, state: State, left: Text, operator: str, right: tuple[int, int]) -> Verdict:
+    """A comparison of ``[[``: its right side is a pattern for ``==`` and ``!=``, an expression for ``=~``."""
+    if operator in ("=", "==", "!="):
+        glob, known = pattern(source, state, *right)
+        if not known or not left.known:
+            return None
+        return glob_match(glob, left.plain) if operator != "!=" else negated(glob_match(glob, left.plain))
+    if operator == "=~":
+        return _regex(left, scalar(source, state, *right))
+    return _compared(left, operator, scalar(source, state, *right))
 
 
 def _regex(left: Text, right: Text) -> Verdict:

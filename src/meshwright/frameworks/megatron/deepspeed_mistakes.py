@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
+from meshwright.frameworks.asking import whole
 from meshwright.frameworks.megatron.asking import at, flags, grid_of, has
 from meshwright.frameworks.rules import file_rule
 from meshwright.frameworks.surface import Surface
@@ -68,12 +69,6 @@ def has_any(reading: Reading, *keys: str) -> str | None:
     return next((key for key in keys if reading.source.value(key) is not None), None)
 
 
-def _whole(value: object) -> int | None:
-    """A whole number behind a flag that no surface knows."""
-    text = str(value)
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
-
-
 # What the guides' arithmetic comes to.
 
 
@@ -85,19 +80,19 @@ def _accumulation(reading: Reading, case: Case | None) -> Iterator[Values]:
     values = flags(reading)
     if key is None:
         return
-    steps, micro, batch = _whole(reading.source.value(key)), values.int("--micro-batch-size"), values.int("--global-batch-size")
-    dp = grid_of(reading).dp or _whole(reading.source.value("--data-parallel-size"))
+    steps, micro, batch = whole(reading.source.value(key)), values.int("--micro-batch-size"), values.int("--global-batch-size")
+    dp = grid_of(reading).dp or whole(reading.source.value("--data-parallel-size"))
     if not steps or not micro or not batch or not dp or micro * steps * dp == batch:
         return
-    whole = batch % (micro * dp) == 0
-    needed = f"{batch // (micro * dp)} micro-batches are needed" if whole else f"{micro * dp} does not divide it"
+    divides = batch % (micro * dp) == 0
+    needed = f"{batch // (micro * dp)} micro-batches are needed" if divides else f"{micro * dp} does not divide it"
     yield at(reading, key, micro=micro, accumulation=steps, dp=dp, product=micro * steps * dp, batch=batch, needed=needed,
-             expected=batch // (micro * dp) if whole else None)  # fmt: skip
+             expected=batch // (micro * dp) if divides else None)  # fmt: skip
 
 
 @_rule("megatron.data-parallel", "{world} devices / (tp {tp} x pp {pp} x cp {cp}) make data parallelism {dp}, not {said}")
 def _data_parallel(reading: Reading, case: Case | None) -> Iterator[Values]:
-    said, grid = _whole(reading.source.value("--data-parallel-size")), grid_of(reading)
+    said, grid = whole(reading.source.value("--data-parallel-size")), grid_of(reading)
     if said is not None and grid.world is not None and said * grid.tp * grid.pp * grid.cp != grid.world:
         dp: object = grid.dp if grid.dp is not None else "no whole number"
         yield at(
@@ -151,7 +146,7 @@ def _deepspeed_switch(reading: Reading, case: Case | None) -> Iterator[Values]:
 def _zero_pipeline(reading: Reading, case: Case | None) -> Iterator[Values]:
     if _json(reading) is None:
         return
-    stage, pp = _whole(reading.source.value("zero_optimization.stage")), grid_of(reading).pp
+    stage, pp = whole(reading.source.value("zero_optimization.stage")), grid_of(reading).pp
     if stage is not None and stage >= 2 and pp > 1:
         yield at(reading, "zero_optimization.stage", stage=stage, pp=pp, expected=1)
 

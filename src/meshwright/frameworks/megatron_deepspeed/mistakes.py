@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from meshwright.frameworks.asking import at, differs, place_of
+from meshwright.frameworks.asking import at, differs, place_of, whole
 from meshwright.frameworks.deepspeed.json_config import ZERO
 from meshwright.frameworks.deepspeed.mistakes import json_checks
 from meshwright.frameworks.deepspeed.mistakes import unknown_key as unknown_json_key
@@ -35,9 +35,8 @@ def _on(reading: Reading, flag: str) -> bool:
 
 
 def _count(reading: Reading, key: str, default: int | None = None) -> int | None:
-    value = reading.source.value(key, default)
-    text = str(value)
-    return int(text) if text.isdigit() else default
+    number = whole(reading.source.value(key, default))
+    return default if number is None else number
 
 
 def _pipeline_engine(reading: Reading) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.frameworks.ascend.arithmetic import arithmetic
 from meshwright.frameworks.ascend.environment import environment_checks
-from meshwright.frameworks.asking import at
+from meshwright.frameworks.asking import at, whole
 from meshwright.frameworks.mindspeed_core_ms.flag_reading import as_flags
 from meshwright.frameworks.mindspeed_core_ms.limits import WORDS, shared_limits
 from meshwright.frameworks.rules import file_rule, rule, values_if
@@ -63,21 +63,21 @@ def flag_checks(prefix: str) -> tuple[Check, ...]:
     @add(f"{prefix}.shard-size", "zero_shard_size {value} {fate}", source="mindspeed_ms/core/parallel_state.py of br_master")
     def _shards(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = as_flags(reading.source).settings.get("--zero_shard_size")
-        text = str(setting.value) if setting else ""
-        if setting is None or not text.lstrip("-").isdigit() or int(text) < 0:
+        size = whole(setting.value) if setting else None
+        if setting is None or size is None:
             return
         dp = reading.layout.data_parallel if reading.layout else None
-        if int(text) <= 1:
-            yield at(setting, dp, fate="should be greater than 1", value=int(text))
-        elif dp and (int(text) > dp or dp % int(text)):
+        if size <= 1:
+            yield at(setting, dp, fate="should be greater than 1", value=size)
+        elif dp and (size > dp or dp % size):
             yield {
-                "value": int(text),
+                "value": size,
                 "fate": f"is no divisor of data parallel {dp}: zero_shard_size will not take effect.",
                 "expected": dp,
                 "path": setting.place,
             }
         elif reading.layout and reading.layout.zero_stage in {0, 2}:
-            yield at(setting, None, fate="splits nothing without --use-distributed-optimizer", value=int(text))
+            yield at(setting, None, fate="splits nothing without --use-distributed-optimizer", value=size)
 
     @add(
         f"{prefix}.zero-level",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.frameworks.ascend.environment import environment_checks
 from meshwright.frameworks.ascend.habits import whole_states
-from meshwright.frameworks.asking import at, differs
+from meshwright.frameworks.asking import at, differs, whole
 from meshwright.frameworks.mindspeed_llm.layouts import parse_counts, parse_layout_text, parse_rank_lists
 from meshwright.frameworks.rules import file_rule
 
@@ -242,7 +242,8 @@ def flag_checks(name: str) -> tuple[Check, ...]:
 def _int(reading: Reading, flag: str, default: int) -> int:
     """The number behind a flag; the default where it is absent or odd."""
     setting: Setting | None = reading.source.settings.get(flag)
-    return int(setting.value) if setting and isinstance(setting.value, str) and setting.value.isdigit() else default
+    number = whole(setting.value) if setting else None
+    return default if number is None else number
 
 
 def _virtual_stages(reading: Reading) -> bool:
