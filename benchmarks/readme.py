@@ -20,8 +20,8 @@ README, MEASURED = ROOT / "README.md", ROOT / "docs" / "accuracy.md"
 WIDTH = "110"
 EXAMPLE = re.compile(r"(<!-- example: (?P<command>.*?) -->\n).*?(<!-- /example -->)", re.DOTALL)
 ACCURACY = re.compile(r"(<!-- accuracy -->\n).*?(<!-- /accuracy -->)", re.DOTALL)
-LAST_SECTION = "note:"
-"""The example ends where search statistics with their times begin."""
+LAST_SECTION = {"plan": "note:", "fix": "searched:"}
+"""The example of a verb ends where search statistics with their times begin."""
 
 
 def example_output(command: str) -> str:
@@ -33,7 +33,7 @@ def example_output(command: str) -> str:
     assert status in {0, 1}, f"meshwright {command} ended with {status}"
     lines: list[str] = []
     for line in stream.getvalue().strip("\n").splitlines():
-        if "legal layouts:" in line or line.startswith(LAST_SECTION):
+        if "legal layouts:" in line or line.startswith(LAST_SECTION.get(command.split(maxsplit=1)[0], "legal layouts:")):
             break
         lines.append(line.rstrip())
     return "\n".join(lines).rstrip("\n")

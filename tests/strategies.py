@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from functools import cache
+from operator import sub
 
 from hypothesis import HealthCheck, assume, settings
 from hypothesis import strategies as st
@@ -13,9 +14,10 @@ from meshwright import catalog
 from meshwright.domain.case import Case
 from meshwright.domain.cluster import Cluster
 from meshwright.domain.features import Features
-from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Selective
+from meshwright.domain.layout import Full, Grid, Layout, NoRecompute, Overlap, Recompute, Selective, mixed, whole
 from meshwright.domain.model import Attention, LatentAttention, LayerKind, MixtureOfExperts, Mlp, Model
 from meshwright.domain.training import Batch, Lora, Training
+from meshwright.plan.split import default_split
 from meshwright.search import layout_refusals
 from meshwright.search.rules import knobs_of, rules_of
 from meshwright.search.space import Pins, divisors, make_space, mesh_grid
@@ -29,9 +31,11 @@ EVERYTHING = Features(
     zero_stages=(0, 1, 2, 3),
     parameter_shards_with_pipeline=True,
     context_kinds=("ring", "all-gather", "ulysses", "hybrid"),
-    selective_modules=("core_attn", "layernorm", "mlp", "moe_act", "moe", "mla_up_proj", "shared_experts"),
+    selective_modules=("core_attn", "layernorm", "mlp_act", "comm", "mlp", "moe_act", "moe", "mla_up_proj", "shared_experts"),
     positions=("rope", "learned", "alibi", "none"),
     interleaved_needs_multiple=False,
+    recompute_per_stage=True,
+    recompute_mixed=True,
 )
 """A framework that can do all that the planner knows."""
 MEGATRON = Features(name="megatron", zero_stages=(0, 1, 2, 3))
@@ -225,7 +229,9 @@ def layouts(draw: st.DrawFn, case: Case, features: Features = EVERYTHING) -> Lay
     stage = draw(st.sampled_from(features.zero_stages)) if ranks > 1 else 0
     size = draw(st.sampled_from(divisors(ranks)[1:])) if stage else 1
     modules = draw(st.lists(st.sampled_from(features.selective_modules), min_size=1, max_size=3, unique=True))
-    recompute = draw(st.sampled_from((NoRecompute(), Selective(modules=tuple(modules)), Full(), Full(layers=1))))
+    plain = st.sampled_from((NoRecompute(), Selective(modules=tuple(modules)), Full(), Full(layers=1)))
+    split = default_split(case, degree["pp"], vp)
+    recompute = draw(st.one_of(plain, mixed_recomputes(split, tuple(modules))) if features.recompute_mixed else plain)
     overlap = Overlap(tensor=draw(st.booleans()), expert=draw(st.booleans()), gradient_reduce=draw(st.booleans()))
     layout = Layout(
         tensor_parallel=degree["tp"],
@@ -248,9 +254,21 @@ def layouts(draw: st.DrawFn, case: Case, features: Features = EVERYTHING) -> Lay
         offload=draw(st.sampled_from(((), (), ("optimizer",)))),
     )
     if layout_refusals(case, features, layout):
-        layout = replace(layout, schedule="1f1b", virtual_stages=1)
+        layout = replace(layout, schedule="1f1b", virtual_stages=1, recompute=whole(recompute))
     assume(not layout_refusals(case, features, layout))
     return layout
+
+
+@st.composite
+def mixed_recomputes(draw: st.DrawFn, split: Grid, modules: tuple[str, ...]) -> Recompute:
+    """Counts by chunk and stage of layers in full and of layers that recompute modules."""
+
+    def some(layers: Grid) -> Grid:
+        return tuple(tuple(draw(st.integers(0, count)) for count in row) for row in layers)
+
+    full = some(split)
+    left = tuple(tuple(map(sub, row, taken)) for row, taken in zip(split, full, strict=True))
+    return mixed([(Full(), full), (Selective(modules=modules), some(left))], split)
 
 
 @st.composite

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from meshwright.api import check_files, find_plans, make_case, read_files
+    from meshwright.api import balance_layers, balance_layout, check_files, find_plans, fix_layout, make_case, read_files
     from meshwright.catalog import (
         calibration,
         cluster_for,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         optimizer,
         precision,
     )
+    from meshwright.domain.balance import Balance, BalanceProblem, Body, End, Overfull, Placement
     from meshwright.domain.case import Case
     from meshwright.domain.cluster import Cluster, Device, Link
     from meshwright.domain.estimate import Estimate, Fits, Infeasible
@@ -42,32 +43,39 @@ if TYPE_CHECKING:
     from meshwright.frameworks import framework
     from meshwright.plan import estimate
     from meshwright.search import PlanResult, RankedPlan, SearchOptions, compare, min_devices, run_cost
+    from meshwright.search.balance import balance
 
 _HOMES = {
-    "meshwright.api": ("check_files", "find_plans", "make_case", "read_files"),
+    "meshwright.api": ("balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "make_case", "read_files"),
     "meshwright.catalog": (
         "calibration", "cluster_for", "clusters", "device", "devices", "implementation", "implementations", "load_cluster",
         "load_model", "models", "optimizer", "precision",
     ),
+    "meshwright.domain.balance": ("Balance", "BalanceProblem", "Body", "End", "Overfull", "Placement"),
     "meshwright.domain.case": ("Case",),
     "meshwright.domain.cluster": ("Cluster", "Device", "Link"),
     "meshwright.domain.estimate": ("Estimate", "Fits", "Infeasible"),
     "meshwright.domain.label": ("label", "parse_layout"),
-    "meshwright.domain.layout": ("Full", "Layout", "NoRecompute", "Overlap", "Selective"),
+    "meshwright.domain.layout": ("Full", "Layout", "Mixed", "NoRecompute", "Overlap", "Selective"),
     "meshwright.domain.model": ("Model",),
     "meshwright.domain.training": ("Batch", "Lora", "Training"),
     "meshwright.errors": ("InputError", "MeshwrightError", "NoAnswerError"),
     "meshwright.frameworks": ("framework",),
     "meshwright.plan": ("estimate",),
     "meshwright.search": ("PlanResult", "RankedPlan", "SearchOptions", "compare", "min_devices", "run_cost"),
+    "meshwright.search.balance": ("balance",),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Balance",
+    "BalanceProblem",
     "Batch",
+    "Body",
     "Case",
     "Cluster",
     "Device",
+    "End",
     "Estimate",
     "Fits",
     "Full",
@@ -77,15 +85,21 @@ __all__ = [
     "Link",
     "Lora",
     "MeshwrightError",
+    "Mixed",
     "Model",
     "NoAnswerError",
     "NoRecompute",
+    "Overfull",
     "Overlap",
+    "Placement",
     "PlanResult",
     "RankedPlan",
     "SearchOptions",
     "Selective",
     "Training",
+    "balance",
+    "balance_layers",
+    "balance_layout",
     "calibration",
     "check_files",
     "cluster_for",
@@ -95,6 +109,7 @@ __all__ = [
     "devices",
     "estimate",
     "find_plans",
+    "fix_layout",
     "framework",
     "implementation",
     "implementations",

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from meshwright.diagnose.check import Checked
+    from meshwright.diagnose.fix import Fixed
+    from meshwright.domain.balance import Balance, Objective, Overfull
     from meshwright.domain.cluster import Cluster
+    from meshwright.domain.layout import Layout
     from meshwright.frameworks.settings import Given, Reading
     from meshwright.search import PlanResult
 
@@ -71,6 +74,56 @@ def find_plans(
     )
 
 
+def balance_layers(
+    path: str | Path, *, stages: int, microbatches: int, memory_mb: float | Sequence[float], virtual_stages: int = 1,
+    schedule: str | None = None, hop_time: float = 0.0, objective: Objective = "slot", time_limit_s: float = 9.0,
+) -> Balance | Overfull:  # fmt: skip
+    """Layers of SAPP's layer file put on pipeline stages, and what each of them recomputes.
+
+    ``memory_mb`` is what a stage may hold, or one bound for each; ``schedule`` a name of ``perf.schedules.ORDERS``, 1F1B or
+    interleaved unless said. ``objective``: ``slot`` is the fastest pipeline among placements with the shortest slot,
+    ``simulated`` the fastest of all.
+
+    Units:   the file's own; memories in its megabytes.
+    Errors:  ``InputError`` for a file or a pipeline that makes no sense; that nothing fits is an ``Overfull``.
+    """
+    from meshwright.readers.sapp import problem, read_layer_file
+    from meshwright.search.balance import balance
+
+    implied = "interleaved" if virtual_stages > 1 else "1f1b"
+    asked = problem(
+        read_layer_file(path), stages=stages, microbatches=microbatches, memory_mb=memory_mb, chunks=virtual_stages,
+        schedule=schedule or implied, hop_time=hop_time,
+    )  # fmt: skip
+    return balance(asked, objective=objective, time_limit_s=time_limit_s)
+
+
+def balance_layout(
+    case: Case, layout: Layout, *, framework: str = "megatron", objective: Objective = "simulated", time_limit_s: float = 9.0
+) -> tuple[Layout, Balance] | Overfull:
+    """A layout with its layers put on its stages anew, and recomputation by stage as far as the framework can say it.
+
+    Degrees, virtual stages and the batch stay as they are.
+
+    Units:   seconds and reserved bytes, by the cost model.
+    Errors:  ``InputError`` for a layout that makes no sense; that nothing fits is an ``Overfull``.
+    """
+    from meshwright.domain.balance import Overfull
+    from meshwright.search.balance import balance
+    from meshwright.search.balance.layouts import choices, layout_of, problem_of
+
+    features = framework_named(framework).for_case(case).features
+    found = [
+        balance(problem_of(case, features, layout, choice), objective=objective, time_limit_s=time_limit_s)
+        for choice in choices(features, layout)
+    ]
+    answers = [each for each in found if not isinstance(each, Overfull)]
+    if not answers:
+        return min((each for each in found if isinstance(each, Overfull)), key=lambda each: each.gap)
+    best = min(answers, key=lambda each: each.best.simulated_time)
+    return layout_of(layout, best.problem, best.best), best
+
+
 def read_files(paths: Sequence[str | Path], framework: str, *, given: Given | None = None) -> Reading:
     """Files of a framework (``name`` or ``name@version``) as a layout, and what they leave open; nothing is run.
 
@@ -109,5 +162,26 @@ def check_files(
             framework=framework_named(framework).at(reading.version), reading=reading, case=case,
             model=case.model if case is not None else None,
             claims=tuple(claim(name, value) for name, value in (claims or {}).items()),
+        )
+    )  # fmt: skip
+
+
+def fix_layout(
+    case: Case, layout: Layout, *, framework: str = "megatron", message: str = "", memory_bytes: float | None = None,
+    faster_ratio: float | None = None, devices: int | None = None, max_edits: int = 3,
+) -> Fixed:  # fmt: skip
+    """The smallest changes of a layout that make it fit, faster, legal, or run on other devices; ``message``: what a run said when
+    it ran out of memory.
+
+    Errors:  ``InputError`` for a message that is none.
+    """
+    from meshwright.diagnose.fix import FixQuestion, fix
+    from meshwright.readers.out_of_memory import read_out_of_memory
+
+    return fix(
+        FixQuestion(
+            framework=framework_named(framework).for_case(case), case=case, layout=layout,
+            messages=read_out_of_memory(message) if message else (), bound_bytes=memory_bytes, faster_ratio=faster_ratio,
+            devices=devices, max_edits=max_edits,
         )
     )  # fmt: skip

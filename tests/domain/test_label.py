@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from math import gcd
+from operator import add
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.domain.label import MODULES, label, parse_layout, parse_recompute, recompute_word
-from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Selective
+from meshwright.domain.layout import Full, Layout, Mixed, NoRecompute, Overlap, Selective, ordered_parts
 from meshwright.domain.model import Attention, LayerKind, Mlp, Model
 from meshwright.errors import InputError
 
@@ -36,6 +37,18 @@ def llama(layers: int) -> Model:
     return Model(name="small", hidden=512, vocabulary=1000, kinds=(kind,), pattern=(0,) * layers)
 
 
+treatments = st.one_of(
+    st.just(Full()),
+    st.sets(st.sampled_from(MODULES), min_size=1).map(lambda names: Selective(modules=tuple(sorted(names)))),
+)
+
+
+def mixture(parts: list) -> NoRecompute | Mixed:
+    """Parts in their normal form; a single whole one is not a mixture."""
+    some = ordered_parts(parts)
+    return Mixed(parts=some) if some and (len(some) > 1 or some[0][0] != Full()) else NoRecompute()
+
+
 @st.composite
 def layouts(draw: st.DrawFn) -> tuple[Layout, int, int]:
     tp, cp, pp, dp, mb = (draw(FACTORS) for _ in range(5))
@@ -52,10 +65,14 @@ def layouts(draw: st.DrawFn) -> tuple[Layout, int, int]:
     counts = st.tuples(*[st.tuples(*[st.integers(0, 99)] * pp)] * vp)
     recompute = draw(st.one_of(
         st.just(NoRecompute()),
+        st.lists(st.tuples(treatments, counts), min_size=2, max_size=5, unique_by=lambda part: part[0]).map(mixture),
         st.lists(st.sampled_from(MODULES), min_size=1, unique=True).map(lambda names: Selective(modules=tuple(names))),
         st.one_of(st.none(), st.integers(0, 99), counts).map(lambda layers: Full(layers=layers)),
     ))  # fmt: skip
     micro = draw(st.integers(1, 64))
+    stage_layers = draw(st.one_of(st.none(), counts))
+    if stage_layers and isinstance(recompute, Mixed):
+        stage_layers = tuple(tuple(map(add, *rows)) for rows in zip(stage_layers, recompute.counts, strict=True))
     layout = Layout(
         tensor_parallel=tp, sequence_parallel=draw(st.booleans()), context_parallel=cp,
         context_kind=draw(st.sampled_from(["ring", "all-gather", "ulysses", "hybrid"])), pipeline_parallel=pp,
@@ -63,7 +80,7 @@ def layouts(draw: st.DrawFn) -> tuple[Layout, int, int]:
         optimizer_shards=shards[0], gradient_shards=shards[1], parameter_shards=shards[2],
         microbatch_sequences=mb, num_microbatches=micro, recompute=recompute,
         schedule=draw(st.sampled_from(["interleaved" if vp > 1 else "1f1b", "gpipe", "zb1p", "dualpipev"])),
-        stage_layers=draw(st.one_of(st.none(), counts)), offload=draw(st.sampled_from([(), ("optimizer",)])),
+        stage_layers=stage_layers, offload=draw(st.sampled_from([(), ("optimizer",)])),
         overlap=Overlap(**{name: draw(st.booleans()) for name in Overlap.__slots__}),
     )  # fmt: skip
     return layout, layout.world, micro * dp * mb
@@ -125,13 +142,26 @@ def test_shard_groups(text, over_context, expected):
     assert (layout.optimizer_shards, layout.gradient_shards, layout.parameter_shards) == expected
 
 
-@pytest.mark.parametrize("text", ["none", "selective:core_attn", "selective:moe_act,layernorm", "full", "full:3", "full:[3,2;1,0]"])
+@pytest.mark.parametrize("text", ["none", "selective:core_attn", "selective:moe_act,layernorm", "full", "full:3", "full:[3,2;1,0]",
+                                  "full:[3,2,1,0]+selective:mlp_act:[1,1,1,1]", "selective:core_attn:[1,0]",
+                                  "full:[1,0;0,1]+selective:comm,mlp_act:[1,0;0,1]+selective:comm:[0,1;2,0]"])  # fmt: skip
 def test_recompute_words_survive(text):
     assert recompute_word(parse_recompute(text)) == text
 
 
 def test_recompute_per_stage_holds_for_every_chunk():
     assert read("pp4 vp2 recompute=full:[3,2,1,0]").recompute == Full(layers=((3, 2, 1, 0), (3, 2, 1, 0)))
+    several = read("pp2 vp2 recompute=selective:comm:[1, 0]+full:[0, 1]").recompute
+    assert several == Mixed(parts=((Full(), ((0, 1), (0, 1))), (Selective(modules=("comm",)), ((1, 0), (1, 0)))))
+
+
+def test_lists_of_another_shape_are_one_fault():
+    assert len(faults("pp4 recompute=full:[1,1,1]+selective:comm:[1,1,1]")) == 1
+
+
+def test_parts_that_count_nothing_are_left_out():
+    assert parse_recompute("full:[1,0]+selective:comm:[0,0]") == Full(layers=((1, 0),))
+    assert parse_recompute("selective:comm:[0,0]") == NoRecompute()
 
 
 def test_spaces_capitals_and_equal_signs_are_forgiven():
@@ -179,6 +209,16 @@ def test_all_faults_of_a_label_are_reported_at_once():
         ("mb3", "global batch 1024 is no multiple of dp x mb = 512 x 3 = 1536"),
         ("tp9999999999", "'tp9999999999' has no valid value"),
         ("recompute=selective:corn_attn", "did you mean core_attn?"),
+        ("recompute=full+selective:mlp_act", "'full' in recompute= needs layers by stage"),
+        ("recompute=full:2+selective:mlp_act:[1]", "'2' is not a list of counts"),
+        ("recompute=none:[1]+full:[1]", "'none:[1]' in recompute= needs layers by stage"),
+        ("recompute=full:[1]+", "'' in recompute= needs layers by stage"),
+        ("recompute=full:[1]+full:[2]", "counts full twice"),
+        ("recompute=selective:comm,mlp_act:[1]+selective:mlp_act,comm:[2]", "counts selective:comm,mlp_act twice"),
+        ("recompute=full:[1,2]+selective:comm:[1]", "the lists have not the same shape"),
+        ("recompute=full:[1]+selective:com:[1]", "did you mean comm?"),
+        ("pp2 recompute=full:[1]+selective:comm:[1]", "recompute needs 1 list(s) of 2 counts"),
+        ("pp2 layers=[2,2] recompute=full:[1,2]+selective:comm:[1,1]", "counts 3 layers of a chunk that has 2"),
         ("layers=20,20", "is not a list of counts"),
         ("pp8=4", "unknown word 'pp8=4'; did you mean pp"),
         ("tp8 zero1 shardnode", "shard1 does not split"),

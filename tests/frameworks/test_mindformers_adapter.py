@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import types
+from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +15,9 @@ from ascend_cases import case_of, document, found, function_of, layout_of, plans
 from oracles_run import judge, needs, packages
 
 from meshwright.domain.label import label, recompute_word
-from meshwright.domain.layout import Full, Selective
+from meshwright.domain.layout import Full, Mixed, Selective, mixed
 from meshwright.frameworks import File, framework
+from meshwright.frameworks.ascend.recompute_lists import parts_of
 from meshwright.frameworks.ascend.stages import layer_starts, split_of
 from meshwright.frameworks.editing import edit
 from meshwright.frameworks.mindformers.ranges import counts_of_ranges, ids_text, parse_ids, parse_stages, stage_ranges
@@ -90,7 +94,7 @@ def test_what_the_framework_accepts_the_limits_accept():
     )
     for case, layout in any_plans(NAME, 600, seed=5):
         broken = {message.id for message in there.check(case, layout)}
-        if f"{NAME}.knobs" in broken or f"{NAME}.stage-empty" in broken or layout.recompute == Selective(modules=()):
+        if f"{NAME}.knobs" in broken or f"{NAME}.stage-empty" in broken or isinstance(layout.recompute, Mixed):
             continue  # no key says them
         writable.append((case, layout, broken))
     texts = [
@@ -156,6 +160,63 @@ def test_graph_lists_are_read_as_the_framework_reads_them():
         from meshwright.frameworks.ascend.stages import counts_of
 
         assert [list(row) for row in counts_of(reading.layout.recompute, split)] == [list(map(int, row)) for row in counts]
+
+
+@pytest.mark.oracle
+@needs("mindformers-2.1.0")
+def test_graph_lists_of_three_kinds_reach_the_layers_that_the_framework_reaches():
+    """``LayerSetting`` of the wheel sets every layer; what it set is counted by chunk and stage."""
+    path = packages("mindformers-2.1.0") / "mindformers/parallel_core/training_graph/transformer/utils.py"
+    context = types.SimpleNamespace(get_auto_parallel_context=lambda key: True)
+    quiet = types.SimpleNamespace(info=lambda *_: None, warning=lambda *_: None)
+    names: dict[str, Any] = {
+        "np": np, "logger": quiet, "MAX_INT32": 2**31 - 1, "ms": context, "is_legacy_model": lambda: True,
+    }  # fmt: skip
+    setting = function_of(path, "LayerSetting", names)
+    reached: set[str] = set()
+    setting.set_pattern_recompute = staticmethod(lambda layer, p, comm=False, *_, **__: reached.add("comm" if comm else "mlp_act"))
+    layer = types.SimpleNamespace(set_comm_fusion=lambda _: None, recompute=lambda **_: reached.add("full"))
+    rng = random.Random(7)
+    for _ in range(80):
+        pp, vpp = rng.choice((2, 4)), rng.choice((1, 1, 2, 3))
+        layers = pp * vpp * rng.randrange(2, 6)
+
+        each = layers // (pp * vpp)  # nested lists with more are refused: the second default pattern finds no plain integers
+
+        def counts(pp: int = pp, vpp: int = vpp, each: int = each) -> object:
+            flat = [rng.randrange(each * vpp + 2) for _ in range(pp)]
+            nested = [[rng.randrange(each + 1) for _ in range(pp)] for _ in range(vpp)]
+            return rng.choice((False, True, flat, nested if vpp > 1 else flat))
+
+        lists = {key: counts() for key in ("recompute", "select_recompute", "select_comm_recompute")}
+        own = types.SimpleNamespace(
+            recompute_slice_activation=False, select_recompute_exclude=False, select_comm_recompute_exclude=False,
+            **copy.deepcopy(lists),
+        )  # fmt: skip
+        config = types.SimpleNamespace(
+            pipeline_stage=pp, pipeline_model_parallel_size=pp, gradient_aggregation_group=4, recompute=own,
+            swap=types.SimpleNamespace(swap=False),
+        )  # fmt: skip
+        its = setting(layers, 0, config, vpp)
+        wanted: Counter[tuple[int, int, tuple[str, ...]]] = Counter()
+        for index in range(layers):
+            reached.clear()
+            its.set_recompute(layer, index)
+            if reached:
+                wanted[int(its.interleave_ids[index]), int(its.pp_ids[index]), tuple(sorted(reached))] += 1
+        reading = read(GRAPH, {
+            "parallel_config.pipeline_stage": pp, "parallel_config.micro_batch_num": pp, "model.model_config.num_layers": layers,
+            "model.model_config.pp_interleave_num": vpp, "parallel.pipeline_config.pipeline_interleave": True,
+            "model.model_config.use_flash_attention": True, **{f"recompute_config.{key}": value for key, value in lists.items()},
+        })  # fmt: skip
+        assert reading.layout is not None, [str(message) for message in reading.messages]
+        split = ((layers // (pp * vpp),) * pp,) * vpp
+        said = Counter({
+            (chunk, stage, getattr(treatment, "modules", ("full",))): count
+            for treatment, grid in parts_of(reading.layout.recompute, split)
+            for chunk, row in enumerate(grid) for stage, count in enumerate(row) if count
+        })  # fmt: skip
+        assert said == wanted, lists
 
 
 GRAPH_BASE: dict[str, object] = {
@@ -501,9 +562,43 @@ def test_offsets_that_do_not_fit_are_refused_in_its_words(settings, identifier):
     assert reading.layout is None and f"{NAME}.{identifier}" in {message.id for message in reading.messages}
 
 
-def test_select_is_named_by_what_it_recomputes():
-    reading = read(GRAPH, {**GRAPH_BASE, "recompute_config.select_recompute": {"feed_forward\\.mul": [1, 1, 1, 1]}})
-    assert reading.layout is not None and "MLP" in str(reading.messages[0])
+@pytest.mark.parametrize(
+    ("settings", "word", "remarks"),
+    [
+        ({"select_recompute": True}, "selective:mlp_act", 0),
+        ({"select_recompute": [2, 2, 1, 0]}, "selective:mlp_act:[2,2,1,0]", 0),
+        ({"recompute": [1, 0, 0, 0], "select_recompute": [3, 2, 1, 0], "select_comm_recompute": [2, 2, 2, 0]},
+         "full:[1,0,0,0]+selective:comm,mlp_act:[1,2,1,0]+selective:comm:[0,0,1,0]+selective:mlp_act:[1,0,0,0]", 0),
+        ({"recompute": True, "select_recompute": True}, "full", 0),
+        ({"select_recompute": {"feed_forward\\.mul": [3, 1, 1, 1], "feed_forward\\.w1\\.activation\\.silu": [2, 1, 1, 1],
+                               "feed_forward\\.w2\\.reshape": [8, 8, 8, 8]}}, "selective:mlp_act:[2,1,1,1]", 0),
+        ({"select_recompute": ["mlp\\.mul", "mlp\\.activation_func\\.silu"]}, "selective:mlp_act", 0),
+        ({"select_recompute": {"attention_norm": [1, 1, 1, 1], "ffn_norm": [1, 1, 1, 1]}}, "selective:layernorm:[1,1,1,1]", 0),
+        ({"select_recompute": {"attention\\.wq": [1, 1, 1, 1]}}, "none", 1),
+        ({"select_comm_recompute": {".*\\.norm": [6, 2, 1, 0], ".*\\.w_qkv\\.reshape": [6, 2, 1, 0]}},
+         "selective:comm:[6,2,1,0]", 0),
+        ({"select_comm_recompute": {"add": [1, 1, 1, 1]}}, "none", 1),
+        ({"select_recompute": False, "select_comm_recompute": []}, "none", 0),
+    ],
+)  # fmt: skip
+def test_lists_are_read_by_what_they_recompute(settings, word, remarks):
+    reading = read(GRAPH, {**GRAPH_BASE, **{f"recompute_config.{key}": value for key, value in settings.items()}})
+    assert reading.layout is not None and recompute_word(reading.layout.recompute) == word
+    assert len([message for message in reading.messages if message.id == "import.select"]) == remarks
+
+
+def test_without_flash_attention_the_core_of_every_layer_is_said_to_be_recomputed():
+    off = {"recompute_config.select_recompute": True, "model.model_config.use_flash_attention": False}
+    (message,) = (each for each in read(GRAPH, {**GRAPH_BASE, **off}).messages if each.id == "import.select")
+    assert "attention core of every layer" in str(message)
+
+
+def test_lists_that_no_chunk_can_have_are_refused():
+    case = case_of(GRAPH)
+    grids = {("mlp_act",): ((1, 0, 0, 0),), ("comm",): ((1, 0, 0, 0),)}
+    recompute = mixed([(Selective(modules=modules), counts) for modules, counts in grids.items()], ((9, 9, 9, 9),))
+    layout = layout_of(case, tensor_parallel=4, pipeline_parallel=4, recompute=recompute)
+    assert f"{NAME}.recompute-lists" in {message.id for message in framework(GRAPH).check(case, layout)}
 
 
 YAML = """# data below

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from ascend_cases import case_of, class_arguments, flags_in, found, function_of, layout_of, read, refused, script, unread
 
-from meshwright.domain.label import label
-from meshwright.domain.layout import Full, Overlap, Selective
+from meshwright.domain.label import label, recompute_word
+from meshwright.domain.layout import Full, Mixed, NoRecompute, Overlap, Selective, ordered_parts
 from meshwright.errors import InputError
 from meshwright.frameworks import framework
 from meshwright.frameworks.editing import edit
@@ -52,15 +52,45 @@ def test_what_is_written_is_read_back(name):
 def test_the_guides_example_is_read():
     reading = read(NAME, GUIDE, devices=8)
     assert reading.layout is not None and reading.version == "r0.1.0"
-    assert label(reading.layout, overlap=reading.layout.overlap) == "tp2 pp2 dp2 mb1 zero0 recompute=full:1"
-    assert [message.id for message in reading.messages] == ["import.select", "import.select"]
-    assert "AXIS" not in str(reading.messages[0]) and "activation" not in str(reading.messages[1])
+    said = label(reading.layout, overlap=reading.layout.overlap)
+    assert said == "tp2 pp2 dp2 mb1 zero0 recompute=full:[1,1]+selective:comm,core_attn:[1,1]"
+    assert not reading.messages
 
 
-@pytest.mark.parametrize(("flash", "what"), [(True, "activation function"), (False, "core attention")])
-def test_select_is_mapped_by_what_it_recomputes(flash, what):
-    reading = read(NAME, {**GUIDE, "model_config.use_flash_attention": flash}, devices=8)
-    assert what in str(reading.messages[0])
+@pytest.mark.parametrize(
+    ("flash", "act", "modules", "remark"),
+    [
+        (False, "swiglu", "comm,core_attn", None),
+        (True, "gelu", "comm,mlp_act", None),
+        (True, "fast_gelu", "comm,mlp_act", None),
+        (True, "swiglu", "comm", "swiglu is no Cell"),
+    ],
+)
+def test_select_is_mapped_by_what_it_recomputes(flash, act, modules, remark):
+    settings = {**GUIDE, "model_config.use_flash_attention": flash, "model_config.hidden_act": act}
+    reading = read(NAME, settings, devices=8)
+    assert reading.layout is not None
+    assert recompute_word(reading.layout.recompute) == f"full:[1,1]+selective:{modules}:[1,1]"
+    assert [message for message in reading.messages if not remark or remark not in str(message)] == []
+    assert len(reading.messages) == bool(remark)
+
+
+@pytest.mark.parametrize(
+    ("full", "select", "comm", "word"),
+    [
+        ([2, 1, 0, 0], [1, 2, 3, 0], [1, 3, 1, 0],
+         "full:[2,1,0,0]+selective:comm,mlp_act:[1,2,1,0]+selective:comm:[0,1,0,0]+selective:mlp_act:[0,0,2,0]"),
+        (False, [4, 5, 5, 4], False, "selective:mlp_act"),
+        (False, False, [4, 5, 5, 4], "selective:comm"),
+        (False, [4, 5, 5, 4], [4, 5, 5, 4], "selective:comm,mlp_act"),
+        (False, [0, 0, 0, 0], [0, 0, 0, 0], "none"),
+    ],
+)  # fmt: skip
+def test_lists_stand_behind_the_full_layers(full, select, comm, word):
+    lists = {"recompute": full, "select_recompute": select, "select_comm_recompute": comm}
+    settings = {f"parallel_config.recompute_config.{name}": value for name, value in lists.items()}
+    reading = read(NAME, {**BASE, "model_config.hidden_act": "gelu", **settings}, devices=64)
+    assert reading.layout is not None and recompute_word(reading.layout.recompute) == word
 
 
 @pytest.mark.parametrize(
@@ -95,8 +125,6 @@ def test_select_is_mapped_by_what_it_recomputes(flash, what):
     ],
 )
 def test_lists_by_stage(settings, layers, recompute):
-    from meshwright.domain.label import recompute_word
-
     reading = read(NAME, {**BASE, **settings}, devices=64)
     assert reading.layout is not None, [str(message) for message in reading.messages]
     if recompute == "own":  # 18 on 4 stages: the remainder goes backwards from the last but one
@@ -104,6 +132,46 @@ def test_lists_by_stage(settings, layers, recompute):
         return
     assert reading.layout.stage_layers == layers
     assert recompute_word(reading.layout.recompute) == recompute
+
+
+BR_YAML: dict[str, object] = {
+    "model_parallel.pipeline_model_parallel_size": 4, "model_parallel.virtual_pipeline_model_parallel_size": 2,
+    "language_model.num_layers": 16, "language_model.use_flash_attn": True, "micro_batch_size": 1, "global_batch_size": 64,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("settings", "word", "remarks"),
+    [
+        ({"recompute": [[1, 0], [0, 0], [0, 0], [0, 2]], "select_comm_recompute": [[1, 2], [0, 0], [0, 0], [0, 0]]},
+         "full:[1,0,0,0;0,0,0,2]+selective:comm:[1,0,0,0;2,0,0,0]", 0),
+        ({"select_recompute": [[2, 2], [2, 2], [2, 2], [2, 2]]}, "selective:mlp_act", 0),
+        ({"recompute": [[1, 1], [1, 1], [0, 0], [0, 0]]}, "full:[1,1,0,0;1,1,0,0]", 0),
+    ],
+)  # fmt: skip
+def test_lists_of_br_master_are_by_stage_and_chunk(settings, word, remarks):
+    lists = {f"language_model.recompute_config.{name}": value for name, value in settings.items()}
+    reading = read(f"{NAME}@br_master", {**BR_YAML, **lists}, devices=64)
+    assert reading.layout is not None, [str(message) for message in reading.messages]
+    assert recompute_word(reading.layout.recompute) == word
+    assert len([message for message in reading.messages if message.id == "import.select"]) == remarks
+
+
+@pytest.mark.parametrize(
+    ("flags", "word", "remarks"),
+    [
+        ("--recompute-granularity selective", "selective:core_attn", 0),
+        ("--recompute-activations", "selective:core_attn", 0),
+        ("--recompute-granularity selective --use-flash-attn", "selective:mlp_act", 0),
+        ("--recompute-granularity selective --use-flash-attn --swiglu", "none", 1),
+        ("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1", "full", 0),
+    ],
+)
+def test_granularity_of_br_master_is_mapped_by_what_it_recomputes(flags, word, remarks):
+    text = f"--num-layers 16 --hidden-size 512 --tensor-model-parallel-size 1 --micro-batch-size 1 --global-batch-size 8 {flags}"
+    reading = read(f"{NAME}@br_master", script(text))
+    assert reading.layout is not None and recompute_word(reading.layout.recompute) == word
+    assert len([message for message in reading.messages if message.id == "import.select"]) == remarks
 
 
 def test_the_wrapper_of_the_guides_model_is_read():
@@ -176,11 +244,22 @@ def test_lists_turn_between_the_branches():
 GOOD = {"tensor_parallel": 2, "pipeline_parallel": 4, "zero": 1}
 
 
+def mixture(**counts: list[int]) -> Mixed:
+    """Layers of four stages by the module that they recompute, or in full."""
+    parts = [(Full() if name == "full" else Selective(modules=(name,)), (tuple(each),)) for name, each in counts.items()]
+    return Mixed(parts=ordered_parts(parts))
+
+
 @pytest.mark.parametrize(
     ("rule", "knobs", "model"),
     [
         ("knobs", {"expert_tensor_parallel": 2}, None),
-        ("knobs", {"recompute": Selective()}, None),
+        ("knobs", {"recompute": Selective(modules=("moe",))}, None),
+        ("select", {"recompute": Selective()}, None),
+        ("select", {"recompute": Selective(modules=("mlp_act",))}, None),
+        ("recompute-shape", {"recompute": mixture(comm=[1, 1], full=[1, 1])}, None),
+        ("recompute-sum", {"recompute": mixture(comm=[7, 0, 0, 0], full=[2, 0, 0, 0])}, None),
+        ("recompute-lists", {"recompute": mixture(comm=[1, 0, 0, 0], core_attn=[1, 0, 0, 0])}, None),
         ("knobs", {"offload": ("optimizer",)}, None),
         ("knobs", {"optimizer_shards": 2}, None),
         ("stage-sum", {"stage_layers": ((9, 9, 9, 8),)}, None),
@@ -229,6 +308,9 @@ def test_the_wording_is_the_frameworks():
     )
     with pytest.raises(InputError, match="full_recompute_layers 10"):
         framework(NAME).write(case, layout)
+    several = replace(layout, recompute=mixture(comm=[7, 0, 0, 0], full=[2, 0, 0, 0]))
+    (message,) = framework(NAME).check(case, several)
+    assert "got select_comm_recompute_layers 7 + full_recompute_layers 2 > num_layers 8." in str(message)
 
 
 @pytest.mark.parametrize(
@@ -361,7 +443,9 @@ def test_an_edit_drops_lists_of_another_pipeline():
     case = case_of(NAME, "llama3-8b", devices=64, batch=1024)
     reading = read(NAME, settings, devices=64)
     assert reading.layout is not None and reading.layout.data_parallel == 16
-    other = replace(reading.layout, pipeline_parallel=2, data_parallel=32, num_microbatches=16, optimizer_shards=32)
+    other = replace(
+        reading.layout, pipeline_parallel=2, data_parallel=32, num_microbatches=16, optimizer_shards=32, recompute=NoRecompute()
+    )
     edited = edit(framework(NAME), reading, case, other)
     assert {change.key for change in edited.edits} == {
         "parallel_config.pipeline_model_parallel_size", "dataset_config.micro_batch_num", "parallel_config.num_layer_list",

@@ -10,8 +10,9 @@ import pytest
 from ascend_cases import case_of, flags_in, found, layout_of, read, refused, script, unread
 
 from meshwright.domain.label import label, recompute_word
-from meshwright.domain.layout import Overlap, Selective
+from meshwright.domain.layout import Full, Mixed, Overlap, Selective, ordered_parts
 from meshwright.frameworks import framework
+from meshwright.frameworks.ascend.recompute_lists import recompute_of_lists
 from meshwright.frameworks.editing import edit
 from meshwright.frameworks.mindspeed_llm import surface
 from meshwright.frameworks.mindspeed_llm.layouts import (
@@ -23,6 +24,7 @@ from meshwright.frameworks.mindspeed_llm.layouts import (
     without_noops,
 )
 from meshwright.testing import conformance
+from meshwright.testing.promises import read_back
 
 NAME = "mindspeed-llm"
 
@@ -217,8 +219,10 @@ def test_public_examples_are_read(facts, nodes, expected):
         ({"recompute_granularity": "selective"}, "selective:core_attn", 0),
         ({"recompute_activations": None}, "selective:core_attn", 0),
         ({"recompute_granularity": "selective", "recompute_modules": "mlp core_attn"}, "selective:core_attn,mlp", 0),
-        ({"recompute_activation_function": None}, "none", 1),
-        ({"recompute_norm": None}, "none", 1),
+        ({"recompute_activation_function": None}, "selective:mlp_act", 0),
+        ({"recompute_norm": None}, "selective:layernorm", 0),
+        ({"recompute_norm": None, "recompute_granularity": "selective"}, "selective:core_attn,layernorm", 0),
+        ({"recompute_norm": None, "recompute_norm_num_layers": 1, "recompute_granularity": "selective"}, "selective:core_attn", 1),
         ({"swap_attention": None}, "none", 1),
         ({"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 2}, "full", 1),
         ({"recompute_granularity": "full", "recompute_method": "block", "recompute_num_layers": 99}, "full", 0),
@@ -228,6 +232,40 @@ def test_recomputation_is_mapped_by_what_it_recomputes(facts, word, remarks):
     reading = read(NAME, text(**facts))
     assert reading.layout is not None and recompute_word(reading.layout.recompute) == word
     assert len(reading.messages) == remarks
+
+
+@pytest.mark.parametrize("model", ["llama3-8b", "qwen3-30b-a3b"])
+@pytest.mark.parametrize(("full", "activation", "norm"), [(2, 3, 0), (0, 2, 1), (1, 0, 2), (2, 2, 2), (3, 1, 4)])
+def test_numbers_of_layers_behind_the_full_ones_are_read_back(model, full, activation, norm):
+    case = case_of(NAME, model)
+    each = case.model.num_layers // 4
+    act = ("mlp_act", "moe_act") if case.model.is_moe else ("mlp_act",)
+    counts = {module: ((number,) * 4,) for modules, number in ((act, activation), (("layernorm",), norm)) for module in modules}
+    recompute = recompute_of_lists(((full,) * 4,), counts, ((each,) * 4,), behind_full=True)
+    layout = layout_of(case, tensor_parallel=2, pipeline_parallel=4, zero=1, recompute=recompute)
+    assert isinstance(recompute, Mixed) and not framework(NAME).check(case, layout)
+    flags = framework(NAME).decide(case, layout, framework(NAME).version)
+    assert flags.get("--recompute-num-layers", 0) == full
+    assert flags.get("--recompute-activation-function-num-layers", 0) == activation
+    assert flags.get("--recompute-norm-num-layers", 0) == norm
+    again = read_back(framework(NAME), case, framework(NAME).write(case, layout)).layout
+    assert again is not None and again.recompute == recompute
+
+
+@pytest.mark.parametrize(
+    ("rule", "parts", "knobs"),
+    [
+        ("recompute-numbers", {"mlp_act": (2, 1, 2, 2)}, {}),
+        ("recompute-numbers", {"mlp": (2, 2, 2, 2), "mlp_act": (1, 1, 1, 1)}, {}),
+        ("recompute-numbers", {"full": (1, 0, 1, 1), "mlp_act": (1, 1, 1, 1)}, {}),
+        ("recompute-uneven", {"mlp_act": (1, 1, 1, 1)}, {"stage_layers": ((7, 8, 8, 9),)}),
+    ],
+)
+def test_what_no_numbers_say_is_refused(rule, parts, knobs):
+    case = case_of(NAME, "llama3-8b")
+    some = [(Full() if name == "full" else Selective(modules=(name,)), (counts,)) for name, counts in parts.items()]
+    layout = layout_of(case, tensor_parallel=2, pipeline_parallel=4, recompute=Mixed(parts=ordered_parts(some)), **knobs)
+    assert f"{NAME}.{rule}" in {message.id for message in framework(NAME).check(case, layout)}
 
 
 def test_pipelines_as_texts():
@@ -276,6 +314,7 @@ GOOD = {"tensor_parallel": 2, "pipeline_parallel": 4, "zero": 1}
         ("dualpipev-few-layers", {"schedule": "dualpipev", "virtual_stages": 2, "pipeline_parallel": 32}, None),
         ("dualpipev-micro-batches", {"schedule": "dualpipev", "virtual_stages": 2, "num_microbatches": 4}, None),
         ("dualpipev-tied", {"schedule": "dualpipev", "virtual_stages": 2}, "qwen3-4b"),
+        ("activation-function", {"recompute": Selective(modules=("mlp_act",))}, "qwen3-30b-a3b"),
         ("moe-act", {"recompute": Selective(modules=("moe_act",))}, None),
         ("mla-up-proj", {"recompute": Selective(modules=("mla_up_proj",))}, None),
         ("alibi-context", {"context_parallel": 2}, "bloom-176b"),

@@ -65,6 +65,8 @@ PLAN = (
           panel=_SEARCH, help="How far a plan may change the arithmetic [default: exact]."),
     SPARE_NODES,
     Field(name="weak", kind="flag", panel=_SEARCH, help="Linearity against a baseline with its share of the global batch."),
+    Field(name="no_balance", kind="flag", panel=_SEARCH,
+          help="Leave the stages of the best plans as they are: no layers moved, no recomputation by stage."),
     Field(name="compare", metavar="LABEL", panel=_SEARCH,
           help="Why not this layout? Its place, and its terms beside the best."),
     Field(name="tokens", parse=numbers.tokens, metavar="N", panel=_RUN,

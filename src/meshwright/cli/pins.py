@@ -35,7 +35,7 @@ def _value(knob: str, value: str) -> str:
     match knob:
         case "recompute":
             word = recompute_word(parse_recompute(value))
-            if word.startswith("full:"):
+            if word.startswith("full:") or "[" in word:
                 raise fault("pin.recompute-layers", "recompute={value}: counts of layers are refined, pin full", value=value)
             return word
         case "schedule" if value not in SCHEDULES:

@@ -75,7 +75,7 @@ def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions]:
     if not values.get("spare_nodes"):
         divides(pins, given.case.cluster.num_devices)
     wanted = {name: values[name] for name in ("top", "objective", "risk", "spare_nodes", "weak") if name in values}
-    return given, SearchOptions(pins=pins, **wanted)
+    return given, SearchOptions(pins=pins, balance=not values.get("no_balance"), **wanted)
 
 
 def _trains(given: Setup) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Selective
+from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Selective, whole
 from meshwright.search import layout_refusals
 from meshwright.search.space import MAX_VIRTUAL_STAGES, divisors
 
@@ -90,8 +90,7 @@ def _chunked(case: Case, features: Features, new: Layout, old: Layout, knobs: di
     shape = (new.pipeline_parallel, new.virtual_stages) != (old.pipeline_parallel, old.virtual_stages)
     if shape and "stage_layers" not in knobs:
         new = replace(new, stage_layers=None)
-        if isinstance(new.recompute, Full) and isinstance(new.recompute.layers, tuple):
-            new = replace(new, recompute=Full())
+        new = replace(new, recompute=whole(new.recompute))
     first: Layout | None = None
     for chunks in range(new.virtual_stages, 0, -1):
         trial = _scheduled(new, chunks)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from meshwright.domain.layout import Full, Selective
+from meshwright.domain.layout import Full, Mixed, Selective
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +74,7 @@ def _treatment(recompute: Recompute) -> int:
     match recompute:
         case Full(layers=None):
             return 2
-        case Full():
+        case Full() | Mixed():
             return 3
         case Selective():
             return 1

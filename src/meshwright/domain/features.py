@@ -46,6 +46,10 @@ class Features:
     optimizer_offload: bool = True
     recompute_per_stage: bool = False
     """A count of recomputed layers for each stage and chunk (full:[3,2,1,0])."""
+    recompute_mixed: bool = False
+    """Several treatments by stage and chunk (full:[3,2]+selective:mlp_act:[1,1])."""
+    recompute_mixed_first: bool = False
+    """Several treatments behind each other, each with one number of layers for all chunks."""
     overlaps: tuple[str, ...] = ("grad", "param", "tp", "p2p", "ep")
     """Words of ``overlap=`` that can be switched on."""
     sequence_parallel_with_tensor: bool = False

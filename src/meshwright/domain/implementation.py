@@ -16,12 +16,14 @@ routed token, all others per token."""
 
 Width = Literal[
     "hidden", "query", "key", "value", "output", "heads", "scores", "mlp_inputs", "mlp_width",
-    "query_rank", "key_value_rank", "rope_dim", "num_experts", "experts_per_token",
+    "query_rank", "key_value_rank", "rope_dim", "num_experts", "experts_per_token", "attention_input",
 ]  # fmt: skip
-"""Elements per token of a row: a width of the model. ``scores`` is heads x attended tokens (unfused attention)."""
+"""Elements per token of a row: a width of the model. ``attention_input`` is what tensor parallelism gathers before attention (the
+latents of MLA); ``scores`` is heads x attended tokens (unfused attention)."""
 
-Shard = Literal["tensor", "sequence", "none"]
-"""Divided by TP always, by TP under sequence parallelism only, or never. Context parallelism divides the tokens."""
+Shard = Literal["tensor", "sequence", "none", "gathered"]
+"""Divided by TP always, by TP under sequence parallelism only, or never; or the part of it that sequence parallelism gathers from
+the other ranks. Context parallelism divides the tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +105,9 @@ class Implementation:
     sequence_parallel: bool = True
     tensor_backward_overlap: bool = True
     """TP collectives of the backward run beside the weight- and input-gradient GEMMs (async TP)."""
+    gathers_again: bool = True
+    """Backward gathers the sequence-parallel input of a block once more for its weight gradient. False: the copy is kept from the
+    forward (rows of shard ``gathered``), unless the module ``comm`` is recomputed."""
     gradient_dtype: Literal["fp32", "bf16"] = "fp32"
     bucket_bytes: float = 160e6
     """Smallest gradient bucket; the last one cannot be hidden."""

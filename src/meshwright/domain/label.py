@@ -11,8 +11,19 @@ import re
 from math import gcd
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, get_args
 
-from meshwright.domain.layout import ContextKind, Full, Layout, NoRecompute, Overlap, Recompute, Schedule, Selective
-from meshwright.errors import InputError, Message, did_you_mean, fault
+from meshwright.domain.layout import (
+    ContextKind,
+    Full,
+    Grid,
+    Layout,
+    Mixed,
+    NoRecompute,
+    Overlap,
+    Recompute,
+    Schedule,
+)
+from meshwright.domain.recompute_label import MODULES, known_names, list_word, parse_list, parse_recompute, recompute_word
+from meshwright.errors import InputError, Message, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -20,14 +31,14 @@ if TYPE_CHECKING:
     from meshwright.domain.model import Model
 
 T = TypeVar("T")
-Lists = tuple[tuple[int, ...], ...]
-"""Counts per chunk and stage."""
 
+__all__ = [
+    "CONTEXT_KINDS", "DEGREES", "MAX_ZERO_STAGE", "MODULES", "OVERLAPS", "SCHEDULES", "label", "parse_layout", "parse_list",
+    "parse_recompute", "recompute_word",
+]  # fmt: skip
 DEGREES = ("tp", "cp", "pp", "vp", "ep", "etp", "dp", "mb")
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 CONTEXT_KINDS: tuple[ContextKind, ...] = get_args(ContextKind)
-MODULES = ("core_attn", "layernorm", "mlp", "moe_act", "moe", "mla_up_proj", "shared_experts", "op")
-"""What selective recomputation can name; ``op`` is torchtitan's policy by operator, which drops every second product."""
 OVERLAPS = {
     "grad": "gradient_reduce", "param": "parameter_gather", "tp": "tensor", "p2p": "point_to_point", "ep": "expert",
 }  # fmt: skip
@@ -47,43 +58,6 @@ class _Shards(NamedTuple):
     optimizer: int
     gradient: int
     parameter: int
-
-
-def parse_list(text: str) -> Lists:
-    """Counts per chunk and stage: ``[20,20,21,19]`` is one chunk, ``[10,10;10,10]`` two."""
-    if not re.fullmatch(r"\[[0-9]{1,9}([,;][0-9]{1,9})*\]", text):
-        raise fault("label.list", "{text!r} is not a list of counts such as [20,20,21,19] or [10,10;10,10]", text=text)
-    return tuple(tuple(int(count) for count in chunk.split(",")) for chunk in text[1:-1].split(";"))
-
-
-def parse_recompute(text: str) -> Recompute:
-    """``none``, ``selective``, ``selective:MODULES``, ``full``, ``full:k`` or ``full:[k,k;k,k]`` as a value."""
-    kind, colon, rest = text.partition(":")
-    match kind:
-        case "none" if not colon:
-            return NoRecompute()
-        case "full" if not colon:
-            return Full()
-        case "full" if re.fullmatch("[0-9]{1,9}", rest):
-            return Full(layers=int(rest))
-        case "full":
-            return Full(layers=parse_list(rest))
-        case "selective":
-            return Selective(modules=_known(rest.split(","), MODULES, "recompute module")) if colon else Selective()
-    raise fault(
-        "label.recompute", "recompute={text} is none of none, selective:MODULES, full, full:k, full:[k,k,...]{hint}",
-        text=text, hint=did_you_mean(kind, ("none", "selective", "full")),
-    )  # fmt: skip
-
-
-def recompute_word(recompute: Recompute) -> str:
-    """The value in the grammar that ``parse_recompute`` reads."""
-    if isinstance(recompute, Selective):
-        return f"selective:{','.join(recompute.modules)}"
-    if isinstance(recompute, NoRecompute):
-        return "none"
-    layers = recompute.layers
-    return "full" if layers is None else f"full:{_list_word(layers) if isinstance(layers, tuple) else layers}"
 
 
 def label(layout: Layout, *, overlap: Overlap | None = None) -> str:
@@ -106,7 +80,7 @@ def label(layout: Layout, *, overlap: Overlap | None = None) -> str:
     implied = "interleaved" if layout.virtual_stages > 1 else "1f1b"
     words += [f"schedule={layout.schedule}"] if layout.schedule != implied else []
     words += [f"context={layout.context_kind}"] if layout.context_kind != "ring" else []
-    words += [f"layers={_list_word(layout.stage_layers)}"] if layout.stage_layers is not None else []
+    words += [f"layers={list_word(layout.stage_layers)}"] if layout.stage_layers is not None else []
     words += [f"offload={','.join(layout.offload)}"] if layout.offload else []
     if layout.overlap != default:
         active = [word for word, name in OVERLAPS.items() if getattr(layout.overlap, name)]
@@ -147,9 +121,7 @@ def parse_layout(
     )  # fmt: skip
     shards = reader.shards(dp * (cp if shards_over_context else 1), dp * cp, max(1, devices_per_node // tp))
     recompute: Recompute = reader.value("recompute", parse_recompute, _NO_RECOMPUTE)
-    if isinstance(recompute, Full) and isinstance(recompute.layers, tuple):
-        repeated = recompute.layers * vp if len(recompute.layers) == 1 else recompute.layers
-        recompute = Full(layers=reader.grid("recompute", repeated, pp, vp))
+    recompute = reader.recompute(recompute, pp, vp)
     stage_layers = reader.value("layers", parse_list, None)
     if stage_layers is not None:
         stage_layers = reader.grid("layers", _over_chunks(stage_layers, vp), pp, vp)
@@ -159,6 +131,7 @@ def parse_layout(
             "label.layers", "layers= places {total} layers, {model} has {layers}",
             total=total, model=model and model.name, layers=model and model.num_layers,
         )  # fmt: skip
+        reader.room(recompute, stage_layers)
     layout_overlap = reader.value("overlap", _overlap, overlap if overlap is not None else Overlap())
     offload = reader.value("offload", lambda names: _names(names, ("optimizer",), "offload"), _NO_NAMES)
     context_kind = reader.value("context", lambda name: _one(name, CONTEXT_KINDS, "context"), _RING)
@@ -277,7 +250,7 @@ class _Reader:
         )  # fmt: skip
         return _of_stage(stage, size)
 
-    def grid(self, key: str, counts: Lists, stages: int, chunks: int) -> Lists:
+    def grid(self, key: str, counts: Grid, stages: int, chunks: int) -> Grid:
         """Counts per chunk and stage, checked for their shape."""
         right = len(counts) == chunks and all(len(chunk) == stages for chunk in counts)
         self.check(
@@ -285,6 +258,32 @@ class _Reader:
             key=key, chunks=chunks, stages=stages,
         )  # fmt: skip
         return counts
+
+    def recompute(self, recompute: Recompute, stages: int, chunks: int) -> Recompute:
+        """What is recomputed, its counts checked for their shape; one list under several chunks is each chunk's."""
+
+        def repeated(counts: Grid) -> Grid:
+            return counts * chunks if len(counts) == 1 else counts
+
+        match recompute:
+            case Full(layers=tuple(counts)):
+                return Full(layers=self.grid("recompute", repeated(counts), stages, chunks))
+            case Mixed(parts=parts):
+                several = tuple((treatment, repeated(counts)) for treatment, counts in parts)
+                self.grid("recompute", several[0][1], stages, chunks)  # all have one shape
+                return Mixed(parts=several)
+            case _:
+                return recompute
+
+    def room(self, recompute: Recompute, split: Grid) -> None:
+        """A chunk that recomputes in several ways has the layers for it."""
+        counts = recompute.counts if isinstance(recompute, Mixed) else ()
+        both = [pair for rows in zip(counts, split, strict=False) for pair in zip(*rows, strict=False)]
+        for wanted, layers in [pair for pair in both if pair[0] > pair[1]][:1]:
+            self.check(
+                False, "label.recompute-layers", "recompute= counts {wanted} layers of a chunk that has {layers}",
+                wanted=wanted, layers=layers,
+            )  # fmt: skip
 
     def schedule(self, chunks: int) -> Schedule:
         """The schedule; 1F1B over several chunks is the interleaved one."""
@@ -302,34 +301,22 @@ def _of_stage(stage: int, size: int) -> _Shards:
     return _Shards(*(size if stage >= knob else 1 for knob in (1, 2, 3)))
 
 
-def _over_chunks(lists: Lists, chunks: int) -> Lists:
+def _over_chunks(lists: Grid, chunks: int) -> Grid:
     """One list under several chunks gives whole stages: spread them as evenly as possible, first chunks first."""
     if len(lists) != 1 or chunks == 1:
         return lists
     return tuple(tuple(count // chunks + (chunk < count % chunks) for count in lists[0]) for chunk in range(chunks))
 
 
-def _known(names: Collection[str], known: Collection[str], noun: str) -> tuple[str, ...]:
-    """The names, each of them known."""
-    faults = [
-        Message("label.name", "unknown {noun} {name!r}{hint}; known: {known}",
-                {"noun": noun, "name": name, "hint": did_you_mean(name, known), "known": ", ".join(known)})
-        for name in names if name not in known
-    ]  # fmt: skip
-    if faults:
-        raise InputError(faults)
-    return tuple(dict.fromkeys(names))
-
-
 def _names(text: str, known: Collection[str], noun: str) -> tuple[str, ...]:
     """A comma-separated list of known names; ``none`` is the empty one."""
-    return () if text == "none" else _known(text.split(","), known, noun)
+    return () if text == "none" else known_names(text.split(","), known, noun)
 
 
 def _one(name: str, known: tuple[T, ...], noun: str) -> T:
     """One name out of those known."""
     words = [str(each) for each in known]
-    _known((name,), words, noun)
+    known_names((name,), words, noun)
     return known[words.index(name)]
 
 
@@ -337,8 +324,3 @@ def _overlap(text: str) -> Overlap:
     """The switches that are named are on, all others off."""
     active = {OVERLAPS[word] for word in _names(text, tuple(OVERLAPS), "overlap")}
     return Overlap(**{name: name in active for name in OVERLAPS.values()})
-
-
-def _list_word(lists: Lists) -> str:
-    """Counts as ``[a,b;c,d]``."""
-    return f"[{';'.join(','.join(map(str, chunk)) for chunk in lists)}]"

@@ -6,11 +6,16 @@ The compact label names it: ``tp8 cp1 pp4 vp2 ep1 etp1 dp16 mb1 sp zero1 recompu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Schedule = Literal["1f1b", "interleaved", "gpipe", "zb1p", "dualpipev"]
 ContextKind = Literal["ring", "all-gather", "ulysses", "hybrid"]
 Risk = Literal["exact", "equivalent", "approximate"]
+Grid = tuple[tuple[int, ...], ...]
+"""Layers by chunk and stage, ``[chunk][stage]``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +25,7 @@ class NoRecompute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selective:
-    """Recompute named modules of every layer: core_attn, layernorm, mlp, moe_act, moe, mla_up_proj, shared_experts."""
+    """Recompute named modules of every layer: core_attn, layernorm, mlp, mlp_act, comm, moe_act, moe, mla_up_proj, ..."""
 
     modules: tuple[str, ...] = ("core_attn",)
 
@@ -32,10 +37,85 @@ class Full:
     ``layers`` is None for all, k for the first k of each chunk, or one tuple per chunk with a count per stage.
     """
 
-    layers: int | tuple[tuple[int, ...], ...] | None = None
+    layers: int | Grid | None = None
 
 
-Recompute = NoRecompute | Selective | Full
+Treatment = NoRecompute | Selective | Full
+"""What one layer does with its activations; ``Full()`` without counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mixed:
+    """Layers of one pipeline treated differently: how many of each chunk and stage have each treatment; what is left is kept.
+
+    Holds:   at least one part, no treatment twice, ``Full()`` without counts of its own, in the order of ``ordered_parts``; a chunk
+             recomputes no more layers than it has. What a plain treatment can say is none (``mixed`` sees to both).
+    """
+
+    parts: tuple[tuple[Selective | Full, Grid], ...]
+
+    @property
+    def counts(self) -> Grid:
+        """Layers of each chunk and stage that recompute anything."""
+        grids = [counts for _, counts in self.parts]
+        return tuple(tuple(map(sum, zip(*rows, strict=False))) for rows in zip(*grids, strict=False))
+
+
+Recompute = NoRecompute | Selective | Full | Mixed
+
+
+def ordered_parts(parts: Iterable[tuple[Selective | Full, Grid]]) -> tuple[tuple[Selective | Full, Grid], ...]:
+    """Parts in their normal order: full first, then by the number of modules, most first; without those that count nothing."""
+
+    def named(treatment: Selective | Full) -> Selective | Full:
+        return Selective(modules=tuple(sorted(set(treatment.modules)))) if isinstance(treatment, Selective) else treatment
+
+    def place(part: tuple[Selective | Full, Grid]) -> tuple[bool, int, tuple[str, ...]]:
+        modules = part[0].modules if isinstance(part[0], Selective) else ()
+        return isinstance(part[0], Selective), -len(modules), modules
+
+    return tuple(sorted(((named(treatment), counts) for treatment, counts in parts if any(map(any, counts))), key=place))
+
+
+def whole(recompute: Recompute) -> Treatment:
+    """What all layers have where counts by chunk and stage no longer mean anything: the most that any of them recomputed."""
+    match recompute:
+        case Full(layers=tuple()):
+            return Full()
+        case Mixed(parts=parts):
+            return parts[0][0]
+        case _:
+            return recompute
+
+
+def full_of(counts: Grid, split: Grid) -> NoRecompute | Full:
+    """Fully recomputed layers by chunk and stage as a layout says them: none, all, the first few of each chunk, or the counts."""
+    most = max((count for chunk in counts for count in chunk), default=0)
+    if most == 0:
+        return NoRecompute()
+    capped = tuple(tuple(map(min, chunk, row)) for chunk, row in zip(counts, split, strict=False))
+    if capped == split:
+        return Full()
+    if counts == tuple(tuple(min(most, layers) for layers in row) for row in split):
+        return Full(layers=most)
+    return Full(layers=counts)
+
+
+def mixed(parts: Iterable[tuple[Selective | Full, Grid]], split: Grid) -> Recompute:
+    """Counts of each treatment by chunk and stage as the plainest value that says them.
+
+    Shapes:  counts and ``split`` are ``[chunk][stage]``.
+    """
+    some = ordered_parts(parts)
+    match some:
+        case ():
+            return NoRecompute()
+        case ((Full(), counts),):
+            return full_of(counts, split)
+        case ((Selective() as treatment, counts),) if counts == split:
+            return treatment
+        case _:
+            return Mixed(parts=some)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +153,7 @@ class Layout:
     num_microbatches: int = 1
     recompute: Recompute = NoRecompute()
     schedule: Schedule = "1f1b"
-    stage_layers: tuple[tuple[int, ...], ...] | None = None
+    stage_layers: Grid | None = None
     """Layers per chunk and stage, ``[chunk][stage]``; None: as even as possible."""
     offload: tuple[str, ...] = ()
     """What is kept in host memory: optimizer."""

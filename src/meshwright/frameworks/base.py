@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from meshwright.domain.layout import Overlap
+from meshwright.domain.layout import Mixed, NoRecompute, Overlap
 from meshwright.errors import InputError, Message, fault
 from meshwright.frameworks.resume import SHARDED, Meaning
 from meshwright.frameworks.settings import NOTHING_GIVEN, File, Finding, Given, Reading, Said, Severity, Source
@@ -194,6 +194,11 @@ class Framework:
 
     def check(self, case: Case, layout: Layout) -> tuple[Message, ...]:
         """Every rule of the framework that the layout breaks, in the order of ``limits``."""
+        able = self.features.recompute_mixed or self.features.recompute_mixed_first
+        if isinstance(layout.recompute, Mixed) and not able:
+            said = Message(f"{self.name}.recompute-mixed", "{title} has no key for layers of one pipeline that are recomputed "
+                           "in different ways", {"title": self.title}, path="layout")  # fmt: skip
+            return (said, *self.check(case, replace(layout, recompute=NoRecompute())))
         return tuple(message for limit in self.limits if (message := limit.check(case, layout)) is not None)
 
     def write(self, case: Case, layout: Layout, *, version: str | None = None, options: Options = DEFAULTS) -> tuple[File, ...]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.catalog import cluster_for, shrink
-from meshwright.domain.layout import Full, Layout
+from meshwright.domain.layout import Full, Layout, whole
 from meshwright.domain.training import Batch
 from meshwright.frameworks.manual import devices_per_node
 from meshwright.plan import estimate
@@ -37,7 +37,7 @@ def smaller(framework: Framework, case: Case, layout: Layout) -> tuple[Case, Lay
     ranks = dp * layout.context_parallel
     small = replace(
         layout, pipeline_parallel=1, virtual_stages=1, data_parallel=dp, num_microbatches=MICROBATCHES, schedule="1f1b",
-        stage_layers=None, recompute=Full() if isinstance(layout.recompute, Full) else layout.recompute,
+        stage_layers=None, recompute=Full() if isinstance(layout.recompute, Full) else whole(layout.recompute),
         optimizer_shards=ranks if layout.optimizer_shards > 1 else 1, gradient_shards=ranks if layout.gradient_shards > 1 else 1,
         parameter_shards=ranks if layout.parameter_shards > 1 else 1,
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +11,7 @@ from meshwright.perf.arrays import Array, Number, array
 from meshwright.perf.collectives import all_gather_s, all_reduce_s, all_to_all_s, network_bytes_per_s, scale_up_bytes_per_s
 from meshwright.perf.elementwise import memory_bound_s
 from meshwright.perf.operators import key_value_heads, routed_tokens
+from meshwright.perf.widths import attention_input
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -32,6 +33,8 @@ class Exposed:
     backward: Array
     slowdown_forward: Array
     slowdown_backward: Array
+    again: Array = field(default_factory=lambda: array(0.0))
+    """Gathering once more, where only the module ``comm`` does."""
 
 
 def nothing() -> Exposed:
@@ -61,9 +64,10 @@ def tensor_s(
     """Tensor-parallel communication of one layer.
 
     With sequence parallelism each block gathers its input and reduce-scatters its output; backward does the reverse and
-    gathers the input once more for the weight gradient. Without, each block all-reduces once per direction. The second gather
-    hides behind the input gradient and the reduction behind the weight gradient (asynchronous TP). ``overlap.tensor`` tiles the
-    forward's collectives with the products. Mixture layers gather nothing for their routed experts.
+    gathers the input once more for the weight gradient (counted apart, in ``again``, where the implementation keeps it).
+    Without, each block all-reduces once per direction. The second gather hides behind the input gradient and the reduction
+    behind the weight gradient (asynchronous TP). ``overlap.tensor`` tiles the forward's collectives with the products.
+    Mixture layers gather nothing for their routed experts.
 
     Symbols: payload 2 T h bytes; MLA gathers its latents instead of the hidden state.
     Shapes:  the columns of ``shape``.
@@ -72,14 +76,13 @@ def tensor_s(
     Source:  Korthikanti et al. 2022 section 4.2; Megatron-Core layers.py (LinearWithGradAccumulationAndAsyncCommunication).
     """
     cluster, constants, group = case.cluster, case.calibration.constants, groups.tensor
-    hidden, latent = case.model.hidden, kind.attention.latent
-    gathered = (latent.query_rank or hidden) + latent.key_value_rank + latent.rope_dim if latent else hidden
-    experts = kind.experts
-    blocks: list[float] = [float(gathered)]
+    hidden, experts = case.model.hidden, kind.experts
+    blocks: list[float] = [float(attention_input(kind.attention, hidden))]
     if not kind.parallel_block and (experts is None or experts.shared_width):
         blocks.append(float(hidden))
     sharded = shape.sequence_shards > 1.0
-    forward = backward = slow_forward = slow_backward = array(0.0)
+    forward = backward = slow_forward = slow_backward = regather = array(0.0)
+    anew = case.implementation.gathers_again
     out = ELEMENT_BYTES * shape.tokens * hidden
     scatter, reduce = all_gather_s(out, group, cluster, constants), all_reduce_s(out, group, cluster, constants)
     for width in blocks:
@@ -92,11 +95,17 @@ def tensor_s(
         if case.implementation.tensor_backward_overlap:
             again, hidden_again = hide(np.where(sharded, gather, 0.0), first_input, constants.overlap_ratio)
             last, hidden_last = hide(np.where(sharded, gather, reduce), first_weight, constants.overlap_ratio)
+            if not anew:
+                regather = regather + again + constants.contention_slowdown_scale_up * hidden_again
+                again, hidden_again = array(0.0), array(0.0)
             slow_backward = slow_backward + constants.contention_slowdown_scale_up * (hidden_again + hidden_last)
             backward = backward + (np.where(sharded, scatter, 0.0) + again + last)
         else:
-            backward = backward + np.where(sharded, scatter + 2.0 * gather, reduce)
-    return Exposed(forward=forward, backward=backward, slowdown_forward=slow_forward, slowdown_backward=slow_backward)
+            backward = backward + np.where(sharded, scatter + (2.0 if anew else 1.0) * gather, reduce)
+            regather = regather + (0.0 if anew else np.where(sharded, gather, 0.0))
+    return Exposed(
+        forward=forward, backward=backward, slowdown_forward=slow_forward, slowdown_backward=slow_backward, again=regather
+    )
 
 
 def collective_host_s(case: Case, groups: Groups) -> Array:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from meshwright.perf.placement import Groups
 
 ATTENTION_CORE = "core_attn"
+COMMUNICATION = "comm"
 ALIGNED_ELEMENTS = 8
 """16-bit elements in the 16 bytes to which the operands of a batched product must be aligned for the matrix units."""
 
@@ -55,6 +56,8 @@ class LayerTime:
     forward: Seconds
     backward: Seconds
     weight_gradient_s: Array
+    regather_s: Array
+    """Gathering in backward what sequence parallelism cut, where only the module ``comm`` does."""
     pieces: Pieces
 
 
@@ -271,6 +274,7 @@ def layer_time(
             host=launch_floor_s(busy_backward, kernels_backward, constants, collectives_s=behind_host, **options),
         ),
         weight_gradient_s=pieces.products_weight,
+        regather_s=tensor.again,
         pieces=pieces,
     )  # fmt: skip
 
@@ -282,7 +286,7 @@ def recompute_s(time: LayerTime, modules: tuple[str, ...] | None) -> Seconds:
 
     Shapes:  the columns of ``time``.
     Units:   s.
-    Holds:   ``moe`` runs its all-to-all again; ``layernorm`` and activations cost their passes only.
+    Holds:   ``moe`` runs its all-to-all again, ``comm`` gathers again; ``layernorm`` and activations cost their passes only.
     Source:  Korthikanti et al. 2022 section 5; Megatron-Core recompute modules (reference/frameworks.md section 2).
     """
     if modules is None:
@@ -291,4 +295,5 @@ def recompute_s(time: LayerTime, modules: tuple[str, ...] | None) -> Seconds:
     for module in modules:
         compute = compute + time.pieces.forward_of.get(module, array(0.0))
     expert = time.forward.expert if "moe" in modules else np.zeros_like(time.forward.expert)
-    return seconds(compute=compute, expert=expert)
+    tensor = time.regather_s if COMMUNICATION in modules else np.zeros_like(time.regather_s)
+    return seconds(compute=compute, tensor=tensor, expert=expert)

@@ -10,7 +10,7 @@ from meshwright.perf.operators import key_value_heads, routed_tokens
 
 if TYPE_CHECKING:
     from meshwright.domain.implementation import Part, Shard, Width
-    from meshwright.domain.model import LayerKind
+    from meshwright.domain.model import Attention, LayerKind
     from meshwright.perf.operators import WorkShape
 
 
@@ -26,6 +26,16 @@ def has_part(kind: LayerKind, part: Part) -> bool:
     if part == "expert_bias":
         return experts is not None and experts.expert_bias
     return experts is not None
+
+
+def attention_input(attention: Attention, hidden: int) -> int:
+    """Elements per token that attention's sharded projections take in: the hidden state, or the latents of MLA.
+
+    Units:   elements per token.
+    Source:  Megatron-Core multi_latent_attention.py: down-projections run on sequence shards.
+    """
+    latent = attention.latent
+    return (latent.query_rank or hidden) + latent.key_value_rank + latent.rope_dim if latent else hidden
 
 
 def width(name: Width, part: Part, kind: LayerKind, hidden: int, context_tokens: Number, tensor_parallel: Array) -> Array:
@@ -69,6 +79,8 @@ def width(name: Width, part: Part, kind: LayerKind, hidden: int, context_tokens:
             return array(latent.rope_dim if latent else 0)
         case "num_experts":
             return array(block.num_experts if isinstance(block, MixtureOfExperts) else 0)
+        case "attention_input":
+            return array(attention_input(attention, hidden))
         case "experts_per_token":
             return array(block.experts_per_token if isinstance(block, MixtureOfExperts) else 0)
         case _:
@@ -80,7 +92,7 @@ def row_elements(
 ) -> Array:
     """Elements of a row on one rank for one micro-batch.
 
-        experts: R w / T_e;   else: T w / {t, t_sp, 1}
+        experts: R w / T_e;   gathered: T w (1 - 1/t_sp);   else: T w / {t, t_sp, 1}
 
     Symbols: T tokens of the rank; R its routed copies; w the width; t, t_sp, T_e TP, sequence shards, expert TP.
     Shapes:  the columns of ``shape``.
@@ -93,5 +105,7 @@ def row_elements(
         assert experts is not None, "rows of experts exist in mixture layers only"
         tokens = routed_tokens(experts, shape)
         return tokens * elements / (shape.expert_tensor_parallel if shard == "tensor" else 1.0)
+    if shard == "gathered":
+        return shape.tokens * elements * (1.0 - 1.0 / shape.sequence_shards)
     divisor = {"tensor": shape.tensor_parallel, "sequence": shape.sequence_shards, "none": array(1.0)}[shard]
     return shape.tokens * elements / divisor

@@ -48,7 +48,7 @@ def breakdown(case: Case, evaluation: Evaluation, *, model_flops: float, peak_fl
             sums["attention"] += layers * float(pieces.attention_forward + pieces.attention_backward)
             sums["elementwise"] += layers * float(pieces.elementwise_forward + pieces.elementwise_backward)
             sums["cast"] += layers * float(pieces.cast)
-            sums["recompute"] += layers * float(again.compute) if again is not None else 0.0
+            sums["recompute"] += layers * float(again.compute)
             flops = sum(float(product.flops) for product in layer_products(kind, case.model.hidden, shape))
             sums["products_ideal"] += layers * passes * flops / peak_flops_per_s
             causal = case.flops_convention == "causal"

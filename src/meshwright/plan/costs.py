@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.domain.layout import Full, NoRecompute, Selective
 from meshwright.perf.activations import checkpoint_bytes, saved_bytes, working_bytes
 from meshwright.perf.arrays import Array, array
 from meshwright.perf.collectives import all_gather_s, point_to_point_s
@@ -19,23 +20,18 @@ from meshwright.perf.seconds import Seconds, seconds
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
-    from meshwright.domain.layout import ContextKind, Overlap
+    from meshwright.domain.layout import ContextKind, Overlap, Treatment
     from meshwright.domain.model import LayerKind
     from meshwright.perf.placement import Groups
 
 
-TREATMENTS_OF = {"none": ("none",), "selective": ("none", "selective"), "full": ("none", "full")}
-"""Treatments whose tables a layout needs: its own, and none for the layers that it spares."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Knobs that are the same for a whole column: schedule, treatment, switches."""
+    """Knobs that are the same for a whole column: schedule, treatments, switches."""
 
     schedule: str
-    treatment: str
-    modules: tuple[str, ...]
-    """Modules of selective recompute."""
+    treatments: tuple[Treatment, ...]
+    """Those that layers may have; counts and costs by treatment are in this order."""
     overlap: Overlap
     context_kind: ContextKind
     offload: bool = False
@@ -43,12 +39,12 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindCosts:
-    """One kind of layer; tuples run over the recompute treatments none, selective, full (None where not asked for)."""
+    """One kind of layer; tuples run over the treatments of the settings."""
 
     time: LayerTime
-    recompute: tuple[Seconds | None, ...]
-    saved_bytes: tuple[Array | None, ...]
-    transient_bytes: tuple[Array | None, ...]
+    recompute: tuple[Seconds, ...]
+    saved_bytes: tuple[Array, ...]
+    transient_bytes: tuple[Array, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +70,8 @@ def vocabulary_rows(case: Case, tensor_parallel: Array) -> Array:
     return array(np.asarray(padded_vocabulary(case.model.vocabulary, tp=tp, multiple=case.implementation.pads_vocabulary_to)))
 
 
-def kind_costs(
-    kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, settings: Settings, treatments: tuple[str, ...]
-) -> KindCosts:
-    """One kind of layer under the asked-for treatments.
+def kind_costs(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, settings: Settings) -> KindCosts:
+    """One kind of layer under the treatments of the settings.
 
     Shapes:  the columns of ``shape``.
     Units:   s and bytes.
@@ -94,25 +88,27 @@ def kind_costs(
     working = working_bytes(kind, hidden, shape, weight_gradient_bytes=own)
     buffers = case.implementation.gather_buffer_bytes * shape.tokens * hidden
     working = working + np.where(shape.tensor_parallel > 1.0, buffers, 0.0)
-    recompute: list[Seconds | None] = [None, None, None]
-    saved: list[Array | None] = [None, None, None]
-    transient: list[Array | None] = [None, None, None]
-    if "none" in treatments:
-        recompute[0], saved[0], transient[0] = seconds(), everything, working
-    if "selective" in treatments:
-        kept = saved_bytes(kind, hidden, sequence, shape, recomputed=settings.modules, **options)  # type: ignore[arg-type]
-        recompute[1], saved[1], transient[1] = recompute_s(time, settings.modules), kept, working + (everything - kept)
-    if "full" in treatments:
-        inputs = checkpoint_bytes(hidden, shape)
-        recompute[2], saved[2], transient[2] = recompute_s(time, None), inputs, working + (everything - inputs)
-    return KindCosts(time=time, recompute=tuple(recompute), saved_bytes=tuple(saved), transient_bytes=tuple(transient))
+    recompute: list[Seconds] = []
+    saved: list[Array] = []
+    for treatment in settings.treatments:
+        match treatment:
+            case NoRecompute():
+                again, kept = seconds(), everything
+            case Selective(modules=modules):
+                again = recompute_s(time, modules)
+                kept = saved_bytes(kind, hidden, sequence, shape, recomputed=modules, **options)  # type: ignore[arg-type]
+            case Full():
+                again, kept = recompute_s(time, None), checkpoint_bytes(hidden, shape)
+        recompute.append(again)
+        saved.append(kept)
+    transient = tuple(working + (everything - kept) for kept in saved)
+    return KindCosts(time=time, recompute=tuple(recompute), saved_bytes=tuple(saved), transient_bytes=transient)
 
 
 def work_costs(
     case: Case,
     settings: Settings,
     *,
-    treatments: tuple[str, ...],
     microbatch_sequences: Array,
     tensor_parallel: Array,
     sequence_parallel: Array,
@@ -145,7 +141,7 @@ def work_costs(
     vocabulary = vocabulary_rows(case, tensor_parallel)
     return WorkCosts(
         shape=shape,
-        kinds=tuple(kind_costs(kind, case, shape, groups, settings, treatments) for kind in case.model.kinds),
+        kinds=tuple(kind_costs(kind, case, shape, groups, settings) for kind in case.model.kinds),
         embedding=embedding_time(case, shape, groups),
         head=head_time(case, shape, groups, vocabulary),
         logits_bytes=logits_bytes(case, shape, vocabulary),

@@ -9,6 +9,7 @@ import numpy as np
 
 from meshwright.domain import estimate as values
 from meshwright.domain.label import label
+from meshwright.domain.layout import NoRecompute, Selective
 from meshwright.perf.flops import Convention, SequenceFlops, layer_sequence_flops, sequence_flops, training_flops
 from meshwright.perf.layer import ATTENTION_CORE
 from meshwright.perf.operators import layer_products, work_shape
@@ -18,7 +19,6 @@ from meshwright.plan.costs import vocabulary_rows
 from meshwright.plan.evaluate import Evaluation, composition_of, evaluate
 from meshwright.plan.overlap import overlap_for
 from meshwright.plan.simulate import simulated_bubble_s
-from meshwright.plan.split import TREATMENTS
 from meshwright.plan.stages import stage_seconds
 
 if TYPE_CHECKING:
@@ -57,10 +57,10 @@ def recompute_flops(case: Case, evaluation: Evaluation) -> float:
     Source:  Korthikanti et al. 2022, appendix A; elementwise modules have no FLOPs.
     """
     sequence, hidden = case.batch.sequence_tokens, case.model.hidden
-    shape, modules = work_shape(microbatch_sequences=1, sequence_tokens=sequence), evaluation.settings.modules
+    shape = work_shape(microbatch_sequences=1, sequence_tokens=sequence)
     total = 0.0
-    for treatment, counts in zip(TREATMENTS, evaluation.composition.counts, strict=True):
-        if counts is None or treatment == "none":
+    for treatment, counts in zip(evaluation.settings.treatments, evaluation.composition.counts, strict=True):
+        if counts is None or isinstance(treatment, NoRecompute):
             continue
         for index, kind in enumerate(case.model.kinds):
             products, core = layer_sequence_flops(
@@ -70,9 +70,10 @@ def recompute_flops(case: Case, evaluation: Evaluation) -> float:
                 convention=cast("Convention", case.flops_convention),
                 mean_square=case.batch.mean_square_document_tokens,
             )
-            if treatment == "selective":
-                products = sum(float(product.flops) for product in layer_products(kind, hidden, shape) if product.module in modules)
-                core = core if ATTENTION_CORE in modules else 0.0
+            if isinstance(treatment, Selective):
+                again = (product for product in layer_products(kind, hidden, shape) if product.module in treatment.modules)
+                products = sum(float(product.flops) for product in again)
+                core = core if ATTENTION_CORE in treatment.modules else 0.0
             total += float(counts[:, index].sum()) * (products + core)
     return case.batch.global_batch_sequences * total
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from meshwright.domain.layout import Full, NoRecompute, Selective
 from meshwright.perf.arrays import Array, array
 from meshwright.plan.combine import Degrees, StateCosts, StepTime, pipeline_time, state_costs, step_time
-from meshwright.plan.costs import TREATMENTS_OF, Settings, WorkCosts, work_costs
+from meshwright.plan.costs import Settings, WorkCosts, work_costs
 from meshwright.plan.memory import (
     ActivationMemory,
     StageMemory,
@@ -18,7 +17,7 @@ from meshwright.plan.memory import (
     stage_memory,
     static_bytes,
 )
-from meshwright.plan.split import Composition, compose, default_split
+from meshwright.plan.split import Composition, compose, default_split, treatments_of
 from meshwright.plan.stages import StageCosts, StageParameters, stage_costs, stage_inputs, stage_parameters
 
 if TYPE_CHECKING:
@@ -47,15 +46,8 @@ class Evaluation:
 
 def settings_of(layout: Layout) -> Settings:
     """The knobs of a layout that are not degrees."""
-    match layout.recompute:
-        case NoRecompute():
-            treatment, modules = "none", ()
-        case Selective(modules=modules):
-            treatment = "selective"
-        case Full():
-            treatment, modules = "full", ()
     return Settings(
-        schedule=schedule_of(layout), treatment=treatment, modules=modules, overlap=layout.overlap,
+        schedule=schedule_of(layout), treatments=treatments_of(layout.recompute), overlap=layout.overlap,
         context_kind=layout.context_kind, offload="optimizer" in layout.offload,
     )  # fmt: skip
 
@@ -83,10 +75,9 @@ def split_of(case: Case, layout: Layout) -> Split:
 
 def composition_of(case: Case, layout: Layout, *, every_stage: bool = True) -> Composition:
     """The composition of a layout, one row per stage."""
-    full_layers = layout.recompute.layers if isinstance(layout.recompute, Full) else None
     return compose(
-        case.model, split_of(case, layout), folded=layout.schedule == "dualpipev", treatment=settings_of(layout).treatment,
-        full_layers=full_layers, every_stage=every_stage,
+        case.model, split_of(case, layout), folded=layout.schedule == "dualpipev", recompute=layout.recompute,
+        every_stage=every_stage,
     )  # fmt: skip
 
 
@@ -118,7 +109,7 @@ def evaluate_columns(
     Source:  ``plan.costs``, ``plan.stages``, ``plan.combine``.
     """
     costs = work_costs(
-        case, settings, treatments=TREATMENTS_OF[settings.treatment], microbatch_sequences=microbatch_sequences,
+        case, settings, microbatch_sequences=microbatch_sequences,
         tensor_parallel=degrees.tensor_parallel, sequence_parallel=sequence_parallel,
         context_parallel=degrees.context_parallel, expert_parallel=degrees.expert_parallel,
         expert_tensor_parallel=degrees.expert_tensor_parallel, devices_per_stage=degrees.world / degrees.pipeline_parallel,

@@ -8,7 +8,7 @@ import numpy as np
 
 from meshwright.perf.schedules import SCHEDULES, simulate
 from meshwright.plan.evaluate import split_of
-from meshwright.plan.split import chunk_kinds
+from meshwright.plan.split import treated_kinds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,31 +25,30 @@ ROUNDS = 2
 def chunk_seconds(case: Case, layout: Layout, evaluation: Evaluation) -> tuple[NDArray[np.float64], ...]:
     """Forward, input-gradient and weight-gradient seconds of every chunk, ``[stage, chunk]``.
 
-    Embedding and output layer stand on the first and last chunk; what is recomputed counts in the input gradient, spread over the
-    stage's chunks as its layers are.
+    Embedding and output layer stand on the first and last chunk; what is recomputed counts in the input gradient.
 
     Units:   s.
-    Source:  ``plan.stages.stage_costs``, shared out by layers.
+    Holds:   chunks of a stage sum to ``plan.stages.stage_costs``.
+    Source:  ``plan.stages.stage_costs``, chunk by chunk.
     """
     folded = layout.schedule == "dualpipev"
-    kinds = chunk_kinds(case.model, split_of(case, layout), folded=folded)
-    chunks, stages, _ = kinds.shape
+    chunks, stages = layout.virtual_stages, layout.pipeline_parallel
     inputs = evaluation.costs
     forward, backward, weight = (np.zeros((stages, chunks)) for _ in range(3))
-    for index, kind in enumerate(inputs.kinds):
-        layers = kinds[:, :, index].T
-        forward += layers * float(kind.time.forward.total)
-        backward += layers * float(kind.time.backward.total)
-        weight += layers * float(kind.time.weight_gradient_s)
+    for treatment, counts in enumerate(treated_kinds(case.model, split_of(case, layout), layout.recompute, folded=folded)):
+        if counts is None:
+            continue
+        for index, kind in enumerate(inputs.kinds):
+            layers = counts[:, :, index].T
+            forward += layers * float(kind.time.forward.total)
+            backward += layers * float(kind.time.backward.total + kind.recompute[treatment].total)
+            weight += layers * float(kind.time.weight_gradient_s)
     last = int(np.argmax(evaluation.composition.head))
     forward[0, 0] += float(inputs.embedding.forward.total)
     backward[0, 0] += float(inputs.embedding.backward.total)
     forward[last, chunks - 1] += float(inputs.head.forward.total)
     backward[last, chunks - 1] += float(inputs.head.backward.total)
     weight[last, chunks - 1] += float(inputs.head.weight_gradient_s)
-    again = np.asarray(evaluation.stages.backward_s, dtype=np.float64) - backward.sum(axis=1)
-    layers = kinds.sum(axis=2).T
-    backward += again[:, None] * layers / np.maximum(layers.sum(axis=1, keepdims=True), 1.0)
     return forward, backward - weight, weight
 
 

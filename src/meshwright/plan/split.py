@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.domain.layout import Full, Grid, Mixed, NoRecompute, Selective
 from meshwright.domain.model import Mlp
 
 if TYPE_CHECKING:
@@ -16,11 +17,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from meshwright.domain.case import Case
+    from meshwright.domain.layout import Recompute, Treatment
     from meshwright.domain.model import Model
 
-Split = tuple[tuple[int, ...], ...]
+Split = Grid
 """Layers per chunk and stage, ``[chunk][stage]``."""
-TREATMENTS = ("none", "selective", "full")
+KEPT = NoRecompute()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class Composition:
     multiplicity: NDArray[np.float64]
     """Stages alike; 0 pads."""
     counts: tuple[NDArray[np.float64] | None, ...]
-    """Per recompute treatment: layers ``[row, kind]``, None where no layer is treated so."""
+    """Per treatment of ``treatments_of``: layers ``[row, kind]``, None where no layer is treated so."""
     embedding: NDArray[np.float64]
     head: NDArray[np.float64]
 
@@ -138,22 +140,27 @@ def chunk_kinds(model: Model, split: Split, *, folded: bool) -> NDArray[np.float
 
     ``folded``: the second chunk runs back from the last stage to the first (DualPipeV), else chunks follow in rounds.
     """
+    prefix, begin, end = _placed(model, split, folded=folded)
+    return np.asarray(prefix[end] - prefix[begin])
+
+
+def _placed(model: Model, split: Split, *, folded: bool) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+    """Layers of each kind before every position of the model, ``[position, kind]``; where each chunk begins and ends there,
+    ``[chunk, stage]``."""
     chunks, stages = len(split), len(split[0])
-    result = np.zeros((chunks, stages, len(model.kinds)))
-    prefix = np.zeros((model.num_layers + 1, len(model.kinds)))
-    for position, kind in enumerate(model.pattern):
-        prefix[position + 1] = prefix[position]
-        prefix[position + 1, kind] += 1.0
-    begin = 0
-    for chunk in range(chunks):
-        for place in range(stages):
-            stage = stages - 1 - place if folded and chunk % 2 else place
-            end = begin + split[chunk][stage]
-            result[chunk, stage] = prefix[end] - prefix[begin]
-            begin = end
-    if model.num_mtp_layers:
-        result[chunks - 1, last_stage(stages, chunks, folded=folded), model.pattern[-1]] += model.num_mtp_layers
-    return result
+    extra = model.num_mtp_layers
+    own = np.zeros((model.num_layers + extra, len(model.kinds)))
+    own[np.arange(len(own)), (*model.pattern, *(model.pattern[-1],) * extra)] = 1.0
+    prefix = np.concatenate([np.zeros((1, len(model.kinds))), np.cumsum(own, axis=0)])
+    layers = np.array(split, dtype=np.int64)
+    if folded:
+        layers[1::2] = layers[1::2, ::-1]
+    end = np.cumsum(layers).reshape(chunks, stages)
+    begin = end - layers
+    end[-1, -1] += extra
+    if folded:
+        begin[1::2], end[1::2] = begin[1::2, ::-1].copy(), end[1::2, ::-1].copy()
+    return prefix, begin, end
 
 
 def last_stage(stages: int, chunks: int, *, folded: bool) -> int:
@@ -161,28 +168,54 @@ def last_stage(stages: int, chunks: int, *, folded: bool) -> int:
     return 0 if folded and chunks % 2 == 0 else stages - 1
 
 
-def compose(
-    model: Model, split: Split, *, folded: bool = False, treatment: str = "none",
-    full_layers: int | tuple[tuple[int, ...], ...] | None = None, every_stage: bool = False,
-) -> Composition:  # fmt: skip
-    """The composition of a split: one row per sort of stage, or one per stage.
+def treatments_of(recompute: Recompute) -> tuple[Treatment, ...]:
+    """What the layers of a layout do with their activations: nothing, which is left to those that are not counted, and the rest."""
+    match recompute:
+        case NoRecompute():
+            return (KEPT,)
+        case Selective():
+            return (KEPT, recompute)
+        case Full():
+            return (KEPT, Full())
+        case Mixed(parts=parts):
+            return (KEPT, *(treatment for treatment, _ in parts))
 
-    ``full_layers``: how many layers of each chunk are recomputed in full where the treatment is ``full`` and not all are: k, or
-    counts ``[chunk][stage]``; the first layers of a chunk go first, so counts of kinds are taken in proportion.
+
+def treated_kinds(model: Model, split: Split, recompute: Recompute, *, folded: bool) -> tuple[NDArray[np.float64] | None, ...]:
+    """Layers of each kind on each chunk and stage by treatment of ``treatments_of``; None where no layer is treated so.
+
+    Shapes:  ``[chunk, stage, kind]`` each.
+    Holds:   treatments take the first layers of a chunk in their order, and no more than there are.
     """
-    kinds = chunk_kinds(model, split, folded=folded)
-    chunks, stages, _ = kinds.shape
-    recomputed = np.zeros_like(kinds)
-    if treatment != "none":
-        recomputed = kinds
-        if full_layers is not None:
-            wanted = np.full((chunks, stages), float(full_layers)) if isinstance(full_layers, int) else np.array(full_layers, float)
-            layers = np.maximum(kinds.sum(axis=2), 1.0)
-            recomputed = kinds * np.minimum(1.0, wanted / layers)[:, :, None]
-    kept, again = (kinds - recomputed).sum(axis=0), recomputed.sum(axis=0)
+    prefix, begin, end = _placed(model, split, folded=folded)
+    match recompute:
+        case NoRecompute():
+            return (prefix[end] - prefix[begin],)
+        case Selective() | Full(layers=None):
+            return None, prefix[end] - prefix[begin]
+        case Full(layers=int(first)):
+            wanted = [np.full_like(begin, first)]
+        case Full(layers=tuple(counts)):
+            wanted = [np.array(counts, dtype=np.int64)]
+        case Mixed(parts=parts):
+            wanted = [np.array(counts, dtype=np.int64) for _, counts in parts]
+    taken, at = [], begin
+    for count in wanted:
+        upto = np.minimum(at + count, end)
+        taken.append(prefix[upto] - prefix[at])
+        at = upto
+    return prefix[end] - prefix[at], *taken
+
+
+def compose(
+    model: Model, split: Split, *, folded: bool = False, recompute: Recompute = KEPT, every_stage: bool = False
+) -> Composition:
+    """The composition of a split: one row per sort of stage, or one per stage."""
+    treated = [None if each is None else each.sum(axis=0) for each in treated_kinds(model, split, recompute, folded=folded)]
+    chunks, stages = len(split), len(split[0])
     embedding, head = np.zeros(stages), np.zeros(stages)
     embedding[0], head[last_stage(stages, chunks, folded=folded)] = 1.0, 1.0
-    keys = np.concatenate([kept, again, embedding[:, None], head[:, None]], axis=1)
+    keys = np.concatenate([*(each for each in treated if each is not None), embedding[:, None], head[:, None]], axis=1)
     if every_stage:
         first, multiplicity = np.arange(stages), np.ones(stages)
     else:
@@ -198,15 +231,10 @@ def compose(
                 rows.append(stage)
                 number.append(1.0)
         first, multiplicity = np.array(rows), np.array(number)
-    counts: list[NDArray[np.float64] | None] = [None, None, None]
-    if treatment == "none" or full_layers is not None:
-        counts[0] = kept[first]
-    if treatment != "none":
-        counts[TREATMENTS.index(treatment)] = again[first]
     return Composition(
         stage=first.astype(np.float64),
         multiplicity=multiplicity,
-        counts=tuple(counts),
+        counts=tuple(None if each is None else each[first] for each in treated),
         embedding=embedding[first],
         head=head[first],
     )
@@ -221,7 +249,7 @@ def stack(items: Sequence[Composition], kinds: int) -> Composition:
     columns = len(items)
     stage, multiplicity = np.zeros((rows, columns)), np.zeros((rows, columns))
     embedding, head = np.zeros((rows, columns)), np.zeros((rows, columns))
-    used = [any(item.counts[t] is not None for item in items) for t in range(len(TREATMENTS))]
+    used = [any(count is not None for count in counts) for counts in zip(*(item.counts for item in items), strict=True)]
     counts = [np.zeros((rows, kinds, columns)) if use else None for use in used]
     for column, item in enumerate(items):
         size = len(item.stage)
@@ -243,8 +271,7 @@ def take_columns(composition: Composition, index: NDArray[np.int64]) -> Composit
     )  # fmt: skip
 
 
-def treated(composition: Composition, treatment: str) -> Composition:
-    """All layers of a composition under one recompute treatment."""
-    counts: list[NDArray[np.float64] | None] = [None, None, None]
-    counts[TREATMENTS.index(treatment)] = composition.kind_counts()
-    return replace(composition, counts=tuple(counts))
+def treated(composition: Composition, treatment: int, number: int) -> Composition:
+    """All layers of a composition under one of so many treatments."""
+    layers = composition.kind_counts()
+    return replace(composition, counts=tuple(layers if index == treatment else None for index in range(number)))

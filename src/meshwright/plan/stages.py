@@ -32,16 +32,16 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindInputs:
-    """What stages need of one kind of layer; tuples run over the recompute treatments."""
+    """What stages need of one kind of layer; tuples run over the treatments of the settings."""
 
     forward_s: Array
     backward_s: Array
     weight_s: Array
     forward_compute_s: Array
     backward_compute_s: Array
-    again_s: tuple[Array | None, ...]
-    saved_bytes: tuple[Array | None, ...]
-    transient_bytes: tuple[Array | None, ...]
+    again_s: tuple[Array, ...]
+    saved_bytes: tuple[Array, ...]
+    transient_bytes: tuple[Array, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +64,8 @@ class StageInputs:
         def pick(values: Array) -> Array:
             return values[index] if values.ndim else values
 
-        def picks(values: tuple[Array | None, ...]) -> tuple[Array | None, ...]:
-            return tuple(None if value is None else pick(value) for value in values)
+        def picks(values: tuple[Array, ...]) -> tuple[Array, ...]:
+            return tuple(pick(value) for value in values)
 
         kinds = tuple(
             KindInputs(
@@ -89,7 +89,7 @@ def stage_inputs(costs: WorkCosts) -> StageInputs:
         KindInputs(
             forward_s=kind.time.forward.total, backward_s=kind.time.backward.total, weight_s=kind.time.weight_gradient_s,
             forward_compute_s=kind.time.forward.compute, backward_compute_s=kind.time.backward.compute,
-            again_s=tuple(None if again is None else again.total for again in kind.recompute),
+            again_s=tuple(again.total for again in kind.recompute),
             saved_bytes=kind.saved_bytes, transient_bytes=kind.transient_bytes,
         )
         for kind in costs.kinds
@@ -138,16 +138,14 @@ class StageParameters:
     """Parameters of embedding, output layer and last norm on the row."""
 
 
-def _weighted(composition: Composition, kinds: tuple[Item, ...], value: Callable[[Item, int], Array | None]) -> Array:
+def _weighted(composition: Composition, kinds: tuple[Item, ...], value: Callable[[Item, int], Array]) -> Array:
     """Sum over kinds and treatments of layers times a value, ``[row]`` or ``[row, column]``."""
     total: Array | None = None
     for treatment, counts in enumerate(composition.counts):
         if counts is None:
             continue
         for index, kind in enumerate(kinds):
-            each = value(kind, treatment)
-            assert each is not None, "a treatment that was not asked for"
-            part = counts[:, index] * each
+            part = counts[:, index] * value(kind, treatment)
             total = part if total is None else total + part
     assert total is not None, "a composition without layers"
     return total
@@ -164,14 +162,13 @@ def stage_costs(inputs: StageInputs, composition: Composition) -> StageCosts:
     """
     embedding, head, kinds = composition.embedding, composition.head, inputs.kinds
     forward = _weighted(composition, kinds, lambda kind, _: kind.forward_s)
-    backward = _weighted(composition, kinds, lambda kind, t: kind.backward_s + _given(kind.again_s[t]))
+    backward = _weighted(composition, kinds, lambda kind, t: kind.backward_s + kind.again_s[t])
     transient = array(0.0)
     for treatment, counts in enumerate(composition.counts):
         if counts is None:
             continue
         for index, kind in enumerate(kinds):
-            each = _given(kind.transient_bytes[treatment])
-            transient = np.maximum(transient, np.where(counts[:, index] > 0.0, each, 0.0))
+            transient = np.maximum(transient, np.where(counts[:, index] > 0.0, kind.transient_bytes[treatment], 0.0))
     return StageCosts(
         forward_s=forward + embedding * inputs.embedding_forward_s + head * inputs.head_forward_s,
         backward_s=backward + embedding * inputs.embedding_backward_s + head * inputs.head_backward_s,
@@ -184,17 +181,12 @@ def stage_costs(inputs: StageInputs, composition: Composition) -> StageCosts:
     )
 
 
-def _given(value: Item | None) -> Item:
-    assert value is not None, "a treatment that was not asked for"
-    return value
-
-
 def stage_seconds(costs: WorkCosts, composition: Composition) -> tuple[Seconds, Seconds]:
     """Forward and backward of each row, cause by cause (the same sums as ``stage_costs``)."""
 
     def total(pick: Callable[[Seconds], Array]) -> tuple[Array, Array]:
         ahead = _weighted(composition, costs.kinds, lambda kind, _: pick(kind.time.forward))
-        behind = _weighted(composition, costs.kinds, lambda kind, t: pick(kind.time.backward) + pick(_given(kind.recompute[t])))
+        behind = _weighted(composition, costs.kinds, lambda kind, t: pick(kind.time.backward) + pick(kind.recompute[t]))
         ahead = ahead + composition.embedding * pick(costs.embedding.forward) + composition.head * pick(costs.head.forward)
         behind = behind + composition.embedding * pick(costs.embedding.backward) + composition.head * pick(costs.head.backward)
         return ahead, behind

@@ -36,6 +36,10 @@ class Drawing:
     height: float
     title: str
     """What a reader who does not see the picture is told."""
+    description: str = ""
+    """The same at more length."""
+    style: str = ""
+    """Rules of a style sheet."""
     parts: list[str] = field(default_factory=list)
 
     def rectangle(
@@ -94,7 +98,10 @@ class Drawing:
             f'width="{short(self.width)}" height="{short(self.height)}" font-family="{FONT}" fill="{INK}" role="img">'
         )
         paper = f'<rect width="100%" height="100%" fill="{PAPER}"/>'
-        return "\n".join([head, f"<title>{escape(self.title)}</title>", paper, *self.parts, "</svg>"]) + "\n"
+        words = [f"<title>{escape(self.title)}</title>"]
+        words += [f"<desc>{escape(self.description)}</desc>"] if self.description else []
+        words += [f"<style>{self.style}</style>"] if self.style else []
+        return "\n".join([head, *words, paper, *self.parts, "</svg>"]) + "\n"
 
 
 def _opacity(value: float) -> str:

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.domain.layout import Overlap
+from meshwright.domain.layout import Full, NoRecompute, Overlap, Selective
 from meshwright.perf.arrays import array, take
 from meshwright.plan.combine import Degrees, pipeline_time, state_costs, step_time
 from meshwright.plan.costs import Settings, work_costs
 from meshwright.plan.memory import activation_memory, dynamic_bytes, static_bytes
-from meshwright.plan.split import TREATMENTS, Composition, compose, default_split, stack, take_columns, treated
+from meshwright.plan.split import Composition, compose, default_split, stack, take_columns, treated
 from meshwright.plan.stages import stage_costs, stage_inputs, stage_parameters
 from meshwright.search.rules import knobs_of, rules_of
-from meshwright.search.space import mesh_grid
+from meshwright.search.space import TREATMENTS, mesh_grid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,11 +109,10 @@ def sequence_parallel(space: Space, tp: Ints) -> Ints:
     return np.where((tp > 1) & wanted, 1, 0)
 
 
-def settings_for(space: Space, schedule: str, treatment: str, overlap: Overlap) -> Settings:
-    """Settings of one block of the grid."""
-    modules = space.selective_modules
+def settings_for(space: Space, schedule: str, overlap: Overlap) -> Settings:
+    """Settings of one block of the grid: every treatment of ``TREATMENTS``, of which a layout has one."""
     return Settings(
-        schedule=schedule, treatment=treatment, modules=modules if treatment == "selective" else (), overlap=overlap,
+        schedule=schedule, treatments=(NoRecompute(), Selective(modules=space.selective_modules), Full()), overlap=overlap,
         context_kind=space.context_kind,
     )  # fmt: skip
 
@@ -206,15 +205,11 @@ def _evaluate_block(
                 rows, chunks = rows[keep], chunks[keep]
             if not len(rows):
                 continue
-            settings = settings_for(space, schedule, treatment, overlap)
+            settings = settings_for(space, schedule, overlap)
             if not inputs:
                 # Layer tables do not depend on the schedule, so all treatments are computed once for the block.
-                modules = space.selective_modules
-                every = Settings(
-                    schedule=schedule, treatment="none", modules=modules, overlap=overlap, context_kind=settings.context_kind
-                )
                 costs = work_costs(
-                    case, every, treatments=TREATMENTS, microbatch_sequences=array(mb),
+                    case, settings, microbatch_sequences=array(mb),
                     tensor_parallel=array(work["tp"]), sequence_parallel=array(sp[at]), context_parallel=array(work["cp"]),
                     expert_parallel=array(work["ep"]), expert_tensor_parallel=array(work["etp"]),
                     devices_per_stage=array(work["tp"] * work["cp"] * work["dp"]), pipeline_parallel=array(work["pp"]),
@@ -233,13 +228,14 @@ def _evaluate_block(
                 inputs[()],
                 tables[folded],
                 settings,
+                treatment,
                 bound=bound,
             )
 
 
 def _evaluate_rows(
     space: Space, counts: Counts, mesh: dict[str, Ints], at: Ints, mb: Ints, num_microbatches: Ints, rows: Ints, chunks: Ints,
-    shards: Ints, inputs: StageInputs, table: Compositions, settings: Settings, *, bound: bool,
+    shards: Ints, inputs: StageInputs, table: Compositions, settings: Settings, treatment: str, *, bound: bool,
 ) -> Iterator[Rows]:  # fmt: skip
     """The layouts of a block under one schedule and treatment."""
     case, features = space.case, space.features
@@ -290,7 +286,7 @@ def _evaluate_rows(
         piece, states, alive = piece[used], states[used], alive[used]
         if not len(piece):
             continue
-        own = treated(take_columns(composition, shape_of[piece]), settings.treatment)
+        own = treated(take_columns(composition, shape_of[piece]), TREATMENTS.index(treatment), len(TREATMENTS))
         gathered = inputs.take(rows[piece])
         stages = stage_costs(gathered, own)
         pp, vp = array(mesh["pp"][which[piece]]), array(chunks[piece])
@@ -311,7 +307,7 @@ def _evaluate_rows(
         counts.fitting += int((reserved <= case.capacity_bytes).sum())
         yield Rows(
             mesh=_take(mesh, which[piece][inner]), mb=mb[rows[piece]][inner], vp=chunks[piece][inner], zero=stage[outer],
-            shards=group_ranks[outer], treatment=settings.treatment, schedule=settings.schedule,
+            shards=group_ranks[outer], treatment=treatment, schedule=settings.schedule,
             step_s=time.step_s, reserved_bytes=reserved,
         )  # fmt: skip
 

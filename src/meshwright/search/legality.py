@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from meshwright.domain.label import CONTEXT_KINDS, MODULES, SCHEDULES
-from meshwright.domain.layout import Full, NoRecompute, Selective
-from meshwright.plan.evaluate import schedule_of
+from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective
+from meshwright.plan.evaluate import schedule_of, split_of
 from meshwright.search.rules import Knobs, refusals
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ def knobs_of_layout(layout: Layout) -> Knobs:
             treatment = "selective"
         case Full():
             treatment = "full"
+        case Mixed():
+            treatment = "mixed"
     return Knobs(
         tp=number(layout.tensor_parallel), cp=number(layout.context_parallel), pp=number(layout.pipeline_parallel),
         dp=number(layout.data_parallel), ep=number(layout.expert_parallel), etp=number(layout.expert_tensor_parallel),
@@ -63,8 +66,7 @@ def shape_refusals(case: Case, layout: Layout) -> tuple[str, ...]:
         return (f"a group of {max(groups)} ranks exceeds the {layout.world} devices",)
     if layout.virtual_stages > case.model.num_layers:
         return (f"{layout.virtual_stages} virtual stages exceed the {case.model.num_layers} layers",)
-    treated = layout.recompute.layers if isinstance(layout.recompute, Full) else None
-    for name, lists in (("layers", layout.stage_layers), ("recomputed layers", treated)):
+    for name, lists in (("layers", layout.stage_layers), *(("recomputed layers", counts) for counts in _recompute_lists(layout))):
         if isinstance(lists, tuple):
             shape = {(len(lists), len(chunk)) for chunk in lists}
             if shape != {(layout.virtual_stages, layout.pipeline_parallel)}:
@@ -72,7 +74,22 @@ def shape_refusals(case: Case, layout: Layout) -> tuple[str, ...]:
     placed = sum(map(sum, layout.stage_layers or ()))
     if placed != case.model.num_layers and layout.stage_layers is not None:
         return (f"the stages hold {placed} layers, the model has {case.model.num_layers}",)
+    if isinstance(layout.recompute, Mixed):
+        for wanted, layers in zip(chain(*layout.recompute.counts), chain(*split_of(case, layout)), strict=True):
+            if wanted > layers:
+                return (f"{wanted} layers of a chunk are recomputed, it has {layers}",)
     return ()
+
+
+def _recompute_lists(layout: Layout) -> tuple[object, ...]:
+    """Counts of recomputed layers that a layout gives by stage."""
+    match layout.recompute:
+        case Full(layers=layers):
+            return (layers,)
+        case Mixed(parts=parts):
+            return tuple(counts for _, counts in parts)
+        case _:
+            return ()
 
 
 def able(features: Features) -> Features:
@@ -81,6 +98,6 @@ def able(features: Features) -> Features:
         features, schedules=SCHEDULES, zero_stages=(0, 1, 2, 3), partial_sharding=True,
         parameter_shards_with_pipeline=True, context_kinds=CONTEXT_KINDS, context_parallel=True, pipeline_parallel=True,
         expert_parallel=True, expert_tensor_parallel=True, sequence_parallel=True, uneven_stages=True,
-        recompute=("none", "selective", "full"), recompute_first_layers=True, selective_modules=MODULES,
+        recompute=("none", "selective", "full"), recompute_first_layers=True, recompute_mixed=True, selective_modules=MODULES,
         positions=("rope", "learned", "alibi", "none"), interleaved_needs_multiple=False, optimizer_offload=True,
     )  # fmt: skip

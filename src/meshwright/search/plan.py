@@ -21,6 +21,7 @@ from meshwright.search.levers import levers
 from meshwright.search.linearity import with_linearity
 from meshwright.search.nearest import no_legal_layout
 from meshwright.search.reasons import reasons
+from meshwright.search.rebalance import balance_reason, rebalanced
 from meshwright.search.refine import refine
 from meshwright.search.result import PlanResult, RankedPlan, SearchOptions
 from meshwright.search.space import make_space, parse_pins
@@ -64,7 +65,7 @@ def plan(
     overlap that the framework has under a finalist's sharding, where that is not the same for all layouts.
 
     Every layout of the grid (contract.md) is evaluated, or left out because its states alone exceed the memory; the best are
-    refined by knobs finer than the grid, simulated where their stages differ, and ranked.
+    refined by knobs finer than the grid, their stages filled anew, simulated where these differ, and ranked.
 
     Errors:  ``InputError`` where no layout is legal (which divisibility fails, which batches near by work), or pins contradict.
     Holds:   deterministic; ``legal = evaluated + bounded``. The batch, the sequence and the numerics are never changed.
@@ -83,10 +84,16 @@ def plan(
     search_s = time.perf_counter() - begin
     if counts.legal == 0:
         raise InputError(no_legal_layout(case, features, options, pins))
-    candidates = _merge(pools, options, acceptable) or _merge(pools, options, None)
-    if said is not None:
-        candidates = [replace(each, layout=replace(each.layout, overlap=said(each.layout))) for each in candidates]
-    winners = _rank(case, candidates, options)
+    candidates = _merge(pools, options, acceptable)
+    if not candidates:
+        candidates = _merge(pools, options, None)
+        acceptable = None if candidates else acceptable
+    candidates = _with_overlap(candidates, said)
+    balanced: list[Layout] = []
+    if options.refine and options.balance and options.objective != "memory":
+        near = _with_overlap([each for pool in pools for band in pool.near for each in band], said)
+        balanced = rebalanced(case, features, candidates, near, pins=pins, acceptable=acceptable)
+    winners = _rank(case, [each.layout for each in candidates], balanced, options)
     winners = with_linearity(case, features, winners, overlap=overlap, weak=options.weak)
     if winners:
         best = winners[0].estimate
@@ -102,6 +109,13 @@ def plan(
         idle_devices=case.cluster.num_devices - used if used else 0, notes=_notes(case, winners, used),
         ranking_error_ratio=ranking_error(case),
     )  # fmt: skip
+
+
+def _with_overlap(candidates: list[Candidate], said: Callable[[Layout], Overlap] | None) -> list[Candidate]:
+    """The candidates with the overlap that the framework has under their sharding."""
+    if said is None:
+        return candidates
+    return [replace(each, layout=replace(each.layout, overlap=said(each.layout))) for each in candidates]
 
 
 def _merge(pools: Sequence[Finalists], options: SearchOptions, acceptable: Callable[[Layout], bool] | None) -> list[Candidate]:
@@ -125,29 +139,37 @@ def _key(case: Case, candidate: Candidate, options: SearchOptions) -> float:
 
 
 def _one_per_shape(candidates: Iterable[Candidate], *, trained: bool) -> Iterator[Candidate]:
-    """The first of each shape: layouts that differ only in recompute, shard group or split are variants of one idea.
+    """The first of each shape.
 
     ``trained``: the weights are; where they are frozen, ZeRO 0 to 2 differ in next to nothing.
     """
     seen: set[tuple[object, ...]] = set()
     for candidate in candidates:
-        layout = candidate.layout
-        shape = (
-            layout.tensor_parallel, layout.context_parallel, layout.pipeline_parallel, layout.data_parallel, layout.expert_parallel,
-            layout.expert_tensor_parallel, layout.microbatch_sequences, layout.virtual_stages > 1,
-            layout.zero_stage if trained else layout.parameter_shards > 1, layout.schedule,
-        )  # fmt: skip
+        shape = _shape(candidate.layout, trained=trained)
         if shape not in seen:
             seen.add(shape)
             yield candidate
 
 
-def _rank(case: Case, candidates: list[Candidate], options: SearchOptions) -> tuple[RankedPlan, ...]:
-    """Estimates of the first candidates, with simulated bubbles, in their final order and in groups that cannot be told apart."""
-    estimates = [estimate(case, candidate.layout) for candidate in candidates]
-    estimates = [each for each in estimates if each.fits]
+def _shape(layout: Layout, *, trained: bool) -> tuple[object, ...]:
+    """What layouts of one idea share: those that differ only in recompute, shard group or split are variants of it."""
+    return (
+        layout.tensor_parallel, layout.context_parallel, layout.pipeline_parallel, layout.data_parallel, layout.expert_parallel,
+        layout.expert_tensor_parallel, layout.microbatch_sequences, layout.virtual_stages > 1,
+        layout.zero_stage if trained else layout.parameter_shards > 1, layout.schedule,
+    )  # fmt: skip
+
+
+def _rank(case: Case, layouts: Sequence[Layout], balanced: Sequence[Layout], options: SearchOptions) -> tuple[RankedPlan, ...]:
+    """Estimates of the first layouts, with simulated bubbles, in their final order and in groups that cannot be told apart.
+
+    ``balanced``: those whose stages were filled anew; they take the place of others of their shape where they are clearly better.
+    """
+    trained = not case.training.weights_frozen
+    plain, anew = (_best_of_shapes(case, each, options, trained=trained) for each in (layouts, balanced))
+    best = {shape: each for shape, each in plain.items() if shape not in anew or not _clearly_better(anew[shape], each, options)}
+    estimates = sorted({**anew, **best}.values(), key=lambda each: _value(each, options))
     apart = ranking_error(case)
-    estimates.sort(key=lambda each: _value(each, options))
     if estimates and options.refine and options.objective == "step-time":
         # Inside TIE nobody can tell plans apart: those whose upper bound fits, too, go first.
         bar = _value(estimates[0], options) * (1.0 + TIE)
@@ -158,13 +180,25 @@ def _rank(case: Case, candidates: list[Candidate], options: SearchOptions) -> tu
         value = _value(each, options)
         if anchor is None or value > anchor * (1.0 + apart):
             group, anchor = group + 1, value
-        winner = estimates[0] if rank > 1 else None
-        plans.append(
-            RankedPlan(
-                rank=rank, label=each.label, layout=each.layout, estimate=each, reasons=reasons(case, each, winner), group=group
-            )
-        )
+        why = reasons(case, each, estimates[0] if rank > 1 else None)
+        shape = _shape(each.layout, trained=trained)
+        if shape not in best:
+            why = (*why, balance_reason(case, each, plain.get(shape)))
+        plans.append(RankedPlan(rank=rank, label=each.label, layout=each.layout, estimate=each, reasons=why, group=group))
     return tuple(plans)
+
+
+def _best_of_shapes(
+    case: Case, layouts: Sequence[Layout], options: SearchOptions, *, trained: bool
+) -> dict[tuple[object, ...], Estimate]:
+    """The best fitting estimate of each shape."""
+    every = sorted((each for each in (estimate(case, layout) for layout in layouts) if each.fits), key=lambda e: _value(e, options))
+    return {_shape(each.layout, trained=trained): each for each in reversed(every)}
+
+
+def _clearly_better(one: Estimate, other: Estimate, options: SearchOptions) -> bool:
+    """Whether the difference of two estimates is worth a stranger layout."""
+    return _value(one, options) * (1.0 + TIE) < _value(other, options)
 
 
 def ranking_error(case: Case) -> float:

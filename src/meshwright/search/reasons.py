@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.domain.layout import Full, Selective
+from meshwright.domain.label import recompute_word
+from meshwright.domain.layout import Full, Mixed, Selective
 from meshwright.units import gib
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ def _memory(estimate: Estimate) -> str:
             return f"{used}, with every layer recomputed"
         case Full():
             return f"{used}, with some layers recomputed in full"
+        case Mixed():
+            return f"{used}, with layers recomputed by stage ({recompute_word(recompute)})"
         case Selective(modules=modules):
             return f"{used}, recomputing {', '.join(modules)}"
         case _:

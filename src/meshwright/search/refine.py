@@ -32,6 +32,9 @@ MODULE_SETS: tuple[tuple[str, ...], ...] = (
     ("mla_up_proj", "moe_act", "layernorm"),
     ("moe",),
     ("mla_up_proj", "moe"),
+    ("mlp_act",),
+    ("comm",),
+    ("comm", "mlp_act"),
 )
 
 
@@ -93,7 +96,8 @@ def _has_modules(space: Space, modules: Sequence[str]) -> bool:
     model = space.case.model
     latent = any(kind.attention.latent for kind in model.kinds)
     dense = any(kind.experts is None for kind in model.kinds)
-    needs = {"mla_up_proj": latent, "moe": model.is_moe, "moe_act": model.is_moe, "mlp": dense}
+    kept = not space.case.implementation.gathers_again
+    needs = {"mla_up_proj": latent, "moe": model.is_moe, "moe_act": model.is_moe, "mlp": dense, "mlp_act": dense, "comm": kept}
     return all(needs.get(module, True) for module in modules)
 
 

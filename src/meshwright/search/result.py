@@ -31,6 +31,8 @@ class SearchOptions:
     """Linearity against a baseline whose global batch is scaled down with its devices."""
     refine: bool = True
     """Refine the finalists: full:k recompute, finer shard groups, uneven stages."""
+    balance: bool = True
+    """Fill the stages of the finalists anew: layers moved, recomputation by stage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

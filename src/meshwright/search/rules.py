@@ -228,7 +228,9 @@ def _mixture(case: Case, features: Features, k: Knobs) -> Any:
 
 
 def _recompute(_: Case, features: Features, k: Knobs) -> Any:
-    return np.full(np.shape(k.tp), k.treatment in features.recompute)
+    several = features.recompute_mixed or features.recompute_mixed_first
+    able = several if k.treatment == "mixed" else k.treatment in features.recompute
+    return np.full(np.shape(k.tp), able)
 
 
 RULES: tuple[Rule, ...] = (

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from meshwright.api import make_case
 from meshwright.catalog import cluster_for
-from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
+from meshwright.domain.layout import Full, Layout, Mixed, NoRecompute, Overlap, Recompute, Selective, mixed
 from meshwright.errors import InputError
 from meshwright.frameworks import framework as framework_named
 from meshwright.plan.split import even_split
@@ -33,6 +34,8 @@ ALiBi positions."""
 DEVICES = ("h100-sxm", "ascend-910b")
 TRIES = 400
 """Draws for each plan that is wanted."""
+MIXED_EVERY = 10
+"""One of so many plans of any kind treats its layers differently, whether the framework can or not."""
 
 FEATURES: Mapping[str, Callable[[Layout], bool]] = {
     "tensor parallel": lambda layout: layout.tensor_parallel > 1,
@@ -44,6 +47,7 @@ FEATURES: Mapping[str, Callable[[Layout], bool]] = {
     "expert parallel": lambda layout: layout.expert_parallel > 1,
     "expert tensor parallel": lambda layout: layout.expert_parallel > 1 and layout.expert_tensor_parallel > 1,
     "recompute lists": lambda layout: isinstance(layout.recompute, Full) and isinstance(layout.recompute.layers, tuple),
+    "mixed recompute": lambda layout: isinstance(layout.recompute, Mixed),
     "selective recompute": lambda layout: isinstance(layout.recompute, Selective),
     "full recompute": lambda layout: isinstance(layout.recompute, Full),
     "optimizer sharding": lambda layout: layout.zero_stage == 1,
@@ -65,6 +69,7 @@ def offered(features: Features) -> tuple[str, ...]:
         "uneven stages": features.pipeline_parallel and features.uneven_stages,
         "expert tensor parallel": experts and features.expert_tensor_parallel,
         "recompute lists": features.recompute_per_stage and features.pipeline_parallel,
+        "mixed recompute": features.recompute_mixed and features.pipeline_parallel,
         "selective recompute": "selective" in features.recompute, "full recompute": "full" in features.recompute,
         "optimizer sharding": 1 in features.zero_stages, "sharded parameters": bool({2, 3} & set(features.zero_stages)),
         "partial sharding": features.partial_sharding, "offload": features.optimizer_offload,
@@ -115,8 +120,12 @@ def legal_plans(
 def any_plans(name: str, count: int, *, seed: int = 0) -> Iterator[tuple[Case, Layout]]:
     """Plans whose arithmetic is right (world, global batch) and that may break any other rule."""
     framework, rng = framework_named(name), random.Random(seed)
-    for _ in range(count):
-        yield draw_plan(framework, name, rng.choice)
+    for index in range(count):
+        case, layout = draw_plan(framework, name, rng.choice)
+        if index % MIXED_EVERY == MIXED_EVERY - 1:
+            treated = draw_mixed(case, framework.features, layout.pipeline_parallel, layout.virtual_stages, rng.choice)
+            layout = replace(layout, recompute=treated)
+        yield case, layout
 
 
 def is_legal(framework: Framework, case: Case, layout: Layout) -> bool:
@@ -136,7 +145,7 @@ def draw_plan(framework: Framework, name: str, choose: Choose, *, feature: str |
 def draw_layout(case: Case, features: Features, choose: Choose, *, feature: str | None = None) -> Layout:
     """A layout that fills the cluster and makes the global batch."""
     world, is_moe = case.cluster.num_devices, case.model.is_moe
-    needs_stages = feature in {"pipeline", "virtual stages", "uneven stages", "recompute lists"}
+    needs_stages = feature in {"pipeline", "virtual stages", "uneven stages", "recompute lists", "mixed recompute"}
     tp = choose((2, 4, 8)) if feature in {"tensor parallel", "sequence parallel"} else choose((1, 1, 2, 4, 8))
     tp = tp if features.tensor_parallel else 1
     pp = choose((2, 4, 8)) if needs_stages else choose((1, 1, 2, 4, 8)) if features.pipeline_parallel else 1
@@ -202,6 +211,8 @@ def _shards(dp: int, cp: int, pp: int, features: Features, choose: Choose, featu
 def _recompute(case: Case, features: Features, pp: int, vp: int, choose: Choose, feature: str | None) -> Recompute:
     """Nothing, some modules, all layers, the first few, or a count for each stage and chunk."""
     kinds = list(features.recompute)
+    if feature == "mixed recompute" or (features.recompute_mixed and pp > 1 and choose((False, False, False, True))):
+        return draw_mixed(case, features, pp, vp, choose)
     if feature == "recompute lists" or (features.recompute_per_stage and pp > 1 and choose((False, False, False, True))):
         per_chunk = case.model.num_layers // (pp * vp)
         return Full(layers=tuple(tuple(choose(range(per_chunk + 1)) for _ in range(pp)) for _ in range(vp)))
@@ -212,6 +223,19 @@ def _recompute(case: Case, features: Features, pp: int, vp: int, choose: Choose,
     if kind == "full":
         return Full(layers=choose((None, None, 1, 3)) if features.recompute_first_layers else None)
     return NoRecompute()
+
+
+def draw_mixed(case: Case, features: Features, pp: int, vp: int, choose: Choose) -> Recompute:
+    """Counts by chunk and stage of some layers in full, some in part."""
+    modules = features.selective_modules or ("core_attn",)
+    left = [[case.model.num_layers // (pp * vp)] * pp for _ in range(vp)]
+    parts: list[tuple[Selective | Full, tuple[tuple[int, ...], ...]]] = []
+    for treatment in (Full(), Selective(modules=modules), Selective(modules=(choose(modules),))):
+        counts = tuple(tuple(choose(range(layers + 1)) for layers in row) for row in left)
+        if choose((True, True, False)) and treatment not in dict(parts):
+            left = [[layers - count for layers, count in zip(row, own, strict=True)] for row, own in zip(left, counts, strict=True)]
+            parts.append((treatment, counts))
+    return mixed(parts, even_split(case.model.num_layers, pp, vp))
 
 
 def _split(

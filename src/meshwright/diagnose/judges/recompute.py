@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from meshwright.diagnose.finding import Answer, number, ratio, size
 from meshwright.diagnose.judging import change, contest, does_not_apply, judges, percent
 from meshwright.domain.label import recompute_word
-from meshwright.domain.layout import Full, NoRecompute, Selective
+from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective
 from meshwright.perf.activations import saved_bytes
 from meshwright.perf.arrays import array
 from meshwright.perf.operators import work_shape
@@ -102,7 +102,13 @@ def recompute_lists(facts: Facts, _: Rule) -> Answer:
     layout = facts.layout
     split = split_of(facts.case, layout)
     least = min(count for row in split for count in row)
-    layers = layout.recompute.layers if isinstance(layout.recompute, Full) else 0
+    match layout.recompute:
+        case Full(layers=layers):
+            pass
+        case Mixed(counts=layers):
+            pass
+        case _:
+            layers = 0
     if isinstance(layers, tuple):
         over = max(k - n for ks, ns in zip(layers, split, strict=False) for k, n in zip(ks, ns, strict=False))
         return Answer(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.domain.layout import Full
+from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective
 from meshwright.frameworks import divisibility
+from meshwright.frameworks.ascend.recompute_lists import Parts, excess, parts_of, recomputed_modules, unsayable
 from meshwright.frameworks.ascend.stages import counts_of, shape_of, split_of
 from meshwright.frameworks.base import Limit
 from meshwright.frameworks.rules import limits_from, values_if, words_if
+from meshwright.plan.split import treatments_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,21 +81,42 @@ def _stage_sum(case: Case, layout: Layout) -> Values | None:
 
 
 def _recompute_shape(case: Case, layout: Layout) -> Values | None:
-    if not isinstance(layout.recompute, Full) or not isinstance(layout.recompute.layers, tuple):
-        return None
     wanted = (layout.virtual_stages, layout.pipeline_parallel)
-    shape = shape_of(layout.recompute.layers)
-    return values_if(shape != wanted, shape=_tuple(shape, layout), layout=_tuple(wanted, layout))
+    shapes = [shape for _, counts in _listed(layout) if (shape := shape_of(counts)) != wanted]
+    return {"shape": _tuple(shapes[0], layout), "layout": _tuple(wanted, layout)} if shapes else None
+
+
+def _listed(layout: Layout) -> Parts:
+    """Treatments that a layout counts by stage."""
+    counted = isinstance(layout.recompute, Mixed) or _counted(layout)
+    return parts_of(layout.recompute, ()) if counted else ()
 
 
 def recompute_excess(case: Case, layout: Layout) -> Values | None:
-    """No chunk recomputes more layers than it has: values ``full`` (layers recomputed) and ``layers`` of the first that does."""
+    """No chunk recomputes more layers than it has: values ``full`` (layers recomputed in full), ``part`` (in part) and ``layers``
+    of the first that does."""
+    split, parts = split_of(case, layout), _listed(layout)
+    if not parts or _recompute_shape(case, layout) or shape_of(split) != (layout.virtual_stages, layout.pipeline_parallel):
+        return None
+    place = excess(parts, split)
+    if place is None:
+        return None
+    chunk, stage, total = place
+    full = counts_of(layout.recompute, split)[chunk][stage]
+    return {"full": full, "part": total - full, "layers": split[chunk][stage]}
+
+
+CROSSING = ("chunk {chunk} of stage {stage} has layers that select_recompute alone and layers that select_comm_recompute alone is "
+            "for: both lists begin at the same layer")  # fmt: skip
+
+
+def recompute_crossing(case: Case, layout: Layout) -> Values | None:
+    """Lists that begin at the same layer say every chunk: values ``stage`` and ``chunk`` of the first that they do not."""
     split = split_of(case, layout)
-    over = [
-        {"full": full, "layers": layers} for row, chunk in zip(counts_of(layout.recompute, split), split, strict=False)
-        for full, layers in zip(row, chunk, strict=False) if full > layers or full < 0
-    ]  # fmt: skip
-    return over[0] if over else None
+    if not isinstance(layout.recompute, Mixed) or _recompute_shape(case, layout):
+        return None
+    place = unsayable(layout.recompute.parts, split)
+    return None if place is None else {"chunk": place[0], "stage": place[1]}
 
 
 def _schedule(case: Case, layout: Layout) -> Values | None:
@@ -165,7 +188,7 @@ def expressible(prefix: str, title: str, features: Features) -> Iterator[Limit]:
             (layout.zero_stage >= 2 and layout.pipeline_parallel > 1 and not features.parameter_shards_with_pipeline,
              "gradients or parameters sharded under a pipeline"),
             (1 < layout.optimizer_shards < ranks and not features.partial_sharding, "shard groups smaller than all ranks"),
-            (_treatment(layout) not in features.recompute, f"{_treatment(layout)} recomputation"),
+            *((word not in features.recompute, f"{word} recomputation") for word in _treatments(layout)),
             (_counted(layout) and not features.recompute_per_stage, "recomputed layers by stage"),
             (_first(layout) and not features.recompute_first_layers, "the first layers of a chunk recomputed"),
             (bool(_modules(layout) - set(features.selective_modules)), f"recomputing {', '.join(sorted(_modules(layout)))}"),
@@ -181,10 +204,11 @@ def expressible(prefix: str, title: str, features: Features) -> Iterator[Limit]:
     yield Limit(id=f"{prefix}.knobs", words=f"{title} has no key for {{knobs}}", noticed="never", broken=knobs)
 
 
-def _treatment(layout: Layout) -> str:
-    """none, selective or full."""
-    name = type(layout.recompute).__name__
-    return {"NoRecompute": "none", "Selective": "selective"}.get(name, "full")
+def _treatments(layout: Layout) -> tuple[str, ...]:
+    """none, selective or full, as far as a layout asks for them; what is left of layers that are counted is always kept."""
+    words = {NoRecompute: "none", Selective: "selective", Full: "full"}
+    found = treatments_of(layout.recompute)
+    return tuple(dict.fromkeys(words[type(each)] for each in found[1:] or found))
 
 
 def _counted(layout: Layout) -> bool:
@@ -199,4 +223,4 @@ def _first(layout: Layout) -> bool:
 
 def _modules(layout: Layout) -> set[str]:
     """Modules that are recomputed."""
-    return set(getattr(layout.recompute, "modules", ()))
+    return set(recomputed_modules(layout.recompute))

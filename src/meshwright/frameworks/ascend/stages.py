@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from meshwright.domain.layout import Full, NoRecompute
+from meshwright.domain.layout import Full, Grid, Mixed, NoRecompute, Selective, full_of, mixed
 from meshwright.plan.split import default_split, even_split
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from meshwright.domain.model import Model
     from meshwright.frameworks.compose import Values
 
-Split = tuple[tuple[int, ...], ...]
+Split = Grid
 MAX_LIST_CHARACTERS = 10_000
 MAX_PLACES = 16_384
 """Chunks of all stages: more than any cluster has. A file with more is not split, so that it costs no memory."""
@@ -58,39 +58,37 @@ def said_split(split: Split, model_layers: int, num_mtp_layers: int) -> Split | 
 
 def counts_of(recompute: Recompute, split: Split) -> Split:
     """How many layers of each chunk and stage are recomputed in full."""
-    if not isinstance(recompute, Full):
-        return tuple(tuple(0 for _ in chunk) for chunk in split)
-    if recompute.layers is None:
-        return split
-    if isinstance(recompute.layers, int):
-        return tuple(tuple(min(recompute.layers, count) for count in chunk) for chunk in split)
-    return recompute.layers
+    match recompute:
+        case Full(layers=None):
+            return split
+        case Full(layers=int(first)):
+            return tuple(tuple(min(first, count) for count in chunk) for chunk in split)
+        case Full(layers=tuple(counts)):
+            return counts
+        case Mixed(parts=((Full(), counts), *_)):
+            return counts
+        case _:
+            return tuple(tuple(0 for _ in chunk) for chunk in split)
 
 
 def recompute_of(counts: Split, split: Split | None) -> Recompute:
     """Counts as a layout says them: nothing, all layers, the first few of each chunk, or a list."""
-    most = max((count for chunk in counts for count in chunk), default=0)
-    if most == 0:
-        return NoRecompute()
     if split is None:
-        return Full(layers=counts)
-    capped = tuple(
-        tuple(min(count, layers) for count, layers in zip(chunk, row, strict=False))
-        for chunk, row in zip(counts, split, strict=False)
-    )
-    if capped == split:
-        return Full()
-    if counts == tuple(tuple(min(most, layers) for layers in row) for row in split):
-        return Full(layers=most)
-    return Full(layers=counts)
+        return Full(layers=counts) if any(map(any, counts)) else NoRecompute()
+    return full_of(counts, split)
 
 
 def normal_stages(case: Case, layout: Layout) -> Layout:
     """The layout with its split and its recompute counts in the form in which they are read back."""
     split, model = split_of(case, layout), case.model
     recompute = layout.recompute
-    if isinstance(recompute, Full) and shape_of(counts_of(recompute, split)) == shape_of(split):
-        recompute = recompute_of(counts_of(recompute, split), split)
+    match recompute:
+        case Full() if shape_of(counts_of(recompute, split)) == shape_of(split):
+            recompute = recompute_of(counts_of(recompute, split), split)
+        case Selective(modules=modules):
+            recompute = Selective(modules=tuple(sorted(set(modules))))
+        case Mixed(parts=parts) if all(shape_of(counts) == shape_of(split) for _, counts in parts):
+            recompute = mixed(parts, split)
     return replace(layout, stage_layers=said_split(split, model.num_layers, model.num_mtp_layers), recompute=recompute)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from meshwright.domain.layout import Full, NoRecompute, Selective
+from meshwright.domain.layout import Full, Selective
 from meshwright.domain.model import MixtureOfExperts, Mlp
 from meshwright.frameworks import divisibility
 from meshwright.frameworks.arithmetic import arithmetic
@@ -127,11 +127,8 @@ def _recompute(case: Case, layout: Layout) -> Values | None:
     recompute = layout.recompute
     if isinstance(recompute, Selective):
         return values_if(recompute.modules != ("core_attn",), what=f"not {', '.join(recompute.modules)}")
-    if isinstance(recompute, NoRecompute) or recompute.layers is None:
-        return None
-    engine = layout.pipeline_parallel > 1 or layout.zero_stage < 2
-    return values_if(not isinstance(recompute.layers, int) or engine or isinstance(recompute, Full),
-                     what="the pipeline engine does not apply the block method")  # fmt: skip
+    some = isinstance(recompute, Full) and recompute.layers is not None
+    return values_if(some, what="the pipeline engine does not apply the block method")
 
 
 @_rule("megatron-deepspeed.knobs", "Megatron-DeepSpeed has no flag for {knobs}", noticed="never")

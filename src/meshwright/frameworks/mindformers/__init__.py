@@ -37,8 +37,9 @@ PYNATIVE = Features(
 GRAPH = replace(
     PYNATIVE,
     zero_stages=(0, 1, 2, 3),
-    recompute=("none", "full"),
-    selective_modules=(),
+    recompute_mixed=True,
+    selective_modules=("mlp_act", "comm"),
+    selective_default=("comm", "mlp_act"),
     optimizer_offload=True,
     overlaps=("grad", "param", "p2p"),
     sequence_parallel_with_tensor=False,
@@ -67,8 +68,9 @@ def variant(release: str) -> Framework:
     """MindFormers at a release."""
     if release == "graph":
         return replace(
-            MINDFORMERS, version=release, features=GRAPH, limits=limits.graph(GRAPH), writer=graph_writing.write,
-            decide=graph_writing.decide, interpreter=graph_reading.interpret, checks=mistakes.graph_checks(),
+            MINDFORMERS, version=release, implementation="mindspore-graph", features=GRAPH, limits=limits.graph(GRAPH),
+            writer=graph_writing.write, decide=graph_writing.decide, interpreter=graph_reading.interpret,
+            checks=mistakes.graph_checks(),
             unknown_keys=mistakes.unknown_graph, normal=graph_writing.normal, unspoken=graph_writing.UNSPOKEN, resume=CUT,
             followers=frozenset({"parallel.dataset_strategy"}),
         )  # fmt: skip

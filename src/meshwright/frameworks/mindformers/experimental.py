@@ -22,7 +22,8 @@ def experimental(framework: Framework) -> Framework:
     name, title = framework.name, f"{framework.title} experimental"
     features = replace(FEATURES, name=name)
     return replace(
-        framework, version="experimental", features=features, limits=limits(name, title, features), writer=write,
+        framework, version="experimental", implementation="mindspore-cells", features=features,
+        limits=limits(name, title, features), writer=write,
         decide=decide, interpreter=partial(interpret, framework=name), checks=file_checks(name),
         unknown_keys=unknown_key, normal=normal, unspoken=UNSPOKEN, resume=CUT,
     )  # fmt: skip

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
 from meshwright.domain.layout import Full, Layout, NoRecompute
 from meshwright.errors import Message
+from meshwright.frameworks.ascend.recompute_lists import recompute_of_lists
 from meshwright.frameworks.ascend.stages import Split, lists_of, recompute_of, said_split, shape_of, within_reason
 from meshwright.frameworks.compose import Values, zero_shards
-from meshwright.frameworks.mindformers.graph_writing import ALGORITHMS, OVERLAP
+from meshwright.frameworks.mindformers.graph_writing import ALGORITHMS, OVERLAP, WORDS
 from meshwright.frameworks.mindformers.models import figures_of
 from meshwright.frameworks.settings import Given, Reading, Said, Source
 
@@ -18,6 +21,16 @@ if TYPE_CHECKING:
 KINDS = {algorithm: kind for kind, algorithm in ALGORITHMS.items()}
 MODEL = "model.model_config"
 OPTIMIZER = "parallel.parallel_optimizer_config"
+FULL = "recompute_config.recompute"
+PATTERNS: Mapping[str, Mapping[str, str]] = {
+    "select_recompute": {
+        r"(feed_forward|mlp)(\\\.(w1|activation_func|activation|activate|act|mul|silu|gelu))+": "mlp_act",
+        r"(attention_norm|ffn_norm|input_layernorm|pre_mlp_layernorm)(\\\..*)?": "layernorm",
+        r".*reshape": "",
+    },
+    "select_comm_recompute": {r".*norm.*": "comm", r".*reshape": ""},
+}
+"""Key -> form of an operator's pattern -> the module that it recomputes; empty: nothing of its own (a view)."""
 
 
 def interpret(source: Source, given: Given, release: str) -> Reading:
@@ -40,8 +53,8 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
     layers, pp, vp = within_reason(values, layers, pp, vp)
     split = _split(values, layers, mtp if isinstance(mtp, int) else 0, pp, vp)
     remarks: list[Message] = []
-    recompute = _recompute(values, split)
-    _select(values, remarks)
+    recompute = _recompute(values, split, remarks)
+    _swap(values, remarks)
     world = dp * tp * pp * cp
     devices = given.num_devices or source.devices
     if devices is not None and devices != world:
@@ -153,24 +166,72 @@ def _split(values: Values, layers: object, mtp: int, stages: int, chunks: int) -
     return split
 
 
-def _recompute(values: Values, split: Split | None) -> Recompute:
-    """All layers, none, counts by stage (dealt to the chunks in turn), or counts by chunk and stage."""
-    key = "recompute_config.recompute"
-    value = values.get(key)
-    if value in (None, False, [], ()):
-        return NoRecompute()
+def _recompute(values: Values, split: Split | None, remarks: list[Message]) -> Recompute:
+    """The layers that ``recompute``, ``select_recompute`` and ``select_comm_recompute`` reach, by what they recompute."""
+    value = values.get(FULL)
+    if split is None:
+        lists = None if isinstance(value, bool) else lists_of(value)
+        return Full() if value is True else recompute_of(lists, None) if lists is not None else NoRecompute()
+    full = _list(values, FULL, value, split)
+    words: dict[str, Split] = {}
+    for key in WORDS:
+        if values.source.value(f"recompute_config.{key}_exclude") not in (None, False, [], (), {}):
+            remarks.append(_remark(values, f"recompute_config.{key}_exclude", "{key} takes operators out of recomputation again: "
+                                   "an estimate counts them as recomputed"))  # fmt: skip
+        for module, counts in _named(values, key, split, remarks):
+            words[module] = _least(words[module], counts) if module in words else counts
+    return recompute_of_lists(full, words, split, behind_full=False)
+
+
+def _named(values: Values, key: str, split: Split, remarks: list[Message]) -> Iterator[tuple[str, Split]]:
+    """Modules that a key recomputes, each with its layers: those of its default patterns, or of the patterns that it names."""
+    name = f"recompute_config.{key}"
+    value = values.source.value(name)
+    patterns: dict[str, object]
+    if isinstance(value, (list, tuple)) and value and all(isinstance(item, str) for item in value):
+        patterns = dict.fromkeys(value, True)  # names alone: every layer
+    elif isinstance(value, Mapping):
+        patterns = {str(pattern): layers for pattern, layers in value.items()}
+    else:
+        patterns = {place.removeprefix(f"{name}."): setting.value for place, setting in values.source.settings.items()
+                    if place.startswith(f"{name}.")}  # fmt: skip
+    if not patterns:
+        if value not in (None, False, {}, [], ()):
+            yield WORDS[key], _list(values, name, value, split)
+            if key == "select_recompute" and values.source.value(f"{MODEL}.use_flash_attention") is False:
+                remarks.append(_remark(values, name, "without flash attention {key} recomputes the attention core of every layer, "
+                                       "which an estimate counts as kept"))  # fmt: skip
+        return
+    for pattern, layers in patterns.items():
+        known = [module for form, module in PATTERNS[key].items() if re.fullmatch(form, pattern)]
+        place = f"{name}.{pattern}" if f"{name}.{pattern}" in values.source.settings else name
+        if known and known[0]:
+            yield known[0], _list(values, place, layers, split)
+        elif not known and layers not in (False, [], ()):
+            remarks.append(_remark(values, place, "{key} names an operator that no layout has a word for: an estimate counts what "
+                                   "it recomputes as kept"))  # fmt: skip
+
+
+def _remark(values: Values, key: str, words: str) -> Message:
+    return Message("import.select", words, {"key": key}, values.source.settings[key].place)
+
+
+def _list(values: Values, key: str, value: object, split: Split) -> Split:
+    """Counts by chunk and stage of one value: all layers, none, counts by stage (dealt to the chunks in turn), or by both."""
     if value is True:
-        return Full()
-    if not isinstance(value, (list, tuple)) or split is None:
-        if split is None and (lists := lists_of(value)) is not None:
-            return recompute_of(lists, None)
-        values.note(key, "mindformers.recompute-list", "Illegal input list for select_recompute: {value}", value=value)
-        return NoRecompute()
-    counts = _counts(value, split)
+        return split
+    nothing = tuple((0,) * len(row) for row in split)
+    if value in (None, False, [], ()):
+        return nothing
+    counts = _counts(value, split) if isinstance(value, (list, tuple)) else None
     if counts is None:
         values.note(key, "mindformers.recompute-list", "Illegal input list for select_recompute: {value}", value=value)
-        return NoRecompute()
-    return recompute_of(counts, split)
+    return counts or nothing
+
+
+def _least(one: Split, other: Split) -> Split:
+    """Layers that two patterns of one thing both reach."""
+    return tuple(tuple(map(min, *rows)) for rows in zip(one, other, strict=True))
 
 
 def _counts(value: list[object] | tuple[object, ...], split: Split) -> Split | None:
@@ -206,28 +267,8 @@ def _counts(value: list[object] | tuple[object, ...], split: Split) -> Split | N
     return tuple(rows)
 
 
-def _select(values: Values, remarks: list[Message]) -> None:
-    """Selective recomputation: of the MLP's product and activation, or of named operators; no layout has a word for either."""
-    for key, what in (
-        ("select_recompute", "the product and activation of the MLP (with flash attention), or the operators that it names"),
-        ("select_comm_recompute", "the communication behind the norms, or the operators that it names"),
-    ):  # fmt: skip
-        for name, setting in values.source.settings.items():
-            if (name == f"recompute_config.{key}" or name.startswith(f"recompute_config.{key}.")) and setting.value not in (
-                None,
-                False,
-                [],
-                {},
-            ):
-                remarks.append(
-                    Message(
-                        "import.select",
-                        "{key} recomputes {what}: an estimate counts it as kept",
-                        {"key": key, "what": what},
-                        setting.place,
-                    )
-                )
-                break
+def _swap(values: Values, remarks: list[Message]) -> None:
+    """Activations that are swapped to the host, which no layout has a word for."""
     if values.source.value("swap_config.swap") is True:
         remarks.append(
             Message(

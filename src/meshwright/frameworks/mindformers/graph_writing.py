@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from meshwright.domain.layout import Full, Overlap
+from meshwright.domain.layout import Overlap
 from meshwright.frameworks.ascend.arithmetic import inner_ranks
 from meshwright.frameworks.ascend.launch import mindspore_variables, msrun_files, simulation_words
-from meshwright.frameworks.ascend.stages import Split, counts_of, flat_or_nested, normal_stages, split_of
+from meshwright.frameworks.ascend.recompute_lists import lists_of_parts, offsets, parts_of, recomputed_modules
+from meshwright.frameworks.ascend.stages import Split, flat_or_nested, normal_stages, split_of
 from meshwright.frameworks.ascend.text import nested
 from meshwright.frameworks.base import File, Options, Values
 from meshwright.frameworks.manual import Blank, Manual, Switch, start_commands, train_steps
@@ -26,10 +27,8 @@ UNSPOKEN = (
 OVERLAP = Overlap(gradient_reduce=True, parameter_gather=True, tensor=False, point_to_point=True, expert=False)
 
 
-def offsets_of(split: Split, num_layers: int) -> Split:
-    """What is added to the average of each chunk and stage: ``num_layers // (stages x chunks)``."""
-    average = num_layers // (len(split) * len(split[0]))
-    return tuple(tuple(count - average for count in row) for row in split)
+WORDS = {"select_recompute": "mlp_act", "select_comm_recompute": "comm"}
+"""Key of ``recompute_config`` -> what its default patterns recompute, with flash attention."""
 
 
 def decide(case: Case, layout: Layout, release: str) -> Values:
@@ -47,11 +46,11 @@ def decide(case: Case, layout: Layout, release: str) -> Values:
         "runner_config.batch_size": layout.microbatch_sequences,
         "runner_config.gradient_accumulation_steps": 1 if pp > 1 else layout.num_microbatches,
         "parallel.enable_parallel_optimizer": layout.zero_stage > 0,
-        "recompute_config.recompute": _recompute(layout, split),
+        **_recompute(layout, split),
     }  # fmt: skip
-    offsets = offsets_of(split, case.model.num_layers)
-    if any(map(any, offsets)):
-        settings["model.model_config.offset"] = flat_or_nested(offsets, vp)
+    extra = offsets(split)
+    if any(map(any, extra)):
+        settings["model.model_config.offset"] = flat_or_nested(extra, vp)
     if layout.context_parallel > 1:
         settings["parallel_config.context_parallel_algo"] = ALGORITHMS[layout.context_kind]
         if layout.context_kind == "hybrid":
@@ -73,11 +72,21 @@ def decide(case: Case, layout: Layout, release: str) -> Values:
     return settings
 
 
-def _recompute(layout: Layout, split: Split) -> object:
-    """True, False, or counts by stage and chunk."""
-    if not isinstance(layout.recompute, Full):
+def _recompute(layout: Layout, split: Split) -> dict[str, object]:
+    """True, False, or counts by stage and chunk: of full layers, and for each thing that is recomputed apart."""
+    full, lists = lists_of_parts(parts_of(layout.recompute, split), WORDS.values(), split, behind_full=False)
+    asked = recomputed_modules(layout.recompute)
+    return {
+        "recompute_config.recompute": _said(full, split),
+        **{f"recompute_config.{key}": _said(lists[module], split) for key, module in WORDS.items() if module in asked},
+    }
+
+
+def _said(counts: Split, split: Split) -> object:
+    """A list as it stands in a file: False where no layer is in it, True where all are."""
+    if not any(map(any, counts)):
         return False
-    return True if layout.recompute.layers is None else flat_or_nested(counts_of(layout.recompute, split), layout.virtual_stages)
+    return True if counts == split else flat_or_nested(counts, len(split))
 
 
 def normal(case: Case, layout: Layout) -> Layout:
@@ -133,7 +142,10 @@ def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manua
             Blank(name="lr_schedule.learning_rate", default="", what="in config.yaml: learning rate and its course"),
         ),
         variables=mindspore_variables(),
-        off=(select, *((comm,) if layout.sequence_parallel else ())),
+        off=tuple(
+            switch for switch, module, able in ((select, "mlp_act", True), (comm, "comm", layout.sequence_parallel))
+            if able and module not in recomputed_modules(layout.recompute)
+        ),
         probe=simulation_words(layout, options, "MINDFORMERS_PATH=/path/to/mindformers", mock=False),
         assumed=(
             "`offset` is added to the average number of layers of a stage; lists are [chunk][stage].",

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Selective
-from meshwright.frameworks.ascend.arithmetic import arithmetic, expressible, recompute_excess
+from meshwright.frameworks.ascend.arithmetic import CROSSING, arithmetic, expressible, recompute_crossing, recompute_excess
 from meshwright.frameworks.ascend.refusals import refusals
 from meshwright.frameworks.ascend.stages import split_of
 from meshwright.frameworks.rules import rule, values_if
@@ -108,13 +108,15 @@ def graph(features: Features) -> tuple[Limit, ...]:
         broken = experts and 1 < shards < ranks and experts.num_experts % (shards * ep)
         return values_if(broken, experts=experts.num_experts if experts else 0, shards=shards, ep=ep)
 
+    add(f"{NAME}.recompute-lists", CROSSING, noticed="never")(recompute_crossing)
+
     words = f"{TITLE}'s graph mode"
     return (*refusals(NAME, TITLE, features), *found, *expressible(NAME, words, features), *arithmetic(NAME, GRAPH_WORDS))
 
 
 def _common(add: Callable[..., Callable[..., object]]) -> None:
     """Rules of both modes."""
-    words = "more layers are recomputed ({full}) than stand on a chunk ({layers})"
+    words = "more layers are recomputed ({full} in full and {part} in part) than stand on a chunk ({layers})"
     add(f"{NAME}.recompute-count", words, noticed="never")(recompute_excess)
 
 

@@ -7,11 +7,12 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from meshwright.domain.features import Features
+from meshwright.frameworks.ascend.recompute_lists import LISTS
 from meshwright.frameworks.base import Framework
 from meshwright.frameworks.mindspeed_core_ms import flag_reading, flag_rules, flags
 from meshwright.frameworks.mindspeed_core_ms.limits import limits
 from meshwright.frameworks.mindspeed_core_ms.mistakes import file_checks, unknown_key
-from meshwright.frameworks.mindspeed_core_ms.reading import LIST_SPELLINGS, LISTS, interpret
+from meshwright.frameworks.mindspeed_core_ms.reading import LIST_SPELLINGS, interpret
 from meshwright.frameworks.mindspeed_core_ms.writing import UNSPOKEN, decide, normal, write
 from meshwright.frameworks.resume import CUT
 from meshwright.frameworks.surface import Surface, load_surface
@@ -30,8 +31,9 @@ FEATURES = Features(
     partial_sharding=False,
     context_kinds=("ring", "ulysses", "hybrid"),
     expert_tensor_parallel=False,
-    recompute=("none", "full"),
-    selective_modules=(),
+    recompute_mixed=True,
+    selective_modules=("comm", "core_attn", "mlp_act"),
+    selective_default=("comm",),
     positions=("rope", "learned"),
     optimizer_offload=False,
     recompute_per_stage=True,
@@ -39,7 +41,10 @@ FEATURES = Features(
 )
 
 
-BR_MASTER = replace(FEATURES, context_kinds=("ring", "ulysses"), partial_sharding=True, recompute_per_stage=False)
+BR_MASTER = replace(
+    FEATURES, context_kinds=("ring", "ulysses"), partial_sharding=True, recompute_per_stage=False, recompute_mixed=False,
+    selective_modules=("core_attn", "mlp_act"), selective_default=("core_attn",),
+)  # fmt: skip
 
 
 @cache
@@ -115,7 +120,7 @@ MINDSPEED_CORE_MS = Framework(
     name=NAME,
     title=TITLE,
     aliases=("mindspeed-ms", "mindspore"),
-    implementation="mindspeed",
+    implementation="mindspore-cells",
     version="r0.1.0",
     releases=RELEASES,
     spellings=spelling,

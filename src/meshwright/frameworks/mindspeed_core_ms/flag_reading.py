@@ -6,11 +6,22 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap
+from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Selective
 from meshwright.errors import Message
-from meshwright.frameworks.ascend.stages import Split, counts_of, lists_of, recompute_of, said_split, transposed, within_reason
+from meshwright.frameworks.ascend.recompute_lists import LISTS, recompute_of_lists
+from meshwright.frameworks.ascend.stages import (
+    Split,
+    counts_of,
+    lists_of,
+    recompute_of,
+    said_split,
+    shape_of,
+    transposed,
+    within_reason,
+)
 from meshwright.frameworks.compose import Values, data_parallel_of, microbatches_of, world_of, zero_shards
 from meshwright.frameworks.mindspeed_core_ms.flags import ALGORITHMS, own_split
+from meshwright.frameworks.mindspeed_core_ms.writing import CELLS, COMM, FLASH_SELECTS, PLAIN_SELECTS
 from meshwright.frameworks.mindspeed_llm.model_flags import figures_of
 from meshwright.frameworks.settings import Given, Reading, Said, Source
 
@@ -20,6 +31,7 @@ if TYPE_CHECKING:
 KINDS: dict[str, str] = {algorithm: kind for kind, algorithm in ALGORITHMS.items()}
 YAML_SECTIONS = ("model_parallel", "language_model")
 """Sections of ``--yaml-cfg`` that hold what flags hold."""
+YAML_LISTS = "language_model.recompute_config"
 
 
 def interpret(source: Source, given: Given, release: str) -> Reading:
@@ -97,34 +109,44 @@ def _split(values: Values, layers: int | None, stages: int, chunks: int) -> Spli
 
 
 def _recompute(values: Values, split: Split | None, chunks: int) -> tuple[Recompute, list[Message]]:
-    """Granularity, method and number; or the lists of the YAML."""
-    remarks: list[Message] = []
-    for name in ("select_recompute", "select_comm_recompute"):
-        setting = values.source.settings.get(f"language_model.recompute_config.{name}")
-        if setting and setting.value:
-            remarks.append(
-                Message(
-                    "import.select",
-                    "{key} has no word in a layout: an estimate counts it as kept",
-                    {"key": setting.key},
-                    setting.place,
-                )
-            )
-    lists = lists_of(values.source.value("language_model.recompute_config.recompute"))
-    if lists is not None:
-        counts = transposed(lists) if chunks > 1 and len({len(row) for row in lists}) == 1 else lists
-        return recompute_of(counts, split), remarks
+    """Granularity, method and number; or the lists of the YAML, each by what it recomputes."""
+    selects, settings = selected(values), values.source.settings
+    lists = {name: found for name in LISTS if (found := _list(values, name, chunks)) is not None}
     granularity, number = values.text("--recompute-granularity"), values.int("--recompute-num-layers")
-    if granularity == "selective" or values.bool("--recompute-activations"):
-        remarks.append(
-            Message(
-                "import.select",
-                "{key} has no word in a layout: with flash attention it recomputes the MLP's activation function",
-                {"key": "--recompute-granularity selective"},
-            )
-        )
+    selective = granularity == "selective" or values.bool("--recompute-activations")
+    remarks = []
+    asked = next((key for key in (f"{YAML_LISTS}.select_recompute", "--recompute-granularity", "--recompute-activations")
+                  if key in settings), "")  # fmt: skip
+    if asked and not selects and (selective or any(map(any, lists.get("select_recompute", ())))):
+        remarks.append(Message("import.select", "{key} recomputes nothing: with flash attention it takes the MLP's activation, "
+                               "which is no Cell", {"key": asked}, settings[asked].place))  # fmt: skip
+    if lists and split is not None and all(shape_of(counts) == shape_of(split) for counts in lists.values()):
+        zeros = tuple((0,) * len(row) for row in split)
+        full, select, comm = (lists.get(name, zeros) for name in LISTS)
+        words = {COMM: comm} | ({selects: select} if selects else {})
+        return recompute_of_lists(full, words, split, behind_full=True), remarks
+    if LISTS[0] in lists:
+        return recompute_of(lists[LISTS[0]], split), remarks
+    if selective:
+        return (Selective(modules=(selects,)) if selects else NoRecompute()), remarks
     if granularity != "full":
         return NoRecompute(), remarks
     if values.text("--recompute-method") == "uniform" or number is None:
         return Full(), remarks
     return (recompute_of(counts_of(Full(layers=number), split), split) if split else Full(layers=number)), remarks
+
+
+def _list(values: Values, name: str, chunks: int) -> Split | None:
+    """A list of the YAML, ``[stage][chunk]``, as counts by chunk and stage; None where there is none."""
+    lists = lists_of(values.source.value(f"{YAML_LISTS}.{name}"))
+    if lists is None or any(count < 0 for row in lists for count in row):
+        return None
+    return transposed(lists) if chunks > 1 and shape_of(lists) is not None else lists
+
+
+def selected(values: Values) -> str:
+    """The module that selective recomputation recomputes; empty where it has no effect."""
+    if not values.bool("--use-flash-attn"):
+        return PLAIN_SELECTS
+    named = any(values.bool(flag) for flag in ("--swiglu", "--fused-swiglu", "--silu", "--squared-relu"))
+    return "" if named or values.text("--activation-func", "gelu") not in CELLS else FLASH_SELECTS

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from meshwright.domain.layout import Full, Layout, Overlap
+from meshwright.domain.layout import Full, Layout, Overlap, Selective
 from meshwright.frameworks.ascend.launch import MSRUN, mindspore_variables, simulation, simulation_words
 from meshwright.frameworks.ascend.stages import (
     Split,
@@ -74,6 +74,8 @@ def decide(case: Case, layout: Layout, release: str) -> Values:
         method = {"--recompute-method": "uniform", "--recompute-num-layers": 1} if counts is None else {
             "--recompute-method": "block", "--recompute-num-layers": counts}  # fmt: skip
         flags |= {"--recompute-granularity": "full", **method}
+    elif isinstance(layout.recompute, Selective):
+        flags["--recompute-granularity"] = "selective"
     return flags
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from meshwright.frameworks.ascend.arithmetic import arithmetic, expressible, recompute_excess
+from meshwright.frameworks.ascend.arithmetic import CROSSING, arithmetic, expressible, recompute_crossing, recompute_excess
+from meshwright.frameworks.ascend.recompute_lists import recomputed_modules
 from meshwright.frameworks.ascend.refusals import refusals
 from meshwright.frameworks.ascend.stages import experts_everywhere, split_of
+from meshwright.frameworks.mindspeed_core_ms.writing import COMM, SELECTS, select_module
 from meshwright.frameworks.rules import rule, values_if
 
 if TYPE_CHECKING:
@@ -79,6 +81,14 @@ def shared_limits(prefix: str, title: str, features: Features) -> tuple[Limit, .
     def _sequence(case: Case, layout: Layout) -> Values | None:
         return values_if(layout.sequence_parallel and layout.tensor_parallel == 1)
 
+    @add(f"{prefix}.select", "select_recompute recomputes {what} here, not {asked}", noticed="never")
+    def _select(case: Case, layout: Layout) -> Values | None:
+        modules = recomputed_modules(layout.recompute)
+        gated = any(kind.feed_forward.gated for kind in case.model.kinds)
+        able = {COMM, *(() if gated and case.implementation.flash_attention else (select_module(case),))}
+        what = " or ".join(sorted(able - {COMM})) or "nothing (with flash attention, swiglu is a function and no Cell)"
+        return values_if((modules & set(SELECTS)) - able, what=what, asked=", ".join(sorted(modules & set(SELECTS))))
+
     return (*refusals(prefix, title, features, inexpressible), *expressible(prefix, title, features), *found)
 
 
@@ -92,9 +102,16 @@ def limits(prefix: str, title: str, features: Features) -> tuple[Limit, ...]:
         counts = getattr(layout.recompute, "layers", None)
         return values_if(isinstance(counts, tuple) and any(count < 0 for row in counts for count in row))
 
-    add(f"{prefix}.recompute-sum",
-        "Recompute layers must less or equal num layers, but got select_comm_recompute_layers 0 + "
-        "full_recompute_layers {full} > num_layers {layers}.", noticed="start")(recompute_excess)  # fmt: skip
+    @add(f"{prefix}.recompute-sum",
+         "Recompute layers must less or equal num layers, but got {kind}_layers {part} + "
+         "full_recompute_layers {full} > num_layers {layers}.", noticed="start")  # fmt: skip
+    def _sum(case: Case, layout: Layout) -> Values | None:
+        found = recompute_excess(case, layout)
+        modules = recomputed_modules(layout.recompute)
+        named = "select_recompute" if modules and COMM not in modules else "select_comm_recompute"
+        return None if found is None else {**found, "kind": named}
+
+    add(f"{prefix}.recompute-lists", CROSSING, noticed="never")(recompute_crossing)
 
     @add(f"{prefix}.zero3-pipeline", "DDP ZeRO3 is not compatible with pipeline parallel. Please check the configuration.",
          noticed="start")  # fmt: skip

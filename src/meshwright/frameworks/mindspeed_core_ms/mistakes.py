@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from meshwright.frameworks.ascend.environment import environment_checks
 from meshwright.frameworks.ascend.habits import deterministic, whole_states
+from meshwright.frameworks.ascend.recompute_lists import LISTS
 from meshwright.frameworks.ascend.stages import MAX_PLACES, lists_of, shape_of
 from meshwright.frameworks.asking import at
-from meshwright.frameworks.mindspeed_core_ms.reading import LIST_SPELLINGS, LISTS, SPELLINGS
+from meshwright.frameworks.mindspeed_core_ms.reading import LIST_SPELLINGS, SPELLINGS
 from meshwright.frameworks.rules import file_rule
 
 if TYPE_CHECKING:

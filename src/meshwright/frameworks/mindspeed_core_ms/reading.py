@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from meshwright.domain.layout import Layout, NoRecompute, Overlap
+from meshwright.domain.layout import Layout, NoRecompute, Overlap, Selective
 from meshwright.errors import Message
+from meshwright.frameworks.ascend.recompute_lists import LISTS, recompute_of_lists
 from meshwright.frameworks.ascend.stages import (
     Split,
     lists_of,
@@ -17,10 +18,12 @@ from meshwright.frameworks.ascend.stages import (
     within_reason,
 )
 from meshwright.frameworks.compose import Values, data_parallel_of, world_of, zero_shards
-from meshwright.frameworks.mindspeed_core_ms.writing import ALGORITHMS, own_split
+from meshwright.frameworks.mindspeed_core_ms.writing import ALGORITHMS, CELLS, COMM, FLASH_SELECTS, PLAIN_SELECTS, own_split
 from meshwright.frameworks.settings import Given, Reading, Said, Source
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from meshwright.domain.layout import ContextKind, Recompute
 
 KINDS = {algorithm: kind for kind, algorithm in ALGORITHMS.items()}
@@ -37,7 +40,6 @@ SPELLINGS = {
     "layers": ("parallel_config.num_layer_list", f"{_WRAPPER}pipeline.layer_list"),
 }  # fmt: skip
 """What a key says -> its spellings: r0.1.0's own, and the wrapper that ``pretrain_gpt.md`` shows (not in the repository)."""
-LISTS = ("recompute", "select_recompute", "select_comm_recompute")
 LIST_SPELLINGS = {
     name: (f"parallel_config.recompute_config.{name}", f"parallel_config.{name}", f"train_config.recompute_config.{name}")
     for name in LISTS
@@ -130,17 +132,16 @@ def _said(places: Places) -> Split | None:
 
 
 def _recompute(values: Values, places: Places) -> Recompute:
-    """Full recomputation by stage; granularity, method and number where there is no list."""
-    key = values.first(LIST_SPELLINGS["recompute"])
-    value = values.get(key) if key else None
-    if key and value not in (None, False, [], ""):
-        lists = lists_of(value)
-        if lists is None:
-            values.note(key, "setting.list", "{key} is {value!r}: a list of counts by stage is expected", key=key, value=value)
-            return NoRecompute()
-        return recompute_of(lists, places.split)
+    """Recomputation by stage, each list by what it recomputes; granularity, method and number where there is no list."""
+    lists = {name: found for name in LISTS if (found := _list(values, name)) is not None}
+    if set(lists) - {LISTS[0]} and places.split is not None:
+        return _of_lists(values, lists, places.split)
+    if LISTS[0] in lists:
+        return recompute_of(lists[LISTS[0]], places.split)
     if any(values.has(spelling) for name in LISTS for spelling in LIST_SPELLINGS[name][:2]):
         return NoRecompute()  # a recompute_config switches granularity, method and number off
+    if values.text("model_config.recompute_granularity") == "selective" and (selects := selected(values)):
+        return Selective(modules=(selects,))
     number = values.int("model_config.recompute_num_layers")
     if values.text("model_config.recompute_granularity") == "full" and number and values.has("model_config.recompute_method"):
         method = values.text("model_config.recompute_method")
@@ -149,6 +150,42 @@ def _recompute(values: Values, places: Places) -> Recompute:
             counts = places.split
         return recompute_of(counts, places.split)
     return NoRecompute()
+
+
+def _list(values: Values, name: str) -> Split | None:
+    """A recompute list under any of its spellings; None where there is none."""
+    key = values.first(LIST_SPELLINGS[name])
+    value = values.get(key) if key else None
+    if key is None or value in (None, False, [], ""):
+        return None
+    lists = lists_of(value)
+    if lists is None:
+        values.note(key, "setting.list", "{key} is {value!r}: a list of counts by stage is expected", key=key, value=value)
+    return lists
+
+
+def _of_lists(values: Values, lists: Mapping[str, Split], split: Split) -> Recompute:
+    """Counts of full, selective and communication recomputation, which stand behind each other."""
+    for name, counts in lists.items():
+        key = values.first(LIST_SPELLINGS[name]) or name
+        if shape_of(counts) != shape_of(split):
+            values.note(key, "mindspeed-core-ms.list-shape", "The shape of {key} {shape} must equal to pp_layout {layout}",
+                        key=name, shape=shape_of(counts), layout=shape_of(split))  # fmt: skip
+            return NoRecompute()
+        if any(count < 0 for row in counts for count in row):
+            values.note(key, "mindspeed-core-ms.recompute-negative", "recompute_num_array has element < 0")
+            return NoRecompute()
+    zeros = tuple((0,) * len(row) for row in split)
+    full, select, comm = (lists.get(name, zeros) for name in LISTS)
+    words = {COMM: comm} | ({module: select} if (module := selected(values)) else {})
+    return recompute_of_lists(full, words, split, behind_full=True)
+
+
+def selected(values: Values) -> str:
+    """The module that selective recomputation recomputes; empty where it has no effect."""
+    if not values.bool("model_config.use_flash_attention"):
+        return PLAIN_SELECTS
+    return FLASH_SELECTS if values.text("model_config.hidden_act", "gelu") in CELLS else ""
 
 
 def _zero(values: Values, ranks: int) -> tuple[dict[str, int], bool]:
@@ -165,23 +202,16 @@ def _zero(values: Values, ranks: int) -> tuple[dict[str, int], bool]:
 
 
 def _remarks(values: Values) -> list[Message]:
-    """What stands in the files and is no part of a layout."""
+    """What stands in the files and has no effect."""
+    key = values.first(LIST_SPELLINGS["select_recompute"])
+    lists = lists_of(values.get(key)) if key else None
+    if key is None or not lists or not any(map(any, lists)) or selected(values):
+        return []
     noted = Values(source=values.source, surface=values.surface, release=values.release)
-    flash = values.bool("model_config.use_flash_attention")
-    for name, what in (
-        ("select_recompute", "the MLP's activation function, if it is a Cell" if flash else "the core attention"),
-        ("select_comm_recompute", "the all-gather of sequence parallelism"),
-    ):
-        key = values.first(LIST_SPELLINGS[name])
-        lists = lists_of(values.get(key)) if key else None
-        if key and lists and any(map(any, lists)):
-            noted.note(
-                key,
-                "import.select",
-                "{key} recomputes {what}, by layers of a stage; a layout has no word for it, so an estimate counts it as kept",
-                key=key,
-                what=what,
-            )
+    noted.note(
+        key, "import.select", "{key} recomputes nothing: with flash attention it takes the MLP's activation, and {act} is no Cell",
+        key=key, act=values.text("model_config.hidden_act", "gelu"),
+    )  # fmt: skip
     return list(noted.messages)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from meshwright.domain.layout import Full
 from meshwright.domain.model import MixtureOfExperts, Mlp
 from meshwright.frameworks.ascend.arithmetic import inner_ranks
 from meshwright.frameworks.ascend.launch import mindspore_variables, msrun_files, simulation_words
-from meshwright.frameworks.ascend.stages import Split, counts_of, flat_or_nested, normal_stages, split_of
+from meshwright.frameworks.ascend.recompute_lists import LISTS, lists_of_parts, parts_of, recomputed_modules
+from meshwright.frameworks.ascend.stages import Split, flat_or_nested, normal_stages, split_of
 from meshwright.frameworks.base import File, Options, Values
 from meshwright.frameworks.manual import Blank, Manual, Switch, start_commands, train_steps
 from meshwright.frameworks.rules import attention_of
@@ -23,6 +23,11 @@ UNSPOKEN = (
     "overlap: without wrap_with_ddp (ZeRO 2) no communication of gradients or parameters overlaps",
     "the Ulysses degree of hybrid context parallelism: the ranks of one scale-up domain",
 )
+FLASH_SELECTS, PLAIN_SELECTS, COMM = "mlp_act", "core_attn", "comm"
+SELECTS = (FLASH_SELECTS, PLAIN_SELECTS)
+"""What ``select_recompute`` recomputes: with flash attention the MLP's activation if it is a Cell, without it the core."""
+CELLS = frozenset({"gelu", "fast_gelu"})
+"""Activations that are Cells; swiglu, fused_swiglu and silu are functions, which nothing recomputes."""
 DDP_STAGES = (0, 1, 3)
 """ZeRO stages that run in the DDP wrapper; stage 2 is AdamWZeRO, without it."""
 
@@ -40,6 +45,11 @@ def own_split(num_layers: int, stages: int, chunks: int) -> Split:
         return counts
 
     return tuple(tuple(divided(layers, stages)) for layers in divided(num_layers, chunks))
+
+
+def select_module(case: Case) -> str:
+    """The module that ``select_recompute`` recomputes for a case."""
+    return FLASH_SELECTS if case.implementation.flash_attention else PLAIN_SELECTS
 
 
 def decide(case: Case, layout: Layout, release: str) -> Values:
@@ -61,8 +71,10 @@ def decide(case: Case, layout: Layout, release: str) -> Values:
     split = split_of(case, layout)
     if split != own_split(case.model.num_layers, layout.pipeline_parallel, layout.virtual_stages):
         parallel["num_layer_list"] = flat_or_nested(split, layout.virtual_stages)
-    if isinstance(layout.recompute, Full):
-        parallel["recompute_config.recompute"] = flat_or_nested(counts_of(layout.recompute, split), layout.virtual_stages)
+    full, lists = lists_of_parts(parts_of(layout.recompute, split), (*SELECTS, COMM), split, behind_full=True)
+    for name, counts in zip(LISTS, (full, lists[select_module(case)], lists[COMM]), strict=True):
+        if any(map(any, counts)):
+            parallel[f"recompute_config.{name}"] = flat_or_nested(counts, layout.virtual_stages)
     if layout.zero_stage >= 2:
         parallel["zero_level"] = f"z{layout.zero_stage}"
     wrapped = layout.zero_stage in DDP_STAGES
@@ -141,7 +153,7 @@ def _model(case: Case, layout: Layout) -> dict[str, object]:
         "hidden_act": "swiglu" if block.gated else "gelu", "apply_swiglu_fusion": block.gated,
         "normalization": "FusedRMSNorm" if model.norm == "rms" else "LayerNorm",
         "untie_embeddings_and_output_weights": not model.tied_embeddings,
-        "use_flash_attention": True, "apply_rope_fusion": model.position == "rope",
+        "use_flash_attention": case.implementation.flash_attention, "apply_rope_fusion": model.position == "rope",
         "params_dtype": precision, "compute_dtype": precision, "softmax_compute_dtype": "float32",
     }  # fmt: skip
 
@@ -163,7 +175,10 @@ def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manua
             Blank(name="TRAIN_SCRIPT", default="pretrain_gpt.py", what="your script; it takes --config_path and reads the data"),
         ),
         variables=mindspore_variables(),
-        off=(selective, *((comm,) if layout.sequence_parallel else ())),
+        off=tuple(
+            switch for switch, module, able in ((selective, select_module(case), True), (comm, COMM, layout.sequence_parallel))
+            if able and module not in recomputed_modules(layout.recompute)
+        ),
         probe=simulation_words(layout, options, "MINDSPEED_MS_PATH=/path/to/MindSpeed-Core-MS", mock=True),
         assumed=(
             "Data, tokenizer, learning rate and checkpoints are the script's.",

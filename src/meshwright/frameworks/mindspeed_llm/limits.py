@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from meshwright.domain.layout import Selective
+from meshwright.domain.layout import Mixed, Selective
 from meshwright.frameworks.ascend.arithmetic import arithmetic, expressible
 from meshwright.frameworks.ascend.refusals import refusals
-from meshwright.frameworks.ascend.stages import split_of
+from meshwright.frameworks.ascend.stages import shape_of, split_of
+from meshwright.frameworks.mindspeed_llm.writing import ACTIVATION, apart, numbers
 from meshwright.frameworks.rules import rule, values_if
 
 if TYPE_CHECKING:
@@ -93,6 +94,25 @@ def limits(name: str, title: str, features: Features) -> tuple[Limit, ...]:
     def _latent(case: Case, layout: Layout) -> Values | None:
         wanted = isinstance(layout.recompute, Selective) and "mla_up_proj" in layout.recompute.modules
         return values_if(wanted and not any(kind.attention.latent for kind in case.model.kinds), model=case.model.name)
+
+    @add(f"{name}.activation-function", "--recompute-activation-function takes dense layers and experts together", noticed="never")
+    def _activation(case: Case, layout: Layout) -> Values | None:
+        modules = set(getattr(layout.recompute, "modules", ()))
+        return values_if("mlp_act" in modules and not set(apart(case.model)[ACTIVATION]) <= modules)
+
+    @add(f"{name}.recompute-numbers", "flags have one number of layers for all chunks, in full and behind those of the activation "
+                                      "function and of the norms",
+         noticed="never")  # fmt: skip
+    def _numbers(case: Case, layout: Layout) -> Values | None:
+        shaped = layout.stage_layers is None or shape_of(layout.stage_layers) == (layout.virtual_stages, layout.pipeline_parallel)
+        return values_if(isinstance(layout.recompute, Mixed) and (not shaped or numbers(case, layout) is None))
+
+    @add(f"{name}.recompute-uneven", "behind full layers, flags count as if each chunk had the same number of layers, not {split}",
+         noticed="never")  # fmt: skip
+    def _uneven(case: Case, layout: Layout) -> Values | None:
+        split = split_of(case, layout)
+        uneven = len({count for row in split for count in row}) > 1 or layout.schedule == "dualpipev"
+        return values_if(isinstance(layout.recompute, Mixed) and uneven, split=split)
 
     return (*refusals(name, title, features), *found, *expressible(name, title, features), *arithmetic(name, WORDS))
 

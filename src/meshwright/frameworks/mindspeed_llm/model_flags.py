@@ -35,9 +35,10 @@ def model_flags(case: Case) -> dict[str, object]:
         "--position-embedding-type": POSITIONS[model.position], "--vocab-size": model.vocabulary,
         "--make-vocab-size-divisible-by": 1,
         "--normalization": "RMSNorm" if model.norm == "rms" else "LayerNorm",
-        "--attention-dropout": 0.0, "--hidden-dropout": 0.0, "--use-flash-attn": True,
+        "--attention-dropout": 0.0, "--hidden-dropout": 0.0,
     }  # fmt: skip
     switches = {
+        "--use-flash-attn": case.implementation.flash_attention,
         "--use-fused-rmsnorm": model.norm == "rms", "--swiglu": gated, "--use-fused-swiglu": gated,
         "--use-fused-rotary-pos-emb": model.position == "rope",
         "--untie-embeddings-and-output-weights": not model.tied_embeddings, "--disable-bias-linear": not bias,

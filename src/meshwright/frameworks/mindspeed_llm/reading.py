@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, cast
 
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Selective
 from meshwright.errors import Message
+from meshwright.frameworks.ascend.recompute_lists import recompute_of_lists
 from meshwright.frameworks.ascend.stages import Split, counts_of, plain_split, recompute_of, said_split, within_reason
 from meshwright.frameworks.compose import Values, data_parallel_of, microbatches_of, world_of
 from meshwright.frameworks.mindspeed_llm.layouts import parse_counts, parse_layout_text, parse_rank_lists, without_noops
 from meshwright.frameworks.mindspeed_llm.model_flags import figures_of
-from meshwright.frameworks.mindspeed_llm.writing import ALGORITHMS
+from meshwright.frameworks.mindspeed_llm.writing import ACTIVATION, ALGORITHMS, NORM, behind
 from meshwright.frameworks.settings import Given, Reading, Said, Source
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 KINDS = {algorithm: kind for kind, algorithm in ALGORITHMS.items()}
 PLACES = ("--num-layer-list", "--pipeline-num-transformer-layers", "--pipeline-model-parallel-layout")
 UNMAPPED = {
-    "--recompute-activation-function": "recomputes the activation function of the MLP, by layers of a stage",
-    "--recompute-norm": "recomputes norms, by layers of a stage",
     "--recompute-in-bubble": "recomputes in the pipeline's bubbles",
     "--recompute-in-advance": "recomputes ahead of the backward pass",
     "--enable-recompute-layers-per-pp-rank": "counts recomputed layers for each pipeline rank, not for each chunk",
@@ -153,6 +152,27 @@ def _edges(values: Values, layers: int, stages: int) -> Split | None:
 
 
 def _recompute(values: Values, split: Split | None, remarks: list[Message]) -> Recompute:
+    """Granularity, method and number, and what is recomputed of layers behind the full ones."""
+    plain = _plain(values, split, remarks)
+    experts = (values.int("--num-experts") or 0) > 1
+    modules = {ACTIVATION: ("mlp_act", "moe_act") if experts else ("mlp_act",), NORM: ("layernorm",)}
+    on = {flag: values.int(f"{flag}-num-layers") for flag in modules if values.bool(flag)}
+    if not on or plain == Full():
+        return plain
+    if isinstance(plain, Selective) or (plain == NoRecompute() and set(on.values()) == {None}):
+        if set(on.values()) == {None}:
+            known = plain.modules if isinstance(plain, Selective) else ()
+            return Selective(modules=tuple(sorted({*known, *(module for flag in on for module in modules[flag])})))
+        split = None
+    if split is None:
+        remarks += [_unmapped(values, flag, "recomputes a part of some layers") for flag in on]
+        return plain
+    full = counts_of(plain, split)
+    lists = {module: behind(full, split, number) for flag, number in on.items() for module in modules[flag]}
+    return recompute_of_lists(full, lists, split, behind_full=True)
+
+
+def _plain(values: Values, split: Split | None, remarks: list[Message]) -> Recompute:
     """Granularity, method and number."""
     granularity = values.text("--recompute-granularity") or ("selective" if values.bool("--recompute-activations") else "")
     if granularity == "selective":
@@ -185,14 +205,19 @@ def _shards(values: Values, ranks: int) -> int:
     return max(1, ranks // groups)
 
 
+def _unmapped(values: Values, flag: str, what: str) -> Message:
+    return Message(
+        "import.unmapped", "{key} {what}: no layout has a word for it", {"key": flag, "what": what},
+        values.source.settings[flag].place,
+    )  # fmt: skip
+
+
 def _other(values: Values, remarks: list[Message]) -> None:
     """What no layout has a word for."""
     for flag, what in UNMAPPED.items():
         setting = values.source.settings.get(flag)
         if setting is not None and setting.value is not False:
-            remarks.append(
-                Message("import.unmapped", "{key} {what}: no layout has a word for it", {"key": flag, "what": what}, setting.place)
-            )
+            remarks.append(_unmapped(values, flag, what))
     level = values.source.settings.get("--moe-zero-memory")
     if level is not None and level.value != "disable":
         remarks.append(Message("import.unmapped", "{key} {what}: no layout has a word for it",

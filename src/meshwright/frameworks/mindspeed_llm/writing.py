@@ -6,10 +6,11 @@ from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from meshwright.domain.layout import Full, Selective
+from meshwright.domain.layout import Full, Mixed, Selective
 from meshwright.frameworks.ascend.arithmetic import inner_ranks
 from meshwright.frameworks.ascend.launch import CONNECT_TIMEOUT_S, fullest_stage
-from meshwright.frameworks.ascend.stages import normal_stages, split_of
+from meshwright.frameworks.ascend.recompute_lists import lists_of_parts, parts_of, unsayable
+from meshwright.frameworks.ascend.stages import counts_of, normal_stages, split_of
 from meshwright.frameworks.base import File, Options, Values
 from meshwright.frameworks.manual import (
     TORCHRUN,
@@ -27,8 +28,11 @@ from meshwright.frameworks.mindspeed_llm.layouts import layout_text, padding
 from meshwright.frameworks.mindspeed_llm.model_flags import model_flags
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from meshwright.domain.case import Case
-    from meshwright.domain.layout import Layout
+    from meshwright.domain.layout import Grid, Layout
+    from meshwright.domain.model import Model
 
 ALGORITHMS = {
     "ring": "megatron_cp_algo",
@@ -36,6 +40,7 @@ ALGORITHMS = {
     "hybrid": "hybrid_cp_algo",
     "all-gather": "kvallgather_cp_algo",
 }
+ACTIVATION, NORM = "--recompute-activation-function", "--recompute-norm"
 UNSPOKEN = ("the Ulysses degree of hybrid context parallelism: the ranks of one scale-up domain",)
 
 
@@ -86,15 +91,65 @@ def _pipeline(case: Case, layout: Layout) -> dict[str, object]:
     return {"--num-layers": layers, **({} if len(counts) == 1 else {"--num-layer-list": ",".join(map(str, split[0]))})}
 
 
+def apart(model: Model) -> Mapping[str, tuple[str, ...]]:
+    """Flags that recompute a part of so many layers behind the full ones -> the modules that they recompute."""
+    return {ACTIVATION: ("mlp_act", "moe_act") if model.is_moe else ("mlp_act",), NORM: ("layernorm",)}
+
+
+def numbers(case: Case, layout: Layout) -> tuple[int, dict[str, int]] | None:
+    """How many layers of each chunk are recomputed in full, and by each flag of ``apart`` behind them.
+
+    None where no numbers say what the layout recomputes.
+    """
+    split, flags = split_of(case, layout), apart(case.model)
+    words = [module for modules in flags.values() for module in modules]
+    parts = parts_of(layout.recompute, split)
+    full, lists = lists_of_parts(parts, words, split, behind_full=True)
+    first, each = _most(full), {flag: _most(lists[modules[0]]) for flag, modules in flags.items()}
+    wanted = {module: behind(full, split, each[flag]) for flag, modules in flags.items() for module in modules}
+    known = {module for treatment, _ in parts for module in getattr(treatment, "modules", ())} <= set(words)
+    said = known and lists == wanted and full == counts_of(Full(layers=first), split) and unsayable(parts, split) is None
+    return (first, each) if said else None
+
+
+def behind(full: Grid, split: Grid, number: int | None) -> Grid:
+    """So many layers of each chunk behind the full ones, or all of them."""
+    left = tuple(tuple(map(int.__sub__, *rows)) for rows in zip(split, full, strict=True))
+    return left if number is None else tuple(tuple(min(number, count) for count in row) for row in left)
+
+
+def _most(counts: Grid) -> int:
+    return max(max(row) for row in counts)
+
+
+def _several(case: Case, layout: Layout) -> dict[str, object]:
+    """Full layers, and the flags that recompute a part of those behind them."""
+    said = numbers(case, layout)
+    assert said is not None, "a limit refuses what no numbers say"
+    first, each = said
+    flags: dict[str, object] = {}
+    if first:
+        flags = {"--recompute-granularity": "full", "--recompute-method": "block", "--recompute-num-layers": first}
+    for flag, number in each.items():
+        flags |= {flag: True, f"{flag}-num-layers": number} if number else {}
+    return flags
+
+
 def _recompute(case: Case, layout: Layout) -> dict[str, object]:
-    """Whole layers, the first of each chunk, or modules."""
+    """Whole layers, the first of each chunk, modules, or several of them."""
     match layout.recompute:
+        case Mixed():
+            return _several(case, layout)
         case Full(layers=None):
             return {"--recompute-granularity": "full", "--recompute-method": "uniform", "--recompute-num-layers": 1}
         case Full(layers=int(count)):
             return {"--recompute-granularity": "full", "--recompute-method": "block", "--recompute-num-layers": count}
         case Selective(modules=modules):
-            return {"--recompute-granularity": "selective", "--recompute-modules": tuple(sorted(set(modules)))}
+            activation = apart(case.model)[ACTIVATION] if "mlp_act" in modules else ()
+            flags: dict[str, object] = {ACTIVATION: True} if activation else {}
+            if rest := tuple(sorted(set(modules) - set(activation))):
+                flags |= {"--recompute-granularity": "selective", "--recompute-modules": rest}
+            return flags
         case _:
             return {}
 

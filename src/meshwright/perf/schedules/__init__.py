@@ -1,6 +1,7 @@
 """Pipeline schedules: closed forms that rank, orders and an event simulation that tell the truth."""
 
 from meshwright.perf.schedules.bound import lower_bound_s
+from meshwright.perf.schedules.held import held_vectors
 from meshwright.perf.schedules.known import SCHEDULES
 from meshwright.perf.schedules.microbatch_group import accepts_group, microbatch_group
 from meshwright.perf.schedules.operations import (
@@ -11,8 +12,10 @@ from meshwright.perf.schedules.operations import (
     WEIGHT,
     Order,
 )
+from meshwright.perf.schedules.orders import ORDERS, NamedOrder
 from meshwright.perf.schedules.schedule import Schedule
-from meshwright.perf.schedules.simulation import simulate
+from meshwright.perf.schedules.simulation import makespans, simulate
+from meshwright.perf.schedules.split import bubble_parts, bubble_split
 from meshwright.perf.schedules.step import bubble_ratio_of_step, bubble_ratio_of_work, step_s
 from meshwright.perf.schedules.timeline import Timeline
 
@@ -21,15 +24,21 @@ __all__ = [
     "BACKWARD_INPUT",
     "FORWARD",
     "KIND_NAMES",
+    "ORDERS",
     "SCHEDULES",
     "WEIGHT",
+    "NamedOrder",
     "Order",
     "Schedule",
     "Timeline",
     "accepts_group",
+    "bubble_parts",
     "bubble_ratio_of_step",
     "bubble_ratio_of_work",
+    "bubble_split",
+    "held_vectors",
     "lower_bound_s",
+    "makespans",
     "microbatch_group",
     "simulate",
     "step_s",

@@ -3,14 +3,8 @@
 import numpy as np
 
 from meshwright.perf.schedules.microbatch_group import microbatch_group
-from meshwright.perf.schedules.operations import (
-    BACKWARD,
-    FORWARD,
-    Operation,
-    Order,
-    loop_placement,
-    require_counts,
-)
+from meshwright.perf.schedules.operations import Order, require_counts
+from meshwright.perf.schedules.rounds import order_in_rounds
 from meshwright.perf.schedules.values import Count, Floats, Ints, Value, floats, ints
 
 
@@ -32,28 +26,13 @@ def order_interleaved(num_stages: int, num_microbatches: int, *, num_chunks: int
     """
     require_counts(num_stages, num_microbatches, num_chunks)
     size = int(microbatch_group(num_stages, num_microbatches)) if group is None else group
-    table = [
-        (m, chunk)
-        for first in range(0, num_microbatches, size)
-        for chunk in range(num_chunks)
-        for m in range(first, min(first + size, num_microbatches))
-    ]
-    forwards: list[Operation] = [(FORWARD, m, chunk) for m, chunk in table]
-    backwards: list[Operation] = [(BACKWARD, m, num_chunks - 1 - chunk) for m, chunk in table]
-    stages: list[tuple[Operation, ...]] = []
-    for stage in range(num_stages):
-        warmup = min(2 * (num_stages - stage - 1) + (num_chunks - 1) * size, len(table))
-        ops = forwards[:warmup]
-        for forward, backward in zip(forwards[warmup:], backwards, strict=False):
-            ops += [forward, backward]
-        ops += backwards[len(table) - warmup :]
-        stages.append(tuple(ops))
-    return Order(
-        name="interleaved",
-        num_microbatches=num_microbatches,
-        virtual_stage=loop_placement(num_stages, num_chunks),
-        stages=tuple(stages),
-        pairs=(frozenset(),) * num_stages,
+    return order_in_rounds(
+        "interleaved",
+        num_stages,
+        num_microbatches,
+        num_chunks=num_chunks,
+        group=size,
+        warmup=lambda stage: 2 * (num_stages - stage - 1) + (num_chunks - 1) * size,
     )
 
 

@@ -1,13 +1,23 @@
-"""Event simulation of an operation order: the oracle of the closed forms, and the timeline."""
+"""Event simulation of an operation order: the oracle of the closed forms, the timeline, and the judge of many placements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from meshwright.perf.schedules.dependencies import Operations, operations
+from meshwright.perf.schedules.graph import graph_of
 from meshwright.perf.schedules.held import held_per_operation
-from meshwright.perf.schedules.operations import Order
 from meshwright.perf.schedules.timeline import Timeline
-from meshwright.perf.schedules.values import Floats
+
+if TYPE_CHECKING:
+    from meshwright.perf.schedules.graph import Graph
+    from meshwright.perf.schedules.operations import Order
+    from meshwright.perf.schedules.values import Floats, Ints
+
+MOST_BYTES = 8 * 2**20
+"""Of end times held at once; more columns are taken in turns. What fits the caches is fastest, too."""
 
 
 def simulate(
@@ -18,6 +28,7 @@ def simulate(
     backward_weight_s: npt.ArrayLike,
     hop_s: float = 0.0,
     blocking: bool = False,
+    rendezvous: bool = False,
     activation: npt.ArrayLike = 1.0,
     kept_for_weight: float = 0.0,
 ) -> Timeline:
@@ -26,14 +37,16 @@ def simulate(
         start = max(end of the previous operation on the stage, arrival of the awaited result)
 
     A result from another stage arrives `hop_s` after its operation (or pair) ends. `blocking`:
-    the sender is also occupied for `hop_s` after each operation that sends.
+    the sender is also occupied for `hop_s` after each operation that sends. `rendezvous`: sender
+    and receiver are both occupied, from when both are ready, in the order of transfers.lines_of.
     Activations are acquired when a forward starts and released when the backward ends; of a split
     backward, the share `kept_for_weight` stays until the weight gradient ends.
 
     Shapes:  times and activation broadcast to [num_stages][num_chunks], per microbatch and chunk.
     Units:   s -> s; activation in any unit, kept by `held` and `peak_held`.
     Holds:   buffers never block a sender; a pair lasts as long as its parts. AssertionError when
-             the order deadlocks. Time linear in the number of operations.
+             the order deadlocks; by rendezvous also interleaved orders where P does not divide M.
+             Time linear in the number of operations.
     Source:  none, the definition of a static schedule.
 
     >>> from meshwright.perf.schedules.one_f_one_b import order_1f1b
@@ -41,17 +54,18 @@ def simulate(
     ...          backward_weight_s=1.0).makespan_s
     33.0
     """
-    ops = operations(order)
+    graph = graph_of(order, rendezvous=rendezvous)
+    ops = graph.operations
     shape = (order.num_stages, order.num_chunks)
-    forward, inputs, weights, sizes = (
-        np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
-        for value in (forward_s, backward_input_s, backward_weight_s, activation)
-    )
-    per_kind = np.stack((forward, inputs + weights, inputs, weights))
-    duration = per_kind[ops.kind, ops.stage, ops.chunk]
-    start, end = _resolve(ops, duration, hop_s, blocking=blocking)
+    table = _durations(shape, forward_s, backward_input_s, backward_weight_s, hop_s)
+    ends = _ends(graph, table, hop_s, blocking=blocking)
+    first = _begins(graph, ends, 0, graph.place.size, hop_s, blocking=blocking)[graph.node, 0]
+    duration = table[np.where(graph.second, graph.second_place[graph.node], graph.place[graph.node]), 0]
+    start = first + np.where(graph.second, np.roll(duration, 1), 0.0)
+    end = start + duration
     busy: Floats = np.bincount(ops.stage, weights=duration).astype(np.float64)
     makespan = float(end.max())
+    sizes = np.broadcast_to(np.asarray(activation, dtype=np.float64), shape)
     held = held_per_operation(ops, sizes, kept_for_weight)
     return Timeline(
         stage=ops.stage,
@@ -68,52 +82,74 @@ def simulate(
     )
 
 
-def _resolve(ops: Operations, duration_s: Floats, hop_s: float, *, blocking: bool) -> tuple[Floats, Floats]:
-    """Event recurrence: run a stage until it waits, and wake it when what it awaits is done."""
-    total = ops.kind.size
-    needs: list[int] = ops.needs.tolist()
-    delay: list[float] = np.where(ops.remote, hop_s, 0.0).tolist()
-    stall: list[float] = np.where(ops.sends & blocking, hop_s, 0.0).tolist()
-    duration: list[float] = duration_s.tolist()
-    paired: list[bool] = ops.paired.tolist()
-    stage_of: list[int] = ops.stage.tolist()
-    cursor: list[int] = ops.first[:-1].tolist()
-    bound: list[int] = ops.first[1:].tolist()
-    free = [0.0] * len(cursor)
-    start, end, ready = [0.0] * total, [0.0] * total, [-1.0] * total
-    waiter = [-1] * total
-    done = 0
-    runnable = list(range(len(cursor) - 1, -1, -1))
-    while runnable:
-        stage = runnable.pop()
-        at, now, stop = cursor[stage], free[stage], bound[stage]
-        while at < stop:
-            size = 2 if paired[at] else 1
-            begin, awaited = now, -1
-            for op in range(at, at + size):
-                need = needs[op]
-                if need >= 0:
-                    if ready[need] < 0.0:
-                        awaited = need
-                        break
-                    begin = max(begin, ready[need] + delay[op])
-            if awaited >= 0:
-                waiter[awaited] = stage
-                break
-            now = begin
-            for op in range(at, at + size):
-                start[op] = now
-                now += duration[op]
-                end[op] = now
-            for op in range(at, at + size):
-                ready[op] = now
-                woken = waiter[op]
-                if woken >= 0:
-                    runnable.append(woken)
-            now += max(stall[at : at + size])
-            at += size
-            done += size
-        cursor[stage], free[stage] = at, now
-    stuck = [stage_of[at] for at, stop in zip(cursor, bound, strict=True) if at < stop]
-    assert done == total, f"deadlock: stages {stuck} wait for each other"
-    return np.array(start), np.array(end)
+def makespans(
+    order: Order,
+    *,
+    forward_s: npt.ArrayLike,
+    backward_input_s: npt.ArrayLike,
+    backward_weight_s: npt.ArrayLike,
+    hop_s: float = 0.0,
+    rendezvous: bool = False,
+) -> Floats:
+    """Length of the pipeline for many sets of times at once: simulate() of every column.
+
+    Shapes:  times broadcast to [num_stages][num_chunks][column] -> [column]. Without a third
+             dimension, one column.
+    Units:   s -> s.
+    Holds:   to the bit what simulate() says of a column; memory does not grow with the columns.
+    Source:  simulate().
+
+    >>> from meshwright.perf.schedules.one_f_one_b import order_1f1b
+    >>> makespans(order_1f1b(2, 8), forward_s=[[[1.0, 2.0]], [[1.0, 1.0]]], backward_input_s=2.0,
+    ...           backward_weight_s=0.0).tolist()
+    [27.0, 34.0]
+    """
+    graph = graph_of(order, rendezvous=rendezvous)
+    table = _durations((order.num_stages, order.num_chunks), forward_s, backward_input_s, backward_weight_s, hop_s)
+    columns = table.shape[1]
+    width = max(1, MOST_BYTES // (8 * (graph.place.size + 1)))
+    found = [
+        _ends(graph, np.ascontiguousarray(table[:, at : at + width]), hop_s)[graph.last + 1].max(axis=0)
+        for at in range(0, columns, width)
+    ]
+    return np.concatenate(found) if found else np.empty(0)
+
+
+def _durations(
+    shape: tuple[int, int], forward_s: npt.ArrayLike, input_s: npt.ArrayLike, weight_s: npt.ArrayLike, hop_s: float
+) -> Floats:
+    """Times of all nodes, ``[kind stage chunk, column]`` in the order of the kinds' numbers, then nothing, then a transfer."""
+    times = [np.asarray(value, dtype=np.float64) for value in (forward_s, input_s, weight_s)]
+    columns = max((each.shape[2] for each in times if each.ndim == 3), default=1)
+    wide = (np.broadcast_to(each if each.ndim == 3 else each[..., None], (*shape, columns)) for each in times)
+    forward, inputs, weights = wide
+    stacked = np.stack((forward, inputs + weights, inputs, weights)).reshape(4 * shape[0] * shape[1], columns)
+    return np.concatenate((stacked, np.full((1, columns), 0.0), np.full((1, columns), hop_s)))
+
+
+def _ends(graph: Graph, table: Floats, hop_s: float, *, blocking: bool = False) -> Floats:
+    """When every node ends, ``[row, column]``, one level after the other."""
+    ends = np.empty((graph.place.size + 1, table.shape[1]))
+    ends[0] = 0.0
+    np.take(table, graph.place, axis=0, out=ends[1:], mode="clip")
+    for start, stop in graph.levels:
+        here = ends[start + 1 : stop + 1]
+        here += _begins(graph, ends, start, stop, hop_s, blocking=blocking)
+        if graph.joint:
+            here += table[graph.second_place[start:stop]]
+    return ends
+
+
+def _begins(graph: Graph, ends: Floats, start: int, stop: int, hop_s: float, *, blocking: bool) -> Floats:
+    """When some nodes begin: as soon as their stage is free and what they await has arrived."""
+    begin = _after(ends, graph.previous[start:stop], graph.sent[start:stop], hop_s if blocking else 0.0)
+    for needs, remote in zip(graph.needs, graph.remote, strict=True):
+        np.maximum(begin, _after(ends, needs[start:stop], remote[start:stop], hop_s), out=begin)
+    return begin
+
+
+def _after(ends: Floats, rows: Ints, delayed: Floats, delay_s: float) -> Floats:
+    found = ends.take(rows, axis=0)
+    if delay_s:
+        found += (delay_s * delayed)[:, None]
+    return found

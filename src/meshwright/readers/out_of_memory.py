@@ -1,0 +1,299 @@
+"""What a run says when its memory ends: messages of allocators, drivers, communication libraries and the kernel, in any log.
+
+A message is found in prose, behind the prefixes of launchers, wrapped over several lines, once or from a thousand ranks. Only its
+figures and the last frames of the traceback above it are kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import PurePath
+from typing import Literal, NamedTuple
+
+from meshwright.errors import fault
+from meshwright.readers.traceback_phase import Phase, phase_of
+
+Speaker = Literal["pytorch", "mindspore", "xla", "driver", "communication", "kernel"]
+"""Who says so: an allocator that knows its figures, the driver below it, NCCL or HCCL beside it, or the host's kernel or Slurm."""
+
+MAX_BYTES = 64 * 10**6
+"""Of a log: what is larger is cut by whoever asks."""
+MAX_LINE = 4000
+MAX_MESSAGES = 4096
+WRAPPED = 8
+"""Lines that one message may be wrapped over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutOfMemory:
+    """One message with whatever figures it has; sizes in bytes, None where it does not say."""
+
+    speaker: Speaker
+    text: str
+    """The message, on one line."""
+    line: int
+    """Where it stands in what was given."""
+    rank: int | None = None
+    stage: int | None = None
+    """The pipeline stage, where the prefix of the line names it."""
+    device: int | None = None
+    """Of its node."""
+    requested_bytes: float | None = None
+    capacity_bytes: float | None = None
+    free_bytes: float | None = None
+    allowed_bytes: float | None = None
+    """What the allocator was told not to exceed."""
+    allocated_bytes: float | None = None
+    """Tensors, private pools included."""
+    unallocated_bytes: float | None = None
+    """Reserved by the allocator and not used by a tensor."""
+    private_pool_bytes: float = 0.0
+    """Of CUDA graphs; part of what is allocated."""
+    process_bytes: float | None = None
+    """This process, with what its allocator does not know."""
+    processes: tuple[tuple[int, float], ...] = ()
+    """Numbers and bytes of processes on the device; this one may be among them where ``process_bytes`` is not said."""
+    phase: Phase = ""
+    """What the traceback says was going on; empty without one."""
+    frame: str = ""
+    """The frame that says so."""
+
+    @property
+    def reserved_bytes(self) -> float | None:
+        """What the allocator holds."""
+        if self.allocated_bytes is None or self.unallocated_bytes is None:
+            return None
+        return self.allocated_bytes + self.unallocated_bytes
+
+    @property
+    def limit_bytes(self) -> float | None:
+        """Where the allocator ends: the device, or what it was told not to exceed."""
+        return self.capacity_bytes if self.allowed_bytes is None else self.allowed_bytes
+
+    @property
+    def open_bytes(self) -> float | None:
+        """What the allocator may still reserve; without a figure of what is free, what it has not reserved."""
+        limit, reserved = self.limit_bytes, self.reserved_bytes
+        left = None if limit is None or reserved is None else max(0.0, limit - reserved)
+        if self.free_bytes is None:
+            return left
+        return self.free_bytes if self.allowed_bytes is None or left is None else min(self.free_bytes, left)
+
+
+def read_out_of_memory(text: str, where: str = "") -> tuple[OutOfMemory, ...]:
+    """All messages of a log, in the order in which they stand there; one for each rank that speaks.
+
+    ``where`` names the file: some launchers write one for each rank.
+    Errors: ``InputError`` where nothing in the text is such a message.
+    """
+    if not text.strip():
+        raise fault("oom.empty", "is empty: the message of the run that ran out of memory is wanted", path=where)
+    lines = [_plain(line) for line in text.splitlines()]
+    found = list(_messages(lines))
+    if not found:
+        raise fault(
+            "oom.unknown", "holds no out-of-memory message: none of an allocator, a driver, a communication library or the kernel",
+            path=where,
+        )  # fmt: skip
+    alone = _FILE.search("/".join(PurePath(where).parts[-2:]))
+    if alone is not None:
+        found = [each if each.rank is not None else replace(each, rank=int(alone[1])) for each in found]
+    return tuple(_one_per_rank(found))
+
+
+def _plain(line: str) -> str:
+    """A line without colours, cut where nothing more can matter."""
+    return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", line[:MAX_LINE])
+
+
+_SUSPECT = re.compile(
+    r"memory|mem size|tried to alloc|oom|RESOURCE_EXHAUSTED|bad_alloc|ALLOC_FAILED|CUDA calloc|207001|EL0004", re.IGNORECASE
+)
+
+
+def _messages(lines: Sequence[str]) -> Iterator[OutOfMemory]:
+    """Each line that is a message, read together with those that it is wrapped over."""
+    count = 0
+    for number, line in enumerate(lines):
+        if not _SUSPECT.search(line):
+            continue
+        for speaker, pattern, read in _SPEAKERS:
+            at = pattern.search(line)
+            if at is None:
+                continue
+            whole = _unwrapped(lines, number, at.start())
+            who = _who(line)
+            phase, frame = phase_of(lines, number, _who)
+            message = OutOfMemory(
+                speaker=speaker, text=whole[:1500], line=number + 1, rank=who.rank, stage=who.stage, phase=phase, frame=frame
+            )
+            told = read(message, whole)
+            yield told if who.local is None else replace(told, device=who.local)
+            count += 1
+            break
+        if count >= MAX_MESSAGES:
+            return
+
+
+def _unwrapped(lines: Sequence[str], number: int, start: int) -> str:
+    """The message from where it begins, joined with what follows as long as it goes on."""
+    parts = [lines[number][start:].strip()]
+    who = _who(lines[number])
+    for line in lines[number + 1 : number + WRAPPED]:
+        if not line.strip() or _BEGINS.search(line) or _who(line) != who:
+            break
+        parts.append(_PREFIX.sub("", line).strip())
+    return " ".join(parts)
+
+
+_BEGINS = re.compile(r"Traceback|out of memory|^\s*File \"|Error\b.*:|\bWARN\b|\bINFO\b", re.IGNORECASE)
+_PREFIX = re.compile(r"^\s*(?:\[(?:rank|default)\d+\]:|\d+:|\[1,\d+\]<std\w+>:)\s?", re.IGNORECASE)
+_RANKS = (
+    re.compile(r"\[rank[ _]?(\d{1,7})\]", re.IGNORECASE),
+    re.compile(r"^\s*\[1,(\d{1,7})\]<std"),
+    re.compile(r"^\s*(\d{1,7}):\s"),
+    re.compile(r"\brank(?:[ =:]{1,2}|_id[ =:]{1,2})(\d{1,7})\b", re.IGNORECASE),
+)
+_STAGE = (re.compile(r"\bPP[=: ](\d{1,5})\b"),)
+_LOCAL = (re.compile(r"^\s*\[default(\d{1,4})\]:"),)
+_FILE = re.compile(r"(?:worker|rank)[_-](\d{1,7})\b", re.IGNORECASE)
+"""Logs of one rank each: ``worker_3.log`` (msrun), ``rank_3/error.log``."""
+
+
+class _Who(NamedTuple):
+    """Whose line it is."""
+
+    rank: int | None
+    stage: int | None
+    local: int | None
+    """Rank within its node."""
+
+
+def _who(line: str) -> _Who:
+    """Rank and pipeline stage by the prefix that a launcher or a logger writes."""
+    return _named_in(line[:200])
+
+
+@lru_cache(maxsize=4096)  # the lines above one message are those above the next
+def _named_in(head: str) -> _Who:
+    return _Who(*(
+        next((int(found[1]) for pattern in patterns if (found := pattern.search(head))), None)
+        for patterns in (_RANKS, _STAGE, _LOCAL)
+    ))  # fmt: skip
+
+
+_SIZE = r"([0-9]{1,20}(?:\.[0-9]{1,6})?) ?(bytes|[KMGT]i?B?|B)(?![A-Za-z])"
+_UNITS = {"K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40}
+"""Allocators count in powers of 1024, whether they write GiB, GB or M."""
+
+
+def _size(pattern: str, text: str) -> float | None:
+    """The size that stands where ``SIZE`` does in a pattern, in bytes."""
+    found = re.search(pattern.replace("SIZE", _SIZE), text, re.IGNORECASE)
+    if found is None:
+        return None
+    number, unit = (group for group in found.groups() if group is not None)
+    return float(number) * _UNITS.get(unit[0].upper(), 1.0)
+
+
+def _bytes(pattern: str, text: str) -> float | None:
+    """The plain count of bytes that stands where ``BYTES`` does in a pattern."""
+    found = re.search(pattern.replace("BYTES", "([0-9]{1,20})"), text, re.IGNORECASE)
+    return None if found is None else float(next(group for group in found.groups() if group is not None))
+
+
+def _pytorch(message: OutOfMemory, text: str) -> OutOfMemory:
+    """``X out of memory. Tried to allocate ...`` in the wordings of all releases and back ends."""
+    device = re.search(r"(?:GPU|NPU|XPU) +(\d{1,4})\b", text)
+    allocated = _size(r"SIZE is allocated by PyTorch|SIZE already allocated", text)
+    unallocated = _size(r"SIZE is reserved by PyTorch but unallocated", text)
+    reserved = _size(r"SIZE reserved in total by PyTorch|SIZE cached", text)
+    if unallocated is None and reserved is not None and allocated is not None:
+        cached_alone = "cached" in text and reserved < allocated  # before 1.4: what is free in the cache
+        unallocated = reserved if cached_alone else max(0.0, reserved - allocated)
+    return replace(
+        message,
+        device=int(device[1]) if device else None,
+        requested_bytes=_size(r"Tried to allocate SIZE", text),
+        capacity_bytes=_size(r"total capac(?:i)?ty of SIZE|SIZE total(?: capacity)?;", text),
+        free_bytes=_size(r"of which SIZE is free|; SIZE free", text),
+        allowed_bytes=_size(r"SIZE allowed", text),
+        allocated_bytes=allocated,
+        unallocated_bytes=unallocated,
+        private_pool_bytes=_size(r"SIZE allocated in private pools", text) or 0.0,
+        # 0 bytes is what a container without the driver's list of processes shows
+        process_bytes=_size(r"this process has SIZE memory in use", text) or None,
+        processes=tuple(_processes(text)),
+    )
+
+
+def _processes(text: str) -> Iterator[tuple[int, float]]:
+    """Numbers and bytes of processes."""
+    for found in list(re.finditer(r"Process (\d{1,9}) has (.{1,24}?) memory in use", text))[:64]:
+        size = _size("^SIZE$", found[2])
+        if size is not None:
+            yield int(found[1]), size
+
+
+def _mindspore(message: OutOfMemory, text: str) -> OutOfMemory:
+    """MindSpore's pool: sizes in bytes or in M, by release and back end; the kernel that asked stands for a traceback."""
+    device = re.search(r"Device\(id: ?(\d{1,4})\)", text)
+    kernel = re.search(r"kernel name: ?(.{1,200}?), alloc size", text)
+    phase, frame = phase_of([f'File "{kernel[1]}", in kernel'], 1, _who) if kernel else (message.phase, message.frame)
+    used = _size(r"MindSpore Used memory size: ?SIZE", text)
+    capacity = _size(r"Device (?:HBM )?memory size: ?SIZE", text)
+    allocated = _bytes(r"TotalUsedMemStatistics ?: ?BYTES", text) if used is None else used
+    return replace(
+        message,
+        device=int(device[1]) if device else None,
+        requested_bytes=_bytes(r"alloc size ?: ?BYTES|required size\[BYTES\]|request(?:ed)? memory size:? ?BYTES ?B", text),
+        capacity_bytes=_bytes(r"total mem size ?: ?BYTES", text) if capacity is None else capacity,
+        free_bytes=_bytes(r"free memory size\[BYTES\]", text),
+        allocated_bytes=allocated,
+        unallocated_bytes=None if allocated is None else 0.0,
+        phase=phase,
+        frame=frame,
+    )
+
+
+def _sized(message: OutOfMemory, text: str) -> OutOfMemory:
+    """Whatever else says how much it wanted."""
+    asked = r"(?:allocate|calloc|alloc size|request(?:ed)?(?: memory)? size)[:\[ ]*"
+    return replace(message, requested_bytes=_size(asked + "SIZE", text))
+
+
+_Reader = Callable[[OutOfMemory, str], OutOfMemory]
+_WORDINGS: tuple[tuple[Speaker, str, _Reader], ...] = (
+    ("pytorch", r"(?:CUDA|HIP|NPU|XPU) out of memory\b", _pytorch),
+    ("pytorch", r"Tried to allocate [0-9].*\b(?:GPU|NPU|XPU) +[0-9]", _pytorch),
+    ("mindspore", r"(?:#umsg#)?Memory not enough|memory isn't enough and alloc failed|Out of Memory!!!"
+                  r"|TotalUsedMemStatistics.*more than total mem size", _mindspore),
+    ("xla", r"RESOURCE_EXHAUSTED.*(?:memory|allocat)", _sized),
+    ("communication", r"(?:NCCL|RCCL|HCCL|ncclUnhandledCudaError).{0,200}(?:out of memory|calloc|memory allocation|malloc)",
+     _sized),
+    ("kernel", r"oom[-_ ]?kill|Out of memory: Kill|Memory cgroup out of memory|\bOUT_OF_MEMORY\b|cgroup out-of-memory"
+               r"|DefaultCPUAllocator: (?:can't|not enough)|std::bad_alloc|Cannot allocate memory|\bMemoryError\b", _sized),
+    ("driver", r"CUDA error: out of memory|HIP error: out of memory|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY"
+               r"|hipErrorOutOfMemory|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED|rtMalloc.{0,80}(?:fail|memory)|\bEL0004\b|\b207001\b"
+               r"|cu(?:da)?(?:Malloc|MemAlloc|HostAlloc)\w* failed.{0,60}(?:memory|$)", _sized),
+)  # fmt: skip
+"""Who speaks, how the message begins, and how it is read: the first that a line holds."""
+_SPEAKERS = tuple((speaker, re.compile(wording, re.IGNORECASE), read) for speaker, wording, read in _WORDINGS)
+
+
+def _one_per_rank(found: Sequence[OutOfMemory]) -> Iterator[OutOfMemory]:
+    """Each rank's first message, or where it repeats itself the one with figures; what has no rank is told apart by its device."""
+    groups: dict[object, OutOfMemory] = {}
+    for each in found:
+        key = (each.rank, each.stage, each.device if each.rank is None else None, each.speaker == "kernel")
+        kept = groups.get(key)
+        if kept is None:
+            bare = (None, None, None, each.speaker == "kernel")
+            key = bare if key != bare and each.rank is None and bare in groups and groups[bare].capacity_bytes is None else key
+            kept = groups.get(key)
+        if kept is None or (kept.capacity_bytes is None and each.capacity_bytes is not None):
+            groups[key] = each if kept is None else replace(each, phase=each.phase or kept.phase, frame=each.frame or kept.frame)
+    yield from groups.values()

@@ -1,0 +1,259 @@
+"""Measured peaks of stages, taken apart into what a layer, the ends and every stage hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.domain.balance import Body, End
+from meshwright.errors import InputError, Message
+from meshwright.readers.sapp.layer_file import LayerFile
+from meshwright.readers.sapp.treatments import BACKWARD_OVER_FORWARD, backward_times
+from meshwright.search.balance.dependence import HARD_CONDITION, hard_to_tell, reasons, said
+from meshwright.search.balance.equations import CONSTANT, HEAD, PARAMETERS, TAIL, Equations, equations, flights, row, unknowns
+from meshwright.search.balance.student import two_sided
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from meshwright.domain.dry_runs import DryRuns, StagePeak
+    from meshwright.search.balance.equations import Floats
+
+ROUNDING_MB = 0.5
+"""Peaks are printed in whole MB."""
+GUESSES = 12
+"""Fullest moments drawn at random, where a schedule has several."""
+MOMENTS = 20
+"""Times that the fullest moments of stages are chosen anew, where a schedule has several."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Component:
+    """One memory and how sure it is."""
+
+    name: str
+    value_mb: float
+    sensitivity: float
+    """MB that it moves for an error of 1 MB in every peak (root of the sum of squares)."""
+    standard_error_mb: float | None = None
+    """None where as many peaks as unknowns leave nothing to judge by."""
+    interval_mb: tuple[float, float] | None = None
+    """95 %."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residual:
+    """What a peak is above (positive) or below its fit."""
+
+    peak: StagePeak
+    residual_mb: float
+    judged: bool
+    """Whether other peaks speak for the same unknowns; an end that was measured once is met whatever it says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decomposition:
+    """What one layer, the ends and every middle stage hold."""
+
+    runs: DryRuns
+    components: tuple[Component, ...]
+    """Parameters of a layer, its activations by treatment, the constant where it was fitted, head and tail."""
+    residuals: tuple[Residual, ...]
+    exact: bool
+    """As many peaks as unknowns; else least squares."""
+    condition: float
+    """Of the equations with columns scaled to length 1."""
+    warnings: tuple[Message, ...] = ()
+
+    def component(self, name: str) -> Component | None:
+        """A component by its name, None where it was not fitted."""
+        return next((each for each in self.components if each.name == name), None)
+
+    def value_mb(self, name: str) -> float:
+        """A memory by name, 0 where it was not fitted."""
+        found = self.component(name)
+        return found.value_mb if found else 0.0
+
+    @property
+    def has_constant(self) -> bool:
+        """Whether a constant was fitted."""
+        return self.component(CONSTANT) is not None
+
+    @property
+    def rms_mb(self) -> float:
+        """Root mean square of the residuals that can be judged, 0 where none can."""
+        judged = [each.residual_mb**2 for each in self.residuals if each.judged]
+        return float(np.sqrt(np.mean(judged))) if judged else 0.0
+
+    @property
+    def max_residual_mb(self) -> float:
+        """Largest distance of a peak from its fit."""
+        return max(abs(each.residual_mb) for each in self.residuals)
+
+    @property
+    def freedom(self) -> int:
+        """Peaks beyond the unknowns."""
+        return len(self.residuals) - len(self.components)
+
+    @property
+    def margin_mb(self) -> float:
+        """What a bound should be lowered by: 95 % of peaks of stages like the measured lie within it, all measured ones do.
+
+        0 if exact, where nothing is known.
+
+        max(max |r|, t s),   s^2 = sum r^2 / (peaks - unknowns)
+        """
+        if not self.freedom:
+            return 0.0
+        spread = float(np.sqrt(sum(each.residual_mb**2 for each in self.residuals) / self.freedom))
+        return max(self.max_residual_mb, two_sided(self.freedom) * spread)
+
+
+def decompose(runs: DryRuns, *, constant: bool | None = None, force: bool = False) -> Decomposition:
+    """Memories from peaks, by solving or by least squares.
+
+    ``constant``: whether middle stages hold one; None: if the peaks are enough to tell, as SAPP does. ``force`` keeps
+    negative components and ``InputError`` says what they would be without it.
+
+    Units:   MB.
+    Source:  pipeline-balance reference, section 2; SAPP ``utils/compute_memory.py`` (whose head and tail hold the constant, too).
+    Errors:  unknowns that the peaks do not determine, in words; negative components without ``force``.
+    """
+    constant = _enough(runs) if constant is None else constant
+    system = equations(runs, constant=constant)
+    if faults := reasons(system):
+        raise InputError(faults)
+    system, values = _solved(runs, constant=constant)
+    found = _decomposition(system, values)
+    negative = [each for each in found.components if each.value_mb < -1e-6 * max(peak.peak_mb for peak in runs.peaks)]
+    if negative and not force:
+        raise InputError([_refused(runs, each) for each in negative])
+    return found
+
+
+def _enough(runs: DryRuns) -> bool:
+    """Whether there are peaks for a constant, too: SAPP's number, said of the whole system."""
+    return runs.stages > 2 and len(runs.peaks) >= len(unknowns(runs.treatments, constant=True))
+
+
+def _solved(runs: DryRuns, *, constant: bool) -> tuple[Equations, Floats]:
+    """The equations at those moments that their own answer finds fullest, and the answer; the best where there are several.
+
+    Which moment is fullest depends on the answer; from several guesses it is chosen anew until it stays.
+    """
+    moments = flights(runs)
+    sizes = [len(moments[peak.stage]) for peak in runs.peaks]
+    most, draw = max(sizes, default=1), np.random.default_rng(0)
+    guesses = [[min(guess, size - 1) for size in sizes] for guess in range(most)]
+    guesses += [[int(draw.integers(size)) for size in sizes] for _ in range(GUESSES if most > 1 else 0)]
+    settled = (_settled(runs, guess, constant=constant) for guess in guesses)
+    _, _, system, values = min(settled, key=lambda each: each[:2])
+    return system, values
+
+
+def _settled(runs: DryRuns, chosen: list[int], *, constant: bool) -> tuple[bool, float, Equations, Floats]:
+    """Whether the moments still change, the largest distance from a peak, the equations and their answer."""
+    for _ in range(MOMENTS):
+        system = equations(runs, constant=constant, chosen=chosen)
+        values = np.linalg.lstsq(system.scaled, _peaks(runs), rcond=None)[0] / system.scale
+        chosen, before = _fullest(runs, values, constant=constant), chosen
+        if chosen == before:
+            break
+    return chosen != before, float(np.abs(_peaks(runs) - system.matrix @ values).max()), system, values
+
+
+def _fullest(runs: DryRuns, values: Floats, *, constant: bool) -> list[int]:
+    """Which of its moments is the fullest for each measured stage."""
+    by_stage = flights(runs)
+    return [
+        int(np.argmax([np.array(row(runs, peak, moment, constant=constant)) @ values for moment in by_stage[peak.stage]]))
+        for peak in runs.peaks
+    ]
+
+
+def _peaks(runs: DryRuns) -> Floats:
+    return np.array([peak.peak_mb for peak in runs.peaks], dtype=np.float64)
+
+
+def _decomposition(system: Equations, values: Floats) -> Decomposition:
+    runs = system.runs
+    residuals = _peaks(runs) - system.matrix @ values
+    freedom = len(residuals) - len(values)
+    inverse = np.linalg.pinv(system.scaled) / system.scale[:, None]
+    sensitivity = np.sqrt((inverse**2).sum(axis=1))
+    judged = np.einsum("pu,up->p", system.matrix, inverse) < 1 - 1e-9
+    spread = float(np.sqrt((residuals**2).sum() / freedom)) if freedom else None
+    width = two_sided(freedom) if freedom else 0.0
+    components = []
+    for name, value, each in zip(system.columns, values, sensitivity, strict=True):
+        error = None if spread is None else float(spread * each)
+        interval = None if error is None else (float(value) - width * error, float(value) + width * error)
+        components.append(Component(name=name, value_mb=float(value), sensitivity=float(each), standard_error_mb=error,
+                                    interval_mb=interval))  # fmt: skip
+    return Decomposition(
+        runs=runs, components=tuple(components), exact=freedom == 0, condition=system.condition,
+        residuals=tuple(Residual(peak=peak, residual_mb=float(each), judged=bool(free))
+                        for peak, each, free in zip(runs.peaks, residuals, judged, strict=True)),
+        warnings=_warnings(system, components, exact=freedom == 0),
+    )  # fmt: skip
+
+
+def _warnings(system: Equations, components: Sequence[Component], *, exact: bool) -> tuple[Message, ...]:
+    found = []
+    source = system.runs.source
+    if exact:
+        found.append(Message("decompose.exact", "as many peaks as unknowns: nothing is left to judge the fit by, its margin is "
+                             "unknown; one more stage would tell", {}, source))  # fmt: skip
+    if system.condition > HARD_CONDITION:
+        worst = max(components, key=lambda each: each.sensitivity)
+        found.append(Message(
+            "decompose.condition", "condition {condition:.0f}: {names} are hard to tell apart; peaks rounded to whole MB "
+            "alone make {worst} unsure by {error:.0f} MB",
+            {"condition": system.condition, "names": ", ".join(map(said, hard_to_tell(system))), "worst": said(worst.name),
+             "error": max(1.0, ROUNDING_MB * worst.sensitivity)}, source,
+        ))  # fmt: skip
+    found.extend(
+        Message("decompose.negative_forced", "{name} {value:.0f} MB: no memory is negative",
+                {"name": said(each.name), "value": each.value_mb}, source)
+        for each in components if each.value_mb < 0
+    )  # fmt: skip
+    return tuple(found)
+
+
+def _refused(runs: DryRuns, component: Component) -> Message:
+    """Why a component is refused, what it would be, and for the constant what the peaks are like without one."""
+    text = "{name} would be {value:.0f} MB: no memory is negative{hint}"
+    hint = "; more stages, or another split, would tell; force takes it as it is"
+    if component.name == CONSTANT:
+        system, fitted = _solved(runs, constant=False)
+        if fitted.min() >= 0:
+            off = float(np.abs(_peaks(runs) - system.matrix @ fitted).max())
+            hint = f"; without a constant all peaks are met within {off:.0f} MB; force takes it as it is"
+    return Message(
+        "decompose.negative", text, {"name": said(component.name), "value": component.value_mb, "hint": hint}, runs.source
+    )
+
+
+def layer_file(
+    found: Decomposition, *, layers: int, head_time: float, body_time: float, tail_time: float,
+    coefficients: Mapping[str, float] | None = None, name: str = "body",
+) -> LayerFile:  # fmt: skip
+    """Memories and forward times as a layer file; backward times by SAPP's conventions.
+
+    The constant stands once: head and tail already hold it, so it is added to middle stages only.
+    """
+    treatments = found.runs.treatments
+    body = Body(
+        name=name, layers=layers, forward_time=body_time, backward_times=backward_times(body_time, treatments, coefficients),
+        static_memory=found.value_mb(PARAMETERS), activation_memory=tuple(found.value_mb(each) for each in treatments),
+    )  # fmt: skip
+    ends = [
+        End(forward_time=time, backward_time=BACKWARD_OVER_FORWARD * time, static_memory=found.value_mb(end))
+        for time, end in ((head_time, HEAD), (tail_time, TAIL))
+    ]
+    return LayerFile(
+        name=name, treatments=treatments, bodies=(body,), first=ends[0], last=ends[1],
+        constant_memory_mb=found.value_mb(CONSTANT), constant_in_ends=True, source=found.runs.source, remarks=found.warnings,
+    )  # fmt: skip

@@ -1,0 +1,235 @@
+"""A balance in a few hundredths of a second, for a search with many pipelines to fill: fixed budgets, so always the same answer.
+
+Where ``balance`` simulates every neighbour, here a linear lower bound of the pipeline and its steps in lockstep lead, and only the
+last few placements are simulated.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import product
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from meshwright.domain.balance import Placement
+from meshwright.perf.schedules import makespans
+from meshwright.plan.simulate import ROUNDS
+from meshwright.search.balance.climb import neighbours
+from meshwright.search.balance.lower import lockstep_pairs, lower_bounds
+from meshwright.search.balance.memory import activation_table, held, stage_memory
+from meshwright.search.balance.starts import leading_choices
+from meshwright.search.balance.times import ChunkTimes, chunk_times, ends, order_of, positions, slot_times
+from meshwright.search.balance.treatments import kinds_at, leading, treated
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from meshwright.domain.balance import BalanceProblem
+
+    Floats = NDArray[np.float64]
+    Counts = NDArray[np.int64]
+    Lead = tuple[int, int]
+
+MOVES = 16
+"""Moves of one layer at most from each start."""
+MOST_PLACES = 12
+"""Chunks of all stages together up to which layers are moved one by one where stages have several: there are too many moves beyond,
+and nothing short of a simulation tells them apart."""
+KEPT = 4
+"""Placements kept of each start and each move."""
+SIMULATED = 12
+"""Placements that are simulated in the end."""
+STARTS = 3
+"""Starts that are followed: numbers of leading recomputed layers, where a framework has one for all chunks."""
+FEWER_FIRST, FEWER_LAST = 3, 5
+"""Up to so many layers less than elsewhere stand beside the embedding and the output layer."""
+OFFSETS = 12
+"""Places at most where the run of chunks with one layer more begins."""
+
+
+class _Column(NamedTuple):
+    """Placements side by side: about how long each takes, what exceeds its memory, its chunks' times, its stages' memory."""
+
+    value: Floats
+    excess: Floats
+    times: ChunkTimes
+    memory: Floats
+
+    def order(self) -> Counts:
+        """Best first."""
+        return np.lexsort((self.value, self.excess))
+
+
+def quick_placements(problem: BalanceProblem, *, keep: int = 1) -> tuple[Placement, ...]:
+    """The best few placements that were met, by simulation; none where nothing fits.
+
+    Their memory is the larger of what the order of operations holds and what ``plan.memory`` says, which takes chunks of unequal
+    size at their mean in flight.
+
+    Units:   the problem's.
+    Holds:   deterministic; no better than ``balance``.
+    """
+    starts = _starts(problem)
+    follow = problem.chunks == 1 or problem.stages * problem.chunks <= MOST_PLACES
+    met = [_descended(problem, start, lead) if follow else start for start, lead in starts]
+    columns: Counts = np.unique(np.concatenate(met, axis=-1), axis=-1)
+    judged = _judged(problem, columns)
+    able = np.flatnonzero(judged.excess == 0.0)
+    if not able.size:
+        return ()
+    able = able[np.argsort(judged.value[able], kind="stable")[:SIMULATED]]
+    times = ChunkTimes(*(each[..., able] for each in judged.times))
+    simulated, slots = _pipeline(problem, times), slot_times(times)
+    return tuple(
+        Placement(
+            counts=columns[..., able[number]], slot_time=float(slots[number]), simulated_time=float(simulated[number]),
+            stage_memory=tuple(judged.memory[:, able[number]].tolist()),
+        )
+        for number in np.argsort(simulated, kind="stable")[:keep]
+    )  # fmt: skip
+
+
+def _pipeline(problem: BalanceProblem, times: ChunkTimes) -> Floats:
+    """The pipeline as ``plan.simulate`` counts it: a few rounds simulated, and the busiest stage's work for every micro-batch more.
+
+    Shapes:  ``[stage, chunk, placement]`` -> ``[placement]``.
+    """
+    m, stages = problem.microbatches, problem.stages
+    few = min(m, ROUNDS * stages + m % stages)
+    found = makespans(
+        order_of(problem, few), forward_s=times.forward, backward_input_s=times.backward_input, backward_weight_s=times.weight,
+        hop_s=problem.hop_time,
+    )  # fmt: skip
+    return np.asarray(found + (m - few) * (times.forward + times.backward).sum(axis=1).max(axis=0))
+
+
+def splits(problem: BalanceProblem) -> Counts:
+    """Splits worth a look, ``[chunk, stage, split]``: as even as possible, with fewer layers at the ends.
+
+    A run of chunks has one layer more than the others, anywhere in the model.
+    """
+    if problem.fixed_layers is not None:
+        return np.array(problem.fixed_layers, dtype=np.int64)[..., None]
+    places = positions(problem)
+    rows = _rows(problem.layers, len(places))
+    result = np.zeros((problem.chunks, problem.stages, rows.shape[1]), dtype=np.int64)
+    result[[chunk for chunk, _ in places], [stage for _, stage in places]] = rows
+    return result
+
+
+@lru_cache(maxsize=64)
+def _rows(layers: int, places: int) -> Counts:
+    """Layers of every place of the model, ``[place, split]``: some fewer at its ends, and a run of places with one more."""
+    if places < 3:
+        first = np.arange(layers + 1) if places == 2 else np.array([layers])
+        return np.stack([first, layers - first][:places])
+    found = []
+    for fewer_first, fewer_last in product(range(FEWER_FIRST + 1), range(FEWER_LAST + 1)):
+        base, extra = divmod(layers + fewer_first + fewer_last, places)
+        if base < max(fewer_first, fewer_last, 1):
+            continue
+        starts = places - extra + 1
+        offsets, place = np.arange(starts)[:: -(-starts // OFFSETS)], np.arange(places)[:, None]
+        rows = base + ((place >= offsets) & (place < offsets + extra)).astype(np.int64)
+        rows[0] -= fewer_first
+        rows[-1] -= fewer_last
+        found.append(rows)
+    return np.unique(np.concatenate(found, axis=1), axis=1)
+
+
+def _starts(problem: BalanceProblem) -> list[tuple[Counts, Lead | None]]:
+    """Placements to start from, best first, each with the leading layers that keep their treatment on the way."""
+    kinds = kinds_at(problem, splits(problem))
+    if problem.recompute_rule == "any" and problem.fixed_recompute is None:
+        columns = _as_said(treated(problem, leading(problem, kinds, 0, 0)))
+        return [(columns[..., _judged(problem, columns).order()[:KEPT]], None)]
+    found: list[tuple[float, float, Counts, Lead]] = []
+    waiting = dict.fromkeys(range(len(problem.treatments)), kinds)
+    for treatment, layers in leading_choices(problem):
+        if not waiting[treatment].shape[-1]:
+            continue
+        columns = leading(problem, waiting[treatment], treatment, layers)
+        judged = _judged(problem, columns)
+        fits, order = judged.excess == 0.0, judged.order()
+        order = order[: max(1, min(KEPT, int(fits.sum())))]
+        found.append((float(judged.excess[order[0]]), float(judged.value[order[0]]), columns[..., order], (treatment, layers)))
+        # What fits with fewer layers under a treatment is no better with more.
+        rest = waiting[treatment][..., ~fits]
+        waiting |= {treatment: rest} if layers else dict.fromkeys(waiting, rest)
+    found.sort(key=lambda each: each[:2])
+    return [(columns, choice) for _, _, columns, choice in found[:STARTS]]
+
+
+def _as_said(columns: Counts) -> Counts:
+    """Placements whose chunks are treated in the order in which layouts say it: the heaviest treatment takes the first layers.
+
+    Holds:   the same counts by treatment, whichever bodies they fall on.
+    """
+    if columns.shape[0] == 1:
+        return columns
+    left, result = columns.sum(axis=1), np.zeros_like(columns)
+    for treatment in reversed(range(columns.shape[1])):
+        wanted = columns[:, treatment].sum(axis=0)
+        for body in range(columns.shape[0]):
+            taken = np.minimum(left[body], wanted)
+            result[body, treatment] = taken
+            left[body] -= taken
+            wanted = wanted - taken
+    return result
+
+
+def _judged(problem: BalanceProblem, columns: Counts) -> _Column:
+    """Every placement's figures."""
+    times = chunk_times(problem, columns)
+    value, memory = lower_bounds(problem, times), stage_memory(problem, columns)
+    if problem.chunks > 1:
+        value = np.maximum(value, _lockstep(problem, times))
+        memory = np.maximum(memory, memory + _mean_flight(problem, columns))
+    bounds = np.array(problem.memory_bounds)[:, None]
+    return _Column(value, np.maximum(memory - bounds, 0.0).sum(axis=0), times, memory)
+
+
+def _mean_flight(problem: BalanceProblem, columns: Counts) -> Floats:
+    """What stages hold more, or less, if their micro-batches in flight are spread evenly over their chunks."""
+    kept = np.einsum("bt,bt...->...", activation_table(problem), columns)
+    for (stage, chunk), end in zip(ends(problem), (problem.first, problem.last), strict=True):
+        kept[chunk, stage] += end.activation_memory
+    return np.stack(
+        [
+            kept[:, stage].mean(axis=0) * vectors.sum(axis=1).max() - (vectors @ kept[:, stage]).max(axis=0)
+            for stage, vectors in enumerate(held(problem))
+        ]
+    )
+
+
+def _lockstep(problem: BalanceProblem, times: ChunkTimes) -> Floats:
+    """The pipeline if all stages kept step with the one in the middle: its pairs of a forward and a backward, each as long as the
+    slowest stage needs for it."""
+    idle = np.zeros_like(times.forward[:, :1])
+    forward, backward = (np.concatenate([each, idle], axis=1) for each in (times.forward, times.backward))
+    total = np.zeros(forward.shape[2])
+    for (ahead, behind), number in lockstep_pairs(problem).items():
+        both = forward[:, -1 if ahead is None else ahead] + backward[:, -1 if behind is None else behind]
+        total += number * both.max(axis=0)
+    return total
+
+
+def _descended(problem: BalanceProblem, starts: Counts, lead: Lead | None) -> Counts:
+    """The placements on the way down from the first of some starts, with the best neighbours of each, as columns."""
+    here, met = starts[..., :1], [starts]
+    judged = _judged(problem, here)
+    reached = (float(judged.excess[0]), float(judged.value[0]))
+    for _ in range(MOVES):
+        near = neighbours(problem, here[..., 0], lead)
+        if not near.shape[-1]:
+            break
+        near = near if lead else _as_said(near)
+        judged = _judged(problem, near)
+        order = judged.order()
+        met.append(near[..., order[:KEPT]])
+        first = (float(judged.excess[order[0]]), float(judged.value[order[0]]))
+        if first >= (reached[0], reached[1] * (1.0 - 1e-9)):
+            break
+        here, reached = near[..., order[:1]], first
+    return np.concatenate(met, axis=-1)

@@ -1,0 +1,162 @@
+"""The finalists with their stages filled anew: layers moved, and recomputed stage by stage, as far as the framework can say it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.domain.layout import Full, Mixed
+from meshwright.plan.certainty import expected_s
+from meshwright.plan.estimate import estimate
+from meshwright.plan.evaluate import split_of
+from meshwright.plan.many import evaluate_many
+from meshwright.search.balance.layouts import choices, layout_of, problem_of
+from meshwright.search.balance.quick import quick_placements
+from meshwright.search.legality import layout_refusals
+from meshwright.search.space import MAX_VIRTUAL_STAGES
+from meshwright.units import gib
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from meshwright.domain.balance import BalanceProblem, Placement
+    from meshwright.domain.case import Case
+    from meshwright.domain.estimate import Estimate
+    from meshwright.domain.features import Features
+    from meshwright.domain.layout import Grid, Layout
+    from meshwright.search.finalists import Candidate
+    from meshwright.search.space import Pins
+
+BASES = 6
+"""Pipelines that fit whose stages are filled anew, and as many of those that need more memory than there is."""
+RECHUNKED, CHUNKS_TRIED = 2, 3
+"""So many numbers of chunks of the first few pipelines are tried beside their own."""
+SHARES = (1.0, 0.92)
+"""Shares of the memory that a balance may fill; the second, where the first fills more than that: it is the safer run."""
+PLACEMENTS = 2
+"""Placements of one pipeline that the cost model judges."""
+
+
+def rebalanced(
+    case: Case, features: Features, fitting: Sequence[Candidate], near: Sequence[Candidate], *, pins: Pins,
+    acceptable: Callable[[Layout], bool] | None,
+) -> list[Layout]:  # fmt: skip
+    """New layouts of the best pipelines: those that fit, and faster ones that do not; each that fits now, by the cost model.
+
+    ``fitting``, ``near``: best first.
+
+    Holds:   deterministic: so many pipelines, whatever time they take. Devices, batch, sharding and numerics stay.
+    """
+    bar = fitting[0].step_s if fitting else float("inf")
+    faster = sorted((each for each in near if each.step_s < bar), key=lambda each: (each.step_s, each.order))
+    chosen = [*_first(fitting, BASES), *_first(faster, BASES)]
+    if pins.vp is None and pins.schedule is None:
+        chosen += [other for base in chosen[:RECHUNKED] for other in _other_chunks(case, features, base)]
+    found: list[Layout] = []
+    done: set[tuple[object, ...]] = set()
+    for base in chosen:
+        for choice in choices(features, base, pinned=pins.recompute is not None):
+            key = (_pipeline(base), choice.treatments)
+            if key not in done:
+                done.add(key)
+                filled = _filled(case, base, problem_of(case, features, base, choice), acceptable)
+                found += [] if filled is None else [filled]
+    return list(dict.fromkeys(found))
+
+
+def _first(candidates: Sequence[Candidate], number: int) -> list[Layout]:
+    """The first few pipelines, each once."""
+    once: dict[Layout, Layout] = {}
+    for each in candidates:
+        if each.layout.pipeline_parallel > 1:
+            once.setdefault(_pipeline(each.layout), each.layout)
+    return list(once.values())[:number]
+
+
+def _pipeline(layout: Layout) -> Layout:
+    """A layout but for what a balance chooses, and for how its states are sharded."""
+    return replace(layout, stage_layers=None, recompute=Full(), optimizer_shards=1, gradient_shards=1, parameter_shards=1)
+
+
+def _other_chunks(case: Case, features: Features, base: Layout) -> Iterator[Layout]:
+    """The pipeline with other numbers of chunks, the fastest few of those that are legal."""
+    if base.schedule not in ("1f1b", "interleaved"):
+        return
+    plain = replace(base, stage_layers=None, recompute=Full() if isinstance(base.recompute, Full) else base.recompute)
+    others = [
+        replace(plain, virtual_stages=chunks, schedule="interleaved" if chunks > 1 else "1f1b")
+        for chunks in range(1, min(MAX_VIRTUAL_STAGES, case.model.num_layers // base.pipeline_parallel) + 1)
+        if chunks != base.virtual_stages
+    ]  # fmt: skip
+    legal = [layout for layout in others if not layout_refusals(case, features, layout)]
+    if legal:
+        step_s, _ = evaluate_many(case, legal)
+        yield from (legal[number] for number in sorted(range(len(legal)), key=lambda n: (float(step_s[n]), n))[:CHUNKS_TRIED])
+
+
+def _filled(case: Case, base: Layout, problem: BalanceProblem, acceptable: Callable[[Layout], bool] | None) -> Layout | None:
+    """The best layout of a pipeline filled anew, if any fits.
+
+    Placements under all the memory are judged beside those under less of it, where the first are nearly full: a layout that may
+    not run is worth less.
+    """
+    if problem.fixed_layers is not None and len(problem.treatments) == 1:
+        return None
+    found: list[Placement] = []
+    for share in SHARES:
+        found += quick_placements(replace(problem, memory_bounds=(share * case.capacity_bytes,) * problem.stages), keep=PLACEMENTS)
+        if found and max(found[0].stage_memory) <= SHARES[-1] * case.capacity_bytes:
+            break
+    if not found:
+        return None
+    figures = np.array([(placement.simulated_time, max(placement.stage_memory)) for placement in found])
+    worth = expected_s(case, figures[:, 0], figures[:, 1])
+    layouts = (_said(case, layout_of(base, problem, found[number])) for number in np.argsort(worth, kind="stable"))
+    return next((layout for layout in layouts if acceptable is None or acceptable(layout)), None)
+
+
+def _said(case: Case, layout: Layout) -> Layout:
+    """The layout without a split that goes without saying."""
+    even = replace(layout, stage_layers=None)
+    return even if split_of(case, even) == layout.stage_layers else layout
+
+
+def balance_reason(case: Case, balanced: Estimate, plain: Estimate | None) -> str:
+    """What moved, and what that is worth: against the best plain layout of the shape, or the same one with even stages."""
+    layout = balanced.layout
+    even = replace(layout, stage_layers=None)
+    before = plain or estimate(case, even)
+    layers, others = (np.array(split_of(case, each)).sum(axis=0) for each in (layout, even))
+    stage, again = int(np.argmax(np.abs(layers - others))), _recomputed(layout, split_of(case, layout))
+    what = []
+    if layout.virtual_stages != before.layout.virtual_stages:
+        what.append(f"vp{layout.virtual_stages} instead of vp{before.layout.virtual_stages}")
+    if layers[stage] != others[stage]:
+        what.append(f"stage {stage} holds {layers[stage]} layers instead of {others[stage]}")
+    elif split_of(case, layout) != split_of(case, even):
+        what.append("layers moved between the chunks of stages")
+    if again is not None:
+        most = int(np.argmax(again))
+        what.append(f"stage {most} recomputes {again[most]} of its {layers[most]}")
+    said = f"balanced: {', '.join(what) or 'alike stages'}"
+    if not before.fits:
+        return f"{said}; with even stages it needs {gib(before.memory_reserved_bytes)}"
+    return f"{said}: {before.step_s / balanced.step_s - 1.0:.1%} faster"
+
+
+def _recomputed(layout: Layout, split: Grid) -> NDArray[np.int64] | None:
+    """Layers that each stage recomputes, where stages may differ in that."""
+    match layout.recompute:
+        case Full(layers=tuple(counts)):
+            again = np.array(counts, dtype=np.int64).sum(axis=0)
+        case Mixed(parts=parts):
+            again = np.array([counts for _, counts in parts], dtype=np.int64).sum(axis=(0, 1))
+        case Full(layers=int(first)):
+            again = np.minimum(first, np.array(split, dtype=np.int64)).sum(axis=0)
+        case _:
+            return None
+    return np.asarray(again)

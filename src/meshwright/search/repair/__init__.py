@@ -1,0 +1,6 @@
+"""Repair: the smallest changes of a layout that make a wish true."""
+
+from meshwright.search.repair.engine import repair
+from meshwright.search.repair.wishes import Devices, Edit, Faster, Fit, Legal, Nearest, Repair, Repairs, Wish
+
+__all__ = ["Devices", "Edit", "Faster", "Fit", "Legal", "Nearest", "Repair", "Repairs", "Wish", "repair"]

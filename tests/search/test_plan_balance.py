@@ -1,0 +1,116 @@
+"""Finalists with their stages filled anew: they fit, are no slower, say only what the framework can, and keep the pins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective
+from meshwright.plan import estimate
+from meshwright.search import SearchOptions, layout_refusals, plan
+from meshwright.search.legality import shape_refusals
+from strategies import EVERYTHING, MEGATRON, small_case
+
+ON = SearchOptions(risk="exact", pins={"pp": "4"})
+OFF = replace(ON, balance=False)
+RIGID = replace(MEGATRON, name="rigid", uneven_stages=False, recompute_first_layers=False)
+LISTS = replace(MEGATRON, name="lists", recompute_per_stage=True)
+MIXES = replace(EVERYTHING, name="mixes", recompute_per_stage=True, recompute_mixed=True)
+CASES = {
+    "head": small_case("gemma2-9b", layers=21, devices=8, batch=32),
+    "odd": small_case(layers=22, devices=8, batch=64),
+    "mtp": small_case("deepseek-v3", "b200", layers=11, devices=16, batch=32),
+    "tight": replace(small_case(layers=16, devices=8, batch=32, sequence=8192), memory_ratio=0.25),
+    "lora": small_case(layers=14, devices=8, batch=16, task="lora"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+@pytest.mark.parametrize("features", [MEGATRON, LISTS, MIXES], ids=lambda each: each.name)
+def test_balanced_plans_fit_are_legal_and_never_slower(name, features):
+    case = CASES[name]
+    with_, without = plan(case, features, ON), plan(case, features, OFF)
+    assert with_.plans
+    for each in with_.plans:
+        assert each.estimate.fits
+        assert layout_refusals(case, features, each.layout) == ()
+        assert shape_refusals(case, each.layout) == ()
+        assert each.estimate == replace(
+            estimate(case, each.layout), linearity_ratio=each.estimate.linearity_ratio,
+            linearity_baseline_devices=each.estimate.linearity_baseline_devices,
+        )  # fmt: skip
+    if without.plans:
+        assert with_.plans[0].estimate.step_s <= without.plans[0].estimate.step_s * (1.0 + 1e-12)
+    assert (with_.legal, with_.evaluated, with_.fitting) == (without.legal, without.evaluated, without.fitting)
+
+
+def anew(result):
+    return [each for each in result.plans if any(reason.startswith("balanced: ") for reason in each.reasons)]
+
+
+def test_layers_move_away_from_a_heavy_output_layer_and_the_plan_says_so():
+    case = CASES["head"]
+    with_, without = plan(case, MEGATRON, ON), plan(case, MEGATRON, OFF)
+    assert not anew(without)
+    best = anew(with_)[0]
+    (reason,) = (reason for reason in best.reasons if reason.startswith("balanced: "))
+    assert "layers instead of" in reason
+    assert reason.endswith("faster")
+    assert best.estimate.step_s < without.plans[0].estimate.step_s
+
+
+def test_a_pipeline_that_did_not_fit_may_overtake():
+    """What needs full recomputation of all layers where stages are alike needs it of a few where they are not."""
+    case = CASES["tight"]
+    with_, without = plan(case, LISTS, ON), plan(case, LISTS, OFF)
+    best = anew(with_)[0]
+    assert best.estimate.step_s < without.plans[0].estimate.step_s
+    assert isinstance(best.layout.recompute, Full)
+    assert isinstance(best.layout.recompute.layers, tuple)
+
+
+def test_a_framework_with_alike_stages_gets_no_others():
+    case = small_case(layers=16, devices=8, batch=32)
+    assert anew(plan(case, MEGATRON, ON))
+    result = plan(case, RIGID, ON)
+    assert result.plans
+    assert not anew(result)
+    for each in result.plans:
+        assert each.layout.stage_layers is None
+        assert each.layout.recompute in (NoRecompute(), Full()) or isinstance(each.layout.recompute, Selective)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_what_a_framework_cannot_say_is_not_offered(name):
+    for each in plan(CASES[name], MEGATRON, ON).plans:
+        recompute = each.layout.recompute
+        assert not isinstance(recompute, Mixed)
+        assert not (isinstance(recompute, Full) and isinstance(recompute.layers, tuple))
+    for each in plan(CASES[name], LISTS, ON).plans:
+        assert not isinstance(each.layout.recompute, Mixed)
+
+
+def test_the_framework_is_asked_about_what_was_balanced():
+    case = CASES["head"]
+    refused = anew(plan(case, MEGATRON, ON))[0].layout
+    result = plan(case, MEGATRON, ON, acceptable=lambda layout: layout.stage_layers != refused.stage_layers)
+    assert all(each.layout.stage_layers != refused.stage_layers for each in result.plans)
+
+
+@pytest.mark.parametrize("word", ["none", "full", "selective:layernorm"])
+def test_pinned_recomputation_stays(word):
+    for each in plan(CASES["head"], MIXES, replace(ON, pins={"pp": "4", "recompute": word})).plans:
+        wanted = {"none": NoRecompute(), "full": Full(), "selective:layernorm": Selective(modules=("layernorm",))}[word]
+        assert each.layout.recompute == wanted
+
+
+def test_balanced_answers_are_the_same_every_time():
+    case = CASES["mtp"]
+    first, second = plan(case, MIXES, ON), plan(case, MIXES, ON)
+    assert replace(first, search_s=0.0) == replace(second, search_s=0.0)
+
+
+def test_the_objective_of_memory_is_not_balanced():
+    result = plan(CASES["head"], MEGATRON, replace(ON, objective="memory"))
+    assert not anew(result)
