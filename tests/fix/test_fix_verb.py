@@ -171,6 +171,22 @@ def test_wishes_beside_memory(fix):
     assert all(change["label"] and change["fits"] for change in fewer["changes"])
 
 
+def test_data_parallelism_alone_may_follow_the_devices(fix):
+    base = ["llama3-8b", "--device", "h100-sxm", "--devices", "16", "--global-batch", "128", "--sequence", "8192", *ONE]
+    answer = fix(*base, "--layout", "tp2 pp2 mb1 sp zero1", "--to-devices", "8", "--json")
+    assert answer.status == 0
+    (change,) = answer.json["changes"]
+    assert (change["moves"], change["edits"], change["fits"]) == (["dp 4 -> 2"], [], True)
+    assert "dp 4 -> 2" in fix(*base, "--layout", "tp2 pp2 mb1 sp zero1", "--to-devices", "8").out
+
+
+@pytest.mark.parametrize("wish", [["--fit"], ["--memory", "60GB"], ["--to-devices", "16"]])
+def test_what_is_so_already_is_no_failure(fix, wish):
+    base = ["llama3-8b", "--device", "h100-sxm", "--devices", "16", "--global-batch", "128", "--sequence", "8192", *ONE]
+    answer = fix(*base, "--layout", "tp2 pp2 mb1 sp zero1", *wish)
+    assert (answer.status, "nothing to change" in answer.out) == (0, True)
+
+
 def test_a_broken_rule_is_a_wish_of_its_own(fix, script):
     text = FIRST_STAGE.replace("--micro-batch-size 2 --global-batch-size 128", "--micro-batch-size 1 --global-batch-size 120")
     text = text.replace(

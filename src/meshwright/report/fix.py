@@ -132,6 +132,9 @@ def fix_report(fixed: Fixed, shown: int = 1) -> Iterator[RenderableType]:
         yield Text(
             "nothing to fix: it fits, and keeps every rule; --faster, --memory and --to-devices wish for more", style="green"
         )
+    elif fixed.granted:
+        more = "" if fixed.observed is None else ", with what was observed, too: the layout is not what ran out"
+        yield Text(f"nothing to change: that is so already{more}", style="green")
     else:
         yield from _nothing(fixed)
     for message in fixed.advice:

@@ -88,3 +88,9 @@ class Fixed:
     advice: tuple[Message, ...] = ()
     """What helps and is no edit, or cannot be predicted."""
     remarks: tuple[Message, ...] = ()
+
+    @property
+    def granted(self) -> bool:
+        """Whether the wish is true of the configuration as it is."""
+        found = self.repairs.found if self.repairs is not None else ()
+        return any(not each.edits and each.layout.world == self.layout.world for each in found)

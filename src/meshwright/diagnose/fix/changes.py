@@ -98,7 +98,7 @@ def by_layout(known: Known, repairs: Repairs | None, memory: VirtualMemory | Non
     if repairs is None:
         return
     for each in repairs.found:
-        if each.edits:
+        if each.edits or each.layout.world != known.layout.world:
             yield _of_repair(known, repairs, each, None)
     helps = memory is not None and memory.edits and known.joined_extra_bytes < known.extra_bytes
     if not helps or known.joining_is_enough or not isinstance(repairs.wish, Fit) or known.question.max_edits < 2:
@@ -120,7 +120,8 @@ def _of_repair(known: Known, repairs: Repairs, each: Repair, memory: VirtualMemo
     result = _write(question, case=case, layout=layout, variables=variables)
     if len(result.edits) == len(variables):  # no files, or they cannot be changed in place
         result.edits = [*_label_edits(question, each), *result.edits]
-    moves = tuple(Move(sort="layout", words=edit.words) for edit in each.edits)
+    words = [edit.words for edit in each.edits] or [f"dp {known.layout.data_parallel} -> {each.layout.data_parallel}"]
+    moves = tuple(Move(sort="layout", words=word) for word in words)
     if question.reading is not None:
         layout = question.framework.normal(case, layout)
     return _change(

@@ -108,6 +108,21 @@ def climb(
     return _different(path)
 
 
+def kicked(problem: BalanceProblem, best: Counts, number: int) -> Counts:
+    """A placement some moves away to climb from anew: layers moved at random, recomputation made to fit.
+
+    Holds:   the same for the same number.
+    """
+    numbers = np.random.default_rng(number)
+    totals = best.sum(axis=(0, 1))
+    for _ in range(2 + number % 4):
+        near = shifts(totals)
+        if not near.shape[-1]:
+            break
+        totals = near[..., int(numbers.integers(near.shape[-1]))]
+    return treated(problem, carried(best[..., None], kinds_at(problem, totals)[..., None]))[..., 0]
+
+
 def _different(found: Iterable[Standing]) -> list[Standing]:
     """Sorted, each placement once."""
     once = {each.counts.tobytes(): each for each in found}

@@ -9,7 +9,7 @@ import numpy as np
 
 from meshwright.domain.balance import Balance, Overfull, Placement
 from meshwright.search.balance.bubble import bubble_of
-from meshwright.search.balance.climb import Standing, climb, standings
+from meshwright.search.balance.climb import Standing, climb, kicked, standings
 from meshwright.search.balance.fill import applies, least_slot_of_heaviest, shortest_slot
 from meshwright.search.balance.memory import stage_memory
 from meshwright.search.balance.programme import Programme, Solved
@@ -35,6 +35,8 @@ PROVED = 1e-5
 """A gap below this is rounding of the solver."""
 GREEDY_STARTS = 2
 """Greedy placements from which the local search starts beside those of the programmes."""
+KICKS, KICKED_OPERATIONS = 24, 4000
+"""How often the best placement is shaken and climbed from again: so often as keeps all operations of it below the second."""
 FINAL = 64
 """Placements that are simulated whole at the end."""
 
@@ -93,8 +95,34 @@ class _Run:
         """The shortest slot found, with room for rounding."""
         return self.slot_found * (1.0 + 1e-9)
 
-    def _free(self) -> Iterator[Standing]:
-        """Every chunk chooses its recomputation: from greedy placements and from those of the programmes."""
+    def _free(self) -> list[Standing]:
+        """Every chunk chooses its recomputation: what the starts lead to, and kicks from there."""
+        met = list(self._climbed())
+        if self.problem.fixed_layers is None and met:
+            met += self._kicked(met, None)
+            if self.objective == "slot":
+                slots = slot_times(chunk_times(self.problem, np.stack([each.counts for each in met], axis=-1)))
+                short = [each for each, slot in zip(met, slots, strict=True) if slot <= self.slot_limit]
+                met += self._kicked(short, self.slot_limit) if short else []
+        return met
+
+    def _kicked(self, met: list[Standing], slot_limit: float | None) -> list[Standing]:
+        """What the best placement leads to once it is shaken, again and again; less often the longer a simulation takes."""
+        problem, here = self.problem, min(met, key=lambda each: each.key)
+        more: list[Standing] = []
+        operations = 2 * problem.microbatches * problem.stages * problem.chunks
+        for number in range(min(KICKS, KICKED_OPERATIONS // operations)):
+            if self.until(0.9) < 0.0:
+                break
+            start = kicked(problem, here.counts, number)
+            found = climb(problem, start, deadline=self.begin + self.limit_s, slot_limit=slot_limit)
+            more += found
+            if found and found[0].beats(here):
+                here = found[0]
+        return more
+
+    def _climbed(self) -> Iterator[Standing]:
+        """Local searches from greedy placements and from those of the programmes."""
         deadline = self.begin + self.limit_s
         ranked = standings(self.problem, greedy(self.problem), keep=GREEDY_STARTS)
         hint = climb(self.problem, ranked[0].counts, deadline=self.begin + 0.1 * self.limit_s, rounds=20)[0]
