@@ -50,6 +50,16 @@ def test_what_does_not_fit_as_given_is_made_to_fit(cli):
     assert max(found["stage_memory_bytes"]) <= found["stages"][0]["memory_bytes"] + found["stages"][0]["memory_slack_bytes"]
 
 
+def test_what_is_counted_on_is_what_the_layout_says(cli):
+    """Dense layers come first and are recomputed first; a search that recomputes mixtures alone counts on memory that is held."""
+    place = ("--device", "ascend-910b", "--devices", "1024", "--global-batch", "2048", "--sequence", "4096")
+    options = ("--framework", "mindformers", "--time-limit", "3", "--json")
+    found = cli("balance", "deepseek-v3", *place, "--layout", "tp2 pp16 ep32 mb1 sp zero2 recompute=full", *options).json
+    estimate = cli("estimate", "deepseek-v3", *place, "--layout", found["label"], *options[:2], "--json").json
+    assert found["fits"]
+    assert max(found["stage_memory_bytes"]) == pytest.approx(estimate["memory_reserved_bytes"], rel=1e-6)
+
+
 @pytest.mark.parametrize(
     ("framework", "device", "sequence"),
     [("mindformers", "ascend-910b", 16384), ("megatron", "h100-sxm", 32768), ("torchtitan", "h100-sxm", 8192)],

@@ -321,7 +321,7 @@ BAD = {
     "no gain": (["--faster", "-3%"], "above zero"),
     "many edits": (["--max-edits", "9"], "at most 6"),
     "no such change": (["--change", "4000"], "none is number 4000"),
-    "apply without files": (["--apply"], "--apply changes files"),
+    "apply without files": (["--apply"], "--apply: changes files"),
     "from and layout": (["--from", "megatron"], "one of the two"),
     "arguments without files": (["--arguments", "8"], "there is none with --layout"),
     "wrong layout": (["--layout", "tp5 pp3"], "layout"),

@@ -9,7 +9,7 @@ import pytest
 from megatron_cases import case_of, layout_of
 from oracles_run import judge, needs
 
-from meshwright.domain.layout import Full
+from meshwright.domain.layout import Full, Mixed
 from meshwright.frameworks import File, framework
 from meshwright.frameworks.editing import edit
 from meshwright.frameworks.settings import Given
@@ -53,7 +53,7 @@ def test_picotron_takes_what_is_written():
 @needs("picotron")
 def test_what_picotron_takes_the_limits_take():
     bare = replace(PICOTRON, limits=())
-    plans = list(any_plans("picotron", 200))
+    plans = [plan for plan in any_plans("picotron", 200) if not isinstance(plan[1].recompute, Mixed)]
     cases = [{"files": {"c.json": config(bare, *plan)}, "world": plan[1].world, "checks": checks_of(plan[0])} for plan in plans]
     accepted = [plan for plan, verdict in zip(plans, judge("picotron", cases), strict=True) if verdict["accepted"]]
     refused = [{message.id for message in PICOTRON.check(*plan)} - {"picotron.width"} for plan in accepted]

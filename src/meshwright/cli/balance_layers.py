@@ -120,6 +120,10 @@ def _check_schedule(values: Values, faults: Faults) -> None:
                    hint=did_you_mean(name, ORDERS), known=", ".join(ORDERS))  # fmt: skip
     if name is not None and values["less_memory"]:
         faults.add("balance.two-schedules", "--schedule {name} and --less-memory are two schedules", name=name[:40])
+    if values["less_memory"] and values.get("virtual_stages", (1,)) == (1,):
+        faults.add("balance.one-chunk-less", "interleaves chunks: it needs --virtual-stages 2 or more", path="--less-memory")
+    if "training_config" in values and values.get("sequence_splits", 1) == 1:
+        faults.add("balance.no-splits", "is read for --sequence-splits alone", path="--training-config")
     if values.get("sequence_splits", 1) > 1 and "training_config" not in values:
         faults.add("balance.splits", "--sequence-splits needs --training-config: the widths say what a split holds")
 

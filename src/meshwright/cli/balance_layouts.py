@@ -172,15 +172,39 @@ def _layout(given: Setup, plain: Layout, problem: BalanceProblem, placement: Pla
 
 
 def _accepted(given: Setup, plain: Layout, balance: Balance) -> Balance:
-    """The answer with the fastest placement that the framework does not refuse; as it is where it refuses all of them."""
-    from meshwright.search.balance.bubble import bubble_of
+    """The answer with the first placement that the framework does not refuse, one that fits as its layout says it if there is one.
 
-    faster = () if balance.faster is None else (balance.faster,)
-    for placement in (balance.best, *balance.others, *faster):
-        if not given.framework.check(given.case, _layout(given, plain, balance.problem, placement)):
-            others = tuple(each for each in balance.others if each is not placement)
-            return replace(balance, best=placement, others=others, bubble=bubble_of(balance.problem, placement.counts))
-    return balance
+    Which layers of a chunk are treated is no choice of a layout: the search may have counted on others that hold more.
+    """
+    import numpy as np
+
+    from meshwright import plan
+    from meshwright.search.balance.bubble import bubble_of
+    from meshwright.search.balance.memory import excess
+
+    problem = balance.problem
+    allowed: list[tuple[bool, bool, Placement, Placement]] = []
+    for each in (balance.best, *balance.others, *(() if balance.faster is None else (balance.faster,))):
+        layout = _layout(given, plain, problem, each)
+        if not given.framework.check(given.case, layout):
+            said = _as_said(given, layout, problem, each)
+            over = bool(excess(problem, np.array(said.stage_memory)) > 0.0)
+            allowed.append((over, not plan.estimate(given.case, layout).fits, each, said))
+    if not allowed:
+        return balance
+    _, _, placement, said = min(allowed, key=lambda each: each[:2])
+    others = tuple(each for each in balance.others if each is not placement)
+    return replace(balance, best=said, others=others, bubble=bubble_of(problem, said.counts))
+
+
+def _as_said(given: Setup, layout: Layout, problem: BalanceProblem, placement: Placement) -> Placement:
+    """A placement as its layout says it: treated layers are the first of their chunk."""
+    import numpy as np
+
+    from meshwright.search.balance.solve import place
+
+    counts = counts_of(given, layout, problem)
+    return placement if counts is None or np.array_equal(counts, placement.counts) else place(problem, counts)
 
 
 def _words(given: Setup, plain: Layout, layout: Layout) -> tuple[Words, ...]:

@@ -105,11 +105,11 @@ def _check(values: Values, faults: Faults) -> None:
     if "from_" in values and "framework" in values and "request" not in values:
         faults.add("fix.framework", "--from already names the framework of the files", path="--framework")
     if "layout" in values and "arguments" in values:
-        faults.add("fix.arguments", "--arguments are those of a script: there is none with --layout", path="--arguments")
+        faults.add("fix.arguments", "are those of a script: there is none with --layout", path="--arguments")
     if not {"from_", "layout"} & (set(values) | faults.failed):
         faults.add("fix.what", "FILE... with --from NAME, or MODEL with --layout LABEL: what is to be fixed?")
     if "layout" in values and values["apply"]:
-        faults.add("fix.apply", "--apply changes files: give them with --from", path="--apply")
+        faults.add("fix.apply", "changes files: give them with --from", path="--apply")
     faults.check()
 
 
@@ -122,7 +122,11 @@ def _messages(values: Values, faults: Faults) -> tuple[OutOfMemory, ...]:
     for word in values["oom"]:
         with faults:
             if word == "-":
-                text, where = sys.stdin.buffer.read(MAX_BYTES).decode("utf-8", "replace"), "standard input"
+                given, where = sys.stdin.buffer.read(MAX_BYTES + 1), "standard input"
+                if len(given) > MAX_BYTES:
+                    raise fault("fix.large-log", "larger than {limit} bytes: give its end, as of tail -c 10M", path=where,
+                                limit=MAX_BYTES)  # fmt: skip
+                text = given.decode("utf-8", "replace")
             elif not word or (any(character.isspace() for character in word) and not _exists(word)):
                 text, where = word, "--oom"
             else:

@@ -68,9 +68,10 @@ def question(problem: BalanceProblem, name: str, units: Units) -> Iterator[Rende
     splits = f" in {problem.sequence_splits} pieces" if problem.sequence_splits > 1 else ""
     bounds = sorted(set(problem.memory_bounds))
     bound = memory_word(bounds[0], units) + (f" to {memory_word(bounds[-1], units)}" if len(bounds) > 1 else "")
+    microbatches = plural(problem.microbatches // problem.sequence_splits, "micro-batch", "micro-batches")
     line = Text.assemble((name, "bold"), f"  {plural(problem.layers, 'layer')}{f' ({bodies})' if bodies else ''} on ",
-                         f"{plural(problem.stages, 'stage')}{chunks}, {problem.microbatches // problem.sequence_splits} "
-                         f"micro-batches{splits}, {problem.schedule}, {bound} a stage")  # fmt: skip
+                         f"{plural(problem.stages, 'stage')}{chunks}, {microbatches}{splits}, "
+                         f"{problem.schedule}, {bound} a stage")  # fmt: skip
     yield Padding(line, (1, 0, 0, 0))
 
 
