@@ -116,3 +116,14 @@ def test_settings_as_they_are_written():
     )
     assert len(setting_word("offset", list(range(1000)))) < 500
     assert [figure(value) for value in (110070.0, 12.5, 3.0, 0.12345)] == ["110,070", "12.5", "3", "0.1235"]
+
+
+def test_of_several_bodies_the_document_says_which_is_recomputed():
+    dense, experts = (Body(name=name, layers=5, forward_time=10.0, backward_times=(20.0, 30.0)) for name in ("dense", "experts"))
+    asked = problem(bodies=(dense, experts))
+    found = answer(asked, [[[[3, 0]], [[2, 0]]], [[[0, 4]], [[0, 1]]]])
+    view = balance_view(found)
+    assert view["recompute_by_body"] == {"dense": {"full": [[2, 0]]}, "experts": {"full": [[0, 1]]}}
+    assert view["recompute"] == {"full": [[2, 1]]}
+    assert "recompute_by_body" in " ".join(printed(balance_report(found, "x")).split())
+    assert "recompute_by_body" not in balance_view(answer(problem(), FOUR_FIVE))

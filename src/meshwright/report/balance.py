@@ -153,7 +153,9 @@ def _stages(answer: Answer) -> Iterator[RenderableType]:
     hidden = problem.stages - min(problem.stages, MAX_LINES)
     more = f"; {hidden} stages between are not shown" if hidden else ""
     words = "free: memory left; spare: slot left to the slowest stage; busy: share of the pipeline's time"
-    yield Text(f"  {words}{chunks}{more}", style="dim")
+    bodies = "; which kind of layer is recomputed where stages hold several: --json, recompute_by_body"
+    mixed = bodies if len(problem.bodies) > 1 and len(problem.treatments) > 1 else ""
+    yield Text(f"  {words}{chunks}{more}{mixed}", style="dim")
 
 
 def _bar(memory: float, bound: float, scale: float) -> StackedBar:

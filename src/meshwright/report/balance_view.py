@@ -185,10 +185,23 @@ def _placement_view(problem: BalanceProblem, placement: Placement, units: Units)
     return {
         "stage_layers": _lists(placement.layers),
         "recompute": {name: _lists(grid) for name, grid in treated(problem, placement).items()},
+        **_by_body(problem, placement),
         "slot_time": slot, "simulated_time": simulated,
         **({f"slot_time_{units.time}": slot, f"simulated_time_{units.time}": simulated} if units.time else {}),
         f"stage_memory_{units.memory}": [_memory(value, units) for value in placement.stage_memory],
     }  # fmt: skip
+
+
+def _by_body(problem: BalanceProblem, placement: Placement) -> Document:
+    """Which of several bodies is recomputed, for lists by stage do not say it."""
+    if len(problem.bodies) == 1:
+        return {}
+    return {"recompute_by_body": {
+        body.name: {
+            name: placement.counts[number, index].tolist() for index, name in enumerate(problem.treatments) if name != "none"
+        }
+        for number, body in enumerate(problem.bodies)
+    }}  # fmt: skip
 
 
 def _other_view(problem: BalanceProblem, best: Placement, other: Placement, units: Units) -> Document:

@@ -36,7 +36,8 @@ def fix_view(fixed: Fixed, applied: Sequence[str] = ()) -> dict[str, Any]:
         "changes": [_change_view(each) for each in fixed.changes],
         "wish": wish_words(fixed.wish), "label": label(fixed.layout),
         "base": None if base is None else {
-            "fits": base.fits, "memory_peak_bytes": base.memory_peak_bytes, "memory_reserved_bytes": base.memory_reserved_bytes,
+            "fits": base.fits, "memory_peak_bytes": round(base.memory_peak_bytes),
+            "memory_reserved_bytes": round(base.memory_reserved_bytes),
             "step_s": base.step_s, "stages": _stages_view(base),
         },
         "broken": [str(message) for message in fixed.broken],
@@ -61,7 +62,7 @@ def _change_view(change: Change) -> dict[str, Any]:
              "line": edit.line or None, "resume": edit.meaning.resume if edit.meaning else None}
             for edit in change.edits
         ],
-        "fits": change.fits, "memory_peak_bytes": each.memory_peak_bytes, "step_s": each.step_s,
+        "fits": change.fits, "memory_peak_bytes": round(each.memory_peak_bytes), "step_s": each.step_s,
         "step_change_ratio": change.step_change_ratio,
         "step_change_interval": None if change.step_change_interval is None else list(change.step_change_interval),
         "moves": [move.words for move in change.moves], "label": label(change.layout),
@@ -74,7 +75,7 @@ def _change_view(change: Change) -> dict[str, Any]:
 
 def _stages_view(each: Estimate) -> list[dict[str, Any]]:
     return [
-        {"stage": one.stage, "layers": one.layers, "memory_peak_bytes": one.memory.allocated_bytes,
+        {"stage": one.stage, "layers": one.layers, "memory_peak_bytes": round(one.memory.allocated_bytes),
          "memory_reserved_bytes": one.memory.reserved_bytes}
         for one in each.stages
     ]  # fmt: skip
