@@ -1,0 +1,106 @@
+"""A mixture of experts: router, routed experts on this rank, shared experts; tokens travel to their experts and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.nn.functional import all_to_all_single as exchange
+from torch.nn import functional
+
+from meshwright.domain.model import Mlp
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+    from meshwright.domain.model import MixtureOfExperts
+
+
+class Experts(nn.Module):
+    """Router and experts. ``group``: ranks that hold the other experts; None: all are here."""
+
+    def __init__(self, hidden: int, block: MixtureOfExperts) -> None:
+        super().__init__()
+        from meshwright.engine.decoder import FeedForward
+
+        count, width = block.num_experts, block.expert_width
+        self.block = block
+        self.router = nn.Linear(hidden, count, bias=block.router_bias)
+        if block.correction_bias:
+            self.register_buffer("correction", torch.zeros(count))
+        self.up = nn.Parameter(torch.empty(count, hidden, width))
+        self.gate = nn.Parameter(torch.empty(count, hidden, width)) if block.gated else None
+        self.down = nn.Parameter(torch.empty(count, width, hidden))
+        biases = {"up_bias": width, "gate_bias": width if block.gated else 0, "down_bias": hidden}
+        for name, size in biases.items():
+            self.register_parameter(name, nn.Parameter(torch.zeros(count, size)) if block.expert_bias and size else None)
+        shared = Mlp(width=block.shared_width, gated=block.gated)
+        self.shared = FeedForward(hidden, shared) if block.shared_width else None
+        self.shared_gate = nn.Linear(hidden, 1, bias=False) if block.shared_gate else None
+        self.group: ProcessGroup | None = None
+        for weight in (self.up, self.gate, self.down):
+            if weight is not None:
+                nn.init.normal_(weight, std=0.02)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``[batch, tokens, hidden]`` -> the same; every token's result does not depend on where its experts are."""
+        flat = x.flatten(0, -2)
+        weights, chosen = self._route(flat)
+        order = chosen.flatten().argsort(stable=True)
+        counts = chosen.flatten().bincount(minlength=self.block.num_experts)
+        rows = flat[order // self.block.experts_per_token]
+        out = self._run(rows, counts)
+        scaled = out * weights.flatten()[order, None].to(out.dtype)
+        result = torch.zeros_like(flat).index_add(0, order // self.block.experts_per_token, scaled)
+        result = result.view_as(x)
+        if self.shared is not None:
+            extra = self.shared(x)
+            result = result + (extra if self.shared_gate is None else torch.sigmoid(self.shared_gate(x)) * extra)
+        return result
+
+    def _route(self, flat: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights and experts of every token, ``[tokens, k]``."""
+        scores = self.router(flat).float()
+        if self.block.correction_bias:
+            shares = scores.sigmoid()
+            chosen = (shares + self.get_buffer("correction")).topk(self.block.experts_per_token, dim=-1).indices
+            weights = shares.gather(-1, chosen)
+            weights = weights / weights.sum(dim=-1, keepdim=True)
+        else:
+            top, chosen = scores.topk(self.block.experts_per_token, dim=-1)
+            weights = top.softmax(dim=-1)
+        return weights * self.block.routed_scale, chosen
+
+    def _run(self, rows: Tensor, counts: Tensor) -> Tensor:
+        """Rows sorted by expert through their experts, wherever these are."""
+        if self.group is None:
+            return self._local(rows, counts.tolist())
+        size = self.group.size()
+        arriving = torch.empty_like(counts)
+        torch.distributed.all_to_all_single(arriving, counts, group=self.group)
+        sent = counts.view(size, -1).sum(dim=1).tolist()
+        received = arriving.view(size, -1).sum(dim=1).tolist()
+        there = exchange(rows.new_empty(sum(received), rows.shape[1]), rows, received, sent, group=self.group)
+        by_source = arriving.view(size, -1)
+        expert = torch.arange(by_source.shape[1], device=rows.device).repeat(size).repeat_interleave(by_source.flatten())
+        order = expert.argsort(stable=True)
+        done = self._local(there[order], by_source.sum(dim=0).tolist())
+        back = torch.empty_like(done).index_copy(0, order, done)
+        return exchange(rows.new_empty(rows.shape), back, sent, received, group=self.group)
+
+    def _local(self, rows: Tensor, counts: list[int]) -> Tensor:
+        """Rows sorted by expert through the experts of this rank."""
+        parts = []
+        for expert, part in enumerate(rows.split(counts)):
+            inner = part @ self.up[expert]
+            if self.up_bias is not None:
+                inner = inner + self.up_bias[expert]
+            if self.gate is None:
+                inner = functional.gelu(inner)
+            else:
+                gate = part @ self.gate[expert]
+                inner = functional.silu(gate if self.gate_bias is None else gate + self.gate_bias[expert]) * inner
+            out = inner @ self.down[expert]
+            parts.append(out if self.down_bias is None else out + self.down_bias[expert])
+        return torch.cat(parts)
