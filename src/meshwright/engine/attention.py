@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.nn import functional
 
 from meshwright.engine.norms import norm
@@ -29,19 +30,17 @@ class Core(nn.Module):
         self.all_heads = attention.num_heads
         self.exchange: Exchange | None = None
         self.first_head = 0
-        """Which of the model's heads is the first here: tensor parallelism splits them."""
+        """Which of the model's heads is the first here: tensor parallelism and exchanges split them."""
+        self.first_sink = 0
+        """Which of this rank's sinks is the first that its heads use after an exchange."""
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, documents: Tensor | None, sinks: Tensor | None) -> Tensor:
         """Queries, keys, values ``[batch, heads, tokens, width]`` (fewer heads of keys) -> ``[batch, heads, tokens, width]``."""
         if self.exchange is not None:
             query, key, value = (self.exchange(each, True) for each in (query, key, value))
-        groups = query.shape[1] // key.shape[1]
-        if groups > 1:
-            key, value = (each.repeat_interleave(groups, dim=1) for each in (key, value))
         scale = query.shape[-1] ** -0.5
-        plain = self.window is None and documents is None and not self.alibi and sinks is None
-        if plain:
-            out = functional.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scale)
+        if self.window is None and documents is None and not self.alibi and sinks is None:
+            out = functional.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scale, enable_gqa=True)
         else:
             out = self._masked(query, key, value, documents, sinks, scale)
         return out if self.exchange is None else self.exchange(out, False)
@@ -49,17 +48,18 @@ class Core(nn.Module):
     def _masked(
         self, query: Tensor, key: Tensor, value: Tensor, documents: Tensor | None, sinks: Tensor | None, scale: float
     ) -> Tensor:
-        tokens = query.shape[2]
+        heads, tokens = query.shape[1], query.shape[2]
         mask = allowed(tokens, self.window, documents, query.device)
         bias = torch.zeros(mask.shape, dtype=query.dtype, device=query.device).masked_fill(~mask, float("-inf"))
         if self.alibi:
             distance = torch.arange(tokens, device=query.device)
-            slopes = alibi_slopes(self.all_heads, query.device)[self.first_head : self.first_head + query.shape[1]]
+            slopes = alibi_slopes(self.all_heads, query.device)[self.first_head : self.first_head + heads]
             bias = bias + (slopes[:, None, None] * (distance[None, :] - distance[:, None])).to(query.dtype)
         if sinks is None:
-            return functional.scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=scale)
+            return functional.scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=scale, enable_gqa=True)
+        key, value = (each.repeat_interleave(heads // key.shape[1], dim=1) for each in (key, value))
         scores = query @ key.transpose(-1, -2) * scale + bias
-        column = sinks.view(1, -1, 1, 1).expand(scores.shape[0], -1, tokens, 1)
+        column = sinks[self.first_sink : self.first_sink + heads].view(1, -1, 1, 1).expand(scores.shape[0], -1, tokens, 1)
         shares = torch.cat([scores, column.to(scores.dtype)], dim=-1).softmax(dim=-1)[..., :-1]
         return shares @ value
 
@@ -95,7 +95,8 @@ class GroupedAttention(nn.Module):
             query, key = self._normed(query, key)
         if self.position == "rope":
             query, key = (rotate(each, base=self.base, ratio=self.ratio, first=self.first_token) for each in (query, key))
-        out = self.core(query, key, value, documents, self.sinks)
+        sinks = self.sinks.to_local() if isinstance(self.sinks, DTensor) else self.sinks
+        out = self.core(query, key, value, documents, sinks)
         result: Tensor = self.output(out.transpose(1, 2).flatten(2))
         return result
 
@@ -122,6 +123,8 @@ class LatentAttentionBlock(nn.Module):
         self.output = nn.Linear(attention.output_width, hidden, bias=attention.output_bias)
         self.core = Core(model, attention)
         self.first_token = 0
+        self.shared: Callable[[Tensor], Tensor] | None = None
+        """What the one rotary key of all heads passes through: tensor parallelism sums the gradients of its ranks' heads."""
 
     def forward(self, x: Tensor, documents: Tensor | None = None) -> Tensor:
         """``[batch, tokens, hidden]`` -> the same."""
@@ -131,6 +134,7 @@ class LatentAttentionBlock(nn.Module):
         plain, turned = query.split([latent.nope_dim, latent.rope_dim], dim=-1)
         query = torch.cat([plain, rotate(turned, base=self.base, first=self.first_token)], dim=-1)
         shared, rotary = self.key_value_down(x).split([latent.key_value_rank, latent.rope_dim], dim=-1)
+        rotary = rotary if self.shared is None else self.shared(rotary)
         rotary = rotate(rotary.unsqueeze(1), base=self.base, first=self.first_token)
         both = self.key_value(self.key_value_norm(shared)).unflatten(-1, (-1, latent.nope_dim + latent.value_dim)).transpose(1, 2)
         key, value = both.split([latent.nope_dim, latent.value_dim], dim=-1)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.nn import functional
 
 from meshwright.domain.model import Mlp
@@ -123,6 +124,7 @@ class Decoder(nn.Module):
     def __init__(self, model: Model, layers: Sequence[int] | None = None, *, first: bool = True, last: bool = True) -> None:
         super().__init__()
         chosen = range(model.num_layers) if layers is None else layers
+        self.tied_embeddings = model.tied_embeddings
         self.embedding = Embedding(model) if first else None
         self.blocks = nn.ModuleDict({str(index): Block(model, model.kinds[model.pattern[index]]) for index in chosen})
         self.head = Head(model) if last else None
@@ -130,10 +132,22 @@ class Decoder(nn.Module):
             assert self.embedding is not None and self.head is not None, "both ends are here"
             self.head.output.weight = self.embedding.tokens.weight
 
-    def forward(self, x: Tensor, documents: Tensor | None = None) -> Tensor:
-        """Tokens or hidden states -> hidden states or logits, by which ends this part has."""
+    def forward(self, x: Tensor, documents: Tensor | None = None, targets: Tensor | None = None) -> Tensor:
+        """Tokens or hidden states -> hidden states or logits, by which ends this part has; with ``targets`` the mean loss.
+
+        The loss is part of the module so that logits live no longer than their gradient needs.
+        """
         if self.embedding is not None:
             x = self.embedding(x)
         for block in self.blocks.values():
             x = block(x, documents)
-        return x if self.head is None else self.head(x)
+        if self.head is None:
+            return x
+        logits: Tensor = self.head(x)
+        return logits if targets is None else mean_loss(logits, targets)
+
+
+def mean_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Mean cross entropy in FP32; logits ``[batch, tokens, vocabulary]`` may be split over the vocabulary, targets ``[batch, tokens]``."""
+    loss = functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+    return loss.to_local() if isinstance(loss, DTensor) else loss

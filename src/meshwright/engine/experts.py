@@ -17,63 +17,27 @@ if TYPE_CHECKING:
     from meshwright.domain.model import MixtureOfExperts
 
 
-class Experts(nn.Module):
-    """Router and experts. ``group``: ranks that hold the other experts; None: all are here."""
+class Routed(nn.Module):
+    """The routed experts of this rank: all, or ``count`` from the ``first`` on. A module of its own, because its replicas differ."""
 
-    def __init__(self, hidden: int, block: MixtureOfExperts) -> None:
+    def __init__(self, hidden: int, block: MixtureOfExperts, *, first: int = 0, count: int | None = None) -> None:
         super().__init__()
-        from meshwright.engine.decoder import FeedForward
-
-        count, width = block.num_experts, block.expert_width
-        self.block = block
-        self.router = nn.Linear(hidden, count, bias=block.router_bias)
-        if block.correction_bias:
-            self.register_buffer("correction", torch.zeros(count))
-        self.up = nn.Parameter(torch.empty(count, hidden, width))
-        self.gate = nn.Parameter(torch.empty(count, hidden, width)) if block.gated else None
-        self.down = nn.Parameter(torch.empty(count, width, hidden))
+        width, number = block.expert_width, block.num_experts if count is None else count
+        self.first, self.num_experts = first, block.num_experts
+        self.up = nn.Parameter(torch.empty(number, hidden, width))
+        self.gate = nn.Parameter(torch.empty(number, hidden, width)) if block.gated else None
+        self.down = nn.Parameter(torch.empty(number, width, hidden))
         biases = {"up_bias": width, "gate_bias": width if block.gated else 0, "down_bias": hidden}
         for name, size in biases.items():
-            self.register_parameter(name, nn.Parameter(torch.zeros(count, size)) if block.expert_bias and size else None)
-        shared = Mlp(width=block.shared_width, gated=block.gated)
-        self.shared = FeedForward(hidden, shared) if block.shared_width else None
-        self.shared_gate = nn.Linear(hidden, 1, bias=False) if block.shared_gate else None
-        self.group: ProcessGroup | None = None
+            self.register_parameter(name, nn.Parameter(torch.zeros(number, size)) if block.expert_bias and size else None)
         for weight in (self.up, self.gate, self.down):
             if weight is not None:
                 nn.init.normal_(weight, std=0.02)
+        self.group: ProcessGroup | None = None
+        """Ranks that hold the other experts; None: all are here."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        """``[batch, tokens, hidden]`` -> the same; every token's result does not depend on where its experts are."""
-        flat = x.flatten(0, -2)
-        weights, chosen = self._route(flat)
-        order = chosen.flatten().argsort(stable=True)
-        counts = chosen.flatten().bincount(minlength=self.block.num_experts)
-        rows = flat[order // self.block.experts_per_token]
-        out = self._run(rows, counts)
-        scaled = out * weights.flatten()[order, None].to(out.dtype)
-        result = torch.zeros_like(flat).index_add(0, order // self.block.experts_per_token, scaled)
-        result = result.view_as(x)
-        if self.shared is not None:
-            extra = self.shared(x)
-            result = result + (extra if self.shared_gate is None else torch.sigmoid(self.shared_gate(x)) * extra)
-        return result
-
-    def _route(self, flat: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights and experts of every token, ``[tokens, k]``."""
-        scores = self.router(flat).float()
-        if self.block.correction_bias:
-            shares = scores.sigmoid()
-            chosen = (shares + self.get_buffer("correction")).topk(self.block.experts_per_token, dim=-1).indices
-            weights = shares.gather(-1, chosen)
-            weights = weights / weights.sum(dim=-1, keepdim=True)
-        else:
-            top, chosen = scores.topk(self.block.experts_per_token, dim=-1)
-            weights = top.softmax(dim=-1)
-        return weights * self.block.routed_scale, chosen
-
-    def _run(self, rows: Tensor, counts: Tensor) -> Tensor:
-        """Rows sorted by expert through their experts, wherever these are."""
+    def forward(self, rows: Tensor, counts: Tensor) -> Tensor:
+        """Rows ``[tokens x k, hidden]`` sorted by expert, ``counts`` of each, through their experts, wherever these are."""
         if self.group is None:
             return self._local(rows, counts.tolist())
         size = self.group.size()
@@ -104,3 +68,50 @@ class Experts(nn.Module):
             out = inner @ self.down[expert]
             parts.append(out if self.down_bias is None else out + self.down_bias[expert])
         return torch.cat(parts)
+
+
+class Experts(nn.Module):
+    """Router, routed experts and shared experts."""
+
+    def __init__(self, hidden: int, block: MixtureOfExperts) -> None:
+        super().__init__()
+        from meshwright.engine.decoder import FeedForward
+
+        count = block.num_experts
+        self.hidden, self.block = hidden, block
+        self.router = nn.Linear(hidden, count, bias=block.router_bias)
+        if block.correction_bias:
+            self.register_buffer("correction", torch.zeros(count))
+        self.routed = Routed(hidden, block)
+        shared = Mlp(width=block.shared_width, gated=block.gated)
+        self.shared = FeedForward(hidden, shared) if block.shared_width else None
+        self.shared_gate = nn.Linear(hidden, 1, bias=False) if block.shared_gate else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``[batch, tokens, hidden]`` -> the same; every token's result does not depend on where its experts are."""
+        flat = x.flatten(0, -2)
+        weights, chosen = self._route(flat)
+        order = chosen.flatten().argsort(stable=True)
+        counts = chosen.flatten().bincount(minlength=self.block.num_experts)
+        rows = flat[order // self.block.experts_per_token]
+        out = self.routed(rows, counts)
+        scaled = out * weights.flatten()[order, None].to(out.dtype)
+        result = torch.zeros_like(flat).index_add(0, order // self.block.experts_per_token, scaled)
+        result = result.view_as(x)
+        if self.shared is not None:
+            extra = self.shared(x)
+            result = result + (extra if self.shared_gate is None else torch.sigmoid(self.shared_gate(x)) * extra)
+        return result
+
+    def _route(self, flat: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights and experts of every token, ``[tokens, k]``."""
+        scores = self.router(flat).float()
+        if self.block.correction_bias:
+            shares = scores.sigmoid()
+            chosen = (shares + self.get_buffer("correction")).topk(self.block.experts_per_token, dim=-1).indices
+            weights = shares.gather(-1, chosen)
+            weights = weights / weights.sum(dim=-1, keepdim=True)
+        else:
+            top, chosen = scores.topk(self.block.experts_per_token, dim=-1)
+            weights = top.softmax(dim=-1)
+        return weights * self.block.routed_scale, chosen

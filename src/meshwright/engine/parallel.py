@@ -3,73 +3,76 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.distributed._composable.replicate import replicate
-from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.nn.functional import all_to_all_single as exchange
-from torch.distributed.tensor import Replicate, Shard
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    ParallelStyle,
-    PrepareModuleInput,
-    RowwiseParallel,
-    SequenceParallel,
-    parallelize_module,
-)
-from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
-from meshwright.domain.layout import Full, NoRecompute, Selective
-from meshwright.engine.attention import Core, GroupedAttention
-from meshwright.engine.experts import Experts
+from meshwright.engine.attention import Core
+from meshwright.engine.experts import Routed
+from meshwright.engine.initial import fill
+from meshwright.engine.recompute import recomputed
+from meshwright.engine.tensor import tensor_parallel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch.distributed import ProcessGroup
+    from torch.distributed.device_mesh import DeviceMesh
 
     from meshwright.domain.layout import Layout
     from meshwright.engine.decoder import Decoder
     from meshwright.engine.mesh import Ranks
 
-ATTENTION_OPERATORS = tuple(
-    getattr(torch.ops.aten, name).default
-    for name in (
-        "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention",
-        "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention",
-    )
-    if hasattr(torch.ops.aten, name)
-)  # fmt: skip
 
+def parallelize(
+    part: Decoder, layout: Layout, ranks: Ranks, *, sequence_tokens: int, mixed_precision: bool, chunk: int = 0,
+    seed: int = 0, device: torch.device | None = None, compiled: bool = False,
+) -> nn.Module:  # fmt: skip
+    """The part of a decoder that stands on this rank, spread over the ranks of its stage; in place.
 
-def parallelize(part: Decoder, layout: Layout, ranks: Ranks, *, sequence_tokens: int, mixed_precision: bool) -> nn.Module:
-    """The part of a decoder that stands on this rank, spread over the ranks of its stage.
+    A part on the meta device gets its values layer by layer, just before a layer is sharded, so that no rank ever holds more than
+    its shards and one layer.
 
-    Holds:   in place; the result of a step equals that of one process, up to rounding.
+    Holds:   gradients are *sums* over ranks of what their losses give: a loss is scaled by 1 / (dp x cp x micro-batches) before
+             its backward pass. Then experts, wherever their tokens come from, need no factor of their own.
     """
-    local_tokens = sequence_tokens // layout.context_parallel
+    where = torch.device("cpu") if device is None else device
     if layout.context_parallel > 1:
-        _context_parallel(part, ranks, local_tokens)
+        _context_parallel(part, ranks, layout, sequence_tokens // layout.context_parallel)
     if layout.tensor_parallel > 1:
-        _tensor_parallel(part, layout, ranks)
-    if ranks.experts is not None:
-        _expert_parallel(part, ranks.experts)
-    _recompute(part, layout)
-    _shard(part, layout, ranks, mixed_precision=mixed_precision)
+        tensor_parallel(part, ranks.tensor, sequence=layout.sequence_parallel)
+    if layout.expert_parallel > 1:
+        assert ranks.experts is not None, "the mesh has them"
+        _expert_parallel(part, ranks.experts["experts"])
+    mixture = any(isinstance(module, Routed) for module in part.modules())
+    wraps = mixed_precision or ranks.replicas.size() > 1 or (mixture and ranks.expert_sharers.size() > 1)
+    shard = partial(_shard, layout=layout, mixed_precision=mixed_precision) if wraps else None
+    for number, (name, block) in enumerate(list(part.blocks.items())):
+        fill(block, f"blocks.{name}", seed=seed, device=where)
+        wrapped = part.blocks[name] = recomputed(block, layout.recompute, number, chunk=chunk, stage=ranks.place("pp"))
+        if compiled:
+            wrapped.compile()
+        if shard is not None:
+            _shard_layer(wrapped, ranks, shard)
+    fill(part, "", seed=seed, device=where, aliases={"head.output.weight": "embedding.tokens.weight"} if part.tied_embeddings else None)
+    if shard is not None:
+        shard(part, ranks.sharers)
     return part
 
 
-def _context_parallel(part: Decoder, ranks: Ranks, local_tokens: int) -> None:
+def _context_parallel(part: Decoder, ranks: Ranks, layout: Layout, local_tokens: int) -> None:
     """Ulysses: every rank has a slice of the tokens, and around attention a slice of the heads instead."""
-    first, group = ranks.place("cp") * local_tokens, ranks.mesh["cp"].get_group()
-    if part.embedding is not None:
-        part.embedding.first_token = first
+    place, group = ranks.place("cp"), ranks.mesh["cp"].get_group()
     for module in part.modules():
         if hasattr(module, "first_token"):
-            module.first_token = first
+            module.first_token = place * local_tokens
         if isinstance(module, Core):
             module.exchange = partial(swap, group=group)
+            module.first_sink = place * (module.all_heads // layout.tensor_parallel // layout.context_parallel)
+            module.first_head += module.first_sink
 
 
 def swap(x: Tensor, to_heads: bool, *, group: ProcessGroup) -> Tensor:
@@ -89,119 +92,33 @@ def swap(x: Tensor, to_heads: bool, *, group: ProcessGroup) -> Tensor:
     return there.permute(1, 0, 2, 3, 4).reshape(batch, size * heads, tokens // size, width)
 
 
-def _tensor_parallel(part: Decoder, layout: Layout, ranks: Ranks) -> None:
-    """Heads and widths split over the tensor ranks; with sequence parallelism tokens are, too, outside of attention and products."""
-    mesh, sequence = ranks.mesh["tp"], layout.sequence_parallel
-    outside = Shard(1) if sequence else Replicate()
-    rows = partial(RowwiseParallel, output_layouts=outside)
-    plan: dict[str, ParallelStyle] = {}
-    if part.embedding is not None:
-        plan["embedding.tokens"] = rows(input_layouts=Replicate())
-        for name in ("project", "norm"):
-            if sequence and getattr(part.embedding, name) is not None:
-                plan[f"embedding.{name}"] = SequenceParallel(use_local_output=True)
-    if part.head is not None:
-        if sequence and part.head.norm is not None:
-            plan["head.norm"] = SequenceParallel(use_local_output=True)
-        plan["head.output"] = ColwiseParallel(input_layouts=outside, output_layouts=Shard(-1), use_local_output=False)
-    for name, block in part.blocks.items():
-        plan |= {f"blocks.{name}.{key}": style for key, style in _block_plan(block, outside, rows).items()}
-    parallelize_module(part, mesh, plan)
-    for module in part.modules():
-        if isinstance(module, Core):
-            module.first_head = ranks.place("tp") * (module.all_heads // layout.tensor_parallel)
-
-
-def _block_plan(block: nn.Module, outside: Any, rows: Any) -> dict[str, ParallelStyle]:
-    """Styles of the modules of one layer."""
-    gathered = {"input_layouts": (outside,), "desired_input_layouts": (Replicate(),)}
-    plan: dict[str, ParallelStyle] = {}
-    if outside != Replicate():
-        for name in ("attention_norm", "feed_norm", "attention_end", "feed_end"):
-            if getattr(block, name) is not None:
-                plan[name] = SequenceParallel(use_local_output=True)
-    attention = block.attention
-    plan["attention"] = PrepareModuleInput(input_layouts=(outside, None), desired_input_layouts=(Replicate(), None))
-    plan["attention.query"] = ColwiseParallel()
-    plan["attention.output"] = rows()
-    if isinstance(attention, GroupedAttention):
-        plan |= {"attention.key": ColwiseParallel(), "attention.value": ColwiseParallel()}
-        if attention.query_norm is not None:
-            plan |= {f"attention.{name}": SequenceParallel(sequence_dim=1, use_local_output=True) for name in ("query_norm", "key_norm")}
-    else:
-        plan["attention.key_value"] = ColwiseParallel()
-    feed = block.feed
-    dense = "feed.shared" if isinstance(feed, Experts) else "feed"
-    if not isinstance(feed, Experts) or feed.shared is not None:
-        plan[dense] = PrepareModuleInput(**gathered)
-        plan[f"{dense}.up"] = ColwiseParallel()
-        plan[f"{dense}.down"] = rows()
-        inner = feed.shared if isinstance(feed, Experts) else feed
-        if inner.gate is not None:
-            plan[f"{dense}.gate"] = ColwiseParallel()
-    if isinstance(feed, Experts) and outside != Replicate():
-        plan["feed.router"] = SequenceParallel(sequence_dim=0, use_local_output=True)
-        if feed.shared_gate is not None:
-            plan["feed.shared_gate"] = SequenceParallel(use_local_output=True)
-    return plan
-
-
-def _expert_parallel(part: Decoder, mesh: Any) -> None:
+def _expert_parallel(part: Decoder, mesh: DeviceMesh) -> None:
     """Each rank keeps its experts; tokens travel."""
-    size, place = mesh["experts"].size(), mesh.get_local_rank("experts")
+    size, place = mesh.size(), mesh.get_local_rank()
     for module in part.modules():
-        if isinstance(module, Experts):
-            module.group = mesh["experts"].get_group()
-            for name in ("up", "gate", "down", "up_bias", "gate_bias", "down_bias"):
-                weight = getattr(module, name)
-                if weight is not None:
-                    setattr(module, name, nn.Parameter(weight.detach().chunk(size)[place].clone()))
+        if isinstance(module, Routed):
+            module.group, module.first = mesh.get_group(), place * (module.num_experts // size)
+            for name, weight in list(module.named_parameters(recurse=False)):
+                setattr(module, name, nn.Parameter(weight.detach().chunk(size)[place].clone()))
 
 
-def _recompute(part: Decoder, layout: Layout) -> None:
-    """Recomputation of whole layers, or of attention alone."""
-    for number, (name, block) in enumerate(list(part.blocks.items())):
-        match layout.recompute:
-            case NoRecompute():
-                continue
-            case Full(layers=None):
-                part.blocks[name] = checkpoint_wrapper(block, preserve_rng_state=False)
-            case Full(layers=int(first)):
-                if number < first:
-                    part.blocks[name] = checkpoint_wrapper(block, preserve_rng_state=False)
-            case Selective(modules=("core_attn",)):
-                block.attention.core = checkpoint_wrapper(block.attention.core, preserve_rng_state=False)
-            case Selective(modules=("mlp",)):
-                block.feed = checkpoint_wrapper(block.feed, preserve_rng_state=False)
-            case Selective():
-                context = partial(create_selective_checkpoint_contexts, _keep_products)
-                part.blocks[name] = checkpoint_wrapper(block, preserve_rng_state=False, context_fn=context)
-
-
-def _keep_products(_: object, operator: object, *__: object, **___: object) -> CheckpointPolicy:
-    """Products and attention are kept, everything else is computed again."""
-    kept = operator in (torch.ops.aten.mm.default, torch.ops.aten.addmm.default, *ATTENTION_OPERATORS)
-    return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE
-
-
-def _shard(part: Decoder, layout: Layout, ranks: Ranks, *, mixed_precision: bool) -> None:
-    """Fully sharded data parallelism: parameters whole between forward and backward (ZeRO-2) or gathered again (ZeRO-3)."""
-    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if mixed_precision else MixedPrecisionPolicy()
-    again = layout.parameter_shards > 1
-    mesh = ranks.replicas
-    both = mesh.size()
-    for block in part.blocks.values():
+def _shard_layer(block: nn.Module, ranks: Ranks, shard: Callable[[nn.Module, DeviceMesh], None]) -> None:
+    """One layer is one unit; routed experts are one of their own where their replicas are other ranks."""
+    if ranks.experts is not None:
         for module in block.modules():
-            if isinstance(module, Experts) and ranks.experts is not None:
-                fully_shard(module, mesh=ranks.experts["replicas"], reshard_after_forward=again, mp_policy=policy)
-                module.set_gradient_divide_factor(float(both))
-        fully_shard(block, mesh=_own(mesh, layout), reshard_after_forward=again, mp_policy=policy)
-    fully_shard(part, mesh=_own(mesh, layout), reshard_after_forward=again, mp_policy=policy)
+            if isinstance(module, Routed):
+                shard(module, ranks.expert_sharers)
+    shard(block, ranks.sharers)
 
 
-def _own(mesh: Any, layout: Layout) -> Any:
-    """The sharding mesh: one dimension where all replicas share, two where groups of them do."""
-    return mesh["shard"] if mesh["replicate"].size() == 1 else mesh
+def _shard(module: nn.Module, mesh: DeviceMesh, *, layout: Layout, mixed_precision: bool) -> None:
+    """Fully sharded data parallelism: parameters whole between forward and backward (ZeRO-2) or gathered again (ZeRO-3).
 
-
-_ = replicate
+    With one shard it is plain data parallelism (ZeRO-0 and 1): gradients are reduced to every replica. Under a pipeline parameters
+    stay whole, else every micro-batch would gather them.
+    """
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if mixed_precision else MixedPrecisionPolicy()
+    again = layout.parameter_shards > 1 and layout.pipeline_parallel == 1
+    sharded: FSDPModule = fully_shard(module, mesh=mesh, reshard_after_forward=again, mp_policy=policy)
+    sharded.set_gradient_divide_factor(1.0)
+    sharded.set_force_sum_reduction_for_comms(True)
