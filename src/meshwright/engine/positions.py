@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import log2
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,17 +13,36 @@ def rotate(x: Tensor, *, base: float, ratio: float = 1.0, first: int = 0) -> Ten
     """Rotary embedding of the leading share of a head.
 
     Shapes:  ``[batch, heads, tokens, width]`` -> the same; ``first`` is the position of the first token.
+    Holds:   keeps nothing for the backward pass, which turns the gradient the other way.
     Source:  Su et al. 2021 (arXiv 2104.09864), in the halves of GPT-NeoX.
     """
     width = int(x.shape[-1] * ratio) // 2 * 2
     turned, kept = x[..., :width], x[..., width:]
+    result: Tensor = _Turn.apply(turned, base, first)  # type: ignore[no-untyped-call]
+    return result if not kept.shape[-1] else torch.cat([result, kept], dim=-1)
+
+
+class _Turn(torch.autograd.Function):
+    """Every pair of elements turned by its position."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor, base: float, first: int) -> Tensor:
+        context.base, context.first = base, first
+        return _turned(x, base, first, 1.0)
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        return _turned(gradients[0], context.base, context.first, -1.0), None, None
+
+
+def _turned(x: Tensor, base: float, first: int, sign: float) -> Tensor:
+    width = x.shape[-1]
     steps = torch.arange(0, width, 2, device=x.device, dtype=torch.float32)
     places = torch.arange(first, first + x.shape[2], device=x.device, dtype=torch.float32)
     angles = torch.outer(places, base ** (-steps / width))
-    cosine, sine = (torch.cat([each, each], dim=-1).to(x.dtype) for each in (angles.cos(), angles.sin()))
-    one, other = turned.chunk(2, dim=-1)
-    result = turned * cosine + torch.cat([-other, one], dim=-1) * sine
-    return result if not kept.shape[-1] else torch.cat([result, kept], dim=-1)
+    cosine, sine = (torch.cat([each, each], dim=-1).to(x.dtype) for each in (angles.cos(), sign * angles.sin()))
+    one, other = x.chunk(2, dim=-1)
+    return x * cosine + torch.cat([-other, one], dim=-1) * sine
 
 
 def alibi_slopes(heads: int, device: torch.device) -> Tensor:
