@@ -12,7 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Kind = Literal["out-of-memory", "refused", "error", "killed", "timeout", "peer"]
-OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory", "cuda_error_out_of_memory")
+OUT_OF_MEMORY = (
+    "out of memory",
+    "can't allocate memory",
+    "cannot allocate memory",
+    "not enough memory",
+    "cuda_error_out_of_memory",
+)
 PEER = (
     "connection closed by peer", "connection reset by peer", "connection refused", "broken pipe", "timed out waiting",
     "remote process exited", "socket timeout", "no route to host", "ncclremoteerror",
@@ -29,12 +35,14 @@ class Failure:
     text: str
     lines: Sequence[str] = ()
     """The last lines that it wrote, where it said nothing of itself."""
+    id: str = ""
+    """Identifier of the message, where Meshwright itself refused."""
 
     @property
     def message(self) -> Message:
         """The failure as a user reads it."""
         if self.kind == "refused":
-            return Message("engine.refused", "{text}", {"text": self.text})
+            return Message(self.id or "engine.refused", "{text}", {"text": self.text})
         behind = f"; its last lines: {' | '.join(self.lines)}" if self.lines else ""
         values = {"rank": self.rank, "text": self.text, "behind": behind, "kind": self.kind.replace("-", " ")}
         return Message(f"engine.{self.kind}", "rank {rank}: {kind}: {text}{behind}", values)

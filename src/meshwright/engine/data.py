@@ -35,11 +35,13 @@ def global_sample(step: int, *, sequences: int, tokens: int, vocabulary: int, pa
     return Sample(tokens=drawn[:, :-1].to(device), targets=drawn[:, 1:].to(device), documents=documents)
 
 
-def own_sample(sample: Sample, layout: Layout, *, replica: int, slice_: int) -> Sample:
-    """What one rank sees: its replica's sequences, and of these its slice of the tokens. Documents stay whole, for attention does."""
-    sequences = [None if each is None else each.chunk(layout.data_parallel)[replica] for each in (
-        sample.tokens, sample.targets, sample.documents)]  # fmt: skip
-    tokens, targets, documents = sequences
-    assert tokens is not None and targets is not None, "only documents may be missing"
-    cut = [each.chunk(layout.context_parallel, dim=1)[slice_].contiguous() for each in (tokens, targets)]
-    return Sample(tokens=cut[0], targets=cut[1], documents=documents)
+def own_sample(sample: Sample, layout: Layout, *, replica: int, piece: int) -> Sample:
+    """What one rank sees: its replica's sequences, and its piece of their tokens. Documents stay whole, as attention does."""
+
+    def own(whole: Tensor) -> Tensor:
+        return whole.chunk(layout.data_parallel)[replica]
+
+    tokens, targets = (
+        own(each).chunk(layout.context_parallel, dim=1)[piece].contiguous() for each in (sample.tokens, sample.targets)
+    )
+    return Sample(tokens=tokens, targets=targets, documents=None if sample.documents is None else own(sample.documents))

@@ -66,7 +66,8 @@ class Block(nn.Module):
         fed = self.feed(second)
         if self.feed_end is not None:
             fed = self.feed_end(fed)
-        return x + fed
+        result: Tensor = x + fed
+        return result
 
 
 class Embedding(nn.Module):
@@ -148,6 +149,9 @@ class Decoder(nn.Module):
 
 
 def mean_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Mean cross entropy in FP32; logits ``[batch, tokens, vocabulary]`` may be split over the vocabulary, targets ``[batch, tokens]``."""
+    """Mean cross entropy in FP32.
+
+    Shapes:  logits ``[batch, tokens, vocabulary]``, which may be split over the vocabulary; targets ``[batch, tokens]``.
+    """
     loss = functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
     return loss.to_local() if isinstance(loss, DTensor) else loss

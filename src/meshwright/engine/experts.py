@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.nn.functional import all_to_all_single as exchange
 from torch.nn import functional
 
 from meshwright.domain.model import Mlp
+from meshwright.engine.exchange import exchange
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Routed(nn.Module):
-    """The routed experts of this rank: all, or ``count`` from the ``first`` on. A module of its own, because its replicas differ."""
+    """The routed experts of this rank: all, or ``count`` from the ``first`` on. Their replicas are other ranks than dense ones."""
 
     def __init__(self, hidden: int, block: MixtureOfExperts, *, first: int = 0, count: int | None = None) -> None:
         super().__init__()
@@ -27,6 +27,9 @@ class Routed(nn.Module):
         self.up = nn.Parameter(torch.empty(number, hidden, width))
         self.gate = nn.Parameter(torch.empty(number, hidden, width)) if block.gated else None
         self.down = nn.Parameter(torch.empty(number, width, hidden))
+        self.up_bias: nn.Parameter | None
+        self.gate_bias: nn.Parameter | None
+        self.down_bias: nn.Parameter | None
         biases = {"up_bias": width, "gate_bias": width if block.gated else 0, "down_bias": hidden}
         for name, size in biases.items():
             self.register_parameter(name, nn.Parameter(torch.zeros(number, size)) if block.expert_bias and size else None)
@@ -45,18 +48,18 @@ class Routed(nn.Module):
         torch.distributed.all_to_all_single(arriving, counts, group=self.group)
         sent = counts.view(size, -1).sum(dim=1).tolist()
         received = arriving.view(size, -1).sum(dim=1).tolist()
-        there = exchange(rows.new_empty(sum(received), rows.shape[1]), rows, received, sent, group=self.group)
+        there = exchange(rows, self.group, received, sent)
         by_source = arriving.view(size, -1)
         expert = torch.arange(by_source.shape[1], device=rows.device).repeat(size).repeat_interleave(by_source.flatten())
         order = expert.argsort(stable=True)
         done = self._local(there[order], by_source.sum(dim=0).tolist())
         back = torch.empty_like(done).index_copy(0, order, done)
-        return exchange(rows.new_empty(rows.shape), back, sent, received, group=self.group)
+        return exchange(back, self.group, sent, received)
 
     def _local(self, rows: Tensor, counts: list[int]) -> Tensor:
         """Rows sorted by expert through the experts of this rank."""
         parts = []
-        for expert, part in enumerate(rows.split(counts)):
+        for expert, part in enumerate(torch.split(rows, counts)):
             inner = part @ self.up[expert]
             if self.up_bias is not None:
                 inner = inner + self.up_bias[expert]
@@ -84,7 +87,7 @@ class Experts(nn.Module):
             self.register_buffer("correction", torch.zeros(count))
         self.routed = Routed(hidden, block)
         shared = Mlp(width=block.shared_width, gated=block.gated)
-        self.shared = FeedForward(hidden, shared) if block.shared_width else None
+        self.shared: nn.Module | None = FeedForward(hidden, shared) if block.shared_width else None
         self.shared_gate = nn.Linear(hidden, 1, bias=False) if block.shared_gate else None
 
     def forward(self, x: Tensor) -> Tensor:

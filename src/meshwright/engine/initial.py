@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEVIATION = 0.02
+TIED = {"head.output.weight": "embedding.tokens.weight"}
+"""The name of a parameter that a model with tied embeddings has twice -> the name that counts."""
 
 
 def fill(module: nn.Module, prefix: str, *, seed: int, device: torch.device, aliases: Mapping[str, str] | None = None) -> None:

@@ -20,8 +20,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meshwright.errors import NoAnswerError, fault
 from meshwright.engine.classify import Failure, by_signal, first_cause
+from meshwright.errors import NoAnswerError, fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -112,7 +112,9 @@ def _watch(folder: Path, processes: Sequence[subprocess.Popen[bytes]], limit_s: 
         if failed_at is not None and (now > failed_at + GRACE_S or None not in codes):
             raise NoAnswerError(first_cause(_failures(folder, codes)).message)
         if limit_s is not None and now > started + limit_s:
-            raise NoAnswerError(Failure(rank=0, kind="timeout", text=f"not done within {limit_s:g} s", lines=_tail(folder, 0)).message)
+            raise NoAnswerError(
+                Failure(rank=0, kind="timeout", text=f"not done within {limit_s:g} s", lines=_tail(folder, 0)).message
+            )
         time.sleep(POLL_S)
 
 

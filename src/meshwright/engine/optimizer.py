@@ -85,7 +85,7 @@ class OwnedAdamW:
         self.inner.step()
         self.inner.zero_grad()
         for unit in self._units:
-            for group in {piece.group for piece in unit if piece.group is not None}:
+            for group in dict.fromkeys(piece.group for piece in unit if piece.group is not None):
                 _gather([piece for piece in unit if piece.group is group], group)
 
     def states_bytes(self) -> int:
@@ -99,10 +99,10 @@ def _gather(pieces: Sequence[_Slice], group: ProcessGroup) -> None:
     """Everybody's slices of some parameters, in one exchange."""
     widths = [piece.padded for piece in pieces]
     mine = pieces[0].flat.new_zeros(sum(widths))
-    for piece, target in zip(pieces, mine.split(widths), strict=True):
+    for piece, target in zip(pieces, torch.split(mine, widths), strict=True):
         target[: piece.end - piece.begin] = piece.flat[piece.begin : piece.end]
     everybody = mine.new_empty((group.size(), mine.numel()))
     dist.all_gather_into_tensor(everybody.view(-1), mine, group=group)
-    for piece, columns in zip(pieces, everybody.split(widths, dim=1), strict=True):
+    for piece, columns in zip(pieces, torch.split(everybody, widths, dim=1), strict=True):
         flat = piece.flat
         flat.copy_(columns.reshape(-1)[: flat.numel()])

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
-from torch.distributed.nn.functional import all_to_all_single as exchange
 
 from meshwright.engine.attention import Core
+from meshwright.engine.exchange import exchange
 from meshwright.engine.experts import Routed
-from meshwright.engine.initial import fill
+from meshwright.engine.initial import TIED, fill
 from meshwright.engine.recompute import recomputed
 from meshwright.engine.tensor import tensor_parallel
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
     from meshwright.engine.decoder import Decoder
     from meshwright.engine.mesh import Ranks
+
+HALF = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+"""Products in BF16; parameters, gradients and sums over ranks in FP32."""
 
 
 def parallelize(
@@ -57,7 +60,7 @@ def parallelize(
             wrapped.compile()
         if shard is not None:
             _shard_layer(wrapped, ranks, shard)
-    fill(part, "", seed=seed, device=where, aliases={"head.output.weight": "embedding.tokens.weight"} if part.tied_embeddings else None)
+    fill(part, "", seed=seed, device=where, aliases=TIED if part.tied_embeddings else None)
     if shard is not None:
         shard(part, ranks.sharers)
     return part
@@ -68,7 +71,7 @@ def _context_parallel(part: Decoder, ranks: Ranks, layout: Layout, local_tokens:
     place, group = ranks.place("cp"), ranks.mesh["cp"].get_group()
     for module in part.modules():
         if hasattr(module, "first_token"):
-            module.first_token = place * local_tokens
+            module.first_token = place * local_tokens  # type: ignore[assignment]
         if isinstance(module, Core):
             module.exchange = partial(swap, group=group)
             module.first_sink = place * (module.all_heads // layout.tensor_parallel // layout.context_parallel)
@@ -85,10 +88,10 @@ def swap(x: Tensor, to_heads: bool, *, group: ProcessGroup) -> Tensor:
     batch, heads, tokens, width = x.shape
     if to_heads:
         sent = x.reshape(batch, size, heads // size, tokens, width).permute(1, 0, 2, 3, 4).contiguous()
-        there = exchange(torch.empty_like(sent), sent, group=group)
+        there = exchange(sent, group)
         return there.permute(1, 2, 0, 3, 4).reshape(batch, heads // size, size * tokens, width)
     sent = x.reshape(batch, heads, size, tokens // size, width).permute(2, 0, 1, 3, 4).contiguous()
-    there = exchange(torch.empty_like(sent), sent, group=group)
+    there = exchange(sent, group)
     return there.permute(1, 0, 2, 3, 4).reshape(batch, size * heads, tokens // size, width)
 
 
@@ -117,7 +120,7 @@ def _shard(module: nn.Module, mesh: DeviceMesh, *, layout: Layout, mixed_precisi
     With one shard it is plain data parallelism (ZeRO-0 and 1): gradients are reduced to every replica. Under a pipeline parameters
     stay whole, else every micro-batch would gather them.
     """
-    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if mixed_precision else MixedPrecisionPolicy()
+    policy = HALF if mixed_precision else MixedPrecisionPolicy()
     again = layout.parameter_shards > 1 and layout.pipeline_parallel == 1
     sharded: FSDPModule = fully_shard(module, mesh=mesh, reshard_after_forward=again, mp_policy=policy)
     sharded.set_gradient_divide_factor(1.0)

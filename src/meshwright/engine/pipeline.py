@@ -59,7 +59,8 @@ def schedule_of(
     def scaled(out: Tensor, _: Tensor) -> Tensor:
         return out * loss_scale
 
-    one = layout.schedule in SINGLE
-    return SCHEDULES[layout.schedule](
+    name = "interleaved" if layout.schedule == "1f1b" and layout.virtual_stages > 1 else layout.schedule
+    one = name in SINGLE
+    return SCHEDULES[name](
         stages[0] if one else stages, n_microbatches=layout.num_microbatches, loss_fn=scaled, scale_grads=False
     )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -54,14 +53,19 @@ def _again(module: nn.Module, **more: Any) -> nn.Module:
 
 
 def _selective(block: nn.Module, modules: tuple[str, ...]) -> nn.Module:
-    mixture = isinstance(block.feed, Experts)
+    attention, feed = block.get_submodule("attention"), block.get_submodule("feed")
     if "core_attn" in modules:
-        block.attention.core = _again(block.attention.core)  # type: ignore[union-attr]
-    if "shared_experts" in modules and mixture and block.feed.shared is not None:  # type: ignore[union-attr]
-        block.feed.shared = _again(block.feed.shared)  # type: ignore[union-attr, arg-type]
-    if ("moe" if mixture else "mlp") in modules:
-        block.feed = _again(block.feed)  # type: ignore[arg-type]
-    return _again(block, context_fn=partial(create_selective_checkpoint_contexts, _every_second())) if "op" in modules else block
+        attention.core = _again(attention.get_submodule("core"))
+    if "shared_experts" in modules and isinstance(feed, Experts) and feed.shared is not None:
+        feed.shared = _again(feed.shared)
+    if ("moe" if isinstance(feed, Experts) else "mlp") in modules:
+        block.feed = _again(feed)
+    return _again(block, context_fn=_by_operator) if "op" in modules else block
+
+
+def _by_operator() -> Any:
+    """Contexts of one forward pass and of its repetition, which count their products anew."""
+    return create_selective_checkpoint_contexts(_every_second())  # type: ignore[no-untyped-call]
 
 
 def _every_second() -> Callable[..., CheckpointPolicy]:

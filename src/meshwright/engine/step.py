@@ -52,6 +52,10 @@ class Trainer:
         """What a micro-batch's mean loss counts in the mean over the whole batch."""
         return 1.0 / (self.layout.data_parallel * self.layout.context_parallel * self.layout.num_microbatches)
 
+    def own_parameters(self) -> Iterator[Tensor]:
+        """This rank's elements of every parameter."""
+        return (local(parameter) for part in self.parts for parameter in part.parameters())
+
 
 def build(request: Request, device: torch.device) -> Trainer:
     """This rank's parts of the model, its groups, schedule and optimizer; every rank calls it."""
@@ -75,8 +79,8 @@ def build(request: Request, device: torch.device) -> Trainer:
             parts, model, layout, ranks, sequence_tokens=request.sequence_tokens, dtype=dtype, device=device, loss_scale=scale
         )  # fmt: skip
     return Trainer(
-        model=model, layout=layout, sequence_tokens=request.sequence_tokens, packed=request.options.packed, device=device, ranks=ranks,
-        parts=tuple(parts), schedule=schedule, optimizer=OwnedAdamW(_units(parts), lambda name: _owner(name, ranks)),
+        model=model, layout=layout, sequence_tokens=request.sequence_tokens, packed=request.options.packed, device=device,
+        ranks=ranks, parts=tuple(parts), schedule=schedule, optimizer=OwnedAdamW(_units(parts), lambda name: _owner(name, ranks)),
     )  # fmt: skip
 
 
@@ -113,18 +117,22 @@ def train_step(trainer: Trainer, step: int) -> float:
 
 
 def gradients(trainer: Trainer, step: int) -> Tensor:
-    """Forward and backward: gradients of the mean loss stand on the parameters -> this rank's share of it."""
-    layout, ranks = trainer.layout, trainer.ranks
+    """Forward and backward on the batch of one step: gradients of the mean loss are on the parameters -> its share."""
+    layout = trainer.layout
     whole = global_sample(
         step, sequences=layout.data_parallel * layout.microbatch_sequences * layout.num_microbatches,
         tokens=trainer.sequence_tokens, vocabulary=trainer.model.vocabulary, packed=trainer.packed, device=trainer.device,
     )  # fmt: skip
-    sample = own_sample(whole, layout, replica=ranks.place("dp"), slice_=ranks.place("cp"))
-    with loss_parallel() if layout.tensor_parallel > 1 else nullcontext():
+    return gradients_of(trainer, own_sample(whole, layout, replica=trainer.ranks.place("dp"), piece=trainer.ranks.place("cp")))
+
+
+def gradients_of(trainer: Trainer, sample: Sample) -> Tensor:
+    """The same on what this rank sees of a batch."""
+    with loss_parallel() if trainer.layout.tensor_parallel > 1 else nullcontext():
         loss = _microbatches(trainer, sample) if trainer.schedule is None else _pipelined(trainer, sample)
     for part in trainer.parts:
         settle_gradients(part.parameters())
-    if trainer.model.tied_embeddings and layout.pipeline_parallel > 1:
+    if trainer.model.tied_embeddings and trainer.layout.pipeline_parallel > 1:
         _tie(trainer)
     return loss
 
@@ -151,11 +159,11 @@ def _pipelined(trainer: Trainer, sample: Sample) -> Tensor:
     """All micro-batches by the schedule."""
     here = places(trainer.model, trainer.layout, trainer.ranks.place("pp"))
     arguments = (sample.tokens,) if any(place.first for place in here) else ()
-    known = {"documents": sample.documents, "targets": sample.targets}
+    known = {"targets": sample.targets} | ({} if sample.documents is None else {"documents": sample.documents})
     losses: list[Tensor] = []
     ending = {"target": sample.targets, "losses": losses} if any(place.last for place in here) else {}
-    trainer.schedule.step(*arguments, return_outputs=False, **ending, **{name: value for name, value in known.items() if value is not None})
-    return torch.stack([loss.detach() for loss in losses]).sum() if losses else torch.zeros((), device=trainer.device)
+    trainer.schedule.step(*arguments, return_outputs=False, **ending, **known)
+    return sum((loss.detach() for loss in losses), torch.zeros((), device=trainer.device))
 
 
 def _tie(trainer: Trainer) -> None:

@@ -56,7 +56,7 @@ def _summed(x: Tensor, *, mesh: DeviceMesh) -> Tensor:
 
 
 def _end_plans(part: Decoder, outside: Any) -> dict[str, ParallelStyle]:
-    """Styles of the embedding and of the head. What follows the lookup needs whole tokens, as in Megatron: then they are split last."""
+    """Styles of the embedding and of the head. What follows the lookup sees whole tokens, as in Megatron: they are split last."""
     sequence = outside != Replicate()
     plan: dict[str, ParallelStyle] = {}
     if part.embedding is not None:
@@ -87,7 +87,8 @@ def _block_plan(block: nn.Module, outside: Any) -> dict[str, ParallelStyle]:
     plan |= {f"attention.{name}": ColwiseParallel() for name in split}
     plan["attention.output"] = rows()
     if grouped and attention.query_norm is not None:  # type: ignore[union-attr]
-        plan |= {f"attention.{name}": SequenceParallel(sequence_dim=1, use_local_output=True) for name in ("query_norm", "key_norm")}
+        heads = SequenceParallel(sequence_dim=1, use_local_output=True)
+        plan |= {"attention.query_norm": heads, "attention.key_norm": heads}
     feed = block.feed
     dense, inner = ("feed.shared", feed.shared) if isinstance(feed, Experts) else ("feed", feed)
     if isinstance(inner, nn.Module):

@@ -14,6 +14,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from meshwright.engine.classify import classify
+from meshwright.errors import MeshwrightError
+
 TIMEOUT_S = 600
 """How long a rank waits for others in one exchange."""
 
@@ -26,11 +29,10 @@ def main(folder: Path) -> int:
     try:
         _leave(folder / f"result-{rank}", pickle.dumps(_run(folder, rank)))
     except BaseException as error:
-        from meshwright.engine.classify import classify
-
         traceback.print_exc()
         kind, text = classify(error)
-        _leave(folder / f"failure-{rank}", json.dumps({"kind": kind, "text": text}).encode())
+        said = {"kind": kind, "text": text, "id": error.messages[0].id if isinstance(error, MeshwrightError) else ""}
+        _leave(folder / f"failure-{rank}", json.dumps(said).encode())
         return 1
     return 0
 
