@@ -12,28 +12,13 @@ from torch.nn import functional
 from meshwright.domain.model import Mlp
 from meshwright.engine.attention import GroupedAttention, LatentAttentionBlock
 from meshwright.engine.experts import Experts
+from meshwright.engine.feed_forward import FeedForward
 from meshwright.engine.norms import norm
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from meshwright.domain.model import LayerKind, Model
-
-
-class FeedForward(nn.Module):
-    """A dense feed-forward block: gated with SiLU, or two matrices with GELU."""
-
-    def __init__(self, hidden: int, block: Mlp) -> None:
-        super().__init__()
-        self.up = nn.Linear(hidden, block.width, bias=block.bias)
-        self.gate = nn.Linear(hidden, block.width, bias=block.bias) if block.gated else None
-        self.down = nn.Linear(block.width, hidden, bias=block.bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """``[batch, tokens, hidden]`` -> the same."""
-        inner = functional.gelu(self.up(x)) if self.gate is None else functional.silu(self.gate(x)) * self.up(x)
-        out: Tensor = self.down(inner)
-        return out
 
 
 class Block(nn.Module):
@@ -126,6 +111,7 @@ class Decoder(nn.Module):
         super().__init__()
         chosen = range(model.num_layers) if layers is None else layers
         self.tied_embeddings = model.tied_embeddings
+        self.loss: Callable[[Tensor, Tensor], Tensor] = mean_loss
         self.embedding = Embedding(model) if first else None
         self.blocks = nn.ModuleDict({str(index): Block(model, model.kinds[model.pattern[index]]) for index in chosen})
         self.head = Head(model) if last else None
@@ -145,7 +131,7 @@ class Decoder(nn.Module):
         if self.head is None:
             return x
         logits: Tensor = self.head(x)
-        return logits if targets is None else mean_loss(logits, targets)
+        return logits if targets is None else self.loss(logits, targets)
 
 
 def mean_loss(logits: Tensor, targets: Tensor) -> Tensor:

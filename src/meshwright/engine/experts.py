@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from meshwright.domain.model import Mlp
 from meshwright.engine.exchange import exchange
+from meshwright.engine.feed_forward import FeedForward
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -78,8 +79,6 @@ class Experts(nn.Module):
 
     def __init__(self, hidden: int, block: MixtureOfExperts) -> None:
         super().__init__()
-        from meshwright.engine.decoder import FeedForward
-
         count = block.num_experts
         self.hidden, self.block = hidden, block
         self.router = nn.Linear(hidden, count, bias=block.router_bias)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
-from meshwright.engine.attention import Core
+from meshwright.engine.attention import Core, GroupedAttention, LatentAttentionBlock
 from meshwright.engine.exchange import exchange
 from meshwright.engine.experts import Routed
 from meshwright.engine.initial import TIED, fill
@@ -57,13 +57,23 @@ def parallelize(
         fill(block, f"blocks.{name}", seed=seed, device=where)
         wrapped = part.blocks[name] = recomputed(block, layout.recompute, number, chunk=chunk, stage=ranks.place("pp"))
         if compiled:
-            wrapped.compile()
+            _compile(wrapped)
         if shard is not None:
             _shard_layer(wrapped, ranks, shard)
     fill(part, "", seed=seed, device=where, aliases=TIED if part.tied_embeddings else None)
+    if compiled and part.head is not None and layout.tensor_parallel == 1:
+        part.loss = torch.compile(part.loss)
     if shard is not None:
         shard(part, ranks.sharers)
     return part
+
+
+def _compile(block: nn.Module) -> None:
+    """A dense layer as one graph; of a mixture attention alone, for routing asks how many tokens came."""
+    mixture = any(isinstance(module, Routed) for module in block.modules())
+    for module in block.modules() if mixture else [block]:
+        if not mixture or isinstance(module, GroupedAttention | LatentAttentionBlock):
+            module.compile()
 
 
 def _context_parallel(part: Decoder, ranks: Ranks, layout: Layout, local_tokens: int) -> None:
