@@ -1,31 +1,30 @@
-"""Table of dry runs beside the cost model: ``python -m benchmarks.dry_run``. Minutes."""
+"""Table of dry runs beside the cost model: ``python -m benchmarks.dry_run``. A minute or two."""
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
+
+from tests.engine.dry_run_layouts import TRIALS, Trial, case_of
 
 from meshwright.domain.label import label
 from meshwright.engine.dry_run import in_process
 from meshwright.report.dryrun import figures
-from tests.engine.dry_run_layouts import TRIALS, case_of
+
+if TYPE_CHECKING:
+    from meshwright.engine.dry_run import Found
 
 
 def main() -> int:
     """One line a layout: activations found and said, and what else differs."""
     print("| model | layout | rank | activations, dry run | cost model | difference | parameters, states, FLOPs, messages |")
     print("|---|---|---|---|---|---|---|")
-    for trial in TRIALS:
-        found = in_process([trial.job])[0] if "--apart" in sys.argv else None
-        if found is None:
-            continue
+    for trial, found in zip(TRIALS, in_process([trial.job for trial in TRIALS]), strict=True):
         print(line(trial, found))
-    if "--apart" not in sys.argv:
-        for trial, each in zip(TRIALS, in_process([trial.job for trial in TRIALS]), strict=True):
-            print(line(trial, each))
     return 0
 
 
-def line(trial: object, found: object) -> str:
+def line(trial: Trial, found: Found) -> str:
     """One row of the table."""
     rows = {each.name: each for each in figures(case_of(trial.model, trial.layout), trial.layout, found)}
     kept = rows.pop("activations in flight")

@@ -21,7 +21,9 @@ DENSE = Model(
 )  # fmt: skip
 SHARED = MixtureOfExperts(num_experts=8, experts_per_token=2, expert_width=64, shared_width=64)
 MOE = replace(DENSE, name="moe", kinds=(LayerKind(attention=ATTENTION, feed_forward=SHARED),))
-NO_SHARED = replace(MOE, name="moe-no-shared", kinds=(LayerKind(attention=ATTENTION, feed_forward=replace(SHARED, shared_width=0)),))
+NO_SHARED = replace(
+    MOE, name="moe-no-shared", kinds=(LayerKind(attention=ATTENTION, feed_forward=replace(SHARED, shared_width=0)),)
+)
 NORMED = replace(DENSE, name="qk-norm", kinds=(replace(DENSE.kinds[0], attention=replace(ATTENTION, query_key_norm="head")),))
 GELU = replace(DENSE, name="gelu", norm="layer", kinds=(replace(DENSE.kinds[0], feed_forward=Mlp(width=256, gated=False)),))
 
@@ -76,23 +78,43 @@ TRIALS = (
     _trial(NO_SHARED, slow=False, **SP, expert_parallel=2, recompute=Full()),
     _trial(NORMED, slow=False, **SP),
     # sharded data parallelism
-    _trial(DENSE), _trial(DENSE, microbatch_sequences=2), _trial(GELU), _trial(GELU, **SP),
-    _trial(DENSE, data_parallel=4), _trial(DENSE, data_parallel=4, num_microbatches=2),
-    _trial(DENSE, data_parallel=4, **zero(2, 4)), _trial(DENSE, data_parallel=4, num_microbatches=3, **zero(2, 4)),
-    _trial(DENSE, data_parallel=4, **zero(2, 2)), _trial(DENSE, data_parallel=4, num_microbatches=2, **zero(2, 2)),
-    _trial(DENSE, data_parallel=4, **zero(3, 4)), _trial(DENSE, 3, data_parallel=4, num_microbatches=2, **zero(3, 4)),
-    _trial(DENSE, data_parallel=4, recompute=CORE, **zero(3, 2)), _trial(DENSE, data_parallel=2, recompute=Full(), **zero(3, 2)),
+    _trial(DENSE),
+    _trial(DENSE, microbatch_sequences=2),
+    _trial(GELU),
+    _trial(GELU, **SP),
+    _trial(DENSE, data_parallel=4),
+    _trial(DENSE, data_parallel=4, num_microbatches=2),
+    _trial(DENSE, data_parallel=4, **zero(2, 4)),
+    _trial(DENSE, data_parallel=4, num_microbatches=3, **zero(2, 4)),
+    _trial(DENSE, data_parallel=4, **zero(2, 2)),
+    _trial(DENSE, data_parallel=4, num_microbatches=2, **zero(2, 2)),
+    _trial(DENSE, data_parallel=4, **zero(3, 4)),
+    _trial(DENSE, 3, data_parallel=4, num_microbatches=2, **zero(3, 4)),
+    _trial(DENSE, data_parallel=4, recompute=CORE, **zero(3, 2)),
+    _trial(DENSE, data_parallel=2, recompute=Full(), **zero(3, 2)),
     # tensor and sequence parallelism
-    _trial(DENSE, tensor_parallel=2), _trial(DENSE, tensor_parallel=2, recompute=CORE), _trial(DENSE, tensor_parallel=2, data_parallel=2, **zero(2, 2)),
-    _trial(DENSE, **SP), _trial(DENSE, **SP, recompute=CORE), _trial(DENSE, **SP, recompute=Full()), _trial(DENSE, **SP, recompute=Full(layers=1)),
-    _trial(DENSE, 1, tensor_parallel=4, sequence_parallel=True), _trial(DENSE, **SP, microbatch_sequences=2),
-    _trial(DENSE, **SP, data_parallel=2, num_microbatches=2), _trial(DENSE, **SP, data_parallel=2, num_microbatches=2, **zero(2, 2)),
+    _trial(DENSE, tensor_parallel=2),
+    _trial(DENSE, tensor_parallel=2, recompute=CORE),
+    _trial(DENSE, tensor_parallel=2, data_parallel=2, **zero(2, 2)),
+    _trial(DENSE, **SP),
+    _trial(DENSE, **SP, recompute=CORE),
+    _trial(DENSE, **SP, recompute=Full()),
+    _trial(DENSE, **SP, recompute=Full(layers=1)),
+    _trial(DENSE, 1, tensor_parallel=4, sequence_parallel=True),
+    _trial(DENSE, **SP, microbatch_sequences=2),
+    _trial(DENSE, **SP, data_parallel=2, num_microbatches=2),
+    _trial(DENSE, **SP, data_parallel=2, num_microbatches=2, **zero(2, 2)),
     # context parallelism
-    _trial(DENSE, **CP), _trial(DENSE, **CP, recompute=Full()), _trial(DENSE, **CP, data_parallel=2, **zero(2, 4)),
-    _trial(DENSE, 5, **CP, **SP, data_parallel=2, **zero(3, 4)), _trial(DENSE, context_parallel=4, context_kind="ulysses"),
+    _trial(DENSE, **CP),
+    _trial(DENSE, **CP, recompute=Full()),
+    _trial(DENSE, **CP, data_parallel=2, **zero(2, 4)),
+    _trial(DENSE, 5, **CP, **SP, data_parallel=2, **zero(3, 4)),
+    _trial(DENSE, context_parallel=4, context_kind="ulysses"),
     # pipelines
-    _trial(DENSE, layers=4, pipeline_parallel=2, num_microbatches=4), _trial(DENSE, layers=4, pipeline_parallel=4, num_microbatches=8),
-    _trial(DENSE, 1, layers=4, pipeline_parallel=4, num_microbatches=8), _trial(DENSE, 3, layers=4, pipeline_parallel=4, num_microbatches=8),
+    _trial(DENSE, layers=4, pipeline_parallel=2, num_microbatches=4),
+    _trial(DENSE, layers=4, pipeline_parallel=4, num_microbatches=8),
+    _trial(DENSE, 1, layers=4, pipeline_parallel=4, num_microbatches=8),
+    _trial(DENSE, 3, layers=4, pipeline_parallel=4, num_microbatches=8),
     _trial(DENSE, 1, layers=4, pipeline_parallel=2, virtual_stages=2, num_microbatches=4),
     _trial(DENSE, layers=4, pipeline_parallel=2, num_microbatches=4, schedule="gpipe"),
     _trial(DENSE, 1, layers=4, pipeline_parallel=2, num_microbatches=4, schedule="gpipe"),
@@ -102,8 +124,13 @@ TRIALS = (
     _trial(DENSE, 4, layers=4, pipeline_parallel=2, data_parallel=2, **SP, num_microbatches=4, **zero(2, 2)),
     _trial(DENSE, 2, layers=4, pipeline_parallel=2, **CP, num_microbatches=2, recompute=CORE),
     # experts
-    _trial(MOE), _trial(NO_SHARED), _trial(MOE, data_parallel=4, expert_parallel=4), _trial(MOE, data_parallel=2, expert_parallel=2, recompute=Full()),
-    _trial(MOE, **SP), _trial(MOE, **SP, data_parallel=2, expert_parallel=4), _trial(MOE, data_parallel=4, expert_parallel=2, **zero(3, 4)),
+    _trial(MOE),
+    _trial(NO_SHARED),
+    _trial(MOE, data_parallel=4, expert_parallel=4),
+    _trial(MOE, data_parallel=2, expert_parallel=2, recompute=Full()),
+    _trial(MOE, **SP),
+    _trial(MOE, **SP, data_parallel=2, expert_parallel=4),
+    _trial(MOE, data_parallel=4, expert_parallel=2, **zero(3, 4)),
     _trial(MOE, data_parallel=4, expert_parallel=2, recompute=CORE, **zero(2, 2)),
     _trial(MOE, layers=4, pipeline_parallel=2, data_parallel=2, expert_parallel=2, num_microbatches=2, **zero(2, 2)),
 )  # fmt: skip

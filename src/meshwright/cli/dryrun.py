@@ -29,8 +29,8 @@ IMPLEMENTATION = "torch-eager"
 """What the cost model says is said for the reference step's own implementation, unless another is asked for."""
 RECIPE = "bf16"
 BUILDER = Field(name="builder", metavar="reference|megatron|MODULE:FUNCTION", panel="Dry run", in_file=False, help=(
-    "What is run: the reference step, megatron-core's GPTModel, or your own function, which takes nothing and returns (model, step) "
-    "or (model, step, optimizer); step() returns the loss [default: reference]."))  # fmt: skip
+    "What is run: the reference step, megatron-core's GPTModel, or your own function, which takes nothing and returns "
+    "(model, step) or (model, step, optimizer); step() returns the loss [default: reference]."))  # fmt: skip
 RANK = Field(name="rank", parse=numbers.count_or_none, kind="many", metavar="R", panel="Dry run", in_file=False,
              help="Rank to run, repeatable [default: the first rank of the first, the middle and the last stage].")  # fmt: skip
 EXTRAPOLATE = Field(name="extrapolate", kind="flag", panel="Dry run", in_file=False,
@@ -90,7 +90,7 @@ def _chosen(values: Values, faults: Faults) -> tuple[Setup, Layout]:
     given = setup({"implementation": IMPLEMENTATION, **values}, faults)
     training = given.case.training
     if training.precision.name != RECIPE or training.weights_frozen or training.optimizer.name != "adamw":
-        raise fault("dryrun.numbers", "a dry run is of BF16 with AdamW, all weights trained, not of {precision}, {optimizer}, {task}",
+        raise fault("dryrun.numbers", "a dry run is of BF16 with AdamW and all weights, not of {precision}, {optimizer}, {task}",
                     precision=training.precision.name, optimizer=training.optimizer.name, task=training.task)  # fmt: skip
     layout = given.layout(values["layout"])
     check_layout(given, layout, framework_asked="framework" in values)

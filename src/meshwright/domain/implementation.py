@@ -23,8 +23,9 @@ Width = Literal[
 Shard = Literal["tensor", "sequence", "none"]
 """Divided by TP always, by TP under sequence parallelism only, or never. Context parallelism divides the tokens."""
 
-Condition = Literal["", "context", "sequence", "query_key_norm", "gated"]
-"""When a tensor exists: always; under context or sequence parallelism; where queries and keys are normalised; in gated blocks."""
+Condition = Literal["", "context", "sequence", "expert", "query_key_norm", "gated"]
+"""When a tensor exists: always; under context, sequence or expert parallelism; where queries and keys are normalised; in gated
+blocks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,16 +7,19 @@ processes and reads what they found; it does not import torch itself.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import cattrs
 from cattrs.strategies import configure_tagged_union
 
+import meshwright
 from meshwright.domain.layout import Full, Layout, NoRecompute, Selective
 from meshwright.domain.model import MixtureOfExperts, Mlp, Model
 from meshwright.errors import InputError, Message, NoAnswerError, fault
@@ -100,7 +103,9 @@ def in_process(jobs: Sequence[Job]) -> list[Found]:
     text = json.dumps([CONVERTER.unstructure(job, Job) for job in jobs])
     command = [sys.executable, "-m", "meshwright.engine.dry_run_worker"]
     try:
-        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, env=_environment()
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise NoAnswerError(Message("dryrun.timeout", "the dry run took more than {s:.0f} s", {"s": TIMEOUT_S})) from None
     answer = _answer(done.stdout)
@@ -111,6 +116,12 @@ def in_process(jobs: Sequence[Job]) -> list[Found]:
     if "fault" in answer:
         raise InputError(Message(answer["fault"]["id"], "{text}", {"text": answer["fault"]["text"]}))
     return CONVERTER.structure(answer["found"], list[Found])
+
+
+def _environment() -> dict[str, str]:
+    """This process's, in which the same Meshwright is found from any directory."""
+    paths = [str(Path(meshwright.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
 
 def _answer(text: str) -> dict[str, Any] | None:

@@ -57,12 +57,13 @@ def own(job: Job) -> Subject:
     module, _, name = job.builder.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        model, step, *more = getattr(import_module(module), name)()
-        optimizer = more[0] if more else torch.optim.AdamW(model.parameters(), foreach=True)
+        made = getattr(import_module(module), name)()
     except Exception as error:
         raise own_fault(job.builder, error) from None
+    model, step, *more = made if isinstance(made, tuple) and len(made) in (2, 3) else (None, None)
     if not isinstance(model, nn.Module) or not callable(step):
         raise fault("dryrun.own-result", "{builder} must return (model, step): a module and a function", builder=job.builder)
+    optimizer = more[0] if more else torch.optim.AdamW(model.parameters(), foreach=True)
 
     def ahead() -> None:
         try:
@@ -99,4 +100,3 @@ def megatron(job: Job) -> Subject:
     from meshwright.engine.dry_run_megatron import subject
 
     return subject(job)
-

@@ -5,6 +5,7 @@ Each patch touches a name that PyTorch does not promise. A version that lacks on
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from functools import cache, wraps
 from importlib import import_module
@@ -15,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
-from torch.distributed.nn.functional import all_to_all_single
+from torch.distributed.nn.functional import all_to_all_single as exchange
 from torch.nn import functional
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -101,6 +102,7 @@ def _real_meshes() -> None:
     from torch.distributed import device_mesh
 
     from meshwright.engine import step
+    from meshwright.engine.mesh import ranks_of
 
     kinds = (staticmethod, classmethod)
     for name, attribute in list(vars(device_mesh.DeviceMesh).items()):
@@ -108,9 +110,11 @@ def _real_meshes() -> None:
         if isinstance(function, FunctionType):
             wrapped: Any = _really(function)
             setattr(device_mesh.DeviceMesh, name, type(attribute)(wrapped) if isinstance(attribute, kinds) else wrapped)
-    step.ranks_of = _really(step.ranks_of)
-    for module in (device_mesh, dist):
-        module.init_device_mesh = _really(device_mesh.init_device_mesh)  # type: ignore[attr-defined]
+    step.ranks_of = _really(ranks_of)  # type: ignore[attr-defined]
+    plain = device_mesh.init_device_mesh
+    for name, module in list(sys.modules.items()):
+        if name.startswith("torch.distributed") and vars(module).get("init_device_mesh") is plain:
+            module.init_device_mesh = _really(plain)  # type: ignore[attr-defined]
 
 
 def _really(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -135,28 +139,28 @@ def _silent_propagation() -> None:
         with _disable_current_modes():
             return plain(*args)
 
-    ShardingPropagator._propagate_tensor_meta_non_cached = silent  # type: ignore[method-assign]
+    ShardingPropagator._propagate_tensor_meta_non_cached = silent  # type: ignore[assignment, method-assign]
 
 
 def _static_stages() -> None:
     """A pipeline's stages agree on shapes by messages whose values are read: there are none. Shapes are given instead."""
     from torch.distributed.pipelining import schedules
-    from torch.distributed.pipelining.stage import InferenceMode
+    from torch.distributed.pipelining.stage import InferenceMode  # type: ignore[attr-defined]
 
     def static(_: Any, stages: Any, *__: Any, **___: Any) -> None:
         for stage in stages:
             stage._inference_mode = InferenceMode.STATIC
 
-    schedules._PipelineSchedule._warmup_p2p = static  # type: ignore[method-assign]
+    schedules._PipelineSchedule._warmup_p2p = static  # type: ignore[assignment, method-assign]
 
 
 def _fused_norms() -> None:
-    """RMSNorm on the processor is composed of operators that keep two copies in FP32; accelerators have one that keeps its input."""
+    """RMSNorm on the processor is made of operators that keep two copies in FP32; accelerators have one that keeps its input."""
     functional.rms_norm = _rms_norm  # type: ignore[assignment]
 
 
 def _rms_norm(x: Tensor, shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
-    out: Tensor = _FusedNorm.apply(x, weight)
+    out: Tensor = _FusedNorm.apply(x, weight)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -192,11 +196,17 @@ def _even_routing() -> None:
         size = self.group.size()
         dist.all_to_all_single(torch.empty_like(counts), counts, group=self.group)
         split = [rows.shape[0] // size] * size
-        there = all_to_all_single(rows.new_empty(rows.shape), rows, split, split, group=self.group)
+        there = exchange(rows.new_empty(rows.shape), rows, split, split, group=self.group)  # type: ignore[no-untyped-call]
         order = torch.empty(rows.shape[0], dtype=torch.int64)
         done = self._local(there[order], shares)
         back = torch.empty_like(done).index_copy(0, order, done)
-        return all_to_all_single(rows.new_empty(rows.shape), back, split, split, group=self.group)
+        arrived: Tensor = exchange(rows.new_empty(rows.shape), back, split, split, group=self.group)  # type: ignore[no-untyped-call]
+        return arrived
 
     Tensor.bincount = even_counts  # type: ignore[method-assign, assignment]
     Routed.forward = forward  # type: ignore[method-assign]
+
+
+def processor_as_accelerator() -> None:
+    """megatron-core puts tables onto ``torch.cuda.current_device()`` whatever its tensors are on: that is the processor here."""
+    torch.cuda.current_device = lambda: "cpu"  # type: ignore[assignment, return-value]

@@ -107,27 +107,32 @@ def _owner(name: str, ranks: Ranks) -> dist.ProcessGroup | None:
     return None if owners is None else owners.get_group()
 
 
-def train_step(trainer: Trainer, step: int) -> float:
-    """Forward, backward and update on the batch of one step -> its mean loss over all ranks."""
-    loss = gradients(trainer, step)
-    trainer.optimizer.step()
-    for part in trainer.parts:
-        part.zero_grad()
-    return mean_over_ranks(trainer, loss)
-
-
-def gradients(trainer: Trainer, step: int) -> Tensor:
-    """Forward and backward on the batch of one step: gradients of the mean loss are on the parameters -> its share."""
+def sample_of(trainer: Trainer, step: int) -> Sample:
+    """What this rank sees of the batch of one step."""
     layout = trainer.layout
     whole = global_sample(
         step, sequences=layout.data_parallel * layout.microbatch_sequences * layout.num_microbatches,
         tokens=trainer.sequence_tokens, vocabulary=trainer.model.vocabulary, packed=trainer.packed, device=trainer.device,
     )  # fmt: skip
-    return gradients_of(trainer, own_sample(whole, layout, replica=trainer.ranks.place("dp"), piece=trainer.ranks.place("cp")))
+    return own_sample(whole, layout, replica=trainer.ranks.place("dp"), piece=trainer.ranks.place("cp"))
+
+
+def train_step(trainer: Trainer, sample: Sample) -> float:
+    """Forward, backward and update -> the mean loss over all ranks."""
+    loss = gradients_of(trainer, sample)
+    trainer.optimizer.step()
+    clear_gradients(trainer)
+    return mean_over_ranks(trainer, loss)
+
+
+def clear_gradients(trainer: Trainer) -> None:
+    """Free every gradient."""
+    for part in trainer.parts:
+        part.zero_grad()
 
 
 def gradients_of(trainer: Trainer, sample: Sample) -> Tensor:
-    """The same on what this rank sees of a batch."""
+    """Forward and backward: gradients of the mean loss stand on the parameters -> this rank's share of the loss."""
     with loss_parallel() if trainer.layout.tensor_parallel > 1 else nullcontext():
         loss = _microbatches(trainer, sample) if trainer.schedule is None else _pipelined(trainer, sample)
     for part in trainer.parts:
@@ -147,8 +152,8 @@ def _microbatches(trainer: Trainer, sample: Sample) -> Tensor:
         last = number == layout.num_microbatches - 1
         if isinstance(part, FSDPModule):
             part.set_is_last_backward(last)
-            part.set_requires_all_reduce(last)
             part.set_requires_gradient_sync(last or layout.gradient_shards > 1 or layout.parameter_shards > 1)
+            part.set_requires_all_reduce(last)  # behind the line before, which says both
         loss = part(tokens, document, targets) * trainer.loss_scale
         loss.backward()
         total += loss.detach()

@@ -11,7 +11,8 @@ from weakref import ref
 
 import torch
 from torch import Tensor
-from torch.distributed.distributed_c10d import ProcessGroup, _resolve_process_group
+from torch.distributed import ProcessGroup
+from torch.distributed.distributed_c10d import _resolve_process_group  # type: ignore[attr-defined]
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_iter
@@ -47,11 +48,11 @@ class Peak:
     where: str = ""
 
 
-class Tally(TorchDispatchMode):
+class Tally(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts while it is entered. ``memory`` follows storages from their making to their end by weak references."""
 
     def __init__(self, where: Callable[[], str] = str, gradients: Callable[[], Iterable[Tensor]] = tuple) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.live: Counter[str] = Counter()
         self.peak = Peak()
         self.most: Counter[str] = Counter()
@@ -125,7 +126,7 @@ class Tally(TorchDispatchMode):
 
     @contextmanager
     def following(self) -> Iterator[None]:
-        """Follow storages that are given up and taken again in place: so sharded modules keep their whole parameters, nothing else."""
+        """Follow storages that are given up and taken again in place: whole parameters of sharded modules, and nothing else."""
         plain = torch.UntypedStorage.resize_
 
         def resize(storage: torch.UntypedStorage, size: int) -> Any:
@@ -138,7 +139,7 @@ class Tally(TorchDispatchMode):
                 self._see_peak("resize")
             return done
 
-        torch.UntypedStorage.resize_ = resize  # type: ignore[method-assign]
+        torch.UntypedStorage.resize_ = resize  # type: ignore[assignment, method-assign]
         try:
             yield
         finally:
@@ -180,8 +181,7 @@ class Tally(TorchDispatchMode):
 
     def _see_peak(self, operator: str) -> None:
         for purpose, size in self.live.items():
-            if size > self.most[purpose]:
-                self.most[purpose] = size
+            self.most[purpose] = max(self.most[purpose], size)
         total = sum(self.live.values())
         if total > self.peak.total:
             by_purpose = {purpose: self.live[purpose] for purpose in PURPOSES}
@@ -214,7 +214,7 @@ class _Held:
 
 def _product(left: Tensor, right: Tensor) -> int:
     """2 m n k of a product, batches included."""
-    return 2 * prod(left.shape) * int(right.shape[-1])
+    return 2 * int(prod(left.shape)) * int(right.shape[-1])
 
 
 _PRODUCTS: dict[str, Callable[[Any], int]] = {
@@ -222,7 +222,7 @@ _PRODUCTS: dict[str, Callable[[Any], int]] = {
     "bmm": lambda args: _product(args[0], args[1]),
     "addmm": lambda args: _product(args[1], args[2]),
     "baddbmm": lambda args: _product(args[1], args[2]),
-    "_grouped_mm": lambda args: 2 * prod(args[0].shape) * int(args[1].shape[-1]),
+    "_grouped_mm": lambda args: 2 * int(prod(args[0].shape)) * int(args[1].shape[-1]),
 }
 
 
@@ -230,7 +230,7 @@ def _attention_flops(name: str, args: Any) -> int:
     """Whole squares, as the megatron convention counts: 2 products forward, 5 backward (scores again)."""
     backward = "backward" in name
     query, key, value = args[1:4] if backward else args[:3]
-    pairs = prod(query.shape[:3]) * int(key.shape[2])
+    pairs = int(prod(query.shape[:3])) * int(key.shape[2])
     each_key, each_value = 2 * pairs * int(query.shape[3]), 2 * pairs * int(value.shape[3])
     return 3 * each_key + 2 * each_value if backward else each_key + each_value
 
@@ -242,7 +242,7 @@ def _ranks(args: Any) -> int:
             return int(ProcessGroup.unbox(arg).size())
     names = [arg for arg in args if isinstance(arg, str)]
     for name in reversed(names):
-        return int(_resolve_process_group(name).size())
+        return int(_resolve_process_group(name).size())  # type: ignore[arg-type]
     return 0
 
 
@@ -262,7 +262,7 @@ def _locals(tensor: Tensor) -> Iterator[Tensor]:
     if not is_traceable_wrapper_subclass(tensor):
         yield tensor
         return
-    names, _ = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
+    names, _ = tensor.__tensor_flatten__()
     for name in names:
         inner = getattr(tensor, name)
         if isinstance(inner, Tensor):

@@ -61,4 +61,4 @@ class Whereabouts:
 
         for tensor in tree_iter(out):
             if isinstance(tensor, Tensor) and tensor.requires_grad and not in_backward():
-                tensor.register_hook(behind)
+                tensor.register_hook(behind)  # type: ignore[no-untyped-call]

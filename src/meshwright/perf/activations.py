@@ -60,6 +60,8 @@ def _exists(only: Condition, kind: LayerKind, shape: WorkShape) -> NDArray[np.bo
             return np.asarray(shape.context_parallel > 1.0)
         case "sequence":
             return np.asarray(shape.sequence_shards > 1.0)
+        case "expert":
+            return np.asarray(shape.expert_parallel > 1.0)
         case "query_key_norm":
             return kind.attention.query_key_norm != "none"
         case "gated":

@@ -129,7 +129,7 @@ def head_saved_bytes(case: Case, shape: WorkShape, vocabulary: Number) -> Array:
     Symbols: t_s sequence shards: the norm's input is sharded, the output layer's is gathered; q ``logit_saved_bytes``.
     Shapes:  the columns of ``shape``.
     Units:   bytes.
-    Holds:   implementations whose gathered inputs are kept (eager PyTorch); part of ``logits_bytes`` and the head's input elsewhere.
+    Holds:   implementations that keep gathered inputs (eager PyTorch); elsewhere ``logits_bytes`` and the head's input have it.
     Source:  PyTorch autograd: RMSNorm, Linear, log_softmax.
     """
     norm = 2.0 * shape.shard_tokens * case.model.hidden if case.model.final_norm else 0.0

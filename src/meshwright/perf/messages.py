@@ -90,7 +90,9 @@ def layer_messages(model: Model, kind: LayerKind, shape: WorkShape, *, recompute
     else:
         yield from message("all-reduce", tp, hidden, 2 * blocks + (last if full else 0))
     attention = kind.attention
-    sent = [ACTIVATION_BYTES * tokens * width // tp for width in (attention.query_width, attention.key_width, attention.value_width)]
+    sent = [
+        ACTIVATION_BYTES * tokens * width // tp for width in (attention.query_width, attention.key_width, attention.value_width)
+    ]
     for payload in sent:
         yield from message("all-to-all", cp, payload, 2 if recomputed == "none" else 3)
     yield from message("all-to-all", cp, ACTIVATION_BYTES * tokens * attention.output_width // tp, 3 if full else 2)
@@ -101,7 +103,7 @@ def layer_messages(model: Model, kind: LayerKind, shape: WorkShape, *, recompute
 
 
 def replicated_gradients(model: Model, kind: LayerKind | None, shape: WorkShape, *, element_bytes: int) -> Iterator[Message]:
-    """Gradients of weights that every tensor rank has whole and saw its own tokens with: norms, routers. ``kind`` None: the last norm.
+    """Gradients of weights that every tensor rank has whole and saw its own tokens with: norms, routers. No ``kind``: last norm.
 
     Units:   bytes.
     Holds:   sequence parallelism; without it every rank sees all tokens. Heads are split likewise under query-key norms.

@@ -69,8 +69,8 @@ def rank_figures(case: Case, layout: Layout, stage: int) -> RankFigures:
     """The figures of a rank on a stage.
 
     Units:   bytes, FLOP.
-    Holds:   what PyTorch shards divides evenly; even routing; the FP32 parameter is its own master copy (FSDP2), sharded as gradients
-             are. Whole squares of attention: two products forward, five backward.
+    Holds:   what PyTorch shards divides evenly; even routing; the FP32 parameter is its own master copy (FSDP2), sharded as
+             gradients are. Whole squares of attention: two products forward, five backward.
     Source:  ``perf``; held to dry runs by tests/engine/test_dry_run_layouts.py.
     """
     constants = replace(case.calibration.constants, expert_headroom_ratio=1.0)
@@ -126,7 +126,8 @@ def _again(layout: Layout, number: int, chunk: int, stage: int) -> str:
             return "full"
         case Full(layers=int(count)):
             return "full" if number < count else "none"
-        case Full(layers=tuple(grid)):
+        case Full(layers=grid):
+            assert isinstance(grid, tuple), "None and a number were before"
             return "full" if number < grid[chunk][stage] else "none"
 
 
@@ -136,7 +137,7 @@ def _hidden_bytes(case: Case, shape: WorkShape) -> float:
 
 
 def _boundary_bytes(case: Case, layout: Layout, found: Evaluation, chunks: tuple[Chunk, ...], stage: int) -> float:
-    """What a pipeline adds to activations in flight: outputs of a chunk are kept, its inputs lie in buffers and are none of them."""
+    """What a pipeline adds to activations in flight: outputs of a chunk are kept; its inputs lie in buffers and do not count."""
     if layout.pipeline_parallel == 1:
         return 0.0
     counts = in_flight(layout, stage)
@@ -215,10 +216,10 @@ def _messages(case: Case, layout: Layout, found: Evaluation, chunks: tuple[Chunk
         for operation in ("send", "recv"):
             yield from message(operation, layout.pipeline_parallel, hidden, number * chunk.messages)
         yield from _sharding(case, layout, chunk)
-    if model.tied_embeddings and layout.pipeline_parallel > 1 and layout.schedule != "dualpipev":
-        if any(chunk.first or chunk.last for chunk in chunks):
-            table = model.vocabulary * (model.embedding_width or model.hidden) / layout.tensor_parallel
-            yield from message("all-reduce", 2, STATE_BYTES * table / max(layout.gradient_shards, layout.parameter_shards))
+    ends = model.tied_embeddings and layout.pipeline_parallel > 1 and layout.schedule != "dualpipev"
+    if ends and any(chunk.first or chunk.last for chunk in chunks):
+        table = model.vocabulary * (model.embedding_width or model.hidden) / layout.tensor_parallel
+        yield from message("all-reduce", 2, STATE_BYTES * table / max(layout.gradient_shards, layout.parameter_shards))
 
 
 def _partial_bytes(layout: Layout) -> int:

@@ -108,7 +108,9 @@ def _fullest(views: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def dryrun_report(case: Case, layout: Layout, ranks: Sequence[Found]) -> Iterator[RenderableType]:
     """A table for every rank."""
-    yield Text(f"{case.model.name}, {case.model.num_layers} layers, {case.batch.sequence_tokens:,} tokens: {label(layout)}", style="bold")
+    yield Text(
+        f"{case.model.name}, {case.model.num_layers} layers, {case.batch.sequence_tokens:,} tokens: {label(layout)}", style="bold"
+    )
     for found in ranks:
         yield from _rank(layout.world, found)
         table = _table("", "dry run", f"cost model ({case.implementation.name})", "difference")
@@ -130,7 +132,9 @@ def own_report(builder: str, world: int, ranks: Sequence[Found]) -> Iterator[Ren
             ("activations in flight", "bytes", found.activation_bytes), ("matrix products", "FLOP", found.product_flops),
             ("attention, whole squares", "FLOP", found.attention_flops),
         ]  # fmt: skip
-        rows += [(f"{each.operation} over {each.ranks}, {each.calls} calls", "bytes", each.payload_bytes) for each in found.collectives]
+        rows += [
+            (f"{each.operation} over {each.ranks}, {each.calls} calls", "bytes", each.payload_bytes) for each in found.collectives
+        ]
         for name, unit, value in rows:
             table.add_row(name, _amount(value, unit))
         yield Padding(table, (0, 0, 0, 2))
@@ -143,7 +147,9 @@ def _rank(world: int, found: Found) -> Iterator[RenderableType]:
         for name, size in sorted(found.peak_by_purpose.items(), key=lambda pair: -pair[1])
         if size >= found.peak_bytes / 1000
     ]
-    yield Padding(Text(f"Rank {found.rank} of {world}: peak {gib(found.peak_bytes)} in the {found.peak_at}", style="bold"), (1, 0, 0, 0))
+    yield Padding(
+        Text(f"Rank {found.rank} of {world}: peak {gib(found.peak_bytes)} in the {found.peak_at}", style="bold"), (1, 0, 0, 0)
+    )
     yield Padding(Text(", ".join(parts)), (0, 0, 0, 2))
 
 
