@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from meshwright.engine.parity import Parity
 
 SEQUENCE_TOKENS, SEQUENCES, LAYERS = 32, 8, 4
+CASES_PER_START = 16
 GROUPED = Attention(num_heads=8, num_key_value_heads=4, head_dim=16, query_key_norm="head")
 PLAIN = LayerKind(attention=GROUPED, feed_forward=Mlp(width=128))
 DENSE = Model(name="dense", hidden=64, vocabulary=256, kinds=(PLAIN,), pattern=(0,) * LAYERS)
@@ -77,9 +78,12 @@ def case(text: str, ranks: int) -> tuple[str, Request]:
 
 
 def run(texts: Sequence[str], ranks: int) -> list[Parity]:
-    """All cases in one start of the ranks."""
+    """All cases, some in each start of the ranks: every case makes a dozen groups, whose threads stay until ranks end."""
     cases = [case(text, ranks) for text in dict.fromkeys(texts)]
-    results: list[Parity] = launch(Task(target="meshwright.engine.parity:compare_all", payload=cases), ranks, limit_s=900)[0]
+    results: list[Parity] = []
+    for first in range(0, len(cases), CASES_PER_START):
+        task = Task(target="meshwright.engine.parity:compare_all", payload=cases[first : first + CASES_PER_START])
+        results += launch(task, ranks, limit_s=600)[0]
     return results
 
 

@@ -86,6 +86,7 @@ def test_figures_of_the_run_are_judged() -> None:
     compiled = Options(compiled=True)
     assert ids("dense", replace(PIPE, schedule="zb1p"), options=compiled) == {"compiled"}
     assert ids("dense", PIPE, options=compiled) == set()
+    assert ids("dense", Layout(tensor_parallel=2), options=compiled) == {"compiled-tensor"}
 
 
 def test_models_without_an_equal_are_refused() -> None:

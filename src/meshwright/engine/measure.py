@@ -16,7 +16,7 @@ from meshwright.domain.label import label
 from meshwright.engine.exposed import exposed_s
 from meshwright.engine.memory import bytes_of, saved_bytes
 from meshwright.engine.report import RankReport, StepReport
-from meshwright.engine.step import build, gradients, mean_over_ranks, train_step
+from meshwright.engine.step import build, clear_gradients, gradients_of, sample_of, train_step
 from meshwright.errors import InputError, Message, NoAnswerError
 
 if TYPE_CHECKING:
@@ -43,9 +43,10 @@ def measure(request: Request) -> StepReport:
         torch.cuda.reset_peak_memory_stats()
     times = []
     for number in range(options.steps):
+        sample = sample_of(trainer, options.warmup_steps + number)
         _wait(device)
         begin = perf_counter()
-        losses.append(_finite(train_step(trainer, len(losses)), options.warmup_steps + number))
+        losses.append(_finite(train_step(trainer, sample), options.warmup_steps + number))
         _wait(device)
         times.append(perf_counter() - begin)
     own = (times, _own(trainer, memory, _profiled(trainer, options)))
@@ -74,15 +75,14 @@ def _finite(loss: float, step: int) -> float:
 
 def _warm_up(trainer: Trainer, options: Options) -> tuple[list[float], dict[str, int | None]]:
     """The steps before the measured ones -> their losses, and memory by category, counted in one step more that updates nothing."""
-    losses = [_finite(train_step(trainer, step), step) for step in range(options.warmup_steps)]
+    losses = [_finite(train_step(trainer, sample_of(trainer, step)), step) for step in range(options.warmup_steps)]
     activations = gradient_bytes = None
     if options.saved:
         with saved_bytes(trainer) as counted:
-            mean_over_ranks(trainer, gradients(trainer, len(losses)))
+            gradients_of(trainer, sample_of(trainer, len(losses)))
         activations = counted.peak_bytes
         gradient_bytes = bytes_of(p.grad for part in trainer.parts for p in part.parameters())
-        for part in trainer.parts:
-            part.zero_grad()
+        clear_gradients(trainer)
     parameters = bytes_of(trainer.own_parameters())
     return losses, {"parameters": parameters, "gradients": gradient_bytes, "optimizer": None, "activations": activations}
 
@@ -92,8 +92,9 @@ def _profiled(trainer: Trainer, options: Options) -> tuple[float, float] | None:
     if not (options.profiled or options.trace):
         return None
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if trainer.device.type == "cuda" else [])]
+    sample = sample_of(trainer, 0)
     with profile(activities=activities) as recorded:
-        train_step(trainer, 0)
+        train_step(trainer, sample)
         _wait(trainer.device)
     if options.trace:
         folder = Path(options.trace)

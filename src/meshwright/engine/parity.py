@@ -14,7 +14,7 @@ from meshwright.engine.data import global_sample
 from meshwright.engine.decoder import Decoder
 from meshwright.engine.initial import TIED, fill
 from meshwright.engine.optimizer import BETAS, LEARNING_RATE, WEIGHT_DECAY, local
-from meshwright.engine.step import build, gradients, mean_over_ranks, named_parameters, train_step
+from meshwright.engine.step import build, clear_gradients, gradients_of, mean_over_ranks, named_parameters, sample_of, train_step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,19 +100,18 @@ def plain_run(request: Request) -> tuple[list[float], dict[str, Tensor]]:
             first = {name: p.grad.clone() for name, p in decoder.named_parameters() if p.grad is not None}
         optimizer.step()
         optimizer.zero_grad()
-        losses.append(float(loss))
+        losses.append(float(loss.detach()))
     return losses, first
 
 
 def compare(name: str, request: Request, losses: Sequence[float], expected: dict[str, Tensor]) -> Parity:
     """One layout beside the plain run."""
     trainer = build(request, torch.device("cpu"))
-    found = [mean_over_ranks(trainer, gradients(trainer, 0))]
+    found = [mean_over_ranks(trainer, gradients_of(trainer, sample_of(trainer, 0)))]
     worst, which, count = _gradient_difference(trainer, expected)
     trainer.optimizer.step()
-    for part in trainer.parts:
-        part.zero_grad()
-    found += [train_step(trainer, step) for step in range(1, STEPS)]
+    clear_gradients(trainer)
+    found += [train_step(trainer, sample_of(trainer, step)) for step in range(1, STEPS)]
     loss = max(abs(one - other) for one, other in zip(found, losses, strict=True))
     return Parity(
         name=name, loss=loss, gradient=worst, parameter=which, parameters=count, bf16=request.bf16, routed=request.model.is_moe

@@ -207,6 +207,8 @@ def _others(request: Request) -> Iterator[Message]:
     if options.compiled and layout.pipeline_parallel > 1 and layout.schedule in ("zb1p", "dualpipev"):
         yield _message("compiled", "schedule={schedule} splits the backward pass, which PyTorch does not for compiled layers",
                        schedule=layout.schedule)  # fmt: skip
+    if options.compiled and layout.tensor_parallel > 1:
+        yield _message("compiled-tensor", "tp={tp} with compiled layers is not in the reference step", tp=layout.tensor_parallel)
     if options.steps < 1 or options.warmup_steps < 0:
         yield _message("steps", "steps={steps} must be at least 1 and warmup_steps={warmup} at least 0",
                        steps=options.steps, warmup=options.warmup_steps)  # fmt: skip
