@@ -172,3 +172,15 @@ def test_the_line_through_two_and_four_layers_goes_on() -> None:
     assert line.peak_bytes == pytest.approx(six.peak_bytes, rel=0.01)
     message = Collective(operation="send", ranks=2, calls=1, payload_bytes=10)
     assert extrapolated(two, replace(four, collectives=(message,)), fewer=2, more=4, layers=8).collectives[0].calls == 3
+
+
+def test_megatrons_own_model_runs_or_is_said_to_be_missing() -> None:
+    job = Job(model=DENSE, layout=Layout(tensor_parallel=2), rank=0, sequence_tokens=64, builder="megatron")
+    try:
+        found = dry_run([job])[0]
+    except InputError as error:
+        assert error.messages[0].id == "dryrun.no-megatron"
+        assert "megatron-core is not installed" in str(error)
+    else:
+        assert found.optimizer_bytes == 4 * found.parameters
+        assert {each.operation for each in found.collectives} == {"all-reduce"}

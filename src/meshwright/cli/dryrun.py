@@ -60,10 +60,11 @@ def run(values: Values, faults: Faults) -> int:
     given, layout = _chosen(values, faults)
     ranks = _ranks(values["rank"], layout)
     found = _found(given, layout, ranks, builder, extrapolate=values["extrapolate"])
+    same = builder == "reference"  # what the cost model says is said of the reference step
     if values["json"]:
-        print_json(dryrun_view(given.case, layout, found))
+        print_json(dryrun_view(given.case, layout, found) if same else own_view(layout.world, found))
     else:
-        print_report(dryrun_report(given.case, layout, found))
+        print_report(dryrun_report(given.case, layout, found) if same else own_report(builder, layout.world, found))
     return 0
 
 

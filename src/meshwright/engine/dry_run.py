@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import cattrs
 from cattrs.strategies import configure_tagged_union
 
-import meshwright
 from meshwright.domain.layout import Full, Layout, NoRecompute, Selective
 from meshwright.domain.model import MixtureOfExperts, Mlp, Model
 from meshwright.errors import InputError, Message, NoAnswerError, fault
@@ -120,7 +119,7 @@ def in_process(jobs: Sequence[Job]) -> list[Found]:
 
 def _environment() -> dict[str, str]:
     """This process's, in which the same Meshwright is found from any directory."""
-    paths = [str(Path(meshwright.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
+    paths = [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
 

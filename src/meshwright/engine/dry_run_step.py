@@ -6,37 +6,23 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from meshwright.engine import dry_run_subjects
 from meshwright.engine.dry_run import Found
 from meshwright.engine.fake import fake_tensors, fake_world
 from meshwright.engine.tally import Tally
 from meshwright.engine.whereabouts import Whereabouts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable
 
     from meshwright.engine.dry_run import Job
-
-    Step = Callable[[], None]
-    """One training step: forward, backward, update."""
+    from meshwright.engine.subject import Subject
 
 STEPS = 2
 """The first makes the optimizer's states, the second is counted."""
-
-
-class Subject:
-    """What is run: modules, an optimizer of PyTorch's, forward with backward, and the update."""
-
-    def __init__(
-        self, modules: Sequence[nn.Module], optimizer: torch.optim.Optimizer, inputs: Iterable[Tensor], ahead: Step, update: Step
-    ) -> None:
-        self.modules, self.optimizer, self.inputs, self.ahead, self.update = modules, optimizer, inputs, ahead, update
-
-    def parameters(self) -> list[nn.Parameter]:
-        """All parameters, each once."""
-        return list({id(each): each for module in self.modules for each in module.parameters()}.values())
 
 
 def dry_step(job: Job) -> Found:
@@ -52,8 +38,6 @@ def dry_step(job: Job) -> Found:
 
 def subject_of(job: Job) -> Subject:
     """What a job runs."""
-    from meshwright.engine import dry_run_subjects
-
     if job.builder == "reference":
         return dry_run_subjects.reference(job)
     return dry_run_subjects.megatron(job) if job.builder == "megatron" else dry_run_subjects.own(job)

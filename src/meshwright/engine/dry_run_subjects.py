@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from meshwright.engine.dry_run_step import Subject
+from meshwright.engine.subject import Subject
 from meshwright.errors import InputError, fault
 
 if TYPE_CHECKING:

@@ -39,13 +39,21 @@ class Message:
 
 
 def message(operation: str, ranks: float, payload_bytes: float, calls: int = 1) -> Iterator[Message]:
-    """``calls`` messages of ``payload_bytes`` each; none where a group is one rank."""
+    """``calls`` messages of ``payload_bytes`` each; none where a group is one rank.
+
+    Units:   bytes.
+    Source:  none, bookkeeping.
+    """
     if ranks > 1 and calls:
         yield Message(operation=operation, ranks=int(ranks), calls=calls, payload_bytes=int(payload_bytes) * calls)
 
 
 def joined(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """Messages of one operation and group size added up, in order."""
+    """Messages of one operation and group size added up, in order.
+
+    Units:   bytes.
+    Source:  none, bookkeeping.
+    """
     calls: Counter[tuple[str, int]] = Counter()
     payload: Counter[tuple[str, int]] = Counter()
     for each in messages:
@@ -61,6 +69,9 @@ def keeps_last_product(kind: LayerKind) -> bool:
     """Whether something behind the last product of a layer keeps its result, so that recomputation must run it again.
 
     Recomputation stops once everything that is kept has been made: a product whose result is only added is not among it.
+
+    Units:   none.
+    Source:  torch.utils.checkpoint, early stop.
     """
     experts = kind.experts
     return kind.norms == 4 or (experts is not None and (not experts.shared_width or experts.shared_gate))
