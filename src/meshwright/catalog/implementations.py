@@ -46,12 +46,12 @@ def _tables(block: Mapping[str, object], key: str) -> list[list[list[object]]]:
 
 
 def _saved(row: list[object]) -> dict[str, object]:
-    name, part, width, size, shard, modules = row
+    name, part, width, size, shard, modules, *only = row
     linear = isinstance(size, str)
     number = float(str(size).removeprefix("i"))
     return {
         "name": name, "part": part, "width": width, "bytes_per_element": number, "shard": shard,
-        "linear_input": linear, "modules": modules,
+        "linear_input": linear, "modules": modules, "only": only[0] if only else "",
     }  # fmt: skip
 
 

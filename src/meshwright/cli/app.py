@@ -23,6 +23,7 @@ VERBS = {
     "check": "Judge the files of a framework: mistakes, memory, waste, claims.",
     "fix": "Find the smallest change that makes a configuration fit, faster, smaller or legal.",
     "calibrate": "Fit the physical constants to measured runs, yours or the corpus that ships.",
+    "dryrun": "Run one rank's training step on fake devices: memory, FLOPs and messages, beside the cost model's.",
     "validate": "Score the predictions against measured runs that no fit has seen.",
     "catalog": "List and show devices, clusters, models, frameworks, implementations, and what others measured.",
 }

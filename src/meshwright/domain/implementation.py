@@ -25,6 +25,10 @@ Shard = Literal["tensor", "sequence", "none", "gathered"]
 """Divided by TP always, by TP under sequence parallelism only, or never; or the part of it that sequence parallelism gathers from
 the other ranks. Context parallelism divides the tokens."""
 
+Condition = Literal["", "context", "sequence", "expert", "query_key_norm", "gated"]
+"""When a tensor exists: always; under context, sequence or expert parallelism; where queries and keys are normalised; in gated
+blocks."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedTensor:
@@ -39,6 +43,8 @@ class SavedTensor:
     """Kept as input of a linear layer: its bytes follow the precision recipe (FP8 keeps one byte)."""
     modules: tuple[str, ...] = ()
     """Selective-recompute modules that drop it."""
+    only: Condition = ""
+    """Where it exists at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +104,8 @@ class Implementation:
     """Bytes read and written per logit by the loss, forward and backward: 4 and 4 where it is fused and works in place."""
     logit_bytes: float = 2.0
     """Bytes per logit held at the loss: 2 where it works in place, more where FP32 copies and the softmax are kept."""
+    logit_saved_bytes: float = 0.0
+    """Part of ``logit_bytes`` that the loss keeps for its backward."""
     logit_bytes_before: float = 0.0
     """Bytes per logit of the micro-batch before that are still held when the next one's loss is taken."""
     logits_gathered: bool = False

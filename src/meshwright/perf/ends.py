@@ -119,3 +119,19 @@ def logits_bytes(case: Case, shape: WorkShape, vocabulary: Number) -> Array:
         return logits
     width = case.model.embedding_width or case.model.hidden
     return logits + case.implementation.weight_gradient_bytes * array(vocabulary) * width / shape.tensor_parallel
+
+
+def head_saved_bytes(case: Case, shape: WorkShape, vocabulary: Number) -> Array:
+    """Bytes that norm, output layer and loss of one micro-batch keep for their backward.
+
+        2 T h / t_s + 2 T h + q T V / t
+
+    Symbols: t_s sequence shards: the norm's input is sharded, the output layer's is gathered; q ``logit_saved_bytes``.
+    Shapes:  the columns of ``shape``.
+    Units:   bytes.
+    Holds:   implementations that keep gathered inputs (eager PyTorch); elsewhere ``logits_bytes`` and the head's input have it.
+    Source:  PyTorch autograd: RMSNorm, Linear, log_softmax.
+    """
+    norm = 2.0 * shape.shard_tokens * case.model.hidden if case.model.final_norm else 0.0
+    logits = case.implementation.logit_saved_bytes * shape.tokens * array(vocabulary) / shape.tensor_parallel
+    return norm + 2.0 * shape.tokens * case.model.hidden + logits

@@ -1,0 +1,157 @@
+"""``meshwright dryrun``: one step of chosen ranks on fake devices, beside what the cost model says."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from meshwright.cli import numbers
+from meshwright.cli.fields import Faults, Field, Values
+from meshwright.cli.legality import check_layout
+from meshwright.cli.options import CASE, JSON, LAYOUT
+from meshwright.cli.request import setup
+from meshwright.errors import InputError, Message, fault
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from meshwright.cli.request import Setup
+    from meshwright.domain.layout import Layout
+    from meshwright.domain.model import Model
+    from meshwright.engine.dry_run import Found, Job
+
+EPILOG = (
+    "Example: meshwright dryrun llama3-8b --device h100-sxm --nodes 8 --global-batch 64 --sequence 8192 "
+    '--layout "tp8 sp mb1 zero3" --extrapolate'
+)
+IMPLEMENTATION = "torch-eager"
+"""What the cost model says is said for the reference step's own implementation, unless another is asked for."""
+RECIPE = "bf16"
+BUILDER = Field(name="builder", metavar="reference|megatron|MODULE:FUNCTION", panel="Dry run", in_file=False, help=(
+    "What is run: the reference step, megatron-core's GPTModel, or your own function, which takes nothing and returns "
+    "(model, step) or (model, step, optimizer); step() returns the loss [default: reference]."))  # fmt: skip
+RANK = Field(name="rank", parse=numbers.count_or_none, kind="many", metavar="R", panel="Dry run", in_file=False,
+             help="Rank to run, repeatable [default: the first rank of the first, the middle and the last stage].")  # fmt: skip
+EXTRAPOLATE = Field(name="extrapolate", kind="flag", panel="Dry run", in_file=False,
+                    help="Run 2 and 4 layers of every chunk and extend the line: seconds instead of minutes.")  # fmt: skip
+FIELDS = (*CASE, LAYOUT, BUILDER, RANK, EXTRAPOLATE, JSON)
+FEWER, MORE = 2, 4
+"""Layers of a chunk that an extrapolation runs."""
+
+
+def run(values: Values, faults: Faults) -> int:
+    """Run the ranks in processes of their own and print what they found."""
+    from meshwright.cli.output import print_json, print_report
+    from meshwright.engine.dry_run import require_torch
+    from meshwright.report.dryrun import dryrun_report, dryrun_view, own_report, own_view
+
+    require_torch()
+    builder = values.get("builder", "reference")
+    if ":" in builder:
+        world, found = _own(values, builder, faults)
+        if values["json"]:
+            print_json(own_view(world, found))
+        else:
+            print_report(own_report(builder, world, found))
+        return 0
+    if builder not in ("reference", "megatron"):
+        raise fault("dryrun.builder", "{word!r} is neither reference, megatron nor MODULE:FUNCTION", path="--builder", word=builder)
+    given, layout = _chosen(values, faults)
+    ranks = _ranks(values["rank"], layout)
+    found = _found(given, layout, ranks, builder, extrapolate=values["extrapolate"])
+    same = builder == "reference"  # what the cost model says is said of the reference step
+    if values["json"]:
+        print_json(dryrun_view(given.case, layout, found) if same else own_view(layout.world, found))
+    else:
+        print_report(dryrun_report(given.case, layout, found) if same else own_report(builder, layout.world, found))
+    return 0
+
+
+def _own(values: Values, builder: str, faults: Faults) -> tuple[int, list[Found]]:
+    """A function of the user's: the number of devices is the world."""
+    from meshwright.domain.layout import Layout
+    from meshwright.engine.dry_run import Job, dry_run
+
+    if "devices" not in values:
+        faults.add("dryrun.world", "--devices is missing: ranks of the world that {builder} is run in", builder=builder)
+    faults.check()
+    layout = Layout(data_parallel=values["devices"])
+    jobs = [Job(layout=layout, rank=rank, sequence_tokens=1, builder=builder) for rank in _ranks(values["rank"], layout)]
+    return layout.world, dry_run(jobs, workers=_workers(jobs))
+
+
+def _chosen(values: Values, faults: Faults) -> tuple[Setup, Layout]:
+    """The case and its layout; what the reference step cannot run is refused."""
+    from meshwright.engine.refusals import refused
+    from meshwright.engine.request import Request
+
+    if "layout" not in values and "layout" not in faults.failed:
+        faults.add("dryrun.layout", '--layout is missing, as in --layout "tp8 sp mb1 zero3"')
+    given = setup({"implementation": IMPLEMENTATION, **values}, faults)
+    training = given.case.training
+    if training.precision.name != RECIPE or training.weights_frozen or training.optimizer.name != "adamw":
+        raise fault("dryrun.numbers", "a dry run is of BF16 with AdamW and all weights, not of {precision}, {optimizer}, {task}",
+                    precision=training.precision.name, optimizer=training.optimizer.name, task=training.task)  # fmt: skip
+    layout = given.layout(values["layout"])
+    check_layout(given, layout, framework_asked="framework" in values)
+    request = Request(model=given.case.model, layout=layout, sequence_tokens=given.case.batch.sequence_tokens, bf16=True)
+    reasons = refused(request, world=layout.world)
+    if reasons:
+        raise InputError(Message(each.id, each.template, each.values, path="layout") for each in reasons)
+    return given, layout
+
+
+def _ranks(asked: Sequence[int], layout: Layout) -> list[int]:
+    """The ranks that are run, each of them in the world."""
+    world, stages = layout.world, layout.pipeline_parallel
+    for rank in asked:
+        if rank >= world:
+            raise fault("dryrun.rank", "rank {rank} is not in a world of {world}: 0 to {last}", path="--rank",
+                        rank=rank, world=world, last=world - 1)  # fmt: skip
+    return list(asked) or [stage * (world // stages) for stage in sorted({0, stages // 2, stages - 1})]
+
+
+def _found(given: Setup, layout: Layout, ranks: Sequence[int], builder: str, *, extrapolate: bool) -> list[Found]:
+    """What the ranks find, with all layers or from fewer."""
+    from meshwright.engine.dry_run import Job, dry_run, extrapolated
+
+    tokens = given.case.batch.sequence_tokens
+
+    def jobs(model: Model) -> list[Job]:
+        return [Job(model=model, layout=layout, rank=rank, sequence_tokens=tokens, builder=builder) for rank in ranks]
+
+    model = given.case.model
+    chunks = layout.pipeline_parallel * layout.virtual_stages
+    if not extrapolate or model.num_layers <= MORE * chunks:
+        every = jobs(model)
+        return dry_run(every, workers=_workers(every))
+    _check_line(model, layout, chunks)
+    small, large = (jobs(_cut(model, layers * chunks)) for layers in (FEWER, MORE))
+    found = dry_run([*small, *large], workers=_workers([*small, *large]))
+    pairs = zip(found[: len(ranks)], found[len(ranks) :], strict=True)
+    return [extrapolated(two, four, fewer=FEWER, more=MORE, layers=model.num_layers // chunks) for two, four in pairs]
+
+
+def _cut(model: Model, layers: int) -> Model:
+    return replace(model, pattern=model.pattern[:layers])
+
+
+def _check_line(model: Model, layout: Layout, chunks: int) -> None:
+    """Figures are linear in layers only where layers, chunks and their recomputation are alike."""
+    from meshwright.domain.layout import Full
+
+    reasons = {
+        "its layers are of several kinds": len(set(model.pattern)) > 1,
+        f"{model.num_layers} layers do not spread evenly over {chunks} chunks": model.num_layers % chunks > 0,
+        "the layout places its layers itself": layout.stage_layers is not None,
+        "the layout recomputes some layers only": isinstance(layout.recompute, Full) and layout.recompute.layers is not None,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise fault("dryrun.line", "{model} cannot be extrapolated from few layers: {reason}; leave out --extrapolate",
+                        path="--extrapolate", model=model.name, reason=reason)  # fmt: skip
+
+
+def _workers(jobs: Sequence[Job]) -> int:
+    return max(1, min(len(jobs), os.cpu_count() or 1))

@@ -1,0 +1,102 @@
+"""Tensor and sequence parallelism: heads and widths split over ranks, by PyTorch's styles."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    ParallelStyle,
+    PrepareModuleInput,
+    PrepareModuleOutput,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
+
+from meshwright.engine.attention import Core, GroupedAttention, LatentAttentionBlock
+from meshwright.engine.experts import Experts
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+    from meshwright.engine.decoder import Decoder
+
+NORMS = ("attention_norm", "feed_norm", "attention_end", "feed_end")
+
+
+def tensor_parallel(part: Decoder, mesh: DeviceMesh, *, sequence: bool) -> None:
+    """Heads and widths split over the ranks; with ``sequence`` tokens are, too, outside of attention and products. In place.
+
+    Holds:   ranks divide heads, key-value heads, widths and vocabulary; hidden states between layers are local tensors.
+    """
+    outside = Shard(1) if sequence else Replicate()
+    plan = _end_plans(part, outside)
+    for name, block in part.blocks.items():
+        plan |= {f"blocks.{name}.{key}": style for key, style in _block_plan(block, outside).items()}
+    tied = part.head is not None and part.embedding is not None and part.head.output.weight is part.embedding.tokens.weight
+    parallelize_module(part, mesh, plan, src_data_rank=None)
+    if tied and part.head is not None and part.embedding is not None:
+        part.head.output.weight = part.embedding.tokens.weight
+    for module in part.modules():
+        if isinstance(module, Core):
+            module.first_head += mesh.get_local_rank() * (module.all_heads // mesh.size())
+        if isinstance(module, LatentAttentionBlock):
+            module.shared = partial(_summed, mesh=mesh)
+        if isinstance(module, GroupedAttention) and module.sinks is not None:
+            module.sinks = nn.Parameter(distribute_tensor(module.sinks.detach(), mesh, [Shard(0)], src_data_rank=None))
+
+
+def _summed(x: Tensor, *, mesh: DeviceMesh) -> Tensor:
+    """The same values; gradients are summed over the ranks."""
+    return DTensor.from_local(x, mesh, [Replicate()], run_check=False).to_local(grad_placements=[Partial()])
+
+
+def _end_plans(part: Decoder, outside: Any) -> dict[str, ParallelStyle]:
+    """Styles of the embedding and of the head. What follows the lookup sees whole tokens, as in Megatron: they are split last."""
+    sequence = outside != Replicate()
+    plan: dict[str, ParallelStyle] = {}
+    if part.embedding is not None:
+        ends = part.embedding
+        last = all(each is None for each in (ends.positions, ends.project, ends.norm))
+        plan["embedding.tokens"] = RowwiseParallel(input_layouts=Replicate(), output_layouts=outside if last else Replicate())
+        if sequence and not last:
+            plan["embedding"] = PrepareModuleOutput(output_layouts=Replicate(), desired_output_layouts=outside)
+    if part.head is not None:
+        for name in ("norm", "project"):
+            if sequence and getattr(part.head, name) is not None:
+                plan[f"head.{name}"] = SequenceParallel(use_local_output=True)
+        plan["head.output"] = ColwiseParallel(input_layouts=outside, output_layouts=Shard(-1), use_local_output=False)
+    return plan
+
+
+def _block_plan(block: nn.Module, outside: Any) -> dict[str, ParallelStyle]:
+    """Styles of the modules of one layer."""
+    rows = partial(RowwiseParallel, output_layouts=outside)
+    plan: dict[str, ParallelStyle] = {}
+    if outside != Replicate():
+        plan |= {name: SequenceParallel(use_local_output=True) for name in NORMS if getattr(block, name) is not None}
+    attention, grouped = block.attention, isinstance(block.attention, GroupedAttention)
+    plan["attention"] = PrepareModuleInput(
+        input_layouts=(outside, None), desired_input_layouts=(Replicate(), None), use_local_output=not grouped
+    )  # fmt: skip
+    split = ("query", "key", "value") if grouped else ("query", "key_value")
+    plan |= {f"attention.{name}": ColwiseParallel() for name in split}
+    plan["attention.output"] = rows()
+    if grouped and attention.query_norm is not None:  # type: ignore[union-attr]
+        heads = SequenceParallel(sequence_dim=1, use_local_output=True)
+        plan |= {"attention.query_norm": heads, "attention.key_norm": heads}
+    feed = block.feed
+    dense, inner = ("feed.shared", feed.shared) if isinstance(feed, Experts) else ("feed", feed)
+    if isinstance(inner, nn.Module):
+        plan[dense] = PrepareModuleInput(input_layouts=(outside,), desired_input_layouts=(Replicate(),))
+        plan |= {f"{dense}.{name}": ColwiseParallel() for name in ("up", "gate") if getattr(inner, name) is not None}
+        plan[f"{dense}.down"] = rows()
+    if isinstance(feed, Experts):
+        plan["feed.router"] = SequenceParallel(sequence_dim=0, use_local_output=True)
+        if feed.shared_gate is not None:
+            plan["feed.shared_gate"] = SequenceParallel(use_local_output=True)
+    return plan

@@ -1,0 +1,136 @@
+"""Layouts that dry runs hold the cost model to: one list for the tests and for the table of ``python -m benchmarks.dry_run``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from meshwright import catalog
+from meshwright.catalog.implementations import implementation
+from meshwright.catalog.recipes import optimizer, precision
+from meshwright.domain.case import Case
+from meshwright.domain.layout import Full, Layout, Selective
+from meshwright.domain.model import Attention, LayerKind, MixtureOfExperts, Mlp, Model
+from meshwright.domain.training import Batch, Training
+from meshwright.engine.dry_run import Job
+
+TOKENS = 64
+ATTENTION = Attention(num_heads=8, num_key_value_heads=4, head_dim=16)
+DENSE = Model(
+    name="dense", hidden=128, vocabulary=512, pattern=(0, 0), kinds=(LayerKind(attention=ATTENTION, feed_forward=Mlp(width=256)),),
+    rotary_base=10000.0,
+)  # fmt: skip
+SHARED = MixtureOfExperts(num_experts=8, experts_per_token=2, expert_width=64, shared_width=64)
+MOE = replace(DENSE, name="moe", kinds=(LayerKind(attention=ATTENTION, feed_forward=SHARED),))
+NO_SHARED = replace(
+    MOE, name="moe-no-shared", kinds=(LayerKind(attention=ATTENTION, feed_forward=replace(SHARED, shared_width=0)),)
+)
+NORMED = replace(DENSE, name="qk-norm", kinds=(replace(DENSE.kinds[0], attention=replace(ATTENTION, query_key_norm="head")),))
+GELU = replace(DENSE, name="gelu", norm="layer", kinds=(replace(DENSE.kinds[0], feed_forward=Mlp(width=256, gated=False)),))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One rank of one layout of one small model."""
+
+    model: Model
+    layout: Layout
+    rank: int = 0
+    slow: bool = True
+
+    @property
+    def job(self) -> Job:
+        return Job(model=self.model, layout=self.layout, rank=self.rank, sequence_tokens=TOKENS)
+
+
+def case_of(model: Model, layout: Layout) -> Case:
+    """The case of a trial: BF16 with FP32 gradients and AdamW, priors, ``torch-eager``."""
+    cluster = catalog.cluster_for("h100-sxm", num_devices=8 * -(-layout.world // 8))
+    sequences = layout.data_parallel * layout.microbatch_sequences * layout.num_microbatches
+    return Case(
+        model=model, cluster=cluster, batch=Batch(global_batch_sequences=sequences, sequence_tokens=TOKENS),
+        training=Training(task="pretrain", precision=precision("bf16", "fp32"), optimizer=optimizer("adamw")),
+        implementation=implementation("torch-eager"), calibration=catalog.calibration("none", cluster.device),
+    )  # fmt: skip
+
+
+def zero(stage: int, shards: int) -> dict[str, int]:
+    """Shards of ZeRO 1, 2 or 3."""
+    return dict(list(dict.fromkeys(("optimizer_shards", "gradient_shards", "parameter_shards"), shards).items())[:stage])
+
+
+def _trial(model: Model, rank: int = 0, *, slow: bool = True, layers: int = 2, **knobs: object) -> Trial:
+    return Trial(model=replace(model, pattern=(0,) * layers), layout=Layout(**knobs), rank=rank, slow=slow)  # type: ignore[arg-type]
+
+
+SP = {"tensor_parallel": 2, "sequence_parallel": True}
+CP = {"context_parallel": 2, "context_kind": "ulysses"}
+CORE = Selective(modules=("core_attn",))
+TRIALS = (
+    # fast: one of each sort
+    _trial(DENSE, slow=False, **SP, data_parallel=2, **zero(3, 2)),
+    _trial(DENSE, slow=False, tensor_parallel=4, recompute=Full()),
+    _trial(DENSE, slow=False, **CP, recompute=CORE),
+    _trial(DENSE, slow=False, data_parallel=4, num_microbatches=2, **zero(1, 4)),
+    _trial(DENSE, slow=False, recompute=Full(layers=1)),
+    _trial(DENSE, 1, slow=False, layers=4, pipeline_parallel=2, num_microbatches=4),
+    _trial(DENSE, 0, slow=False, layers=4, pipeline_parallel=2, virtual_stages=2, num_microbatches=4),
+    _trial(MOE, slow=False, data_parallel=4, expert_parallel=2, **zero(2, 4)),
+    _trial(NO_SHARED, slow=False, **SP, expert_parallel=2, recompute=Full()),
+    _trial(NORMED, slow=False, **SP),
+    # sharded data parallelism
+    _trial(DENSE),
+    _trial(DENSE, microbatch_sequences=2),
+    _trial(GELU),
+    _trial(GELU, **SP),
+    _trial(DENSE, data_parallel=4),
+    _trial(DENSE, data_parallel=4, num_microbatches=2),
+    _trial(DENSE, data_parallel=4, **zero(2, 4)),
+    _trial(DENSE, data_parallel=4, num_microbatches=3, **zero(2, 4)),
+    _trial(DENSE, data_parallel=4, **zero(2, 2)),
+    _trial(DENSE, data_parallel=4, num_microbatches=2, **zero(2, 2)),
+    _trial(DENSE, data_parallel=4, **zero(3, 4)),
+    _trial(DENSE, 3, data_parallel=4, num_microbatches=2, **zero(3, 4)),
+    _trial(DENSE, data_parallel=4, recompute=CORE, **zero(3, 2)),
+    _trial(DENSE, data_parallel=2, recompute=Full(), **zero(3, 2)),
+    # tensor and sequence parallelism
+    _trial(DENSE, tensor_parallel=2),
+    _trial(DENSE, tensor_parallel=2, recompute=CORE),
+    _trial(DENSE, tensor_parallel=2, data_parallel=2, **zero(2, 2)),
+    _trial(DENSE, **SP),
+    _trial(DENSE, **SP, recompute=CORE),
+    _trial(DENSE, **SP, recompute=Full()),
+    _trial(DENSE, **SP, recompute=Full(layers=1)),
+    _trial(DENSE, 1, tensor_parallel=4, sequence_parallel=True),
+    _trial(DENSE, **SP, microbatch_sequences=2),
+    _trial(DENSE, **SP, data_parallel=2, num_microbatches=2),
+    _trial(DENSE, **SP, data_parallel=2, num_microbatches=2, **zero(2, 2)),
+    # context parallelism
+    _trial(DENSE, **CP),
+    _trial(DENSE, **CP, recompute=Full()),
+    _trial(DENSE, **CP, data_parallel=2, **zero(2, 4)),
+    _trial(DENSE, 5, **CP, **SP, data_parallel=2, **zero(3, 4)),
+    _trial(DENSE, context_parallel=4, context_kind="ulysses"),
+    # pipelines
+    _trial(DENSE, layers=4, pipeline_parallel=2, num_microbatches=4),
+    _trial(DENSE, layers=4, pipeline_parallel=4, num_microbatches=8),
+    _trial(DENSE, 1, layers=4, pipeline_parallel=4, num_microbatches=8),
+    _trial(DENSE, 3, layers=4, pipeline_parallel=4, num_microbatches=8),
+    _trial(DENSE, 1, layers=4, pipeline_parallel=2, virtual_stages=2, num_microbatches=4),
+    _trial(DENSE, layers=4, pipeline_parallel=2, num_microbatches=4, schedule="gpipe"),
+    _trial(DENSE, 1, layers=4, pipeline_parallel=2, num_microbatches=4, schedule="gpipe"),
+    _trial(DENSE, 1, layers=4, pipeline_parallel=2, num_microbatches=4, schedule="zb1p"),
+    _trial(DENSE, layers=4, pipeline_parallel=2, num_microbatches=4, recompute=Full()),
+    _trial(DENSE, 2, layers=4, pipeline_parallel=2, data_parallel=2, num_microbatches=4, **zero(2, 2)),
+    _trial(DENSE, 4, layers=4, pipeline_parallel=2, data_parallel=2, **SP, num_microbatches=4, **zero(2, 2)),
+    _trial(DENSE, 2, layers=4, pipeline_parallel=2, **CP, num_microbatches=2, recompute=CORE),
+    # experts
+    _trial(MOE),
+    _trial(NO_SHARED),
+    _trial(MOE, data_parallel=4, expert_parallel=4),
+    _trial(MOE, data_parallel=2, expert_parallel=2, recompute=Full()),
+    _trial(MOE, **SP),
+    _trial(MOE, **SP, data_parallel=2, expert_parallel=4),
+    _trial(MOE, data_parallel=4, expert_parallel=2, **zero(3, 4)),
+    _trial(MOE, data_parallel=4, expert_parallel=2, recompute=CORE, **zero(2, 2)),
+    _trial(MOE, layers=4, pipeline_parallel=2, data_parallel=2, expert_parallel=2, num_microbatches=2, **zero(2, 2)),
+)  # fmt: skip
