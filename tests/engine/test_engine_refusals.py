@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from benchmarks.parity import MODELS, QUICK, SEQUENCE_TOKENS, SLOW, case
 
-from meshwright.domain.layout import Full, Layout, Selective
+from meshwright.domain.layout import Full, Layout, Mixed, Selective
 from meshwright.engine.refusals import refused
 from meshwright.engine.request import Options, Request
 
@@ -58,6 +58,7 @@ def test_every_case_of_the_matrix_is_accepted(ranks: int) -> None:
         ("dense", Layout(offload=("optimizer",)), {"offload"}),
         ("dense", Layout(recompute=Selective(modules=("core_attn", "layernorm"))), {"recompute"}),
         ("dense", replace(PIPE, recompute=Full(layers=((1,),))), {"recompute-shape"}),
+        ("dense", replace(PIPE, recompute=Mixed(parts=((Full(), ((1, 0),)), (Selective(), ((0, 1),))))), {"recompute-mixed"}),
     ),
 )
 def test_what_cannot_run_is_refused_by_name(model: str, layout: Layout, expected: set[str]) -> None:

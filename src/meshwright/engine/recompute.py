@@ -8,7 +8,7 @@ import torch
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
-from meshwright.domain.layout import Full, NoRecompute, Selective
+from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective
 from meshwright.engine.experts import Experts
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ def recomputed(block: nn.Module, how: Recompute, number: int, *, chunk: int = 0,
             return _again(block) if number < count else block
         case Full():
             return _again(block) if number < how.layers[chunk][stage] else block  # type: ignore[index]
+        case Mixed():
+            raise AssertionError("refused before anything starts")
 
 
 def _again(module: nn.Module, **more: Any) -> nn.Module:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import gcd
 from typing import TYPE_CHECKING
 
-from meshwright.domain.layout import Full, Selective
+from meshwright.domain.layout import Full, Mixed, Selective
 from meshwright.domain.model import Mlp
 from meshwright.engine.stages import places
 from meshwright.errors import Message
@@ -202,6 +202,8 @@ def _others(request: Request) -> Iterator[Message]:
             if len(grid) != layout.virtual_stages or any(len(chunk) != layout.pipeline_parallel for chunk in grid):
                 yield _message("recompute-shape", "recompute=full:[...] gives no count for each of {vp} chunks on {pp} stages",
                                vp=layout.virtual_stages, pp=layout.pipeline_parallel)  # fmt: skip
+        case Mixed():
+            yield _message("recompute-mixed", "layers of one pipeline recomputed in different ways are not in the reference step")
         case _:
             pass
     if options.compiled and layout.pipeline_parallel > 1 and layout.schedule in ("zb1p", "dualpipev"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.domain.layout import Full, NoRecompute, Selective
+from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective
 from meshwright.perf.attention import attention_flops
 from meshwright.perf.ends import head_saved_bytes
 from meshwright.perf.messages import (
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from meshwright.domain.case import Case
-    from meshwright.domain.layout import Layout
+    from meshwright.domain.layout import Layout, Recompute
     from meshwright.domain.model import LayerKind
     from meshwright.perf.operators import WorkShape
     from meshwright.plan.costs import vocabulary_rows
@@ -106,7 +106,7 @@ def chunks_of(case: Case, layout: Layout, stage: int) -> tuple[Chunk, ...]:
         end = begin + split[chunk][rank]
         if rank == stage:
             kinds = [model.kinds[model.pattern[layer]] for layer in range(begin, end)]
-            layers = tuple((kind, _again(layout, number, chunk, stage)) for number, kind in enumerate(kinds))
+            layers = tuple((kind, _again(layout.recompute, number, chunk, stage)) for number, kind in enumerate(kinds))
             beside = ranks[max(index - 1, 0) : index] + ranks[index + 1 : index + 2]
             found.append(Chunk(
                 layers=layers, first=index == 0, last=index == len(ranks) - 1, messages=sum(other != rank for other in beside)
@@ -115,9 +115,9 @@ def chunks_of(case: Case, layout: Layout, stage: int) -> tuple[Chunk, ...]:
     return tuple(found)
 
 
-def _again(layout: Layout, number: int, chunk: int, stage: int) -> str:
+def _again(recompute: Recompute, number: int, chunk: int, stage: int) -> str:
     """What of a layer runs again."""
-    match layout.recompute:
+    match recompute:
         case NoRecompute():
             return "none"
         case Selective(modules=modules):
@@ -129,6 +129,8 @@ def _again(layout: Layout, number: int, chunk: int, stage: int) -> str:
         case Full(layers=grid):
             assert isinstance(grid, tuple), "None and a number were before"
             return "full" if number < grid[chunk][stage] else "none"
+        case Mixed():
+            raise AssertionError("the reference step has no such layouts")
 
 
 def _hidden_bytes(case: Case, shape: WorkShape) -> float:
