@@ -25,9 +25,9 @@ def subject(job: Job) -> Subject:
              are not reduced, for that is the work of Megatron's distributed optimizer, which is not run.
     Errors:  InputError for what is not built here.
     """
-    from megatron.core import parallel_state  # type: ignore[import-not-found]
-    from megatron.core.models.gpt import GPTModel  # type: ignore[import-not-found]
-    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec  # type: ignore[import-not-found]
+    from megatron.core import parallel_state
+    from megatron.core.models.gpt import GPTModel
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 
     model, layout = job.model, job.layout
     assert model is not None, "the command gives one"
@@ -36,7 +36,7 @@ def subject(job: Job) -> Subject:
             "dryrun.megatron",
             "megatron-core without Transformer Engine is run with tp and dp of a dense model here, without sp, shards, pp and cp",
         )
-    from megatron.core.tensor_parallel.random import get_cuda_rng_tracker  # type: ignore[import-not-found]
+    from megatron.core.tensor_parallel.random import get_cuda_rng_tracker
 
     processor_as_accelerator()
     get_cuda_rng_tracker().fork = lambda *_: nullcontext()  # no dropout, and an accelerator's random state is not to be had
@@ -64,7 +64,7 @@ def subject(job: Job) -> Subject:
 
 
 def _config(model: Model, job: Job) -> Any:
-    from megatron.core.transformer.transformer_config import TransformerConfig  # type: ignore[import-not-found]
+    from megatron.core.transformer.transformer_config import TransformerConfig
 
     kind = model.kinds[0]
     block = kind.feed_forward
