@@ -10,6 +10,7 @@ import numpy as np
 
 from meshwright.plan.estimate import estimate
 from meshwright.search.legality import arithmetic_refusals, layout_refusals
+from meshwright.search.repair.following import settle
 from meshwright.search.repair.knobs import Given, idea, knobs, shown
 from meshwright.search.repair.levels import level, target_of
 from meshwright.search.repair.stages import Room, lists, splits
@@ -190,8 +191,10 @@ class _Search:
         return _Kept(edits, float(one.cost[index]), float(one.needed_bytes[index]))
 
     def _judged(self, rows: Settled, index: int) -> Repair | None:
-        """A row as an answer: None where the framework refuses it, or its simulation is too slow."""
+        """A row as an answer: None where the framework refuses it, its simulation is too slow, or an edit of it changes nothing."""
         case, target, layout = self.given.case, self.target, rows.layout(index)
+        if self._idle(rows, index, layout):
+            return None
         if self.said is not None:
             layout = replace(layout, overlap=self.said(case, layout))
         if self._refused(layout):
@@ -206,6 +209,14 @@ class _Search:
             edits=self._edits(rows, index, layout), layout=layout, estimate=each, margin_bytes=-gap, step_change_ratio=change,
             step_change_interval=interval, memory_change_bytes=less,
         )  # fmt: skip
+
+    def _idle(self, rows: Settled, index: int, layout: Layout) -> bool:
+        """Whether the same layout comes out without one of the edits: a shard stage over a single rank, say."""
+        moved = rows.moved(index)
+        codes = np.repeat(rows.codes[:, [index]], len(moved), axis=1)
+        codes[list(moved), np.arange(len(moved))] = 0
+        fewer = settle(self.given, self.table, codes)
+        return any(fewer.layout(column) == layout for column in range(len(fewer)))
 
     def _refused(self, layout: Layout) -> bool:
         """Whether the rules of layouts or the framework refuse one; what they have in common is kept."""
