@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from math import inf
 
 from balance_oracle import held_vectors, load, of_bodies, stage_memory
 
@@ -41,6 +42,32 @@ def drawn(seed: int) -> BalanceProblem:
     )
     problem = _fixed(draw, problem)
     return replace(problem, memory_bounds=_bounds(draw, problem))
+
+
+def of_two_bodies(seed: int) -> BalanceProblem:
+    """Two or three bodies that differ much, little memory, and a chunk in which they meet; at times one has no such treatment."""
+    draw = random.Random(5000 + seed)
+    chunks = draw.choice((1, 1, 2))
+    stages, kinds = draw.randint(2, 3), draw.randint(2, 3)
+    layers = draw.randint(chunks * stages + 2, chunks * stages + (4 if chunks > 1 else 6))
+    cuts = sorted(draw.sample(range(1, layers), draw.choice((1, 1, 2))))
+    sizes = [b - a for a, b in zip((0, *cuts), (*cuts, layers), strict=True)]
+    bodies = []
+    for size in sizes:
+        forward, keeps = draw.uniform(1.0, 20.0), draw.uniform(0.2, 6.0)
+        backward_times = [2.0 * forward + step * forward * draw.uniform(0.2, 0.5) for step in range(kinds)]
+        if draw.random() < 0.15:
+            backward_times[draw.randrange(1, kinds)] = inf
+        kept = tuple(keeps * (1.0 - 0.9 * step / (kinds - 1)) for step in range(kinds))
+        bodies.append(Body(layers=size, forward_time=forward, backward_times=tuple(backward_times), activation_memory=kept,
+                           static_memory=draw.uniform(0.0, 3.0)))  # fmt: skip
+    problem = BalanceProblem(
+        stages=stages, chunks=chunks, microbatches=2 * stages, schedule="1f1b" if chunks == 1 else "interleaved",
+        treatments=("none", "full") if kinds == 2 else ("none", "both", "full"), bodies=tuple(bodies), last=_end(draw),
+        memory_bounds=(1e6,) * stages,
+    )  # fmt: skip
+    least, most = (_even_need(replace(problem, last=End()), treatment) for treatment in (kinds - 1, 0))
+    return replace(problem, memory_bounds=(least + draw.uniform(0.1, 0.8) * abs(most - least),) * stages)
 
 
 def _bodies(draw: random.Random, layers: int, kinds: int, *, split: bool) -> tuple[Body, ...]:

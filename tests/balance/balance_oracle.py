@@ -239,6 +239,12 @@ def available(problem: BalanceProblem, pieces: Pieces) -> bool:
     )
 
 
+def sayable(pieces: Pieces) -> bool:
+    """Whether the lists of frameworks can say it: along a chunk no layer is treated more heavily than one before it."""
+    present = [[treatment for treatment, count in enumerate(body) if count] for body in pieces if any(body)]
+    return all(min(before) >= max(behind) for before, behind in pairwise(present))
+
+
 def choices(problem: BalanceProblem) -> Iterator[tuple[int, int] | None]:
     """What ties the chunks together: (treatment, leading layers) of all of them, or nothing."""
     if problem.fixed_recompute is not None:
@@ -313,7 +319,8 @@ def _options(
     vectors: set[tuple[int, ...]],
 ) -> list[tuple[Load, ...]]:
     if choice is None:
-        per_chunk = [list(product(*(ways(layers, len(problem.treatments)) for layers in chunk))) for chunk in bodies]
+        every = [product(*(ways(layers, len(problem.treatments)) for layers in chunk)) for chunk in bodies]
+        per_chunk = [list(filter(sayable, options)) for options in every]
     else:
         per_chunk = [[leading(problem, chunk, *choice)] for chunk in bodies]
     loads = [
@@ -392,6 +399,8 @@ def violations(problem: BalanceProblem, placement: Placement) -> list[str]:
     loads = loads_of(problem, placement)
     if not all(available(problem, chunk.pieces) for stage in loads for chunk in stage):
         said.append("a treatment that a body does not have")
+    if not all(sayable(chunk.pieces) for stage in loads for chunk in stage):
+        said.append("recomputed layers are not the first of their chunk")
     ties = list(choices(problem))
     if ties != [None] and not any(
         all(chunk.pieces == leading(problem, tuple(sum(t) for t in chunk.pieces), *tie) for stage in loads for chunk in stage)

@@ -116,7 +116,7 @@ def test_negative_memories_are_refused_with_what_they_would_be() -> None:
         "force takes it as it is"
     )
     without = decompose(t3(), constant=False)
-    assert not without.has_constant
+    assert without.component("constant") is None
     assert without.max_residual_mb == pytest.approx(225, abs=0.5)
     forced = decompose(t3(), force=True)
     assert [message.id for message in forced.warnings] == ["decompose.exact", "decompose.negative_forced"]
@@ -169,7 +169,7 @@ def test_two_stages_that_never_change_tell_nothing() -> None:
 
 def test_equal_layers_are_enough_without_a_constant() -> None:
     runs = drawn(6, [(0, 4, 0), (1, 3, 1), (2, 4, 0), (3, 2, 2), (4, 1, 3), (5, 4, 0)])
-    assert not decompose(runs, constant=False, force=True).has_constant
+    assert decompose(runs, constant=False, force=True).component("constant") is None
 
 
 def test_ill_conditioned_equations_are_explained() -> None:
@@ -193,6 +193,16 @@ def with_peaks(runs: DryRuns, truth: dict[str, float], noise: list[float] | None
         mb = max(parts) + each.layers * truth["parameters"] + truth.get(end, 0.0) + (noise[place] if noise else 0.0)
         found.append(replace(each, peak_mb=mb))
     return replace(runs, peaks=tuple(found))
+
+
+def fullest(runs: DryRuns, truth: dict[str, float]) -> list[int]:
+    """The moment of each peak at which the stage holds most."""
+    amounts = [truth[name] for name in runs.treatments]
+    return [
+        int(np.argmax([sum(float(moment @ row) * mb for row, mb in zip(np.array(each.counts), amounts, strict=True))
+                       for moment in flights(runs)[each.stage]]))
+        for each in runs.peaks
+    ]  # fmt: skip
 
 
 AMOUNT = st.floats(1, 5000)
@@ -226,10 +236,38 @@ def test_memories_come_back_under_virtual_stages(data: st.DataObject) -> None:
     )
     truth = {"parameters": 900.0, "none": 500.0, "full": 40.0, "constant": 700.0, "head": 3000.0, "tail": 2500.0}
     assume(equations(runs, constant=True).condition < 300)
+    assume(equations(runs, constant=True, chosen=fullest(runs, truth)).condition < 300)
     found = decompose(with_peaks(runs, truth), force=True)
     assert found.max_residual_mb < 1
     for name, value in truth.items():
         assert found.value_mb(name) == pytest.approx(value, rel=1e-3, abs=0.5)
+
+
+VIRTUAL = {"parameters": 900.0, "none": 500.0, "full": 40.0, "constant": 700.0, "head": 3000.0, "tail": 2500.0}
+
+
+def under_virtual_stages(chunks: int, cells: list[tuple[int, ...]]) -> DryRuns:
+    """Two rounds of four stages; what is kept and what is recomputed by chunk, one after the other."""
+    pairs = zip(cells[::2], cells[1::2], strict=True)
+    peaks = tuple(StagePeak(stage=n % 4, round=n // 4, counts=pair, peak_mb=1.0) for n, pair in enumerate(pairs))
+    return DryRuns(stages=4, chunks=chunks, treatments=("none", "full"), peaks=peaks, microbatches=8, schedule="interleaved")
+
+
+def test_moments_that_few_guesses_lead_to_are_found() -> None:
+    ones = [(1, 1, 1)] * 16
+    for place, cell in ((2, (1, 1, 2)), (5, (2, 1, 1)), (7, (2, 1, 1)), (13, (3, 1, 2)), (15, (3, 3, 1))):
+        ones[place] = cell
+    found = decompose(with_peaks(under_virtual_stages(3, ones), VIRTUAL), force=True)
+    assert {name: found.value_mb(name) for name in VIRTUAL} == pytest.approx(VIRTUAL, rel=1e-6)
+
+
+def test_unknowns_that_the_fullest_moments_do_not_determine_are_refused() -> None:
+    """Told apart at other moments, but not at those at which these stages are fullest."""
+    runs = under_virtual_stages(2, [(1, 1), (1, 1), (1, 2), *[(1, 1)] * 5, (1, 6), *[(1, 1)] * 7])
+    assert equations(runs, constant=True).condition < 100
+    assert equations(runs, constant=True, chosen=fullest(runs, VIRTUAL)).condition > 1e9
+    with pytest.raises(InputError, match="cannot be told apart"):
+        decompose(with_peaks(runs, VIRTUAL), force=True)
 
 
 @settings(max_examples=40, deadline=None)

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from meshwright.domain.dry_runs import DryRuns
 from meshwright.errors import InputError
 from meshwright.readers.sapp import separated
-from meshwright.readers.sapp.init_file import init_file_from
 from meshwright.readers.sapp.treatments import ORDER
 from meshwright.search.balance.decompose import decompose
 from meshwright.search.balance.equations import equations
-from meshwright.search.balance.probes import ProbeProposal, init_document, questions
+from meshwright.search.balance.probes import ProbeProposal, questions
 
 KINDS = st.lists(st.sampled_from(ORDER[1:]), unique=True)
 
@@ -119,28 +118,6 @@ def test_what_known_peaks_lack_is_said() -> None:
     assert new.treatments == ("none", "full")
     assert len(new.rounds) == 1
     assert new.equations == len(whole.peaks) + 3
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.integers(2, 10), KINDS)
-def test_the_proposal_as_sapps_file(stages: int, kinds: list[str]) -> None:
-    found = questions(stages=stages, layers=5 * stages, treatments=kinds)
-    runs = answered(found, TRUTH)
-    document = init_document(found, layers=5 * stages)
-    sizes = {(peak.round, peak.stage): peak.peak_mb for peak in runs.peaks}
-    usage = document["memory_usage"]
-    assert isinstance(usage, dict)
-    usage["head_memory"], usage["tail_memory"] = sizes[0, 0], sizes[0, stages - 1]
-    ids = usage["body_memories"]["stage_id"]
-    rounds = ids if len(found.rounds) > 1 else [ids]
-    memories = [[sizes[place, stage] for stage in row] for place, row in enumerate(rounds)]
-    usage["body_memories"]["memories"] = memories if len(found.rounds) > 1 else memories[0]
-    document["time_config"] = {"head": 1, "body": 1, "tail": 1}
-    back = init_file_from(document, where="f").runs
-    assert {(each.round, each.stage, each.peak_mb) for each in back.peaks} == {
-        (each.round, each.stage, each.peak_mb) for each in runs.peaks
-    }
-    assert equations(back, constant=stages > 2).condition == pytest.approx(found.condition)
 
 
 def test_same_question_same_answer() -> None:

@@ -88,6 +88,15 @@ def test_the_fastest_of_all_is_not_slower_than_that_of_the_shortest_slot(cli, tm
     assert slot["faster"] is None or slot["faster"]["simulated_time"] < slot["simulated_time"]
 
 
+def test_status_and_gap_are_those_of_the_answer(cli, tmp_path):
+    """Of the fastest pipeline, whose slot is not the shortest, the proved bound is that of pipelines."""
+    found = cli("balance", ls1(tmp_path), *T1, "--objective", "simulated", "--json").json
+    assert found["slot_time"] > found["slot_found"]
+    assert found["slot_gap_ratio"] == 0.0
+    assert found["status"] == "gap"
+    assert found["gap_ratio"] == pytest.approx(1 - found["simulated_bound"] / found["simulated_time"])
+
+
 def test_virtual_stages_are_ranked_by_simulated_time(cli, tmp_path):
     path = ls1(tmp_path, body=SMALL_BODY)
     found = cli("balance", path, *SMALL, "--virtual-stages", "1,2,9", "--json").json
@@ -312,6 +321,40 @@ def test_bad_layer_files_are_one_line(cli, tmp_path, layers, word):
     assert not answer.out
     assert len(answer.lines) == 1
     assert word in answer.err
+
+
+@pytest.mark.parametrize("name", ["empty.json", "empty.yaml", "list.yaml", "folder", "train.sh", "./nowhere", "nowhere.json"])
+def test_what_is_no_source_is_one_line(cli, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    for path, text in (("empty.json", ""), ("empty.yaml", ""), ("list.yaml", "[1, 2]"), ("train.sh", "torchrun x.py\n")):
+        written(tmp_path / path, text)
+    answer = cli("balance", name, *SMALL)
+    assert answer.status == 2
+    assert answer.err.startswith(f"error: {name}: ")
+    assert answer.err.count("\n") == 1
+
+
+def test_a_schedule_with_other_chunks_is_named_once(cli, tmp_path):
+    answer = cli("balance", ls1(tmp_path, body=SMALL_BODY), *SMALL, "--schedule", "dualpipev")
+    assert answer.err == "error: schedule 'dualpipev' has 2 chunk(s) per stage, not 1.\n"
+
+
+def test_two_bodies_in_a_chunk_are_recomputed_from_its_first_layer(cli, tmp_path):
+    """Mixtures behind dense layers: lists recompute the dense ones first, and figures are those of the lists."""
+    dense = {**BODY, "name": "dense", "nb_layer": 3, "memory_activation": 200}
+    mixture = {**BODY, "name": "moe", "nb_layer": 9, "memory_activation": 1600, "time": 240}
+    document = {"name": "two", "layers_description": [HEAD, dense, mixture, TAIL]}
+    path = written(tmp_path / "two.json", json.dumps(document))
+    options = ("--stages", "2", "--microbatches", "4", "--memory-mb", "30000", "--framework", "mindformers", "--json")
+    found = cli("balance", path, *options).json
+    full = found["recompute_by_body"]["dense"]["full"][0], found["recompute_by_body"]["moe"]["full"][0]
+    lists = found["emitted"]["MindFormers graph mode"]["settings"]["recompute"]
+    assert lists == [sum(each) for each in zip(*full, strict=True)] == found["recompute"]["full"][0]
+    assert 0 < lists[0] < found["stage_layers"][0][0]
+    assert full[0][0] == min(3, lists[0])
+    held = 2 * (200 * (3 - full[0][0]) + 32 * lists[0] + 1600 * (found["stage_layers"][0][0] - 3 - full[1][0]))
+    assert found["stage_memory_mb"][0] == pytest.approx(11000 + 1583 * found["stage_layers"][0][0] + held)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"layers_description": [NaN]}', '{"layers": []}', "\x00"])

@@ -88,7 +88,7 @@ def test_a_first_stage_that_runs_out_of_micro_batches_in_flight(fix, script):
     assert all(change["memory_reserved_bytes"] <= view["bound_bytes"] for change in view["changes"])
     smaller = next(change for change in view["changes"] if moved(change) == ["mb"])
     assert smaller["edits"] == [
-        {"field": "--micro-batch-size", "from": "2", "to": 1, "file": smaller["edits"][0]["file"],
+        {"field": "--micro-batch-size", "from": 2, "to": 1, "file": smaller["edits"][0]["file"],
          "line": FIRST_STAGE[: FIRST_STAGE.index("--micro-batch-size")].count("\n") + 1, "resume": "same checkpoint"},
     ]  # fmt: skip
 
@@ -282,6 +282,31 @@ def test_only_the_launcher_may_be_left_to_do_by_hand(fix, script):
     assert "change the launcher" in message
     read = fix(path, "--from", "megatron", "--model", "llama3-8b", "--devices", "8", "--json", verb="import").json
     assert read["label"] == view["changes"][0]["label"]
+
+
+def test_one_replica_keeps_the_switches_of_several(fix, script):
+    path = script(FIRST_STAGE)
+    assert "--use-distributed-optimizer" in FIRST_STAGE
+    one = fix(path, *MEGATRON, "--to-devices", "4", "--json", *ONE).json["changes"][0]
+    assert "dp" not in one["label"].replace("dp1", "")
+    assert "--use-distributed-optimizer" not in one["diff"]
+    assert [message for message in one["by_hand"] if "launcher" not in message] == []
+
+
+def test_figures_of_edits_are_numbers(fix, script):
+    view = fix(script(FIRST_STAGE), *MEGATRON, "--fit", "--json", *ONE).json
+    edits = [edit for change in view["changes"] for edit in change["edits"]]
+    figures = [edit for edit in edits if edit["field"] in {"--micro-batch-size", "--pipeline-model-parallel-size"}]
+    assert figures
+    assert all(isinstance(edit[side], int) for edit in figures for side in ("from", "to"))
+
+
+def test_more_memory_than_a_device_has_is_said_to_be_cut(fix, script):
+    path = script(FIRST_STAGE)
+    view = fix(path, *MEGATRON, "--memory", "100GiB", "--json", *ONE).json
+    assert view["bound_bytes"] < 80 * 2**30
+    assert any(line.startswith("--memory 100.0 GiB is more than the") for line in view["remarks"])
+    assert not any("--memory" in line for line in fix(path, *MEGATRON, "--memory", "60GiB", "--json", *ONE).json["remarks"])
 
 
 def test_virtual_memory_is_not_offered_where_the_framework_excludes_it(fix, script):

@@ -257,6 +257,12 @@ def script(words):
     )
 
 
+def test_a_packing_limit_that_is_a_section_is_refused():
+    found = read(MEGATRON_TEMPLATE | {f"{T}.packing": True, f"{T}.max_token_in_packing": {"value": 8192}}, devices=16)
+    assert found.layout is None
+    assert [message.id for message in found.messages if "packing" in message.id] == ["chatlearn.packing-section"]
+
+
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_real_megatron_script_is_read(name):
     devices, model, words, expected = SCRIPTS[name]

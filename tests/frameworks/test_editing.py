@@ -69,6 +69,46 @@ def test_another_plan_of_the_case_is_read_back_and_notes_stay(name, line_end):
     assert edited.meaning == meaning(there.resume, changed_knobs(there.normal(case, one), two))
 
 
+ONE_REPLICA = {
+    "megatron": {"--use-distributed-optimizer", "--overlap-grad-reduce", "--overlap-param-gather"},
+    "mindspeed-llm": {"--use-distributed-optimizer", "--overlap-grad-reduce", "--overlap-param-gather"},
+    "bridge": {"ddp.use_distributed_optimizer", "ddp.overlap_grad_reduce", "ddp.overlap_param_gather"},
+    "deepspeed": {"zero_optimization.stage"},
+    "nanotron": {"optimizer.zero_stage"},
+}
+
+
+@pytest.mark.parametrize("name", ONE_REPLICA)
+def test_one_replica_leaves_switches_that_mean_nothing_then(name):
+    there = framework(name)
+    tp, device = 1 if name == "deepspeed" else 4, "ascend-910b" if name == "mindspeed-llm" else "h100-sxm"
+    case = make_case(
+        "llama3-8b", cluster_for(device, num_devices=2 * tp), global_batch_sequences=16, sequence_tokens=2048, framework=name
+    )
+    one = there.normal(case, Layout(tensor_parallel=tp, sequence_parallel=tp > 1, data_parallel=2, optimizer_shards=2,
+                                    num_microbatches=8))  # fmt: skip
+    alone = there.normal(case, replace(one, data_parallel=1, optimizer_shards=1, gradient_shards=1, parameter_shards=1,
+                                       num_microbatches=16, overlap=replace(one.overlap, parameter_gather=False)))  # fmt: skip
+    half = replace(case, cluster=cluster_for(device, num_devices=tp))
+    reading = read_back(there, case, configuration(there.write(case, one)))
+    assert {key for key in ONE_REPLICA[name] if reading.source.value(key) is not None} == ONE_REPLICA[name]
+    edited = edit(there, reading, half, alone)
+    assert not {each.key for each in edited.edits} & ONE_REPLICA[name]
+    assert [message.id for message in edited.messages] in ([], ["edit.devices"])
+
+
+def test_a_switch_that_one_replica_may_not_have_is_taken_out():
+    """Two instances of the distributed optimizer need two replicas."""
+    case = make_case("llama3-8b", cluster_for("h100-sxm", num_devices=16), global_batch_sequences=16, sequence_tokens=2048)
+    there = framework("megatron")
+    one = there.normal(case, Layout(tensor_parallel=4, data_parallel=4, optimizer_shards=2, num_microbatches=4))
+    reading = read_back(there, case, configuration(there.write(case, one)))
+    alone = replace(one, data_parallel=1, optimizer_shards=1, num_microbatches=16)
+    keys = {each.key for each in edit(there, reading, replace(case, cluster=cluster_for("h100-sxm", num_devices=4)), alone).edits}
+    assert "--num-distributed-optimizer-instances" in keys
+    assert "--use-distributed-optimizer" not in keys
+
+
 @pytest.mark.parametrize("name", ["megatron", "nanotron", "torchtitan"])
 def test_the_layout_that_is_there_changes_nothing(name):
     there, case, one, _ = plan_pair(name, 3)

@@ -137,6 +137,8 @@ def test_lists_may_get_other_stages_than_flags():
     both = Stages(layers=((4, 4),), recompute={"both": ((1, 0),)})
     words = {each.framework: each for each in in_words(crossing, both)}
     assert words["MindFormers graph mode"].settings["select_recompute"] == [1, 0]
+    assert any("'as lists can say it'" in note for note in words["MindFormers graph mode"].notes)
+    assert not any("'as lists can say it'" in note for each in in_words(both) for note in each.notes)
     assert words["Megatron-LM"].lacks
 
 
@@ -144,6 +146,34 @@ def test_sequence_splits_are_mindspores_alone():
     stages = Stages(layers=((2, 2),), schedule="seq1f1b", sequence_splits=2)
     assert said(stages, "MindFormers graph mode").settings["seq_split_num"] == 2
     assert said(stages, "Megatron-LM").lacks == ("the schedule seq1f1b",)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "chunks", "scheduler"),
+    [("1f1b", 1, None), ("gpipe", 1, "gpipe"), ("interleaved", 2, "1f1b"), ("interleaved-less-memory", 2, "1f1b"),
+     ("seq1f1b", 1, "seqpipe"), ("seq1f1b", 2, "seqvpp")],
+)  # fmt: skip
+def test_the_order_that_an_answer_was_priced_with_is_asked_for(schedule, chunks, scheduler):
+    stages = Stages(layers=((2, 2),) * chunks, schedule=schedule, sequence_splits=2 if schedule == "seq1f1b" else 1)
+    words = said(stages, "MindFormers graph mode")
+    assert words.settings.get("pipeline_scheduler") == scheduler
+    assert words.settings.get("pipeline_interleave", False) is (chunks > 1)
+    assert any("ENABLE_LESS_MEM_VPP=1" in note for note in words.notes) == (schedule == "interleaved-less-memory")
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "interleaved-less-memory", "seq1f1b", "zb1p", "zbv"])
+def test_frameworks_without_a_schedule_are_offered_nothing(schedule):
+    stages = Stages(layers=((2, 2), (2, 2)), schedule=schedule)
+    names = {each.framework: each for each in in_words(stages)}
+    for name in ("MindSpeed-Core-MS r0.1.0", "MindSpeed-Core-MS br_master", "MindSpeed-LLM", "Megatron-LM"):
+        assert names[name].lacks == (f"the schedule {schedule}",)
+        assert not names[name].settings
+
+
+def test_folded_stages_are_mindspeed_s_where_they_are_alike():
+    alike, uneven = (Stages(layers=layers, schedule="dualpipev") for layers in (((2, 2), (2, 2)), ((2, 3), (3, 2))))
+    assert said(alike, "MindSpeed-LLM").settings == {"--schedules-method": "dualpipev"}
+    assert said(uneven, "MindSpeed-LLM").lacks == ("the schedule dualpipev",)
 
 
 @pytest.mark.oracle

@@ -13,10 +13,12 @@ from meshwright.domain.balance import Placement
 from meshwright.domain.label import parse_layout, parse_recompute
 from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective
 from meshwright.plan.evaluate import evaluate, split_of
+from meshwright.search.balance.climb import kicked
 from meshwright.search.balance.layouts import bodies_of, choices, layout_of, problem_of
 from meshwright.search.balance.memory import stage_memory
 from meshwright.search.balance.quick import quick_placements
 from meshwright.search.balance.times import chunk_times, positions, simulated_times
+from meshwright.search.balance.treatments import leading, treated
 from strategies import EVERYTHING, MEGATRON, examples, planned, small_case
 
 
@@ -66,6 +68,21 @@ def test_a_placement_holds_and_costs_what_its_layout_does(drawn):
     gathers_nothing = layout.parameter_shards > 1 and placement.layers[-1][-1] == 0
     if problem.chunks == 1 and not gathers_nothing:
         assert stage_memory(problem, placement.counts) == pytest.approx(found.memory.reserved_bytes, rel=1e-6)
+
+
+@examples(25)
+@given(balanced(), st.integers(0, 7), st.floats(0.0, 1.0))
+def test_placements_of_the_search_are_what_their_layouts_say(drawn, seed, tightness):
+    """Whatever bodies meet in a chunk: the layout of an answer recomputes the very layers that the answer was priced with."""
+    case, layout, problem, start = drawn
+    assume(problem.recompute_rule == "any" and len(problem.bodies) > 1 and len(problem.treatments) > 1)
+    memory = stage_memory(problem, start.counts)
+    least = stage_memory(problem, leading(problem, start.counts.sum(axis=1), len(problem.treatments) - 1, problem.layers))
+    bounds = least + tightness * (memory - least)
+    problem = replace(problem, memory_bounds=tuple(np.maximum(bounds, 1.0).tolist()))
+    counts = kicked(problem, treated(problem, start.counts[..., None])[..., 0], seed)
+    found = evaluate(case, layout_of(layout, problem, Placement(counts=counts, slot_time=0.0, simulated_time=0.0, stage_memory=())))
+    assert chunk_times(problem, counts).backward.sum(axis=1) == pytest.approx(found.stages.backward_s, rel=1e-9)
 
 
 REAL = {

@@ -117,7 +117,7 @@ class Solved:
     """What became of the problems."""
 
     answers: list[Answer]
-    """Fastest first, one for each number of virtual stages."""
+    """What fits first, then the fastest; one for each number of virtual stages."""
     overfull: list[tuple[BalanceProblem, Overfull]]
     """Problems in which nothing fits; where there is no answer, the one that comes closest, with levers."""
     refused: list[tuple[int, str]]
@@ -146,13 +146,11 @@ def _solved(question: Asked, objective: Objective, time_limit_s: float) -> Solve
     if overfull and not found:
         problem, verdict = min(overfull, key=lambda pair: pair[1].gap)
         overfull = [(problem, replace(verdict, levers=(*verdict.levers, *question.levers(problem, verdict))))]
-    found.sort(key=lambda pair: pair[1].best.simulated_time)
-    best = {pair[0].problem.chunks: pair for pair in reversed(found)}
-    refused += [(problem.chunks, "nothing fits") for problem, _ in overfull if problem.chunks not in best]
-    return Solved(
-        answers=[question.answered(*pair) for pair in found if best[pair[0].problem.chunks] is pair], overfull=overfull,
-        refused=list(dict.fromkeys(refused)),
-    )  # fmt: skip
+    answers: dict[int, Answer] = {}
+    for one in sorted((question.answered(*pair) for pair in found), key=lambda answer: (not answer.fits, answer.time)):
+        answers.setdefault(one.problem.chunks, one)
+    refused += [(problem.chunks, "nothing fits") for problem, _ in overfull if problem.chunks not in answers]
+    return Solved(answers=list(answers.values()), overfull=overfull, refused=list(dict.fromkeys(refused)))
 
 
 def _document(question: Asked, solved: Solved, saved: Sequence[str]) -> dict[str, Any]:

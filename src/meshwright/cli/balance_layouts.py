@@ -172,39 +172,20 @@ def _layout(given: Setup, plain: Layout, problem: BalanceProblem, placement: Pla
 
 
 def _accepted(given: Setup, plain: Layout, balance: Balance) -> Balance:
-    """The answer with the first placement that the framework does not refuse, one that fits as its layout says it if there is one.
-
-    Which layers of a chunk are treated is no choice of a layout: the search may have counted on others that hold more.
-    """
-    import numpy as np
-
+    """The answer with the first placement that the framework does not refuse, one that fits by the estimate if there is one."""
     from meshwright import plan
     from meshwright.search.balance.bubble import bubble_of
-    from meshwright.search.balance.memory import excess
 
     problem = balance.problem
-    allowed: list[tuple[bool, bool, Placement, Placement]] = []
-    for each in (balance.best, *balance.others, *(() if balance.faster is None else (balance.faster,))):
-        layout = _layout(given, plain, problem, each)
-        if not given.framework.check(given.case, layout):
-            said = _as_said(given, layout, problem, each)
-            over = bool(excess(problem, np.array(said.stage_memory)) > 0.0)
-            allowed.append((over, not plan.estimate(given.case, layout).fits, each, said))
+    placements = (balance.best, *balance.others, *(() if balance.faster is None else (balance.faster,)))
+    layouts = [(each, _layout(given, plain, problem, each)) for each in placements]
+    allowed = [(each, layout) for each, layout in layouts if not given.framework.check(given.case, layout)]
     if not allowed:
         return balance
-    _, _, placement, said = min(allowed, key=lambda each: each[:2])
-    others = tuple(each for each in balance.others if each is not placement)
-    return replace(balance, best=said, others=others, bubble=bubble_of(problem, said.counts))
-
-
-def _as_said(given: Setup, layout: Layout, problem: BalanceProblem, placement: Placement) -> Placement:
-    """A placement as its layout says it: treated layers are the first of their chunk."""
-    import numpy as np
-
-    from meshwright.search.balance.solve import place
-
-    counts = counts_of(given, layout, problem)
-    return placement if counts is None or np.array_equal(counts, placement.counts) else place(problem, counts)
+    best, _ = next((pair for pair in allowed if plan.estimate(given.case, pair[1]).fits), allowed[0])
+    others = tuple(each for each in balance.others if each is not best)
+    faster = balance.faster if balance.faster is not best else None
+    return replace(balance, best=best, others=others, faster=faster, bubble=bubble_of(problem, best.counts))
 
 
 def _words(given: Setup, plain: Layout, layout: Layout) -> tuple[Words, ...]:
@@ -271,8 +252,8 @@ def _grids(layout: Layout, split: Any) -> dict[str, Any]:
     match layout.recompute:
         case NoRecompute():
             return {}
-        case Selective():
-            return {recompute_word(layout.recompute): split}
+        case Selective(modules=modules):
+            return {recompute_word(Selective(modules=tuple(sorted(set(modules))))): split}
         case Full(layers=None):
             return {"full": split}
         case Full(layers=int(count)):

@@ -24,6 +24,8 @@ Source = Literal["layers", "dry runs", "model"]
 _MODEL_KEYS = frozenset({"model_type", "architectures", "hidden_size", "n_embd", "num_hidden_layers"})
 _DRY_RUN_KEYS = frozenset({"pipeline_config", "memory_usage", "recompute_config", "time_config", "profiling_config"})
 _YAML = (".yaml", ".yml")
+_EXPECTED = "a layer file (.json), dry runs (.yaml), a saved plan.yaml or a model is expected"
+CONFIG_FILE = "config.json"
 OF_A_FILE = (
     "stages", "microbatches", "memory_mb", "less_memory", "schedule", "sequence_splits", "training_config", "hop", "manual",
 )  # fmt: skip
@@ -58,17 +60,31 @@ class Asked:
 
 
 def source_of(values: Values) -> Source:
-    """What the positional argument is; a file is known by its keys."""
+    """What the positional argument is; a file is known by its keys.
+
+    Errors: ``InputError`` for a file or a directory that is none of them.
+    """
     from meshwright.readers.safe import load_json, load_yaml
 
     where = str(values.get("model", ""))
-    suffix = Path(where).suffix.lower()
-    if not where or suffix not in {".json", *_YAML} or Path(where).is_dir():
+    path, suffix = Path(where), Path(where).suffix.lower()
+    if path.is_dir():
+        if not any((path / name).is_file() for name in (PLAN_FILE, CONFIG_FILE)):
+            raise fault("balance.directory", "is a directory without {plan} and {config}", path=where, plan=PLAN_FILE,
+                        config=CONFIG_FILE)  # fmt: skip
         return "model"
-    if not Path(where).exists():
+    if where.startswith((".", "/")) and not path.exists():
+        raise fault("file.missing", "no such file", path=where)
+    if not where or suffix not in {".json", *_YAML}:
+        if suffix and path.is_file():
+            raise fault("balance.suffix", _EXPECTED, path=where)
+        return "model"
+    if not path.exists():
         raise fault("file.missing", "no such file", path=where)
     document = load_yaml(where) if suffix in _YAML else load_json(where)
-    keys = {str(key) for key in document} if isinstance(document, dict) else set()
+    if not isinstance(document, dict) or not document:
+        raise fault("balance.empty", f"holds no keys: {_EXPECTED}", path=where)
+    keys = {str(key) for key in document}
     if suffix in _YAML:
         return "dry runs" if keys & _DRY_RUN_KEYS else "model"
     return "model" if keys & _MODEL_KEYS else "layers"

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     Grid = tuple[tuple[int, ...], ...]
     """Counts by chunk and stage, ``[chunk][stage]``."""
 
+PROVED = 1e-5
+"""A gap below this is rounding of the solver."""
 Status = Literal["optimal", "gap"]
 Objective = Literal["slot", "simulated"]
 """``slot``: of the placements with the shortest slot found, the one that simulates best; ``simulated``: of all placements."""
@@ -151,6 +153,14 @@ class Balance:
     gap_ratio: float
     bubble: BubbleSplit
     solve_s: float
+
+    @property
+    def answer_gap_ratio(self) -> float:
+        """Under its objective no placement is further ahead of ``best`` than this (proved); 0: it is optimal."""
+        of_slot = (self.slot_bound, self.best.slot_time)
+        bound, value = of_slot if self.objective == "slot" else (self.simulated_bound, self.best.simulated_time)
+        gap = 1.0 - bound / value if value > 0.0 else 0.0
+        return gap if gap > PROVED else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from meshwright.frameworks.settings import Document, Reading
 
 
+SHARDING = frozenset({"zero", "overlap"})
+"""Knobs of the surface that mean nothing where there is one replica."""
+SWITCHES = frozenset({"true", "false"})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
     """One key of a file with its value before and after (None: it does not stand there)."""
@@ -64,16 +69,9 @@ def edit(framework: Framework, reading: Reading, case: Case, layout: Layout) -> 
         raise fault("edit.layout", "the files determine no layout, so there is nothing to change: see what import says")
     if broken := there.check(case, layout):
         raise InputError(broken)
-    changes = differences(there, reading, case, layout)
-    by_document: dict[str, dict[str, object]] = {}
+    changes = _needed(there, reading, case, layout, differences(there, reading, case, layout))
     documents = {document.path: document for document in reading.source.documents}
-    for key, after in changes.items():
-        home = _home(reading, key)
-        by_document.setdefault(home.path, {})[key] = after
-    files = tuple(
-        File(path=path, text=_following(documents[path], there).changed(edits), executable=False)
-        for path, edits in by_document.items()
-    )
+    files = _changed(there, reading, changes)
     knobs = changed_knobs(reading.layout, layout)
     return Edited(
         files=files,
@@ -82,6 +80,71 @@ def edit(framework: Framework, reading: Reading, case: Case, layout: Layout) -> 
         diff="".join(_diff(documents[file.path], file) for file in files),
         messages=_left(there, reading, files, case, layout),
     )
+
+
+def _changed(framework: Framework, reading: Reading, changes: Mapping[str, object]) -> tuple[File, ...]:
+    """The files that hold some keys, with their new values."""
+    documents = {document.path: document for document in reading.source.documents}
+    by_document: dict[str, dict[str, object]] = {}
+    for key, after in changes.items():
+        by_document.setdefault(_home(reading, key).path, {})[key] = after
+    return tuple(
+        File(path=path, text=_following(documents[path], framework).changed(edits), executable=False)
+        for path, edits in by_document.items()
+    )
+
+
+def _whole(reading: Reading, files: tuple[File, ...]) -> list[File]:
+    """All files of a reading, those that changed as they are now."""
+    changed = {file.path: file for file in files}
+    return [changed.get(document.path, File(path=document.path, text=document.text)) for document in reading.source.documents]
+
+
+def _needed(
+    framework: Framework, reading: Reading, case: Case, layout: Layout, changes: Mapping[str, object]
+) -> Mapping[str, object]:
+    """The changes without those that one replica alone makes needless.
+
+    With nothing to shard and nothing to overlap, a user's switches and stages of either mean nothing: they stay where the
+    framework reads the same layout with them and has no more to say against it. Where words change (another back end), all do.
+    """
+    if layout.data_parallel * layout.context_parallel > 1:
+        return changes
+    knobs = framework.surface().knobs() if framework.surface is not None else {}
+    found = {key: str(value).lower() for key in changes if knobs.get(key) in SHARDING
+             and (value := reading.source.value(key)) is not None}  # fmt: skip
+    if any(value not in SWITCHES and not value.isdigit() for value in found.values()):
+        return changes
+    spare = [key for key, value in found.items() if value in SWITCHES or key.endswith("stage")]
+    given = Given(num_devices=layout.world, devices_per_node=case.cluster.devices_per_node, model=case.model)
+
+    def said(trial: Mapping[str, object]) -> set[str] | None:
+        """What the framework says of the files with these changes; None where they are not the layout."""
+        try:
+            again = framework.read(_whole(reading, _changed(framework, reading, trial)), version=framework.version, given=given)
+        except InputError:
+            return None
+        same = again.layout is not None and _same(framework, case, again.layout, layout)
+        return {message.id for message in again.messages} if same else None
+
+    before = said(changes) if spare else None
+    for keys in (spare, *([key] for key in spare)):
+        trial = {key: value for key, value in changes.items() if key not in keys}
+        if before is not None and (now := said(trial)) is not None and now <= before:
+            changes = trial
+    return changes
+
+
+def _same(framework: Framework, case: Case, one: Layout, other: Layout) -> bool:
+    """Whether layouts are the same to a framework; of one replica, whatever would be overlapped with others."""
+
+    def normal(layout: Layout) -> Layout:
+        found = framework.normal(case, layout)
+        if layout.data_parallel * layout.context_parallel > 1:
+            return found
+        return replace(found, overlap=replace(found.overlap, gradient_reduce=False, parameter_gather=False))
+
+    return normal(one) == normal(other)
 
 
 def _following(document: Document, framework: Framework) -> Document:
@@ -96,8 +159,7 @@ def _left(
 ) -> tuple[Message, ...]:  # fmt: skip
     """What the changed files, read again, do not say as wanted: the devices that they start, or the layout itself."""
     assert reading.layout is not None, "the caller has checked"
-    changed = {file.path: file for file in files}
-    whole = [changed.get(document.path, File(path=document.path, text=document.text)) for document in reading.source.documents]
+    whole = _whole(reading, files)
     given = Given(num_devices=layout.world, devices_per_node=case.cluster.devices_per_node, model=case.model)
     try:
         again = framework.read(whole, version=framework.version, given=given)
@@ -112,7 +174,7 @@ def _left(
     if started is None and reading.layout.world != layout.world:
         return (Message("edit.devices", "the new layout needs {world} devices instead of {before}, and the files do not say how "
                         "many are started", {"world": layout.world, "before": reading.layout.world}),)  # fmt: skip
-    if again.layout is None or framework.normal(case, again.layout) != framework.normal(case, layout):
+    if again.layout is None or not _same(framework, case, again.layout, layout):
         return (Message("edit.differs", "the changed files do not read as the wanted layout: see what import says of them", {}),)
     return ()
 
@@ -141,12 +203,17 @@ def _stands(framework: Framework, reading: Reading, key: str, value: object) -> 
     setting = reading.source.settings.get(key)
     if setting is None or value is None or setting.value is None:
         return False
+    one, two = (_typed(framework, key, each) for each in (setting.value, value))
+    return type(one) is type(two) and one == two
+
+
+def _typed(framework: Framework, key: str, value: object) -> object:
+    """A value in the type of its key: flags are words in a script; what is no such value stays as it is."""
     known = framework.surface().find(key, framework.version) if framework.surface is not None else None
     try:
-        one, two = (each if known is None else typed(known, each) for each in (setting.value, value))
+        return value if known is None or value is None else typed(known, value)
     except InputError:
-        return False
-    return type(one) is type(two) and one == two
+        return value
 
 
 def _home(reading: Reading, key: str) -> Document:
@@ -181,9 +248,10 @@ def _edit(framework: Framework, reading: Reading, key: str, after: object, knobs
     """One change with its meaning: that of the key's own knob, where the surface names one that changed."""
     setting = reading.source.settings.get(key)
     knob = framework.surface().knobs().get(key, "") if framework.surface is not None else ""
+    file, line = (setting.file, setting.line) if setting else (_home(reading, key).path, 0)
     return Edit(
-        key=key, before=setting.value if setting else None, after=after, file=setting.file if setting else _home(reading, key).path,
-        line=setting.line if setting else 0, meaning=meaning(framework.resume, (knob,) if knob in knobs else knobs),
+        key=key, before=_typed(framework, key, setting.value) if setting else None, after=after, file=file, line=line,
+        meaning=meaning(framework.resume, (knob,) if knob in knobs else knobs),
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from meshwright.frameworks.torchtitan.layout_keys import SCHEDULES
 from meshwright.frameworks.torchtitan.stages import split_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from meshwright.domain.layout import Schedule
 
@@ -28,8 +28,14 @@ OF_LIST = {
 """What makes a list necessary."""
 EXCLUDING = ("selective", "communication")
 """What no list can say of one chunk: layers with the first alone beside layers with the second alone."""
-MINDSPORE_SCHEDULES = frozenset({"1f1b", "interleaved", "gpipe", "interleaved-less-memory", "seq1f1b"})
-MEGATRON_SCHEDULES = frozenset({"1f1b", "interleaved"})
+MINDFORMERS_SCHEDULERS = {
+    "1f1b": "1f1b", "interleaved": "1f1b", "gpipe": "gpipe", "interleaved-less-memory": "1f1b", "seq1f1b": "seqpipe",
+}  # fmt: skip
+"""Schedule -> ``pipeline_scheduler`` of MindSpore's graph mode; seq1F1B over several chunks is ``seqvpp``."""
+LESS_MEMORY = "interleaving that holds less needs ENABLE_LESS_MEM_VPP=1 in the environment (mindspore-ai/toolkits)"
+OTHER_STAGES = "the lists cannot say the answer: these are the stages of 'as lists can say it'"
+PLAIN_SCHEDULES = frozenset({"1f1b", "interleaved"})
+"""Schedules that need no word but the number of chunks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +79,10 @@ def in_words(stages: Stages, for_lists: Stages | None = None) -> tuple[Words, ..
     """
     lists = for_lists or stages
     speakers = [say for say in _FRAMEWORKS if stages.chunks > 1 or say is not _mindspeed_core_ms_br]
-    said = [say(lists if say in _BY_LISTS else stages) for say in speakers]
+    said = [say(lists) if say in _BY_LISTS else say(stages) for say in speakers]
+    if for_lists is not None:
+        said = [replace(words, notes=(*words.notes, OTHER_STAGES)) if say in _BY_LISTS else words
+                for say, words in zip(speakers, said, strict=True)]  # fmt: skip
     return tuple(replace(words, settings={}, notes=()) if words.lacks else words for words in said)
 
 
@@ -91,15 +100,20 @@ def _mindspore_lists(stages: Stages, *, behind_full: bool) -> dict[str, Split | 
     return {key: counts if OF_LIST[key] & set(kinds) else None for key, counts in lists.items()}
 
 
-def _mindspore_lacks(stages: Stages) -> tuple[str, ...]:
+def _mindspore_lacks(stages: Stages, schedules: Iterable[str]) -> tuple[str, ...]:
     odd = sorted(set(stages.used) - set(KINDS))
-    schedule = () if stages.schedule in MINDSPORE_SCHEDULES else (f"the schedule {stages.schedule}",)
     crossed = crossing(_mindspore_kinds(stages), stages.layers)
     text = (
         "layers with selective recomputation alone beside layers with communication alone in one chunk (the first on stage {}): "
         "both lists begin at the same layer"
     )
-    return (*(f"recomputing {name}" for name in odd), *schedule, *([] if crossed is None else [text.format(crossed[1])]))
+    lists = [] if crossed is None else [text.format(crossed[1])]
+    return (*(f"recomputing {name}" for name in odd), *_lacking(stages, schedules), *lists)
+
+
+def _lacking(stages: Stages, schedules: Iterable[str]) -> tuple[str, ...]:
+    """The schedule, where it is none of a framework's."""
+    return () if stages.schedule in schedules else (f"the schedule {stages.schedule}",)
 
 
 def _listed(lists: Mapping[str, Split | None], chunks: int) -> dict[str, object]:
@@ -108,21 +122,32 @@ def _listed(lists: Mapping[str, Split | None], chunks: int) -> dict[str, object]
 
 
 def _mindformers(stages: Stages) -> Words:
-    virtual: dict[str, object] = {"pp_interleave_num": stages.chunks} if stages.chunks > 1 else {}
-    virtual |= {"seq_split_num": stages.sequence_splits} if stages.sequence_splits > 1 else {}
-    offset = flat_or_nested(offsets(stages.layers), stages.chunks)
-    lists = _listed(_mindspore_lists(stages, behind_full=False), stages.chunks)
+    settings: dict[str, object] = {}
+    if stages.chunks > 1:
+        settings |= {"pp_interleave_num": stages.chunks, "pipeline_interleave": True}
+    if stages.schedule in MINDFORMERS_SCHEDULERS and stages.schedule != "1f1b":
+        scheduler = MINDFORMERS_SCHEDULERS[stages.schedule]
+        settings["pipeline_scheduler"] = "seqvpp" if scheduler == "seqpipe" and stages.chunks > 1 else scheduler
+    settings |= {"seq_split_num": stages.sequence_splits} if stages.sequence_splits > 1 else {}
+    settings["offset"] = flat_or_nested(offsets(stages.layers), stages.chunks)
+    apart = [key for key in settings if key.startswith("pipeline_")]
     return Words(
-        framework="MindFormers graph mode", settings={**virtual, "offset": offset, **lists}, lacks=_mindspore_lacks(stages)
-    )
+        framework="MindFormers graph mode",
+        settings=settings | _listed(_mindspore_lists(stages, behind_full=False), stages.chunks),
+        lacks=_mindspore_lacks(stages, MINDFORMERS_SCHEDULERS),
+        notes=(*((f"of parallel.pipeline_config: {', '.join(apart)}",) if apart else ()),
+               *((LESS_MEMORY,) if stages.schedule == "interleaved-less-memory" else ())),
+    )  # fmt: skip
 
 
 def _mindspeed_core_ms(stages: Stages) -> Words:
+    virtual = {"virtual_pipeline_model_parallel_size": stages.chunks} if stages.chunks > 1 else {}
     layers = flat_or_nested(stages.layers, stages.chunks)
     lists = _listed(_mindspore_lists(stages, behind_full=True), stages.chunks)
     notes = ("select_recompute and select_comm_recompute count behind the fully recomputed layers",)
     return Words(
-        framework="MindSpeed-Core-MS r0.1.0", settings={"num_layer_list": layers, **lists}, lacks=_mindspore_lacks(stages),
+        framework="MindSpeed-Core-MS r0.1.0", settings={**virtual, "num_layer_list": layers, **lists},
+        lacks=_mindspore_lacks(stages, PLAIN_SCHEDULES),
         notes=notes if {"selective", "communication", "both"} & set(stages.used) else (),
     )  # fmt: skip
 
@@ -132,17 +157,21 @@ def _mindspeed_core_ms_br(stages: Stages) -> Words:
     return Words(
         framework="MindSpeed-Core-MS br_master",
         settings={key: False if counts is None else [list(row) for row in transposed(counts)] for key, counts in lists.items()},
-        lacks=_mindspore_lacks(stages), notes=("lists are [stage][chunk]",),
+        lacks=_mindspore_lacks(stages, PLAIN_SCHEDULES), notes=("lists are [stage][chunk]",),
     )  # fmt: skip
 
 
 def _mindspeed_llm(stages: Stages) -> Words:
     settings: dict[str, object] = {}
-    if stages.chunks > 1:
+    folded = stages.schedule == "dualpipev" and is_even(stages.layers)
+    if folded:
+        settings["--schedules-method"] = "dualpipev"
+    elif stages.chunks > 1:
         settings["--pipeline-model-parallel-layout"] = layout_text(stages.layers, 0)
     elif not is_even(stages.layers):
         settings["--num-layer-list"] = ",".join(map(str, stages.layers[0]))
     more, lacks = _first_layers(stages)
+    lacks = lacks if folded else (*lacks, *_lacking(stages, PLAIN_SCHEDULES))
     return Words(framework="MindSpeed-LLM", settings=settings | more, lacks=lacks)
 
 
@@ -162,8 +191,8 @@ def _megatron(stages: Stages) -> Words:
         settings["--pipeline-model-parallel-layout"] = layout_string(split)
         notes = ("the layout string is of core 0.13 and later; multi-token prediction is an m before the L",)
     more, lacks = _first_layers(stages)
-    schedule = () if stages.schedule in MEGATRON_SCHEDULES else (f"the schedule {stages.schedule}",)
-    return Words(framework="Megatron-LM", settings=settings | more, lacks=(*lacks, *schedule), notes=notes)
+    lacks = (*lacks, *_lacking(stages, PLAIN_SCHEDULES))
+    return Words(framework="Megatron-LM", settings=settings | more, lacks=lacks, notes=notes)
 
 
 def _first_layers(stages: Stages) -> tuple[dict[str, object], tuple[str, ...]]:

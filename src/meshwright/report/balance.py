@@ -153,7 +153,7 @@ def _stages(answer: Answer) -> Iterator[RenderableType]:
     hidden = problem.stages - min(problem.stages, MAX_LINES)
     more = f"; {hidden} stages between are not shown" if hidden else ""
     words = "free: memory left; spare: slot left to the slowest stage; busy: share of the pipeline's time"
-    bodies = "; which kind of layer is recomputed where stages hold several: --json, recompute_by_body"
+    bodies = "; recomputed are the first layers of a chunk; which kind these are: --json, recompute_by_body"
     mixed = bodies if len(problem.bodies) > 1 and len(problem.treatments) > 1 else ""
     yield Text(f"  {words}{chunks}{more}{mixed}", style="dim")
 
@@ -284,7 +284,7 @@ def ranking_report(answers: Sequence[Answer], refused: Sequence[tuple[int, str]]
             str(answer.problem.chunks), time_word(balance.best.simulated_time, units), f"{100 * change:+.1f} %" if change else "",
             time_word(balance.best.slot_time, units), percent(balance.bubble.total_ratio),
             memory_word(max(balance.best.stage_memory), units),
-            "optimal" if balance.status == "optimal" else f"gap {percent(balance.gap_ratio, 2)}",
+            f"gap {percent(balance.answer_gap_ratio, 2)}" if balance.answer_gap_ratio else "optimal",
         )  # fmt: skip
     yield Padding(table, (1, 0, 0, 2))
     for chunks, reason in refused:

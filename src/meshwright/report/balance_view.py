@@ -82,6 +82,16 @@ class Answer:
         """What was asked."""
         return self.balance.problem
 
+    @property
+    def time(self) -> float:
+        """The simulated pipeline of what is answered."""
+        return self.balance.best.simulated_time
+
+    @property
+    def fits(self) -> bool:
+        """Whether it fits by the estimate, too, where there is a model."""
+        return self.estimate is None or bool(self.estimate.fits)
+
 
 def rival(problem: BalanceProblem, name: str, placement: Placement) -> Rival:
     """A placement under a name."""
@@ -116,8 +126,8 @@ def balance_view(answer: Answer) -> Document:
     problem, best = balance.problem, balance.best
     document: Document = _placement_view(problem, best, units)
     document |= {
-        "status": balance.status, "gap_ratio": number(balance.gap_ratio), "solve_s": number(balance.solve_s),
-        "objective": balance.objective, "slot_found": number(balance.slot_found),
+        **_proof_view(balance), "solve_s": number(balance.solve_s),
+        "objective": balance.objective, "slot_found": number(balance.slot_found), "slot_gap_ratio": number(balance.gap_ratio),
         "slot_bound": number(balance.slot_bound), "simulated_bound": number(balance.simulated_bound),
         "bubble": {
             "total_ratio": number(balance.bubble.total_ratio), "ideal_ratio": number(balance.bubble.ideal_ratio),
@@ -138,6 +148,12 @@ def balance_view(answer: Answer) -> Document:
         "emitted": {each.framework: _words_view(each) for each in answer.words},
     }  # fmt: skip
     return document | _estimate_view(answer)
+
+
+def _proof_view(balance: Balance) -> Document:
+    """Whether the answer is proved to be the best under its objective, or how far from it at most."""
+    gap = balance.answer_gap_ratio
+    return {"status": "gap" if gap else "optimal", "gap_ratio": number(gap)}
 
 
 def _estimate_view(answer: Answer) -> Document:
@@ -161,8 +177,8 @@ def ranking_view(answers: Sequence[Answer]) -> list[Document]:
     return [
         {
             "virtual_stages": each.problem.chunks, "simulated_time": number(each.balance.best.simulated_time),
-            "slot_time": number(each.balance.best.slot_time), "status": each.balance.status,
-            "gap_ratio": number(each.balance.gap_ratio), "solve_s": number(each.balance.solve_s),
+            "slot_time": number(each.balance.best.slot_time), **_proof_view(each.balance),
+            "solve_s": number(each.balance.solve_s),
             "bubble_ratio": number(each.balance.bubble.total_ratio),
         }
         for each in answers

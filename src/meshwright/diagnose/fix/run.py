@@ -13,6 +13,7 @@ from meshwright.diagnose.fix.changes import by_environment, by_layout, by_packin
 from meshwright.errors import Message
 from meshwright.frameworks.environment_edits import VirtualMemory, virtual_memory
 from meshwright.plan.certainty import expected_s
+from meshwright.units import gib
 
 if TYPE_CHECKING:
     from meshwright.diagnose.fix.answer import Change
@@ -65,6 +66,10 @@ def _advice(known: Known) -> tuple[Message, ...]:
 def _remarks(known: Known, memory: VirtualMemory | None) -> tuple[Message, ...]:
     """What to know of the message and of what it leaves open."""
     remarks = list(known.observed.remarks if known.observed is not None else ())
+    asked, capacity = known.question.bound_bytes, known.case.capacity_bytes
+    if asked is not None and asked > capacity:
+        template = "--memory {asked} is more than the {capacity} that a step may use of each device: the latter is the bound"
+        remarks.append(Message("fix.capacity", template, {"asked": gib(asked), "capacity": gib(capacity)}))
     if known.observed is None and known.question.messages:
         remarks.append(_UNUSED)
     if memory is not None:

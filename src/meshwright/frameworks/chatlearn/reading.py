@@ -82,7 +82,10 @@ def _microbatch(values: Values, batch: int | None, sequence: int | None, dp: int
     """Sequences of a micro-batch: as said, or what the packing limit stands for."""
     if not values.bool(f"{TRAINER}.packing"):
         return values.degree("runtime_args.train_micro_batch_size")
-    limit = values.int(f"{TRAINER}.max_token_in_packing", 32768)
+    key = f"{TRAINER}.max_token_in_packing"
+    limit = values.int(key, 32768)
+    if not values.has(key) and any(name.startswith(f"{key}.") for name in values.source.settings):
+        values.note(key, "chatlearn.packing-section", "max_token_in_packing is a section: a number of tokens is expected")
     if not (limit and sequence and batch and dp) or batch % dp:
         return 1
     size = sequences_for(limit, sequence, batch // dp, multiple)

@@ -10,7 +10,7 @@ import numpy as np
 from meshwright.search.balance.lower import lower_bounds
 from meshwright.search.balance.memory import excess, stage_memory
 from meshwright.search.balance.times import backward_table, chunk_times, simulated_times, slot_times
-from meshwright.search.balance.treatments import carried, kinds_at, leading, treated
+from meshwright.search.balance.treatments import as_lists_say, carried, kinds_at, leading, treated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -136,7 +136,8 @@ def neighbours(problem: BalanceProblem, counts: Counts, leading_of: tuple[int, i
         moved += [_retreated(problem, counts), _exchanged(counts)]
     if not moved:
         return counts[..., None][..., :0]
-    return np.concatenate(moved, axis=-1)
+    columns = np.concatenate(moved, axis=-1)
+    return columns if leading_of is not None else as_lists_say(problem, columns)
 
 
 def shifts(totals: Counts) -> Counts:

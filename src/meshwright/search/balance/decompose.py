@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,7 +13,18 @@ from meshwright.errors import InputError, Message
 from meshwright.readers.sapp.layer_file import LayerFile
 from meshwright.readers.sapp.treatments import BACKWARD_OVER_FORWARD, backward_times
 from meshwright.search.balance.dependence import HARD_CONDITION, hard_to_tell, reasons, said
-from meshwright.search.balance.equations import CONSTANT, HEAD, PARAMETERS, TAIL, Equations, equations, flights, row, unknowns
+from meshwright.search.balance.equations import (
+    CONSTANT,
+    HEAD,
+    PARAMETERS,
+    TAIL,
+    Equations,
+    condition_of,
+    equations,
+    flights,
+    row,
+    unknowns,
+)
 from meshwright.search.balance.student import two_sided
 
 if TYPE_CHECKING:
@@ -23,7 +35,7 @@ if TYPE_CHECKING:
 
 ROUNDING_MB = 0.5
 """Peaks are printed in whole MB."""
-GUESSES = 12
+GUESSES = 96
 """Fullest moments drawn at random, where a schedule has several."""
 MOMENTS = 20
 """Times that the fullest moments of stages are chosen anew, where a schedule has several."""
@@ -77,11 +89,6 @@ class Decomposition:
         return found.value_mb if found else 0.0
 
     @property
-    def has_constant(self) -> bool:
-        """Whether a constant was fitted."""
-        return self.component(CONSTANT) is not None
-
-    @property
     def rms_mb(self) -> float:
         """Root mean square of the residuals that can be judged, 0 where none can."""
         judged = [each.residual_mb**2 for each in self.residuals if each.judged]
@@ -126,6 +133,8 @@ def decompose(runs: DryRuns, *, constant: bool | None = None, force: bool = Fals
     if faults := reasons(system):
         raise InputError(faults)
     system, values = _solved(runs, constant=constant)
+    if faults := reasons(system):  # at the moments that are fullest, which only the answer shows
+        raise InputError(faults)
     found = _decomposition(system, values)
     negative = [each for each in found.components if each.value_mb < -1e-6 * max(peak.peak_mb for peak in runs.peaks)]
     if negative and not force:
@@ -144,33 +153,48 @@ def _solved(runs: DryRuns, *, constant: bool) -> tuple[Equations, Floats]:
     Which moment is fullest depends on the answer; from several guesses it is chosen anew until it stays.
     """
     moments = flights(runs)
-    sizes = [len(moments[peak.stage]) for peak in runs.peaks]
-    most, draw = max(sizes, default=1), np.random.default_rng(0)
-    guesses = [[min(guess, size - 1) for size in sizes] for guess in range(most)]
-    guesses += [[int(draw.integers(size)) for size in sizes] for _ in range(GUESSES if most > 1 else 0)]
-    settled = (_settled(runs, guess, constant=constant) for guess in guesses)
-    _, _, system, values = min(settled, key=lambda each: each[:2])
-    return system, values
-
-
-def _settled(runs: DryRuns, chosen: list[int], *, constant: bool) -> tuple[bool, float, Equations, Floats]:
-    """Whether the moments still change, the largest distance from a peak, the equations and their answer."""
-    for _ in range(MOMENTS):
-        system = equations(runs, constant=constant, chosen=chosen)
-        values = np.linalg.lstsq(system.scaled, _peaks(runs), rcond=None)[0] / system.scale
-        chosen, before = _fullest(runs, values, constant=constant), chosen
-        if chosen == before:
-            break
-    return chosen != before, float(np.abs(_peaks(runs) - system.matrix @ values).max()), system, values
-
-
-def _fullest(runs: DryRuns, values: Floats, *, constant: bool) -> list[int]:
-    """Which of its moments is the fullest for each measured stage."""
-    by_stage = flights(runs)
-    return [
-        int(np.argmax([np.array(row(runs, peak, moment, constant=constant)) @ values for moment in by_stage[peak.stage]]))
+    rows = [
+        np.array([row(runs, peak, moment, constant=constant) for moment in moments[peak.stage]], dtype=np.float64)
         for peak in runs.peaks
     ]
+    sizes = [len(each) for each in rows]
+    most, draw = max(sizes, default=1), np.random.default_rng(0)
+    guesses = [[min(guess, size - 1) for size in sizes] for guess in range(most)]
+    drawn = ([int(draw.integers(size)) for size in sizes] for _ in range(GUESSES if most > 1 else 0))
+    best = min((_settled(rows, _peaks(runs), guess) for guess in chain(guesses, drawn)), key=_Settled.place)
+    return equations(runs, constant=constant, chosen=best.chosen), best.values
+
+
+class _Settled(NamedTuple):
+    """Where choosing the fullest moments anew ended: an answer at certain moments."""
+
+    changing: bool
+    off_mb: float
+    """The largest distance from a peak."""
+    chosen: list[int]
+    values: Floats
+    condition: float
+
+    def place(self) -> tuple[bool, float, bool, float]:
+        """Less is better: what settled and meets the peaks, no memory negative; of several, what leaves most open."""
+        return self.changing, max(self.off_mb, ROUNDING_MB), bool(self.values.min() < -ROUNDING_MB), -self.condition
+
+
+def _settled(rows: list[Floats], peaks: Floats, chosen: list[int]) -> _Settled:
+    """The answer at the moments that it finds fullest itself, as far as choosing them anew comes to an end.
+
+    ``rows``: for each peak the equation of each moment, ``[moment, unknown]``.
+    """
+    for _ in range(MOMENTS):
+        matrix = np.stack([each[pick] for each, pick in zip(rows, chosen, strict=True)])
+        lengths = np.linalg.norm(matrix, axis=0)
+        lengths = np.where(lengths > 0, lengths, 1.0)
+        values = np.linalg.lstsq(matrix / lengths, peaks, rcond=None)[0] / lengths
+        before, fullest = chosen, [int((each @ values).argmax()) for each in rows]
+        if fullest == before:
+            break
+        chosen = fullest
+    return _Settled(fullest != before, float(np.abs(peaks - matrix @ values).max()), before, values, condition_of(matrix))
 
 
 def _peaks(runs: DryRuns) -> Floats:

@@ -50,8 +50,8 @@ def choices(features: Features, layout: Layout, *, pinned: bool = False) -> tupl
     match layout.recompute:
         case Full():
             whole = Full()
-        case Selective() as selective:
-            whole = selective
+        case Selective(modules=modules):
+            whole = Selective(modules=tuple(sorted(set(modules))))
         case _:
             whole = NoRecompute()
     same = Choice(treatments=(whole,))
@@ -68,11 +68,16 @@ def choices(features: Features, layout: Layout, *, pinned: bool = False) -> tupl
 
 
 def _module_sets(features: Features, layout: Layout) -> tuple[tuple[str, ...], ...]:
-    """What a framework that mixes treatments can run again of a layer: the layout's modules, each of its own, and all of them."""
+    """What a framework that mixes treatments can run again of a layer: the layout's modules, each of its own, and all of them.
+
+    Holds:   lightest first, the reverse of the order in which the treatments of a layout take the layers of a chunk.
+    """
     if "selective" not in features.recompute or not features.selective_modules:
         return ()
     own = [layout.recompute.modules] if isinstance(layout.recompute, Selective) else []
-    return tuple(dict.fromkeys((*own, *((module,) for module in features.selective_modules), features.selective_modules)))
+    every = (*own, *((module,) for module in features.selective_modules), features.selective_modules)
+    parts = ordered_parts((Selective(modules=modules), ((1,),)) for modules in every)
+    return tuple(dict.fromkeys(treatment.modules for treatment, _ in reversed(parts) if isinstance(treatment, Selective)))
 
 
 def problem_of(case: Case, features: Features, layout: Layout, choice: Choice | None = None) -> BalanceProblem:

@@ -11,6 +11,7 @@ import numpy as np
 from meshwright.search.balance.memory import excess, stage_memory
 from meshwright.search.balance.solve import place
 from meshwright.search.balance.times import backward_table
+from meshwright.search.balance.treatments import as_lists_say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -51,7 +52,9 @@ def _crossing(problem: BalanceProblem, counts: Counts, pair: tuple[str, str]) ->
 def _changed(problem: BalanceProblem, counts: Counts, pair: tuple[str, str]) -> Counts | None:
     """Counts without crossing chunks, changed one after the other; None where one of them cannot be."""
     for chunk, stage in np.argwhere(_crossing(problem, counts, pair)):
-        options = islice(_options(problem, counts[:, :, chunk, stage], pair), 16 * MOST_TRIED)
+        drawn = islice(_options(problem, counts[:, :, chunk, stage], pair), 16 * MOST_TRIED)
+        said = (as_lists_say(problem, option) for option in drawn)
+        options = [option for option in said if not _crossing(problem, option[..., None, None], pair).any()]
         for option in sorted(options, key=lambda option: _longer(problem, option)):
             trial = counts.copy()
             trial[:, :, chunk, stage] = option

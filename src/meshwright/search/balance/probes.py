@@ -105,38 +105,6 @@ def questions(
     raise _impossible(draft, old)
 
 
-def init_document(proposal: ProbeProposal, *, layers: int) -> dict[str, object]:
-    """The proposal in the form of SAPP's init file, with null where a time or a peak is to be filled in.
-
-    Peaks of both ends in later rounds stand among ``body_memories``. Holds for proposals without known peaks.
-    """
-    rounds = proposal.rounds
-
-    last = len(rounds[0].offset) - 1
-    noted = [[stage for stage in each.stages if place or stage not in (0, last)] for place, each in enumerate(rounds)]
-
-    def by_round(rows: Sequence[object]) -> object:
-        return list(rows) if len(rows) > 1 else rows[0]
-
-    return {
-        "pipeline_config": {
-            "pipeline_num": last + 1,
-            "num_layer": layers,
-            "offset": by_round([list(each.offset) for each in rounds]),
-        },
-        "time_config": {"head": None, "body": None, "tail": None},
-        "recompute_config": {
-            key: by_round([list(getattr(each, key)) for each in rounds])
-            for key in ("recompute", "select_recompute", "select_comm_recompute")
-        },
-        "memory_usage": {
-            "head_memory": None,
-            "tail_memory": None,
-            "body_memories": {"stage_id": by_round(noted), "memories": by_round([[None] * len(row) for row in noted])},
-        },
-    }
-
-
 def _check(stages: int, layers: int, treatments: Sequence[str], known: DryRuns | None) -> None:
     odd = next((name for name in treatments if name not in ORDER), None)
     if odd is not None:

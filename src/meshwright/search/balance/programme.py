@@ -66,6 +66,7 @@ class Programme:
         if leading is not None:
             self._leading(*leading)
         self._order()
+        self._first_layers()
         self._memory()
         if goal != "memory":
             self._times(slot_limit)
@@ -125,6 +126,22 @@ class Programme:
                     self.rows.add({begun[place - 1]: 1.0, flag: -1.0}, None, 0.0)
                     ahead = {int(column): 1.0 for column in self.x[:later, :, place].ravel()}
                     self.rows.add({**ahead, begun[place - 1]: before}, None, before)
+
+    def _first_layers(self) -> None:
+        """Where bodies meet in a chunk, no layer is treated more heavily than one of a body before it (``as_lists_say``).
+
+        z[l, t, q] = 1 where bodies from l on have treatment t or a heavier one: those before l then have no lighter one.
+        """
+        bodies = self.problem.bodies
+        for later in range(1, len(bodies)):
+            after, before = (float(sum(body.layers for body in part)) for part in (bodies[later:], bodies[:later]))
+            for treatment in range(1, self.x.shape[1]):
+                for place in range(len(self.places)):
+                    heavy = self.rows.variable(0.0, 1.0, integer=True)
+                    behind = {int(column): 1.0 for column in self.x[later:, treatment:, place].ravel()}
+                    ahead = {int(column): 1.0 for column in self.x[:later, :treatment, place].ravel()}
+                    self.rows.add({**behind, heavy: -after}, None, 0.0)
+                    self.rows.add({**ahead, heavy: before}, None, before)
 
     def _memory(self) -> None:
         """Every stage stays under its bound at every moment of its order."""

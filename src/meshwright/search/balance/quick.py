@@ -142,7 +142,7 @@ def _starts(problem: BalanceProblem) -> list[tuple[Counts, Lead | None]]:
     """Placements to start from, best first, each with the leading layers that keep their treatment on the way."""
     kinds = kinds_at(problem, splits(problem))
     if problem.recompute_rule == "any" and problem.fixed_recompute is None:
-        columns = _as_said(treated(problem, leading(problem, kinds, 0, 0)))
+        columns = treated(problem, leading(problem, kinds, 0, 0))
         return [(columns[..., _judged(problem, columns).order()[:KEPT]], None)]
     found: list[tuple[float, float, Counts, Lead]] = []
     waiting = dict.fromkeys(range(len(problem.treatments)), kinds)
@@ -159,24 +159,6 @@ def _starts(problem: BalanceProblem) -> list[tuple[Counts, Lead | None]]:
         waiting |= {treatment: rest} if layers else dict.fromkeys(waiting, rest)
     found.sort(key=lambda each: each[:2])
     return [(columns, choice) for _, _, columns, choice in found[:STARTS]]
-
-
-def _as_said(columns: Counts) -> Counts:
-    """Placements whose chunks are treated in the order in which layouts say it: the heaviest treatment takes the first layers.
-
-    Holds:   the same counts by treatment, whichever bodies they fall on.
-    """
-    if columns.shape[0] == 1:
-        return columns
-    left, result = columns.sum(axis=1), np.zeros_like(columns)
-    for treatment in reversed(range(columns.shape[1])):
-        wanted = columns[:, treatment].sum(axis=0)
-        for body in range(columns.shape[0]):
-            taken = np.minimum(left[body], wanted)
-            result[body, treatment] = taken
-            left[body] -= taken
-            wanted = wanted - taken
-    return result
 
 
 def _judged(problem: BalanceProblem, columns: Counts) -> _Column:
@@ -224,7 +206,6 @@ def _descended(problem: BalanceProblem, starts: Counts, lead: Lead | None) -> Co
         near = neighbours(problem, here[..., 0], lead)
         if not near.shape[-1]:
             break
-        near = near if lead else _as_said(near)
         judged = _judged(problem, near)
         order = judged.order()
         met.append(near[..., order[:KEPT]])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.domain.balance import Balance, Overfull, Placement
+from meshwright.domain.balance import PROVED, Balance, Overfull, Placement
 from meshwright.search.balance.bubble import bubble_of
 from meshwright.search.balance.climb import Standing, climb, kicked, standings
 from meshwright.search.balance.fill import applies, least_slot_of_heaviest, shortest_slot
@@ -31,8 +31,6 @@ SLOT_UNTIL, BOUND_UNTIL, PIPELINE_UNTIL, LOCKSTEP_UNTIL = 0.5, 0.6, 0.7, 0.8
 """Shares of the time at which each programme ends at the latest; the rest is for climbing."""
 NEAR = 1e-3
 """A gap at which programmes stop whose answers the local search starts from."""
-PROVED = 1e-5
-"""A gap below this is rounding of the solver."""
 GREEDY_STARTS = 2
 """Greedy placements from which the local search starts beside those of the programmes."""
 KICKS, KICKED_OPERATIONS = 24, 4000

@@ -33,7 +33,9 @@ def require_sound(problem: BalanceProblem) -> None:
     try:
         order_of(problem, short_microbatches(problem))
     except (ValueError, AssertionError) as error:
-        raise fault("balance.schedule", "schedule {name}: {reason}", name=problem.schedule, reason=str(error)) from None
+        reason = str(error)
+        named = reason if problem.schedule in reason else f"schedule {problem.schedule}: {reason}"
+        raise fault("balance.schedule", "{reason}", reason=named) from None
 
 
 def _faults(problem: BalanceProblem) -> Iterator[Fault]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Counts = NDArray[np.int64]
 
+MAX_REPAIRS = 8
+"""Layers of one stage that are recomputed more where lists mean other layers of it than were chosen."""
 MAX_STEPS = 512
 """Layers of one stage whose treatment is changed, one by one; more layers than that no stage has."""
 
@@ -55,6 +57,33 @@ def leading(problem: BalanceProblem, kinds: Counts, treatment: int, layers: int)
     return counts
 
 
+def as_lists_say(problem: BalanceProblem, counts: Counts) -> Counts:
+    """The same numbers of layers by treatment, of each chunk the first layers, the heaviest treatment first.
+
+    That is all that a framework's lists and a layout can say of a chunk with layers of several bodies. Where a layer ahead has not
+    the treatment, those behind get the next lighter one.
+
+    Shapes:  ``[body, treatment, chunk, stage(, placement)]`` -> the same.
+    """
+    if len(problem.bodies) == 1 or len(problem.treatments) == 1:
+        return counts
+    possible = np.isfinite(backward_table(problem))
+    left, result = counts.sum(axis=1), np.zeros_like(counts)
+    over = np.zeros_like(left[0])
+    for treatment in reversed(range(1, len(problem.treatments))):
+        over = over + counts[:, treatment].sum(axis=0)
+        blocked = np.zeros(over.shape, dtype=np.bool_)
+        for body in range(len(problem.bodies)):
+            if not possible[body, treatment]:
+                blocked |= left[body] > 0
+            taken = np.where(blocked, 0, np.minimum(left[body], over))
+            result[body, treatment] = taken
+            left[body] -= taken
+            over = over - taken
+    result[:, 0] = left
+    return result
+
+
 def carried(counts: Counts, kinds: Counts) -> Counts:
     """Counts for another split: what leaves a chunk had the heaviest treatment there, what comes keeps everything.
 
@@ -84,23 +113,29 @@ def treated(problem: BalanceProblem, counts: Counts) -> Counts:
         return counts
     counts = counts.copy()
     bounds = np.array(problem.memory_bounds)[:, None]
-    tolerance = 1e-9 * np.maximum(np.abs(bounds), 1.0)
     changes = _changes(problem)
-    for _ in range(MAX_STEPS):
-        over = stage_memory(problem, counts) - bounds
-        if not (over > tolerance).any() or not _step(counts, changes, np.where(over > tolerance, over, 0.0), relax=False):
-            break
+    _reduce(problem, counts, changes, bounds)
     for _ in range(MAX_STEPS):
         room = bounds - stage_memory(problem, counts)
         if not _step(counts, changes, np.maximum(room, 0.0), relax=True):
             break
-    over = stage_memory(problem, counts) - bounds > tolerance
-    if over.any():  # a working set grew with the last change: the coarse step back
-        for _ in range(MAX_STEPS):
-            left = stage_memory(problem, counts) - bounds
-            if not (left > tolerance).any() or not _step(counts, changes, np.where(left > tolerance, left, 0.0), relax=False):
-                break
-    return counts
+    _reduce(problem, counts, changes, bounds)  # a working set may have grown with the last change
+    said = as_lists_say(problem, counts)
+    for _ in range(MAX_REPAIRS if said is not counts else 0):
+        if not _reduce(problem, said, changes, bounds, steps=1):
+            break
+        said = as_lists_say(problem, said)
+    return said
+
+
+def _reduce(problem: BalanceProblem, counts: Counts, changes: _Changes, bounds: Floats, *, steps: int = MAX_STEPS) -> bool:
+    """More recomputation, in place and step by step, until every stage fits or nothing helps; whether anything changed."""
+    tolerance = 1e-9 * np.maximum(np.abs(bounds), 1.0)
+    for step in range(steps):
+        over = stage_memory(problem, counts) - bounds
+        if not (over > tolerance).any() or not _step(counts, changes, np.where(over > tolerance, over, 0.0), relax=False):
+            return step > 0
+    return True
 
 
 class _Changes:
