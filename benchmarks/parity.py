@@ -1,6 +1,7 @@
-"""Prints the parity matrix of the reference step: ``python -m benchmarks.parity [--ranks 2 4] [--only WORD]``.
+"""Prints the parity matrix of the reference step: ``python -m benchmarks.parity [--ranks 2 4] [--only WORD] [--write]``.
 
 Each row runs three optimizer steps of a layout, and compares losses and every parameter's first gradient with one plain process.
+Ten minutes on two cores; ``--write``: docs/parity.md.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from meshwright.engine.launch import Task, launch
 from meshwright.engine.request import Options, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from meshwright.engine.parity import Parity
 
@@ -61,19 +62,29 @@ MODELS = {
         kinds=(replace(PLAIN, attention=replace(GROUPED, query_key_norm="none"), norms=1, parallel_block=True),),
     ),
 }  # fmt: skip
+PAGE = Path(__file__).parents[1] / "docs" / "parity.md"
 CASES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 QUICK: dict[int, list[str]] = CASES["quick"]
 SLOW: dict[int, list[str]] = CASES["slow"]
+PREFACE = """# Parity of the reference step
+
+Written by `python -m benchmarks.parity --write`. Each row runs three optimizer steps of a layout on CPU and gloo, with small
+models of every sort that the reference step knows (`benchmarks/parity.py`), {sequences} sequences of {tokens} tokens, and
+compares with one plain process that uses none of the layout's code: the largest difference of a step's loss, and over all
+parameters the largest norm of a difference of the first gradient, over the norm of that gradient. Equal means within 5e-6 and
+1e-4; with BF16 within 2e-3 and 5e-2, and 0.4 for gradients of mixtures, where rounding sends tokens to other experts. {equal}
+of {count} layouts are equal.
+"""
 
 
 def case(text: str, ranks: int) -> tuple[str, Request]:
-    """``MODEL LAYOUT [bf16] [packed]`` -> its name and request."""
+    """``MODEL LAYOUT [bf16] [packed] [compiled]`` -> its name and request."""
     name, *words = text.split()
-    layout_words = " ".join(word for word in words if word not in ("bf16", "packed"))
+    layout_words = " ".join(word for word in words if word not in ("bf16", "packed", "compiled"))
     layout = parse_layout(layout_words, num_devices=ranks, global_batch_sequences=SEQUENCES)
     if layout.context_parallel > 1:
         layout = replace(layout, context_kind="ulysses")
-    options = Options(packed="packed" in words)
+    options = Options(packed="packed" in words, compiled="compiled" in words)
     return text, Request(model=MODELS[name], layout=layout, sequence_tokens=SEQUENCE_TOKENS, bf16="bf16" in words, options=options)
 
 
@@ -96,19 +107,37 @@ def table(results: list[Parity], ranks: int) -> Table:
     return shown
 
 
+def page(results: Mapping[int, Sequence[Parity]]) -> Iterator[str]:
+    """The lines of docs/parity.md."""
+    count = sum(map(len, results.values()))
+    bad = sum(not row.equal for rows in results.values() for row in rows)
+    yield PREFACE.format(tokens=SEQUENCE_TOKENS, sequences=SEQUENCES, count=count, equal=count - bad).rstrip()
+    for ranks, rows in results.items():
+        yield f"\n## {ranks} ranks\n\n| model and layout | loss | gradient | most in | parameters | |\n|---|---:|---:|---|---:|---|"
+        for row in rows:
+            words = f"{row.name} | {row.loss:.1e} | {row.gradient:.1e} | {row.parameter} | {row.parameters}"
+            yield f"| {words} | {'equal' if row.equal else 'differs'} |"
+
+
 def main() -> int:
     """Print the matrix; 1 where a layout differs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4], choices=sorted(SLOW))
     parser.add_argument("--only", default="")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--write", action="store_true", help="write docs/parity.md; needs the whole matrix")
     options = parser.parse_args()
-    bad = 0
+    if options.write and (options.only or options.quick or sorted(options.ranks) != sorted(SLOW)):
+        parser.error("--write needs the whole matrix")
+    bad, everything = 0, {}
     for ranks in options.ranks:
         texts = [text for text in (*QUICK[ranks], *(() if options.quick else SLOW[ranks])) if options.only in text]
         results = run(texts, ranks) if texts else []
+        everything[ranks] = results
         Console(width=132).print(table(results, ranks))
         bad += sum(not row.equal for row in results)
+    if options.write:
+        PAGE.write_text("\n".join(page(everything)) + "\n", encoding="utf-8")
     print(f"{bad} differ")
     return int(bad > 0)
 

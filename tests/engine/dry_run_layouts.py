@@ -35,19 +35,19 @@ class Trial:
     model: Model
     layout: Layout
     rank: int = 0
-    slow: bool = True
+    slow: bool = False
 
     @property
     def job(self) -> Job:
         return Job(model=self.model, layout=self.layout, rank=self.rank, sequence_tokens=TOKENS)
 
 
-def case_of(model: Model, layout: Layout) -> Case:
+def case_of(model: Model, layout: Layout, sequence_tokens: int = TOKENS) -> Case:
     """The case of a trial: BF16 with FP32 gradients and AdamW, priors, ``torch-eager``."""
     cluster = catalog.cluster_for("h100-sxm", num_devices=8 * -(-layout.world // 8))
     sequences = layout.data_parallel * layout.microbatch_sequences * layout.num_microbatches
     return Case(
-        model=model, cluster=cluster, batch=Batch(global_batch_sequences=sequences, sequence_tokens=TOKENS),
+        model=model, cluster=cluster, batch=Batch(global_batch_sequences=sequences, sequence_tokens=sequence_tokens),
         training=Training(task="pretrain", precision=precision("bf16", "fp32"), optimizer=optimizer("adamw")),
         implementation=implementation("torch-eager"), calibration=catalog.calibration("none", cluster.device),
     )  # fmt: skip
@@ -58,7 +58,7 @@ def zero(stage: int, shards: int) -> dict[str, int]:
     return dict(list(dict.fromkeys(("optimizer_shards", "gradient_shards", "parameter_shards"), shards).items())[:stage])
 
 
-def _trial(model: Model, rank: int = 0, *, slow: bool = True, layers: int = 2, **knobs: object) -> Trial:
+def _trial(model: Model, rank: int = 0, *, slow: bool = False, layers: int = 2, **knobs: object) -> Trial:
     return Trial(model=replace(model, pattern=(0,) * layers), layout=Layout(**knobs), rank=rank, slow=slow)  # type: ignore[arg-type]
 
 
@@ -66,17 +66,17 @@ SP = {"tensor_parallel": 2, "sequence_parallel": True}
 CP = {"context_parallel": 2, "context_kind": "ulysses"}
 CORE = Selective(modules=("core_attn",))
 TRIALS = (
-    # fast: one of each sort
-    _trial(DENSE, slow=False, **SP, data_parallel=2, **zero(3, 2)),
-    _trial(DENSE, slow=False, tensor_parallel=4, recompute=Full()),
-    _trial(DENSE, slow=False, **CP, recompute=CORE),
-    _trial(DENSE, slow=False, data_parallel=4, num_microbatches=2, **zero(1, 4)),
-    _trial(DENSE, slow=False, recompute=Full(layers=1)),
-    _trial(DENSE, 1, slow=False, layers=4, pipeline_parallel=2, num_microbatches=4),
-    _trial(DENSE, 0, slow=False, layers=4, pipeline_parallel=2, virtual_stages=2, num_microbatches=4),
-    _trial(MOE, slow=False, data_parallel=4, expert_parallel=2, **zero(2, 4)),
-    _trial(NO_SHARED, slow=False, **SP, expert_parallel=2, recompute=Full()),
-    _trial(NORMED, slow=False, **SP),
+    # one of each sort
+    _trial(DENSE, **SP, data_parallel=2, **zero(3, 2)),
+    _trial(DENSE, tensor_parallel=4, recompute=Full()),
+    _trial(DENSE, **CP, recompute=CORE),
+    _trial(DENSE, data_parallel=4, num_microbatches=2, **zero(1, 4)),
+    _trial(DENSE, recompute=Full(layers=1)),
+    _trial(DENSE, 1, layers=4, pipeline_parallel=2, num_microbatches=4),
+    _trial(DENSE, 0, slow=True, layers=4, pipeline_parallel=2, virtual_stages=2, num_microbatches=4),
+    _trial(MOE, data_parallel=4, expert_parallel=2, **zero(2, 4)),
+    _trial(NO_SHARED, **SP, expert_parallel=2, recompute=Full()),
+    _trial(NORMED, **SP),
     # sharded data parallelism
     _trial(DENSE),
     _trial(DENSE, microbatch_sequences=2),
@@ -102,8 +102,8 @@ TRIALS = (
     _trial(DENSE, **SP, recompute=Full(layers=1)),
     _trial(DENSE, 1, tensor_parallel=4, sequence_parallel=True),
     _trial(DENSE, **SP, microbatch_sequences=2),
-    _trial(DENSE, **SP, data_parallel=2, num_microbatches=2),
-    _trial(DENSE, **SP, data_parallel=2, num_microbatches=2, **zero(2, 2)),
+    _trial(DENSE, slow=True, **SP, data_parallel=2, num_microbatches=2),
+    _trial(DENSE, slow=True, **SP, data_parallel=2, num_microbatches=2, **zero(2, 2)),
     # context parallelism
     _trial(DENSE, **CP),
     _trial(DENSE, **CP, recompute=Full()),
@@ -112,25 +112,25 @@ TRIALS = (
     _trial(DENSE, context_parallel=4, context_kind="ulysses"),
     # pipelines
     _trial(DENSE, layers=4, pipeline_parallel=2, num_microbatches=4),
-    _trial(DENSE, layers=4, pipeline_parallel=4, num_microbatches=8),
-    _trial(DENSE, 1, layers=4, pipeline_parallel=4, num_microbatches=8),
-    _trial(DENSE, 3, layers=4, pipeline_parallel=4, num_microbatches=8),
-    _trial(DENSE, 1, layers=4, pipeline_parallel=2, virtual_stages=2, num_microbatches=4),
+    _trial(DENSE, slow=True, layers=4, pipeline_parallel=4, num_microbatches=8),
+    _trial(DENSE, 1, slow=True, layers=4, pipeline_parallel=4, num_microbatches=8),
+    _trial(DENSE, 3, slow=True, layers=4, pipeline_parallel=4, num_microbatches=8),
+    _trial(DENSE, 1, slow=True, layers=4, pipeline_parallel=2, virtual_stages=2, num_microbatches=4),
     _trial(DENSE, layers=4, pipeline_parallel=2, num_microbatches=4, schedule="gpipe"),
-    _trial(DENSE, 1, layers=4, pipeline_parallel=2, num_microbatches=4, schedule="gpipe"),
+    _trial(DENSE, 1, slow=True, layers=4, pipeline_parallel=2, num_microbatches=4, schedule="gpipe"),
     _trial(DENSE, 1, layers=4, pipeline_parallel=2, num_microbatches=4, schedule="zb1p"),
-    _trial(DENSE, layers=4, pipeline_parallel=2, num_microbatches=4, recompute=Full()),
-    _trial(DENSE, 2, layers=4, pipeline_parallel=2, data_parallel=2, num_microbatches=4, **zero(2, 2)),
-    _trial(DENSE, 4, layers=4, pipeline_parallel=2, data_parallel=2, **SP, num_microbatches=4, **zero(2, 2)),
+    _trial(DENSE, slow=True, layers=4, pipeline_parallel=2, num_microbatches=4, recompute=Full()),
+    _trial(DENSE, 2, slow=True, layers=4, pipeline_parallel=2, data_parallel=2, num_microbatches=4, **zero(2, 2)),
+    _trial(DENSE, 4, slow=True, layers=4, pipeline_parallel=2, data_parallel=2, **SP, num_microbatches=4, **zero(2, 2)),
     _trial(DENSE, 2, layers=4, pipeline_parallel=2, **CP, num_microbatches=2, recompute=CORE),
     # experts
     _trial(MOE),
     _trial(NO_SHARED),
     _trial(MOE, data_parallel=4, expert_parallel=4),
     _trial(MOE, data_parallel=2, expert_parallel=2, recompute=Full()),
-    _trial(MOE, **SP),
-    _trial(MOE, **SP, data_parallel=2, expert_parallel=4),
+    _trial(MOE, slow=True, **SP),
+    _trial(MOE, slow=True, **SP, data_parallel=2, expert_parallel=4),
     _trial(MOE, data_parallel=4, expert_parallel=2, **zero(3, 4)),
     _trial(MOE, data_parallel=4, expert_parallel=2, recompute=CORE, **zero(2, 2)),
-    _trial(MOE, layers=4, pipeline_parallel=2, data_parallel=2, expert_parallel=2, num_microbatches=2, **zero(2, 2)),
+    _trial(MOE, slow=True, layers=4, pipeline_parallel=2, data_parallel=2, expert_parallel=2, num_microbatches=2, **zero(2, 2)),
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,6 +44,9 @@ def late():
 
 def nothing():
     return 1, 2
+
+def leaves():
+    raise SystemExit(3)
 """
 
 
@@ -87,6 +91,7 @@ def test_a_function_of_the_users_runs_in_any_world(mine: str) -> None:
 @pytest.mark.parametrize(("name", "words"), [
     ("wrong", "mine:wrong raised ValueError: no layer of 3 at"), ("late", "mine:late raised RuntimeError"),
     ("nothing", "mine:nothing must return (model, step)"), ("absent", "mine:absent raised AttributeError"),
+    ("leaves", "mine:leaves raised SystemExit: 3 at"),
 ])  # fmt: skip
 def test_a_function_that_fails_is_one_line(mine: str, capsys: pytest.CaptureFixture[str], name: str, words: str) -> None:
     status, out, err = run(capsys, "dryrun", "--builder", f"{mine}:{name}", "--devices", "2", "--rank", "1")
@@ -96,9 +101,14 @@ def test_a_function_that_fails_is_one_line(mine: str, capsys: pytest.CaptureFixt
     assert "Traceback" not in err
 
 
-def test_the_frame_that_is_named_is_the_users_own(mine: str, tmp_path: Path) -> None:
+def test_the_frame_that_is_named_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in a folder that is called as this package is."""
+    folder = tmp_path / "meshwright"
+    folder.mkdir()
+    (folder / "mine.py").write_text(MODULE)
+    monkeypatch.chdir(folder)
     with pytest.raises(InputError, match=r"mine\.py:\d+ \(raise ValueError"):
-        found_by(f"{mine}:wrong")
+        found_by("mine:wrong")
 
 
 @pytest.mark.parametrize(("words", "said"), [
@@ -109,6 +119,9 @@ def test_the_frame_that_is_named_is_the_users_own(mine: str, tmp_path: Path) -> 
     (("--layout", "mb1", "--builder", "what"), "neither reference, megatron nor MODULE:FUNCTION"),
     (("--layout", "pp2 mb1", "--extrapolate", "--layers", "12", "--builder", "reference", "--rank", "99"), "rank 99"),
     (("--builder", "a:b"), "--devices is missing"),
+    (("--builder", "a:b", "--devices", "200000"), "a world of 200000 ranks is beyond a dry run"),
+    (("--builder", "a:b", "--devices", "4", "--rank", "4"), "rank 4 is not in a world of 4"),
+    (("--layout", "mb1", "--layers", "0"), "0 must be at least 1"),
 ])  # fmt: skip
 def test_what_cannot_be_run_is_refused_before_anything_starts(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
@@ -123,11 +136,33 @@ def test_what_cannot_be_run_is_refused_before_anything_starts(
     assert said in err
 
 
-def test_without_torch_the_extra_is_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("meshwright.engine.dry_run.find_spec", lambda _: None)
-    status, _, err = run(capsys, *CASE, "--layout", "mb1")
+def test_a_dry_run_needs_no_cluster(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The world is what the layout's degrees make, or --devices."""
+    asked: list[Job] = []
+
+    def found(jobs: list[Job]) -> list[Found]:
+        asked.extend(jobs)
+        raise InputError("enough")
+
+    monkeypatch.setattr("meshwright.engine.dry_run.in_process", found)
+    for words, world in ((("--layout", "tp2 sp pp3 dp2"), 12), (("--layout", "tp2 sp", "--devices", "14"), 14)):
+        run(capsys, "dryrun", "llama3-8b", "--layers", "6", "--global-batch", "168", "--sequence", "64", *words, "--rank", "5")
+        assert (asked[-1].layout.world, asked[-1].rank) == (world, 5)
+    status, _, err = run(
+        capsys, "dryrun", "llama3-8b", "--global-batch", "16", "--sequence", "64", "--layout", "dp4", "--devices", "3"
+    )
     assert status == 2
-    assert "meshwright[torch]" in err
+    assert "the world is 3" in err
+    status, _, err = run(capsys, "dryrun", "no-such-model", "--global-batch", "16", "--sequence", "64", "--layout", "dp4")
+    assert status == 2
+    assert "unknown model 'no-such-model'" in err
+
+
+def test_without_torch_the_extra_is_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)  # what Python itself takes for "cannot be imported"
+    status, out, err = run(capsys, *CASE, "--layout", "mb1")
+    assert (status, out) == (2, "")
+    assert err.strip() == "error: a dry run needs PyTorch: pip install 'meshwright[torch]'"
 
 
 def test_a_pytorch_without_a_private_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
+import subprocess
+import sys
 import time
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +25,7 @@ from meshwright.engine.run import run_request
 from meshwright.errors import InputError, NoAnswerError, fault
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
 pytest.importorskip("torch")
 STUCK_S = 600.0
@@ -74,6 +79,60 @@ def test_memory_that_runs_out_is_classified_and_a_lost_peer_is_no_cause() -> Non
     assert str(4 << 50) in text
 
 
+def test_a_port_that_is_taken_is_said_by_its_number(tmp_path: Path) -> None:
+    """Only ranks that another program starts meet at a port: here as the first of two."""
+    launcher.write_task(tmp_path, Task(target="os:getenv", payload="RANK"))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        found = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        command = [sys.executable, "-m", "meshwright.engine.worker", str(tmp_path)]
+        done = subprocess.run(command, env={**os.environ, **found}, check=False, capture_output=True)
+    assert done.returncode == 1
+    said = json.loads((tmp_path / "failure-0").read_text())
+    assert said["kind"] == "port"
+    assert said["text"] == f"MASTER_PORT {port}, at which ranks meet, is taken by another program: choose one that is free"
+
+
+def test_ranks_end_when_the_process_that_started_them_is_killed(tmp_path: Path) -> None:
+    own = f"pathlib.Path({str(tmp_path)!r}, os.environ['RANK'])"
+    inside = f"import os, pathlib, time; {own}.write_text(str(os.getpid())); time.sleep(600)"
+    code = (
+        "import warnings; warnings.simplefilter('ignore')\n"
+        f"from meshwright.engine.launch import Task, launch; launch(Task(target='builtins:exec', payload={inside!r}), 2)"
+    )
+    starter = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        pids = [int(wait_for(lambda rank=rank: read(tmp_path / rank))) for rank in "01"]
+    finally:
+        starter.send_signal(signal.SIGKILL)
+        starter.wait()
+    for pid in pids:
+        wait_for(lambda pid=pid: not alive(pid))
+
+
+def wait_for(found: Callable[[], Any]) -> Any:
+    """What ``found`` gives as soon as it gives anything; a minute is far more than it takes."""
+    until = time.monotonic() + 60.0
+    while not (value := found()):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    return value
+
+
+def read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs: one that has ended and waits to be collected does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def test_a_run_that_takes_too_long_is_ended() -> None:
     assert failure("import time; time.sleep(600)", limit_s=0.5).startswith("rank 0: timeout: not done within 0.5 s")
 
@@ -111,6 +170,8 @@ def test_a_run_reports_and_writes_what_it_measured(tmp_path: Path) -> None:
     assert report.tokens == 8 * 32
     written = json.loads((tmp_path / "run.json").read_text())
     assert written["step_s"] == report.step_s == sorted(report.steps_s)[1]
+    assert written["step"]["p90_s"] == written["step"]["max_s"] == max(report.steps_s)
+    assert written["step"]["min_s"] == min(report.steps_s)
     assert written["tokens_per_s"] == pytest.approx(256 / report.step_s)
     assert written["mfu_ratio"] == pytest.approx(1e9 / report.step_s / 2 / 1e11)
     assert [rank["rank"] for rank in written["ranks"]] == [0, 1]
@@ -135,7 +196,7 @@ def test_a_request_that_cannot_run_starts_nothing(monkeypatch: pytest.MonkeyPatc
 
 
 def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launcher, "find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(InputError, match=r"pip install 'meshwright\[torch\]'"):
         started("pass")
 
@@ -152,6 +213,8 @@ def test_exceptions_are_classified() -> None:
     wrapped = RuntimeError("a stage failed")
     wrapped.__cause__ = RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
     assert classify(wrapped)[0] == "out-of-memory"
+    accelerator = type("OutOfMemoryError", (RuntimeError,), {})("HIP failed")  # torch.OutOfMemoryError, whatever it says
+    assert classify(accelerator)[0] == "out-of-memory"
     assert classify(MemoryError()) == ("out-of-memory", "MemoryError")
     assert classify(RuntimeError("[pair.cc] Connection closed by peer [127.0.0.1]:1"))[0] == "peer"
     assert classify(fault("a.b", "no {x}", x=1)) == ("refused", "no 1")

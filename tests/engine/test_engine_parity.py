@@ -31,7 +31,7 @@ def test_quick_matrix(ranks: int) -> None:
     check(matrix(QUICK[ranks], ranks), QUICK[ranks])
 
 
-@pytest.mark.slow
+@pytest.mark.matrix
 @pytest.mark.parametrize("ranks", (2, 4))
 def test_whole_matrix(ranks: int) -> None:
     check(matrix(SLOW[ranks], ranks), SLOW[ranks])

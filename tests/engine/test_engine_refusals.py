@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from benchmarks.parity import MODELS, QUICK, SEQUENCE_TOKENS, SLOW, case
 
-from meshwright.domain.layout import Full, Layout, Mixed, Selective
+from meshwright.domain.layout import Full, Layout, Mixed, Overlap, Selective
 from meshwright.engine.refusals import refused
 from meshwright.engine.request import Options, Request
 
@@ -56,6 +56,7 @@ def test_every_case_of_the_matrix_is_accepted(ranks: int) -> None:
         ("dense", Layout(data_parallel=4, optimizer_shards=3), {"shards"}),
         ("dense", Layout(data_parallel=4, gradient_shards=2), {"shards"}),
         ("dense", Layout(offload=("optimizer",)), {"offload"}),
+        ("dense", Layout(overlap=Overlap(tensor=True, expert=True)), {"overlap"}),
         ("dense", Layout(recompute=Selective(modules=("core_attn", "layernorm"))), {"recompute"}),
         ("dense", replace(PIPE, recompute=Full(layers=((1,),))), {"recompute-shape"}),
         ("dense", replace(PIPE, recompute=Mixed(parts=((Full(), ((1, 0),)), (Selective(), ((0, 1),))))), {"recompute-mixed"}),
@@ -66,6 +67,7 @@ def test_what_cannot_run_is_refused_by_name(model: str, layout: Layout, expected
 
 
 def test_neighbours_of_refusals_are_accepted() -> None:
+    assert ids("dense", Layout(overlap=Overlap(gradient_reduce=False, parameter_gather=False, point_to_point=False))) == set()
     assert ids("dense", replace(PIPE, stage_layers=((0, 4),))) == set()  # an end may hold the embedding alone
     assert ids("dense", replace(PIPE, schedule="zb1p", num_microbatches=6)) == set()
     assert ids("dense", replace(PIPE, num_microbatches=2)) == set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from meshwright.domain.calibration import LEVELS, OWN, Constants
+from meshwright.domain.calibration import LEVELS, NO_NUMBERS, OWN, Constants
 from meshwright.domain.uncertainty import OTHER
 from meshwright.errors import Message, did_you_mean
 
@@ -19,7 +19,7 @@ LARGEST = 7.0
 """Of an offset, on the log scale: a factor of a thousand either way."""
 LEVEL = "0.9"
 """Level of the intervals that every estimate gives."""
-WHOLE = frozenset({"tiles", "attention_rows"})
+WHOLE = NO_NUMBERS | {"attention_rows"}
 """Constants that are no numbers on a log scale."""
 MOVABLE = frozenset(field.name for field in fields(Constants)) - WHOLE
 

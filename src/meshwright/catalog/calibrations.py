@@ -13,6 +13,7 @@ from meshwright.catalog.calibration_faults import faults_of
 from meshwright.catalog.sheets import data_path
 from meshwright.domain.calibration import LEVELS, Calibration, CalibrationTable, Constants, Freedom, Key, Tile
 from meshwright.domain.cluster import Cluster
+from meshwright.domain.measured import with_measured
 from meshwright.errors import InputError, did_you_mean, fault
 from meshwright.readers.safe import load_json, load_yaml, require_mapping
 from meshwright.readers.structure import make_converter, structure
@@ -175,12 +176,16 @@ def calibration(
 ) -> Calibration:
     """A calibration for a cluster under a framework family and a precision; ``none`` is the priors of its device's family.
 
+    What a profile measured on the cluster stands above either; ``fitted`` is true then, and the label ends in ``+NAME@DATE``.
+
     Errors:  ``InputError`` for an unknown name.
     """
     device = cluster.device if isinstance(cluster, Cluster) else cluster
-    prior = priors(device)
-    if is_none(name):
+    prior = found = priors(device)
+    if not isinstance(cluster, Cluster):
+        assert is_none(name), "a fitted calibration knows links: give the cluster"
         return prior
-    assert isinstance(cluster, Cluster), "a fitted calibration knows links: give the cluster"
     key = key_for(cluster, framework=framework, precision=precision, release=release)
-    return calibration_table(name).calibration(prior.constants, key)
+    if not is_none(name):
+        found = calibration_table(name).calibration(prior.constants, key)
+    return with_measured(found, prior.constants, cluster.measured, key) if cluster.measured else found

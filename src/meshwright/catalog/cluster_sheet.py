@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.catalog.device_sheet import build_device, device, device_names, read_device, record_of
 from meshwright.catalog.figures import Bandwidth, Count, Duration, Power, Provenance, Size, converter, provenance_of
+from meshwright.catalog.measured_sheet import measured_of, measured_provenance
 from meshwright.catalog.sheets import Names, Sheet, aliases_of, looks_like_path, read_sheet, shipped
 from meshwright.domain.cluster import Cluster, Device, Link
 from meshwright.errors import InputError, Message, did_you_mean, fault
@@ -91,10 +92,18 @@ def cluster_for(
     return _sized(shape, num_devices=num_devices, nodes=nodes)
 
 
-def cluster_provenance(name: str) -> Mapping[str, Provenance]:
-    """Every figure of a shape: value, unit and source as written in the file."""
-    sheet = shipped("clusters.yaml")
-    return provenance_of(_record(sheet, cluster_names().resolve(name)), sheet.sources)
+def cluster_provenance(name_or_path: str) -> Mapping[str, Provenance]:
+    """Every figure of a shape, or of the one cluster of a file: value, unit and source as written in the file."""
+    if cluster_names().find(name_or_path) is None and looks_like_path(name_or_path):
+        sheet = read_sheet(name_or_path)
+        name = _only(sheet)
+    else:
+        sheet, name = shipped("clusters.yaml"), cluster_names().resolve(name_or_path)
+    record = _record(sheet, name)
+    own = {}
+    if record.device in sheet.devices:
+        own = provenance_of(read_device(sheet, record.device), sheet.sources, "device")
+    return own | provenance_of(record, sheet.sources) | measured_provenance(sheet, name)
 
 
 @cache
@@ -107,14 +116,7 @@ def _shape(name: str) -> Cluster:
 def _from_file(path: str) -> Cluster:
     """The one cluster of a user's file, on a device of the same file or of the catalogue."""
     sheet = read_sheet(path)
-    if len(sheet.clusters) != 1:
-        raise fault(
-            "cluster.one",
-            "holds {count} clusters, one is expected under 'clusters'",
-            path=path,
-            count=len(sheet.clusters),
-        )
-    name = next(iter(sheet.clusters))
+    name = _only(sheet)
     record = _record(sheet, name)
     if record.device in sheet.devices:
         own = build_device(record.device, read_device(sheet, record.device), sheet)
@@ -125,6 +127,16 @@ def _from_file(path: str) -> Cluster:
         where = f"{sheet.where('clusters', name)}.device"
         raise fault("catalog.unknown", "unknown device {name!r}{hint}", path=where, name=record.device, hint=hint)
     return _build(name, record, own, sheet)
+
+
+def _only(sheet: Sheet) -> str:
+    """The name of the one cluster of a file."""
+    if len(sheet.clusters) != 1:
+        raise fault(
+            "cluster.one", "holds {count} clusters, one is expected under 'clusters'",
+            path=sheet.path, count=len(sheet.clusters),
+        )  # fmt: skip
+    return next(iter(sheet.clusters))
 
 
 def _record(sheet: Sheet, name: str) -> ClusterRecord:
@@ -187,6 +199,7 @@ def _build(name: str, record: ClusterRecord, own: Device, sheet: Sheet) -> Clust
         host_link_bytes_per_s=record.host_link.base,
         node_power_w=record.node_power.base,
         source=record.source or "; ".join(dict.fromkeys(figure.source for figure in provenance_of(record, sheet.sources).values())),
+        measured=measured_of(sheet, name),
     )
 
 

@@ -37,6 +37,7 @@ class DeviceRecord:
     units: Count
     scale_up: Bandwidth
     power: Power
+    synchronous: bool = False
     aliases: tuple[str, ...] = field(default=())
 
 
@@ -84,6 +85,7 @@ def build_device(name: str, record: DeviceRecord, sheet: Sheet) -> Device:
         aliases=record.aliases,
         source="; ".join(dict.fromkeys(figure.source for figure in provenance_of(record, sheet.sources).values())),
         assumed=assumed_in(record),
+        synchronous=record.synchronous,
     )
 
 

@@ -56,8 +56,9 @@ def _saved(row: list[object]) -> dict[str, object]:
 
 
 def _pass(row: list[object]) -> dict[str, object]:
-    name, part, width, forward, backward, shard, modules = row
+    name, part, width, forward, backward, shard, modules, *more = row
+    kind, only = [*more, "", ""][:2]
     return {
         "name": name, "part": part, "width": width, "forward_bytes": forward, "backward_bytes": backward,
-        "shard": shard, "modules": modules,
+        "shard": shard, "modules": modules, "kind": kind, "only": only,
     }  # fmt: skip

@@ -14,7 +14,7 @@ from meshwright.readers.safe import load_yaml, require_mapping
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-SECTIONS = ("sources", "devices", "clusters", "models")
+SECTIONS = ("sources", "devices", "clusters", "models", "measured")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +26,8 @@ class Sheet:
     devices: Mapping[str, object]
     clusters: Mapping[str, object]
     models: Mapping[str, object]
+    measured: Mapping[str, object]
+    """Name of a cluster of this sheet -> what a profile found on it."""
 
     def where(self, section: str, name: str) -> str:
         """The path of a block for messages."""
@@ -55,6 +57,10 @@ def read_sheet(path: Path | str) -> Sheet:
         for key, value in sections["sources"].items()
         if not isinstance(value, str)
     ]
+    for name in sections["measured"]:
+        if name not in sections["clusters"]:
+            near = {"hint": did_you_mean(name, sections["clusters"])}
+            faults.append(Message("sheet.measured", "is no cluster of this file{hint}", near, f"{path}: measured.{name}"))
     if faults:
         raise InputError(faults)
     sources = {key: str(value) for key, value in sections.pop("sources").items()}

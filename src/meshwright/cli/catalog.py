@@ -59,7 +59,7 @@ def _list(values: Values) -> int:
 def _entry(values: Values) -> int:
     """One entry with every figure and its source."""
     from meshwright.cli.output import print_json, print_report
-    from meshwright.report.entries import framework_facts
+    from meshwright.report.entries import framework_facts, without_samples
     from meshwright.report.facts import entry
     from meshwright.report.view import plain
 
@@ -73,7 +73,7 @@ def _entry(values: Values) -> int:
     if values["json"]:
         print_json({"kind": kind, "name": values["name"], "facts": facts, "sources": plain(sources)})
     else:
-        print_report(entry(kind.removesuffix("s"), values["name"], facts, plain(sources)))
+        print_report(entry(kind.removesuffix("s"), values["name"], without_samples(facts), plain(sources)))
     return 0
 
 

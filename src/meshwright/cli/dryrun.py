@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from math import prod
+from typing import TYPE_CHECKING, Any
 
 from meshwright.cli import numbers
 from meshwright.cli.fields import Faults, Field, Values
@@ -21,13 +23,12 @@ if TYPE_CHECKING:
     from meshwright.domain.model import Model
     from meshwright.engine.dry_run import Found, Job
 
-EPILOG = (
-    "Example: meshwright dryrun llama3-8b --device h100-sxm --nodes 8 --global-batch 64 --sequence 8192 "
-    '--layout "tp8 sp mb1 zero3" --extrapolate'
-)
+EPILOG = 'Example: meshwright dryrun llama3-8b --global-batch 64 --sequence 8192 --layout "tp8 sp dp8 mb1 zero3" --extrapolate'
 IMPLEMENTATION = "torch-eager"
 """What the cost model says is said for the reference step's own implementation, unless another is asked for."""
 RECIPE = "bf16"
+DEVICE, NODE = "h100-sxm", 8
+"""Stand in where no cluster is named: figures of a dry run, and the cost model's of the same, depend on none."""
 BUILDER = Field(name="builder", metavar="reference|megatron|MODULE:FUNCTION", panel="Dry run", in_file=False, help=(
     "What is run: the reference step, megatron-core's GPTModel, or your own function, which takes nothing and returns "
     "(model, step) or (model, step, optimizer); step() returns the loss [default: reference]."))  # fmt: skip
@@ -35,6 +36,7 @@ RANK = Field(name="rank", parse=numbers.count_or_none, kind="many", metavar="R",
              help="Rank to run, repeatable [default: the first rank of the first, the middle and the last stage].")  # fmt: skip
 EXTRAPOLATE = Field(name="extrapolate", kind="flag", panel="Dry run", in_file=False,
                     help="Run 2 and 4 layers of every chunk and extend the line: seconds instead of minutes.")  # fmt: skip
+WORLD = 131_072
 FIELDS = (*CASE, LAYOUT, BUILDER, RANK, EXTRAPOLATE, JSON)
 FEWER, MORE = 2, 4
 """Layers of a chunk that an extrapolation runs."""
@@ -88,7 +90,7 @@ def _chosen(values: Values, faults: Faults) -> tuple[Setup, Layout]:
 
     if "layout" not in values and "layout" not in faults.failed:
         faults.add("dryrun.layout", '--layout is missing, as in --layout "tp8 sp mb1 zero3"')
-    given = setup({"implementation": IMPLEMENTATION, **values}, faults)
+    given = setup({"implementation": IMPLEMENTATION, **_somewhere(values)}, faults)
     training = given.case.training
     if training.precision.name != RECIPE or training.weights_frozen or training.optimizer.name != "adamw":
         raise fault("dryrun.numbers", "a dry run is of BF16 with AdamW and all weights, not of {precision}, {optimizer}, {task}",
@@ -102,9 +104,22 @@ def _chosen(values: Values, faults: Faults) -> tuple[Setup, Layout]:
     return given, layout
 
 
+def _somewhere(values: Values) -> dict[str, Any]:
+    """The values with a cluster: a dry run needs none, so without one the world is --devices or what the layout's degrees make."""
+    if "cluster" in values or "nodes" in values:
+        return dict(values)
+    degrees = re.findall(r"(?<!\w)(?:tp|cp|pp|dp)([1-9]\d{0,9})(?!\w)", values.get("layout", ""))
+    world = values.get("devices") or prod(map(int, degrees))
+    node = max(size for size in range(1, NODE + 1) if world % size == 0)
+    return {"device": DEVICE, "devices": world, "devices_per_node": node, **values}
+
+
 def _ranks(asked: Sequence[int], layout: Layout) -> list[int]:
     """The ranks that are run, each of them in the world."""
     world, stages = layout.world, layout.pipeline_parallel
+    if world > WORLD:
+        raise fault("dryrun.size", "a world of {world} ranks is beyond a dry run, for PyTorch makes every group: {most} at most",
+                    path="layout", world=world, most=WORLD)  # fmt: skip
     for rank in asked:
         if rank >= world:
             raise fault("dryrun.rank", "rank {rank} is not in a world of {world}: 0 to {last}", path="--rank",

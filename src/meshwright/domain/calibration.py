@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -68,6 +68,8 @@ class Constants:
     """The same inside a CUDA graph."""
     collective_host_s: Constant
     """Host time to start one collective inside a layer, where the implementation counts them apart from kernels."""
+    shard_host_s: Constant
+    """Host time of one sharded unit in one pass, where the implementation counts its units."""
     collective_skew_s: Constant
     """What each rank adds to the wait for the last of a tensor group's hosts, while these hosts also serve pipeline messages
     between nodes."""
@@ -127,6 +129,12 @@ class Constants:
     """Share of one device in the host's memory bandwidth during an optimizer step on the CPU."""
     host_process_bytes: Constant
     """Host memory of one rank: interpreter, libraries, loaders, pinned buffers."""
+    pass_speeds: Mapping[str, float] = field(default_factory=dict)
+    """Kind of memory-bound pass -> its speed relative to ``memory_ratio``; 1 for a kind that is not named."""
+
+
+NO_NUMBERS = frozenset({"tiles", "pass_speeds"})
+"""Fields of ``Constants`` that are no single number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +218,9 @@ class Move:
     prior: float
     value: float
     offsets: Mapping[str, float]
-    """Level of pooling -> offset; empty where no run moved it."""
+    """Level of pooling -> offset, or ``measured`` -> offset; empty where nothing moved it."""
+    source: str = ""
+    """Where a measured value comes from."""
 
 
 def moves(prior: Constants, fitted: Constants, offsets: Mapping[str, Offsets], key: Key) -> tuple[Move, ...]:
@@ -220,7 +230,7 @@ def moves(prior: Constants, fitted: Constants, offsets: Mapping[str, Offsets], k
             name=each.name, prior=float(getattr(prior, each.name)), value=float(getattr(fitted, each.name)),
             offsets=offsets[each.name].of(key) if each.name in offsets else {},
         )
-        for each in fields(prior) if each.name != "tiles"
+        for each in fields(prior) if each.name not in NO_NUMBERS
     )  # fmt: skip
 
 
@@ -236,11 +246,13 @@ class Calibration:
     """Intervals and probabilities; None: nothing is known about the error."""
     moved: tuple[Move, ...] = ()
     """What the fit did to every constant; empty for the priors."""
+    measured: str = ""
+    """``cluster@date`` of the profile whose constants stand above the others; empty where there is none."""
 
     @property
     def label(self) -> str:
-        """``name@version``; ``none@0`` for the priors."""
-        return f"{self.name}@{self.version}"
+        """``name@version``; ``none@0`` for the priors; ``none@0+cluster@date`` where a profile of the cluster stands above them."""
+        return f"{self.name}@{self.version}" + (f"+{self.measured}" if self.measured else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError, Message
+
+if TYPE_CHECKING:
+    from meshwright.domain.measured import Measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +32,8 @@ class Device:
     aliases: tuple[str, ...] = ()
     source: str = ""
     assumed: tuple[str, ...] = field(default=())
+    synchronous: bool = False
+    """The host computes itself (a CPU): nothing is queued, so every operator's host time adds to the step."""
 
     def supports(self, dtype: str) -> bool:
         """Whether matrix units run this data type."""
@@ -74,6 +80,8 @@ class Cluster:
     node_power_w: float = 0.0
     """Power of a node beside its devices: hosts, NICs, fans."""
     source: str = ""
+    measured: Measured | None = None
+    """What a profile of this very cluster found; it stands above priors and calibrations."""
 
     def __post_init__(self) -> None:
         messages = [

@@ -26,8 +26,14 @@ Shard = Literal["tensor", "sequence", "none", "gathered"]
 the other ranks. Context parallelism divides the tokens."""
 
 Condition = Literal["", "context", "sequence", "expert", "query_key_norm", "gated"]
-"""When a tensor exists: always; under context, sequence or expert parallelism; where queries and keys are normalised; in gated
-blocks."""
+"""When a tensor or a pass exists: always; under context, sequence or expert parallelism; where queries and keys are normalised;
+in gated blocks."""
+
+PassKind = Literal[
+    "", "norm", "rotary", "gate", "residual", "copy", "cast", "loss", "loss_parallel", "embedding", "adam", "router", "permute",
+    "gathered", "scattered",
+]  # fmt: skip
+"""Sorts of memory-bound operations that a profile times apart (``Constants.pass_speeds``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +65,41 @@ class Pass:
     shard: Shard
     modules: tuple[str, ...] = ()
     """Selective-recompute modules that run its forward again."""
+    kind: PassKind = ""
+    """What sort of operation it is, by which a profile measures its speed; empty: as all others."""
+    only: Condition = ""
+    """Where it exists at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Units:
+    """Sharded units of parameters, one for each layer and one for the ends: bytes read and written per parameter around messages.
+
+    Per parameter of the rank before sharding, or of its shard where the name says so.
+    """
+
+    cast_shard_bytes: float
+    """Of the shard, before it is gathered: cast to the precision of products."""
+    gather_shard_bytes: float
+    """Of the shard: copy into the message."""
+    gather_bytes: float
+    """Copies out of what was gathered, where there are several shards."""
+    reduce_bytes: float
+    """Gradients of the last backward cast into the message that is reduced."""
+    copy_bytes: float
+    """A copy of reduced gradients where there is one shard."""
+    quotient_bytes: float
+    """A further pass over them where there is one shard and several replicas."""
+    first_sum_bytes: float
+    """Gradients of the first micro-batch that wait for others: cast to FP32, and read as such when they are reduced."""
+    sum_bytes: float
+    """Gradients of one more micro-batch added to them."""
+    shard_sum_bytes: float
+    """Of the shard: reduced gradients of one more micro-batch added to those before."""
+    owner_shard_bytes: float
+    """Of an owner's slice, where states are sharded and gradients are not: copies into the message after the update."""
+    owner_bytes: float
+    """Copies of everybody's slices into the parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +138,32 @@ class Implementation:
     filling stage after stage, so that the last one has what is left."""
     optimizer_passes_bytes: float = 0.0
     """Bytes read and written per parameter by the optimizer step beside states, gradient and weight (norm, clip, copies)."""
+    update_bytes: float = 0.0
+    """Bytes read and written per updated parameter by an optimizer made of plain operators; 0: states, gradient and weight once."""
+    units: Units | None = None
+    """Data parallelism by sharded units (PyTorch FSDP2), also where nothing is sharded; None: by buckets."""
+    distributed_tensors: bool = False
+    """Tensor parallelism by PyTorch's DTensor: inputs of blocks are gathered once and kept, whatever attention takes of them, and
+    gradients of replicated weights are reduced by themselves."""
+    checkpoints: bool = False
+    """Recomputation runs a module again with the communication inside, and stops once everything that is kept has been made."""
+    joined_products: bool = True
+    """Queries, keys and values are one product, and so are gate and up."""
+    joined_exchanges: bool = True
+    """Ulysses exchanges queries, keys, values and the output of a layer as one message per direction; False: as four."""
+    exchange_copies: float = 1.0
+    """Copies around an exchange of Ulysses: reads and writes of what travels."""
     cuda_graphs: bool = False
     blocking_launches: bool = False
     """The host waits for every kernel (CUDA_LAUNCH_BLOCKING=1): launches add to the time of the device."""
     loss_passes: tuple[float, ...] = (4.0, 4.0)
     """Bytes read and written per logit by the loss, forward and backward: 4 and 4 where it is fused and works in place."""
+    split_loss_passes: tuple[float, ...] = ()
+    """The same where tensor ranks split the vocabulary, per own logit; empty: no different."""
     logit_bytes: float = 2.0
     """Bytes per logit held at the loss: 2 where it works in place, more where FP32 copies and the softmax are kept."""
+    split_logit_bytes: float = 0.0
+    """The same per own logit where tensor ranks split the vocabulary; 0: no different."""
     logit_saved_bytes: float = 0.0
     """Part of ``logit_bytes`` that the loss keeps for its backward."""
     logit_bytes_before: float = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -11,7 +12,7 @@ from meshwright.errors import MeshwrightError, Message
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Kind = Literal["out-of-memory", "refused", "error", "killed", "timeout", "peer"]
+Kind = Literal["out-of-memory", "refused", "error", "killed", "timeout", "peer", "port"]
 OUT_OF_MEMORY = (
     "out of memory",
     "can't allocate memory",
@@ -24,6 +25,7 @@ PEER = (
     "remote process exited", "socket timeout", "no route to host", "ncclremoteerror",
 )  # fmt: skip
 """What a rank sees when another one has died."""
+PORT = ("eaddrinuse", "address already in use")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +57,15 @@ def classify(error: BaseException) -> tuple[Kind, str]:
     cause = _root(error)
     text = next((line.strip() for line in str(cause).splitlines() if line.strip()), "")
     lowered = str(cause).lower()
-    if isinstance(cause, MemoryError) or any(sign in lowered for sign in OUT_OF_MEMORY):
+    if (
+        isinstance(cause, MemoryError)
+        or type(cause).__name__ == "OutOfMemoryError"
+        or any(sign in lowered for sign in OUT_OF_MEMORY)
+    ):
         return "out-of-memory", text or type(cause).__name__
+    if any(sign in lowered for sign in PORT):
+        where = os.environ.get("MASTER_PORT", "")
+        return "port", f"MASTER_PORT {where}, at which ranks meet, is taken by another program: choose one that is free"
     if any(sign in lowered for sign in PEER):
         return "peer", text
     return "error", f"{type(cause).__name__}: {text}" if text else type(cause).__name__

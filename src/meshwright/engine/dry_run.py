@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import cattrs
 from cattrs.strategies import configure_tagged_union
 
-from meshwright.domain.layout import Full, Layout, NoRecompute, Selective
+from meshwright.domain.layout import Full, Layout, Recompute, Selective
 from meshwright.domain.model import MixtureOfExperts, Mlp, Model
 from meshwright.errors import InputError, Message, NoAnswerError, fault
 
@@ -169,7 +169,7 @@ def _converter() -> cattrs.Converter:
         return tuple(map(tuple, value)) if isinstance(value, list) else value
 
     converter.register_structure_hook_func(lambda kind: kind == counts, read)
-    for variants in (Mlp | MixtureOfExperts, NoRecompute | Selective | Full):
+    for variants in (Mlp | MixtureOfExperts, Selective | Full, Recompute):
         configure_tagged_union(variants, converter)
     return converter
 

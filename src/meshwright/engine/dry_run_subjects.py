@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from meshwright.engine.dry_run import Job
 
 CPU = torch.device("cpu")
+PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def reference(job: Job) -> Subject:
@@ -58,7 +59,7 @@ def own(job: Job) -> Subject:
     sys.path.insert(0, str(Path.cwd()))
     try:
         made = getattr(import_module(module), name)()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise own_fault(job.builder, error) from None
     model, step, *more = made if isinstance(made, tuple) and len(made) in (2, 3) else (None, None)
     if not isinstance(model, nn.Module) or not callable(step):
@@ -70,7 +71,7 @@ def own(job: Job) -> Subject:
             loss = step()
             if isinstance(loss, torch.Tensor) and loss.requires_grad:
                 loss.backward()  # type: ignore[no-untyped-call]
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise own_fault(job.builder, error) from None
 
     def update() -> None:
@@ -80,12 +81,15 @@ def own(job: Job) -> Subject:
     return Subject([model], optimizer, (), ahead, update)
 
 
-def own_fault(builder: str, error: Exception) -> InputError:
+def own_fault(builder: str, error: BaseException) -> InputError:
     """One line: what was raised, and where in the user's own code, as far as that can be told."""
     if isinstance(error, InputError):
         return error
     frames = traceback.extract_tb(error.__traceback__)
-    inside = [frame for frame in frames if "site-packages" not in frame.filename and "meshwright" not in frame.filename]
+    inside = [
+        frame for frame in frames
+        if "site-packages" not in frame.filename and not frame.filename.startswith(("<frozen", str(PACKAGE)))
+    ]  # fmt: skip
     place = (inside or list(frames))[-1] if frames else None
     where = f" at {place.filename}:{place.lineno} ({place.line})" if place else ""
     text = (str(error).strip().splitlines() or [""])[0]

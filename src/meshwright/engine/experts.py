@@ -58,18 +58,22 @@ class Routed(nn.Module):
         return exchange(back, self.group, sent, received)
 
     def _local(self, rows: Tensor, counts: list[int]) -> Tensor:
-        """Rows sorted by expert through the experts of this rank."""
+        """Rows sorted by expert through the experts of this rank. Weights are taken apart at once: one by one, each gradient
+        would be a tensor as large as all of them.
+        """
         parts = []
+        ups, downs = self.up.unbind(), self.down.unbind()
+        gates = None if self.gate is None else self.gate.unbind()
         for expert, part in enumerate(torch.split(rows, counts)):
-            inner = part @ self.up[expert]
+            inner = part @ ups[expert]
             if self.up_bias is not None:
                 inner = inner + self.up_bias[expert]
-            if self.gate is None:
+            if gates is None:
                 inner = functional.gelu(inner)
             else:
-                gate = part @ self.gate[expert]
+                gate = part @ gates[expert]
                 inner = functional.silu(gate if self.gate_bias is None else gate + self.gate_bias[expert]) * inner
-            out = inner @ self.down[expert]
+            out = inner @ downs[expert]
             parts.append(out if self.down_bias is None else out + self.down_bias[expert])
         return torch.cat(parts)
 

@@ -36,6 +36,7 @@ PRIVATE = (
     "torch.distributed.pipelining.stage:InferenceMode.STATIC",
     "torch.distributed.distributed_c10d:_resolve_process_group",
     "torch._C:_current_graph_task_id",
+    "torch.distributed.tensor.debug:_clear_sharding_prop_cache",
 )
 """Names without promise that a dry run needs: ``module:attribute``."""
 
@@ -62,11 +63,13 @@ def require() -> None:
 def fake_world(world: int, rank: int) -> Iterator[None]:
     """A process group of ``world`` ranks in which this process is one and the others answer at once with nothing.
 
-    Holds:   one per process; groups and meshes are made inside and outside of the fake mode alike.
+    Holds:   one at a time in a process; groups and meshes are made inside and outside of the fake mode alike. What DTensor has
+             learnt is forgotten with the world: it names groups, and meshes of another rank count as equal.
     Errors:  InputError where this PyTorch lacks what the patches need.
     """
     require()
     _patched()
+    from torch.distributed.tensor.debug import _clear_sharding_prop_cache
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
     dist.init_process_group("fake", rank=rank, world_size=world, store=FakeStore())
@@ -74,6 +77,7 @@ def fake_world(world: int, rank: int) -> Iterator[None]:
         yield
     finally:
         dist.destroy_process_group()
+        _clear_sharding_prop_cache()  # type: ignore[no-untyped-call]
 
 
 def fake_tensors() -> FakeTensorMode:

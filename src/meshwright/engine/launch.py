@@ -15,16 +15,17 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from meshwright.engine.classify import Failure, by_signal, first_cause
 from meshwright.errors import NoAnswerError, fault
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from meshwright.engine.request import Backend
 
@@ -44,8 +45,28 @@ class Task:
     threads: int = 1
 
 
-def launch(task: Task, ranks: int, *, limit_s: float | None = None, environment: Mapping[str, str] | None = None) -> list[Any]:
+class Process(Protocol):
+    """A rank that was started."""
+
+    @property
+    def pid(self) -> int:
+        """Its number, which is its process group's too."""
+
+    def poll(self) -> int | None:
+        """Exit status, minus the signal that ended it; None while it runs."""
+
+
+Start: TypeAlias = Callable[[Path, Task, int, int, Mapping[str, str]], Process]
+"""Folder, task, rank, ranks, further environment -> the rank."""
+
+
+def launch(
+    task: Task, ranks: int, *, limit_s: float | None = None, environment: Mapping[str, str] | None = None,
+    start: Start | None = None,
+) -> list[Any]:  # fmt: skip
     """Run a task on ``ranks`` processes of this machine -> what each returned, by rank.
+
+    ``start`` starts one rank; None: an interpreter of its own.
 
     Units:   ``limit_s`` seconds for everything; None: no limit.
     Raises:  InputError where torch is missing; NoAnswerError with the first cause where a rank fails: all others are ended.
@@ -55,7 +76,7 @@ def launch(task: Task, ranks: int, *, limit_s: float | None = None, environment:
     with tempfile.TemporaryDirectory(prefix="meshwright-run-") as name:
         folder = Path(name)
         write_task(folder, task)
-        processes = [_start(folder, task, rank, ranks, environment or {}) for rank in range(ranks)]
+        processes = [(start or _start)(folder, task, rank, ranks, environment or {}) for rank in range(ranks)]
         try:
             _watch(folder, processes, limit_s)
         finally:
@@ -98,7 +119,7 @@ def _start(folder: Path, task: Task, rank: int, ranks: int, more: Mapping[str, s
         )  # fmt: skip
 
 
-def _watch(folder: Path, processes: Sequence[subprocess.Popen[bytes]], limit_s: float | None) -> None:
+def _watch(folder: Path, processes: Sequence[Process], limit_s: float | None) -> None:
     """Wait until all ranks are done; one that fails ends the wait, after a moment in which others may say more."""
     started = time.monotonic()
     failed_at: float | None = None
@@ -136,7 +157,7 @@ def _tail(folder: Path, rank: int) -> tuple[str, ...]:
     return tuple(line.rstrip() for line in lines if line.strip())[-LAST_LINES:]
 
 
-def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+def _end(processes: Sequence[Process]) -> None:
     """End what still runs: asked first, then killed. Every rank leads a process group of its own."""
     for how in (signal.SIGTERM, signal.SIGKILL):
         alive = [process for process in processes if process.poll() is None]

@@ -72,10 +72,7 @@ class OwnedAdamW:
     def __init__(self, units: Sequence[Sequence[tuple[str, nn.Parameter]]], owners: Owners) -> None:
         self._units = [[_Slice(parameter, owners(name)) for name, parameter in unit] for unit in units]
         own = [piece.own for unit in self._units for piece in unit if piece.own is not None]
-        fused = all(piece.is_cuda for piece in own)
-        self.inner = torch.optim.AdamW(
-            own, lr=LEARNING_RATE, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=fused, foreach=not fused
-        )
+        self.inner = torch.optim.AdamW(own, lr=LEARNING_RATE, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True)
 
     def step(self) -> None:
         """Update the own elements, then gather the others'."""

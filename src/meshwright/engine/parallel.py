@@ -133,5 +133,6 @@ def _shard(module: nn.Module, mesh: DeviceMesh, *, layout: Layout, mixed_precisi
     policy = HALF if mixed_precision else MixedPrecisionPolicy()
     again = layout.parameter_shards > 1 and layout.pipeline_parallel == 1
     sharded: FSDPModule = fully_shard(module, mesh=mesh, reshard_after_forward=again, mp_policy=policy)
-    sharded.set_gradient_divide_factor(1.0)
-    sharded.set_force_sum_reduction_for_comms(True)
+    if mesh.size() > 1:  # one rank has nothing to divide by, but would: a copy of all gradients more
+        sharded.set_gradient_divide_factor(1.0)
+        sharded.set_force_sum_reduction_for_comms(True)

@@ -192,6 +192,10 @@ def _others(request: Request) -> Iterator[Message]:
                        model=model.name)  # fmt: skip
     if layout.offload:
         yield _message("offload", "offload={offload} is not in the reference step", offload=",".join(layout.offload))
+    beside = [word for word, asked in (("tp", layout.overlap.tensor), ("ep", layout.overlap.expert)) if asked]
+    if beside:
+        yield _message("overlap", "overlap={words} is not in the reference step, whose layers wait for these messages; "
+                       "gradients, parameters and stages overlap as PyTorch does it", words=",".join(beside))  # fmt: skip
     match layout.recompute:
         case Selective(modules=modules):
             unknown = [module for module in modules if module not in RECOMPUTED]

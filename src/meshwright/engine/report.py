@@ -73,7 +73,10 @@ class StepReport:
     def document(self) -> dict[str, Any]:
         """The report as JSON, with what follows from it."""
         ordered = sorted(self.steps_s)
-        spread = {"min_s": ordered[0], "median_s": self.step_s, "max_s": ordered[-1], "mean_s": sum(ordered) / len(ordered)}
+        spread = {
+            "min_s": ordered[0], "median_s": self.step_s, "p90_s": ordered[-(-9 * len(ordered) // 10) - 1], "max_s": ordered[-1],
+            "mean_s": sum(ordered) / len(ordered),
+        }  # fmt: skip
         flops = self.flops_per_step / self.step_s / self.world
         return asdict(self) | {
             "step_s": self.step_s, "step": spread, "tokens_per_s": self.tokens_per_s,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout, Schedule
+    from meshwright.engine.launch import Start
     from meshwright.engine.report import StepReport
 
 HALVES = ("bf16",)
@@ -50,17 +51,20 @@ def request_of(case: Case, layout: Layout, options: Options) -> Request:
 
 
 def run(
-    case: Case, layout: Layout, options: Options | None = None, *, save: Path | None = None, limit_s: float | None = None
+    case: Case, layout: Layout, options: Options | None = None, *, save: Path | None = None, limit_s: float | None = None,
+    start: Start | None = None,
 ) -> StepReport:  # fmt: skip
     """Run a layout on this machine -> what was measured, written to ``save`` as JSON where asked.
 
     Errors:  InputError where it cannot start, with every reason; NoAnswerError where it fails, with the first cause.
     """
-    return run_request(request_of(case, layout, options or Options()), save=save, limit_s=limit_s)
+    return run_request(request_of(case, layout, options or Options()), save=save, limit_s=limit_s, start=start)
 
 
-def run_request(request: Request, *, save: Path | None = None, limit_s: float | None = None) -> StepReport:
-    """The same of a request."""
+def run_request(
+    request: Request, *, save: Path | None = None, limit_s: float | None = None, start: Start | None = None
+) -> StepReport:  # fmt: skip
+    """The same of a request; ``start`` starts a rank (``launch``)."""
     messages = refused(request)
     if messages:
         raise InputError(messages)
@@ -70,7 +74,7 @@ def run_request(request: Request, *, save: Path | None = None, limit_s: float | 
         backend=request.options.backend,
         threads=request.options.threads,
     )
-    report: StepReport = launch(task, request.layout.world, limit_s=limit_s)[0]
+    report: StepReport = launch(task, request.layout.world, limit_s=limit_s, start=start)[0]
     if save is not None:
         report.save(save)
     return report

@@ -143,17 +143,21 @@ def gradients_of(trainer: Trainer, sample: Sample) -> Tensor:
 
 
 def _microbatches(trainer: Trainer, sample: Sample) -> Tensor:
-    """One micro-batch after another; gradients are summed, and reduced as late as sharding allows."""
+    """One micro-batch after another; gradients are summed, and reduced as late as sharding allows.
+
+    Parameters that every rank has whole are cast to the type of products once; sharded ones are gathered by every micro-batch.
+    """
     part, layout = trainer.parts[0], trainer.layout
+    sharded = layout.gradient_shards > 1 or layout.parameter_shards > 1
     total = torch.zeros((), device=trainer.device)
     documents = [None] * layout.num_microbatches if sample.documents is None else sample.documents.chunk(layout.num_microbatches)
     cut = zip(sample.tokens.chunk(layout.num_microbatches), documents, sample.targets.chunk(layout.num_microbatches), strict=True)
     for number, (tokens, document, targets) in enumerate(cut):
         last = number == layout.num_microbatches - 1
         if isinstance(part, FSDPModule):
-            part.set_is_last_backward(last)
-            part.set_requires_gradient_sync(last or layout.gradient_shards > 1 or layout.parameter_shards > 1)
+            part.set_requires_gradient_sync(last or sharded)
             part.set_requires_all_reduce(last)  # behind the line before, which says both
+            part.set_reshard_after_backward(last or sharded)
         loss = part(tokens, document, targets) * trainer.loss_scale
         loss.backward()
         total += loss.detach()

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from meshwright.perf.arrays import Array, Number, array
-from meshwright.perf.widths import has_part, row_elements
+from meshwright.perf.widths import has_part, row_elements, row_exists
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from meshwright.domain.implementation import Condition, Implementation
+    from meshwright.domain.implementation import Implementation
     from meshwright.domain.model import LayerKind
     from meshwright.domain.training import Precision
     from meshwright.perf.operators import WorkShape
@@ -43,31 +41,12 @@ def saved_bytes(
     for row in implementation.saved:
         if not has_part(kind, row.part) or any(module in recomputed for module in row.modules):
             continue
-        exists = _exists(row.only, kind, shape)
+        exists = row_exists(row.only, kind, shape)
         size = precision.saved_input_bytes / 2.0 * row.bytes_per_element if row.linear_input else row.bytes_per_element
         elements = row_elements(row.width, row.part, row.shard, kind, hidden, sequence_tokens, shape)
         kept = size * elements * (headroom_ratio if row.part == "experts" else 1.0)
         total = total + (kept if exists is None else np.where(exists, kept, 0.0))
     return total
-
-
-def _exists(only: Condition, kind: LayerKind, shape: WorkShape) -> NDArray[np.bool_] | bool | None:
-    """Whether a row exists in such a layer on such a rank; None: always."""
-    match only:
-        case "":
-            return None
-        case "context":
-            return np.asarray(shape.context_parallel > 1.0)
-        case "sequence":
-            return np.asarray(shape.sequence_shards > 1.0)
-        case "expert":
-            return np.asarray(shape.expert_parallel > 1.0)
-        case "query_key_norm":
-            return kind.attention.query_key_norm != "none"
-        case "gated":
-            return kind.feed_forward.gated
-        case _:
-            assert_never(only)
 
 
 def checkpoint_bytes(hidden: int, shape: WorkShape) -> Array:

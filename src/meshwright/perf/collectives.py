@@ -1,7 +1,8 @@
 """Collectives by tier and message size: the fastest of the algorithms that a library may choose.
 
 A group has ``local`` ranks in each scale-up domain and spans ``domains`` of them; the NICs of a domain serve all groups
-that talk at the same time, so one group gets ``local`` devices' worth of network.
+that talk at the same time, so one group gets ``local`` devices' worth of network. What a profile of the cluster measured
+corrects every formula here (``perf.corrections``).
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.perf.arrays import Array, Number, array
+from meshwright.perf.corrections import collective_ratio
 
 if TYPE_CHECKING:
     from meshwright.domain.calibration import Constants
     from meshwright.domain.cluster import Cluster
+    from meshwright.domain.measured import Operation
     from meshwright.domain.mesh import Group
 
 
@@ -57,8 +60,41 @@ def network_bytes_per_s(group: Group, cluster: Cluster, constants: Constants) ->
     return np.where(beyond, rate / cluster.oversubscription, rate)
 
 
+def _corrected(
+    formula_s: Array, operation: Operation, payload_bytes: Number, pieces: Number, group: Group, cluster: Cluster
+) -> Array:
+    """The formula's time moved by what the cluster's profile measured; the formula itself where there is none."""
+    if cluster.measured is None:
+        return formula_s
+    return formula_s * collective_ratio(operation, group.ranks, group.domains, array(payload_bytes) / pieces, cluster)
+
+
 def reduce_scatter_s(payload_bytes: Number, group: Group, cluster: Cluster, constants: Constants, *, pieces: Number = 1.0) -> Array:
-    """Time of a reduce-scatter whose full tensor has ``payload_bytes``; an all-gather takes the same.
+    """Time of a reduce-scatter whose full tensor has ``payload_bytes``: ``ring_s``.
+
+    Shapes:  payload_bytes, pieces and the group broadcast.
+    Units:   bytes -> s.
+    Source:  ``ring_s``; measured where the cluster was profiled.
+    """
+    return _corrected(
+        ring_s(payload_bytes, group, cluster, constants, pieces=pieces), "reduce-scatter", payload_bytes, pieces, group, cluster
+    )
+
+
+def all_gather_s(payload_bytes: Number, group: Group, cluster: Cluster, constants: Constants, *, pieces: Number = 1.0) -> Array:
+    """Time of an all-gather whose full tensor has ``payload_bytes``: ``ring_s``, as long as a reduce-scatter unless measured.
+
+    Shapes:  payload_bytes, pieces and the group broadcast.
+    Units:   bytes -> s.
+    Source:  ``ring_s``; measured where the cluster was profiled.
+    """
+    return _corrected(
+        ring_s(payload_bytes, group, cluster, constants, pieces=pieces), "all-gather", payload_bytes, pieces, group, cluster
+    )
+
+
+def ring_s(payload_bytes: Number, group: Group, cluster: Cluster, constants: Constants, *, pieces: Number = 1.0) -> Array:
+    """Time of a reduce-scatter or an all-gather whose full tensor has ``payload_bytes``, by the formula alone.
 
     A ring over all ranks; its many channels use all NICs of a domain.
 
@@ -82,17 +118,14 @@ def reduce_scatter_s(payload_bytes: Number, group: Group, cluster: Cluster, cons
     return np.where(n > 1.0, ring, 0.0)
 
 
-all_gather_s = reduce_scatter_s
-
-
 def all_reduce_s(payload_bytes: Number, group: Group, cluster: Cluster, constants: Constants, *, pieces: Number = 1.0) -> Array:
     """Time of an all-reduce: the fastest of ring, hierarchical tree, and the reducing switch.
 
-        ring          2 reduce-scatters
+        ring          2 ``ring_s``
         hierarchical  2 (l-1)/l B / bw_in + 2 B/l / bw_net [d > 1] + k (2 (l-1) a_in + 2 ceil(log2 d) a_net + c)
         in-switch     B / bw_in + k (2 a_in + c)                         (one domain whose switch reduces)
 
-    Symbols: as in ``reduce_scatter_s``; d domains. In one domain the hierarchical form is a ring.
+    Symbols: as in ``ring_s``; d domains. In one domain the hierarchical form is a ring.
     Shapes:  payload_bytes, pieces and the group broadcast.
     Units:   bytes -> s.
     Holds:   n >= 1.
@@ -102,7 +135,7 @@ def all_reduce_s(payload_bytes: Number, group: Group, cluster: Cluster, constant
     payload, n, local, domains = array(payload_bytes), array(group.ranks), array(group.local), array(group.domains)
     inside = scale_up_bytes_per_s(cluster, constants, local)
     across = network_bytes_per_s(group, cluster, constants)
-    ring = 2.0 * reduce_scatter_s(payload, group, cluster, constants, pieces=pieces)
+    ring = 2.0 * ring_s(payload, group, cluster, constants, pieces=pieces)
     depth = np.ceil(np.log2(np.maximum(1.0, domains)))
     latency = 2.0 * (local - 1.0) * cluster.scale_up.latency_s + 2.0 * depth * cluster.network.latency_s
     inner = 2.0 * (local - 1.0) / local * payload / inside
@@ -111,7 +144,7 @@ def all_reduce_s(payload_bytes: Number, group: Group, cluster: Cluster, constant
     if cluster.scale_up.in_network_reduction:
         switch = payload / inside + pieces * (constants.collective_fixed_s + 2.0 * cluster.scale_up.latency_s)
         best = np.where(domains > 1.0, best, np.minimum(best, switch))
-    return np.where(n > 1.0, best, 0.0)
+    return _corrected(np.where(n > 1.0, best, 0.0), "all-reduce", payload, pieces, group, cluster)
 
 
 def all_to_all_s(send_bytes: Number, group: Group, cluster: Cluster, constants: Constants, *, copies_ratio: Number = 1.0) -> Array:
@@ -132,7 +165,8 @@ def all_to_all_s(send_bytes: Number, group: Group, cluster: Cluster, constants: 
     inside = payload * (local - 1.0) / n / scale_up_bytes_per_s(cluster, constants, local)
     across = payload * copies_ratio * (n - local) / n / network_bytes_per_s(group, cluster, constants)
     steps = (n - 1.0) * constants.peer_s
-    return np.where(n > 1.0, constants.collective_fixed_s + np.maximum(inside, across) + steps, 0.0)
+    formula_s = np.where(n > 1.0, constants.collective_fixed_s + np.maximum(inside, across) + steps, 0.0)
+    return _corrected(formula_s, "all-to-all", payload, 1.0, group, cluster)
 
 
 def point_to_point_s(message_bytes: Number, *, crosses: Number, cluster: Cluster, constants: Constants) -> Array:
@@ -148,4 +182,7 @@ def point_to_point_s(message_bytes: Number, *, crosses: Number, cluster: Cluster
     """
     network = cluster.network.latency_s + array(message_bytes) / (cluster.network.bytes_per_s * constants.network_ratio)
     inside = cluster.scale_up.latency_s + array(message_bytes) / scale_up_bytes_per_s(cluster, constants, 2.0)
+    if cluster.measured is not None:
+        network = network * collective_ratio("send", 2.0, 2.0, message_bytes, cluster)
+        inside = inside * collective_ratio("send", 2.0, 1.0, message_bytes, cluster)
     return array(crosses) * network + (1.0 - array(crosses)) * inside

@@ -11,33 +11,73 @@ from meshwright.perf.arrays import Array, Number, array
 if TYPE_CHECKING:
     from meshwright.domain.calibration import Constants
     from meshwright.domain.cluster import Device
+    from meshwright.domain.implementation import Implementation
+
+TIMED_SHARDS = 2.0
+"""Shards of the units whose copies a profile times."""
+EMBEDDING_BYTES = (4.0, 10.0)
+"""Bytes read and written per element that is looked up, forward and backward."""
 
 
-def memory_bound_s(moved_bytes: Number, device: Device, constants: Constants) -> Array:
+def memory_bound_s(moved_bytes: Number, device: Device, constants: Constants, *, kind: str = "") -> Array:
     """Time of elementwise kernels that read and write ``moved_bytes`` in all.
 
-        t = bytes / (bw * mu)
+        t = bytes / (bw * mu * speed)
 
+    Symbols: mu ``memory_ratio``; speed of the ``kind`` of pass relative to it, 1 where it was not measured (``pass_speeds``).
     Shapes:  moved_bytes broadcasts.
     Units:   bytes -> s.
     Holds:   large tensors; the fixed cost of a kernel is counted per launch (``launch_floor_s``).
     Source:  SimuMax default 0.67-0.91 of the bandwidth (reference/cost-model.md 3.3).
     """
-    return array(moved_bytes) / (device.memory_bytes_per_s * constants.memory_ratio)
+    time = array(moved_bytes) / (device.memory_bytes_per_s * constants.memory_ratio)
+    return time / constants.pass_speeds[kind] if kind in constants.pass_speeds else time
+
+
+def kind_bytes(implementation: Implementation, kind: str, direction: str) -> float | None:
+    """Bytes that the cost model counts per element of a kind of pass; None where its elements are not those of one row.
+
+    Shapes:  elements of the row; of a loss its (own) logits, of ``adam`` the parameters, of ``embedding`` the hidden states, of
+             ``gathered`` (from ``TIMED_SHARDS`` shards) and ``scattered`` the parameters of a unit.
+    Units:   bytes.
+    Source:  the implementation's tables.
+    """
+    ahead = direction == "forward"
+    match kind:
+        case "loss":
+            return implementation.loss_passes[not ahead]
+        case "loss_parallel":
+            return (implementation.split_loss_passes or implementation.loss_passes)[not ahead]
+        case "embedding":
+            return EMBEDDING_BYTES[not ahead]
+        case "adam":
+            return implementation.update_bytes or None
+        case "gathered" | "scattered" if implementation.units is not None:
+            units = implementation.units
+            return units.reduce_bytes if kind == "scattered" else units.gather_shard_bytes / TIMED_SHARDS + units.gather_bytes
+        case "permute" | "router":
+            return None
+        case _:
+            rows = (row for row in implementation.passes if row.kind == kind)
+            return next((row.forward_bytes if ahead else row.backward_bytes for row in rows), None)
 
 
 def launch_floor_s(
-    device_s: Number, kernels: Number, constants: Constants, *, graphs: bool, blocking: bool = False, collectives_s: Number = 0.0
-) -> Array:
+    device_s: Number, kernels: Number, constants: Constants, *, graphs: bool, blocking: bool = False, collectives_s: Number = 0.0,
+    synchronous: bool = False,
+) -> Array:  # fmt: skip
     """Extra time because the host cannot launch kernels as fast as the device ends them.
 
         t = max(0, h - device),   h = kernels * launch + collectives;   t = h where every launch is ``blocking``
+        t = collectives   where the device is the host (``Device.synchronous``): its operators cost their gaps alone
 
-    Symbols: collectives host time of the collectives among them (``perf.exchange.collective_host_s``).
+    Symbols: collectives host time of the collectives and sharded units among them (``perf.exchange.collective_host_s``).
     Shapes:  device_s, kernels and collectives_s broadcast.
     Units:   s.
     Holds:   eager frameworks, one launching thread; with CUDA graphs the launch is the graph's.
     Source:  reference/cost-model.md section 10; CUDA C++ Programming Guide, CUDA_LAUNCH_BLOCKING.
     """
+    if synchronous:
+        return array(collectives_s)
     launch = constants.graph_launch_s if graphs else constants.launch_s
     return np.maximum(0.0, array(kernels) * launch + collectives_s - (0.0 if blocking else device_s))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.perf.arrays import Array, Number, array
-from meshwright.perf.collectives import all_gather_s, all_reduce_s
-from meshwright.perf.elementwise import memory_bound_s
-from meshwright.perf.layer import accumulation_s, product_s
+from meshwright.perf.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
+from meshwright.perf.elementwise import EMBEDDING_BYTES, memory_bound_s
+from meshwright.perf.layer import accumulation_s, product_s, unit_host_s
 from meshwright.perf.operators import head_product, mtp_product
 from meshwright.perf.seconds import Seconds, seconds
 
@@ -42,17 +42,18 @@ def embedding_time(case: Case, shape: WorkShape, groups: Groups) -> EndTime:
     elements = shape.tokens * case.model.hidden
     tables = 1.0 + (1.0 if case.model.position_table else 0.0) + (1.0 if case.model.embedding_norm else 0.0)
     payload = 2.0 * elements
+    sharded = shape.sequence_shards > 1.0
     tensor = np.where(
-        shape.sequence_shards > 1.0,
-        all_gather_s(payload, groups.tensor, cluster, constants),
+        sharded,
+        reduce_scatter_s(payload, groups.tensor, cluster, constants),
         all_reduce_s(payload, groups.tensor, cluster, constants),
     )
     gap = 3.0 * constants.kernel_gap_s
+    ahead, behind = (memory_bound_s(each * elements * tables, device, constants, kind="embedding") for each in EMBEDDING_BYTES)
     return EndTime(
-        forward=seconds(compute=memory_bound_s(4.0 * elements * tables, device, constants) + gap, tensor=tensor),
+        forward=seconds(compute=ahead + gap, tensor=tensor),
         backward=seconds(
-            compute=memory_bound_s(10.0 * elements * tables, device, constants) + gap,
-            tensor=np.where(shape.sequence_shards > 1.0, tensor, 0.0),
+            compute=behind + gap, tensor=np.where(sharded, all_gather_s(payload, groups.tensor, cluster, constants), 0.0)
         ),
         weight_gradient_s=array(0.0),
     )
@@ -62,7 +63,8 @@ def head_time(case: Case, shape: WorkShape, groups: Groups, vocabulary: Number) 
     """Final norm, output layer and vocabulary-parallel cross entropy; once more for every multi-token-prediction layer,
     with its projection.
 
-    Symbols: logits T V / t on a rank; the loss moves the implementation's ``loss_passes`` bytes per logit.
+    Symbols: logits T V / t on a rank; the loss moves the implementation's ``loss_passes`` bytes per logit, or its
+             ``split_loss_passes`` where tensor ranks split the vocabulary. The unit of both ends costs its host time here.
     Shapes:  the columns of ``shape``.
     Units:   s.
     Holds:   the output layer computes in the base data type under every recipe.
@@ -71,31 +73,49 @@ def head_time(case: Case, shape: WorkShape, groups: Groups, vocabulary: Number) 
     device, constants, cluster, model = case.cluster.device, case.calibration.constants, case.cluster, case.model
     product = head_product(model, shape, vocabulary)
     logits = shape.tokens * array(vocabulary) / shape.tensor_parallel
-    ahead, behind = case.implementation.loss_passes
+    implementation = case.implementation
     copies = 1.0 + model.num_mtp_layers
     norm = shape.shard_tokens * model.hidden
     payload = 2.0 * shape.tokens * model.hidden
     gather = all_gather_s(payload, groups.tensor, cluster, constants)
+    scatter = reduce_scatter_s(payload, groups.tensor, cluster, constants)
     reduce = all_reduce_s(payload, groups.tensor, cluster, constants)
     sharded = shape.sequence_shards > 1.0
     scalars = 3.0 * all_reduce_s(4.0 * shape.tokens, groups.tensor, cluster, constants)
     weight = array(0.0) if case.training.weights_frozen else product_s(product, case, "weight") + accumulation_s(product, case)
-    forward = product_s(product, case, "forward") + memory_bound_s(ahead * logits + 4.0 * norm, device, constants)
-    backward = product_s(product, case, "input") + weight + memory_bound_s(behind * logits + 6.0 * norm, device, constants)
+    if implementation.split_loss_passes:
+        moved_forward, moved_backward = (
+            np.where(
+                shape.tensor_parallel > 1.0,
+                memory_bound_s(split * logits, device, constants, kind="loss_parallel"),
+                memory_bound_s(alone * logits, device, constants, kind="loss"),
+            )
+            + memory_bound_s(around * norm, device, constants, kind="norm")
+            for split, alone, around in zip(implementation.split_loss_passes, implementation.loss_passes, (4.0, 6.0), strict=True)
+        )
+    else:
+        ahead, behind = implementation.loss_passes
+        moved_forward = memory_bound_s(ahead * logits + 4.0 * norm, device, constants)
+        moved_backward = memory_bound_s(behind * logits + 6.0 * norm, device, constants)
+    forward = product_s(product, case, "forward") + moved_forward
+    backward = product_s(product, case, "input") + weight + moved_backward
     joined = mtp_product(model, shape)
     joined_forward, joined_input = product_s(joined, case, "forward"), product_s(joined, case, "input")
     joined_weight = array(0.0) if case.training.weights_frozen else product_s(joined, case, "weight")
     gap = 8.0 * constants.kernel_gap_s
+    host = unit_host_s(case)
     whole = shape.tokens * array(vocabulary)
     spread = all_gather_s(2.0 * whole, groups.tensor, cluster, constants) if case.implementation.logits_gathered else 0.0
     return EndTime(
         forward=seconds(
             compute=copies * (forward + gap) + model.num_mtp_layers * joined_forward,
             tensor=copies * (np.where(sharded, gather, 0.0) + scalars + spread),
+            host=host,
         ),
         backward=seconds(
             compute=copies * (backward + gap) + model.num_mtp_layers * (joined_input + joined_weight),
-            tensor=copies * np.where(sharded, 2.0 * gather, reduce),
+            tensor=copies * np.where(sharded, scatter if implementation.distributed_tensors else 2.0 * gather, reduce),
+            host=host,
         ),
         weight_gradient_s=copies * weight + model.num_mtp_layers * joined_weight,
     )
@@ -107,14 +127,18 @@ def logits_bytes(case: Case, shape: WorkShape, vocabulary: Number) -> Array:
         q (1 + n) T V / t + w V h / t
 
     Symbols: n multi-token-prediction layers, whose losses are taken together with the main one; q ``logit_bytes``: 2 in place;
-             10 with an FP32 copy and the softmax that becomes the gradient; 14 where both stay; w ``weight_gradient_bytes``.
+             10 with an FP32 copy and the softmax that becomes the gradient; 14 where both stay; ``split_logit_bytes`` where the
+             implementation says so and t > 1; w ``weight_gradient_bytes``.
     Shapes:  the columns of ``shape``.
     Units:   bytes.
     Holds:   one micro-batch at a time is between head and loss, in every schedule.
     Source:  SimuMax ParallelCE: 4 cached and 2 transient, or 2 fused (reference/cost-model.md 7.3).
     """
     whole = 1.0 if case.implementation.logits_gathered else shape.tensor_parallel
-    logits = case.implementation.logit_bytes * (1.0 + case.model.num_mtp_layers) * shape.tokens * array(vocabulary) / whole
+    each: Number = case.implementation.logit_bytes
+    if case.implementation.split_logit_bytes:
+        each = np.where(shape.tensor_parallel > 1.0, case.implementation.split_logit_bytes, each)
+    logits = each * (1.0 + case.model.num_mtp_layers) * shape.tokens * array(vocabulary) / whole
     if case.training.weights_frozen:
         return logits
     width = case.model.embedding_width or case.model.hidden

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.perf.arrays import Array, Number, array
-from meshwright.perf.collectives import all_gather_s, all_reduce_s, all_to_all_s, network_bytes_per_s, scale_up_bytes_per_s
+from meshwright.perf.collectives import (
+    all_gather_s,
+    all_reduce_s,
+    all_to_all_s,
+    network_bytes_per_s,
+    reduce_scatter_s,
+    scale_up_bytes_per_s,
+)
 from meshwright.perf.elementwise import memory_bound_s
 from meshwright.perf.operators import key_value_heads, routed_tokens
 from meshwright.perf.widths import attention_input
@@ -34,7 +41,10 @@ class Exposed:
     slowdown_forward: Array
     slowdown_backward: Array
     again: Array = field(default_factory=lambda: array(0.0))
-    """Gathering once more, where only the module ``comm`` does."""
+    """What is sent once more: gathering, where only the module ``comm`` does; the exchange in front of attention, where its
+    recomputation does."""
+    last: Array = field(default_factory=lambda: array(0.0))
+    """What the last block of a forward sends at its end, which a recomputation that stops early leaves out."""
 
 
 def nothing() -> Exposed:
@@ -69,7 +79,7 @@ def tensor_s(
     behind the weight gradient (asynchronous TP). ``overlap.tensor`` tiles the forward's collectives with the products.
     Mixture layers gather nothing for their routed experts.
 
-    Symbols: payload 2 T h bytes; MLA gathers its latents instead of the hidden state.
+    Symbols: payload 2 T h bytes; MLA gathers its latents instead of the hidden state, but not by ``distributed_tensors``.
     Shapes:  the columns of ``shape``.
     Units:   s.
     Holds:   any TP, also across nodes.
@@ -77,14 +87,15 @@ def tensor_s(
     """
     cluster, constants, group = case.cluster, case.calibration.constants, groups.tensor
     hidden, experts = case.model.hidden, kind.experts
-    blocks: list[float] = [float(attention_input(kind.attention, hidden))]
-    if not kind.parallel_block and (experts is None or experts.shared_width):
+    whole = case.implementation.distributed_tensors
+    blocks: list[float] = [float(hidden if whole else attention_input(kind.attention, hidden))]
+    if (whole or not kind.parallel_block) and (experts is None or experts.shared_width):
         blocks.append(float(hidden))
     sharded = shape.sequence_shards > 1.0
     forward = backward = slow_forward = slow_backward = regather = array(0.0)
     anew = case.implementation.gathers_again
     out = ELEMENT_BYTES * shape.tokens * hidden
-    scatter, reduce = all_gather_s(out, group, cluster, constants), all_reduce_s(out, group, cluster, constants)
+    scatter, reduce = reduce_scatter_s(out, group, cluster, constants), all_reduce_s(out, group, cluster, constants)
     for width in blocks:
         gather = all_gather_s(ELEMENT_BYTES * shape.tokens * width, group, cluster, constants)
         ahead = np.where(sharded, gather + scatter, reduce)
@@ -104,8 +115,9 @@ def tensor_s(
             backward = backward + np.where(sharded, scatter + (2.0 if anew else 1.0) * gather, reduce)
             regather = regather + (0.0 if anew else np.where(sharded, gather, 0.0))
     return Exposed(
-        forward=forward, backward=backward, slowdown_forward=slow_forward, slowdown_backward=slow_backward, again=regather
-    )
+        forward=forward, backward=backward, slowdown_forward=slow_forward, slowdown_backward=slow_backward, again=regather,
+        last=np.where(sharded, scatter, reduce) if len(blocks) > 1 else array(0.0),
+    )  # fmt: skip
 
 
 def collective_host_s(case: Case, groups: Groups) -> Array:
@@ -139,7 +151,8 @@ def context_s(
                     keys and values travel forward, with their gradients backward
         all-gather  gathers keys and values before the core and puts their zigzag chunks in order (one read and write);
                     backward gathers again and reduce-scatters the gradients
-        ulysses     all-to-all of q, k, v before and o after the core, each transposed (one read and write), the same backward
+        ulysses     all-to-all of q, k, v before and o after the core, each transposed (``exchange_copies`` reads and writes), the
+                    same backward; one message of all four, or four (``joined_exchanges``)
         hybrid      ulysses inside a scale-up domain, ring across domains
 
     Symbols: c context parallelism; xfer time of one block of keys and values to the neighbour; core the attention kernel.
@@ -154,7 +167,7 @@ def context_s(
     heads = attention.num_heads / tp if attention.latent else key_value_heads(attention, tp)
     key_value = ELEMENT_BYTES * shape.tokens * heads * (attention.head_dim + attention.value_dim)
     query_out = ELEMENT_BYTES * shape.tokens * (attention.query_width + attention.output_width) / tp
-    several = cp > 1.0
+    several, again = cp > 1.0, array(0.0)
 
     def ring(size: Array, block: Array, members: Array) -> Array:
         crosses = np.asarray(group.domains) > 1.0
@@ -172,9 +185,23 @@ def context_s(
         reorder = memory_bound_s(2.0 * key_value * cp, cluster.device, constants) + 4.0 * constants.kernel_gap_s
         forward, backward = gather + reorder, 2.0 * (gather + reorder)
     else:
-        inner = _inside(group)
-        exchange = all_to_all_s(key_value + query_out, inner if context_kind == "hybrid" else group, cluster, constants)
-        reorder = memory_bound_s(2.0 * (key_value + query_out), cluster.device, constants) + 8.0 * constants.kernel_gap_s
+        inner = _inside(group) if context_kind == "hybrid" else group
+        copies = 2.0 * case.implementation.exchange_copies
+        if case.implementation.joined_exchanges:
+            exchange = all_to_all_s(key_value + query_out, inner, cluster, constants)
+            again = exchange
+        else:
+            each = ELEMENT_BYTES * shape.tokens / tp
+            query, key, value, out = (
+                all_to_all_s(each * width, inner, cluster, constants)
+                for width in (attention.query_width, heads * tp * attention.head_dim, heads * tp * attention.value_dim,
+                              attention.output_width)
+            )  # fmt: skip
+            again = query + key + value
+            exchange = again + out
+        reorder = memory_bound_s(copies * (key_value + query_out), cluster.device, constants, kind="copy")
+        reorder = reorder + 8.0 * constants.kernel_gap_s
+        again = np.where(several & case.implementation.checkpoints, again + reorder, 0.0)
         forward, backward = exchange + reorder, exchange + reorder
         if context_kind == "hybrid":
             domains = array(group.domains)
@@ -186,6 +213,7 @@ def context_s(
         backward=np.where(several, backward, zero),
         slowdown_forward=zero,
         slowdown_backward=zero,
+        again=again,
     )
 
 

@@ -11,6 +11,7 @@ from meshwright.perf.arrays import Array, Number, array, ceil_divide
 if TYPE_CHECKING:
     from meshwright.domain.calibration import Constants
     from meshwright.domain.cluster import Device
+    from meshwright.domain.measured import Direction
 
 
 def sustained_ratio(constants: Constants, dtype: str) -> Number:
@@ -98,3 +99,43 @@ def grouped_gemm_s(
         m, n, k, device=device, constants=constants, dtype=dtype, in_bytes=in_bytes, out_bytes=out_bytes,
         count=groups, speed=speed * constants.grouped_gemm_ratio,
     )  # fmt: skip
+
+
+def linear_s(
+    rows: Number,
+    columns: Number,
+    inner: Number,
+    *,
+    direction: Direction,
+    device: Device,
+    constants: Constants,
+    dtype: str,
+    in_bytes: float = 2.0,
+    groups: Number = 1.0,
+    grouped: bool = False,
+) -> Array:
+    """Time of the product of a linear layer in one direction: ``forward``, ``input`` gradient or ``weight`` gradient.
+
+        forward (m, n, k);   input gradient (m, k, n);   weight gradient (n, k, m), FP32 output
+
+    Symbols: m rows (tokens), n columns (outputs), k inner (inputs); ``grouped``: one kernel of ``groups`` products.
+    Shapes:  rows, columns, inner and groups broadcast.
+    Units:   elements -> s.
+    Source:  layouts TN, NN, NT of a linear layer (reference/cost-model.md 3.1).
+    """
+    m, n, k = rows, columns, inner
+    speed: Number = 1.0
+    out_bytes = 2.0
+    if direction == "input":
+        n, k = k, n
+    elif direction == "weight":
+        m, n, k = n, k, m
+        speed, out_bytes = constants.gemm_weight_gradient_ratio, 4.0
+    if grouped:
+        return grouped_gemm_s(
+            m, n, k, groups=groups, device=device, constants=constants, dtype=dtype, in_bytes=in_bytes, out_bytes=out_bytes,
+            speed=speed,
+        )  # fmt: skip
+    return gemm_s(
+        m, n, k, count=groups, device=device, constants=constants, dtype=dtype, in_bytes=in_bytes, out_bytes=out_bytes, speed=speed
+    )

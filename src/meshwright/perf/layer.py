@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.perf.adapters import adapter_s
-from meshwright.perf.arrays import Array, Number, array
+from meshwright.perf.arrays import Array, array
 from meshwright.perf.attention import attended_pairs, flash_attention_s
+from meshwright.perf.corrections import core_ratios, product_ratio
 from meshwright.perf.elementwise import launch_floor_s, memory_bound_s
 from meshwright.perf.exchange import collective_host_s, context_s, expert_s, imbalance_ratio, tensor_s
-from meshwright.perf.gemm import gemm_s, grouped_gemm_s
+from meshwright.perf.gemm import gemm_s, linear_s
+from meshwright.perf.messages import keeps_last_product
 from meshwright.perf.operators import layer_products
 from meshwright.perf.seconds import Seconds, seconds
-from meshwright.perf.widths import has_part, row_elements
+from meshwright.perf.widths import has_part, row_elements, row_exists
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import ContextKind, Overlap
+    from meshwright.domain.measured import Direction
     from meshwright.domain.model import LayerKind
     from meshwright.perf.operators import Product, WorkShape
     from meshwright.perf.placement import Groups
@@ -58,36 +61,37 @@ class LayerTime:
     weight_gradient_s: Array
     regather_s: Array
     """Gathering in backward what sequence parallelism cut, where only the module ``comm`` does."""
+    exchange_s: Array
+    """The exchange in front of attention, where the recomputation of its core runs it again."""
+    left_out: Seconds
+    """The end of the forward that a full recomputation does not run again, as nothing behind it is kept."""
     pieces: Pieces
 
 
-def product_s(product: Product, case: Case, direction: str) -> Array:
+def product_s(product: Product, case: Case, direction: Direction) -> Array:
     """Time of one product in one direction: ``forward``, ``input`` gradient or ``weight`` gradient.
 
-        forward (m, n, k);   input gradient (m, k, n);   weight gradient (n, k, m), FP32 output
+        ``linear_s``, moved by what the cluster's profile measured of such products
 
     Shapes:  the product's columns.
     Units:   s.
-    Source:  layouts TN, NN, NT of a linear layer (reference/cost-model.md 3.1).
+    Source:  ``perf.gemm.linear_s``, ``perf.corrections.product_ratio``.
     """
     precision, constants = case.training.precision, case.calibration.constants
     dtype = precision.gemm_dtype if product.low_precision else precision.base_dtype
     if not case.cluster.device.supports(dtype):
         dtype = precision.base_dtype
-    m, n, k = product.rows, product.columns, product.inner
-    speed: Number = 1.0
-    out_bytes = 2.0
-    if direction == "input":
-        n, k = k, n
-    elif direction == "weight":
-        m, n, k = n, k, m
-        speed, out_bytes = constants.gemm_weight_gradient_ratio, 4.0
     in_bytes = precision.saved_input_bytes if product.low_precision else 2.0
-    options = {"device": case.cluster.device, "constants": constants, "dtype": dtype, "in_bytes": in_bytes}
+    time = linear_s(
+        product.rows, product.columns, product.inner, direction=direction, device=case.cluster.device, constants=constants,
+        dtype=dtype, in_bytes=in_bytes, groups=product.groups, grouped=product.grouped,
+    )  # fmt: skip
     if product.grouped:
-        balanced = grouped_gemm_s(m, n, k, groups=product.groups, out_bytes=out_bytes, speed=speed, **options)  # type: ignore[arg-type]
-        return imbalance_ratio(case) * balanced
-    return gemm_s(m, n, k, count=product.groups, out_bytes=out_bytes, speed=speed, **options)  # type: ignore[arg-type]
+        return imbalance_ratio(case) * time
+    measured = case.cluster.measured
+    if measured is None or not measured.products:
+        return time
+    return time * product_ratio(measured, product.rows, product.columns, product.inner, dtype=dtype, direction=direction)
 
 
 def accumulation_s(product: Product, case: Case) -> Array:
@@ -155,11 +159,22 @@ def attention_core_s(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Arr
         values = gemm_s(rows, attention.value_dim, batch.sequence_tokens, **options)  # type: ignore[arg-type]
         return scores + values, 2.0 * (scores + values)
     pairs = attended_pairs(batch.sequence_tokens, attention.window_tokens, batch.mean_square_document_tokens)
-    return flash_attention_s(
+    forward, backward = flash_attention_s(
         pairs / shape.context_parallel, heads, batch.sequence_tokens / shape.context_parallel,
         key_dim=attention.head_dim, value_dim=attention.value_dim, device=device, constants=constants,
         dtype=case.training.precision.base_dtype, speed=case.implementation.attention_speed,
     )  # fmt: skip
+    measured = case.cluster.measured
+    if measured is None or not measured.cores:
+        return forward, backward
+    ratios = core_ratios(
+        measured,
+        heads / shape.context_parallel,
+        batch.sequence_tokens,
+        attention.head_dim,
+        dtype=case.training.precision.base_dtype,
+    )
+    return forward * ratios[0], backward * ratios[1]
 
 
 def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
@@ -174,7 +189,7 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
     frozen = case.training.weights_frozen
     forward_of: dict[str, Array] = {}
     forward = input_gradient = weight_gradient = cast = array(0.0)
-    products = layer_products(kind, hidden, shape)
+    products = layer_products(kind, hidden, shape, joined=case.implementation.joined_products)
     for product in products:
         once = product_s(product, case, "forward")
         forward = forward + once
@@ -191,11 +206,14 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
         if not has_part(kind, row.part):
             continue
         elements = row_elements(row.width, row.part, row.shard, kind, hidden, case.batch.sequence_tokens, shape)
-        if row.part in ("experts", "expert_bias"):
+        exists = row_exists(row.only, kind, shape)
+        if exists is not None:
+            elements = np.where(exists, elements, 0.0)
+        if row.part in ("experts", "expert_bias") and row.kind not in constants.pass_speeds:
             elements = elements / constants.expert_memory_ratio
-        once = memory_bound_s(row.forward_bytes * elements, device, constants)
+        once = memory_bound_s(row.forward_bytes * elements, device, constants, kind=row.kind)
         ahead = ahead + once
-        behind = behind + memory_bound_s(row.backward_bytes * elements, device, constants)
+        behind = behind + memory_bound_s(row.backward_bytes * elements, device, constants, kind=row.kind)
         for module in row.modules:
             forward_of[module] = forward_of.get(module, array(0.0)) + once
     adapter_forward, adapter_backward = adapter_s(kind, case, shape)
@@ -259,11 +277,16 @@ def layer_time(
     ahead, behind = ahead + expert.slowdown_forward, behind + expert.slowdown_backward
     busy_forward = ahead + tensor.forward + context.forward + expert.forward
     busy_backward = behind + tensor.backward + context.backward + expert.backward
-    options = {"graphs": implementation.cuda_graphs, "blocking": implementation.blocking_launches}
+    options = {
+        "graphs": implementation.cuda_graphs, "blocking": implementation.blocking_launches,
+        "synchronous": case.cluster.device.synchronous,
+    }  # fmt: skip
     waits = kind.experts is not None and implementation.expert_host_sync and not implementation.cuda_graphs
     sync = array(constants.expert_sync_s) if waits else array(0.0)
     each = collective_host_s(case, groups)
     ahead_host, behind_host = implementation.collectives_forward * each, implementation.collectives_backward * each
+    if implementation.units is not None:
+        ahead_host, behind_host = ahead_host + unit_host_s(case), behind_host + unit_host_s(case)
     return LayerTime(
         forward=seconds(
             compute=ahead, tensor=tensor.forward, context=context.forward, expert=expert.forward,
@@ -275,14 +298,40 @@ def layer_time(
         ),
         weight_gradient_s=pieces.products_weight,
         regather_s=tensor.again,
+        exchange_s=context.again,
+        left_out=left_out(kind, case, shape, tensor.last),
         pieces=pieces,
     )  # fmt: skip
+
+
+def unit_host_s(case: Case) -> Array:
+    """Host time of one sharded unit of parameters in one pass, where the implementation has such units.
+
+    Shapes:  none; a column where the constant is a column of trials.
+    Units:   s.
+    Source:  ``Constants.shard_host_s``; PyTorch FSDP2, hooks of a module.
+    """
+    return array(0.0 if case.implementation.units is None else case.calibration.constants.shard_host_s)
+
+
+def left_out(kind: LayerKind, case: Case, shape: WorkShape, last_s: Array) -> Seconds:
+    """The end of a forward that full recomputation does not run again: the last product and the message behind it.
+
+    Shapes:  the columns of ``shape``.
+    Units:   s.
+    Holds:   implementations that stop early (``Implementation.checkpoints``), where nothing keeps the last product's result.
+    Source:  torch.utils.checkpoint, early stop; ``perf.messages.keeps_last_product``.
+    """
+    if not case.implementation.checkpoints or keeps_last_product(kind):
+        return seconds()
+    last = layer_products(kind, case.model.hidden, shape, joined=case.implementation.joined_products)[-1]
+    return seconds(compute=product_s(last, case, "forward"), tensor=last_s)
 
 
 def recompute_s(time: LayerTime, modules: tuple[str, ...] | None) -> Seconds:
     """What backward runs again: the named modules, or the whole forward (``None``).
 
-        full: forward, communication included;   selective: forward of the modules' operators
+        full: forward, communication included, without what is left out;   selective: forward of the modules' operators
 
     Shapes:  the columns of ``time``.
     Units:   s.
@@ -290,10 +339,11 @@ def recompute_s(time: LayerTime, modules: tuple[str, ...] | None) -> Seconds:
     Source:  Korthikanti et al. 2022 section 5; Megatron-Core recompute modules (reference/frameworks.md section 2).
     """
     if modules is None:
-        return time.forward
+        return time.forward.plus(time.left_out.times(-1.0))
     compute = array(0.0)
     for module in modules:
         compute = compute + time.pieces.forward_of.get(module, array(0.0))
     expert = time.forward.expert if "moe" in modules else np.zeros_like(time.forward.expert)
     tensor = time.regather_s if COMMUNICATION in modules else np.zeros_like(time.regather_s)
-    return seconds(compute=compute, tensor=tensor, expert=expert)
+    context = time.exchange_s if ATTENTION_CORE in modules else np.zeros_like(time.exchange_s)
+    return seconds(compute=compute, tensor=tensor, context=context, expert=expert)

@@ -113,8 +113,8 @@ def key_value_heads(attention: Attention, tensor_parallel: Number) -> Array:
     return np.maximum(1.0, attention.num_key_value_heads / array(tensor_parallel))
 
 
-def attention_products(attention: Attention, hidden: int, shape: WorkShape) -> tuple[Product, ...]:
-    """Projections of an attention block on one rank.
+def attention_products(attention: Attention, hidden: int, shape: WorkShape, *, joined: bool = True) -> tuple[Product, ...]:
+    """Projections of an attention block on one rank; queries, keys and values are one product where they are ``joined``.
 
     Shapes:  the columns of ``shape``.
     Units:   elements.
@@ -125,7 +125,12 @@ def attention_products(attention: Attention, hidden: int, shape: WorkShape) -> t
     latent = attention.latent
     output = _product("output projection", "attention", tokens, hidden, attention.output_width / tp)
     if latent is None:
-        head_columns = (attention.query_width / tp) + 2.0 * key_value_heads(attention, tp) * attention.head_dim
+        query, key = attention.query_width / tp, key_value_heads(attention, tp) * attention.head_dim
+        if not joined:
+            names = ("query", "key", "value")
+            apart = zip(names, (query, key, key), strict=True)
+            return (*(_product(f"{name} projection", "attention", tokens, columns, hidden) for name, columns in apart), output)
+        head_columns = query + 2.0 * key
         return (_product("qkv projection", "attention", tokens, head_columns, hidden), output)
     down = latent.key_value_rank + latent.rope_dim
     up = attention.num_heads * (latent.nope_dim + latent.value_dim)
@@ -141,18 +146,17 @@ def attention_products(attention: Attention, hidden: int, shape: WorkShape) -> t
     return (*rows, output)
 
 
-def mlp_products(mlp: Mlp, hidden: int, shape: WorkShape) -> tuple[Product, ...]:
-    """The two products of a dense feed-forward block on one rank (gate and up are one product).
+def mlp_products(mlp: Mlp, hidden: int, shape: WorkShape, *, joined: bool = True) -> tuple[Product, ...]:
+    """The products of a dense feed-forward block on one rank; gate and up are one where they are ``joined``.
 
     Shapes:  the columns of ``shape``.
     Units:   elements.
     Source:  Megatron-Core mlp.py: column-parallel in, row-parallel out.
     """
     tokens, tp = shape.tokens, shape.tensor_parallel
-    return (
-        _product("mlp in", "mlp", tokens, mlp.num_inputs * mlp.width / tp, hidden, module="mlp"),
-        _product("mlp out", "mlp", tokens, hidden, mlp.width / tp, module="mlp"),
-    )
+    products, inputs = (1, mlp.num_inputs) if joined else (mlp.num_inputs, 1)
+    inside = [_product("mlp in", "mlp", tokens, inputs * mlp.width / tp, hidden, module="mlp")] * products
+    return (*inside, _product("mlp out", "mlp", tokens, hidden, mlp.width / tp, module="mlp"))
 
 
 def routed_tokens(experts: MixtureOfExperts, shape: WorkShape) -> Array:
@@ -169,7 +173,7 @@ def routed_tokens(experts: MixtureOfExperts, shape: WorkShape) -> Array:
     return shape.shard_tokens * experts.experts_per_token * np.minimum(shape.expert_tensor_parallel, shape.sequence_shards)
 
 
-def expert_products(experts: MixtureOfExperts, hidden: int, shape: WorkShape) -> tuple[Product, ...]:
+def expert_products(experts: MixtureOfExperts, hidden: int, shape: WorkShape, *, joined: bool = True) -> tuple[Product, ...]:
     """Router, grouped experts and shared experts of one rank.
 
         experts: E / e groups of R e / E rows;   shared experts as a dense block
@@ -183,33 +187,33 @@ def expert_products(experts: MixtureOfExperts, hidden: int, shape: WorkShape) ->
     local = experts.num_experts / shape.expert_parallel
     rows = routed_tokens(experts, shape) / local
     etp = shape.expert_tensor_parallel
-    inputs = experts.num_inputs * experts.expert_width
+    times, inputs = (1, experts.num_inputs) if joined else (experts.num_inputs, 1)
+    wide = inputs * experts.expert_width / etp
     products = [
         _product("router", "router", shape.shard_tokens, experts.num_experts, hidden, low_precision=False, module="moe"),
-        _product("experts in", "experts", rows, inputs / etp, hidden, groups=local, grouped=True, module="moe"),
+        *[_product("experts in", "experts", rows, wide, hidden, groups=local, grouped=True, module="moe")] * times,
         _product("experts out", "experts", rows, hidden, experts.expert_width / etp, groups=local, grouped=True, module="moe"),
     ]
     if experts.shared_width:
         tokens, tp, width = shape.tokens, shape.tensor_parallel, experts.shared_width
-        products.append(
-            _product("shared experts in", "shared", tokens, experts.num_inputs * width / tp, hidden, module="shared_experts")
-        )
+        inside = _product("shared experts in", "shared", tokens, inputs * width / tp, hidden, module="shared_experts")
+        products += [inside] * times
         products.append(_product("shared experts out", "shared", tokens, hidden, width / tp, module="shared_experts"))
     return tuple(products)
 
 
-def layer_products(kind: LayerKind, hidden: int, shape: WorkShape) -> tuple[Product, ...]:
-    """All weight products of a layer, in the order in which the forward runs them.
+def layer_products(kind: LayerKind, hidden: int, shape: WorkShape, *, joined: bool = True) -> tuple[Product, ...]:
+    """All weight products of a layer, in the order in which the forward runs them; those of one input are one where ``joined``.
 
     Shapes:  the columns of ``shape``.
     Units:   elements.
     Source:  the blocks' own functions above.
     """
-    attention = attention_products(kind.attention, hidden, shape)
+    attention = attention_products(kind.attention, hidden, shape, joined=joined)
     experts = kind.experts
     if experts is not None:
-        return attention + expert_products(experts, hidden, shape)
-    return attention + mlp_products(kind.feed_forward, hidden, shape)  # type: ignore[arg-type]
+        return attention + expert_products(experts, hidden, shape, joined=joined)
+    return attention + mlp_products(kind.feed_forward, hidden, shape, joined=joined)  # type: ignore[arg-type]
 
 
 def head_product(model: Model, shape: WorkShape, vocabulary: Number) -> Product:

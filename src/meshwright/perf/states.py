@@ -96,10 +96,11 @@ def optimizer_s(states: States, case: Case, *, offload: bool = False) -> Array:
     whole gradients, however they are sharded afterwards. On the host the gradient travels down, the weight up, and host memory
     is the bound.
 
-        device  (2 (c + o) + g + w) P_o + q P_g  over the device's memory bandwidth
+        device  (2 (c + o) + g + w) P_o + q P_g  over the device's memory bandwidth;   u P_o + q P_g by plain operators
         host    (g + w) P_o / link + (2 (c + o) + g + w) P_o / host
 
-    Symbols: P_o parameters updated here; P_g parameters whose whole gradients pass through; q ``optimizer_passes_bytes``.
+    Symbols: P_o parameters updated here; P_g parameters whose whole gradients pass through; q ``optimizer_passes_bytes``; u
+             ``update_bytes``.
     Shapes:  the fields of ``states``.
     Units:   s.
     Source:  itemised as in SimuMax _compute_optim_time (reference/cost-model.md 3.3).
@@ -108,7 +109,8 @@ def optimizer_s(states: States, case: Case, *, offload: bool = False) -> Array:
     moved = 2.0 * (precision.master_bytes + optimizer.state_bytes) + precision.gradient_bytes + precision.parameter_bytes
     passes = memory_bound_s(case.implementation.optimizer_passes_bytes * states.reduced_parameters, case.cluster.device, constants)
     if not offload:
-        return passes + memory_bound_s(moved * states.owned_parameters, case.cluster.device, constants)
+        moved = case.implementation.update_bytes or moved
+        return passes + memory_bound_s(moved * states.owned_parameters, case.cluster.device, constants, kind="adam")
     travel = (precision.gradient_bytes + precision.parameter_bytes) * states.owned_parameters
     return passes + travel / case.cluster.host_link_bytes_per_s + moved * states.owned_parameters / constants.host_adam_bytes_per_s
 

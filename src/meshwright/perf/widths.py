@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+import numpy as np
+
 from meshwright.domain.model import MixtureOfExperts
 from meshwright.perf.arrays import Array, Number, array
 from meshwright.perf.operators import key_value_heads, routed_tokens
 
 if TYPE_CHECKING:
-    from meshwright.domain.implementation import Part, Shard, Width
+    from numpy.typing import NDArray
+
+    from meshwright.domain.implementation import Condition, Part, Shard, Width
     from meshwright.domain.model import Attention, LayerKind
     from meshwright.perf.operators import WorkShape
 
@@ -109,3 +113,27 @@ def row_elements(
         return shape.tokens * elements * (1.0 - 1.0 / shape.sequence_shards)
     divisor = {"tensor": shape.tensor_parallel, "sequence": shape.sequence_shards, "none": array(1.0)}[shard]
     return shape.tokens * elements / divisor
+
+
+def row_exists(only: Condition, kind: LayerKind, shape: WorkShape) -> NDArray[np.bool_] | bool | None:
+    """Whether a row exists in such a layer on such a rank; None: always.
+
+    Shapes:  the columns of ``shape``.
+    Units:   none.
+    Source:  definition of the conditions in ``domain.implementation``.
+    """
+    match only:
+        case "":
+            return None
+        case "context":
+            return np.asarray(shape.context_parallel > 1.0)
+        case "sequence":
+            return np.asarray(shape.sequence_shards > 1.0)
+        case "expert":
+            return np.asarray(shape.expert_parallel > 1.0)
+        case "query_key_norm":
+            return kind.attention.query_key_norm != "none"
+        case "gated":
+            return kind.feed_forward.gated
+        case _:
+            assert_never(only)

@@ -14,6 +14,7 @@ from meshwright.perf.data_parallel import Synchronisation, exposed_s, synchronis
 from meshwright.perf.schedules import SCHEDULES
 from meshwright.perf.stalls import Load, memory_pressure, message_stall_s
 from meshwright.perf.states import Shards, States, adapter_parameters, optimizer_s, training_states
+from meshwright.perf.units import UnitTimes, unit_counts, unit_times, units_exposed_s
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,6 +59,8 @@ class StateCosts:
     gathered_bytes: Array
     """What full sharding holds whole per row: two layers, the gradients of one, and the embedding or output layer all along."""
     synchronisation: Synchronisation
+    units: UnitTimes | None
+    """Data parallelism by sharded units, where the implementation has them, instead of ``synchronisation``."""
     tied_s: Array
     """All-reduce of the tied embedding's gradient between first and last stage."""
     optimizer_s: Array
@@ -67,7 +70,8 @@ class StateCosts:
     def timed(self, index: NDArray[np.int64]) -> StateCosts:
         """Chosen columns of what the step time needs; states are in ``static_bytes`` already and stay as they are."""
         return replace(
-            self, synchronisation=take(self.synchronisation, index), tied_s=pick(self.tied_s, index),
+            self, synchronisation=take(self.synchronisation, index),
+            units=None if self.units is None else take(self.units, index), tied_s=pick(self.tied_s, index),
             optimizer_s=pick(self.optimizer_s, index),
         )  # fmt: skip
 
@@ -148,10 +152,27 @@ def state_costs(
         states=states,
         gathered_bytes=np.where(full, gathered, 0.0),
         synchronisation=times,
+        units=_units(case, degrees, parameters, composition),
         tied_s=_tied_s(case, degrees),
         optimizer_s=host_offload,
         communicators=communicators,
     )
+
+
+def _units(case: Case, degrees: Degrees, parameters: StageParameters, composition: Composition) -> UnitTimes | None:
+    """Sharded units of the row that has most."""
+    if case.implementation.units is None:
+        return None
+    shards = np.maximum(degrees.gradient_shards, degrees.parameter_shards)
+    layers = composition.layers.max(axis=0)
+    return unit_times(
+        parameters.dense.max(axis=0), parameters.experts.max(axis=0), replicas=degrees.data_parallel * degrees.context_parallel,
+        stride=degrees.tensor_parallel, expert_replicas=degrees.expert_data_parallel,
+        expert_stride=degrees.expert_tensor_parallel * degrees.expert_parallel,
+        apart=np.where((degrees.tensor_parallel > 1.0) | (degrees.expert_parallel > 1.0), 1.0, 0.0), shards=shards,
+        owners=np.where(shards > 1.0, 1.0, degrees.optimizer_shards), layers=layers,
+        ends=(composition.layers + composition.embedding + composition.head).max(axis=0) - layers, case=case,
+    )  # fmt: skip
 
 
 def _with_frozen_gather(
@@ -245,13 +266,23 @@ def step_time(
     """
     overlap, implementation, constants = settings.overlap, case.implementation, case.calibration.constants
     hooks = bool(implementation.replicated_bucket_bytes) & (degrees.optimizer_shards <= 1.0)
-    data = exposed_s(
-        state.synchronisation, gradient_shards=degrees.gradient_shards, parameter_shards=degrees.parameter_shards,
-        num_microbatches=num_microbatches, forward_s=pipeline.forward_window_s, backward_s=pipeline.backward_window_s,
-        layers=pipeline.layers,
-        case=case, gradient_overlap=overlap.gradient_reduce & (implementation.gradient_overlap | hooks),
-        parameter_overlap=overlap.parameter_gather and implementation.parameter_overlap,
-    )  # fmt: skip
+    gradient_overlap = overlap.gradient_reduce & (implementation.gradient_overlap | hooks)
+    parameter_overlap = overlap.parameter_gather and implementation.parameter_overlap
+    windows = {"forward_s": pipeline.forward_window_s, "backward_s": pipeline.backward_window_s}
+    if state.units is None:
+        data = exposed_s(
+            state.synchronisation, gradient_shards=degrees.gradient_shards, parameter_shards=degrees.parameter_shards,
+            num_microbatches=num_microbatches, **windows, layers=pipeline.layers, case=case, gradient_overlap=gradient_overlap,
+            parameter_overlap=parameter_overlap,
+        )  # fmt: skip
+    else:
+        counts = unit_counts(
+            gradient_shards=degrees.gradient_shards, parameter_shards=degrees.parameter_shards,
+            pipeline_parallel=degrees.pipeline_parallel, num_microbatches=num_microbatches,
+        )  # fmt: skip
+        data = units_exposed_s(
+            state.units, counts, **windows, case=case, gradient_overlap=gradient_overlap, parameter_overlap=parameter_overlap
+        )
     data = data + state.tied_s
     nodes = np.maximum(1.0, degrees.world / case.cluster.devices_per_node)
     before = pipeline.work_s + pipeline.bubble_s + pipeline.pipeline_exposed_s + data + state.optimizer_s + pipeline.host_s

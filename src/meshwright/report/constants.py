@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from meshwright.domain.measured import MEASURED
 from meshwright.report.words import gib, percent, seconds
 from meshwright.units import GIB
 
@@ -31,6 +32,7 @@ def constants_view(calibration: Calibration, estimate: Estimate) -> list[dict[st
         {
             "name": move.name, "prior": move.prior, "value": move.value, "grade": _grade(move, estimate),
             "moved_by": {level: math.exp(offset) for level, offset in move.offsets.items()},
+            **({"source": move.source} if move.source else {}),
         }
         for move in calibration.moved
     ]  # fmt: skip
@@ -38,7 +40,7 @@ def constants_view(calibration: Calibration, estimate: Estimate) -> list[dict[st
 
 def constants_table(calibration: Calibration, estimate: Estimate) -> Iterator[RenderableType]:
     """The constants that runs moved, the farthest first; the others by name."""
-    moved = sorted((move for move in calibration.moved if _far(move) >= MOVED), key=lambda move: -_far(move))
+    moved = sorted((move for move in calibration.moved if _told(move)), key=lambda move: -_far(move))
     title = Text("Constants", style="bold").append(f"   {calibration.label}", style="not bold")
     yield Padding(title, (1, 0, 0, 0))
     if not moved:
@@ -52,10 +54,13 @@ def constants_table(calibration: Calibration, estimate: Estimate) -> Iterator[Re
     table.add_column("moved by", overflow="fold", style="dim")
     for move in moved:
         parts = sorted(move.offsets.items(), key=lambda item: -abs(item[1]))
-        words = ", ".join(f"{_LEVELS.get(level, level)} x{math.exp(offset):.2f}" for level, offset in parts if abs(offset) >= MOVED)
-        table.add_row(move.name, _figure(move.name, move.value), _figure(move.name, move.prior), _grade(move, estimate), words)
+        factors = (f"{_LEVELS.get(level, level)} x{math.exp(offset):.2f}" for level, offset in parts if abs(offset) >= MOVED)
+        words = Text(move.source or ", ".join(factors))
+        table.add_row(
+            Text(move.name), _figure(move.name, move.value), _figure(move.name, move.prior), _grade(move, estimate), words
+        )
     yield Padding(table, (0, 0, 0, 2))
-    still = [move.name for move in calibration.moved if _far(move) < MOVED]
+    still = [move.name for move in calibration.moved if not _told(move)]
     if still:
         yield Padding(Text(f"at their priors (analytic): {', '.join(still)}", style="dim"), (0, 0, 0, 2))
 
@@ -69,11 +74,18 @@ def _far(move: Move) -> float:
     return max((abs(offset) for offset in move.offsets.values()), default=0.0)
 
 
+def _told(move: Move) -> bool:
+    """Whether a constant is worth a line: it was measured, or runs moved it."""
+    return MEASURED in move.offsets or _far(move) >= MOVED
+
+
 def _grade(move: Move, estimate: Estimate) -> Grade:
-    """``analytic`` where no run moved it, else what the step time rests on; what moved it is at least kin."""
+    """``measured`` by a profile of this cluster; ``analytic`` where no run moved it; else its step time's, kin at least."""
     grade = (estimate.grades or {}).get("step_s", "analytic")
     if not move.offsets:
         return "analytic"
+    if MEASURED in move.offsets:
+        return "measured"
     return "kin" if grade == "analytic" else grade
 
 

@@ -42,6 +42,15 @@ def cluster(item: Cluster) -> Facts:
     }
 
 
+def without_samples(facts: Facts) -> Facts:
+    """Facts of an entry for people: of timed products and collectives only how many there are; sources list the constants."""
+    measured = facts.get("measured")
+    if not measured:
+        return facts
+    counts = {key: f"{len(value)} timed" for key, value in measured.items() if isinstance(value, list) and value}
+    return facts | {"measured": {"version": measured["version"], **counts}}
+
+
 def model(item: Model) -> Facts:
     """A model; ``active_parameters`` are those that one token meets."""
     experts = item.experts

@@ -148,8 +148,11 @@ def _chance(ratio: float) -> str:
 
 
 def standing(case: Case, estimate: Estimate) -> Iterator[RenderableType]:
-    """What stands behind the figures: runs of this very kind, of kin, or none; nothing for the priors, which say UNCALIBRATED."""
+    """What stands behind the figures: a profile of the cluster; runs of this very kind, of kin, or none; nothing for the priors."""
     known = case.calibration.uncertainty
+    measured = case.cluster.measured
+    if measured is not None:
+        yield Text(f"  figures of {measured.name} measured by a profile of {measured.version}", style="dim")
     grade = (estimate.grades or {}).get("step_s")
     if known is None or grade is None:
         return
