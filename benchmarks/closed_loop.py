@@ -30,15 +30,15 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "closed-loop.md"
 FULL = {2: ("--step-seconds", "0.7"), 4: ("--quick", "--layouts", "12")}
 """Ranks -> what is asked of ``meshwright rehearse``; more ranks than cores are only reported, so they get less time."""
-COMMAND = "meshwright rehearse --out rehearsal"
 
 
 def rehearse(ranks: int, out: str, *, quick: bool) -> dict[str, Any]:
-    """The document of one rehearsal; it fails as the command fails."""
+    """The document of one rehearsal, with its command; it fails as the command fails."""
     more = ("--quick", "--layouts", "4", "--step-seconds", "0.05") if quick else FULL[ranks]
     command = [sys.executable, "-m", "meshwright", "rehearse", "--ranks", str(ranks), "--out", out, "--json", *more]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return dict(json.loads(done.stdout))
+    said = " ".join(("meshwright rehearse --ranks", str(ranks), *more))
+    return {**json.loads(done.stdout), "command": said}
 
 
 def page(documents: Sequence[View]) -> str:
@@ -46,23 +46,24 @@ def page(documents: Sequence[View]) -> str:
     machine = documents[0]["machine"]
     lines = [
         "# Predicted beside measured on a small machine", "",
-        f"`{COMMAND}` on {machine}, {datetime.now(tz=UTC).date()}, meshwright {version('meshwright')}. Written by "
+        f"`meshwright rehearse` on {machine}, {datetime.now(tz=UTC).date()}, meshwright {version('meshwright')}. Written by "
         "`python -m benchmarks.closed_loop --write`, as measured.", "",
         "The command measures the machine by micro-benchmarks (no layer and no step among them), sizes a small decoder, plans it, "
         "runs the plan's first layouts and others that show what these do not, each in fresh ranks and in rounds (A B C A B C), "
         "and sets the medians beside what was predicted. \"Before\" is the prediction without the profile.", "",
     ]  # fmt: skip
-    for view in (view for document in documents for view in document["rehearsals"]):
-        lines += _section(view)
+    for document in documents:
+        for view in document["rehearsals"]:
+            lines += _section(view, document["command"])
     return "\n".join(lines)
 
 
-def _section(view: View) -> Iterator[str]:
+def _section(view: View, command: str) -> Iterator[str]:
     cores = f", on {view['cores']} cores: reported only" if view["oversubscribed"] else ""
     yield f"## {view['ranks']} ranks{cores}"
     yield ""
     yield (
-        f"{view['model']}, {view['global_batch_sequences']} x {view['sequence_tokens']} tokens, {view['precision']}, "
+        f"`{command}`: {view['model']}, {view['global_batch_sequences']} x {view['sequence_tokens']} tokens, {view['precision']}, "
         f"{view['rounds']} rounds. **{view['verdict']}**"
     )
     yield ""

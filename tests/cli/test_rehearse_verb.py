@@ -45,7 +45,7 @@ def test_the_table_and_the_sentence(cli: Cli, runs: list[Job]) -> None:
     assert len(runs) == 8
     assert "2 ranks on" in answer.out
     assert "-20 %" in answer.out and "rank correlation" in answer.out
-    assert "Believe the choice (its layout is the fastest of 4, repetitions differ by 0.0 %), the order" in " ".join(
+    assert "Believe the choice (its layout is the fastest of 4, repetitions differ by 0.0 %) and the seconds (" in " ".join(
         answer.out.split()
     )
 

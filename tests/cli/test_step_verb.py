@@ -83,10 +83,12 @@ def _free_port() -> int:
     ("arguments", "said"),
     [
         (("--layout", "tp2"), "tp=2 does not divide the key-value heads (1)"),
-        (("--layout", "dp2000"), "tp x cp x pp x dp = 2000 ranks are not within 1 and 1024"),
+        (("--layout", "dp2000"), "tp x cp x pp x dp = 2000 ranks are not within 1 and 64"),
         (("--layout", "dp3"), "global batch 4 is no multiple of dp x mb"),
         (("--layout", "dp2 zero9"), "ZeRO stages are 0 to 3"),
         (("--layout", "cp2 context=ring"), "context=ring is not in the reference step"),
+        (("--layout", "CP2 CONTEXT=RING"), "context=ring is not in the reference step"),
+        (("--layout", "dp2 overlap=tp"), "overlap=tp is not in the reference step"),
         (("--layout", "dp2 offload=optimizer"), "offload=optimizer is not in the reference step"),
         (("--layout", "dp2", "--precision", "fp8-cs"), "precision fp8-cs is not in the reference step"),
         (("--layout", "dp2", "--steps", "0"), "--steps: 0 must be at least 1"),
@@ -120,6 +122,8 @@ def test_what_the_host_cannot_hold_is_not_started(cli: Cli) -> None:
     [
         ({"RANK": "0", "WORLD_SIZE": "2"}, "RANK is set, as under torchrun, but MASTER_ADDR, MASTER_PORT are not"),
         ({"RANK": "0", "WORLD_SIZE": "two", "MASTER_ADDR": "here", "MASTER_PORT": "1"}, "WORLD_SIZE='two' is not a number"),
+        ({"RANK": "0", "WORLD_SIZE": "²", "MASTER_ADDR": "here", "MASTER_PORT": "1"}, "WORLD_SIZE='²' is not a number"),
+        ({"RANK": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "here", "MASTER_PORT": "1"}, "RANK=2 is not in a world of WORLD_SIZE=2"),
         ({"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "here", "MASTER_PORT": "1"}, "the layout is for 2 ranks"),
     ],
 )  # fmt: skip

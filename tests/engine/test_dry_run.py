@@ -119,6 +119,8 @@ def test_the_frame_that_is_named_is_the_users_own(tmp_path: Path, monkeypatch: p
     (("--layout", "mb1", "--builder", "what"), "neither reference, megatron nor MODULE:FUNCTION"),
     (("--layout", "pp2 mb1", "--extrapolate", "--layers", "12", "--builder", "reference", "--rank", "99"), "rank 99"),
     (("--builder", "a:b"), "--devices is missing"),
+    (("--builder", "a:b", "--devices", "4", "--layout", "tp4"), "--layout says nothing to a:b"),
+    (("--builder", "a:b", "--devices", "4", "--extrapolate"), "--extrapolate says nothing to a:b"),
     (("--builder", "a:b", "--devices", "200000"), "a world of 200000 ranks is beyond a dry run"),
     (("--builder", "a:b", "--devices", "4", "--rank", "4"), "rank 4 is not in a world of 4"),
     (("--layout", "mb1", "--layers", "0"), "0 must be at least 1"),

@@ -25,7 +25,7 @@ from meshwright.engine.run import run_request
 from meshwright.errors import InputError, NoAnswerError, fault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 pytest.importorskip("torch")
 STUCK_S = 600.0
@@ -193,6 +193,20 @@ def test_a_request_that_cannot_run_starts_nothing(monkeypatch: pytest.MonkeyPatc
     _, request = case("dense dp2 zero1", 2)
     with pytest.raises(InputError, match="offload"):
         run_request(replace(request, layout=replace(request.layout, offload=("optimizer",))))
+
+
+def test_a_rank_that_cannot_start_leaves_none_behind() -> None:
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def start(folder: Path, task: Task, rank: int, ranks: int, more: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        if rank:
+            raise NoAnswerError(fault("test", "no room").messages)
+        begun.append(subprocess.Popen(["sleep", str(STUCK_S)], start_new_session=True))
+        return begun[0]
+
+    with pytest.raises(NoAnswerError, match="no room"):
+        started("pass", start=start)
+    assert begun[0].poll() == -signal.SIGTERM
 
 
 def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

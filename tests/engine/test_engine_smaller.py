@@ -43,6 +43,8 @@ def test_nothing_given_changes_nothing() -> None:
 
 def test_sizes_out_of_range_are_refused() -> None:
     model = load_model("llama3-8b")
-    for wrong in ({"hidden": 8}, {"hidden": 8192}, {"vocabulary": 0}, {"experts": 4}, {"layers": 33}):
+    for wrong in ({"hidden": 8}, {"hidden": 8192}, {"vocabulary": 0}, {"layers": 33}):
         with pytest.raises(InputError, match="is not within"):
             smaller(model, **wrong)
+    with pytest.raises(InputError, match="experts=4: llama3-8b has no experts"):
+        smaller(model, experts=4)

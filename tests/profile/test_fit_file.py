@@ -38,6 +38,12 @@ def file(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.parametrize("name", ["2026-11-21", "1e5", "on", "null"])
+def test_a_name_that_yaml_reads_as_something_else_stays_a_name(name: str, tmp_path: Path) -> None:
+    (tmp_path / "named.yaml").write_text(cluster_text(SAMPLES[:1], WORLD.machine, name=name))
+    assert catalog.load_cluster(str(tmp_path / "named.yaml")).name == name
+
+
 def test_the_cluster_of_the_file_is_the_cluster_of_the_fit(file: str) -> None:
     found, read = fit(SAMPLES, WORLD.machine, name="here").cluster, catalog.load_cluster(file)
     assert found.measured is not None

@@ -131,6 +131,31 @@ def test_both_tiers_of_two_hosts_are_found(tmp_path: Path) -> None:
         assert times[0] == pytest.approx(times[1], rel=0.03), (ranks, stride)
 
 
+def test_messages_between_nodes_of_one_rank_each_are_those_of_the_network() -> None:
+    one = cpu_world(network_ratio=1.0)
+    network = replace(one.cluster.network, bytes_per_s=2.5e8, latency_s=4e-4)
+    cluster = replace(one.cluster, devices_per_node=1, scale_up_devices=1, network=network)
+    world = replace(one, cluster=cluster, machine=machine(ranks_per_node=1))
+    taken = [each for each in samples(world) if each.arguments.get("tier") == "network"]
+    found = fit([*taken, *samples(world)[:2]], world.machine).cluster
+    assert found.measured is not None
+    sent = [each.ratio for each in found.measured.network if each.operation == "send"]
+    assert sent == pytest.approx([1.0] * len(sent), rel=0.1)
+    assert sent
+
+
+def test_a_gpu_times_itself_and_its_tiers_are_inside_and_between_nodes() -> None:
+    """No host time is taken off its products; cards on PCIe, which the catalogue joins by the network, were measured on a node."""
+    world = gpu_world()
+    products = [each for each in samples(world, scale=8) if each.bench == "product"][:6]
+    host = replace(products[0], bench="operator", arguments={"kind": "plain"}, seconds=1e-5)
+    here = replace(world.machine, name="NVIDIA L40S")
+    found, without = (fit(each, here) for each in ([*products, host], products))
+    assert found.cluster.device.name == "l40s"
+    assert found.cluster.scale_up_devices == found.cluster.devices_per_node == 8
+    assert found.constants == without.constants
+
+
 def test_a_gpu_of_the_catalogue_keeps_its_published_peaks() -> None:
     world = gpu_world()
     found = fit(samples(world, noise=0.005, seed=3, scale=8), world.machine, name="node")

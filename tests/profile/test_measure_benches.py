@@ -189,7 +189,7 @@ def test_attention_and_experts_say_their_work(place: Place) -> None:
     forward, backward = (attention(place, sizes | {"direction": each}) for each in BOTH)
     assert call_of(forward).shape == (2, 4, 16, 8)
     assert [each.shape for each in call_of(backward)] == [(2, 4, 16, 8), (2, 2, 16, 8), (2, 2, 16, 8)]
-    assert values_of(forward)["flops"] == 2 * 4 * (2 * 16 * 16 * 8) * 2
+    assert values_of(forward)["flops"] == 2 * 4 * (2 * 16 * 16 * 8)
     assert values_of(backward)["flops"] == 2.5 * values_of(forward)["flops"]
     forward, backward = (
         grouped(place, {**SIZES, "rows": 9, "columns": 16, "inner": 8, "groups": 2, "direction": each}) for each in BOTH

@@ -88,7 +88,7 @@ def test_collectives_come_in_every_operation_size_and_tier() -> None:
         (4, "scale_up"): each,
         (8, "scale_up"): each,
         (2, "network"): each,
-        (16, "network"): each,
+        (16, "network"): each * 4 // 5,  # neighbours there are on one node: no messages
     }
 
 

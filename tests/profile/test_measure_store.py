@@ -76,6 +76,7 @@ def test_of_two_samples_of_one_thing_the_last_counts(store: Path) -> None:
         ({"name": "Other CPU"}, "name Some CPU and not Other CPU"),
         ({"threads": 2}, "threads 1 and not 2"),
         ({"memory_bytes": 2**35}, "memory_bytes"),
+        ({"ranks": 2, "ranks_per_node": 1}, "nodes 1 and not 2"),
     ],
 )
 def test_samples_of_another_machine_are_refused_and_stay(store: Path, changed: dict[str, object], words: str) -> None:
@@ -97,7 +98,8 @@ GOOD = asdict(sample(7))
 CHANGES: list[dict[str, object]] = [
     {"seconds": None}, {"seconds": "1"}, {"seconds": float("nan")}, {"high_s": float("inf")}, {"low_s": -1.0}, {"low_s": 5.0},
     {"blocks": 0}, {"blocks": 1.5}, {"bench": "step"}, {"arguments": {"bytes": [1]}}, {"arguments": 3},
-    {"values": {"x": float("nan")}}, {"surprise": 1}, {"busy_ranks": True}, {"worst_s": None},
+    {"values": {"x": float("nan")}}, {"surprise": 1}, {"busy_ranks": True}, {"worst_s": None}, {"seconds": 10**400},
+    {"arguments": {}}, {"arguments": {"bytes": 0}}, {"arguments": {"bytes": 1, "kind": "\x1b[2J"}}, {"bench": "product"},
 ]  # fmt: skip
 LINES = ["not json", "[]", '"x"', "[" * 100_000, *(json.dumps({**GOOD, **change}) for change in CHANGES)]
 
@@ -120,6 +122,15 @@ def test_a_file_of_something_else_is_refused_and_stays(tmp_path: Path, head: str
     with pytest.raises(InputError):
         open_store(path, MACHINE)
     assert path.read_text() == head + "\n"
+
+
+@pytest.mark.parametrize("content", ["{}", '{"model": "mine"}', "name,seconds", "\x00\x01"])
+def test_a_line_without_an_end_that_is_not_ours_stays(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(content)
+    with pytest.raises(InputError, match="holds no samples"):
+        open_store(path, MACHINE)
+    assert path.read_text() == content
 
 
 def test_a_machine_says_what_it_is() -> None:

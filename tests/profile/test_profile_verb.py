@@ -37,6 +37,7 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(profile_run, "QUICK", Care(tolerance=100.0, block_s=1e-4))
     for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -175,6 +176,7 @@ def test_without_torch_the_extra_is_named(tiny: Path, capsys: pytest.CaptureFixt
     ("environment", "said"),
     [
         ({"RANK": "0", "WORLD_SIZE": "4"}, "MASTER_ADDR"),
+        ({"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "x", "MASTER_PORT": "1"}, "LOCAL_WORLD_SIZE is not set"),
         ({"RANK": "0", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "3", "MASTER_ADDR": "x", "MASTER_PORT": "1"}, "LOCAL_WORLD_SIZE=3"),
         ({"RANK": "0", "WORLD_SIZE": "many", "MASTER_ADDR": "x", "MASTER_PORT": "1"}, "many"),
     ],
@@ -189,3 +191,9 @@ def test_a_world_that_cannot_be_is_refused(
     status, _, err = profile(capsys, "--device", "cpu")
     assert status == 2
     assert said in err
+
+
+def test_a_file_that_no_profile_wrote_is_kept(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tiny / "mine.yaml").write_text("clusters: {mine: {like: workstation}}\n")
+    status, _, err = profile(capsys, "--quick", "--ranks", "1", "--out", "mine.yaml")
+    assert (status, err) == (2, "error: mine.yaml: exists and no profile has written it; --force replaces it\n")

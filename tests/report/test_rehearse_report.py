@@ -59,8 +59,10 @@ ORDER, TIMES = "the order (rank correlation 0.93)", "the seconds (off by 12 % in
             f"Do not believe {CHOICE.replace('2.0 %', '30.0 %')}, {ORDER.replace('0.93', '0.10')} or "
             f"{TIMES.replace('12 %', '40 %')}.",
         ),
-        (SCORES | {"regret_ratio": 0.06, "noise": NOISE | {"spread_ratio": 0.08}},
-         f"Believe {CHOICE.replace('2.0 %', '6.0 %').replace('4.0 %', '8.0 %')}, {ORDER} and {TIMES}."),
+        (SCORES | {"regret_ratio": 0.06, "noise": NOISE | {"choice_regret_ratio": 0.07}},
+         f"Believe {CHOICE.replace('2.0 %', '6.0 %')}, {ORDER} and {TIMES}."),
+        (SCORES | {"regret_ratio": 0.12, "noise": NOISE | {"spread_ratio": 0.2, "choice_regret_ratio": 0.04}},
+         f"Believe {ORDER} and {TIMES}, but not {CHOICE.replace('2.0 %', '12.0 %').replace('4.0 %', '20.0 %')}."),
         (SCORES | {"noise": NOISE | {"spread_ratio": 0.3}},
          "Repetitions of one layout differ by 30 %: the machine is too busy to judge by."),
         (SCORES | {"layouts": 1, "noise": None}, "One layout says nothing of a choice; run more."),
@@ -71,6 +73,11 @@ ORDER, TIMES = "the order (rank correlation 0.93)", "the seconds (off by 12 % in
 )  # fmt: skip
 def test_the_sentence(scores: dict[str, Any] | None, said: str) -> None:
     assert verdict(view(scores)) == said
+
+
+def test_a_choice_that_did_not_run_is_not_believed() -> None:
+    entries = [entry(1, measured_s=None, runs_s=[], cause="rank 0: killed"), entry(2), entry(4)]
+    assert verdict(view(entries=entries)) == f"Believe {ORDER} and {TIMES}, but not the choice (its layout did not run)."
 
 
 def test_more_ranks_than_cores_are_not_judged() -> None:
@@ -86,6 +93,8 @@ def test_the_table() -> None:
     assert " ".join(row.split()) == "dp2 mb2 2 100 ms 200 ms 240 ms 33 % -17 % 2 2"
     assert "GiB" not in text
     assert "before profiling" in text and "before profiling" not in shown(view(profiled=False))
+    unknown = shown(view(scores_before_profiling=None, entries=[entry(1, predicted_before_profiling_s=None)]))
+    assert "after profiling" in unknown and "before" not in unknown, "a device that the catalogue does not know"
     with_memory = shown(view(entries=[entry(1, memory_peak_measured_bytes=2**31)]))
     assert "1.0 GiB" in with_memory and "2.0 GiB" in with_memory
 

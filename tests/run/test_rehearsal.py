@@ -50,6 +50,7 @@ def test_a_layout_that_fails_has_its_cause_and_no_time() -> None:
     failed = [entry for entry in found.entries if entry.cause]
     assert failed and all(entry.layout.tensor_parallel == 2 and entry.measured_s is None for entry in failed)
     assert found.scores is not None and found.scores.layouts == len(found.entries) - len(failed)
+    assert found.prior_scores is None and {entry.prior_s for entry in found.entries} == {None}, "the catalogue knows nothing"
 
 
 def test_nothing_that_runs_has_no_scores() -> None:

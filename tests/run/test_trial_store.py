@@ -55,7 +55,7 @@ def test_a_line_that_was_never_finished_is_dropped(tmp_path: Path, torn: bytes) 
     [
         "{}", "[]", "not json", "null", json.dumps(asdict(DONE) | {"more": 1}), json.dumps(asdict(DONE) | {"ranks": "2"}),
         json.dumps(asdict(DONE) | {"steps_s": [-1.0]}), json.dumps(asdict(DONE) | {"steps_s": [float("nan")]}),
-        json.dumps(asdict(DONE) | {"steps_s": None}), "[" * 100_000,
+        json.dumps(asdict(DONE) | {"steps_s": None}), json.dumps(asdict(DONE) | {"steps_s": [10**400]}), "[" * 100_000,
     ],
 )  # fmt: skip
 def test_a_line_of_another_kind_is_named(tmp_path: Path, line: str) -> None:
@@ -66,6 +66,14 @@ def test_a_line_of_another_kind_is_named(tmp_path: Path, line: str) -> None:
     with pytest.raises(InputError) as caught:
         Store(path, "here")
     assert text_of(caught) == f"{path}:2: is no run of this program: choose another --out, or remove the line"
+
+
+def test_a_file_that_is_no_store_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    path.write_text("notes\nand more notes")
+    with pytest.raises(InputError):
+        Store(path, "here")
+    assert path.read_text() == "notes\nand more notes"
 
 
 def test_the_store_of_another_machine_is_refused(tmp_path: Path) -> None:

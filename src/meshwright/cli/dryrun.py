@@ -77,6 +77,10 @@ def _own(values: Values, builder: str, faults: Faults) -> tuple[int, list[Found]
 
     if "devices" not in values:
         faults.add("dryrun.world", "--devices is missing: ranks of the world that {builder} is run in", builder=builder)
+    for name, option in (("model", "MODEL"), ("layout", "--layout"), ("extrapolate", "--extrapolate")):
+        if values.get(name):
+            faults.add("dryrun.own-option", "{option} says nothing to {builder}, which builds its own: leave it out",
+                       option=option, builder=builder)  # fmt: skip
     faults.check()
     layout = Layout(data_parallel=values["devices"])
     jobs = [Job(layout=layout, rank=rank, sequence_tokens=1, builder=builder) for rank in _ranks(values["rank"], layout)]
@@ -96,6 +100,8 @@ def _chosen(values: Values, faults: Faults) -> tuple[Setup, Layout]:
         raise fault("dryrun.numbers", "a dry run is of BF16 with AdamW and all weights, not of {precision}, {optimizer}, {task}",
                     precision=training.precision.name, optimizer=training.optimizer.name, task=training.task)  # fmt: skip
     layout = given.layout(values["layout"])
+    if layout.context_parallel > 1 and "context=" not in values["layout"].lower():
+        layout = replace(layout, context_kind="ulysses")  # the one that the reference step has
     check_layout(given, layout, framework_asked="framework" in values)
     request = Request(model=given.case.model, layout=layout, sequence_tokens=given.case.batch.sequence_tokens, bf16=True)
     reasons = refused(request, world=layout.world)

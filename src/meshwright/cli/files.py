@@ -67,13 +67,17 @@ def write_files(directory: str, files: Sequence[Written], *, force: bool = False
 def check_target(directory: str, texts: Sequence[tuple[str, str]] = (), *, force: bool = False) -> list[Message]:
     """What would stand in the way of writing there."""
     target = Path(directory)
-    if target.exists() and not target.is_dir():
-        return [Message("file.directory", "is a file, a directory is wanted", {}, path=directory)]
-    return [
-        Message("file.exists", "exists with other content; --force overwrites it", {}, path=str(target / path))
-        for path, text in texts
-        if not force and (target / path).exists() and not _same(target / path, text)
-    ]
+    try:
+        if target.exists() and not target.is_dir():
+            return [Message("file.directory", "is a file, a directory is wanted", {}, path=directory)]
+        return [
+            Message("file.exists", "exists with other content; --force overwrites it", {}, path=str(target / path))
+            for path, text in texts
+            if not force and (target / path).exists() and not _same(target / path, text)
+        ]
+    except OSError as error:  # as a name that is too long
+        reason = error.strerror or str(error)
+        return [Message("file.write", "cannot be written: {reason}", {"reason": reason}, path=directory)]
 
 
 def _same(path: Path, text: str) -> bool:

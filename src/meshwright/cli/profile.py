@@ -84,6 +84,7 @@ def _places(values: Values, faults: Faults) -> tuple[str, str, str]:
         with faults:
             check_file(path)
         _check_directory(path, faults)
+    _check_replaced(out, values["force"], faults)
     faults.check()
     return out, name, samples
 
@@ -95,6 +96,19 @@ def _check_directory(path: str, faults: Faults) -> None:
     folder = Path(path).parent
     if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
         faults.add("profile.directory", "its directory cannot be written to", path=path)
+
+
+def _check_replaced(out: str, force: bool, faults: Faults) -> None:
+    """Refuse to replace a file that no profile has written."""
+    from meshwright.engine.profile.clusterfile import MARK
+
+    target = Path(out)
+    if force or not target.is_file():
+        return
+    with target.open("rb") as stream:
+        ours = stream.read(len(MARK)) == MARK.encode()
+    if not ours:
+        faults.add("profile.replaces", "exists and no profile has written it; --force replaces it", path=out)
 
 
 def _asked(values: Values, samples: str) -> Asked:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 import warnings
@@ -53,7 +52,8 @@ FIELDS = (
     JSON,
 )  # fmt: skip
 _DEGREE = re.compile(r"(?:tp|cp|pp|dp)=?([0-9]{1,9})")
-MAX_RANKS = 1024
+MAX_RANKS, MAX_RANKS_HERE = 1024, 64
+"""Ranks of an allocation, and processes that are started on this machine."""
 TARGET = "meshwright.engine.measure:measure"
 
 
@@ -73,12 +73,12 @@ def run(values: Values, faults: Faults) -> int:
     if report is None:
         return 0
     view = step_view(report, short_label(layout), estimate(case, layout) if "cluster" in values else None)
-    if "save" in values:
-        write_file(values["save"], json.dumps(view, indent=1) + "\n")
     if values["json"]:
         print_json(view)
     else:
         print_report(step_report(view))
+    if "save" in values:  # behind what is shown: a place that cannot be written to loses no run
+        write_file(values["save"], json.dumps(view, indent=1) + "\n")
     return 0
 
 
@@ -100,14 +100,16 @@ def _check(values: Values, faults: Faults) -> None:
 def _chosen(values: Values) -> tuple[Case, Layout]:
     """The case on as many devices as the layout has ranks, and the layout; all that stands against it is said."""
     from meshwright.domain.label import parse_layout
+    from meshwright.engine.join import started_by_another
     from meshwright.run.here import by_file, by_nothing, check_devices
     from meshwright.run.reference import case_of, overlap_of
 
     ranks = prod(int(found[1]) for word in values["layout"].lower().split() if (found := _DEGREE.fullmatch(word)))
-    if not 1 <= ranks <= MAX_RANKS:
+    most = MAX_RANKS if started_by_another() else MAX_RANKS_HERE
+    if not 1 <= ranks <= most:
         raise fault("step.ranks", "tp x cp x pp x dp = {ranks} ranks are not within 1 and {most}", path="--layout",
-                    ranks=ranks, most=MAX_RANKS)  # fmt: skip
-    check_devices(1 if _joined() else ranks, backend(values))
+                    ranks=ranks, most=most)  # fmt: skip
+    check_devices(1 if started_by_another() else ranks, backend(values))
     cluster = by_file(values["cluster"], ranks) if "cluster" in values else by_nothing(backend(values), ranks)
     case = case_of(
         small_model(values), cluster, global_batch=values["global_batch"], sequence_tokens=values["sequence"],
@@ -116,9 +118,10 @@ def _chosen(values: Values) -> tuple[Case, Layout]:
     layout = parse_layout(
         values["layout"], num_devices=ranks, global_batch_sequences=values["global_batch"], devices_per_node=ranks, model=case.model
     )
-    if layout.context_parallel > 1 and "context=" not in values["layout"]:
+    if layout.context_parallel > 1 and "context=" not in values["layout"].lower():
         layout = replace(layout, context_kind="ulysses")
-    return case, replace(layout, overlap=overlap_of(layout, backend(values)))
+    asked = layout.overlap  # what the reference step has not is kept, to be refused
+    return case, replace(layout, overlap=replace(overlap_of(layout, backend(values)), tensor=asked.tensor, expert=asked.expert))
 
 
 def _options(values: Values) -> Options:
@@ -133,13 +136,9 @@ def _options(values: Values) -> Options:
     )
 
 
-def _joined() -> bool:
-    return "RANK" in os.environ
-
-
 def _report(case: Case, layout: Layout, options: Options, *, on_cluster: bool) -> StepReport | None:
     """What was measured; None on ranks beside the first of those that somebody else has started."""
-    from meshwright.engine.join import join, joined_world
+    from meshwright.engine.join import join, joined_world, started_by_another
     from meshwright.engine.launch import Task, warn_of_cores
     from meshwright.engine.refusals import refused
     from meshwright.engine.run import request_of, run_request
@@ -147,7 +146,7 @@ def _report(case: Case, layout: Layout, options: Options, *, on_cluster: bool) -
     request = request_of(case, layout, options)
     if not on_cluster and options.backend == "cpu":  # the catalogue's processor is nobody's: no MFU of it
         request = replace(request, peak_flops_per_s=None)
-    if _joined():
+    if started_by_another():
         reasons = refused(request, world=joined_world())
         if reasons:
             raise InputError(reasons)

@@ -25,15 +25,18 @@ def started_by_another() -> bool:
 def joined_world() -> int:
     """Ranks of that group.
 
-    Errors:  InputError where the variables by which ranks find each other are missing or are no numbers.
+    Errors:  InputError where the variables by which ranks find each other are missing, are no numbers, or do not go together.
     """
     missing = [name for name in WANTED if not os.environ.get(name)]
     if missing:
         raise fault("join.variables", "RANK is set, as under torchrun, but {missing} are not", missing=", ".join(missing))
     for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"):
-        if not os.environ[name].isdigit():
+        if not os.environ[name].isdecimal():
             raise fault("join.number", "{name}={value!r} is not a number", name=name, value=os.environ[name])
-    return int(os.environ["WORLD_SIZE"])
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if rank >= world:
+        raise fault("join.rank", "RANK={rank} is not in a world of WORLD_SIZE={world}", rank=rank, world=world)
+    return world
 
 
 def join(task: Task) -> tuple[int, Any]:

@@ -76,8 +76,10 @@ def launch(
     with tempfile.TemporaryDirectory(prefix="meshwright-run-") as name:
         folder = Path(name)
         write_task(folder, task)
-        processes = [(start or _start)(folder, task, rank, ranks, environment or {}) for rank in range(ranks)]
+        processes: list[Process] = []
         try:
+            for rank in range(ranks):  # one that does not start leaves none of those before it behind
+                processes.append((start or _start)(folder, task, rank, ranks, environment or {}))  # noqa: PERF401
             _watch(folder, processes, limit_s)
         finally:
             _end(processes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from math import isfinite
 from pathlib import Path
@@ -33,7 +34,9 @@ def measure(request: Request) -> StepReport:
 
     options = request.options
     cuda = options.backend == "cuda"
-    messages = refused(request, world=dist.get_world_size(), devices=torch.cuda.device_count() if cuda else None)
+    world = dist.get_world_size()
+    one_node = os.environ.get("LOCAL_WORLD_SIZE", str(world)) == str(world)
+    messages = refused(request, world=world, devices=torch.cuda.device_count() if cuda and one_node else None)
     if messages:
         raise InputError(messages)
     device = torch.device("cuda", torch.cuda.current_device()) if cuda else torch.device("cpu")

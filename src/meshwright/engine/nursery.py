@@ -36,10 +36,14 @@ class Forked:
     pid: int
     ended: Path
     """File in which the nursery leaves its exit status."""
+    nursery: subprocess.Popen[str]
 
     def poll(self) -> int | None:
-        """Exit status, minus the signal that ended it; None while it runs."""
-        return int(self.ended.read_text()) if self.ended.exists() else None
+        """Exit status, minus the signal that ended it; None while it runs. Without its nursery a rank ends by itself."""
+        gone = self.nursery.poll() is not None
+        if self.ended.exists():
+            return int(self.ended.read_text())
+        return -signal.SIGKILL if gone else None
 
 
 class Nursery:
@@ -79,7 +83,7 @@ class Nursery:
         answer = self.process.stdout.readline()
         if not answer:
             raise NoAnswerError(fault("engine.nursery", "the process that forks ranks has ended").messages)
-        return Forked(int(answer), folder / f"ended-{rank}")
+        return Forked(int(answer), folder / f"ended-{rank}", self.process)
 
 
 def _begun() -> subprocess.Popen[str]:

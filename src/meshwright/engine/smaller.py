@@ -24,8 +24,10 @@ def smaller(
     ``hidden``: widths and numbers of heads shrink in proportion, heads keep their width and their grouping.
     ``experts``: of every mixture; a token meets at most so many.
 
-    Errors:  InputError where a size is above the model's own or below 1 (of hidden: 16).
+    Errors:  InputError where a size is above the model's own or below 1 (of hidden: 16), and experts where there are none.
     """
+    if experts is not None and not model.is_moe:
+        raise fault("engine.no-experts", "experts={size}: {model} has no experts", size=experts, model=model.name)
     for name, size, most, least in (
         ("hidden", hidden, model.hidden, GRAIN), ("vocabulary", vocabulary, model.vocabulary, 1),
         ("experts", experts, model.experts.num_experts if model.experts else 0, 1),

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     View = Mapping[str, Any]
 
 GOOD_REGRET = 0.05
-"""A choice this much slower than the best is good, and so is any within the noise of the measurement."""
+"""A choice this much slower than the best is good, and so is one no worse than choosing by a measurement would be."""
 GOOD_ORDER = 0.8
+FEWEST_RANKED = 6
+"""Layouts from which their order says something."""
 TOO_BUSY = 0.25
 """Repetitions of one layout that differ by more say that other programs were measured."""
 GOOD_ERROR = 0.25
@@ -51,7 +53,7 @@ def rehearsal_view(rehearsal: Rehearsal) -> dict[str, Any]:
 def _entry(entry: Entry, ran: Sequence[Entry], by_time: Sequence[Entry]) -> dict[str, Any]:
     return {
         "label": entry.label, "layout": layout_view(entry.layout), "planned": entry.planned, "predicted_s": entry.predicted_s,
-        "predicted_before_profiling_s": entry.prior_s, "measured_s": number(entry.measured_s), "runs_s": list(entry.runs_s),
+        "predicted_before_profiling_s": number(entry.prior_s), "measured_s": number(entry.measured_s), "runs_s": list(entry.runs_s),
         "error_ratio": number(entry.error_ratio), "rank_predicted": ran.index(entry) + 1 if entry in ran else None,
         "rank_measured": by_time.index(entry) + 1 if entry in ran else None, "cause": entry.cause,
         "memory_peak_bytes": whole(entry.memory_bytes), "memory_peak_measured_bytes": entry.memory_measured_bytes,
@@ -71,13 +73,17 @@ def verdict(view: View) -> str:
     if scores["layouts"] < 2:
         return "One layout says nothing of a choice; run more."
     lag = f"{percent(scores['regret_ratio'])} slower than the fastest" if scores["regret_ratio"] else "the fastest"
-    choice = f"the choice (its layout is {lag} of {scores['layouts']}{_repeats(scores)})"
-    order = f"the order (rank correlation {scores['order']:.2f})" if scores["order"] is not None else ""
+    failed = any(entry["planned"] == 1 and entry["measured_s"] is None for entry in view["entries"])
+    choice = "the choice (its layout did not run)" if failed else (
+        f"the choice (its layout is {lag} of {scores['layouts']}{_repeats(scores)})"
+    )  # fmt: skip
+    ranked = scores["order"] is not None and scores["layouts"] >= FEWEST_RANKED
+    order = f"the order (rank correlation {scores['order']:.2f})" if ranked else ""
     middle, worst = percent(scores["median_error_ratio"], 0), _signed(scores["worst_error_ratio"])
     times = f"the seconds (off by {middle} in the middle, {worst} at worst)"
     judged = [
-        (choice, scores["regret_ratio"] <= max(GOOD_REGRET, noise["spread_ratio"] if noise else 0.0)),
-        (order, scores["order"] is not None and scores["order"] >= GOOD_ORDER),
+        (choice, not failed and scores["regret_ratio"] <= max(GOOD_REGRET, noise["choice_regret_ratio"] if noise else 0.0)),
+        (order, ranked and scores["order"] >= GOOD_ORDER),
         (times, scores["median_error_ratio"] <= GOOD_ERROR),
     ]
     good = [words for words, holds in judged if words and holds]
@@ -117,10 +123,16 @@ def rehearsal_report(view: View) -> Iterator[RenderableType]:
         for entry in view["entries"] if entry["measured_s"] is None
     )  # fmt: skip
     if view["scores"] is not None:
-        names = ("after profiling", "before profiling") if view["profiled"] else ("by the catalogue",)
-        sets = (view["scores"], view["scores_before_profiling"])
-        yield Padding(_scores(dict(zip(names, sets, strict=False))), (0, 0, 1, 2))
+        sets = {"after profiling" if view["profiled"] else "by the catalogue": view["scores"]}
+        if _before(view):
+            sets["before profiling"] = view["scores_before_profiling"]
+        yield Padding(_scores(sets), (0, 0, 1, 2))
     yield Text(view["verdict"], style="bold")
+
+
+def _before(view: View) -> bool:
+    """Whether there are predictions from before profiling to stand beside."""
+    return bool(view["profiled"] and view["scores_before_profiling"] is not None)
 
 
 def terse(name: str) -> str:
@@ -134,11 +146,12 @@ def terse(name: str) -> str:
 
 def _table(view: View) -> Table:
     table = _plain_table()
-    before = view["profiled"]
+    before = _before(view)
     memory = any(entry["memory_peak_measured_bytes"] for entry in view["entries"])
     columns = ["layout", "plan", *(["before"] if before else []), "predicted", "measured", "spread", "error", "rank", "measured"]
+    widest = max((len(word) for entry in view["entries"] for word in terse(entry["label"]).split()), default=0)
     for place, name in enumerate([*columns, *(["memory", "measured"] if memory else [])]):
-        table.add_column(name, justify="right" if place else "left", overflow="fold")
+        table.add_column(name, justify="right" if place else "left", overflow="fold", min_width=None if place else widest)
     for entry in view["entries"]:
         if entry["measured_s"] is None:
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from meshwright import catalog
 from meshwright.engine.devices import count_devices, device_name
 from meshwright.engine.profile.machine import cores, host_memory_bytes, processor, torch_version
-from meshwright.errors import InputError, fault
+from meshwright.errors import Message, NoAnswerError, fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,10 +56,10 @@ def by_catalogue(backend: Backend, ranks: int) -> Cluster | None:
     """What the catalogue knows of such a machine before anything is measured; None where it does not know the device."""
     if backend == "cpu":
         return on_one_host(catalog.cluster_for("cpu", num_devices=1), ranks)
-    name = device_name()
+    spelling = "-".join(device_name().lower().split())
     for known in catalog.devices():
         each = catalog.device(known)
-        if name.lower() in {word.lower() for word in (each.name, *each.aliases)}:
+        if spelling in {word.lower() for word in (each.name, *each.aliases)}:
             return on_one_host(catalog.cluster_for(known, num_devices=1), ranks)
     return None
 
@@ -73,11 +74,20 @@ def by_profile(
     """
     from meshwright.engine.profile.clusterfile import cluster_text
     from meshwright.engine.profile.run import Asked, measured
+    from meshwright.engine.profile.statistics import TOO_NOISY_RATIO
 
     path = folder / f"cluster-{ranks}{'-quick' if quick else ''}.yaml"
     if not path.exists():
         asked = Asked(ranks=ranks, kind=backend, quick=quick, minutes=None, samples=path.with_suffix(".samples.jsonl"))
-        profile = measured(asked, None if tick is None else lambda done, total: tick("micro-benchmarks", done, total))
+        with warnings.catch_warnings():  # more ranks than cores: the report says so once
+            warnings.simplefilter("ignore", UserWarning)
+            profile = measured(asked, None if tick is None else lambda done, total: tick("micro-benchmarks", done, total))
+        if profile.noise_ratio > TOO_NOISY_RATIO:
+            template = (
+                "the machine is too noisy: blocks of products took up to {ratio:.1f} times as long as the best of them "
+                "({limit:g} is bearable); called again, the worst are measured again"
+            )
+            raise NoAnswerError(Message("here.noisy", template, {"ratio": profile.noise_ratio, "limit": TOO_NOISY_RATIO}))
         write(str(path), cluster_text(profile.samples, profile.machine, name=f"this-machine-{ranks}"))
     return by_file(str(path), ranks)
 
@@ -89,8 +99,8 @@ def by_nothing(backend: Backend, ranks: int) -> Cluster:
     """
     cluster = by_catalogue(backend, ranks)
     if cluster is None:
-        raise InputError(fault("here.device", "{name} is not in the catalogue: name a cluster file with --cluster",
-                               path="--backend", name=device_name()).messages)  # fmt: skip
+        raise fault("here.device", "{name} is not in the catalogue: name a cluster file with --cluster",
+                    path="--backend", name=device_name())  # fmt: skip
     return cluster
 
 

@@ -34,8 +34,8 @@ class Entry:
     label: str
     layout: Layout
     predicted_s: float
-    prior_s: float
-    """Predicted before anything of this machine was measured."""
+    prior_s: float | None
+    """Predicted before anything of this machine was measured; None where the catalogue does not know such a device."""
     planned: int | None
     """Its place among the plans of the search; None: chosen to show what no plan did."""
     runs_s: tuple[float, ...] = ()
@@ -72,7 +72,7 @@ class Rehearsal:
     entries: tuple[Entry, ...]
     scores: Scores | None
     prior_scores: Scores | None
-    """The same of the predictions before profiling."""
+    """The same of the predictions before profiling; None where there are none."""
     complete: bool
     """False where the user interrupted it."""
     backend: str = "cpu"
@@ -99,7 +99,7 @@ def check_ranks(ranks: int) -> int:
     return ranks
 
 
-def entries_of(case: Case, prior: Case, options: Options, count: int) -> tuple[Entry, ...]:
+def entries_of(case: Case, prior: Case | None, options: Options, count: int) -> tuple[Entry, ...]:
     """The layouts that are to be run, with both predictions; the plan's first stands first.
 
     Errors:  InputError where no layout is legal; NoAnswerError where none fits the memory.
@@ -115,7 +115,7 @@ def entries_of(case: Case, prior: Case, options: Options, count: int) -> tuple[E
         own = estimate(case, layout)
         entries.append(Entry(
             label=short_label(layout), layout=layout, planned=places.get(layout), predicted_s=float(own.step_s),
-            prior_s=float(estimate(prior, layout).step_s), memory_bytes=float(own.memory_peak_bytes),
+            prior_s=None if prior is None else float(estimate(prior, layout).step_s), memory_bytes=float(own.memory_peak_bytes),
         ))  # fmt: skip
     return tuple(entries)
 
@@ -126,21 +126,22 @@ def rehearsed(
 ) -> Rehearsal:  # fmt: skip
     """Plan a case, run the layouts, and set the measured beside the predicted.
 
-    ``prior``: the cluster as the catalogue has it, for the predictions before profiling.
+    ``prior``: the cluster as the catalogue has it, for the predictions before profiling; None where it has none.
     """
-    before = case if prior is None else _with_cluster(case, prior)
+    before = None if prior is None else _with_cluster(case, prior)
     entries = entries_of(case, before, options, layouts)
     jobs = [Job(case=case, layout=entry.layout, options=options, predicted_s=entry.predicted_s) for entry in entries]
     complete = run_rounds(jobs, rounds, store, runner, tick=tick)
     entries = tuple(_measured(entry, job, store) for entry, job in zip(entries, jobs, strict=True))
     ran = [entry for entry in entries if entry.runs_s]
     runs = [entry.runs_s for entry in ran]
+    priors = [entry.prior_s for entry in ran if entry.prior_s is not None]
     first = next((place for place, entry in enumerate(ran) if entry.planned == 1), None)
     return Rehearsal(
         case=case, profiled=case.cluster.measured is not None, ranks=case.cluster.num_devices, cores=cores_here(), rounds=rounds,
         entries=entries, complete=complete, backend=options.backend,
         scores=scores([entry.predicted_s for entry in ran], runs, first),
-        prior_scores=scores([entry.prior_s for entry in ran], runs),
+        prior_scores=scores(priors, runs) if priors else None,
     )  # fmt: skip
 
 

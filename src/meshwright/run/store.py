@@ -64,13 +64,13 @@ class Store:
                 raise fault("store.size", "is no store of trials: above {limit} bytes", path=str(path), limit=MAX_BYTES)
             content = path.read_bytes()
             whole, _, torn = content.rpartition(b"\n")
-            if torn:  # the line that was being written when the last run ended
+            lines = whole.splitlines()
+            self.trials = [_trial(line, f"{path}:{number}") for number, line in enumerate(lines, start=1) if line.strip()]
+            if torn:  # the line that was being written when the last run ended; a file that is no store is left as it is
                 with path.open("r+b") as file:
                     file.truncate(len(content) - len(torn))
         except OSError as error:
             raise fault("store.file", "cannot be used: {reason}", path=str(path), reason=error.strerror or str(error)) from None
-        lines = whole.splitlines()
-        self.trials = [_trial(line, f"{path}:{number}") for number, line in enumerate(lines, start=1) if line.strip()]
         others = {trial.machine for trial in self.trials} - {self.machine}
         if others:
             raise fault("store.machine", "holds runs of another machine ({other}); this one is {own}: choose another --out",
@@ -105,7 +105,7 @@ def _trial(line: bytes, where: str) -> Trial:
         good = (
             not fields and _all(texts.values(), str) and _all(numbers.values(), int) and all(s > 0 and isfinite(s) for s in steps)
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         good = False
     if not good:
         raise fault("store.line", "is no run of this program: choose another --out, or remove the line", path=where)

@@ -22,8 +22,12 @@ if TYPE_CHECKING:
     from meshwright.engine.profile.machine import Machine
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+NO_TEXT = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
+"""Words that YAML reads as something else."""
 LONGEST = 400
 """Characters of a text of the machine that are kept."""
+MARK = "# A cluster as `meshwright profile` measured it"
+"""How a file of this module begins; a profile replaces no other."""
 
 
 def cluster_text(samples: Sequence[Sample], machine: Machine, *, name: str) -> str:
@@ -44,17 +48,18 @@ def fit_text(found: Fit, samples: Sequence[Sample], machine: Machine) -> str:
 def _lines(found: Fit, samples: Sequence[Sample], machine: Machine) -> Iterator[str]:
     cluster, measured = found.cluster, found.cluster.measured
     assert measured is not None, "a fit knows what was measured"
-    device, name = cluster.device, cluster.name
+    device, name = cluster.device, _key(cluster.name)
     base, usual = catalog.provenance("device", found.base), catalog.provenance("cluster", _shape_of(found.base))
     software = f"meshwright {version('meshwright')}, torch {machine.torch}, {machine.threads} threads a rank"
     said = f"profile of {machine.host}, {machine.date}: {machine.name}, {machine.ranks} ranks at once, {software}"
-    yield "# A cluster as `meshwright profile` measured it. Every figure: value, unit, source; what was not measured says so."
+    yield f"{MARK}. Every figure: value, unit, source; what was not measured says so."
     yield "# Constants under `measured` stand above priors and calibrations. Products and collectives correct the formulas:"
-    yield "# seconds as measured, formula_s as the cost model says with the figures of this file."
+    yield "# seconds as measured (of products and cores on a processor without the host's part), formula_s as the cost model says"
+    yield "# with the figures of this file."
     yield "sources:"
     yield f"  profile: {_text(said)}"
     yield "devices:"
-    yield f"  {device.name}:"
+    yield f"  {_key(device.name)}:"
     yield f"    family: {device.family}"
     yield f"    cluster: {name}"
     yield f"    memory: {_figure(device.memory_bytes / FACTORS['GiB'], 'GiB', 'profile')}"
@@ -62,13 +67,14 @@ def _lines(found: Fit, samples: Sequence[Sample], machine: Machine) -> Iterator[
     yield "    peak:"
     for dtype in device.peak_flops_per_s:
         yield f"      {dtype}: {_measured(found, f'peak.{dtype}', 'GFLOP/s') or _kept(base, f'peak.{dtype}')}"
-    yield f"    units: {_figure(device.num_units, 'count', 'profile')}"
+    said_units = device.num_units == machine.num_units
+    yield f"    units: {_figure(device.num_units, 'count', 'profile') if said_units else _kept(base, 'units')}"
     yield f"    scale_up: {_measured(found, 'scale_up.bandwidth', 'GB/s') or _kept(base, 'scale_up')}"
     yield f"    power: {_kept(base, 'power')}"
     yield f"    synchronous: {str(device.synchronous).lower()}"
     yield "clusters:"
     yield f"  {name}:"
-    yield f"    device: {device.name}"
+    yield f"    device: {_key(device.name)}"
     yield f"    num_devices: {cluster.num_devices}"
     yield f"    devices_per_node: {cluster.devices_per_node}"
     yield f"    scale_up_devices: {cluster.scale_up_devices}"
@@ -122,6 +128,11 @@ def _lines(found: Fit, samples: Sequence[Sample], machine: Machine) -> Iterator[
 def _shape_of(device: str) -> str:
     """The shape of the catalogue that a device usually comes in."""
     return catalog.cluster_for(device).name
+
+
+def _key(name: str) -> str:
+    """A name, in quotes where YAML would read a number, a date or a truth value."""
+    return name if name[0].isalpha() and name not in NO_TEXT else json.dumps(name)
 
 
 def _text(text: str) -> str:

@@ -51,7 +51,7 @@ def fit(samples: Sequence[Sample], machine: Machine, *, name: str = "this-machin
     benches: list[BenchFit] = []
 
     plain = mean_host_s(by_bench["operator"], ("plain",), "operators without autograd")
-    if plain is not None:
+    if plain is not None and cluster.device.synchronous:  # elsewhere the device's own clock has timed them
         for bench in ("product", "grouped", "attention"):
             by_bench[bench] = [without_host(each, plain.value) for each in by_bench[bench]]
     bandwidth = None if known else fit_memory(by_bench["memory"])
@@ -140,19 +140,23 @@ def _base(machine: Machine) -> tuple[Device, bool]:
 
 
 def _shape(machine: Machine, base: Device, name: str, *, known: bool) -> Cluster:
-    """The cluster before anything of it was fitted: sizes of the machine, the rest from the device's usual shape."""
+    """The cluster before anything of it was fitted: sizes of the machine, the rest from the device's usual shape.
+
+    Its tiers are those that were measured: inside a node, and between nodes; of one node alone a scale-up domain may reach further.
+    """
     usual = catalog.cluster_for(base.name)
     per_node = max(1, min(machine.ranks_per_node, machine.ranks))
     on_host = machine.kind == "cpu"
     memory = machine.memory_bytes // per_node if on_host else machine.memory_bytes
+    units = machine.num_units if on_host or machine.num_units > 1 else base.num_units  # some drivers do not say them
     device = replace(
-        base, name=base.name if known else f"{name}-device", memory_bytes=max(1, memory), num_units=max(1, machine.num_units),
+        base, name=base.name if known else f"{name}-device", memory_bytes=max(1, memory), num_units=max(1, units),
         aliases=(), synchronous=on_host, peak_flops_per_s=base.peak_flops_per_s if known else {},
     )  # fmt: skip
-    whole_node = usual.scale_up_devices == usual.devices_per_node
+    beyond = usual.scale_up_devices > usual.devices_per_node and machine.ranks <= per_node
     return replace(
         usual, name=name, device=device, num_devices=machine.ranks, devices_per_node=per_node,
-        scale_up_devices=per_node if whole_node else usual.scale_up_devices, host_memory_bytes=machine.host_memory_bytes,
+        scale_up_devices=usual.scale_up_devices if beyond else per_node, host_memory_bytes=machine.host_memory_bytes,
     )  # fmt: skip
 
 

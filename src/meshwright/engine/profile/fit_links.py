@@ -136,7 +136,7 @@ def formula_s(samples: Sequence[Sample], tier: Tier, cluster: Cluster, constants
     for operation in sorted(set(operations)):
         index = np.array([place for place, each in enumerate(operations) if each == operation])
         if operation == "send":
-            result[index] = point_to_point_s(payload[index], crosses=float(apart > 1.0), cluster=cluster, constants=constants)
+            result[index] = point_to_point_s(payload[index], crosses=float(tier == "network"), cluster=cluster, constants=constants)
             continue
         members = group(ranks[index], stride[index], cluster)
         match operation:

@@ -162,6 +162,8 @@ def _exchanges(sizes: Mapping[str, Any], world: World) -> Iterator[Job]:
     """What takes several ranks."""
     for ranks, tier in world.sizes():
         for operation in OPERATIONS:
+            if operation == "send" and tier == "network" and ranks > world.nodes:
+                continue  # its neighbours are on one node
             for power in sizes["collectives"]:
                 yield Job(bench="collective", arguments={
                     "operation": operation, "ranks": ranks, "payload_bytes": 2**power, "tier": tier})  # fmt: skip

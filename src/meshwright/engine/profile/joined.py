@@ -32,8 +32,11 @@ def joined_ranks(environment: Mapping[str, str] = os.environ) -> World | None:
     if "RANK" not in environment or environment.get("WORLD_SIZE", "1") == "1":
         return None
     ranks = joined_world()
-    said = environment.get("LOCAL_WORLD_SIZE", str(ranks))
-    if not said.isdigit() or int(said) < 1 or ranks % int(said):
+    said = environment.get("LOCAL_WORLD_SIZE", "")
+    if not said:
+        raise fault("profile.local", "LOCAL_WORLD_SIZE is not set: it says how many of the {ranks} ranks are on a node, so which "
+                    "links are measured", ranks=ranks)  # fmt: skip
+    if not said.isdecimal() or int(said) < 1 or ranks % int(said):
         raise fault("profile.nodes", "{ranks} ranks are not on nodes of LOCAL_WORLD_SIZE={said} each", ranks=ranks, said=said)
     return World(ranks=ranks, ranks_per_node=int(said))
 
@@ -66,7 +69,8 @@ def _measured(asked: Asked, world: World, tick: Callable[[float, float], None] |
     torch.set_num_threads(THREADS)
     devices = require(asked.kind)
     if asked.kind != "cpu":
-        torch.get_device_module(asked.kind).set_device(int(os.environ.get("LOCAL_RANK", "0")) % devices)
+        place = os.environ.get("LOCAL_RANK") or int(os.environ["RANK"]) % world.ranks_per_node
+        torch.get_device_module(asked.kind).set_device(int(place) % devices)
     dist.init_process_group(dist.get_default_backend_for_device(asked.kind), timeout=timedelta(seconds=TIMEOUT_S))
     machine = this_machine(asked.kind, ranks=world.ranks, ranks_per_node=world.ranks_per_node, threads=THREADS)
     first = dist.get_rank() == 0
@@ -80,7 +84,7 @@ def _measured(asked: Asked, world: World, tick: Callable[[float, float], None] |
     if found[0] is None or isinstance(found[0], InputError):
         raise found[0] if isinstance(found[0], InputError) else AssertionError("the first rank has said")
     todo, missing = found[0]
-    with Watch(asked.samples, len(todo), tick if first else None):
+    with Watch(asked.samples, len(missing), len(todo), tick if first else None):
         too_long = measure(request_of(asked, world, todo, missing)) if missing else ()
     dist.barrier()
     dist.destroy_process_group()

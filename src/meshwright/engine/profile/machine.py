@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal["cpu", "cuda", "npu"]
 VARYING = ("host", "date", "ranks", "ranks_per_node")
-"""Fields in which samples of one store may differ: every sample says how many ranks were busy, and nodes of a sort are alike."""
+"""Fields in which samples of one store may differ: every sample says how many ranks were busy, and nodes of a sort are alike.
+Their number may not: so many ranks on one node are busier there than on two."""
+MOST = 2**63
+"""No count of a machine, not even of bytes, is so large."""
 MEMORY_TOLERANCE = 0.02
 """Kernels and drivers report a little more or less memory from boot to boot."""
 
@@ -53,6 +56,9 @@ class Machine:
     def differences(self, other: Machine) -> list[str]:
         """In what another machine differs so that samples of both do not go together, in words."""
         found = []
+        nodes, others = (each.ranks // max(1, each.ranks_per_node) for each in (self, other))
+        if nodes != others:
+            found.append(f"nodes {nodes} and not {others}")
         for name in (each.name for each in fields(self) if each.name not in VARYING):
             one, two = getattr(self, name), getattr(other, name)
             near = name.endswith("_bytes") and abs(one - two) <= MEMORY_TOLERANCE * max(one, two)
@@ -70,7 +76,7 @@ def machine_of(document: Mapping[str, object], where: str) -> Machine:
     for field in fields(Machine):
         value = document.get(field.name)
         wanted = known[str(field.type)]
-        if not isinstance(value, wanted) or isinstance(value, bool) or (wanted is int and cast("int", value) < 0):
+        if not isinstance(value, wanted) or isinstance(value, bool) or (wanted is int and not 0 <= cast("int", value) < MOST):
             raise fault("profile.machine", "the first line does not describe a machine: {field} is {value!r}", path=where,
                         field=field.name, value=value)  # fmt: skip
     if document["kind"] not in get_args(Kind):

@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
 TOGETHER = 6
 """Jobs that are timed in turn."""
-PROBE = Job(
-    bench="product", arguments={"rows": 256, "columns": 512, "inner": 512, "dtype": "bf16", "direction": "forward"}
-)  # fmt: skip
-"""Tells how fast products are here, and so which jobs are too long."""
+PROBE_SIZES = {"cpu": {"rows": 256, "columns": 512, "inner": 512}}
+ACCELERATOR_PROBE_SIZES = {"rows": 4096, "columns": 4096, "inner": 4096}
+"""Of the product that tells how fast products are here, and so which jobs are too long; large enough to fill the device."""
 PROBE_CARE = Care(tolerance=0.1, block_s=0.02)
 PROBE_LIMIT_S = 0.2
 SHARE_FOR_BLOCKS = 0.8
@@ -40,9 +39,11 @@ CALLS_OF_A_JOB = 9
 def measure(request: Request) -> tuple[str, ...]:
     """Time all jobs, every rank the same; samples go to the file -> labels of jobs that are too long here."""
     place = Place(device_of(request.kind), request.world)
-    probe = Timing(place, PROBE, PROBE_CARE, load=0.0)
+    sizes = PROBE_SIZES.get(request.kind, ACCELERATOR_PROBE_SIZES)
+    job = Job(bench="product", arguments={**sizes, "dtype": "bf16", "direction": "forward"})
+    probe = Timing(place, job, PROBE_CARE, load=0.0)
     time_together([probe], PROBE_LIMIT_S, lambda _: None)
-    rate = work_flops(PROBE) / probe.sample().seconds
+    rate = work_flops(job) / probe.sample().seconds
     too_long = {job.label for job in request.jobs if work_flops(job) / rate * CALLS_OF_A_JOB > LONGEST_JOBS * request.job_s}
     left = [job for job in request.jobs if job.label not in too_long]
     begun, budget_s = monotonic(), request.job_s * len(left)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 MINUTES, QUICK_MINUTES = 5.0, 1.0
 POLL_S = 0.25
 THREADS = 1
+MOST_RANKS = 1024
+"""More processes than that no host starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,7 @@ def measured(asked: Asked, tick: Callable[[float, float], None] | None = None) -
             target="meshwright.engine.profile.rank:measure", payload=request_of(asked, world, todo, missing),
             backend="cuda" if asked.kind == "cuda" else "cpu", threads=THREADS,
         )  # fmt: skip
-        with Watch(asked.samples, len(todo), tick):
+        with Watch(asked.samples, len(missing), len(todo), tick):
             too_long = launch(task, asked.ranks)[0]
     return profile_of(asked, machine, monotonic() - begun, len(todo) - len(missing), too_long)
 
@@ -89,6 +91,9 @@ def check(asked: Asked) -> None:
     require_torch()
     if asked.ranks < 1:
         raise fault("profile.ranks", "{ranks} ranks cannot measure anything", path="--ranks", ranks=asked.ranks)
+    if asked.ranks > MOST_RANKS:
+        raise fault("profile.many", "{ranks} ranks on one host, at most {most} are started", path="--ranks", ranks=asked.ranks,
+                    most=MOST_RANKS)  # fmt: skip
     if asked.kind == "cpu":
         return
     from meshwright.engine.profile.clock import require
@@ -145,10 +150,10 @@ def profile_of(asked: Asked, machine: Machine, seconds: float, reused: int, too_
 
 
 class Watch:
-    """Counts the samples of a file from time to time, and tells."""
+    """Counts the samples that a file gains from time to time, and tells."""
 
-    def __init__(self, path: Path, total: int, tick: Callable[[float, float], None] | None) -> None:
-        self._path, self._total, self._tick = path, total, tick
+    def __init__(self, path: Path, missing: int, total: int, tick: Callable[[float, float], None] | None) -> None:
+        self._path, self._missing, self._total, self._tick = path, missing, total, tick
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
 
@@ -163,5 +168,6 @@ class Watch:
 
     def _look(self) -> None:
         assert self._tick is not None, "it is asked for"
+        before = self._path.read_bytes().count(b"\n") + self._missing - self._total
         while not self._over.wait(POLL_S):
-            self._tick(self._path.read_bytes().count(b"\n") - 1, self._total)
+            self._tick(self._path.read_bytes().count(b"\n") - before, self._total)

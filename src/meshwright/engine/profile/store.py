@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from math import isfinite
 from typing import TYPE_CHECKING, Any, get_args
@@ -13,13 +14,23 @@ from meshwright.engine.profile.machine import Machine, machine_of
 from meshwright.errors import fault
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
 FORMAT = "meshwright samples 1"
 MAX_BYTES = 64 * 2**20
+LARGEST = 2**63
 NUMBERS = ("seconds", "low_s", "high_s", "best_s", "worst_s", "load")
 COUNTS = ("busy_ranks", "blocks", "calls")
+SIZES: Mapping[str, tuple[str, ...]] = {
+    "product": ("rows", "columns", "inner"), "grouped": ("rows", "columns", "inner", "groups"),
+    "attention": ("sequences", "heads", "tokens", "head_dim"), "pass": ("elements",), "transfer": ("bytes",),
+    "memory": ("bytes",), "collective": ("ranks", "payload_bytes"),
+}  # fmt: skip
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "product": ("dtype", "direction"), "grouped": ("dtype",), "attention": ("dtype", "direction"), "pass": ("kind", "direction"),
+    "transfer": ("direction",), "collective": ("operation", "tier"),
+}  # fmt: skip
+"""Benchmark -> arguments without which a sample of it says nothing: counts from 1, and words."""
 
 
 def read_store(path: Path) -> tuple[Machine, tuple[Sample, ...]]:
@@ -52,7 +63,7 @@ def open_store(path: Path, machine: Machine) -> tuple[Sample, ...]:
     Errors:  InputError where it cannot be written, is no store, or belongs to another machine.
     """
     try:
-        if not path.exists() or not _complete(path):
+        if not path.exists() or _only_begun(path):
             path.write_text(json.dumps({"format": FORMAT, "machine": machine.document()}) + "\n")
             return ()
         before, samples = read_store(path)
@@ -91,7 +102,11 @@ def sample_of(document: Mapping[str, Any], where: str) -> Sample:
     if document.get("bench") not in get_args(Bench):
         raise wrong("bench")
     arguments, values = document.get("arguments"), document.get("values", {})
-    if not isinstance(arguments, dict) or not all(isinstance(each, str) or _number(each) for each in arguments.values()):
+    if not isinstance(arguments, dict) or not all(_word(each) or _number(each) for each in arguments.values()):
+        raise wrong("arguments")
+    sizes = [arguments.get(name) for name in SIZES.get(document["bench"], ())]
+    words = [arguments.get(name) for name in WORDS.get(document["bench"], ())]
+    if not all(_number(each) and float(str(each)) >= 1 for each in sizes) or not all(map(_word, words)):
         raise wrong("arguments")
     if not isinstance(values, dict) or not all(_number(each) for each in values.values()):
         raise wrong("values")
@@ -107,8 +122,14 @@ def sample_of(document: Mapping[str, Any], where: str) -> Sample:
     return Sample(**document)
 
 
+def _word(value: object) -> bool:
+    return isinstance(value, str) and value.isprintable()
+
+
 def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return abs(value) < LARGEST if isinstance(value, int) else isfinite(value)
 
 
 def _parsed(line: str, where: str) -> dict[str, Any]:
@@ -119,6 +140,15 @@ def _parsed(line: str, where: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise fault("profile.line", "is no JSON object", path=where)
     return document
+
+
+def _only_begun(path: Path) -> bool:
+    """Whether a file is empty, or was torn in the first line of a store; one line of anything else is somebody's."""
+    if _complete(path):
+        return False
+    start = json.dumps({"format": FORMAT})[:-1].encode()
+    with path.open("rb") as stream:
+        return start.startswith(stream.read(len(start)))
 
 
 def _complete(path: Path) -> bytes:

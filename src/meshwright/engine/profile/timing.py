@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
 MOST_BLOCKS = 64
 MOST_CALLS = 100_000
+MOST_QUEUED_CALLS = 100
+"""Of a block that an accelerator's events time: a call is ten kernels at most, and a queue holds about a thousand."""
 WARM_S = 2e-3
 """What the calls that tell how many make a block take at least, together."""
 HEADROOM_RATIO = 1.5
-"""An accelerator is kept busy that much longer than the host took to launch a block before."""
+"""An accelerator is kept busy that much longer than the host took for as many calls, launched and done, in the warm-up."""
 
 
 @dataclass(slots=True, eq=False)
@@ -73,9 +75,11 @@ class Timing:
                 break
             for loop in short:
                 loop.calls *= 4
+        most = MOST_CALLS if self.bench.host or self.place.device.type == "cpu" else MOST_QUEUED_CALLS
         for loop, seconds in zip(self._loops.values(), times, strict=True):
-            loop.calls = max(1, min(round(loop.calls * self.care.block_s / seconds), MOST_CALLS))
-            loop.launch_s = HEADROOM_RATIO * self.care.block_s
+            one_s = seconds / loop.calls
+            loop.calls = max(1, min(round(self.care.block_s / one_s), most))
+            loop.launch_s = HEADROOM_RATIO * one_s * loop.calls
 
     def block(self) -> None:
         """Time one block of every part."""

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from torch.distributed import ProcessGroup
 
-PRODUCT = {"rows": 256, "columns": 256, "inner": 256, "dtype": "bf16", "direction": "forward"}
-"""What is computed beside a collective, again and again."""
+SIDES = {"cpu": 256}
+ACCELERATOR_SIDE = 2048
+"""Of the square products that are computed beside a collective, again and again; longer than their launches."""
 DTYPE = {"all-gather": "bf16", "all-to-all": "bf16", "send": "bf16", "all-reduce": "fp32", "reduce-scatter": "fp32"}
 """What most bytes of the step travel in: parameters and hidden states, and sums of gradients."""
 
@@ -124,7 +125,9 @@ def beside(place: Place, arguments: Mapping[str, Any]) -> Bench:
     group = place.group(number(arguments, "ranks"))
     start = _starting(place, operation, payload, group)
     assert start is not None, "messages between two are not run beside products"
-    multiply = product(place, PRODUCT).parts["one"].copies[0]
+    side = SIDES.get(place.device.type, ACCELERATOR_SIDE)
+    sizes = dict.fromkeys(("rows", "columns", "inner"), side)
+    multiply = product(place, {**sizes, "dtype": "bf16", "direction": "forward"}).parts["one"].copies[0]
 
     def loop(count: int) -> None:
         for _ in range(count):

@@ -78,7 +78,7 @@ def attention(place: Place, arguments: Mapping[str, Any]) -> Bench:
 
     size = float(sequences * tokens * width * 2 * (heads + key_heads) * DTYPES[dtype].itemsize)
     copies = place.copies(build, size)
-    flops = (10.0 if backward else 4.0) * sequences * heads * tokens**2 * width
+    flops = (5.0 if backward else 2.0) * sequences * heads * tokens**2 * width  # half of the square is masked
     return Bench(parts={"one": Timed(copies=copies)}, values=lambda _: {"flops": flops, "bytes": size * (2.0 if backward else 1.0)})
 
 
