@@ -15,7 +15,7 @@ from tests.strategies import examples
 from meshwright import catalog
 from meshwright.domain.mesh import group
 from meshwright.engine.profile.clusterfile import cluster_text
-from meshwright.engine.profile.fit import fit, fit_summary
+from meshwright.engine.profile.fit import fit
 from meshwright.engine.profile.fit_compute import formula_s
 from meshwright.errors import InputError
 from meshwright.perf.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
@@ -213,11 +213,3 @@ def test_few_samples_leave_priors() -> None:
 def test_without_products_nothing_is_said() -> None:
     with pytest.raises(InputError, match="no matrix product was timed"):
         fit([], machine())
-
-
-def test_the_summary_names_every_fitted_figure() -> None:
-    world = cpu_world()
-    taken = samples(world)
-    found = fit(taken, world.machine)
-    named = [name for name, _ in fit_summary(taken, world.machine)]
-    assert named == [*found.figures, *found.constants, *(f"pass {kind}" for kind in found.passes)]

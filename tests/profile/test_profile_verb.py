@@ -54,6 +54,7 @@ def test_a_profile_is_a_cluster_file_that_plans_take(tiny: Path, capsys: pytest.
     assert status == 0, err
     found = json.loads(out)
     assert found["path"] == "here.yaml"
+    assert {"product", "attention", "pass"} <= {each["bench"] for each in found["fit"]}
     assert found["samples"] == len(every_job(TINY, "cpu", World(ranks=2, ranks_per_node=2)))
     assert found["noise_ratio"] >= 1.0
     assert found["seconds"] > 0
@@ -66,6 +67,7 @@ def test_a_profile_is_a_cluster_file_that_plans_take(tiny: Path, capsys: pytest.
     assert f"{found['samples']} samples" in out
     assert "of them from before" in out
     assert "cluster file  here.yaml" in out
+    assert "the cost model says it again" in out
     for word in ("matrix product forward", "collective all-reduce of 2", "host, sharded unit backward", "pass norm"):
         assert word in out
 

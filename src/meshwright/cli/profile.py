@@ -149,23 +149,25 @@ def _answer(values: Values, profile: Profile, out: str, name: str, samples: str)
     """The cluster file and the report; no file from a machine that was too noisy."""
     from meshwright.cli.files import write_file
     from meshwright.cli.output import print_json, print_report
-    from meshwright.engine.profile.clusterfile import cluster_text
+    from meshwright.engine.profile.clusterfile import fit_text
+    from meshwright.engine.profile.fit import fit
     from meshwright.engine.profile.statistics import TOO_NOISY_RATIO
     from meshwright.report.profile import profile_report, profile_view
 
     refused = profile.noise_ratio > TOO_NOISY_RATIO and not values["force"]
-    if not refused:
-        write_file(out, cluster_text(profile.samples, profile.machine, name=name))
+    found = None if refused else fit(profile.samples, profile.machine, name=name)
+    if found is not None:
+        write_file(out, fit_text(found, profile.samples, profile.machine))
     path = None if refused else out
     if values["json"]:
-        print_json(profile_view(profile, path, samples))
+        print_json(profile_view(profile, found, path, samples))
     else:
-        print_report(profile_report(profile, path, samples))
+        print_report(profile_report(profile, found, path, samples))
     if refused:
         template = (
             "the machine was too noisy: blocks of products took up to {ratio:.1f} times as long as the best of them ({limit:g} is "
             "bearable); samples are in {samples}: the same command measures the worst again, --force writes the file as it is"
         )
-        found = {"ratio": profile.noise_ratio, "limit": TOO_NOISY_RATIO, "samples": samples}
-        raise NoAnswerError(Message("profile.noisy", template, found))
+        values_of = {"ratio": profile.noise_ratio, "limit": TOO_NOISY_RATIO, "samples": samples}
+        raise NoAnswerError(Message("profile.noisy", template, values_of))
     return 0

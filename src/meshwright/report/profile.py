@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from meshwright.domain.sample import Sample
+    from meshwright.engine.profile.fitted import Fit
     from meshwright.engine.profile.run import Profile
 
 WORDS: dict[str, str] = {
@@ -32,6 +33,7 @@ WORDS: dict[str, str] = {
 DETAILS = ("direction", "kind", "operation")
 """Arguments that tell sorts of one benchmark apart, the first that a sample has."""
 COLUMNS = ("measured", "samples", "shortest", "median", "longest", "interval", "at best")
+FIT_COLUMNS = ("the cost model says it again", "samples", "median error", "worst", "corrected by others")
 MOST_TOO_LONG = 3
 
 
@@ -90,8 +92,8 @@ def _best(samples: Sequence[Sample]) -> str:
     return ""
 
 
-def profile_view(profile: Profile, path: str | None, samples: str) -> dict[str, Any]:
-    """The JSON of ``profile``; ``path`` is null where no cluster file was written."""
+def profile_view(profile: Profile, found: Fit | None, path: str | None, samples: str) -> dict[str, Any]:
+    """The JSON of ``profile``; ``path`` and ``fit`` are null where no cluster file was written."""
     return {
         "path": path, "samples_path": samples, "samples": len(profile.samples), "reused": profile.reused,
         "seconds": profile.seconds, "noise_ratio": profile.noise_ratio, "noisy": profile.noise_ratio > NOISY_RATIO,
@@ -101,11 +103,15 @@ def profile_view(profile: Profile, path: str | None, samples: str) -> dict[str, 
              "most_s": each.most_s, "interval_ratio": each.interval_ratio, "spread_ratio": each.spread_ratio}
             for each in groups(profile.samples)
         ],
+        "fit": None if found is None else [
+            {"bench": each.bench, "samples": each.samples, "median_error_ratio": each.median_ratio,
+             "worst_error_ratio": each.worst_ratio, "held_out_error_ratio": each.held_out_ratio} for each in found.benches
+        ],
     }  # fmt: skip
 
 
-def profile_report(profile: Profile, path: str | None, samples: str) -> Iterator[RenderableType]:
-    """What was measured, how sure it is, and where it went."""
+def profile_report(profile: Profile, found: Fit | None, path: str | None, samples: str) -> Iterator[RenderableType]:
+    """What was measured, how sure it is, how well the cost model says it again, and where it went."""
     machine = profile.machine
     yield Text(machine.name, style="bold")
     memory = gib(machine.memory_bytes)
@@ -113,18 +119,34 @@ def profile_report(profile: Profile, path: str | None, samples: str) -> Iterator
     yield Text(f"{machine.kind}, {memory}, {plural(machine.cores, 'core')}; {ranks}; torch {machine.torch}")
     there = f", {profile.reused} of them from before" if profile.reused else ""
     yield Text(f"{plural(len(profile.samples), 'sample')}{there}, in {profile.seconds:,.0f} s")
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    for place, name in enumerate(COLUMNS):
-        table.add_column(name, justify="right" if place else "left", no_wrap=True)
+    table = _table(COLUMNS)
     for each in groups(profile.samples):
         times = [seconds(each.least_s), seconds(each.median_s), seconds(each.most_s)]
         name, sure = f"{WORDS[each.bench]} {each.detail}".strip(), f"± {percent(each.interval_ratio)}"
         table.add_row(name, str(each.samples), *times, sure, each.best)
     yield Padding(table, (1, 0, 1, 2))
+    if found is not None:
+        yield Padding(_fitted(found), (0, 0, 1, 2))
     yield from _remarks(profile)
     if path is not None:
         yield Text(f"cluster file  {path}", no_wrap=True)
     yield Text(f"samples       {samples}", no_wrap=True)
+
+
+def _table(columns: Sequence[str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
+    for place, name in enumerate(columns):
+        table.add_column(name, justify="right" if place else "left", no_wrap=True)
+    return table
+
+
+def _fitted(found: Fit) -> Table:
+    """Errors of the cost model with the fitted figures."""
+    table = _table(FIT_COLUMNS)
+    for each in found.benches:
+        corrected = "" if each.held_out_ratio is None else percent(each.held_out_ratio)
+        table.add_row(each.bench, str(each.samples), percent(each.median_ratio), percent(each.worst_ratio, 0), corrected)
+    return table
 
 
 def _remarks(profile: Profile) -> Iterator[Text]:

@@ -163,19 +163,3 @@ def _shape(machine: Machine, base: Device, name: str, *, known: bool) -> Cluster
 def pass_bytes() -> Callable[[str, str], float | None]:
     """Bytes that the reference step's implementation counts per element of a kind of pass, by kind and direction."""
     return partial(kind_bytes, catalog.implementation(REFERENCE))
-
-
-def fit_summary(samples: Sequence[Sample], machine: Machine) -> list[tuple[str, str]]:
-    """The fitted figures for people: name, and value with what it was taken from."""
-    from meshwright.units import seconds
-
-    found = fit(samples, machine)
-    shown: list[tuple[str, str]] = []
-    for name, each in found.figures.items():
-        rate = f"{each.value / 1e9:.4g} {'GFLOP/s' if name.startswith('peak') else 'GB/s'}"
-        value = seconds(each.value) if name.endswith("latency") else rate
-        shown.append((name, f"{value}, {each.words}"))
-    for name, each in found.constants.items():
-        shown.append((name, f"{seconds(each.value) if name.endswith('_s') else f'{each.value:.3g}'}, {each.words}"))
-    shown += [(f"pass {kind}", f"{each.value:.3g} times the memory ratio, {each.words}") for kind, each in found.passes.items()]
-    return shown
