@@ -113,7 +113,7 @@ def test_the_frame_that_is_named_is_the_users_own(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize(("words", "said"), [
     (("--layout", "mb1", "--rank", "8"), "rank 8 is not in a world of 8: 0 to 7"),
-    (("--layout", "cp2 mb1"), "ulysses"),
+    (("--layout", "cp2 mb1 context=ring"), "ulysses"),
     ((), "--layout is missing"),
     (("--layout", "mb1", "--precision", "fp8-cs"), "a dry run is of BF16"),
     (("--layout", "mb1", "--builder", "what"), "neither reference, megatron nor MODULE:FUNCTION"),
@@ -219,5 +219,8 @@ def test_megatrons_own_model_runs_or_is_said_to_be_missing() -> None:
         assert error.messages[0].id == "dryrun.no-megatron"
         assert "megatron-core is not installed" in str(error)
     else:
-        assert found.optimizer_bytes == 4 * found.parameters
+        assert 2 * found.parameters <= found.parameter_bytes <= 1.01 * 2 * found.parameters, (
+            "BF16, some releases with norms in FP32"
+        )
+        assert found.optimizer_bytes == 2 * found.parameter_bytes
         assert {each.operation for each in found.collectives} == {"all-reduce"}
