@@ -142,6 +142,27 @@ def test_bad_input_is_one_line(cli: Cli, runs: list[Job], arguments: tuple[str, 
     assert not runs
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--model", "nobodys", "--global-batch", "4", "--sequence", "64"), "unknown model 'nobodys'"),
+        (("--model", "llama3-8b", "--experts", "4", "--global-batch", "4", "--sequence", "64"), "llama3-8b has no experts"),
+        (("--precision", "fp8-cs"), "precision fp8-cs is not in the reference step"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_is_profiled(
+    cli: Cli, runs: list[Job], monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
+) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("the machine was profiled")
+
+    monkeypatch.setattr("meshwright.run.here.by_profile", never)
+    answer = cli("rehearse", *arguments)
+    assert (answer.status, len(answer.lines)) == (2, 1)
+    assert said in answer.err
+    assert not runs
+
+
 def test_a_place_that_cannot_be_written(cli: Cli, runs: list[Job], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file", tmp_path / "file" / "below"):

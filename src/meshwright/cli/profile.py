@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import warnings
 from pathlib import Path
@@ -25,7 +24,6 @@ EPILOG = (
 )
 DEFAULT_OUT = "machine.yaml"
 ENDINGS = (".yaml", ".yml")
-NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _WHAT, _OUTPUT = "Profile", "Output"
 FIELDS = (
     Field(name="ranks", parse=numbers.count_or_none, metavar="N", panel=_WHAT,
@@ -66,6 +64,7 @@ def run(values: Values, faults: Faults) -> int:
 def _places(values: Values, faults: Faults) -> tuple[str, str, str]:
     """Cluster file, name and samples; what cannot be written is refused before anything is measured."""
     from meshwright.cli.files import check_file
+    from meshwright.engine.profile.clusterfile import NAME
 
     out = values.get("out", DEFAULT_OUT)
     if not out.endswith(ENDINGS):

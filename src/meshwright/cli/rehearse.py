@@ -115,6 +115,8 @@ def _rehearsals(values: Values, options: Options, folder: Path, machine: str) ->
 
 def _check(values: Values, faults: Faults) -> None:
     """Everything that is wrong with the options, before anything is measured."""
+    from meshwright import catalog
+    from meshwright.engine.run import check_recipe
     from meshwright.run.rehearsal import check_ranks
 
     for ranks in values["ranks"]:
@@ -122,6 +124,11 @@ def _check(values: Values, faults: Faults) -> None:
             check_ranks(ranks)
     if "out" in values:
         faults.messages += check_target(values["out"])
+    with faults:
+        if "model" in values:
+            small_model(values)
+    with faults:
+        check_recipe(catalog.precision(values.get("precision", "bf16")))
     given = set(values) | faults.failed
     if "model" in given:
         for name in ("global_batch", "sequence"):
@@ -159,7 +166,7 @@ def _cluster(values: Values, options: Options, folder: Path, ranks: int, tick: T
     from meshwright.run.here import by_file, by_profile
 
     if "cluster" in values:
-        return by_file(values["cluster"], ranks)
+        return by_file(values["cluster"], options.backend, ranks)
     return by_profile(folder, options.backend, ranks, quick=values["quick"], write=write_file, tick=tick)
 
 

@@ -110,7 +110,7 @@ def _chosen(values: Values) -> tuple[Case, Layout]:
         raise fault("step.ranks", "tp x cp x pp x dp = {ranks} ranks are not within 1 and {most}", path="--layout",
                     ranks=ranks, most=most)  # fmt: skip
     check_devices(1 if started_by_another() else ranks, backend(values))
-    cluster = by_file(values["cluster"], ranks) if "cluster" in values else by_nothing(backend(values), ranks)
+    cluster = by_file(values["cluster"], backend(values), ranks) if "cluster" in values else by_nothing(backend(values), ranks)
     case = case_of(
         small_model(values), cluster, global_batch=values["global_batch"], sequence_tokens=values["sequence"],
         precision=values.get("precision", "bf16"),

@@ -15,14 +15,9 @@ Direction: TypeAlias = Literal["forward", "input", "weight"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimedProduct:
-    """One matrix product (rows, inner) x (inner, columns) of a linear layer, in one direction."""
+class Timed:
+    """Anything that was timed beside its formula."""
 
-    rows: int
-    columns: int
-    inner: int
-    dtype: str
-    direction: Direction
     seconds: float
     formula_s: float
     """What the cost model says of it with the figures and constants of the same file."""
@@ -31,6 +26,17 @@ class TimedProduct:
     def ratio(self) -> float:
         """Measured over predicted."""
         return self.seconds / self.formula_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedProduct(Timed):
+    """One matrix product (rows, inner) x (inner, columns) of a linear layer, in one direction."""
+
+    rows: int
+    columns: int
+    inner: int
+    dtype: str
+    direction: Direction
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -39,7 +45,7 @@ class TimedProduct:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimedCore:
+class TimedCore(Timed):
     """One causal attention core: ``groups`` heads of all sequences, each over ``tokens`` and ``head_dim`` wide."""
 
     groups: int
@@ -47,14 +53,6 @@ class TimedCore:
     head_dim: int
     dtype: str
     direction: Literal["forward", "backward"]
-    seconds: float
-    formula_s: float
-    """What the cost model says of it with the figures and constants of the same file."""
-
-    @property
-    def ratio(self) -> float:
-        """Measured over predicted."""
-        return self.seconds / self.formula_s
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -63,20 +61,12 @@ class TimedCore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimedCollective:
+class TimedCollective(Timed):
     """One collective of a group; ``payload_bytes`` of the whole tensor: gathered, or before it is scattered or reduced."""
 
     operation: Operation
     ranks: int
     payload_bytes: int
-    seconds: float
-    formula_s: float
-    """What the cost model says of it with the figures and constants of the same file."""
-
-    @property
-    def ratio(self) -> float:
-        """Measured over predicted."""
-        return self.seconds / self.formula_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,9 +92,14 @@ def require_torch() -> None:
         raise fault("engine.torch", "this needs PyTorch, which is not installed: pip install 'meshwright[torch]'")
 
 
+def cores_here() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def warn_of_cores(ranks: int, task: Task) -> None:
     """Warn where more ranks than cores would make every measured time one of waiting."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = cores_here()
     if task.backend == "cpu" and ranks * task.threads > cores:
         text = f"{ranks} ranks x {task.threads} threads on {cores} cores: ranks wait for each other and times mean little"
         warnings.warn(text, stacklevel=3)

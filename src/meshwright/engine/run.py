@@ -17,11 +17,20 @@ if TYPE_CHECKING:
 
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout, Schedule
+    from meshwright.domain.training import Precision
     from meshwright.engine.launch import Start
     from meshwright.engine.report import StepReport
 
 HALVES = ("bf16",)
 """Precision recipes whose products are BF16; all others than these and FP32 are refused."""
+
+
+def check_recipe(precision: Precision) -> None:
+    """Refuse a recipe that the reference step has not."""
+    if precision.gemm_dtype not in ("fp32", *HALVES):
+        raise fault(
+            "engine.precision", "precision {name} is not in the reference step, which computes in bf16 or fp32", name=precision.name
+        )
 
 
 def request_of(case: Case, layout: Layout, options: Options) -> Request:
@@ -30,10 +39,7 @@ def request_of(case: Case, layout: Layout, options: Options) -> Request:
     Errors:  InputError where the recipe or the batch is none that the reference step can run.
     """
     precision, batch = case.training.precision, case.batch
-    if precision.gemm_dtype not in ("fp32", *HALVES):
-        raise fault(
-            "engine.precision", "precision {name} is not in the reference step, which computes in bf16 or fp32", name=precision.name
-        )
+    check_recipe(precision)
     if case.training.task == "lora":
         raise fault("engine.task", "task lora is not in the reference step, which trains every weight")
     sequences = layout.data_parallel * layout.microbatch_sequences * layout.num_microbatches

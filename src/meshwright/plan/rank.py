@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from meshwright.domain.layout import Layout, Recompute
     from meshwright.domain.model import LayerKind
     from meshwright.perf.operators import WorkShape
-    from meshwright.plan.costs import vocabulary_rows
-from meshwright.plan.evaluate import Evaluation
+    from meshwright.plan.evaluate import Evaluation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

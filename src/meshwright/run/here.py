@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from meshwright import catalog
 from meshwright.engine.devices import count_devices, device_name
-from meshwright.engine.profile.machine import cores, host_memory_bytes, processor, torch_version
+from meshwright.engine.launch import cores_here
+from meshwright.engine.profile.machine import host_memory_bytes, processor, this_machine, torch_version
 from meshwright.errors import Message, NoAnswerError, fault
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def machine_name(backend: Backend) -> str:
     Errors:  InputError where there is no such device.
     """
     if backend == "cpu":
-        return f"{processor()}, {cores()} cores, torch {torch_version()}"
+        return f"{processor()}, {cores_here()} cores, torch {torch_version()}"
     if not count_devices():
         raise fault("here.devices", "PyTorch reaches no CUDA device on this machine", path="--backend")
     return f"{count_devices()} x {device_name()}, torch {torch_version()}"
@@ -45,11 +46,17 @@ def on_one_host(cluster: Cluster, ranks: int) -> Cluster:
     return replace(cluster, num_devices=ranks, devices_per_node=ranks, scale_up_devices=ranks)
 
 
-def by_file(name_or_path: str, ranks: int) -> Cluster:
-    """A cluster of a file, or one or a device of the catalogue."""
-    if name_or_path in catalog.devices():
-        return on_one_host(catalog.cluster_for(name_or_path, num_devices=1), ranks)
-    return on_one_host(catalog.load_cluster(name_or_path), ranks)
+def by_file(name_or_path: str, backend: Backend, ranks: int) -> Cluster:
+    """A cluster of a file, or one or a device of the catalogue.
+
+    Errors:  InputError where its devices are not of the sort that the ranks run on.
+    """
+    known = name_or_path in catalog.devices()
+    cluster = catalog.cluster_for(name_or_path, num_devices=1) if known else catalog.load_cluster(name_or_path)
+    if (cluster.device.family == "cpu") != (backend == "cpu"):
+        raise fault("here.sort", "{name} is made of {device}, and ranks run on {backend}: nothing could be compared",
+                    path="--cluster", name=cluster.name, device=cluster.device.name, backend=backend)  # fmt: skip
+    return on_one_host(cluster, ranks)
 
 
 def by_catalogue(backend: Backend, ranks: int) -> Cluster | None:
@@ -77,8 +84,11 @@ def by_profile(
     from meshwright.engine.profile.statistics import TOO_NOISY_RATIO
 
     path = folder / f"cluster-{ranks}{'-quick' if quick else ''}.yaml"
+    samples = path.with_suffix(".samples.jsonl")
+    if path.exists() and samples.exists():
+        _same_machine(samples, backend, ranks)
     if not path.exists():
-        asked = Asked(ranks=ranks, kind=backend, quick=quick, minutes=None, samples=path.with_suffix(".samples.jsonl"))
+        asked = Asked(ranks=ranks, kind=backend, quick=quick, minutes=None, samples=samples)
         with warnings.catch_warnings():  # more ranks than cores: the report says so once
             warnings.simplefilter("ignore", UserWarning)
             profile = measured(asked, None if tick is None else lambda done, total: tick("micro-benchmarks", done, total))
@@ -89,7 +99,19 @@ def by_profile(
             )
             raise NoAnswerError(Message("here.noisy", template, {"ratio": profile.noise_ratio, "limit": TOO_NOISY_RATIO}))
         write(str(path), cluster_text(profile.samples, profile.machine, name=f"this-machine-{ranks}"))
-    return by_file(str(path), ranks)
+    return by_file(str(path), backend, ranks)
+
+
+def _same_machine(samples: Path, backend: Backend, ranks: int) -> None:
+    """Refuse a profile of another machine."""
+    from meshwright.engine.profile.run import THREADS
+    from meshwright.engine.profile.store import read_store
+
+    here = this_machine(backend, ranks=ranks, ranks_per_node=ranks, threads=THREADS)
+    differences = read_store(samples)[0].differences(here)
+    if differences:
+        raise fault("here.other", "holds the profile of another machine: {differences}; choose another --out",
+                    path=str(samples), differences=", ".join(differences))  # fmt: skip
 
 
 def by_nothing(backend: Backend, ranks: int) -> Cluster:

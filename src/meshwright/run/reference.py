@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright import catalog
-from meshwright.catalog.implementations import implementations
 from meshwright.domain.case import Case
 from meshwright.domain.features import Features
 from meshwright.domain.layout import Overlap
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     from meshwright.errors import Message
     from meshwright.search import PlanResult
 
+IMPLEMENTATION = "reference"
+"""The implementation that predicts the reference step."""
 FEATURES = Features(
     name="reference", schedules=("1f1b", "interleaved", "gpipe", "zb1p", "dualpipev"), zero_stages=(0, 1, 2, 3),
     parameter_shards_with_pipeline=True, context_kinds=("ulysses",), expert_tensor_parallel=False, selective_modules=RECOMPUTED,
@@ -35,18 +36,13 @@ FEATURES = Features(
 NOTHING = Overlap(gradient_reduce=False, parameter_gather=False, tensor=False, point_to_point=False, expert=False)
 
 
-def implementation_name() -> str:
-    """The implementation that predicts the reference step: its own, or plain PyTorch's where the catalogue has none."""
-    return "reference" if "reference" in implementations() else "torch-eager"
-
-
 def case_of(model: Model, cluster: Cluster, *, global_batch: int, sequence_tokens: int, precision: str = "bf16") -> Case:
     """A case of the reference step.
 
     Units:   ``global_batch`` sequences of ``sequence_tokens`` tokens each.
     Errors:  InputError for a precision that is not known.
     """
-    kernels = catalog.implementation(implementation_name())
+    kernels = catalog.implementation(IMPLEMENTATION)
     recipe = catalog.precision(precision, kernels.gradient_dtype)
     return Case(
         model=model, cluster=cluster, batch=Batch(global_batch_sequences=global_batch, sequence_tokens=sequence_tokens),

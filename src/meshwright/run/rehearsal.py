@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
+from meshwright.engine.launch import cores_here
 from meshwright.errors import NoAnswerError, fault
 from meshwright.plan.estimate import estimate
 from meshwright.run.choice import chosen, short_label
@@ -81,11 +81,6 @@ class Rehearsal:
     def oversubscribed(self) -> bool:
         """More ranks than cores: they wait for each other, and no prediction knows for how long."""
         return self.backend == "cpu" and self.ranks > self.cores
-
-
-def cores_here() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def check_ranks(ranks: int) -> int:

@@ -39,7 +39,7 @@ def fit(samples: Sequence[Sample], machine: Machine, *, name: str = "this-machin
     """
     by_bench: defaultdict[str, list[Sample]] = defaultdict(list)
     for sample in samples:
-        if math.isfinite(sample.seconds) and (sample.seconds > 0.0 or sample.bench in _DIFFERENCES):
+        if math.isfinite(sample.seconds) and sample.seconds > 0.0:
             by_bench[sample.bench].append(sample)
     if not by_bench["product"]:
         raise fault("profile.products", "no matrix product was timed: measure more before a cluster file is written")
@@ -112,8 +112,6 @@ def fit(samples: Sequence[Sample], machine: Machine, *, name: str = "this-machin
     )  # fmt: skip
 
 
-_DIFFERENCES = frozenset({"operator", "distributed", "unit", "message", "beside"})
-"""Benchmarks whose seconds are differences, which noise may make negative."""
 _WANTED = (
     "product", "grouped", "attention", "pass", "operator", "distributed", "unit", "message", "transfer", "collective", "beside",
     "memory",

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
+from meshwright.engine.launch import cores_here
 from meshwright.errors import fault
 
 if TYPE_CHECKING:
@@ -94,15 +95,10 @@ def this_machine(kind: Kind, *, ranks: int, ranks_per_node: int, threads: int) -
 
         name, device_bytes, units = device_facts(kind)
     return Machine(
-        name=name, kind=kind, cores=cores(), memory_bytes=device_bytes, host_memory_bytes=memory, num_units=units, ranks=ranks,
+        name=name, kind=kind, cores=cores_here(), memory_bytes=device_bytes, host_memory_bytes=memory, num_units=units, ranks=ranks,
         ranks_per_node=ranks_per_node, threads=threads, torch=torch_version(), host=platform.node() or "unknown",
         date=datetime.now(tz=UTC).date().isoformat(),
     )  # fmt: skip
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def torch_version() -> str:

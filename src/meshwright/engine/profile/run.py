@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from meshwright.engine.launch import Task, launch, require_torch
+from meshwright.engine.launch import Task, cores_here, launch, require_torch
 from meshwright.engine.profile.jobs import Job, World, jobs
-from meshwright.engine.profile.machine import Kind, Machine, cores, this_machine
+from meshwright.engine.profile.machine import Kind, Machine, this_machine
 from meshwright.engine.profile.request import NORMAL, QUICK, Request
 from meshwright.engine.profile.statistics import noise_ratio, too_noisy
 from meshwright.engine.profile.store import open_store, read_store
@@ -118,7 +118,7 @@ def default_kind() -> Kind:
 def default_ranks(kind: Kind) -> int:
     """One for each device or core of this host."""
     if kind == "cpu":
-        return cores()
+        return cores_here()
     from meshwright.engine.profile.clock import require
 
     return require(kind)
