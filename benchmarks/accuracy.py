@@ -19,15 +19,15 @@ from benchmarks.accuracy_text import MAIN, SCHEMES, document
 from benchmarks.disclosure import subtitle
 from meshwright.catalog.calibrations import freedoms
 from meshwright.cli.validate import refusals
-from meshwright.evidence.fitters import Pooled, prior_fitter
-from meshwright.evidence.table import shipped_table
-from meshwright.evidence.validation import validate
+from meshwright.evidence.fit.fitters import Pooled, prior_fitter
+from meshwright.evidence.rows.table import shipped_table
+from meshwright.evidence.score.validation import validate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from meshwright.evidence.fitters import Fitter
-    from meshwright.evidence.validation import Validation
+    from meshwright.evidence.fit.fitters import Fitter
+    from meshwright.evidence.score.validation import Validation
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT, PICTURES = ROOT / "docs" / "accuracy.md", ROOT / "docs" / "accuracy"

@@ -8,14 +8,14 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from benchmarks.regimes import disjoint_sets, regimes
-from meshwright.evidence.metrics import reliability
+from meshwright.evidence.score.metrics import reliability
 from meshwright.report.charts import Axis, Frame, log_axis, quantile
 from meshwright.report.svg import BLUE, GREEN, GREY, INK, MUTED, ORANGE, RED, Drawing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from meshwright.evidence.scored import Scored
+    from meshwright.evidence.score.scored import Scored
     from meshwright.report.svg import Point
 
 WIDTH = 1000.0
@@ -35,7 +35,7 @@ def steps_picture(rows: Sequence[Scored], source: str) -> Drawing:
     return _scatters(
         found, "Step time: predicted against measured", "s", source,
         lambda row: (row.measured_step_s or 1.0, row.predicted_step_s or 1.0),
-    )  # fmt: skip
+    )
 
 
 def memory_picture(rows: Sequence[Scored], source: str) -> Drawing:
@@ -45,12 +45,12 @@ def memory_picture(rows: Sequence[Scored], source: str) -> Drawing:
     return _scatters(
         found, "Memory of a device: predicted against measured", "GiB", source,
         lambda row: ((row.measured_memory_bytes or gib) / gib, (row.predicted_memory_bytes or gib) / gib),
-    )  # fmt: skip
+    )
 
 
 def _scatters(
     found: Sequence[tuple[str, Sequence[Scored]]], title: str, unit: str, source: str, pair: Callable[[Scored], Point]
-) -> Drawing:  # fmt: skip
+) -> Drawing:
     shown = [(name, inside) for name, inside in found if len(inside) >= LEAST_SHOWN]
     count = -(-len(shown) // COLUMNS)
     draw = Drawing(width=WIDTH, height=TOP + count * (PANEL + GAP_Y) - 18, title=title)
@@ -196,7 +196,7 @@ def _sets_at_the_level(draw: Drawing, rows: Sequence[Scored]) -> None:
     for name, inside in found:
         step = [_inside(row.step_interval_s, row.measured_step_s) for row in inside if row.timed and row.step_interval_s]
         memory = [_inside(row.memory_interval_bytes, row.measured_memory_bytes) for row in inside
-                  if row.sized and row.memory_interval_bytes]  # fmt: skip
+                  if row.sized and row.memory_interval_bytes]
         if step or memory:
             lines.append((name, step, memory))
     ticks = tuple((each / 10, f"{each * 10}") for each in range(5, 11))
@@ -224,7 +224,7 @@ def _inside(bounds: tuple[float, float] | None, value: float | None) -> bool:
 def _reliability(draw: Drawing, rows: Sequence[Scored]) -> None:
     """Of the rows that were given about p, the share that ran."""
     frame = Frame(drawing=draw, left=762, top=96, width=218, height=250, across=_shares("given a probability to run"),
-                  up=_shares("of these ran"))  # fmt: skip
+                  up=_shares("of these ran"))
     legal = [row for row in rows if row.legal]
     frame.ground("Probability to run", "with the number of rows")
     frame.line([(0.0, 0.0), (1.0, 1.0)], MUTED, width=1.0, dash="3 3")

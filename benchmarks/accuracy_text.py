@@ -12,17 +12,17 @@ from benchmarks.contradictions import contradictions
 from benchmarks.disclosure import how, is_fitted, section
 from benchmarks.regimes import regimes
 from benchmarks.worst import settings, worst
-from meshwright.evidence.metrics import reliability, scores
-from meshwright.evidence.rows import ASSUMPTIONS
-from meshwright.evidence.summary import summarise
-from meshwright.evidence.table import count_reasons
+from meshwright.evidence.rows.run import ASSUMPTIONS
+from meshwright.evidence.rows.table import count_reasons
+from meshwright.evidence.score.metrics import reliability, scores
+from meshwright.evidence.score.summary import summarise
 from meshwright.report.validation import PLAIN, WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from meshwright.evidence.summary import Aim, Part, Summary
-    from meshwright.evidence.validation import Validation
+    from meshwright.evidence.score.summary import Aim, Part, Summary
+    from meshwright.evidence.score.validation import Validation
 
 PEERS = Path(__file__).parent / "peers.yaml"
 MAIN = "grouped"
@@ -38,7 +38,7 @@ SCHEMES = {
 SCORES = (
     "set", "rows", "step MAPE", "median factor", "bias", "within 2", "rank corr.", "memory MAPE", "runs or fails", "interval holds",
     "width", "measured twice", "one constant",
-)  # fmt: skip
+)
 
 
 def document(found: Mapping[str, Validation]) -> str:
@@ -81,7 +81,7 @@ def document(found: Mapping[str, Validation]) -> str:
         "(benchmarks/peers.yaml). *One constant* and *measured twice* stand beside errors of the step time. The target missed most "
         "comes first.", "",
         *target_table(summaries, titles), "",
-    ]  # fmt: skip
+    ]
     for title, each in zip(titles, summaries.values(), strict=True):
         lines += [f"## Scores: {title}", "", *score_table(each), ""]
     lines += [
@@ -96,7 +96,7 @@ def document(found: Mapping[str, Validation]) -> str:
         "## What is assumed where a row is silent", "", *(f"- {text}" for text in ASSUMPTIONS), "",
         "## Rows left out", "",
         *(f"- {count}: {kind}" for kind, count in count_reasons(main.skipped).items()),
-    ]  # fmt: skip
+    ]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -111,7 +111,7 @@ def short_table(summary: Summary) -> list[str]:
     head = (
         "set", "rows", "step MAPE", "median factor", "bias", "memory MAPE", "runs or fails", "90 % interval holds",
         "targets met", "one constant",
-    )  # fmt: skip
+    )
     rows = []
     for part in _worst_first(summary):
         own = part.scores
@@ -120,7 +120,7 @@ def short_table(summary: Summary) -> list[str]:
             part.name, f"{own.n:,}", _share(own.step_mape_ratio), _plain(own.step_median_factor), _signed(own.step_bias_ratio),
             _share(own.memory_mape_ratio), _share(own.fit_accuracy_ratio) if _has_failures(own.fit_n, own.step_n) else "",
             _share(own.interval_coverage_ratio), met, _share(own.constant_hfu_mape_ratio),
-        ))  # fmt: skip
+        ))
     return table(head, rows)
 
 
@@ -134,7 +134,7 @@ def score_table(summary: Summary) -> list[str]:
             _share(own.step_within_factor_2_ratio), _plain(own.spearman), _share(own.memory_mape_ratio),
             _share(own.fit_accuracy_ratio) if _has_failures(own.fit_n, own.step_n) else "", _share(own.interval_coverage_ratio),
             _share(own.interval_width_median_ratio), _share(own.noise_ratio), _share(own.constant_hfu_mape_ratio),
-        ))  # fmt: skip
+        ))
     return table(SCORES, rows)
 
 
@@ -160,7 +160,7 @@ def target_table(summaries: Mapping[str, Summary], titles: Sequence[str]) -> lis
     return [
         *table(head, rows, left=2), "",
         f"Reached: {sum(aim.met for aim in reached[MAIN].values())} of {len(reached[MAIN])} (bold).",
-    ]  # fmt: skip
+    ]
 
 
 def regime_table(validation: Validation) -> list[str]:
@@ -187,7 +187,7 @@ def cell_table(summary: Summary) -> list[str]:
         rows.append((
             each.key[0], each.key[3], f"{each.key[6]} x {each.key[5]}", each.key[7], str(each.measured), str(each.failed),
             _share(each.regret_ratio), _share(each.best_of_3_regret_ratio), _plain(each.spearman), remark,
-        ))  # fmt: skip
+        ))
     head = ("source", "model", "devices", "precision", "ran", "failed", "regret", "best of 3", "rank corr.", "")
     lines = table(head, rows, left=4)
     if len(cells) > MAX_CELLS:
@@ -236,7 +236,7 @@ def worst_list(validation: Validation) -> list[str]:
             _share(each.scored.mfu), "; ".join(each.reasons),
         )
         for each in worst(validation.rows, WORST)
-    ]  # fmt: skip
+    ]
     return table(("row", "settings", "measured, s", "predicted / measured", "MFU", "why"), rows, left=6)
 
 

@@ -36,12 +36,12 @@ def predicted(rung: Rung, calibration: str) -> Estimate:
     from meshwright import catalog
     from meshwright.api import make_case
     from meshwright.domain.label import parse_layout
-    from meshwright.plan import estimate
+    from meshwright.estimate import estimate
 
     case = make_case(
         "llama2-13b", catalog.cluster_for("ascend-910b", num_devices=rung.devices), global_batch_sequences=rung.batch,
         sequence_tokens=4096, framework="mindformers", implementation="mindspore", gradient_dtype="bf16", calibration=calibration,
-    )  # fmt: skip
+    )
     layout = parse_layout(rung.layout, num_devices=rung.devices, global_batch_sequences=rung.batch, model=case.model)
     return estimate(case, layout)
 

@@ -16,10 +16,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from meshwright.measure.scores import spread
 from meshwright.report.rehearse import score_rows, terse
 from meshwright.report.rehearse_picture import picture
 from meshwright.report.words import percent, seconds
-from meshwright.run.scores import spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ def page(documents: Sequence[View]) -> str:
         "The command measures the machine by micro-benchmarks (no layer and no step among them), sizes a small decoder, plans it, "
         "runs the plan's first layouts and others that show what these do not, each in fresh ranks and in rounds (A B C A B C), "
         "and sets the medians beside what was predicted. \"Before\" is the prediction without the profile.", "",
-    ]  # fmt: skip
+    ]
     for document in documents:
         for view in document["rehearsals"]:
             lines += _section(view, document["command"])
@@ -93,7 +93,7 @@ def _cells(entry: View) -> tuple[str, ...]:
         name, str(entry["planned"] or ""), before, predicted, seconds(entry["measured_s"]),
         percent(spread(runs), 0) if len(runs) > 1 else "", f"{100 * entry['error_ratio']:+.0f} %",
         str(entry["rank_predicted"]), str(entry["rank_measured"]),
-    )  # fmt: skip
+    )
 
 
 def main() -> int:

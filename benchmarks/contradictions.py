@@ -10,7 +10,7 @@ from benchmarks.worst import KNOBS, settings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from meshwright.evidence.scored import Scored
+    from meshwright.evidence.score.scored import Scored
 
 SOURCE = "nv"
 SAME = ("model", "task", "precision")
@@ -35,7 +35,7 @@ def contradictions(rows: Sequence[Scored]) -> list[tuple[str, str, str, str]]:
                 f"MFU {row.mfu:.1%}, predicted / measured {row.step_ratio:.2f}",
                 f"`{other.id}` reaches {apart:.2f} times its MFU, predicted / measured {other.step_ratio:.2f}; differs in "
                 + (", ".join(f"{name} {other.row[name] or 'blank'}" for name in _different(row, other)) or "nothing"),
-            ))  # fmt: skip
+            ))
     return found
 
 
@@ -46,7 +46,7 @@ def _neighbour(row: Scored, timed: Sequence[Scored]) -> Scored | None:
         if each.id != row.id and each.device == row.device and all(each.row[name] == row.row[name] for name in SAME)
         and len(_different(row, each)) <= MAX_DIFFERENT and abs(log(each.step_ratio)) <= log(WELL)
         and abs(log((each.mfu or 1.0) / (row.mfu or 1.0))) > log(APART)
-    ]  # fmt: skip
+    ]
     return min(others, key=lambda each: (len(_different(row, each)), abs(log(each.step_ratio)), each.id), default=None)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from meshwright.catalog.calibrations import constant_figures, freedoms
 
 if TYPE_CHECKING:
-    from meshwright.evidence.validation import Validation
+    from meshwright.evidence.score.validation import Validation
 
 FAMILIES = ("hopper", "ampere", "blackwell", "volta", "ascend")
 FROM_ROWS = re.compile(

@@ -34,7 +34,7 @@ PEAKS = (
     (Layout(**MORE, data_parallel=8, **zero(3, 8)), 0), (Layout(**MORE, **CP, data_parallel=4, **zero(3, 8)), 0),
     (Layout(**MORE, **SP), 0), (Layout(**MORE, **SP, data_parallel=4, **zero(3, 4)), 0),
     (Layout(pipeline_parallel=2, num_microbatches=4), 0), (Layout(pipeline_parallel=2, num_microbatches=4), 1),
-)  # fmt: skip
+)
 """Layouts of real widths whose peaks are shown, and a rank of each."""
 INTRODUCTION = """# Dry runs beside the cost model
 

@@ -43,7 +43,7 @@ PARSERS = {
     "nanotron": "executed from a checkout", "picotron": "executed from a checkout", "chatlearn": "executed from a checkout",
     "torchtitan": "0.2.2 and 0.3.0 executed; main only read", "megatron-deepspeed": "executed from a checkout",
     "megatron": "executed from a checkout of each release",
-}  # fmt: skip
+}
 """Framework -> which of its parsers judge; the others are only read."""
 
 
@@ -109,7 +109,7 @@ def measure(judge, plans: int, each: int) -> Measured:  # type: ignore[no-untype
     return Measured(
         name=name, parser=judge.parser, accepted=accepted, asked=asked, refusals=refusals, reverse_accepted=taken,
         reverse_allowed=allowed, reverse_later=later, contradicted=contradicted,
-    )  # fmt: skip
+    )
 
 
 def measured() -> list[Measured]:

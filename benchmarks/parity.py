@@ -61,7 +61,7 @@ MODELS = {
         DENSE, name="parallel", norm="layer-no-bias",
         kinds=(replace(PLAIN, attention=replace(GROUPED, query_key_norm="none"), norms=1, parallel_block=True),),
     ),
-}  # fmt: skip
+}
 PAGE = Path(__file__).parents[1] / "docs" / "parity.md"
 CASES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 QUICK: dict[int, list[str]] = CASES["quick"]

@@ -20,9 +20,9 @@ from meshwright.domain.model import Attention, LayerKind, Mlp, Model
 from meshwright.engine.launch import Task, launch
 from meshwright.engine.request import Options
 from meshwright.engine.run import request_of
-from meshwright.plan.estimate import estimate
-from meshwright.run.here import on_one_host
-from meshwright.run.reference import NOTHING, case_of
+from meshwright.estimate.single import estimate
+from meshwright.measure.here import on_one_host
+from meshwright.measure.reference import NOTHING, case_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +59,7 @@ def decoder(hidden: int, layers: int, *, vocabulary: int = 2048) -> Model:
     kind = LayerKind(attention=attention, feed_forward=Mlp(width=11 * hidden // 4 // 32 * 32))
     return Model(
         name=f"h{hidden}-l{layers}", hidden=hidden, vocabulary=vocabulary, pattern=(0,) * layers, kinds=(kind,), rotary_base=10000.0
-    )  # fmt: skip
+    )
 
 
 def single() -> Iterator[Trial]:
@@ -67,7 +67,7 @@ def single() -> Iterator[Trial]:
     for hidden, layers, tokens, sequences, micro in (
         (128, 4, 256, 4, 1), (256, 4, 256, 1, 2), (256, 4, 256, 2, 1), (256, 2, 1024, 1, 1), (512, 2, 128, 4, 1),
         (512, 2, 512, 1, 1),
-    ):  # fmt: skip
+    ):
         layout = Layout(microbatch_sequences=sequences, num_microbatches=micro, overlap=NOTHING)
         yield Trial(model=decoder(hidden, layers), sequence_tokens=tokens, layout=layout)
     again = Layout(microbatch_sequences=2, recompute=Full(), overlap=NOTHING)
@@ -91,7 +91,7 @@ def pairs() -> Iterator[Trial]:
         {"pipeline_parallel": 2, "virtual_stages": 2}, {"pipeline_parallel": 2, "schedule": "zb1p"},
         {"context_parallel": 2, "context_kind": "ulysses"},
         {"context_parallel": 2, "context_kind": "ulysses", "microbatch_sequences": 4},
-    ):  # fmt: skip
+    ):
         layout = Layout(**({"microbatch_sequences": 2, "overlap": NOTHING} | knobs))  # type: ignore[arg-type]
         each = layout.data_parallel * layout.microbatch_sequences
         yield Trial(model=model, sequence_tokens=128, layout=replace(layout, num_microbatches=8 // each))

@@ -6,12 +6,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from meshwright.evidence.sets import sets
+from meshwright.evidence.score.sets import sets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from meshwright.evidence.scored import Scored
+    from meshwright.evidence.score.scored import Scored
 
 MFU_EDGES = (0.02, 0.05, 0.10, 0.20, 0.30, 0.40, 0.50)
 LEAST_ROWS = 8

@@ -16,8 +16,8 @@ from meshwright import catalog
 from meshwright.api import make_case
 from meshwright.domain.label import parse_layout
 from meshwright.errors import InputError
+from meshwright.estimate.single import estimate
 from meshwright.frameworks import framework
-from meshwright.plan.estimate import estimate
 from meshwright.search.legality import layout_refusals
 from meshwright.search.repair import Fit, repair
 
@@ -30,7 +30,7 @@ MODELS = ("llama3-70b", "llama2-70b", "qwen2.5-72b", "mixtral-8x22b", "mixtral-8
 CLUSTERS = {
     "megatron": ("h100-sxm", "a100-40g-sxm", "a100-80g-sxm"), "bridge": ("h100-sxm", "b200"), "torchtitan": ("h100-sxm",),
     "mindspeed-llm": ("ascend-910b",), "mindformers": ("ascend-910b",), "nanotron": ("h100-sxm",),
-}  # fmt: skip
+}
 
 
 def drawn(rng: random.Random) -> tuple[Case, Framework, Layout] | None:
@@ -56,7 +56,7 @@ def drawn(rng: random.Random) -> tuple[Case, Framework, Layout] | None:
         layout = parse_layout(
             " ".join(words), num_devices=devices, global_batch_sequences=batch, model=case.model,
             shards_over_context=runner.features.shards_over_context,
-        )  # fmt: skip
+        )
     except InputError:
         return None
     if layout_refusals(case, runner.features, layout) or runner.check(case, layout) or estimate(case, layout).fits:

@@ -69,10 +69,10 @@ def child(task: Task, *, scalar: bool) -> dict[str, object]:
     case = make_case(
         task.model, catalog.cluster_for(task.device, num_devices=task.devices), global_batch_sequences=task.batch,
         sequence_tokens=task.sequence,
-    )  # fmt: skip
+    )
     result = find_plans(case)
     if scalar:
-        from meshwright.plan.evaluate import evaluate
+        from meshwright.estimate.evaluate import evaluate
 
         layouts = [plan.layout for plan in (*result.plans, *result.pareto)]
         begin, done = time.perf_counter(), 0
@@ -84,7 +84,7 @@ def child(task: Task, *, scalar: bool) -> dict[str, object]:
         "legal": result.legal, "evaluated": result.evaluated, "search_s": result.search_s,
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "first": result.plans[0].label if result.plans else "nothing fits",
-    }  # fmt: skip
+    }
 
 
 def timing(task: Task) -> Timing:
@@ -103,7 +103,7 @@ def timing(task: Task) -> Timing:
         name=task.name, legal=int(str(found["legal"])), evaluated=evaluated, wall_s=wall_s, search_s=search_s,
         peak_bytes=int(str(found["peak_bytes"])), layouts_per_s=evaluated / wall_s, search_layouts_per_s=evaluated / search_s,
         scalar_layouts_per_s=float(str(scalar["scalar_layouts_per_s"])), first=str(found["first"]),
-    )  # fmt: skip
+    )
 
 
 def help_s() -> float:

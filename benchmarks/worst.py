@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from math import log
 from typing import TYPE_CHECKING
 
-from meshwright.evidence.groups import cell_key
-from meshwright.evidence.rows import run
+from meshwright.evidence.rows.groups import cell_key
+from meshwright.evidence.rows.run import run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from meshwright.evidence.rows import Run
-    from meshwright.evidence.scored import Scored
+    from meshwright.evidence.rows.run import Run
+    from meshwright.evidence.score.scored import Scored
 
 KNOBS = ("tp", "cp", "pp", "vpp", "ep", "etp", "dp", "mbs", "zero", "recompute", "sp")
 """What may differ between neighbours; ``dp`` follows from the others."""

@@ -17,7 +17,7 @@ from meshwright.domain.features import Features
 from meshwright.domain.layout import Full, Grid, Layout, NoRecompute, Overlap, Recompute, Selective, mixed, whole
 from meshwright.domain.model import Attention, LatentAttention, LayerKind, MixtureOfExperts, Mlp, Model
 from meshwright.domain.training import Batch, Lora, Training
-from meshwright.plan.split import default_split
+from meshwright.estimate.split import default_split
 from meshwright.search import layout_refusals
 from meshwright.search.rules import knobs_of, rules_of
 from meshwright.search.space import Pins, divisors, make_space, mesh_grid

@@ -7,12 +7,14 @@
     result = mw.find_plans(case)
     print(result.plans[0].label, result.plans[0].estimate.step_s)
 
-Names are imported when they are first used, so that the command line starts fast; none of them is the name of a submodule.
+Names are imported when they are first used, so that the command line starts fast.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -40,8 +42,8 @@ if TYPE_CHECKING:
     from meshwright.domain.model import Model
     from meshwright.domain.training import Batch, Lora, Training
     from meshwright.errors import InputError, MeshwrightError, NoAnswerError
+    from meshwright.estimate import estimate
     from meshwright.frameworks import framework
-    from meshwright.plan import estimate
     from meshwright.search import PlanResult, RankedPlan, SearchOptions, compare, min_devices, run_cost
     from meshwright.search.balance import balance
 
@@ -61,10 +63,10 @@ _HOMES = {
     "meshwright.domain.training": ("Batch", "Lora", "Training"),
     "meshwright.errors": ("InputError", "MeshwrightError", "NoAnswerError"),
     "meshwright.frameworks": ("framework",),
-    "meshwright.plan": ("estimate",),
+    "meshwright.estimate": ("estimate",),
     "meshwright.search": ("PlanResult", "RankedPlan", "SearchOptions", "compare", "min_devices", "run_cost"),
     "meshwright.search.balance": ("balance",),
-}  # fmt: skip
+}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
@@ -137,3 +139,16 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+class _Door(ModuleType):
+    """The package itself. A verb and the floor that answers it may share a name (``estimate``, ``check``): ``mw.check`` is always
+    the verb, also once the floor has been imported; the floor is had by ``from meshwright.check import ...``.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (isinstance(value, ModuleType) and name in _HOME_OF):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Door

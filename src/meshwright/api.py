@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from meshwright.diagnose.check import Checked
-    from meshwright.diagnose.fix import Fixed
+    from meshwright.check import Checked
     from meshwright.domain.balance import Balance, Objective, Overfull
     from meshwright.domain.cluster import Cluster
     from meshwright.domain.layout import Layout
+    from meshwright.fix import Fixed
     from meshwright.frameworks.settings import Given, Reading
     from meshwright.search import PlanResult
 
@@ -28,7 +28,7 @@ def make_case(
     model: str | Model, cluster: str | Cluster, *, global_batch_sequences: int, sequence_tokens: int, task: Task = "pretrain",
     precision: str = "bf16", optimizer: str = "adamw", gradient_dtype: str | None = None, framework: str = "megatron",
     implementation: str | None = None, lora: Lora | None = None, calibration: str = "shipped",
-) -> Case:  # fmt: skip
+) -> Case:
     """A case from catalogue names or values.
 
     Errors:  ``InputError`` for unknown names and impossible sizes.
@@ -77,7 +77,7 @@ def find_plans(
 def balance_layers(
     path: str | Path, *, stages: int, microbatches: int, memory_mb: float | Sequence[float], virtual_stages: int = 1,
     schedule: str | None = None, hop_time: float = 0.0, objective: Objective = "slot", time_limit_s: float = 9.0,
-) -> Balance | Overfull:  # fmt: skip
+) -> Balance | Overfull:
     """Layers of SAPP's layer file put on pipeline stages, and what each of them recomputes.
 
     ``memory_mb`` is what a stage may hold, or one bound for each; ``schedule`` a name of ``perf.schedules.ORDERS``, 1F1B or
@@ -94,7 +94,7 @@ def balance_layers(
     asked = problem(
         read_layer_file(path), stages=stages, microbatches=microbatches, memory_mb=memory_mb, chunks=virtual_stages,
         schedule=schedule or implied, hop_time=hop_time,
-    )  # fmt: skip
+    )
     return balance(asked, objective=objective, time_limit_s=time_limit_s)
 
 
@@ -147,7 +147,7 @@ def check_files(
     ``claims``: figures that somebody gives of the run, by the names of ``diagnose.check.NAMES``.
     Errors:  ``InputError`` as ``read_files``, and for unknown claims.
     """
-    from meshwright.diagnose.check import Question, check, claim
+    from meshwright.check import Question, check, claim
     from meshwright.frameworks.settings import Given
 
     given = None
@@ -155,7 +155,7 @@ def check_files(
         given = Given(
             num_devices=case.cluster.num_devices, devices_per_node=case.cluster.devices_per_node, model=case.model,
             global_batch_sequences=case.batch.global_batch_sequences, sequence_tokens=case.batch.sequence_tokens,
-        )  # fmt: skip
+        )
     reading = read_files(paths, framework, given=given)
     return check(
         Question(
@@ -163,19 +163,19 @@ def check_files(
             model=case.model if case is not None else None,
             claims=tuple(claim(name, value) for name, value in (claims or {}).items()),
         )
-    )  # fmt: skip
+    )
 
 
 def fix_layout(
     case: Case, layout: Layout, *, framework: str = "megatron", message: str = "", memory_bytes: float | None = None,
     faster_ratio: float | None = None, devices: int | None = None, max_edits: int = 3,
-) -> Fixed:  # fmt: skip
+) -> Fixed:
     """The smallest changes of a layout that make it fit, faster, legal, or run on other devices; ``message``: what a run said when
     it ran out of memory.
 
     Errors:  ``InputError`` for a message that is none.
     """
-    from meshwright.diagnose.fix import FixQuestion, fix
+    from meshwright.fix import FixQuestion, fix
     from meshwright.readers.out_of_memory import read_out_of_memory
 
     return fix(
@@ -184,4 +184,4 @@ def fix_layout(
             messages=read_out_of_memory(message) if message else (), bound_bytes=memory_bytes, faster_ratio=faster_ratio,
             devices=devices, max_edits=max_edits,
         )
-    )  # fmt: skip
+    )

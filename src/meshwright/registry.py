@@ -42,7 +42,7 @@ class Registry(Generic[T]):
                 "registry.unknown",
                 "unknown {noun} {name!r}{hint}; known: {known}",
                 noun=self.noun, name=name, hint=did_you_mean(name, self._items), known=", ".join(sorted(self._items)),
-            )  # fmt: skip
+            )
         return self._items[name]
 
     def __contains__(self, name: object) -> bool:

@@ -19,7 +19,7 @@ FACTORS: dict[str, float] = {
     "s": 1.0, "ms": MILLI, "us": MICRO,
     "FLOP/s": 1.0, "GFLOP/s": GIGA, "TFLOP/s": TERA, "PFLOP/s": PETA,
     "W": 1.0, "kW": KILO,
-}  # fmt: skip
+}
 """Unit of a catalogue figure -> factor to the base unit. An unknown unit is an error of the data file."""
 
 

@@ -16,12 +16,12 @@ CONTRACT = (
     "v100-32g", "a100-40g-sxm", "a100-80g-sxm", "h100-sxm", "h100-96g", "h800", "h20", "h200", "b200", "b300",
     "gb200", "gb300", "l40s", "rtx-4090", "mi250x-gcd", "mi300x", "mi325x", "mi355x", "ascend-910a", "ascend-910b",
     "ascend-910c", "cpu",
-)  # fmt: skip
+)
 CORPUS_SPELLINGS = (
     "h100-80g-sxm", "a100-40g-sxm", "a100-80g-sxm", "gb200", "gb300", "b200", "ascend-910b",
     "ascend-910b(Atlas 900 A2 PODc)", "b300", "b200-180g-sxm", "v100-32g-sxm", "ascend-910b(Atlas 800T A2 64G)",
     "h100-96g-sxm", "a800-80g", "ascend-910c(A3,per die)", "ascend-910a(Atlas 800 32G)",
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("name", devices())
@@ -60,7 +60,7 @@ def test_every_device_of_the_shipped_corpus_is_known() -> None:
     [("a100-80g-sxm", "bf16", 312), ("h100-sxm", "bf16", 989), ("h100-sxm", "fp8", 1979), ("b200", "bf16", 2250),
      ("b200", "fp8", 4500), ("gb200", "bf16", 2450), ("gb200", "fp8", 4900), ("v100-32g", "fp16", 125),
      ("mi300x", "bf16", 1307.4), ("mi250x-gcd", "bf16", 191.5)],
-)  # fmt: skip
+)
 def test_dense_peaks(name: str, dtype: str, tera: float) -> None:
     assert device(name).peak_flops_per_s[dtype] == pytest.approx(tera * 1e12)
 
@@ -144,7 +144,7 @@ def test_a_user_file_with_its_own_device(tmp_path: Path) -> None:
         "family": "hopper", "cluster": "mine", "memory": figure | {"unit": "GiB"},
         "memory_bandwidth": figure | {"unit": "TB/s"}, "peak": {"bf16": figure | {"unit": "PFLOP/s"}},
         "units": figure | {"unit": "count"}, "scale_up": figure | {"unit": "GB/s"}, "power": figure | {"unit": "kW"},
-    }  # fmt: skip
+    }
     document = {"devices": {"x1": own}, "clusters": {"mine": {"like": "hgx-h200", "device": "x1"}}}
     cluster = load_cluster(write(tmp_path, document))
     assert cluster.device.name == "x1"

@@ -22,7 +22,7 @@ CONTRACT = (
     "llama3-8b", "llama3-70b", "llama3.1-405b", "llama2-7b", "llama2-13b", "llama2-70b", "qwen2.5-7b",
     "qwen3-30b-a3b", "qwen3-235b-a22b", "mixtral-8x7b", "deepseek-v3", "kimi-k2", "gpt-oss-120b", "gpt3-175b",
     "nemotron4-340b", "bloom-176b",
-)  # fmt: skip
+)
 
 
 def correction_biases(model: Model) -> int:
@@ -270,7 +270,7 @@ def test_loading_is_cached() -> None:
         ("glm-4.5-air", 1e6, 0.5, 1.0), ("kimi-k2", 50_000.0, 1.0, 2.827), ("qwen3-coder-480b-a35b", 1e7, 1.0, 1.0),
         ("glm4-9b", None, 0.5, None), ("baichuan-13b", None, 1.0, None),
     ],
-)  # fmt: skip
+)
 def test_figures_of_the_forward_pass(name: str, base: float | None, ratio: float, scale: float | None) -> None:
     model = load_model(name)
     assert (model.rotary_base, model.rotary_ratio) == (base, ratio)

@@ -86,14 +86,14 @@ def layers(draw: st.DrawFn) -> tuple[Model, LayerKind, int, int, int]:
             num_experts=8 * draw(st.integers(1, 4)), experts_per_token=2, expert_width=width, gated=draw(flags),
             shared_width=draw(st.sampled_from([0, 16])), shared_gate=draw(flags), router_bias=draw(flags),
             expert_bias=draw(flags),
-        )  # fmt: skip
+        )
     kind = LayerKind(attention=attention, feed_forward=block, norms=draw(st.sampled_from([1, 2, 4])))
     model = Model(
         name="drawn", hidden=8 * draw(st.integers(1, 16)), vocabulary=64, kinds=(kind,), pattern=(0, 0),
         norm=draw(st.sampled_from(["rms", "layer", "layer-no-bias", "none"])), tied_embeddings=draw(flags),
         head_bias=draw(flags), embedding_norm=draw(flags), position_table=draw(st.sampled_from([0, 32])),
         num_mtp_layers=draw(st.sampled_from([0, 1])),
-    )  # fmt: skip
+    )
     return model, kind, tp, ep, etp
 
 
@@ -188,7 +188,7 @@ def test_active_parameters(name: str, billions: float) -> None:
     ("name", "billions"),
     [("gpt-1.7b", 1.7), ("gpt-3.6b", 3.6), ("gpt-7.5b", 7.5), ("gpt-18.4b", 18.4), ("gpt-39.1b", 39.1),
      ("gpt-76.1b", 76.1), ("gpt-145.6b", 145.6), ("gpt-310.1b", 310.1), ("gpt-529.6b", 529.6), ("gpt-1008b", 1008.0)],
-)  # fmt: skip
+)
 def test_narayanan_table_1(name: str, billions: float) -> None:
     """Source: arXiv 2104.04473 table 1, which rounds to 0.1 B."""
     assert total_parameters(load_model(name)) / 1e9 == pytest.approx(billions, abs=0.051)

@@ -10,7 +10,7 @@ HEAD = {"name": "embedding", "type": "HEAD", "time": 30, "nb_layer": 1, "memory_
 BODY = {
     "name": "layer", "type": "BODY", "time": 180, "nb_layer": 96, "memory_parameter": 1583, "memory_activation": 826,
     "memory_recompute": 32, "recompute_coef": 0.5,
-}  # fmt: skip
+}
 TAIL = {"name": "head", "type": "TAIL", "time": 90, "nb_layer": 1, "memory_parameter": 2473}
 KINDS = {"memory_select_rec": 614, "memory_select_comm": 426, "memory_both_comm_select": 310}
 """What T6 adds to the body: selective, communication and both."""

@@ -56,8 +56,8 @@ class FakeSearch:
     def plan(
         self, case: Any, features: Any, options: Any, progress: Any = None, acceptable: Any = None, said: Any = None
     ) -> PlanResult:
-        from meshwright.plan import estimate
-        from meshwright.plan.overlap import overlap_for
+        from meshwright.estimate import estimate
+        from meshwright.estimate.overlap import overlap_for
 
         self.asked = (case, features, options)
         batch, world = case.batch.global_batch_sequences, case.cluster.num_devices
@@ -65,23 +65,23 @@ class FakeSearch:
         for rank, text in enumerate(("tp2 mb1 sp zero1", "tp4 mb1 sp zero1"), start=1):
             layout = parse_layout(
                 text, num_devices=world, global_batch_sequences=batch, overlap=overlap_for(case)
-            )  # fmt: skip
+            )
             plans.append(
                 RankedPlan(rank=rank, label=label(layout), layout=layout, estimate=estimate(case, layout),
                            reasons=("because",), group=0)
-            )  # fmt: skip
+            )
         unmet = Unmet(constraint="memory", demand=9e10, bound=8e10, unit="B", terms={"all": 9e10}, levers=("buy more",))
         return PlanResult(
             legal=10, evaluated=8, bounded=2, fitting=2 * self.fits, rejected={"tp": 3}, search_s=0.5,
             plans=tuple(plans) if self.fits else (), pareto=(), verdict=Fits(headroom_bytes=1.0) if self.fits else
             Infeasible(unmet=(unmet,)), used_devices=world, idle_devices=0,
-        )  # fmt: skip
+        )
 
     def compare(self, case: Any, features: Any, result: PlanResult, layout: Any, options: Any) -> Comparison:
-        from meshwright.plan import estimate
+        from meshwright.estimate import estimate
 
         return Comparison(label=label(layout), estimate=estimate(case, layout), refused_because=(), rank=2,
-                          winner=result.plans[0], needed=("luck",))  # fmt: skip
+                          winner=result.plans[0], needed=("luck",))
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ CONFIGURATION = {
     "checkpoint": {"save_dir": "c", "save_frequency": 100, "load_path": ""},
     "logging": {"use_wandb": False, "project_name": "p", "run_name": None},
     "environment": {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "FLASH_ATTEN": "1", "HF_TOKEN": None},
-}  # fmt: skip
+}
 
 
 def configuration(directory, **changes) -> str:
@@ -37,7 +37,7 @@ def bad_files(directory) -> dict[str, str]:
         "quote.sh": b"torchrun 'unterminated --x 3\n", "bomb.yaml": b"a: &a [x,x,x,x,x,x,x,x,x]\n" + b"".join(
             f"{chr(98 + n)}: &{chr(98 + n)} [{','.join('*' + chr(97 + n) for _ in range(9))}]\n".encode() for n in range(9)
         ),
-    }  # fmt: skip
+    }
     for name, content in contents.items():
         (directory / name).write_bytes(content)
     with (directory / "large.yaml").open("wb") as sparse:

@@ -11,7 +11,7 @@ import yaml
 from balance_layer_files import BODY, DRY_RUNS, HEAD, KINDS, LEAST_SQUARES, TAIL, ls1, written
 
 import meshwright as mw
-from meshwright.cli.balance_beside import beside
+from meshwright.cli.balance.beside import beside
 from meshwright.frameworks.ascend.recompute_lists import LISTS, kinds_of_lists
 from meshwright.frameworks.stage_lists import KINDS as LIST_KINDS
 from meshwright.readers.sapp import problem, read_layer_file
@@ -76,7 +76,7 @@ def test_what_is_not_recomputed_is_not_slower(cli, tmp_path):
     slots = [
         cli("balance", ls1(tmp_path, body=SMALL_BODY), "--stages", "4", "--microbatches", "8", "--memory-mb", bound, "--json").json
         for bound in ("20000", "30000", "60000")
-    ]  # fmt: skip
+    ]
     assert slots[0]["slot_time"] >= slots[1]["slot_time"] >= slots[2]["slot_time"]
 
 
@@ -113,7 +113,7 @@ def test_virtual_stages_are_ranked_by_simulated_time(cli, tmp_path):
 def test_the_report_says_what_the_answer_is(cli, tmp_path):
     printed = cli("balance", ls1(tmp_path), *T1).out
     for words in ("96 layers on 16 stages", "slot 3,780", "optimal: no slot is shorter", "imbalance", "recomputation",
-                  "second best", "MindFormers", "offset: [", "num_layer_list: ["):  # fmt: skip
+                  "second best", "MindFormers", "offset: [", "num_layer_list: ["):
         assert words in printed, words
     assert "Megatron-LM  cannot: recomputing" in printed
 
@@ -133,13 +133,13 @@ def test_a_framework_gets_what_it_can_say(cli, tmp_path):
 @pytest.mark.parametrize("framework", ["picotron", "torchtitan"])
 def test_a_framework_without_counts_treats_all_layers_alike(cli, tmp_path, framework):
     found = cli("balance", ls1(tmp_path, body=SMALL_BODY), "--stages", "4", "--microbatches", "8", "--memory-mb", "25000",
-                "--framework", framework, "--json").json  # fmt: skip
+                "--framework", framework, "--json").json
     assert found["recompute"] in ({}, {"full": found["stage_layers"]}) or not any(map(any, found["recompute"]["full"]))
 
 
 def test_five_ways_of_recomputing(cli, tmp_path):
     found = cli("balance", ls1(tmp_path, body={**SMALL_BODY, **KINDS}), "--stages", "4", "--microbatches", "8",
-                "--memory-mb", "21000", "--json").json  # fmt: skip
+                "--memory-mb", "21000", "--json").json
     assert set(found["recompute"]) == {"selective", "communication", "both", "full"}
     for stage, layers in enumerate(found["stage_layers"][0]):
         assert sum(grid[0][stage] for grid in found["recompute"].values()) <= layers
@@ -292,7 +292,7 @@ def test_a_bound_below_the_parameters_alone(cli, tmp_path):
         ((*SMALL, "--framework", "megatrn"), ["unknown framework"]),
         ((*SMALL, "--picture", "/nowhere/x.svg"), ["its directory does not exist"]),
     ],
-)  # fmt: skip
+)
 def test_bad_options_are_one_line_each(cli, tmp_path, options, words):
     answer = cli("balance", ls1(tmp_path, body=SMALL_BODY), *options)
     assert answer.status == 2

@@ -13,9 +13,9 @@ from tests.evidence.test_fit import TRUTH, invented
 from meshwright import catalog
 from meshwright.catalog.calibrations import table_text
 from meshwright.catalog.sheets import data_path
-from meshwright.evidence.columns import SCHEMA
-from meshwright.evidence.fitters import predictor_of
-from meshwright.plan import estimate
+from meshwright.estimate import estimate
+from meshwright.evidence.fit.fitters import predictor_of
+from meshwright.evidence.rows.columns import SCHEMA
 
 SHIPPED = data_path("calibrations") / "shipped.json"
 CASE = ["llama3-8b", "--device", "h800", "--nodes", "1", "--global-batch", "64", "--sequence", "4096"]
@@ -145,7 +145,7 @@ def test_wrong_input_of_calibrate_is_one_clear_line(cli, wrong, tmp_path, argume
         ("trunc.json", "not JSON"), ("list.json", "holds list, a mapping was expected"), ("empty.json", "the file is empty"),
         ("huge.json", "1e+09 is not within"), ("none.json", "no such file"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("verb", [ESTIMATE, ["plan", *CASE], ["validate", "RUNS"]], ids=lambda verb: verb[0])
 def test_a_calibration_file_that_is_none_is_one_clear_line(cli, wrong, tmp_path, verb, name, words):
     answer = cli(*(wrong.get(each, each) for each in verb), "--calibration", str(tmp_path / name))

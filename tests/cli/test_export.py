@@ -64,7 +64,7 @@ def test_a_users_own_file_changes_only_where_the_plan_decides(cli, plan, tmp_pat
     mine = tmp_path / "mine.json"
     text = (out / "config.json").read_text().replace('"learning_rate": 0.0003', '"learning_rate": 0.007')
     mine.write_text(text.replace('"tp_size": 4', '"tp_size": 2').replace('"dp_size": 2', '"dp_size": 4')
-                    .replace('"gradient_accumulation_steps": 32', '"gradient_accumulation_steps": 16'))  # fmt: skip
+                    .replace('"gradient_accumulation_steps": 32', '"gradient_accumulation_steps": 16'))
     answer = cli("export", plan, "--to", "picotron", "--onto", str(mine), "--out", str(tmp_path / "second"))
     assert answer.status == 0, answer.err
     assert (tmp_path / "second" / "mine.json").read_text() == text
@@ -73,7 +73,7 @@ def test_a_users_own_file_changes_only_where_the_plan_decides(cli, plan, tmp_pat
     document = cli("export", plan, "--to", "picotron", "--onto", str(mine), "--json").json
     assert {(edit["field"], edit["from"], edit["to"]) for edit in document["edits"]} == {
         ("distributed.tp_size", 2, 4), ("distributed.dp_size", 4, 2), ("training.gradient_accumulation_steps", 16, 32),
-    }  # fmt: skip
+    }
     assert document["resume"] == "convert" and document["files"] == []
 
 

@@ -54,7 +54,7 @@ def test_numbers_as_people_write_them(parse, word, expected):
         (numbers.sequence, "0.0001k"), (numbers.sequence, "kk"), (numbers.share, "0"), (numbers.share, "101%"),
         (numbers.reserve, "1"), (numbers.reserve, "-0.1"), (numbers.count_or_none, "-1"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_such_number(parse, word):
     with pytest.raises(InputError):
         parse(word)
@@ -78,7 +78,7 @@ def test_packed_documents_cost_no_more_than_full_sequences(lengths, sequence):
     "content",
     ["3\n5\n7\n", "3 5 7", "3,5,7\n", "id,tokens\na,3\nb,5\nc,7\n", '{"length": 3}\n{"length": 5}\n{"length": 7}\n',
      "[3, 5, 7]", "# lengths\n\n3\n5\n7", '"id"\t"num_tokens"\nx\t3\nx\t5\nx\t7\n'],
-)  # fmt: skip
+)
 def test_lengths_are_read_from_text_csv_and_json_lines(tmp_path, content):
     (tmp_path / "lengths").write_text(content)
     assert read_lengths(str(tmp_path / "lengths")) == [3, 5, 7]
@@ -113,7 +113,7 @@ def test_many_wrong_lengths_are_not_all_listed(tmp_path):
 def test_pins_are_the_knobs_of_the_search_and_it_reads_their_values():
     assert set(KNOBS) == set(PIN_KNOBS)
     words = ["tp=8", "cp=2", "pp=4", "vp=2", "ep=1", "etp=1", "dp=16", "mb=1", "zero=1", "shard=8",
-             "recompute=selective:mlp", "schedule=interleaved", "sp=TRUE"]  # fmt: skip
+             "recompute=selective:mlp", "schedule=interleaved", "sp=TRUE"]
     faults = Faults()
     pins = consistent([pin(word) for word in words], faults)
     assert not faults.messages
@@ -125,7 +125,7 @@ def test_pins_are_the_knobs_of_the_search_and_it_reads_their_values():
     "words",
     [["tp=8", "tp=4"], ["zero=0", "shard=2"], ["vp=1", "schedule=interleaved"], ["vp=2", "schedule=1f1b"],
      ["pp=1", "vp=2"], ["tp=1", "sp=on"], ["dp=4", "cp=1", "shard=3"]],
-)  # fmt: skip
+)
 def test_pins_that_contradict_each_other(words):
     faults = Faults()
     consistent([pin(word) for word in words], faults)

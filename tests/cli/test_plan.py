@@ -25,7 +25,7 @@ def test_the_search_gets_the_case_and_the_options(cli, search):
 def test_the_report_shows_the_winner_and_the_ranking(cli, search):
     printed = cli("plan", *CASE).out
     for words in ("llama3-8b", "8 x h100-sxm", "calibration shipped@", "Ranked plans", "Memory by stage", "Time of one step",
-                  "10 legal layouts", "because"):  # fmt: skip
+                  "10 legal layouts", "because"):
         assert words in printed
     assert "UNCALIBRATED" not in printed
     assert "UNCALIBRATED" in cli("plan", *CASE, "--calibration", "none").out
@@ -81,7 +81,7 @@ def test_faults_of_all_options_come_at_once(cli, search):
     assert not answer.out
     for words in ("--nodes: 0 must", "--global-batch: -4 must", "--sequence: 1e-5 is not a whole number",
                   "unknown knob 'tq'", "unknown model 'llama3-8'; did you mean", "unknown precision 'bf17'",
-                  "--deadline-days needs --tokens", "--risk: 'none' is none of"):  # fmt: skip
+                  "--deadline-days needs --tokens", "--risk: 'none' is none of"):
         assert sum(words in line for line in answer.lines) == 1, words
     assert len(answer.lines) == 8
 
@@ -91,7 +91,7 @@ def test_what_is_missing_is_said_at_once(cli):
     assert answer.status == 2
     assert [line.split(":")[1].strip() for line in answer.lines] == [
         "MODEL is missing", "the cluster is missing", "--global-batch is missing", "--sequence is missing",
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_the_real_search_with_everything_that_can_be_asked(cli, tmp_path):
     answer = cli("plan", *SMALL, "--pin", "tp=2", "--compare", "tp4 mb1 sp zero1", *asked.split(), "--save", out)
     assert answer.status == 0, answer.err
     for words in ("Best plan  tp2", "Why not tp4 pp1 dp4 mb1 sp zero1?", "Training on 1T tokens", "Smallest number of devices",
-                  "Written", "plan.yaml"):  # fmt: skip
+                  "Written", "plan.yaml"):
         assert words in answer.out
     exported = cli("export", str(tmp_path / "out"), "--to", "megatron", "--out", str(tmp_path / "again"))
     assert exported.status == 0, exported.err

@@ -55,7 +55,7 @@ def test_sequence_parallelism_that_is_pinned_on_needs_tensor_parallelism(cli):
 
 def test_the_smallest_number_of_devices_may_be_part_of_a_node(cli):
     answer = cli("plan", "llama3-8b", "--device", "h100-sxm", "--nodes", "1", "--global-batch", "128", "--sequence", "8192",
-                 "--min-devices", "--json")  # fmt: skip
+                 "--min-devices", "--json")
     assert answer.json["min_devices"]["fits"]["devices"] < 8
 
 

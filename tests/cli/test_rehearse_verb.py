@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from meshwright.run.rounds import Ran
+from meshwright.measure.rounds import Ran
 
 pytest.importorskip("torch")
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from conftest import Answer
 
-    from meshwright.run.rounds import Job, Runner
+    from meshwright.measure.rounds import Job, Runner
 
     Cli = Callable[..., Answer]
 
@@ -35,7 +35,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
     def instead(start: object = None) -> Runner:
         return once
 
-    monkeypatch.setattr("meshwright.run.rounds.real", instead)
+    monkeypatch.setattr("meshwright.measure.rounds.real", instead)
     return made
 
 
@@ -53,7 +53,7 @@ def test_the_table_and_the_sentence(cli: Cli, runs: list[Job]) -> None:
 def test_the_document_of_four_ranks_says_that_they_wait_for_each_other(
     cli: Cli, runs: list[Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("meshwright.run.rehearsal.cores_here", lambda: 2)
+    monkeypatch.setattr("meshwright.measure.rehearsal.cores_here", lambda: 2)
     answer = cli("rehearse", "--cluster", "cpu", "--ranks", "2", "--ranks", "4", "--quick", "--layouts", "3", "--json")
     assert answer.status == 0, answer.err
     two, four = answer.json["rehearsals"]
@@ -96,7 +96,7 @@ def test_a_model_of_the_catalogue(cli: Cli, runs: list[Job]) -> None:
     answer = cli(
         "rehearse", *TINY, "--model", "llama3-8b", "--layers", "2", "--hidden", "512", "--vocabulary", "512",
         "--global-batch", "4", "--sequence", "64", "--json",
-    )  # fmt: skip
+    )
     assert answer.status == 0, answer.err
     (view,) = answer.json["rehearsals"]
     assert (view["model"], view["global_batch_sequences"], view["sequence_tokens"]) == ("llama3-8b-2l", 4, 64)
@@ -111,7 +111,7 @@ def test_an_interrupt_shows_what_is_there(cli: Cli, monkeypatch: pytest.MonkeyPa
         made.append(job)
         return Ran([1.0])
 
-    monkeypatch.setattr("meshwright.run.rounds.real", lambda start=None: once)
+    monkeypatch.setattr("meshwright.measure.rounds.real", lambda start=None: once)
     answer = cli("rehearse", *TINY)
     assert answer.status == 130
     assert "interrupted" in answer.out and "not reached" in " ".join(answer.out.split()), "lines are broken where the screen ends"
@@ -133,7 +133,7 @@ def test_an_interrupt_shows_what_is_there(cli: Cli, monkeypatch: pytest.MonkeyPa
         (("--model", "llama3-8b", "--global-batch", "4", "--sequence", "64"), "no layout of llama3-8b over 2 ranks fits"),
         (("--model", "llama3-8b", "--layers", "99", "--global-batch", "4", "--sequence", "64"), "99"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_one_line(cli: Cli, runs: list[Job], arguments: tuple[str, ...], said: str) -> None:
     answer = cli("rehearse", *TINY, *arguments)
     assert answer.status in (1, 2)
@@ -156,7 +156,7 @@ def test_what_cannot_be_run_is_refused_before_anything_is_profiled(
     def never(*_: object, **__: object) -> None:
         raise AssertionError("the machine was profiled")
 
-    monkeypatch.setattr("meshwright.run.here.by_profile", never)
+    monkeypatch.setattr("meshwright.measure.here.by_profile", never)
     answer = cli("rehearse", *arguments)
     assert (answer.status, len(answer.lines)) == (2, 1)
     assert said in answer.err

@@ -122,7 +122,7 @@ def test_a_path_of_a_model_is_absolute_in_the_saved_plan(cli, search, tmp_path, 
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 512, "intermediate_size": 1024,
         "num_attention_heads": 8, "num_key_value_heads": 8, "num_hidden_layers": 4, "vocab_size": 1024,
         "hidden_act": "silu", "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "tie_word_embeddings": False,
-    }  # fmt: skip
+    }
     (tmp_path / "config.json").write_text(json.dumps(config))
     monkeypatch.chdir(tmp_path)
     document = cli("plan", "config.json", *CASE[1:], "--json").json

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SMALL = (
     "llama3-8b", "--layers", "2", "--hidden", "256", "--vocabulary", "256", "--global-batch", "4", "--sequence", "16",
     "--steps", "2", "--warmup", "1",
-)  # fmt: skip
+)
 
 
 def test_a_run_beside_its_estimate(cli: Cli, tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_ranks_that_torchrun_started_join(tmp_path: Path) -> None:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
         for rank in range(2)
-    ]  # fmt: skip
+    ]
     (first, _), (second, _) = (rank.communicate(timeout=120) for rank in ranks)
     assert [rank.returncode for rank in ranks] == [0, 0]
     document = json.loads(first)
@@ -97,7 +97,7 @@ def _free_port() -> int:
         (("--layout", "dp2", "--cluster", "nowhere.yaml"), "nowhere.yaml"),
         ((), "--layout is missing"),
     ],
-)  # fmt: skip
+)
 def test_what_stands_against_it_is_said_before_anything_starts(cli: Cli, arguments: tuple[str, ...], said: str) -> None:
     answer = cli("step", *SMALL, *arguments)
     assert answer.status == 2
@@ -126,7 +126,7 @@ def test_what_the_host_cannot_hold_is_not_started(cli: Cli) -> None:
         ({"RANK": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "here", "MASTER_PORT": "1"}, "RANK=2 is not in a world of WORLD_SIZE=2"),
         ({"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "here", "MASTER_PORT": "1"}, "the layout is for 2 ranks"),
     ],
-)  # fmt: skip
+)
 def test_ranks_that_do_not_go_together(cli: Cli, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], said: str) -> None:
     for name in ("MASTER_ADDR", "MASTER_PORT", *variables):
         monkeypatch.delenv(name, raising=False)

@@ -14,16 +14,16 @@ from tests.evidence.runs_csv import write_runs
 
 from meshwright.catalog.calibrations import calibrations
 from meshwright.cli.validate import SCHEMES, _fitter
-from meshwright.evidence.fitters import Pooled
-from meshwright.evidence.groups import Scheme
-from meshwright.evidence.table import read_table, shipped_path, shipped_table
-from meshwright.evidence.validation import is_shipped
+from meshwright.evidence.fit.fitters import Pooled
+from meshwright.evidence.rows.groups import Scheme
+from meshwright.evidence.rows.table import read_table, shipped_path, shipped_table
+from meshwright.evidence.score.validation import is_shipped
 
 KEYS = {
     "n", "skipped", "step_mape_ratio", "step_median_ape_ratio", "step_bias_ratio", "spearman", "memory_mape_ratio",
     "memory_bias_ratio", "fit_accuracy_ratio", "fit_accuracy_memory_only_ratio", "interval_coverage_ratio",
     "memory_interval_coverage_ratio",
-}  # fmt: skip
+}
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ def layouts(draw: st.DrawFn) -> tuple[Layout, int, int]:
         st.lists(st.tuples(treatments, counts), min_size=2, max_size=5, unique_by=lambda part: part[0]).map(mixture),
         st.lists(st.sampled_from(MODULES), min_size=1, unique=True).map(lambda names: Selective(modules=tuple(names))),
         st.one_of(st.none(), st.integers(0, 99), counts).map(lambda layers: Full(layers=layers)),
-    ))  # fmt: skip
+    ))
     micro = draw(st.integers(1, 64))
     stage_layers = draw(st.one_of(st.none(), counts))
     if stage_layers and isinstance(recompute, Mixed):
@@ -82,7 +82,7 @@ def layouts(draw: st.DrawFn) -> tuple[Layout, int, int]:
         schedule=draw(st.sampled_from(["interleaved" if vp > 1 else "1f1b", "gpipe", "zb1p", "dualpipev"])),
         stage_layers=stage_layers, offload=draw(st.sampled_from([(), ("optimizer",)])),
         overlap=Overlap(**{name: draw(st.booleans()) for name in Overlap.__slots__}),
-    )  # fmt: skip
+    )
     return layout, layout.world, micro * dp * mb
 
 
@@ -144,7 +144,7 @@ def test_shard_groups(text, over_context, expected):
 
 @pytest.mark.parametrize("text", ["none", "selective:core_attn", "selective:moe_act,layernorm", "full", "full:3", "full:[3,2;1,0]",
                                   "full:[3,2,1,0]+selective:mlp_act:[1,1,1,1]", "selective:core_attn:[1,0]",
-                                  "full:[1,0;0,1]+selective:comm,mlp_act:[1,0;0,1]+selective:comm:[0,1;2,0]"])  # fmt: skip
+                                  "full:[1,0;0,1]+selective:comm,mlp_act:[1,0;0,1]+selective:comm:[0,1;2,0]"])
 def test_recompute_words_survive(text):
     assert recompute_word(parse_recompute(text)) == text
 
@@ -192,7 +192,7 @@ def test_all_faults_of_a_label_are_reported_at_once():
         "zero5: ZeRO stages are 0 to 3", "did you mean recompute?", "mb0: must be at least 1", "'sp=maybe'",
         "24 x 100 = 2400 devices", "global batch 1024", "did you mean selective?", "layers needs 1 list(s) of 3",
         "layers= places 3 layers, small has 80", "did you mean grad?",
-    ):  # fmt: skip
+    ):
         assert expected in text
 
 

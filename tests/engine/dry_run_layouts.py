@@ -18,7 +18,7 @@ ATTENTION = Attention(num_heads=8, num_key_value_heads=4, head_dim=16)
 DENSE = Model(
     name="dense", hidden=128, vocabulary=512, pattern=(0, 0), kinds=(LayerKind(attention=ATTENTION, feed_forward=Mlp(width=256)),),
     rotary_base=10000.0,
-)  # fmt: skip
+)
 SHARED = MixtureOfExperts(num_experts=8, experts_per_token=2, expert_width=64, shared_width=64)
 MOE = replace(DENSE, name="moe", kinds=(LayerKind(attention=ATTENTION, feed_forward=SHARED),))
 NO_SHARED = replace(
@@ -50,7 +50,7 @@ def case_of(model: Model, layout: Layout, sequence_tokens: int = TOKENS) -> Case
         model=model, cluster=cluster, batch=Batch(global_batch_sequences=sequences, sequence_tokens=sequence_tokens),
         training=Training(task="pretrain", precision=precision("bf16", "fp32"), optimizer=optimizer("adamw")),
         implementation=implementation("torch-eager"), calibration=catalog.calibration("none", cluster.device),
-    )  # fmt: skip
+    )
 
 
 def zero(stage: int, shards: int) -> dict[str, int]:
@@ -133,4 +133,4 @@ TRIALS = (
     _trial(MOE, data_parallel=4, expert_parallel=2, **zero(3, 4)),
     _trial(MOE, data_parallel=4, expert_parallel=2, recompute=CORE, **zero(2, 2)),
     _trial(MOE, slow=True, layers=4, pipeline_parallel=2, data_parallel=2, expert_parallel=2, num_microbatches=2, **zero(2, 2)),
-)  # fmt: skip
+)

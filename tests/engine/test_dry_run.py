@@ -92,7 +92,7 @@ def test_a_function_of_the_users_runs_in_any_world(mine: str) -> None:
     ("wrong", "mine:wrong raised ValueError: no layer of 3 at"), ("late", "mine:late raised RuntimeError"),
     ("nothing", "mine:nothing must return (model, step)"), ("absent", "mine:absent raised AttributeError"),
     ("leaves", "mine:leaves raised SystemExit: 3 at"),
-])  # fmt: skip
+])
 def test_a_function_that_fails_is_one_line(mine: str, capsys: pytest.CaptureFixture[str], name: str, words: str) -> None:
     status, out, err = run(capsys, "dryrun", "--builder", f"{mine}:{name}", "--devices", "2", "--rank", "1")
     assert (status, out) == (2, "")
@@ -124,7 +124,7 @@ def test_the_frame_that_is_named_is_the_users_own(tmp_path: Path, monkeypatch: p
     (("--builder", "a:b", "--devices", "200000"), "a world of 200000 ranks is beyond a dry run"),
     (("--builder", "a:b", "--devices", "4", "--rank", "4"), "rank 4 is not in a world of 4"),
     (("--layout", "mb1", "--layers", "0"), "0 must be at least 1"),
-])  # fmt: skip
+])
 def test_what_cannot_be_run_is_refused_before_anything_starts(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
 ) -> None:

@@ -15,8 +15,8 @@ from meshwright.domain.label import label
 from meshwright.engine.dry_run import Found, in_process
 from meshwright.engine.refusals import refused
 from meshwright.engine.request import Request
-from meshwright.plan.evaluate import evaluate
-from meshwright.plan.rank import rank_figures
+from meshwright.estimate.evaluate import evaluate
+from meshwright.estimate.rank import rank_figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ def differences(trial: Trial, found: Found) -> Iterator[tuple[object, object]]:
          [(each.operation, each.ranks, each.calls, each.payload_bytes) for each in found.collectives]),
         (pytest.approx(found.activation_bytes, rel=ACTIVATION_TOLERANCE), said.activation_bytes),
         (found.peak_bytes, sum(found.peak_by_purpose.values())),
-    ]  # fmt: skip
+    ]
     yield from ((one, other) for one, other in pairs if one != other)
 
 

@@ -35,7 +35,7 @@ def test_exposed_is_what_no_kernel_covers() -> None:
     events = [
         event("ncclDevKernel_AllReduce", 0, 10e6, **on), event("gemm", 2e6, 5e6, **on), event("aten::mm", 0, 10e6),
         event("ncclDevKernel_AllGather", 8e6, 12e6, **on), event("norm", 11e6, 20e6, **on),
-    ]  # fmt: skip
+    ]
     assert exposed_s(events) == (12.0, 8.0)
 
 
@@ -43,7 +43,7 @@ def test_on_a_processor_outer_operators_hide_nothing() -> None:
     events = [
         event("aten::linear", 0, 10e6, inner=("aten::mm",)), event("gloo:all_reduce", 0, 6e6), event("aten::mm", 1e6, 3e6),
         event("ProfilerStep#0", 0, 20e6),
-    ]  # fmt: skip
+    ]
     assert exposed_s(events) == (6.0, 4.0)
 
 

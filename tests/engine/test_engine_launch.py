@@ -161,7 +161,7 @@ def test_a_run_reports_and_writes_what_it_measured(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     request = replace(
         request, flops_per_step=1e9, peak_flops_per_s=1e11, options=Options(steps=3, warmup_steps=1, trace=str(trace))
-    )  # fmt: skip
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         report = run_request(request, save=tmp_path / "run.json")

@@ -46,5 +46,5 @@ def test_a_difference_is_seen() -> None:
     for other in (Parity(name="x", loss=1e-5, gradient=1e-6, parameter="p", parameters=1),
                   Parity(name="x", loss=1e-7, gradient=1e-3, parameter="p", parameters=1),
                   Parity(name="x", loss=float("nan"), gradient=1e-6, parameter="p", parameters=1),
-                  Parity(name="x", loss=1e-7, gradient=float("nan"), parameter="p", parameters=1)):  # fmt: skip
+                  Parity(name="x", loss=1e-7, gradient=float("nan"), parameter="p", parameters=1)):
         assert not other.equal

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from meshwright.domain.layout import Layout
 from meshwright.engine.stages import places
-from meshwright.plan.split import chunk_kinds
+from meshwright.estimate.split import chunk_kinds
 
 MODEL = replace(DENSE, pattern=(0,) * 12)
 
@@ -38,7 +38,7 @@ def test_stages_hold_what_the_cost_model_counts(pp: int, folded: bool, data: st.
     layout = Layout(
         pipeline_parallel=pp, virtual_stages=chunks, num_microbatches=8, stage_layers=split,
         schedule="dualpipev" if folded else "1f1b",
-    )  # fmt: skip
+    )
     kinds = chunk_kinds(model, split, folded=folded)
     seen: list[int] = []
     for stage in range(pp):

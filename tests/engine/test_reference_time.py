@@ -19,12 +19,12 @@ from meshwright.domain.case import Case
 from meshwright.domain.label import label
 from meshwright.domain.layout import Full, Layout, Overlap, Selective
 from meshwright.domain.model import Model
+from meshwright.estimate.evaluate import evaluate
+from meshwright.estimate.many import evaluate_many
+from meshwright.estimate.rank import rank_figures
+from meshwright.estimate.single import estimate
 from meshwright.perf.layer import layer_pieces
 from meshwright.perf.messages import replicated_gradients
-from meshwright.plan.estimate import estimate
-from meshwright.plan.evaluate import evaluate
-from meshwright.plan.many import evaluate_many
-from meshwright.plan.rank import rank_figures
 
 pytest.importorskip("torch")
 
@@ -35,16 +35,16 @@ FOUR = replace(NO_SHARED.kinds[0], feed_forward=replace(NO_SHARED.kinds[0].feed_
 FEW_EXPERTS = replace(NO_SHARED, name="few-experts", kinds=(FOUR,))
 LAYERS = (1, 2)
 NO_TIME = ("kernel_gap_s", "launch_s", "collective_host_s", "collective_skew_s", "shard_host_s", "step_host_s", "microbatch_host_s",
-           "collective_fixed_s", "peer_s", "straggler_slope", "expert_sync_s")  # fmt: skip
+           "collective_fixed_s", "peer_s", "straggler_slope", "expert_sync_s")
 """Constants that are no bytes."""
 LAYOUTS = {
     "one": Layout(microbatch_sequences=4), "tensor": Layout(microbatch_sequences=4, tensor_parallel=2),
     "sequence": Layout(microbatch_sequences=4, **SP), "context": Layout(microbatch_sequences=4, **CP),
-}  # fmt: skip
+}
 SHARDED = {
     name: Layout(data_parallel=2, num_microbatches=m, overlap=NOTHING, **zero(stage, 2))
     for stage, m in ((0, 1), (1, 3), (2, 3), (3, 2)) for name in (f"zero{stage} m{m}",)
-}  # fmt: skip
+}
 MIXED = {"moe": (MOE, Layout(microbatch_sequences=4)), "few": (FEW_EXPERTS, Layout()), "many": (NO_SHARED, Layout())}
 
 
@@ -70,11 +70,11 @@ def in_bytes(model: Model, layout: Layout) -> Case:
     constants = replace(
         case.calibration.constants, memory_ratio=1.0, expert_memory_ratio=1.0, scale_up_ratio=1.0, expert_imbalance_ratio=1.0,
         **dict.fromkeys(NO_TIME, 0.0),
-    )  # fmt: skip
+    )
     return replace(
         case, implementation=REFERENCE, cluster=replace(case.cluster, device=device, scale_up=link),
         calibration=replace(case.calibration, constants=constants),
-    )  # fmt: skip
+    )
 
 
 def without_norms(case: Case) -> Case:
@@ -116,7 +116,7 @@ def test_a_layer_launches_as_many_kernels_as_the_implementation_says() -> None:
     for direction, each, others in (
         ("forward", REFERENCE.kernels_expert_forward, REFERENCE.kernels_forward + REFERENCE.kernels_moe_forward),
         ("backward", REFERENCE.kernels_expert_backward, REFERENCE.kernels_backward + REFERENCE.kernels_moe_backward),
-    ):  # fmt: skip
+    ):
         calls = f"{direction} calls"
         assert (more[calls] - few[calls]) / 4 == each
         assert mixed[calls] == others + 8 * each
@@ -151,7 +151,7 @@ MESSAGES = (
     Layout(**SP, recompute=Full()), Layout(**SP, data_parallel=2, **zero(3, 2)), Layout(**CP, num_microbatches=2),
     Layout(**CP, recompute=Full()), Layout(**CP, recompute=Selective(modules=("core_attn",))),
     Layout(**CP, **SP, data_parallel=2, num_microbatches=2, **zero(2, 4)),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("layout", MESSAGES, ids=label)

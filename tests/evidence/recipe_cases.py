@@ -12,8 +12,8 @@ import yaml
 from meshwright import catalog
 from meshwright.api import make_case
 from meshwright.domain.label import parse_layout
+from meshwright.estimate import estimate
 from meshwright.frameworks import framework
-from meshwright.plan import estimate
 from meshwright.search import SearchOptions, layout_refusals, plan
 from meshwright.search.plan import overlap_for
 
@@ -76,7 +76,7 @@ def case_of(recipe: Recipe, calibration: str = "none") -> Case:
         sequence_tokens=recipe.sequence, precision=recipe.precision, framework=recipe.framework,
         gradient_dtype=recipe.gradients, optimizer=recipe.optimizer,
         calibration=calibration,
-    )  # fmt: skip
+    )
     implementation = replace(case.implementation, expert_deduplication=recipe.deduplicated)
     return replace(case, implementation=implementation, memory_ratio=MEMORY_RATIO)
 
@@ -86,7 +86,7 @@ def layout_of(recipe: Recipe, case: Case) -> Layout:
     layout = parse_layout(
         recipe.layout, num_devices=recipe.devices, global_batch_sequences=recipe.batch,
         devices_per_node=case.cluster.devices_per_node, model=case.model, overlap=overlap_for(case, RISK),
-    )  # fmt: skip
+    )
     return replace(layout, schedule="interleaved") if layout.virtual_stages > 1 else layout
 
 

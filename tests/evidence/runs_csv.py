@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from typing import TYPE_CHECKING
 
-from meshwright.evidence.columns import SCHEMA
+from meshwright.evidence.rows.columns import SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,7 @@ TINY = {
     "hidden": "1024", "n_heads": "8", "n_kv_heads": "8", "ffn_hidden": "4096", "vocab": "32000", "gated_mlp": "1",
     "attention": "mha", "gpu": "h100-80g-sxm", "n_gpus": "8", "gpus_per_node": "8", "precision": "bf16", "seq": "2048",
     "gbs": "64", "mbs": "1", "tp": "1", "pp": "1", "step_time_s": "0.5",
-}  # fmt: skip
+}
 
 
 def write_runs(path: Path, *rows: Mapping[str, str]) -> Path:

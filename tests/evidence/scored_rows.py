@@ -7,15 +7,15 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from meshwright.evidence.columns import SCHEMA
-from meshwright.evidence.scored import Scored
+from meshwright.evidence.rows.columns import SCHEMA
+from meshwright.evidence.score.scored import Scored
 
 steady = settings(derandomize=True, deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 """The same examples every time."""
 BASE = {
     "status": "ok", "task": "pretrain", "framework": "nanotron", "framework_version": "0.4", "model": "m", "gpu": "h100-80g-sxm",
     "n_gpus": "8", "precision": "bf16", "seq": "4096", "gbs": "256", "mbs": "1", "tp": "1", "pp": "1",
-}  # fmt: skip
+}
 
 
 def row(**cells: str) -> dict[str, str]:
@@ -30,7 +30,7 @@ def scored(id_: str = "a-1", measured: float | None = 1.0, predicted: float | No
         "id": id_, "line": 2, "row": row(id=id_, **cells), "status": "ok", "predicted_step_s": predicted,
         "measured_step_s": measured, "predicted_memory_bytes": None, "measured_memory_bytes": None, "fit_probability": 1.0,
         "device": "h100-sxm",
-    }  # fmt: skip
+    }
     return Scored(**(values | more))
 
 
@@ -54,5 +54,5 @@ def scored_rows(draw: st.DrawFn, min_size: int = 1, max_size: int = 25, cell: bo
                 step_interval_s=draw(st.sampled_from([None, (low, high)])), ideal_s=draw(seconds),
                 measured_memory_bytes=None if failed else draw(seconds), predicted_memory_bytes=draw(seconds),
             )
-        )  # fmt: skip
+        )
     return found

@@ -12,9 +12,9 @@ from benchmarks.regimes import LEAST_ROWS, disjoint_sets, regimes
 from benchmarks.worst import worst
 
 from meshwright.cli.validate import refusals
-from meshwright.evidence.fitters import prior_fitter
-from meshwright.evidence.table import shipped_table
-from meshwright.evidence.validation import Validation, validate
+from meshwright.evidence.fit.fitters import prior_fitter
+from meshwright.evidence.rows.table import shipped_table
+from meshwright.evidence.score.validation import Validation, validate
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_the_document_holds_every_part(found):
     text = document({"grouped": found})
     for part in ("<!-- summary -->", "accuracy/steps.svg", "## The 10 worst rows", "## Targets, by scheme", "## Rows left out",
                  "SimuMax 52 %", "## Decisions", "## NVIDIA rows that their neighbours contradict",
-                 "Median width of the", "they do not choose the form again"):  # fmt: skip
+                 "Median width of the", "they do not choose the form again"):
         assert part in text
     assert "None" not in text
     assert not re.search(r"\bnan\b", text)

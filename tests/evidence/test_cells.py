@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.evidence.scored_rows import scored, scored_rows, steady
 
-from meshwright.evidence.cells import TIED, best_of, cells_of, decisions
-from meshwright.evidence.groups import settings_key
+from meshwright.evidence.rows.groups import settings_key
+from meshwright.evidence.score.cells import TIED, best_of, cells_of, decisions
 
 
 def by_hand(rows):

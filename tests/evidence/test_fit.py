@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 from meshwright import catalog
 from meshwright.domain.calibration import CalibrationTable, Freedom, Key, Offsets, fitted_constants
 from meshwright.domain.uncertainty import FitCurve, Scale
-from meshwright.evidence.calibrate import outside
-from meshwright.evidence.columns import SCHEMA
-from meshwright.evidence.fit import fit
-from meshwright.evidence.own import added, calibrate_on_top
-from meshwright.evidence.pooling import pooling
-from meshwright.evidence.rows import run
-from meshwright.evidence.spread import conformal_quantile, fit_curve, fit_scale
-from meshwright.plan import estimate
+from meshwright.estimate import estimate
+from meshwright.evidence.fit.calibrate import outside
+from meshwright.evidence.fit.own import added, calibrate_on_top
+from meshwright.evidence.fit.pooling import pooling
+from meshwright.evidence.fit.solve import fit
+from meshwright.evidence.fit.spread import conformal_quantile, fit_curve, fit_scale
+from meshwright.evidence.rows.columns import SCHEMA
+from meshwright.evidence.rows.run import run
 
 LAYOUTS = (
     (1, 1, 8, 1), (2, 1, 4, 2), (4, 1, 2, 4), (8, 1, 1, 8), (2, 2, 2, 2), (4, 2, 1, 1), (1, 2, 4, 2), (1, 4, 2, 1), (2, 4, 1, 4),
     (1, 8, 1, 2), (8, 1, 2, 4), (8, 2, 1, 2), (4, 2, 2, 2), (2, 4, 2, 2), (4, 4, 1, 1), (4, 1, 4, 2), (2, 1, 8, 1), (1, 1, 16, 1),
     (1, 1, 32, 1), (2, 1, 16, 1),
-)  # fmt: skip
+)
 """tp, pp, dp and micro-batch of twenty runs, on one to four nodes."""
 NOISE = np.array([0.01, -0.02, 0.0, 0.015, -0.01, 0.02, -0.015, 0.005, -0.005, 0.0] * 2)
 FREEDOMS = tuple(
@@ -40,7 +40,7 @@ def row_of(number: int, tp: int, pp: int, dp: int, mb: int, *, gpu: str = "h800"
         "vocab": "128256", "gated_mlp": "1", "attention": "gqa", "gpu": gpu, "n_gpus": str(tp * pp * dp), "gpus_per_node": "8",
         "precision": "bf16", "seq": "4096", "gbs": "64", "mbs": str(mb), "tp": str(tp), "sp": "1" if tp > 1 else "0", "cp": "1",
         "pp": str(pp), "dp": str(dp), "zero": "3" if pp == 1 else "1", "recompute": "none",
-    }  # fmt: skip
+    }
     return dict.fromkeys(SCHEMA, "") | values
 
 
@@ -65,7 +65,7 @@ def base() -> CalibrationTable:
     return CalibrationTable(
         name="base", version="0", offsets={}, step=scale, memory=scale, fits={"*": FitCurve(edge=-0.05, width=0.05, failures=0.0)},
         ranking_ratio=0.03, seen={}, provenance={}, diagnostics={},
-    )  # fmt: skip
+    )
 
 
 def test_twenty_rows_of_an_invented_cluster_give_its_constants_back() -> None:
@@ -202,7 +202,7 @@ def test_the_fit_curve_is_the_likeliest_of_its_grid() -> None:
     assert best <= min(
         loss(found.edge + edge, found.width * width, min(1.0, max(0.0, found.failures + share)))
         for edge in (-0.02, 0.0, 0.02) for width in (0.8, 1.0, 1.25) for share in (-0.03, 0.0, 0.03)
-    ) + 1e-3  # fmt: skip
+    ) + 1e-3
 
 
 @given(st.lists(st.floats(0.001, 2.0), min_size=12, max_size=80))

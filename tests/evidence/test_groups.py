@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.evidence.scored_rows import row, steady
 
-from meshwright.evidence.groups import FOLDS, SCHEMES, device_key, folds, group_key, settings_key, source_group
-from meshwright.evidence.table import shipped_table
+from meshwright.evidence.rows.groups import FOLDS, SCHEMES, device_key, folds, group_key, settings_key, source_group
+from meshwright.evidence.rows.table import shipped_table
 
 ROWS = shipped_table().rows
 

@@ -3,7 +3,7 @@
 from importlib.resources import files
 from pathlib import Path
 
-from meshwright.evidence.megatron_ci import check
+from meshwright.evidence.score.megatron_ci import check
 
 DATA = Path(str(files("meshwright.evidence"))) / "data"
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.evidence.scipy_free import spearman_by_hand
 from tests.evidence.scored_rows import scored, scored_rows, seconds, steady
 
-from meshwright.evidence.metrics import reliability, scores, spearman
+from meshwright.evidence.score.metrics import reliability, scores, spearman
 
 
 @steady
@@ -54,7 +54,7 @@ def test_a_perfect_prediction_has_no_error(rows):
             fit_probability=float(each.status == "ok"),
         )
         for each in rows
-    ]  # fmt: skip
+    ]
     found = scores(perfect)
     assert found.fit_accuracy_ratio == 1.0
     if found.step_n:
@@ -89,7 +89,7 @@ def test_coverage_and_width_of_intervals():
         scored("a-1", 1.0, 2.0, step_interval_s=(0.9, 1.1)), scored("a-2", 1.0, 1.0, step_interval_s=(1.1, 1.3)),
         scored("a-3", 1.0, 1.0), scored("a-4", 1.0, 1.0, measured_memory_bytes=5.0, predicted_memory_bytes=5.0,
                                         memory_interval_bytes=(1.0, 4.0)),
-    ]  # fmt: skip
+    ]
     found = scores(rows)
     assert found.interval_n == 2
     assert found.interval_coverage_ratio == 0.5

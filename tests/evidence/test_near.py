@@ -7,9 +7,9 @@ import pytest
 from meshwright import catalog
 from meshwright.api import make_case
 from meshwright.errors import InputError, fault
-from meshwright.evidence.attempts import attempts, build, corpus, data_path, text_of
-from meshwright.evidence.near import NEAR, Wanted, closest, near, nearest, of_case, of_model, on_device, wanted_model
-from meshwright.evidence.published import FAMILIES, published
+from meshwright.evidence.rows.attempts import attempts, build, corpus, data_path, text_of
+from meshwright.evidence.rows.near import NEAR, Wanted, closest, near, nearest, of_case, of_model, on_device, wanted_model
+from meshwright.evidence.rows.published import FAMILIES, published
 
 
 def case(model="llama3-8b", device="h100-sxm", nodes=1, batch=128, sequence=8192, **more):
@@ -28,7 +28,7 @@ def rows():
 
 def test_the_index_is_current(rows):
     current = data_path("fastest_runs.csv").read_text(encoding="utf-8")
-    assert text_of(build(rows)) == current, "run scripts/refresh-readme, or python -m meshwright.evidence.attempts"
+    assert text_of(build(rows)) == current, "run scripts/refresh-readme, or python -m meshwright.evidence.rows.attempts"
 
 
 def test_the_index_counts_every_row_without_a_flag(rows):
@@ -73,7 +73,7 @@ def test_mfu_is_told_by_our_convention_not_the_sources(rows):
     alike = make_case(
         "nanotron-llama-8b", catalog.load_cluster("p5", num_devices=8), global_batch_sequences=256, sequence_tokens=4096
     )
-    from meshwright.plan import model_flops
+    from meshwright.estimate import model_flops
 
     assert causal == pytest.approx(model_flops(alike) / 17.4693 / 8 / 989.4e12, rel=2e-3)
 
@@ -110,7 +110,7 @@ def test_each_part_of_the_distance(change, distance):
         model=run.model, parameters=run.parameters, active_parameters=run.active_parameters, shape=(1, 1), is_moe=False,
         device=run.device, device_family=run.device_family, devices=8, sequence_tokens=4096, global_batch_sequences=256,
         precision="bf16", task="pretrain", family="nanotron",
-    )  # fmt: skip
+    )
     assert near(same, cell).distance == 0
     found = near(replace(same, **change), cell)
     assert found.distance == pytest.approx(distance, abs=1e-4)
@@ -172,7 +172,7 @@ def test_a_broken_catalogue_is_no_blank_index(rows, monkeypatch):
     def broken(row):
         raise fault("sheet.mapping", "constants.yaml is broken")
 
-    monkeypatch.setattr("meshwright.evidence.published.run", broken)
+    monkeypatch.setattr("meshwright.evidence.rows.published.run", broken)
     with pytest.raises(InputError, match="broken"):
         published(rows[0])
 

@@ -6,8 +6,8 @@ import pytest
 
 from meshwright import catalog
 from meshwright.evidence import nvidia
-from meshwright.evidence.attempts import corpus
-from meshwright.evidence.rows import run
+from meshwright.evidence.rows.attempts import corpus
+from meshwright.evidence.rows.run import run
 
 
 @pytest.fixture(scope="module")

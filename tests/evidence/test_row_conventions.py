@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from meshwright.domain.layout import Full, NoRecompute, Selective
-from meshwright.evidence.columns import SCHEMA
-from meshwright.evidence.conventions import conventions
-from meshwright.evidence.nvidia import packed
-from meshwright.evidence.refused import ImpossibleError, UnreadableError
-from meshwright.evidence.rows import Run, run
-from meshwright.evidence.table import shipped_table
-from meshwright.plan.evaluate import evaluate
+from meshwright.estimate.evaluate import evaluate
+from meshwright.evidence.rows.columns import SCHEMA
+from meshwright.evidence.rows.conventions import conventions
+from meshwright.evidence.rows.nvidia import packed
+from meshwright.evidence.rows.refused import ImpossibleError, UnreadableError
+from meshwright.evidence.rows.run import Run, run
+from meshwright.evidence.rows.table import shipped_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,7 +129,7 @@ CONVENTIONS = (
                lambda each: each.memory_bytes is None, 3),
     Convention("FP16 on Ascend reduces FP16 gradients", lambda each: _ascend(each) and each.row["precision"] == "fp16",
                lambda each: each.case.training.precision.gradient_bytes == 2, 5),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS, ids=lambda each: each.name)
@@ -159,7 +159,7 @@ def test_what_cannot_be_read_says_why(prefix: str, reason: str, count: int) -> N
     ("id_", "device"),
     [("mindformers-0021", "ascend-910b3"), ("mindformers-0022", "ascend-910b"), ("mindformers-0009", "ascend-910a"),
      ("modellink-0025", "ascend-910b"), ("ascend-st-0054", "ascend-910c"), ("titan-0001", "h100-96g")],
-)  # fmt: skip
+)
 def test_devices(id_: str, device: str) -> None:
     assert RUNS[id_].device == device
 
@@ -185,7 +185,7 @@ def test_recompute_of_a_block_counts_layers_of_a_chunk_or_of_a_stage() -> None:
 def test_what_is_allocated_after_a_step_is_what_the_model_keeps() -> None:
     """Steady allocated bytes of system tests against states of 18 bytes a parameter before sharding, 16 with reuse-fp32-param."""
     for id_ in ("ascend-st-0017", "ascend-st-0025", "ascend-st-0026", "ascend-st-0032", "ascend-st-0037", "ascend-st-0055",
-                "ascend-st-0064"):  # fmt: skip
+                "ascend-st-0064"):
         each = RUNS[id_]
         memory = evaluate(each.case, each.layout).memory
         states = float((memory.parameters + memory.gradients + memory.optimizer).max()) / 2**30

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.evidence.scored_rows import steady
 
 from meshwright.errors import InputError
-from meshwright.evidence.columns import SCHEMA
-from meshwright.evidence.table import count_reasons, has_results, read_table, shipped_table, step_times
+from meshwright.evidence.rows.columns import SCHEMA
+from meshwright.evidence.rows.table import count_reasons, has_results, read_table, shipped_table, step_times
 
 HEADER = "id,framework,model,gpu,n_gpus,seq,gbs,mbs,tp,pp,step_time_s,tokens_per_s_per_gpu,mem_gb,status,flag"
 GOOD = "a-1,nanotron,m,h100,8,4096,256,1,2,1,1.5,,60.5,ok,"

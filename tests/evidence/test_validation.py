@@ -12,12 +12,12 @@ from meshwright.cli.validate import refusals
 from meshwright.domain.estimate import Interval
 from meshwright.errors import InputError
 from meshwright.evidence import prediction, validation
-from meshwright.evidence.fitters import Fixed, prior_fitter
-from meshwright.evidence.groups import folds
-from meshwright.evidence.reading import read_runs
-from meshwright.evidence.rows_csv import COLUMNS, rows_csv
-from meshwright.evidence.summary import summarise
-from meshwright.evidence.table import count_reasons, read_table, shipped_table
+from meshwright.evidence.fit.fitters import Fixed, prior_fitter
+from meshwright.evidence.rows.groups import folds
+from meshwright.evidence.rows.reading import read_runs
+from meshwright.evidence.rows.table import count_reasons, read_table, shipped_table
+from meshwright.evidence.score.rows_csv import COLUMNS, rows_csv
+from meshwright.evidence.score.summary import summarise
 
 
 def table_of(tmp_path, *rows):
@@ -34,14 +34,14 @@ def test_every_row_ends_in_one_place(tmp_path):
             tmp_path, {}, {"tp": "3"}, {"tp": "16"}, {"tp": "0"}, {"dp": "9"}, {"gpu": "tpu-v9"}, {"precision": "int3"},
             {"flag": "doubt"}, {"gbs": "7"}, {"hidden": ""}, {"n_gpus": "12", "gbs": "48"}, {"status": "", "step_time_s": ""},
         )
-    )  # fmt: skip
+    )
     assert count_reasons(found.skipped) == {
         "architecture is blank": 1, "devices are no whole nodes": 1, "flagged": 1, "unknown device": 1, "unknown precision": 1,
-    }  # fmt: skip
+    }
     assert [(each.id, each.predicted_fits, each.status) for each in found.rows] == [
         ("a-1", True, "ok"), ("a-2", False, "ok"), ("a-3", False, "ok"), ("a-4", False, "ok"), ("a-5", False, "ok"),
         ("a-9", False, "ok"), ("a-12", True, ""),
-    ]  # fmt: skip
+    ]
     total = summarise(found).total.scores
     assert (total.n, total.skipped, total.step_n) == (6, 5, 1)
     assert total.fit_accuracy_ratio == pytest.approx(1 / 6)

@@ -46,7 +46,7 @@ LOGITS = "\n".join([
     "W1120 10:12:44.120000 1234 torch/distributed/elastic/multiprocessing/api.py:900] Sending process 1301 closing signal SIGTERM",
     "[rank15]: torch.OutOfMemoryError: " + modern(
         7.83 * GIB, 79.11 * GIB, 4.40 * GIB, 70.83 * GIB, 1.12 * GIB, process=74.70 * GIB, device=7),
-])  # fmt: skip
+])
 IN_FLIGHT = "2: torch.OutOfMemoryError: " + modern(
     448 * MIB, 79.11 * GIB, 101.19 * MIB, 77.02 * GIB, 210.5 * MIB, process=78.99 * GIB, device=2
 )
@@ -82,4 +82,4 @@ CHATLEARN = ["--from", "chatlearn", "--model", "qwen3-8b", "--device", "h100-sxm
 BRIDGE = [
     "llama3-70b", "--device", "h100-sxm", "--devices", "32", "--precision", "fp8-cs", "--global-batch", "32", "--sequence", "4096",
     "--framework", "bridge", "--layout", "tp4 pp4 vp5 mb1 sp zero1",
-]  # fmt: skip
+]

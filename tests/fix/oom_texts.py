@@ -18,7 +18,7 @@ def written(size_bytes: float) -> str:
 def modern(
     tried, total, free, allocated, unallocated, *, process=None, others=(), pools=None, allowed=None, device=0, platform="CUDA",
     capacity="capacity",
-):  # fmt: skip
+):
     """PyTorch 2.1 and later."""
     used = "".join(f"Process {number} has {written(size)} memory in use. " for number, size in others)
     if process is not None:

@@ -12,16 +12,16 @@ from oom_texts import GIB, modern
 
 from meshwright.api import fix_layout, make_case
 from meshwright.catalog import cluster_for
-from meshwright.diagnose.fix import observe
-from meshwright.diagnose.fix.advice import GATHER, LOSS, UNSHARDED
-from meshwright.diagnose.fix.observed import stage_of
-from meshwright.diagnose.fix.packing import QUANTUM, packed
 from meshwright.domain.label import parse_layout
 from meshwright.errors import InputError
+from meshwright.estimate import estimate
+from meshwright.estimate.overlap import overlap_for
+from meshwright.fix import observe
+from meshwright.fix.advice import GATHER, LOSS, UNSHARDED
+from meshwright.fix.observed import stage_of
+from meshwright.fix.packing import QUANTUM, packed
 from meshwright.frameworks import File, framework, frameworks
 from meshwright.frameworks.resume import ORDER
-from meshwright.plan import estimate
-from meshwright.plan.overlap import overlap_for
 from meshwright.readers.out_of_memory import read_out_of_memory
 
 CAPACITY = 79.11 * GIB
@@ -34,7 +34,7 @@ def case_of(model="llama3-8b", devices=16, sequence=8192, batch=128):
 
 def layout_of(case, text):
     return parse_layout(text, num_devices=case.cluster.num_devices, global_batch_sequences=case.batch.global_batch_sequences,
-                        devices_per_node=8, model=case.model, overlap=overlap_for(case))  # fmt: skip
+                        devices_per_node=8, model=case.model, overlap=overlap_for(case))
 
 
 def seen(case, layout, text, **more):
@@ -184,7 +184,7 @@ def test_virtual_memory_comes_beside_a_layout_where_it_helps_but_is_not_enough()
     assert not any("environment" in kind for kind in (
         tuple(move.sort for move in change.moves)
         for change in fix_layout(case, fixed.layout, message=words, max_edits=1).changes
-    ))  # fmt: skip
+    ))
 
 
 def test_a_layout_that_cannot_run_is_made_legal_and_fitting_under_a_bound():
@@ -211,12 +211,12 @@ def test_an_empty_message_is_none_and_a_strange_one_is_refused():
 def trainer(limit, **values):
     keys = {"num_gpu": 16, "tensor_model_parallel_size": 4, "use_distributed_optimizer": "true", "packing": "true",
             "max_token_in_packing": limit, "max_prompt_tokens_length": 1024, "max_response_tokens_length": 2048,
-            **values}  # fmt: skip
+            **values}
     lines = "".join(f"    {key}: {value}\n" for key, value in keys.items())
     text = f"runtime_args:\n  train_backend: megatron\n  train_global_batch_size: 512\nmodels:\n  policy_trainer:\n{lines}"
     reading = framework("chatlearn").read([File(path="grpo.yaml", text=text)])
     case = make_case("qwen3-8b", cluster_for("h100-sxm", num_devices=16), global_batch_sequences=512, sequence_tokens=3072,
-                     task="sft", framework="chatlearn")  # fmt: skip
+                     task="sft", framework="chatlearn")
     return packed(case, reading.layout, reading)
 
 
@@ -224,7 +224,7 @@ def test_the_limit_is_the_largest_that_fits_by_trying_all():
     packing = trainer(65536)
     for bound in (70 * GIB, 50 * GIB, 45 * GIB):
         tried = [limit for limit in range(QUANTUM, 65536, QUANTUM)
-                 if limit > 3072 and packing.estimate(limit).memory_reserved_bytes <= bound]  # fmt: skip
+                 if limit > 3072 and packing.estimate(limit).memory_reserved_bytes <= bound]
         assert packing.largest(lambda each, bound=bound: each.memory_reserved_bytes <= bound) == max(tried, default=None)
 
 

@@ -12,10 +12,10 @@ from meshwright.api import make_case, read_files
 from meshwright.catalog import cluster_for
 from meshwright.cli import main
 from meshwright.domain.label import label, parse_layout
+from meshwright.estimate import estimate
+from meshwright.estimate.overlap import overlap_for
 from meshwright.frameworks import framework
 from meshwright.frameworks.settings import Given
-from meshwright.plan import estimate
-from meshwright.plan.overlap import overlap_for
 
 TIGHTER = 0.85
 """Share of its own need that a layout is given."""
@@ -60,7 +60,7 @@ def test_what_is_applied_is_what_was_proposed(name, tmp_path, capfd):
     given = Given(num_devices=16, model=case.model, global_batch_sequences=128, sequence_tokens=sequence)
     after = read_files(paths, name, given=given).layout
     proposed = parse_layout(change["label"], num_devices=16, global_batch_sequences=128, devices_per_node=8, model=case.model,
-                            overlap=overlap_for(case))  # fmt: skip
+                            overlap=overlap_for(case))
     assert runner.normal(case, after) == runner.normal(case, replace(proposed, overlap=after.overlap)), label(after)
     assert estimate(case, after).memory_reserved_bytes <= bound, "the file's own layout, estimated again"
     assert runner.check(case, after) == ()

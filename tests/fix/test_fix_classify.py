@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oom_texts import CADS_4, GIB, KAITO_976, MIB, QWEN_240, TORCHTUNE_2071, modern
 
-from meshwright.diagnose.fix import classify
+from meshwright.fix import classify
 from meshwright.readers.out_of_memory import read_out_of_memory
 
 
@@ -49,7 +49,7 @@ def test_kaito_fits_if_defragmented():
 def test_another_process_beside_one_that_is_named_apart():
     """THUDM/slime issue 1951."""
     text = modern(29.39 * GIB, 139.81 * GIB, 19.41 * GIB, 92.06 * GIB, 20.79 * GIB, process=117.07 * GIB,
-                  others=((1990324, 3.23 * GIB),))  # fmt: skip
+                  others=((1990324, 3.23 * GIB),))
     assert list(kinds(text)) == ["other tenant", "fragmentation"]
 
 
@@ -62,7 +62,7 @@ def test_small_processes_are_no_tenants():
     ("frame", "word"),
     [("/m/tensor_parallel/cross_entropy.py", "logits"), ("/t/optim/adamw.py", "first step"), ("/m/moe/experts.py", "expert"),
      ("/t/fsdp/unshard.py", "gathered")],
-)  # fmt: skip
+)
 def test_a_shortage_in_a_spike_says_whose_spike(frame, word):
     text = f'File "{frame}", line 2, in step\n{modern(2 * GIB, 80 * GIB, 100 * MIB, 78 * GIB, 100 * MIB)}'
     found = kinds(text)
@@ -95,7 +95,7 @@ def test_the_decision_follows_the_figures(tried, total, free, allocated, unalloc
     larger = asked > message.capacity_bytes
     assert next(iter(found)) == (
         "request larger than the device" if larger else "fragmentation" if usable >= asked else "capacity"
-    )  # fmt: skip
+    )
     if "capacity" in found:
         assert found["capacity"].short_bytes == pytest.approx(asked - usable)
         assert ("fragmentation" in found) == (message.unallocated_bytes >= 0.1 * message.reserved_bytes)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meshwright.documents.launch import parse_launch
+from meshwright.documents.shell_variable import set_variable
 from meshwright.errors import InputError
 from meshwright.frameworks import File, framework
-from meshwright.frameworks.documents.launch import parse_launch
-from meshwright.frameworks.documents.shell_variable import set_variable
 from meshwright.frameworks.environment_edits import merged, variable_of, virtual_memory, with_variables
 
 NAME = "PYTORCH_CUDA_ALLOC_CONF"
@@ -28,7 +28,7 @@ SCRIPTS = {
     "function": ("run() {\n  " + LAUNCH.replace("\n  ", "\n    ") + "}\nexport A=1\nrun\n", None),
     "branch": ('if [ "$1" = x ]; then\n  export A=1\nfi\n' + LAUNCH, None),
     "windows": (("export A=1\n" + LAUNCH).replace("\n", "\r\n"), None),
-}  # fmt: skip
+}
 
 
 def seen(text):
@@ -120,7 +120,7 @@ def test_what_is_on_is_not_edited_and_what_the_machine_says_is_left_to_its_owner
     [("megatron", "hopper", NAME), ("megatron", "ascend", "PYTORCH_NPU_ALLOC_CONF"), ("mindformers", "ascend", "MS_ALLOC_CONF"),
      ("mindspeed-core-ms", "ascend", "MS_ALLOC_CONF"), ("mindspeed-llm", "ascend", "PYTORCH_NPU_ALLOC_CONF"),
      ("torchtitan", "blackwell", "PYTORCH_ALLOC_CONF"), ("deepspeed", "ampere", NAME)],
-)  # fmt: skip
+)
 def test_each_allocator_reads_its_own_variable(name, family, variable):
     assert variable_of(framework(name), None, family) == variable
     memory = virtual_memory(framework(name), None, family)
@@ -141,7 +141,7 @@ def test_chatlearn_has_a_key_for_it():
     (edit,) = memory.edits
     assert (memory.state, edit.name, edit.before, edit.after, edit.file, edit.line) == (
         "edit", "models.policy_trainer.use_expandable_segments", False, True, "grpo.yaml", 6,
-    )  # fmt: skip
+    )
     on = reading("chatlearn", text.replace("false", "true"), "grpo.yaml")
     assert virtual_memory(framework("chatlearn"), on, "hopper").state == "on"
 

@@ -17,7 +17,7 @@ FIGURES = st.tuples(SIZES, SIZES, SIZES, SIZES, SIZES)
 PREFIXES = {
     "": None, "[rank7]: ": 7, "12: ": 12, "[1,3]<stderr>:": 3, "[2026-01-16 07:32:24] [Rank 5] ": 5,
     "ERROR 04-01 23:46:56 [engine.py:160] torch.OutOfMemoryError: ": None, "\x1b[31m[rank0]:\x1b[0m ": 0,
-}  # fmt: skip
+}
 
 
 def only(text):
@@ -40,7 +40,7 @@ def test_the_wording_of_today_is_read_with_every_figure(figures, prefix, platfor
     for said, wanted in (
         (message.requested_bytes, tried), (message.capacity_bytes, total), (message.free_bytes, free),
         (message.allocated_bytes, allocated), (message.unallocated_bytes, unallocated), (message.process_bytes, tried + 1),
-    ):  # fmt: skip
+    ):
         assert near(said, wanted)
 
 
@@ -50,7 +50,7 @@ def test_older_wordings_say_reserved_instead_of_unallocated(figures, wording):
     tried, total, free, allocated, unallocated = figures
     message = only(f"RuntimeError: {wording(*figures)}")
     for said, wanted in ((message.requested_bytes, tried), (message.capacity_bytes, total), (message.free_bytes, free),
-                         (message.allocated_bytes, allocated)):  # fmt: skip
+                         (message.allocated_bytes, allocated)):
         assert near(said, wanted)
     assert abs(message.unallocated_bytes - unallocated) <= 0.02 * (allocated + unallocated) + 0.02 * GIB
 
@@ -87,10 +87,10 @@ def test_messages_of_public_issues(text, figures):
 
 def test_the_first_messages_of_pytorch_and_of_extensions():
     cached = only("CUDA out of memory. Tried to allocate 1024.00 KiB (GPU 0; 11.17 GiB total capacity; 10.90 GiB already "
-                  "allocated; 576.00 KiB free; 30.96 MiB cached)")  # fmt: skip
+                  "allocated; 576.00 KiB free; 30.96 MiB cached)")
     assert cached.unallocated_bytes == pytest.approx(30.96 * MIB)
     intel = only("RuntimeError: XPU out of memory. Tried to allocate 1.71 GiB (GPU 0; 15.56 GiB total capacity; 0 bytes already "
-                 "allocated; 0 bytes reserved in total by PyTorch)")  # fmt: skip
+                 "allocated; 0 bytes reserved in total by PyTorch)")
     assert (intel.allocated_bytes, intel.unallocated_bytes, intel.free_bytes) == (0.0, 0.0, None)
     pools = only(KAITO_976)
     assert pools.private_pool_bytes == 46 * MIB
@@ -102,19 +102,19 @@ def test_the_first_messages_of_pytorch_and_of_extensions():
 
 def test_mindspore_speaks_in_bytes_and_in_megabytes():
     pool = only("RuntimeError: #umsg#Memory not enough:#umsg#Device(id:3) memory isn't enough and alloc failed, kernel name: "
-                "Default/network-MFTrainOneStep/loss-CrossEntropyLoss/LogSoftmax-op1, alloc size: 8405385216B.")  # fmt: skip
+                "Default/network-MFTrainOneStep/loss-CrossEntropyLoss/LogSoftmax-op1, alloc size: 8405385216B.")
     assert (pool.speaker, pool.device, pool.requested_bytes, pool.phase) == ("mindspore", 3, 8405385216.0, "loss")
     older_pool = only(
         "Memory not enough: current free memory size[1048576] is smaller than required size[4194304], dynamic offset [1]"
     )
     assert (older_pool.free_bytes, older_pool.requested_bytes) == (1048576.0, 4194304.0)
     statistic = only("Out of Memory!!! Request memory size: 8589934592B, Memory Statistic:\nDevice HBM memory size: 62420M\n"
-                     "MindSpore Used memory size: 57322M")  # fmt: skip
+                     "MindSpore Used memory size: 57322M")
     assert (statistic.requested_bytes, statistic.capacity_bytes, statistic.allocated_bytes) == (
         8 * GIB, 62420 * MIB, 57322 * MIB,
-    )  # fmt: skip
+    )
     graph = only("[ERROR] PRE_ACT(1) AddMemBlock] TotalUsedMemStatistics : 24725382656 plus TotalUsedByEventMemStatistics : 0 and "
-                 "plus alloc size : 100555779072 is more than total mem size : 61079552000.")  # fmt: skip
+                 "plus alloc size : 100555779072 is more than total mem size : 61079552000.")
     assert (graph.allocated_bytes, graph.requested_bytes, graph.capacity_bytes) == (24725382656.0, 100555779072.0, 61079552000.0)
 
 
@@ -135,7 +135,7 @@ def test_mindspore_speaks_in_bytes_and_in_megabytes():
         ("ng30903:1:2 [3] include/alloc.h:185 NCCL WARN Failed to CUDA calloc 6291456 bytes", "communication", 6 * MIB),
         ("XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 2147483648 bytes.", "xla", 2 * GIB),
     ],
-)  # fmt: skip
+)
 def test_who_speaks(line, speaker, requested):
     message = only(f"[rank0]: something\n{line}\n")
     assert (message.speaker, message.requested_bytes) == (speaker, requested)
@@ -145,12 +145,12 @@ def test_of_several_ranks_each_speaks_once_and_in_order():
     lines = []
     for rank in (9, 3, 9, 11):
         lines += [f"[rank{rank}]: Traceback (most recent call last):", f"[rank{rank}]: torch.OutOfMemoryError: "
-                  + modern(rank * GIB, 80 * GIB, GIB, 70 * GIB, GIB, device=rank % 8)]  # fmt: skip
+                  + modern(rank * GIB, 80 * GIB, GIB, 70 * GIB, GIB, device=rank % 8)]
     lines.append("slurmstepd: error: Detected 1 oom_kill event in StepId=31.0.")
     found = read_out_of_memory("\n".join(lines))
     assert [(each.rank, each.speaker) for each in found] == [
         (9, "pytorch"), (3, "pytorch"), (11, "pytorch"), (None, "kernel"),
-    ]  # fmt: skip
+    ]
     assert [each.requested_bytes for each in found[:3]] == [9 * GIB, 3 * GIB, 11 * GIB]
 
 
@@ -197,7 +197,7 @@ FRAMES = {
 def test_the_innermost_frame_that_says_anything_names_the_phase(phase):
     path, function = FRAMES[phase]
     frames = [("/w/train.py", "<module>"), ("/m/core/pipeline_parallel/schedules.py", "forward_backward_func"), (path, function),
-              ("/t/torch/nn/functional.py", "linear")]  # fmt: skip
+              ("/t/torch/nn/functional.py", "linear")]
     lines = ["[rank0]: Traceback (most recent call last):"]
     for each, name in frames:
         lines += [f'[rank0]:   File "{each}", line 3, in {name}', "[rank0]:     x = y(z)"]
@@ -209,10 +209,10 @@ def test_the_innermost_frame_that_says_anything_names_the_phase(phase):
 
 def test_building_the_model_is_a_phase_of_its_own_and_no_frames_say_nothing():
     setup = only('  File "/m/training.py", line 1, in setup_model_and_optimizer\n  File "/t/optim/adam.py", line 2, in step\n'
-                 + modern(GIB, 80 * GIB, 0, 79 * GIB, 0))  # fmt: skip
+                 + modern(GIB, 80 * GIB, 0, 79 * GIB, 0))
     assert setup.phase == "setup"
     plain = only('  File "/m/schedules.py", line 1, in forward_backward_func\n  File "/m/mlp.py", line 2, in forward\n'
-                 + modern(GIB, 80 * GIB, 0, 79 * GIB, 0))  # fmt: skip
+                 + modern(GIB, 80 * GIB, 0, 79 * GIB, 0))
     assert (plain.phase, plain.frame) == ("", "")
 
 

@@ -90,7 +90,7 @@ def test_a_first_stage_that_runs_out_of_micro_batches_in_flight(fix, script):
     assert smaller["edits"] == [
         {"field": "--micro-batch-size", "from": 2, "to": 1, "file": smaller["edits"][0]["file"],
          "line": FIRST_STAGE[: FIRST_STAGE.index("--micro-batch-size")].count("\n") + 1, "resume": "same checkpoint"},
-    ]  # fmt: skip
+    ]
 
 
 def test_a_packing_limit_that_is_too_high(fix, script):
@@ -127,7 +127,7 @@ def test_the_report_says_what_was_seen_what_it_costs_and_how_far_was_looked(fix,
     answer = fix(script(LAST_STAGE), *MEGATRON, "--oom", LOGITS, *ONE)
     for words in ("rank 13 (first of 2)", "stage 3", "transient:", "capacity:", "same checkpoint", "--- a/",
                   "memory by stage, before", "a run that resumes", "searched: every combination of up to 1 edit",
-                  "complete"):  # fmt: skip
+                  "complete"):
         assert words in answer.out
     assert "\x1b" not in answer.out
 
@@ -139,7 +139,7 @@ def test_another_change_is_shown_on_demand(fix, script):
 
 def test_nothing_to_fix_is_no_failure(fix):
     answer = fix("llama3-8b", "--device", "h100-sxm", "--devices", "8", "--global-batch", "64", "--sequence", "4096", "--layout",
-                 "tp2 mb1 sp zero1")  # fmt: skip
+                 "tp2 mb1 sp zero1")
     assert answer.status == 0
     assert "nothing to fix" in answer.out
 
@@ -204,7 +204,7 @@ def test_a_broken_rule_is_a_wish_of_its_own(fix, script):
 
 def test_a_legal_layout_that_does_not_fit_is_said_not_to(fix):
     arguments = ["qwen3-30b-a3b", "--device", "h100-sxm", "--devices", "16", "--global-batch", "128", "--sequence", "4096",
-                 "--layout", "tp2 ep4 mb1 zero1"]  # fmt: skip
+                 "--layout", "tp2 ep4 mb1 zero1"]
     view = fix(*arguments, "--json").json
     assert view["base"] is None
     by_words = {change["moves"][0]: change for change in view["changes"]}

@@ -28,7 +28,7 @@ def case_of(name: str, model: str = "qwen3-8b", *, devices: int = 64, batch: int
     return make_case(
         model, cluster_for("ascend-910b", num_devices=devices), global_batch_sequences=batch, sequence_tokens=sequence,
         framework=name, calibration="none", **{"task": "pretrain", **more},
-    )  # fmt: skip
+    )
 
 
 def layout_of(case: Case, **knobs: Any) -> Layout:
@@ -42,7 +42,7 @@ def layout_of(case: Case, **knobs: Any) -> Layout:
         "optimizer_shards": ranks if zero >= 1 else 1, "gradient_shards": ranks if zero >= 2 else 1,
         "parameter_shards": ranks if zero >= 3 else 1, "schedule": "interleaved" if plain.virtual_stages > 1 else "1f1b",
         "sequence_parallel": plain.tensor_parallel > 1,
-    }  # fmt: skip
+    }
     return replace(plain, **{key: value for key, value in filled.items() if key not in knobs})
 
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from meshwright.api import make_case
 from meshwright.catalog import cluster_for, load_model
 from meshwright.catalog.recipes import precision
+from meshwright.documents.launch import parse_launch
 from meshwright.domain.layout import Layout
 from meshwright.domain.training import Lora, Optimizer
 from meshwright.frameworks import File, framework
-from meshwright.frameworks.documents.launch import parse_launch
 from meshwright.frameworks.settings import Given
 from meshwright.testing import legal_plans, offered
 
@@ -46,11 +46,11 @@ def case_of(
     name, model="llama3-8b", *, devices=16, batch=64, sequence=2048, device="h100-sxm", recipe="bf16", optimizer=None,
     task="pretrain",
     architecture=None,
-):  # fmt: skip
+):
     made = make_case(
         model, cluster_for(device, num_devices=devices), global_batch_sequences=batch, sequence_tokens=sequence, framework=name,
         calibration="none",
-    )  # fmt: skip
+    )
     training = replace(made.training, precision=precision(recipe), task=task, lora=Lora() if task == "lora" else None)
     if optimizer:
         training = replace(training, optimizer=Optimizer(name=optimizer, state_bytes=8))
@@ -68,7 +68,7 @@ def layout_of(case, *, zero=0, **knobs):
         "data_parallel": dp, "num_microbatches": max(1, case.batch.global_batch_sequences // (dp * plain.microbatch_sequences)),
         "optimizer_shards": ranks if zero >= 1 else 1, "gradient_shards": ranks if zero >= 2 else 1,
         "parameter_shards": ranks if zero >= 3 else 1, "context_kind": "ulysses" if plain.context_parallel > 1 else "ring",
-    }  # fmt: skip
+    }
     return Layout(**(filled | knobs))
 
 
@@ -89,11 +89,11 @@ def plans_for_oracles(name, count=200, each=20, without=()):
 def judged(files, layout):
     """A case for the oracle of a JSON or YAML."""
     return {"files": {file.path: file.text for file in files if not file.path.endswith((".sh", ".md"))}, "world": layout.world,
-            "argv": [], "env": {}, "checks": {"data_parallel": layout.data_parallel}}  # fmt: skip
+            "argv": [], "env": {}, "checks": {"data_parallel": layout.data_parallel}}
 
 
 def judged_flags(files, layout):
     """A case for the oracle of Megatron-DeepSpeed's flags, as bash would give them."""
     shell = parse_launch(next(file.text for file in files if file.path == "train.sh"), path="train.sh").shell
     return {"files": {}, "world": layout.world, "argv": [word.text if word.known else "1" for word in shell.launch.arguments],
-            "env": {name: word.text for name, word in shell.environment.items() if word and word.known}, "checks": {}}  # fmt: skip
+            "env": {name: word.text for name, word in shell.environment.items() if word and word.known}, "checks": {}}

@@ -20,8 +20,8 @@ from deepspeed_family import judged_flags
 from megatron_cases import arguments_of, environment_of
 from oracles_run import Case, Verdict, judge, missing
 
+from meshwright.documents.launch import parse_launch
 from meshwright.frameworks.chatlearn.patch import FIELDS
-from meshwright.frameworks.documents.launch import parse_launch
 
 if TYPE_CHECKING:
     from meshwright import domain
@@ -31,7 +31,7 @@ Written = tuple[Sequence["File"], "domain.case.Case", "domain.layout.Layout"]
 """Files with the plan that they were written for."""
 CHATLEARN_BLANKS = [f"runtime_args.{name}=x" for name in ("data_path", "output_dir")] + [
     "models.policy.load=y", "models.policy_trainer.load=z",
-]  # fmt: skip
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +154,7 @@ def _megatron(many: Sequence[Written]) -> list[Verdict]:
     done = subprocess.run(
         [python, "-W", "ignore", str(Path(__file__).with_name("megatron_parser.py")), megatron_source()],
         input="\n".join(map(json.dumps, cases)), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    )
     verdicts = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(verdicts) == len(cases), done.stderr[-3000:]
     return verdicts
@@ -170,7 +170,7 @@ def judges() -> tuple[Judge, ...]:
         "nanotron@0.4": ("nanotron", yaml_case, "get_config_from_file, ParallelContext of 2411b02"),
         "picotron@59714b1": ("picotron", picotron_case, "train.py to the world's assertion, distribute_layers of 59714b1"),
         "chatlearn@b7af31a9": ("chatlearn", chatlearn_case, "OmegaConf into GrpoConfig, its validate() of b7af31a9"),
-    }  # fmt: skip
+    }
     found = [
         Judge(framework=name, parser=parser, absent=lambda oracle=oracle: missing(oracle), verdicts=_by_oracle(oracle, ask))
         for name, (oracle, ask, parser) in plain.items()
@@ -181,13 +181,13 @@ def judges() -> tuple[Judge, ...]:
             absent=lambda oracle=oracle: missing(oracle), verdicts=_torchtitan(oracle),
         )
         for oracle in ("torchtitan-0.2.2", "torchtitan-0.3.0")
-    ]  # fmt: skip
+    ]
     found.append(Judge(
         framework="megatron-deepspeed@4efb479d", parser="parse_args, validate_args of 4efb479d; DeepSpeedConfig of 0.19.8",
         absent=lambda: missing("megatron-deepspeed") or missing("deepspeed-0.19.8"), verdicts=_both,
-    ))  # fmt: skip
+    ))
     found.append(Judge(
         framework=f"megatron@{release}", parser=f"parse_args, validate_args, TransformerConfig of core {release}",
         absent=lambda: "" if megatron_source() else "MESHWRIGHT_MEGATRON_SOURCE names no checkout", verdicts=_megatron,
-    ))  # fmt: skip
+    ))
     return tuple(found)

@@ -15,12 +15,12 @@ from meshwright.catalog.recipes import optimizer, precision
 from meshwright.domain.case import Case
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.domain.training import Batch, Training
-from meshwright.plan.split import even_split
+from meshwright.estimate.split import even_split
 
 MODELS = (
     "llama3-8b", "llama3-70b", "llama2-7b", "qwen2.5-7b", "qwen3-30b-a3b", "mixtral-8x7b", "deepseek-v3", "kimi-k2",
     "gpt-oss-120b", "gpt3-175b", "nemotron4-340b", "mistral-7b",
-)  # fmt: skip
+)
 """One of each sort: GQA, MHA, biases, MoE with and without shared experts, MLA with MTP, windows and sinks."""
 MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts")
 
@@ -30,7 +30,7 @@ def case_of(
     model: str, *, devices: int = 64, batch: int = 256, sequence: int = 2048, precision_name: str = "bf16",
     optimizer_name: str = "adamw", device: str = "h100-sxm", gradient_dtype: str | None = None,
     implementation_name: str = "megatron-te",
-) -> Case:  # fmt: skip
+) -> Case:
     cluster = cluster_for(device, num_devices=devices)
     return Case(
         model=load_model(model),
@@ -65,7 +65,7 @@ def arguments_of(script: str) -> list[str]:
     done = subprocess.run(  # the script reads nothing but these variables
         ["bash", "-s"], input=script, env={"PATH": os.environ["PATH"], "PRINT_ARGS": "1"}, capture_output=True, text=True,
         check=True,
-    )  # fmt: skip
+    )
     return done.stdout.splitlines()
 
 
@@ -111,7 +111,7 @@ def random_layout(case: Case, rng: random.Random) -> Layout:
             gradient_reduce=rng.random() < 0.9, parameter_gather=rng.random() < 0.8, tensor=rng.random() < 0.2,
             point_to_point=rng.random() < 0.9, expert=rng.random() < 0.2,
         ),
-    )  # fmt: skip
+    )
 
 
 def _recompute(rng: random.Random) -> Recompute:

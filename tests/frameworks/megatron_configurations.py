@@ -14,7 +14,7 @@ from meshwright.frameworks.megatron.model_arguments import add_model
 ENVIRONMENT = {
     "NORM_EPSILON": "1e-5", "INIT_STD": "0.02", "ROTARY_BASE": "10000", "MOE_AUX_LOSS_COEFFICIENT": "1e-3",
     "ROTARY_SCALING_FACTOR": "1.0", "MSCALE": "1.0", "MSCALE_ALL_DIM": "1.0", "MTP_LOSS_FACTOR": "0.1",
-}  # fmt: skip
+}
 """What the blanks of a script stand for."""
 
 
@@ -47,7 +47,7 @@ def random_flags(case: Case, release: str, rng: random.Random) -> list[str]:
         "--tensor-model-parallel-size": (tp,), "--pipeline-model-parallel-size": (pp,),
         "--micro-batch-size": (rng.choice((1, 2, 4, 3)),),
         "--seq-length": (case.batch.sequence_tokens,), "--global-batch-size": (case.batch.global_batch_sequences,),
-    }  # fmt: skip
+    }
 
     def sometimes(share: float, flag: str, *values: object) -> None:
         if rng.random() < share and surface().find(flag, release):

@@ -63,7 +63,7 @@ def prepare(source: str) -> None:
 
     dot_product_attention.DotProductAttention.__init__ = widths_unsaid
     for name in ("permute", "permute_with_probs", "sort_chunks_by_index", "sort_chunks_by_index_with_probs", "unpermute",
-                 "topk_with_score_function", "compute_score_for_moe_aux_loss", "moe_aux_loss"):  # fmt: skip
+                 "topk_with_score_function", "compute_score_for_moe_aux_loss", "moe_aux_loss"):
         setattr(moe_utils, f"fused_{name}", lambda *_: None)
 
 
@@ -85,7 +85,7 @@ def judge(case: dict[str, typing.Any]) -> tuple[str, list[int]]:
             calculator.init_num_microbatches_calculator(
                 args.rank, args.rampup_batch_size, args.global_batch_size, args.micro_batch_size,
                 args.data_parallel_size, False,
-            )  # fmt: skip
+            )
             config = arguments.core_transformer_config_from_args(args)
     except SystemExit:
         return sink.getvalue().strip().splitlines()[-1], []
@@ -117,7 +117,7 @@ def judge_core(case: dict[str, typing.Any]) -> tuple[str, list[int]]:
         "virtual_pipeline_model_parallel_size": _value(given.get("num_virtual_stages_per_pipeline_rank", ["None"])),
         "window_size": _value([f"({word})" for word in given.get("window_size", ["None"])]),
         "layernorm_epsilon": _value(given["norm_epsilon"]),
-    }  # fmt: skip
+    }
     if latent:
         fixed["q_lora_rank"] = _value(given.get("q_lora_rank", ["None"]))
     try:
@@ -134,7 +134,7 @@ def judge_core(case: dict[str, typing.Any]) -> tuple[str, list[int]]:
         | {"virtual_pipeline_model_parallel_size": fixed["virtual_pipeline_model_parallel_size"], "world_size": case["world"]}
     )
     for name, value in {"qk_l2_norm": False, "mtp_num_layers": None, "untie_embeddings_and_output_weights": False,
-                        "expert_model_parallel_size": 1, "expert_tensor_parallel_size": 1}.items():  # fmt: skip
+                        "expert_model_parallel_size": 1, "expert_tensor_parallel_size": 1}.items():
         if not hasattr(args, name):
             setattr(args, name, value)
     return "", [count(args, config, rank) for rank in case.get("ranks", ())]
@@ -171,7 +171,7 @@ def count(args: typing.Any, config: typing.Any, rank: int) -> int:
         args.tensor_model_parallel_size, args.pipeline_model_parallel_size, chunks,
         context_parallel_size=args.context_parallel_size, expert_model_parallel_size=args.expert_model_parallel_size,
         expert_tensor_parallel_size=args.expert_tensor_parallel_size, create_gloo_process_groups=False,
-    )  # fmt: skip
+    )
     config.sequence_parallel = config.moe_grouped_gemm = config.perform_initialization = False
     config.persist_layer_norm = config.gradient_accumulation_fusion = config.tp_comm_overlap = False
     config.moe_permute_fusion, config.use_cpu_initialization = False, True  # the latter for tables of yarn
@@ -186,7 +186,7 @@ def count(args: typing.Any, config: typing.Any, rank: int) -> int:
                 spec = get_gpt_decoder_block_spec(
                     config, use_transformer_engine=False, normalization=args.normalization,
                     qk_l2_norm=args.qk_l2_norm, vp_stage=stage["vp_stage"],
-                )  # fmt: skip
+                )
                 mtp = None
                 if args.mtp_num_layers:
                     mtp = get_gpt_mtp_block_spec(
@@ -199,7 +199,7 @@ def count(args: typing.Any, config: typing.Any, rank: int) -> int:
                     share_embeddings_and_output_weights=not args.untie_embeddings_and_output_weights,
                     position_embedding_type=args.position_embedding_type, mtp_block_spec=mtp,
                     vp_stage=stage["vp_stage"],
-                )  # fmt: skip
+                )
             total += sum(parameter.numel() for parameter in model.parameters())
     finally:
         parallel_state.destroy_model_parallel()

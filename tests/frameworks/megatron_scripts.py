@@ -28,4 +28,4 @@ def findings(reading: Reading, case: object = None) -> dict[str, Finding]:
     return {
         finding.message.id.removeprefix("megatron."): finding
         for check in there.checks for finding in check.findings(reading, case)  # type: ignore[arg-type]
-    }  # fmt: skip
+    }

@@ -76,7 +76,7 @@ def judge(name: str, cases: list[Case]) -> list[Verdict]:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(HERE / "oracles" / RUNNERS[name]), str(packages(name)), *filter(None, [source(name)])],
         input="\n".join(map(json.dumps, cases)), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    )
     verdicts = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(verdicts) == len(cases), done.stderr[-3000:]
     return verdicts

@@ -28,11 +28,11 @@ def fsdp(*, num_processes=8, mesh=None, top=None, **fsdp_config):
         "fsdp_version": 2, "fsdp_reshard_after_forward": True, "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
         "fsdp_transformer_layer_cls_to_wrap": "LlamaDecoderLayer", "fsdp_state_dict_type": "SHARDED_STATE_DICT",
         "fsdp_offload_params": False, "fsdp_activation_checkpointing": False,
-    } | {f"fsdp_{key}": value for key, value in fsdp_config.items()}  # fmt: skip
+    } | {f"fsdp_{key}": value for key, value in fsdp_config.items()}
     values = {
         "distributed_type": "FSDP", "mixed_precision": "bf16", "num_machines": 1, "num_processes": num_processes,
         "fsdp_config": {key: value for key, value in section.items() if value is not None},
-    }  # fmt: skip
+    }
     if mesh is not None:
         values["parallelism_config"] = {f"parallelism_config_{key}": value for key, value in mesh.items()}
     return {key: value for key, value in (values | (top or {})).items() if value is not None}
@@ -85,7 +85,7 @@ PUBLIC = {
                                                                          "offload_params": True}},
         {"zero_stage": 2, "offload": ("optimizer",)},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PUBLIC)
@@ -137,7 +137,7 @@ def test_what_is_missing_is_said():
     ("architecture", "expected"),
     [("LlamaForCausalLM", "LlamaDecoderLayer"), ("BloomForCausalLM", "BloomBlock"), ("Qwen3MoeForCausalLM",
                                                                                      "Qwen3MoeDecoderLayer"), ("", None)],
-)  # fmt: skip
+)
 def test_layers_are_wrapped_by_their_class(architecture, expected):
     model = replace(case_of(NAME).model, architecture=architecture)
     assert layer_class(model) == expected
@@ -162,7 +162,7 @@ LIMITS = {
                                                                                            {"expert_parallel": 3}),
     "expert-sequence": ({"model": "qwen3-30b-a3b"}, {"tensor_parallel": 2, "zero": 3}), "schedule": ({}, {"virtual_stages": 2}),
     "context-heads": ({}, {"context_parallel": 16}), "batch": ({}, {"num_microbatches": 3}), "zero-stage": ({}, {"zero": 1}),
-}  # fmt: skip
+}
 UNREACHED = {"positions", "stages", "task"}
 """Every position and task is that of the program; stages are refused as pipelines."""
 
@@ -201,7 +201,7 @@ MUTATIONS = {
     "total-size": fsdp(mesh=MESH | {"tp_size": 2}), "mesh-engine": fsdp(version=1, mesh=MESH),
     "mesh-exclusive": fsdp(mesh=MESH | {"cp_size": 2, "sp_size": 2}),
     "mesh-pure-data": fsdp(mesh=MESH | {"dp_replicate_size": 4, "dp_shard_size": 1, "tp_size": 2}),
-}  # fmt: skip
+}
 
 
 def test_good_files_have_no_findings():
@@ -239,7 +239,7 @@ def test_checks_that_need_more_than_the_yaml():
     [("use_parallelism_config", "error"), ("fsdp_config.fsdp_reshard", "warning"), ("fsdp_config.version", None),
      ("--learning_rate", None),
      ("zero_optimization.overlap_com", "error")],
-)  # fmt: skip
+)
 def test_unknown_keys(key, severity):
     found = framework(NAME).unknown_keys(key)
     assert (found[0] if found else None) == severity
@@ -311,11 +311,11 @@ def test_what_checks_call_errors_accelerate_refuses_and_what_they_call_warnings_
     verdicts = judge("accelerate-1.14.0", cases)
     assert {rule: verdict["accepted"] for rule, verdict in zip((*errors, *warnings), verdicts, strict=True)} == {
         **dict.fromkeys(errors, False), **dict.fromkeys(warnings, True),
-    }, [verdict["why"] for verdict in verdicts]  # fmt: skip
+    }, [verdict["why"] for verdict in verdicts]
     unknown, ignored = judge(
         "accelerate-1.14.0",
         [judged([yaml_file(values)], layout_of(case_of(NAME, devices=8)))
          for values in (fsdp(top={"use_parallelism_config": True}), fsdp(reshard=True))],
-    )  # fmt: skip
+    )
     assert "unknown keys" in unknown["why"]
     assert ignored["accepted"]

@@ -29,7 +29,7 @@ SOURCE, CORE = os.environ.get("MESHWRIGHT_BRIDGE_SOURCE", ""), os.environ.get("M
 def case_of(model="qwen3-30b-a3b", devices=64, batch=512, sequence=4096, **training):
     cluster = cluster_for("h100-sxm", num_devices=devices)
     return make_case(model, cluster, global_batch_sequences=batch, sequence_tokens=sequence, framework="bridge", calibration="none",
-                     **training)  # fmt: skip
+                     **training)
 
 
 def layout_of(case, **knobs):
@@ -39,7 +39,7 @@ def layout_of(case, **knobs):
         "data_parallel": dp, "optimizer_shards": dp * plain.context_parallel,
         "num_microbatches": case.batch.global_batch_sequences // (dp * plain.microbatch_sequences),
         "schedule": "interleaved" if plain.virtual_stages > 1 else "1f1b",
-    } | knobs))  # fmt: skip
+    } | knobs))
 
 
 def python(values, root="cfg"):
@@ -78,14 +78,14 @@ def found(reading):
 # Facts of Bridge's own recipes: what they set, and what that is on so many GPUs.
 
 DDP = {"ddp.overlap_grad_reduce": True, "ddp.overlap_param_gather": True, "ddp.use_distributed_optimizer": True,
-       "ddp.use_megatron_fsdp": False, "ddp.data_parallel_sharding_strategy": "no_shard"}  # fmt: skip
+       "ddp.use_megatron_fsdp": False, "ddp.data_parallel_sharding_strategy": "no_shard"}
 
 
 def recipe(tp, pp, cp, *, ep=1, batch=None, sequence=4096, **more):
     """What a recipe sets, by the fields that matter."""
     degrees = {"model.tensor_model_parallel_size": tp, "model.pipeline_model_parallel_size": pp, "model.context_parallel_size": cp,
                "model.expert_model_parallel_size": ep, "model.expert_tensor_parallel_size": 1, "model.sequence_parallel": tp > 1,
-               "model.seq_length": sequence, "train.micro_batch_size": 1, "train.global_batch_size": batch}  # fmt: skip
+               "model.seq_length": sequence, "train.micro_batch_size": 1, "train.global_batch_size": batch}
     return degrees | DDP | {f"model.{name}": value for name, value in more.items()}
 
 
@@ -109,7 +109,7 @@ RECIPES = {
     "llama3_70b main": (32, "llama3-70b", recipe(4, 4, 2, batch=512, sequence=8192,
         virtual_pipeline_model_parallel_size=5) | TP_OVERLAP,
                         "tp4 cp2 pp4 vp5 dp1 mb1 sp zero1 overlap=grad,param,tp,p2p"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("form", [python, words, document])
@@ -126,7 +126,7 @@ def test_the_command_line_wins_over_yaml_and_yaml_over_the_recipe():
     values = RECIPES["llama3_70b 0.3"][2]
     files = (words({"model.tensor_model_parallel_size": 8}), document({"model.tensor_model_parallel_size": 2,
     "train.global_batch_size": 64}),
-             python(values))  # fmt: skip
+             python(values))
     reading = read(*files, devices=64, model="llama3-70b")
     assert (reading.layout.tensor_parallel, reading.said.global_batch_sequences) == (8, 64)
     assert read(*reversed(files), devices=64, model="llama3-70b").layout == reading.layout
@@ -169,7 +169,7 @@ def test_a_recipe_is_edited_in_place(version):
     assert sorted(changed) == [
         "cfg.model.recompute_granularity = 'selective'", "cfg.model.recompute_modules = ['core_attn']",
         "cfg.model.tensor_model_parallel_size = 8",
-    ]  # fmt: skip
+    ]
     again = read(*edited.files, devices=64, model="llama3-70b", version=version)
     assert again.layout == other
 
@@ -197,7 +197,7 @@ BROKEN = {
     "interleaved-batch": {"virtual_stages": 2, "num_microbatches": 63}, "expert-count": {"expert_parallel": 3},
     "tensor-overlap": {"sequence_parallel": False, "overlap": Overlap(tensor=True)},
     "microbatches": {"num_microbatches": 3},
-}  # fmt: skip
+}
 
 
 def refused(case, layout, release="0.3"):
@@ -238,7 +238,7 @@ def test_precisions_are_written_and_read(name):
     device = "b200" if name in {"fp8-mx", "nvfp4"} else "h100-sxm"
     cluster = cluster_for(device, num_devices=8)
     case = make_case("llama3-8b", cluster, global_batch_sequences=64, sequence_tokens=4096, framework="bridge", calibration="none",
-                     precision=name)  # fmt: skip
+                     precision=name)
     layout = layout_of(case, tensor_parallel=2, sequence_parallel=True, recompute=Full())
     reading = read(*[file for file in BRIDGE.write(case, layout) if not file.path.endswith(".md")], devices=8)
     assert reading.said.precision == name
@@ -261,7 +261,7 @@ MISTAKES = {
     "packed-microbatch": {"train.micro_batch_size": 2, "dataset.packed_sequence_specs.packed_sequence_size": 4096},
     "two-packings": {"dataset.enable_offline_packing": True, "dataset.enable_in_batch_packing": True},
     "peft-checkpoint": {"peft.dim": 16},
-}  # fmt: skip
+}
 
 
 def test_the_unmutated_recipe_is_clean():

@@ -30,7 +30,7 @@ QUIET = Overlap(gradient_reduce=False, parameter_gather=False)
 def case_of(model="qwen3-30b-a3b", devices=32, batch=256, sequence=4096, **training):
     cluster = cluster_for("h100-sxm", num_devices=devices)
     return make_case(model, cluster, global_batch_sequences=batch, sequence_tokens=sequence, task="sft", framework="chatlearn",
-                     calibration="none", **training)  # fmt: skip
+                     calibration="none", **training)
 
 
 def layout_of(case, **knobs):
@@ -41,7 +41,7 @@ def layout_of(case, **knobs):
         "overlap": QUIET, "data_parallel": dp, "optimizer_shards": dp * plain.context_parallel,
         "num_microbatches": case.batch.global_batch_sequences // (dp * plain.microbatch_sequences),
         "schedule": "interleaved" if plain.virtual_stages > 1 else "1f1b",
-    } | knobs))  # fmt: skip
+    } | knobs))
 
 
 def fsdp_of(case, **knobs):
@@ -117,12 +117,12 @@ def test_its_classes_refuse_what_our_rules_of_their_parser_refuse():
         values = {
             "train_backend": "megatron", "train_global_batch_size": batch, "sample_per_episode": batch, "num_episode": 1,
             "train_micro_batch_size": plain.microbatch_sequences, "save_episode_interval": 1, "data_path": "x", "output_dir": "y",
-        }  # fmt: skip
+        }
         trainer = {
             "trainable": True, "num_gpu": plain.world, "tensor_model_parallel_size": key["tp"],
             "pipeline_model_parallel_size": key["pp"],
             "context_parallel_size": key["cp"],
-        }  # fmt: skip
+        }
         other = {"num_gpu": plain.world, "num_inference_per_prompt": 1}
         models = {
             "policy_trainer": trainer,
@@ -131,7 +131,7 @@ def test_its_classes_refuse_what_our_rules_of_their_parser_refuse():
             "reward": {},
         }
         cases.append({"files": {"a.yaml": yaml.safe_dump({"runtime_args": values, "models": models})}, "world": plain.world,
-                      "argv": ["runtime_args.log_args_dict.log_dir=x"]})  # fmt: skip
+                      "argv": ["runtime_args.log_args_dict.log_dir=x"]})
         moved = replace(case, batch=replace(case.batch, global_batch_sequences=batch))
         count = batch // (plain.data_parallel * plain.microbatch_sequences)
         ours.append(bool({message.id for message in CHATLEARN.check(moved, replace(plain, num_microbatches=count))} & told))
@@ -160,7 +160,7 @@ def test_the_patch_declares_what_the_layout_needs_and_nothing_else():
     patch = {file.path: file.text for file in CHATLEARN.write(case, split)}["chatlearn.patch"]
     added = {line.split(":")[0].strip("+ ") for line in patch.splitlines() if line.startswith("+ ")}
     assert added == {"num_distributed_optimizer_instances", "optimizer_cpu_offload", "optimizer_offload_fraction",
-                     "use_precision_aware_optimizer"}  # fmt: skip
+                     "use_precision_aware_optimizer"}
 
 
 def test_interleaved_stages_are_a_layout_string_and_need_the_trainer_s_data():
@@ -191,12 +191,12 @@ MEGATRON_TEMPLATE = {
     f"{T}.max_token_in_packing": f"${{{T}.seq_length}}", f"{T}.expert_tensor_parallel_size": None,
     f"{T}.recompute_granularity": None,
     "models.policy.max_prompt_tokens_length": 1024, "models.policy.max_response_tokens_length": 2048,
-}  # fmt: skip
+}
 FSDP_TEMPLATE = {
     "runtime_args.train_backend": "fsdp", "runtime_args.train_micro_batch_size": 8, "runtime_args.train_global_batch_size": 512,
     f"{T}.num_gpu": 2, f"{T}.packing": False, f"{T}.fsdp_size": f"${{{T}.num_gpu}}", f"{T}.ulysses_sequence_parallel_size": 1,
     f"{T}.max_token_in_packing": 32768,
-}  # fmt: skip
+}
 SCRIPTS = {
     "mcore_vllm qwen3_8b": (
         16, "qwen3-8b", {"gbs": 2048, "mbs": 1, "packing": True, "max": 8192, "tensor": 2, "pipeline": 1},
@@ -230,13 +230,13 @@ SCRIPTS = {
         64, None, {"gbs": 16, "mbs": 1, "packing": True, "max": 3072, "tensor": 4, "pipeline": 4, "etp": 1, "expert": 8},
         "tp4 pp4 ep8 dp4 mb1 sp zero1 overlap=p2p",
     ),
-}  # fmt: skip
+}
 FSDP_SCRIPTS = {
     "fsdp_vllm qwen3_235b": (64, {"gbs": 2048, "max": 10000}, "tp1 pp1 dp64 mb4 zero3 recompute=full"),
     "fsdp_vllm qwen3_30b": (32, {"gbs": 512, "max": 20000}, "tp1 pp1 dp32 mb8 zero3 recompute=full"),
     "fsdp_vllm qwen3_8b": (16, {"gbs": 2048, "max": 32768}, "tp1 pp1 dp16 mb16 zero3 recompute=full"),
     "fsdp_sglang qwen2_5_vl_agent": (16, {"gbs": 640, "max": 32768}, "tp1 pp1 dp16 mb10 zero3 recompute=full"),
-}  # fmt: skip
+}
 NAMES = {
     "gbs": "runtime_args.train_global_batch_size", "mbs": "runtime_args.train_micro_batch_size", "packing": f"{T}.packing",
     "max": f"{T}.max_token_in_packing", "tensor": f"{T}.tensor_model_parallel_size",
@@ -244,7 +244,7 @@ NAMES = {
     "context": f"{T}.context_parallel_size", "etp": f"{T}.expert_tensor_parallel_size", "expert": f"{T}.expert_model_parallel_size",
     "granularity": f"{T}.recompute_granularity", "method": f"{T}.recompute_method", "number": f"{T}.recompute_num_layers",
     "first": f"{T}.decoder_first_pipeline_num_layers", "last": f"{T}.decoder_last_pipeline_num_layers",
-}  # fmt: skip
+}
 
 
 def script(words):
@@ -330,12 +330,12 @@ BROKEN = {
     "query-groups": {"tensor_parallel": 8, "pipeline_parallel": 1},
     "interleaved-batch": {"virtual_stages": 2, "num_microbatches": 63},
     "moe-sequence-parallel": {"sequence_parallel": False}, "expert-count": {"expert_parallel": 3},
-}  # fmt: skip
+}
 FSDP_BROKEN = {
     "fsdp": {"tensor_parallel": 2}, "fsdp-size": {"parameter_shards": 16}, "fsdp-recompute": {"recompute": NoRecompute()},
     "fsdp-heads": {"context_parallel": 8, "context_kind": "ulysses"},
     "fsdp-key-value-heads": {"context_parallel": 16, "context_kind": "ulysses"},
-}  # fmt: skip
+}
 
 
 def refused(case, layout):
@@ -416,7 +416,7 @@ CLEAN = {
     f"{T}.pipeline_model_parallel_size": 2,
     f"{T}.packing": True, f"{T}.max_token_in_packing": 8192, f"{T}.generation_batch_size": 8, "models.policy.num_gpu": 32,
     "models.policy.tensor_model_parallel_size": 8, "models.policy.num_inference_per_prompt": 32,
-}  # fmt: skip
+}
 FSDP_CLEAN = {key: value for key, value in CLEAN.items() if "model_parallel_size" not in key} | {
     "runtime_args.train_backend": "fsdp",
     f"{T}.fsdp_size": 32,
@@ -437,11 +437,11 @@ MISTAKES = {
     "generation-batch": {f"{T}.packing": False, f"{T}.generation_batch_size": 48},
     "rollout": {"models.policy.num_gpu": 30}, "rollout-degrees": {"models.policy.pipeline_model_parallel_size": 2},
     "vision-packing": {"runtime_args.model_type": "vlm"},
-}  # fmt: skip
+}
 FSDP_MISTAKES = {
     "checkpointing": {f"{T}.gradient_checkpointing": False}, "fsdp-size-key": {f"{T}.fsdp_size": 8},
     "backend-key": {f"{T}.tensor_model_parallel_size": 2},
-}  # fmt: skip
+}
 
 
 def test_the_unmutated_files_are_clean():

@@ -14,7 +14,7 @@ CASES = [(name, 30) for name in frameworks()] + [(name, 8) for name in RELEASES]
 PROMISES = [
     pytest.param(test, id=f"{name}-{promise}")
     for name, examples in CASES for promise, test in conformance(name, examples=examples).items()
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("promise", PROMISES)

@@ -18,7 +18,7 @@ NAME = "deepspeed"
 GOOD = {
     "train_batch_size": 64, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "bf16": {"enabled": True},
     "zero_optimization": {"stage": 2, "overlap_comm": True},
-}  # fmt: skip
+}
 DENSE, MOE = "llama3-8b", "qwen3-30b-a3b"
 
 
@@ -79,7 +79,7 @@ PUBLIC = {
          "data_efficiency": {"enabled": True}},
         {"microbatch_sequences": 16, "num_microbatches": 2}, None,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PUBLIC)
@@ -102,7 +102,7 @@ def test_public_configurations_are_read(name):
         ({"--per_device_train_batch_size": 96, "--max_seq_len": 512, "--zero_stage": 0}, {"microbatch_sequences": 96,
                                                                                           "zero_stage": 0}),
     ],
-)  # fmt: skip
+)
 def test_scripts_of_deepspeed_chat_are_read(flags, expected):
     reading = read(NAME, script(flags | {"--deepspeed": True}, launcher="deepspeed --num_gpus 8", program="main.py"))
     assert reading.layout is not None, reading.messages
@@ -114,7 +114,7 @@ def test_flags_of_the_trainer_fill_what_is_auto():
         "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
         "bf16": {"enabled": "auto"},
         "zero_optimization": {"stage": 2}, "tensor_parallel": {"autotp_size": 4},
-    }  # fmt: skip
+    }
     flags = {
         "--per_device_train_batch_size": 2,
         "--gradient_accumulation_steps": 8,
@@ -159,7 +159,7 @@ def test_three_batch_keys_say_the_replicas():
         ({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3}, (48, 2, 3)),
         ({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2}, (64, 2, 4)),
     ],
-)  # fmt: skip
+)
 def test_missing_batch_keys_are_completed_as_deepspeed_does(keys, batch):
     reading = read(NAME, json_file({**keys, "zero_optimization": {"stage": 1}}), devices=8)
     layout = reading.layout
@@ -205,7 +205,7 @@ LIMITS = {
     "expert-grid": ({"model": MOE}, {"expert_parallel": 32}), "expert-sequence": ({"model": MOE}, {"tensor_parallel": 2}),
     "stages": ({}, {"pipeline_parallel": 16, "data_parallel": 1, "tensor_parallel": 1}), "schedule": ({}, {"virtual_stages": 2}),
     "batch": ({}, {"num_microbatches": 3}), "zero-stage": ({}, {}),
-}  # fmt: skip
+}
 UNREACHED = {"positions", "zero-stage", "stages"}
 """Every position and stage is DeepSpeed's; stages are refused as pipelines first."""
 
@@ -231,7 +231,7 @@ def test_every_limit_has_a_test():
         ("0.16", "no-ulysses", {"context_parallel": 2}, {}), ("0.18", "no-autoep", {"expert_parallel": 2}, {"model": MOE}),
         ("0.18", "mics-experts", {"optimizer_shards": 8, "gradient_shards": 8, "parameter_shards": 8}, {"model": MOE}),
     ],
-)  # fmt: skip
+)
 def test_old_releases_refuse_what_they_lack(release, rule, knobs, given):
     case = case_of(NAME, **given)
     layout = layout_of(case, **knobs)
@@ -254,7 +254,7 @@ MUTATIONS = {
     "bf16-states": {"bf16": {"enabled": True, "bf16_master_weights_and_grads": True}, "zero_optimization": {"stage": 0}},
     "gradient-mix": {"zero_optimization": {"stage": 0}, "data_types": {"grad_accum_dtype": "fp32"}},
     "duplicate-batch": {"micro_batch_size": 2}, "auto": {"gradient_clipping": "auto"},
-}  # fmt: skip
+}
 
 
 def mutated(changes):
@@ -300,7 +300,7 @@ def test_comments_are_taken_by_deepspeed_and_refused_by_others():
     [("zero_optimisation", "warning"), ("zero_optimization.overlap_com", "error"), ("fp16.enable", "error"),
      ("optimizer.params.lr", None),
      ("--learning_rate", None), ("data_efficiency.enabled", None)],
-)  # fmt: skip
+)
 def test_unknown_keys(key, severity):
     found = framework(NAME).unknown_keys(key)
     assert (found[0] if found else None) == severity
@@ -375,7 +375,7 @@ def test_limits_refuse_at_parse_only_what_deepspeed_refuses():
     wrong = [
         message.id for (case, layout), verdict in zip(plans, verdicts, strict=True) if verdict["accepted"]
         for limit in there.limits if limit.noticed == "parse" and (message := limit.check(case, layout))
-    ]  # fmt: skip
+    ]
     assert sum(verdict["accepted"] for verdict in verdicts) > 100
     assert len(wrong) <= 0.05 * len(plans), wrong
     batch = [limit for limit in there.limits if limit.id == "deepspeed.batch"]
@@ -406,13 +406,13 @@ def test_what_checks_call_errors_deepspeed_refuses_and_what_they_call_warnings_i
     verdicts = judge("deepspeed-0.19.8", [case(json.dumps(mutated(MUTATIONS[rule]))) for rule in (*errors, *warnings)])
     assert {rule: verdict["accepted"] for rule, verdict in zip((*errors, *warnings), verdicts, strict=True)} == {
         **dict.fromkeys(errors, False), **dict.fromkeys(warnings, True),
-    }  # fmt: skip
+    }
     commented, unknown, strict = judge(
         "deepspeed-0.19.8",
         [case(json.dumps(GOOD, indent=1).replace('"train_batch_size"', '// batch\n"train_batch_size"', 1)),
          case(json.dumps(GOOD | {"zero_optimisation": {"stage": 3}})),
          case(json.dumps(GOOD | {"zero_optimization": {"overlap_com": True}}))],
-    )  # fmt: skip
+    )
     assert commented["accepted"]
     assert unknown["accepted"]
     assert "Extra inputs are not permitted" in strict["why"]

@@ -14,7 +14,7 @@ VALUES = st.one_of(
     st.none(), st.booleans(), st.integers(-5, 70), st.sampled_from([10**30, 0.5, 1e308, "auto", "", "cpu", "full", "FSDP", "2",
                                                                     [], [1, "x"], {}, {"a": 1}]),
     st.text("az0-\" {%", max_size=4),
-)  # fmt: skip
+)
 WORDS = st.sampled_from(["1", "0", "-1", "2", "8", "x", "full", "block", "9" * 40, ""])
 
 
@@ -48,7 +48,7 @@ def test_no_value_makes_reading_or_checking_raise(name, suffix):
         files = [
             File(path=f"config.{suffix}", text=json.dumps(nested(flat))),
             script({key: f"'{word}'" if word else True for key, word in words.items()}, launcher="torchrun --nproc-per-node 8"),
-        ]  # fmt: skip
+        ]
         reading = there.read(files, given=Given(num_devices=devices))
         at = there.at(reading.version)
         for check in at.checks:

@@ -10,11 +10,11 @@ import pytest
 
 from meshwright.api import make_case
 from meshwright.catalog import cluster_for
+from meshwright.documents.shell import parse_shell
+from meshwright.documents.tree import parse_json_with_comments, parse_tree
 from meshwright.domain.layout import Layout
 from meshwright.errors import InputError
 from meshwright.frameworks import File, framework
-from meshwright.frameworks.documents.shell import parse_shell
-from meshwright.frameworks.documents.tree import parse_json_with_comments, parse_tree
 from meshwright.frameworks.editing import edit
 from meshwright.frameworks.resume import CUT, SHARDED, changed_knobs, meaning
 from meshwright.testing.plans import draw_plan, is_legal
@@ -23,7 +23,7 @@ from meshwright.testing.promises import configuration, read_back
 NAMES = (
     "accelerate", "bridge", "chatlearn", "deepspeed", "megatron", "megatron-deepspeed", "mindformers", "mindspeed-core-ms",
     "mindspeed-llm", "nanotron", "picotron", "torchtitan",
-)  # fmt: skip
+)
 
 
 def plan_pair(name, seed, *, same_world=True):
@@ -86,9 +86,9 @@ def test_one_replica_leaves_switches_that_mean_nothing_then(name):
         "llama3-8b", cluster_for(device, num_devices=2 * tp), global_batch_sequences=16, sequence_tokens=2048, framework=name
     )
     one = there.normal(case, Layout(tensor_parallel=tp, sequence_parallel=tp > 1, data_parallel=2, optimizer_shards=2,
-                                    num_microbatches=8))  # fmt: skip
+                                    num_microbatches=8))
     alone = there.normal(case, replace(one, data_parallel=1, optimizer_shards=1, gradient_shards=1, parameter_shards=1,
-                                       num_microbatches=16, overlap=replace(one.overlap, parameter_gather=False)))  # fmt: skip
+                                       num_microbatches=16, overlap=replace(one.overlap, parameter_gather=False)))
     half = replace(case, cluster=cluster_for(device, num_devices=tp))
     reading = read_back(there, case, configuration(there.write(case, one)))
     assert {key for key in ONE_REPLICA[name] if reading.source.value(key) is not None} == ONE_REPLICA[name]
@@ -178,7 +178,7 @@ def test_json_comments_survive_an_edit():
 
 @pytest.mark.parametrize("text", [
     r'{"a": "\ud83d\ude00", "b": 1}', r'{"a\ud83d": 1, "b": 1}', '{"a": "\x7f\u2028", "b": 1}', r'{"a": "\\ud83d", "b": 1}',
-])  # fmt: skip
+])
 def test_json_that_yaml_does_not_know_is_edited_all_the_same(text):
     document = parse_tree(text, is_json=True)
     assert document.settings()["b"].value == 1
@@ -224,7 +224,7 @@ def test_the_last_key_of_a_section_leaves_the_comments_behind_it():
     "A=(" * 20_000, "a=(b c)(" * 5_000, "[[ a =~ (" * 5_000,
     "A=({1..9000})\n" + "".join(f"B{n}=(${{A[@]}})\n" for n in range(50)) + "torchrun x.py\n",
     "f() { A=$A$A; f $A $A; }\nA=1\nf 1\ntorchrun x.py\n",
-])  # fmt: skip
+])
 def test_scripts_without_bound_are_refused(text):
     with pytest.raises(InputError):
         parse_shell(text)

@@ -20,11 +20,11 @@ FLAGS = {
     "--deepspeed": True, "--deepspeed_config": "ds.json", "--tensor-model-parallel-size": 2, "--pipeline-model-parallel-size": 2,
     "--micro-batch-size": 2, "--global-batch-size": 64, "--num-layers": 24, "--hidden-size": 2048, "--num-attention-heads": 16,
     "--seq-length": 2048, "--max-position-embeddings": 2048, "--bf16": True, "--zero-stage": 1,
-}  # fmt: skip
+}
 JSON = {
     "train_batch_size": 64, "train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": True}, "zero_optimization": {"stage": 1},
     "gradient_clipping": 1.0,
-}  # fmt: skip
+}
 
 
 def without(flags, *names):
@@ -102,7 +102,7 @@ PUBLIC = {
         None, 8,
         {"recompute": NoRecompute()},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PUBLIC)
@@ -164,7 +164,7 @@ LIMITS = {
     "expert-grid": ({"model": MOE}, {"expert_parallel": 32}), "expert-sequence": ({"model": MOE}, {"tensor_parallel": 2}),
     "stages": ({"devices": 64}, {"pipeline_parallel": 64}), "schedule": ({}, {"pipeline_parallel": 2, "virtual_stages": 2}),
     "batch": ({}, {"num_microbatches": 3}), "shards": ({}, {"optimizer_shards": 8}), "zero-stage": ({}, {}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("rule", sorted(set(LIMITS) - {"zero-stage"}))
@@ -199,7 +199,7 @@ MUTATIONS = {
     "zero-bubble": (FLAGS | {"--enable-zbh1-pipeline": True, "--sequence-parallel": True}, JSON),
     "batch-arithmetic": (FLAGS, JSON | {"gradient_accumulation_steps": 8}),
     "batch-missing": (FLAGS, {"zero_optimization": {"stage": 1}, "bf16": {"enabled": True}}),
-}  # fmt: skip
+}
 
 
 def test_good_files_have_no_findings():
@@ -243,7 +243,7 @@ def test_disagreements_name_both_values():
     ("key", "severity"),
     [("--overlap-grad-reduce", "error"), ("--context-parallel-size", "error"), ("zero_optimisation", "warning"),
      ("zero_optimization.overlap_com", "error"), ("optimizer.params.lr", None)],
-)  # fmt: skip
+)
 def test_unknown_keys(key, severity):
     found = framework(NAME).unknown_keys(key)
     assert (found[0] if found else None) == severity
@@ -284,7 +284,7 @@ def test_megatron_deepspeed_accepts_the_flags():
     plans += [
         (case, layout_of(case, tensor_parallel=tp, pipeline_parallel=pp, sequence_parallel=True, zero=zero))
         for tp in (2, 4, 8) for pp in (1, 2, 4) for zero in (0, 1) for _ in range(2)
-    ]  # fmt: skip
+    ]
     verdicts = judge(NAME, [judged_flags(framework(NAME).write(case, layout), layout) for case, layout in plans])
     assert not [verdict["why"] for verdict in verdicts if not verdict["accepted"]]
     for (case, layout), verdict in zip(plans, verdicts, strict=True):

@@ -64,7 +64,7 @@ BROKEN = {
     "offload-adam": (DENSE, {"offload": ("optimizer",)}, {"optimizer_name": "sgd"}),
     "fsdp-optimizer": (DENSE, {"zero": 3}, {"optimizer_name": "muon"}),
     "recompute": (DENSE, {"pipeline_parallel": 2, "recompute": Full(layers=((3, 0),))}, {}),
-}  # fmt: skip
+}
 VERSIONED = {
     "flag": ("0.12", OSS, {"expert_parallel": 8}),
     "split": ("0.12", "llama3-70b", {"pipeline_parallel": 4, "stage_layers": ((19, 22, 20, 19),)}),
@@ -150,6 +150,6 @@ def test_ordinary_layouts_break_nothing():
         (DENSE, {}), (DENSE, {"tensor_parallel": 8, **SP, "pipeline_parallel": 4, "virtual_stages": 2}),
         (MOE, {"expert_parallel": 32}), (MLA, {"expert_parallel": 32, "pipeline_parallel": 2}),
         (OSS, {"tensor_parallel": 2, "expert_parallel": 16, **SP}), (DENSE, {"zero": 3}),
-    ):  # fmt: skip
+    ):
         case = case_of(model)
         assert [str(message) for message in MEGATRON.check(case, layout_of(case, **knobs))] == []

@@ -14,7 +14,7 @@ ONE = "CUDA_DEVICE_MAX_CONNECTIONS=1"
 CLEAN = script(
     "--tensor-model-parallel-size 2 --sequence-parallel --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather "
     "--log-throughput", environment=f"{ONE} PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-)  # fmt: skip
+)
 MOE = "--num-experts 8 --moe-ffn-hidden-size 1024"
 TP, PP = "--tensor-model-parallel-size", "--pipeline-model-parallel-size"
 
@@ -72,7 +72,7 @@ FIRES: dict[str, tuple[str, str | None, object]] = {
     "profile-off": ("--profile-step-start 5", None, "--profile"),
     "profile-directory": ("--profile --use-pytorch-profiler", None, "--tensorboard-dir"),
     "profile-steps": ("--profile --profile-step-start 20", None, "--profile-step-end 22"),
-}  # fmt: skip
+}
 ENVIRONMENT: dict[str, tuple[str, str]] = {
     # rule: variables, flags
     "connections-unless-blackwell": ("", f"{TP} 2"),
@@ -86,7 +86,7 @@ ENVIRONMENT: dict[str, tuple[str, str]] = {
     "set-twice": ("NCCL_DEBUG=WARN NCCL_DEBUG=VERSION", ""),
 }
 OTHERS = {"missing", "fp32", "batch-default", "connections", "launcher", "log-throughput", "two-frameworks", "zero-pipeline",
-          "deepspeed-batch", "deepspeed-checkpointing"}  # fmt: skip
+          "deepspeed-batch", "deepspeed-checkpointing"}
 """Rules with tests of their own."""
 
 
@@ -134,7 +134,7 @@ def test_what_the_parser_needs_and_is_not_there():
     (f"{TP} 2", "h100-sxm", None, True), (f"{TP} 2", "b200", None, False), (f"{TP} 2", "b200", "0.12", True),
     ("--context-parallel-size 2", "h100-sxm", None, True), ("", "h100-sxm", None, False), ("", "b200", "0.11", True),
     (f"{TP} 2 --use-megatron-fsdp", "h100-sxm", None, False), (f"{TP} 2", "mi300x", None, False),
-])  # fmt: skip
+])
 def test_one_connection_is_demanded_where_the_parser_demands_it(flags, device, version, fires):
     case = case_of("llama3-8b", device=device)
     found = findings(read(script(flags), version=version), case)
@@ -169,13 +169,13 @@ def template(
     *, tp: int = 8, pp: int = 16, mb: int = 1, gbs: int = 2048, gas: int | None = 16, nodes: int = 128, extra: str = "",
     deepspeed: str = "--deepspeed_config ds_config.json", overlap: str = "--overlap-grad-reduce", launcher: str = "torchrun",
     flash: str = "--use-flash-attn", program: str = "pretrain_gpt.py",
-) -> str:  # fmt: skip
+) -> str:
     """A launch in the manner of the guide."""
     words = [
         f"{launcher} --nproc_per_node 8 --nnodes {nodes} {program}", f"{TP} {tp}", f"{PP} {pp}", f"--micro-batch-size {mb}",
         f"--global-batch-size {gbs}", "" if gas is None else f"--gradient-accumulation-steps {gas}", "--seq-length 4096",
         MODEL, flash, "--bf16", "--sequence-parallel", overlap, extra, deepspeed,
-    ]  # fmt: skip
+    ]
     return " \\\n    ".join(filter(None, words)) + "\n"
 
 
@@ -221,7 +221,7 @@ VARIED: list[tuple[dict[str, object], dict[str, object], set[str], set[str], str
     ({"extra": "--profile-step-range 50,100 --profile-output-path ./profile"}, {}, {*ALWAYS, "instead"}, {"profile-off"}, NEEDED),
     ({"extra": "--no-async-tensor-model-parallel-allreduce"}, {}, {*ALWAYS, "no-effect"}, set(), NEEDED),
     ({"nodes": 16, "pp": 4, "gas": 512, "gbs": 2048}, {}, ALWAYS - {"accumulation"}, {"accumulation"}, ""),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("row", range(len(VARIED)))

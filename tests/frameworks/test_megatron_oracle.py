@@ -22,11 +22,11 @@ from megatron_cases import MODELS, arguments_of, case_of, environment_of, layout
 from megatron_configurations import model_flags, random_flags, script_of
 
 from meshwright.domain.label import label
+from meshwright.estimate.split import chunk_kinds, default_split, even_split
 from meshwright.frameworks import File, framework
 from meshwright.frameworks.base import DEFAULTS
 from meshwright.frameworks.settings import Given
 from meshwright.perf import parameters as count
-from meshwright.plan.split import chunk_kinds, default_split, even_split
 from meshwright.testing import legal_plans, offered
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
@@ -45,7 +45,7 @@ def judge(cases):
     done = subprocess.run(
         [PYTHON, "-W", "ignore", str(runner), *([SOURCE] if SOURCE else [])],
         input="\n".join(map(json.dumps, cases)), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    )
     verdicts = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(verdicts) == len(cases), done.stderr[-3000:]
     return verdicts
@@ -69,7 +69,7 @@ def test_the_parser_accepts_what_is_legal_and_refuses_what_is_not():
         case = case_of(
             rng.choice(MODELS), devices=rng.choice([16, 64, 128, 48]), precision_name=rng.choice(recipes),
             optimizer_name=rng.choice(optimizers), gradient_dtype=rng.choice([None, "bf16"]),
-        )  # fmt: skip
+        )
         layout = random_layout(case, rng)
         messages = there.check(case, layout)
         if messages and "parse" not in {noticed[message.id] for message in messages}:
@@ -118,18 +118,18 @@ def test_what_the_parser_accepts_is_accepted_and_what_it_refuses_is_seen():
     drawn = []
     for _ in range(2 * LAYOUTS):
         case = case_of(rng.choice(("llama3-8b", "qwen3-30b-a3b", "mixtral-8x7b", "gpt3-175b", "qwen2.5-7b", "deepseek-v2-lite")),
-                       devices=rng.choice((16, 64, 128)))  # fmt: skip
+                       devices=rng.choice((16, 64, 128)))
         drawn.append((case, [*model_flags(case, version()), *random_flags(case, version(), rng)]))
     sharded = [{"--use-megatron-fsdp"} & set(words) for _, words in drawn]
     verdicts = judge([
         {"argv": words, "world": case.cluster.num_devices, "env": {} if fsdp else {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}}
         for (case, words), fsdp in zip(drawn, sharded, strict=True)
-    ])  # fmt: skip
+    ])
     accepted, ours, unseen = 0, 0, Counter()
     for (case, words), fsdp, verdict in zip(drawn, sharded, verdicts, strict=True):
         text = script_of(words, case.cluster.num_devices)
         reading = there.read([File(path="train.sh", text=text.split("\n", 1)[1] if fsdp else text)], version=version(),
-                             given=Given(model=case.model))  # fmt: skip
+                             given=Given(model=case.model))
         broken = there.check(case, reading.layout) if reading.layout else reading.messages
         wrong = {each.id for each in broken if noticed.get(each.id, "parse") == "parse"}
         errors = {
@@ -194,7 +194,7 @@ def test_the_arguments_rebuild_the_parameters_of_every_stage():
             {"tensor_parallel": 2, "sequence_parallel": True, "pipeline_parallel": 2, "expert_parallel": 2,
              "expert_tensor_parallel": 2},
             {"pipeline_parallel": 4, "virtual_stages": 2, "stage_layers": "moved"},
-        ):  # fmt: skip
+        ):
             case = case_of(model)
             dense = {} if case.model.is_moe else {"expert_parallel": 1, "expert_tensor_parallel": 1}
             uneven = {"stage_layers": moved(case, 4, 2)} if "stage_layers" in knobs else {}

@@ -50,7 +50,7 @@ def test_every_feature_of_a_release_is_written_and_read_back(release):
     ("--decoder-last-pipeline-num-layers 17", 1, ((21, 21, 21, 17),)),
     ("--decoder-first-pipeline-num-layers 18 --decoder-last-pipeline-num-layers 18 --num-virtual-stages-per-pipeline-rank 2", 2,
      ((9, 11, 11, 9), (9, 11, 11, 9))),
-])  # fmt: skip
+])
 def test_layers_are_placed_in_every_spelling(flags, virtual, split):
     flags = flags.replace("Et*19|(", "'Et*19|(").replace("*2t*19L", "*2t*19L'") if "'" not in flags else flags
     layout = read(script(PP4, flags)).layout
@@ -66,7 +66,7 @@ def test_layers_are_placed_in_every_spelling(flags, virtual, split):
     (78, "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split "
          "--num-virtual-stages-per-pipeline-rank 2", 2,
      ((9, 10, 10, 10), (10, 10, 10, 9))),
-])  # fmt: skip
+])
 def test_embedding_and_loss_can_count_as_layers(layers, flags, virtual, split):
     layout = read(script(PP4, flags, model=MODEL.replace("80", str(layers)))).layout
     assert layout is not None
@@ -88,7 +88,7 @@ def test_embedding_and_loss_can_count_as_layers(layers, flags, virtual, split):
     ("--cp-comm-type star --context-parallel-size 2", "context-type"),
     ("--recompute-granularity full", "recompute-method"),
     ("--num-distributed-optimizer-instances 5", "instances"),
-])  # fmt: skip
+])
 def test_what_determines_no_layout_is_said(flags, id):
     reading = read(script(PP4, flags))
     assert reading.layout is None
@@ -129,7 +129,7 @@ def test_any_text_is_a_layout_of_stages_or_refused(text):
     ("--recompute-granularity full --recompute-method uniform --recompute-num-layers 4", Full()),
     ("--recompute-granularity full --recompute-method block --recompute-num-layers 7", Full(layers=7)),
     ("--recompute-granularity full --recompute-method block --recompute-num-layers 99", Full()),
-])  # fmt: skip
+])
 def test_recomputation_in_every_spelling(flags, wanted):
     assert read(script(PP4, flags)).layout.recompute == wanted
 
@@ -147,7 +147,7 @@ def test_recomputation_in_every_spelling(flags, wanted):
      "--outer-dp-sharding-strategy optim", None, (32, 8, 8)),
     ("--use-torch-fsdp2", None, (32, 32, 32)),
     ("--use-torch-fsdp2 --torch-fsdp2-no-reshard-after-forward", None, (32, 32, 1)),
-])  # fmt: skip
+])
 def test_sharding_in_every_spelling(flags, version, shards):
     layout = read(script("--tensor-model-parallel-size 2", flags), version=version).layout
     assert (layout.optimizer_shards, layout.gradient_shards, layout.parameter_shards) == shards
@@ -156,7 +156,7 @@ def test_sharding_in_every_spelling(flags, version, shards):
 @pytest.mark.parametrize(("words", "kind"), [
     ("p2p", "ring"), ("a2a", "ulysses"), ("all_gather", "all-gather"), ("allgather", "all-gather"),
     ("a2a+p2p --hierarchical-context-parallel-sizes 2 2", "hybrid"), ("p2p p2p p2p", "ring"),
-])  # fmt: skip
+])
 def test_kinds_of_context_parallelism(words, kind):
     assert read(script("--context-parallel-size 4", f"--cp-comm-type {words}")).layout.context_kind == kind
 
@@ -177,21 +177,21 @@ def test_defaults_are_the_parsers():
     ("", "bf16", "fp32"), ("--grad-reduce-in-bf16", "bf16", "bf16"), ("--fp8-format hybrid", "fp8-delayed", "fp32"),
     ("--fp8-format hybrid --fp8-recipe tensorwise", "fp8-cs", "fp32"), ("--fp8-format e4m3 --fp8-recipe mxfp8", "fp8-mx", "fp32"),
     ("--fp8-format e4m3 --fp8-recipe blockwise", "fp8-blockwise", "fp32"), ("--fp4-format e2m1", "nvfp4", "fp32"),
-])  # fmt: skip
+])
 def test_the_case_is_said(flags, precision, gradient):
     said = read(script(flags)).said
     assert (said.precision, said.gradient_dtype, said.devices, said.global_batch_sequences, said.sequence_tokens) == (
         precision, gradient, 64, 256, 4096,
-    )  # fmt: skip
+    )
     assert said.figures == {
         "layers": 80, "hidden": 8192, "heads": 64, "ffn": 32768, "key_value_heads": 64, "head_dim": 128, "tied_embeddings": True,
-    }  # fmt: skip
+    }
 
 
 def test_optimizer_task_and_grouped_heads_are_said():
     said = read(script("--sft --optimizer adam --use-precision-aware-optimizer --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16 "
                        "--group-query-attention --num-query-groups 8 --swiglu "
-                       "--untie-embeddings-and-output-weights")).said  # fmt: skip
+                       "--untie-embeddings-and-output-weights")).said
     assert (said.optimizer, said.task, said.figures["key_value_heads"]) == ("adamw-bf16-moments", "sft", 8)
     assert (said.figures["ffn"], said.figures["tied_embeddings"]) == (21824, False)
     assert read(script("--num-query-groups 8"), version="main").said.figures["key_value_heads"] == 8
@@ -202,7 +202,7 @@ def test_optimizer_task_and_grouped_heads_are_said():
     ("", "0.16"), ("--use-custom-fsdp", "0.13"), ("--no-such-flag", "0.16"), ("--moe-extended-tp", "0.16"),
     ("--use-custom-fsdp --pipeline-model-parallel-layout E", "0.13"), ("--megatron-fsdp-version 2", "main"),
     ("--encoder-tensor-model-parallel-size 2", "0.13"), ("--fake-process-group", "0.16"),
-])  # fmt: skip
+])
 def test_the_release_is_the_newest_that_knows_the_flags_and_the_default_where_it_does(flags, release):
     assert read(script(flags)).version == release
 
@@ -310,7 +310,7 @@ REAL = {
         "--global-batch-size 32 --bf16 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 4 --sequence-parallel "
         "--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --tp-comm-overlap",
         "tp8 pp4 dp2 mb1 sp zero1 overlap=grad,param,tp,p2p", 16),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -376,7 +376,7 @@ def test_a_users_own_script_keeps_everything_but_the_layout():
     other = replace(
         reading.layout, tensor_parallel=4, pipeline_parallel=2, virtual_stages=1, schedule="1f1b", recompute=Full(),
         stage_layers=((17, 15),),
-    )  # fmt: skip
+    )
     edited = edit(MEGATRON, reading, case, other)
     text = edited.files[0].text
     again = read(text)
@@ -386,5 +386,5 @@ def test_a_users_own_script_keeps_everything_but_the_layout():
     assert {change.key for change in edited.edits} == {
         "--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--pipeline-model-parallel-layout",
         "--num-layers-per-virtual-pipeline-stage", "--recompute-granularity", "--recompute-method", "--recompute-num-layers",
-    }  # fmt: skip
+    }
     assert edited.meaning.resume == "reshard"

@@ -12,11 +12,11 @@ from meshwright.catalog import load_model
 from meshwright.domain.layout import Full, Overlap, Selective
 from meshwright.domain.training import Lora
 from meshwright.errors import InputError
+from meshwright.estimate import estimate as predict
 from meshwright.frameworks import Options, framework
 from meshwright.frameworks.megatron.flags import Arguments, parse_version, surface
 from meshwright.frameworks.megatron.model_arguments import add_model, expression
 from meshwright.frameworks.megatron.pipeline import layout_string
-from meshwright.plan import estimate as predict
 
 MEGATRON = framework("megatron")
 
@@ -67,7 +67,7 @@ def test_the_degrees_the_batch_and_the_expert_grid_are_always_explicit():
         "--tensor-model-parallel-size": "4", "--pipeline-model-parallel-size": "1", "--context-parallel-size": "1",
         "--expert-model-parallel-size": "8", "--expert-tensor-parallel-size": "1", "--micro-batch-size": "2",
         "--global-batch-size": "256", "--seq-length": "2048",
-    }  # fmt: skip
+    }
     assert {flag: found[flag][0] for flag in wanted} == wanted
     assert "--sequence-parallel" in found
 
@@ -148,7 +148,7 @@ def test_sharding_becomes_the_distributed_optimizer_its_instances_or_fsdp():
 @pytest.mark.parametrize(("knobs", "device", "value"), [
     ({"tensor_parallel": 2}, "h100-sxm", "1"), ({"context_parallel": 2}, "h100-sxm", "1"), ({}, "h100-sxm", None),
     ({"tensor_parallel": 2}, "b200", None), ({"zero": 3, "tensor_parallel": 2}, "h100-sxm", None),
-])  # fmt: skip
+])
 def test_connections_are_one_only_where_megatron_demands_it(knobs, device, value):
     case = case_of("llama3-8b", device=device)
     script = write(case, layout_of(case, **knobs))["train.sh"].text
@@ -178,7 +178,7 @@ def test_recomputation_in_all_its_forms():
     ("fp8-mx", None, {"--fp8-format": ["e4m3"], "--fp8-recipe": ["mxfp8"]}),
     ("fp8-blockwise", None, {"--fp8-format": ["e4m3"], "--fp8-recipe": ["blockwise"]}),
     ("nvfp4", None, {"--fp4-format": ["e2m1"], "--fp4-recipe": ["nvfp4"]}),
-])  # fmt: skip
+])
 def test_precisions(name, gradient, wanted):
     case = case_of("llama3-8b", precision_name=name, gradient_dtype=gradient)
     found = flags(case, layout_of(case))
@@ -210,7 +210,7 @@ def test_optimizer_state_and_its_place():
     ("bloom-176b", ["ALiBi", "norm behind the embedding"]), ("falcon-40b", ["in parallel"]),
     ("gemma3-27b", ["more norms"]), ("olmo2-7b", ["over all heads"]), ("opt-350m", ["final norm", "narrower"]),
     ("mpt-7b", ["ALiBi", "layer-no-bias norms"]), ("internlm-7b", ["choice of biases"]),
-])  # fmt: skip
+])
 def test_a_model_that_cannot_be_built_is_refused_by_the_name_of_its_features(model, words):
     case = case_of("llama3-8b")
     with pytest.raises(InputError) as raised:
@@ -234,7 +234,7 @@ def test_lora_is_refused_and_sft_names_its_data():
 
 @pytest.mark.parametrize(("text", "minor"), [
     (None, 16), ("0.16", 16), ("0.16.1", 16), ("core_r0.13.0", 13), ("core_v0.14.0", 14), ("v0.15", 15), ("main", 20),
-])  # fmt: skip
+])
 def test_versions_are_read_in_all_spellings(text, minor):
     assert parse_version(text).minor == minor
 
@@ -312,7 +312,7 @@ def run(script, tmp_path, **environment):
     for name, body in {
         "torchrun": 'printf "%s\\n" torchrun "$PWD" "$@"', "scontrol": "printf 'node-a\\nnode-b\\n'",
         "srun": 'echo srun "${@:1:6}"; shift 6; SLURM_NODEID=1 exec "$@"',
-    }.items():  # fmt: skip
+    }.items():
         (tools / name).write_text(f"#!/bin/bash\n{body}\n")
         (tools / name).chmod(0o755)
     path = tmp_path / "train.sh"
@@ -320,7 +320,7 @@ def run(script, tmp_path, **environment):
     done = subprocess.run(
         ["bash", path, "--extra", "a b"], capture_output=True, text=True, check=True, cwd=tmp_path,
         env={"PATH": f"{tools}:/usr/bin:/bin", "MEGATRON_PATH": str(tools)} | environment,
-    )  # fmt: skip
+    )
     return done.stdout.splitlines()
 
 
@@ -334,7 +334,7 @@ def test_one_script_serves_torchrun_by_hand_and_slurm(tmp_path):
     assert by_hand[:2] == ["torchrun", str(tmp_path / "a" / "tools")]
     assert by_hand[2:12] == [
         "--nnodes", "2", "--nproc-per-node", "8", "--node-rank", "1", "--master-addr", "boss", "--master-port", "6000",
-    ]  # fmt: skip
+    ]
     assert by_hand[12] == "pretrain_gpt.py"
     assert by_hand[-2:] == ["--extra", "a b"]
     slurm = run(script, tmp_path / "b", SLURM_JOB_ID="1", SLURM_JOB_NODELIST="node-[a-b]")
@@ -370,7 +370,7 @@ def probe(case, layout, tmp_path, **kwargs):
     done = subprocess.run(
         ["bash", tmp_path / "probe.sh"], capture_output=True, text=True, check=True, cwd=tmp_path,
         env={"PATH": f"{tools}:/usr/bin:/bin", "MEGATRON_PATH": str(tools), "DATA_PATH": "/data/mine", "CHECKPOINT_DIR": "/ckpt"},
-    )  # fmt: skip
+    )
     return done.stdout.splitlines(), files["README.md"].text
 
 
@@ -399,7 +399,7 @@ def test_a_dense_model_needs_no_forced_balance_and_old_versions_and_flex_have_no
 @pytest.mark.parametrize(("version", "model", "knobs", "device", "value"), [
     ("0.11", "llama3-8b", {}, "h100-sxm", "1"), ("0.12", "llama3-8b", {"tensor_parallel": 2}, "b200", "1"),
     ("0.12", "llama3-8b", {}, "h100-sxm", None),
-])  # fmt: skip
+])
 def test_old_versions_ask_for_one_connection_more_often(version, model, knobs, device, value):
     case = case_of(model, device=device)
     script = write(case, layout_of(case, **knobs), version=version)["train.sh"].text

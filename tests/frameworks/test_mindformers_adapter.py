@@ -44,7 +44,7 @@ def cases_of(some):
         {"files": {"config.yaml": next(file.text for file in framework(NAME).write(case, layout) if file.path == "config.yaml")},
          "world": case.cluster.num_devices, "argv": [], "env": {}, "checks": {}}
         for case, layout in some
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.oracle
@@ -149,7 +149,7 @@ def test_graph_lists_are_read_as_the_framework_reads_them():
             "parallel_config.pipeline_stage": pp, "parallel_config.micro_batch_num": pp, "model.model_config.num_layers": layers,
             "model.model_config.offset": offsets if vpp > 1 else offsets[0], "model.model_config.pp_interleave_num": vpp,
             "parallel.pipeline_config.pipeline_interleave": True, "recompute_config.recompute": recompute,
-        })  # fmt: skip
+        })
         assert reading.layout is not None, [str(message) for message in reading.messages]
         case = types.SimpleNamespace(
             model=types.SimpleNamespace(num_layers=layers, num_mtp_layers=0),
@@ -171,7 +171,7 @@ def test_graph_lists_of_three_kinds_reach_the_layers_that_the_framework_reaches(
     quiet = types.SimpleNamespace(info=lambda *_: None, warning=lambda *_: None)
     names: dict[str, Any] = {
         "np": np, "logger": quiet, "MAX_INT32": 2**31 - 1, "ms": context, "is_legacy_model": lambda: True,
-    }  # fmt: skip
+    }
     setting = function_of(path, "LayerSetting", names)
     reached: set[str] = set()
     setting.set_pattern_recompute = staticmethod(lambda layer, p, comm=False, *_, **__: reached.add("comm" if comm else "mlp_act"))
@@ -192,11 +192,11 @@ def test_graph_lists_of_three_kinds_reach_the_layers_that_the_framework_reaches(
         own = types.SimpleNamespace(
             recompute_slice_activation=False, select_recompute_exclude=False, select_comm_recompute_exclude=False,
             **copy.deepcopy(lists),
-        )  # fmt: skip
+        )
         config = types.SimpleNamespace(
             pipeline_stage=pp, pipeline_model_parallel_size=pp, gradient_aggregation_group=4, recompute=own,
             swap=types.SimpleNamespace(swap=False),
-        )  # fmt: skip
+        )
         its = setting(layers, 0, config, vpp)
         wanted: Counter[tuple[int, int, tuple[str, ...]]] = Counter()
         for index in range(layers):
@@ -208,14 +208,14 @@ def test_graph_lists_of_three_kinds_reach_the_layers_that_the_framework_reaches(
             "parallel_config.pipeline_stage": pp, "parallel_config.micro_batch_num": pp, "model.model_config.num_layers": layers,
             "model.model_config.pp_interleave_num": vpp, "parallel.pipeline_config.pipeline_interleave": True,
             "model.model_config.use_flash_attention": True, **{f"recompute_config.{key}": value for key, value in lists.items()},
-        })  # fmt: skip
+        })
         assert reading.layout is not None, [str(message) for message in reading.messages]
         split = ((layers // (pp * vpp),) * pp,) * vpp
         said = Counter({
             (chunk, stage, getattr(treatment, "modules", ("full",))): count
             for treatment, grid in parts_of(reading.layout.recompute, split)
             for chunk, row in enumerate(grid) for stage, count in enumerate(row) if count
-        })  # fmt: skip
+        })
         assert said == wanted, lists
 
 
@@ -224,7 +224,7 @@ GRAPH_BASE: dict[str, object] = {
     "parallel_config.micro_batch_num": 16, "parallel_config.use_seq_parallel": True, "runner_config.batch_size": 1,
     "parallel.enable_parallel_optimizer": True, "model.model_config.num_layers": 32, "model.model_config.seq_length": 4096,
     "model.model_config.use_flash_attention": True, "model.model_config.compute_dtype": "bfloat16",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -580,7 +580,7 @@ def test_offsets_that_do_not_fit_are_refused_in_its_words(settings, identifier):
         ({"select_comm_recompute": {"add": [1, 1, 1, 1]}}, "none", 1),
         ({"select_recompute": False, "select_comm_recompute": []}, "none", 0),
     ],
-)  # fmt: skip
+)
 def test_lists_are_read_by_what_they_recompute(settings, word, remarks):
     reading = read(GRAPH, {**GRAPH_BASE, **{f"recompute_config.{key}": value for key, value in settings.items()}})
     assert reading.layout is not None and recompute_word(reading.layout.recompute) == word
@@ -642,7 +642,7 @@ def test_an_edit_changes_what_the_layout_says_and_nothing_else():
         "-  model_parallel: 4", "-  pipeline_stage: 4  # stages", "+  model_parallel: 8", "+  pipeline_stage: 2  # stages",
         "-  use_seq_parallel: False", "+  use_seq_parallel: true", "-  recompute: True", "+  recompute: [20, 12]",
         "-    offset: [-1, -1, 1, 1]  # memory",
-    ])  # fmt: skip
+    ])
     again = framework(NAME).read([file])
     assert again.layout == framework(GRAPH).normal(case, other)
     assert edited.meaning.resume == "convert"
@@ -650,7 +650,7 @@ def test_an_edit_changes_what_the_layout_says_and_nothing_else():
 
 @pytest.mark.parametrize(("settings", "release"), [
     (PYNATIVE_BASE, "2.1"), (GRAPH_BASE, "graph"), ({"parallel_config.tensor_model_parallel_size": 2}, "experimental"),
-])  # fmt: skip
+])
 def test_the_release_is_seen(settings, release):
     assert read(NAME, settings, devices=16).version == release
     assert document(settings)

@@ -24,18 +24,18 @@ GUIDE: dict[str, object] = {
     "parallel_config.tensor_model_parallel_size": 2, "parallel_config.pipeline_model_parallel_size": 2,
     "parallel_config.num_layer_list": [2, 2], "parallel_config.recompute_config.recompute": [1, 1],
     "parallel_config.recompute_config.select_recompute": [1, 1], "parallel_config.recompute_config.select_comm_recompute": [1, 1],
-}  # fmt: skip
+}
 """Facts of the example in the tuning guide (seed 002)."""
 MODEL: dict[str, object] = {
     "model_config.num_layers": 18, "model_config.hidden_size": 4096, "model_config.vocab_size": 32000,
     "model_config.num_attention_heads": 32, "model_config.seq_length": 4096, "model_config.position_embedding_type": "rope",
     "model_config.use_flash_attention": True,
-}  # fmt: skip
+}
 BASE: dict[str, object] = {
     **MODEL, "parallel_config.pipeline_model_parallel_size": 4, "parallel_config.num_layer_list": [4, 5, 5, 4],
     "training_config.wrap_with_ddp": True, "training_config.use_distributed_optimizer": True,
     "dataset_config.batch_size": 2, "dataset_config.micro_batch_num": 32,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", RELEASES)
@@ -85,7 +85,7 @@ def test_select_is_mapped_by_what_it_recomputes(flash, act, modules, remark):
         (False, [4, 5, 5, 4], [4, 5, 5, 4], "selective:comm,mlp_act"),
         (False, [0, 0, 0, 0], [0, 0, 0, 0], "none"),
     ],
-)  # fmt: skip
+)
 def test_lists_stand_behind_the_full_layers(full, select, comm, word):
     lists = {"recompute": full, "select_recompute": select, "select_comm_recompute": comm}
     settings = {f"parallel_config.recompute_config.{name}": value for name, value in lists.items()}
@@ -137,7 +137,7 @@ def test_lists_by_stage(settings, layers, recompute):
 BR_YAML: dict[str, object] = {
     "model_parallel.pipeline_model_parallel_size": 4, "model_parallel.virtual_pipeline_model_parallel_size": 2,
     "language_model.num_layers": 16, "language_model.use_flash_attn": True, "micro_batch_size": 1, "global_batch_size": 64,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ BR_YAML: dict[str, object] = {
         ({"select_recompute": [[2, 2], [2, 2], [2, 2], [2, 2]]}, "selective:mlp_act", 0),
         ({"recompute": [[1, 1], [1, 1], [0, 0], [0, 0]]}, "full:[1,1,0,0;1,1,0,0]", 0),
     ],
-)  # fmt: skip
+)
 def test_lists_of_br_master_are_by_stage_and_chunk(settings, word, remarks):
     lists = {f"language_model.recompute_config.{name}": value for name, value in settings.items()}
     reading = read(f"{NAME}@br_master", {**BR_YAML, **lists}, devices=64)
@@ -182,7 +182,7 @@ def test_the_wrapper_of_the_guides_model_is_read():
         f"{prefix}.pipeline.virtual_pipeline_model_parallel_size": 4, f"{prefix}.use_sequence_parallel": True,
         f"{prefix}.use_distributed_optimizer": True, "train_config.ms_training_config.wrap_with_ddp": True,
         f"{prefix}.pipeline.layer_list": "[[4,4,4,4],[4,4,4,4],[4,4,4,4],[4,4,4,2]]", "dataset_config.micro_batch_num": 32,
-    }, devices=128)  # fmt: skip
+    }, devices=128)
     layout = reading.layout
     assert layout is not None
     assert (layout.tensor_parallel, layout.pipeline_parallel, layout.virtual_stages, layout.data_parallel) == (8, 4, 4, 4)
@@ -197,7 +197,7 @@ def test_the_wrapper_of_the_guides_model_is_read():
         ({"training_config.wrap_with_ddp": False, "parallel_config.zero_level": "z2"}, 2),
         ({"parallel_config.zero_level": "z3"}, 3),
     ],
-)  # fmt: skip
+)
 def test_zero_follows_the_wrapper(settings, stage):
     reading = read(NAME, {**BASE, **settings}, devices=64)
     assert reading.layout is not None and reading.layout.zero_stage == stage
@@ -233,11 +233,11 @@ def test_lists_turn_between_the_branches():
     assert reading.layout is not None and reading.layout.stage_layers == ((7, 8), (8, 9))
     square = read(NAME, {**MODEL, "model_config.num_layers": 32, "parallel_config.pipeline_model_parallel_size": 2,
                          "parallel_config.virtual_pipeline_model_parallel_size": 2, "dataset_config.micro_batch_num": 8,
-                         "parallel_config.num_layer_list": [[7, 8], [8, 9]]}, devices=8)  # fmt: skip
+                         "parallel_config.num_layer_list": [[7, 8], [8, 9]]}, devices=8)
     assert square.layout is not None and square.layout.stage_layers == ((7, 8), (8, 9))
     transposed = read(NAME, {**MODEL, "model_config.num_layers": 32, "parallel_config.pipeline_model_parallel_size": 2,
                              "parallel_config.virtual_pipeline_model_parallel_size": 2, "dataset_config.micro_batch_num": 8,
-                             "parallel_config.num_layer_list": [[7, 9], [8, 8]]}, devices=8)  # fmt: skip
+                             "parallel_config.num_layer_list": [[7, 9], [8, 8]]}, devices=8)
     assert f"{NAME}.square-list" in found(NAME, transposed) and f"{NAME}.square-list" not in found(NAME, square)
 
 
@@ -280,7 +280,7 @@ def mixture(**counts: list[int]) -> Mixed:
         ("expert-context", {"expert_parallel": 2, "context_parallel": 2}, "mixtral-8x7b"),
         ("schedule", {"pipeline_parallel": 1, "virtual_stages": 2}, None),
     ],
-)  # fmt: skip
+)
 def test_each_limit_fires_on_its_mutation(rule, knobs, model):
     good = case_of(NAME, "llama3-8b" if model is None else model)
     base = case_of(NAME, "llama3-8b")
@@ -439,7 +439,7 @@ def test_versions(version, release):
 def test_an_edit_drops_lists_of_another_pipeline():
     """The select list is of four stages: with two it would be refused."""
     settings = {**BASE, "model_config.num_layers": 32, "parallel_config.num_layer_list": None,
-                "parallel_config.recompute_config.select_recompute": [1, 1, 1, 1]}  # fmt: skip
+                "parallel_config.recompute_config.select_recompute": [1, 1, 1, 1]}
     case = case_of(NAME, "llama3-8b", devices=64, batch=1024)
     reading = read(NAME, settings, devices=64)
     assert reading.layout is not None and reading.layout.data_parallel == 16
@@ -450,7 +450,7 @@ def test_an_edit_drops_lists_of_another_pipeline():
     assert {change.key for change in edited.edits} == {
         "parallel_config.pipeline_model_parallel_size", "dataset_config.micro_batch_num", "parallel_config.num_layer_list",
         "parallel_config.recompute_config.select_recompute",
-    } - ({"parallel_config.num_layer_list"} if own_split(32, 2, 1) == ((16, 16),) else set())  # fmt: skip
+    } - ({"parallel_config.num_layer_list"} if own_split(32, 2, 1) == ((16, 16),) else set())
     assert edited.meaning.resume == "convert"
 
 

@@ -11,11 +11,11 @@ from megatron_cases import case_of, layout_of
 from oracles_run import judge, needs
 
 from meshwright.domain.layout import Full, Mixed, Overlap, Selective
+from meshwright.estimate.split import cost_split
 from meshwright.frameworks import File, framework
 from meshwright.frameworks.editing import edit
 from meshwright.frameworks.nanotron.limits import blocks_by_stage
 from meshwright.frameworks.settings import Given
-from meshwright.plan.split import cost_split
 from meshwright.testing import any_plans, legal_plans, offered
 
 NANOTRON = framework("nanotron")
@@ -62,16 +62,16 @@ def test_what_nanotron_takes_the_limits_take(monkeypatch):
     """Random layouts, legal or not: of those whose file nanotron takes, the limits refuse only what it does silently wrong."""
     silent = {"nanotron.knobs", "nanotron.parameters", "nanotron.blocks", "nanotron.context-without-ddp", "nanotron.width",
     "nanotron.async",
-              "nanotron.experts", "nanotron.expert-parallel", "nanotron.sequence-parallel", "nanotron.layers"}  # fmt: skip
+              "nanotron.experts", "nanotron.expert-parallel", "nanotron.sequence-parallel", "nanotron.layers"}
     plans = [
         plan for plan in any_plans("nanotron", 200)
         if plan[1].schedule in {"1f1b", "gpipe"} and plan[1].zero_stage < 2 and not isinstance(plan[1].recompute, Mixed)
-    ]  # fmt: skip
+    ]
     bare = replace(NANOTRON, limits=())
     texts = [next(file.text for file in bare.write(*plan) if file.path == "config.yaml") for plan in plans]
     verdicts = judge("nanotron", [
         {"files": {"config.yaml": text}, "world": layout.world} for text, (_, layout) in zip(texts, plans, strict=True)
-    ])  # fmt: skip
+    ])
     accepted = [plan for plan, verdict in zip(plans, verdicts, strict=True) if verdict["accepted"]]
     odd = [ids for plan in accepted if (ids := {message.id for message in NANOTRON.check(*plan)}) and not ids <= silent]
     assert len(accepted) > 20
@@ -107,7 +107,7 @@ REAL = {
          "optimizer.zero_stage": 0,
          "tokens.micro_batch_size": 256, "tokens.batch_accumulation_per_replica": 2, "tokens.sequence_length": 256},
         {"tensor_parallel": 2, "expert_parallel": 2, "num_microbatches": 2}, 512),
-}  # fmt: skip
+}
 """Facts of files of huggingface/nanotron: keys, the layout that they mean, sequences of the global batch."""
 
 
@@ -123,7 +123,7 @@ def test_real_files_are_read(name):
 
 def test_the_engine_is_afab_where_none_is_named():
     reading = read(written({"parallelism.dp": 1, "parallelism.tp": 1, "parallelism.pp": 2, "tokens.micro_batch_size": 1,
-                            "tokens.batch_accumulation_per_replica": 4}))  # fmt: skip
+                            "tokens.batch_accumulation_per_replica": 4}))
     assert reading.layout.schedule == "gpipe"
     assert "nanotron.engine" in found(reading)
 
@@ -170,7 +170,7 @@ BROKEN = {
     "nanotron.experts": (case("mixtral-8x7b"), {"tensor_parallel": 2, "sequence_parallel": True}),
     "nanotron.sequence-parallel": (case(sequence=2049), {"tensor_parallel": 2, "sequence_parallel": True}),
     "nanotron.layers": (case("llama3.2-1b"), {"pipeline_parallel": 32, "zero": 0}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("limit", BROKEN)
@@ -209,7 +209,7 @@ RIGHT = {
     "model.model_config.max_position_embeddings": 4096, "parallelism.dp": 4, "parallelism.pp": 2, "parallelism.tp": 2,
     "parallelism.pp_engine": "1f1b", "parallelism.tp_mode": "REDUCE_SCATTER", "tokens.sequence_length": 4096,
     "tokens.micro_batch_size": 1, "tokens.batch_accumulation_per_replica": 4, "tokens.train_steps": 10,
-}  # fmt: skip
+}
 WRONG = {
     "nanotron.zero-stage": {"optimizer.zero_stage": 3},
     "nanotron.expert-parallel-size": {"parallelism.expert_parallel_size": 2},
@@ -224,7 +224,7 @@ WRONG = {
     "nanotron.tied-count": {"model.model_config.tie_word_embeddings": True},
     "nanotron.demanded": {"tokens.train_steps": ...},
     "nanotron.positions": {"tokens.sequence_length": 8192},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("check", WRONG)

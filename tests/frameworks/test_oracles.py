@@ -46,7 +46,7 @@ def test_torchtitan_022():
         (toml(plain + "[parallelism.x]", num_layers=1), "Invalid field names"),
         (toml(plain.replace("= 8", "= 2"), num_layers=32),
          "Number of microbatches (2) must be greater than or equal to the number of stages (4)."),
-    ])  # fmt: skip
+    ])
     assert verdicts[0]["config"]["config"]["parallelism"]["tensor_parallel_degree"] == 8
     assert [len(part) for part in verdicts[5]["config"]["module_fqns"]] == [9, 9, 8, 9]
     assert verdicts[3]["by"] == "repeated"
@@ -69,7 +69,7 @@ def test_torchtitan_030():
         (flags(f"{deep} --training.disable-cuda-graphs"), ""),
         (flags(f"{deep} --training.disable-cuda-graphs --parallelism.pipeline-parallel-layers-per-stage 5"),
          "Number of virtual stages (7) must be divisible by pipeline parallel size (4)."),
-    ])  # fmt: skip
+    ])
     assert verdicts[0]["config"]["parallelism"]["tensor_parallel_degree"] == 8
     assert [len(part) for part in verdicts[5]["config"]["module_fqns"]] == [9, 9, 8, 9]
 
@@ -93,7 +93,7 @@ def test_deepspeed():
         (document(zero_optimization={"stage": 2, "overlap_com": True}), "overlap_com Extra inputs are not permitted"),
         (document(zero_optimization={"stage": 4}), "stage Input should be 0, 1, 2, 3 or 3"),
         (document(zero_optimization={"stage": 3, "mics_shard_size": 8}), "MiCS ZeRO-3 sharding has been removed"),
-    ])  # fmt: skip
+    ])
     assert verdicts[0]["config"]["gradient_accumulation_steps"] == 32
     assert verdicts[0]["config"]["zero_optimization"]["stage"] == 3
 
@@ -105,7 +105,7 @@ def test_mindformers():
             "training": {"local_batch_size": 1, "global_batch_size": batch}, "parallelism": parallelism,
             "lr_scheduler": {"type": "ConstantWarmUpLR"}, "train_dataset": {"dataloader": {"type": "MindDataset"}},
             "model": {"model_type": "qwen3", "architectures": "Qwen3ForCausalLM"},
-        }  # fmt: skip
+        }
         given |= {"recompute": recompute} if recompute else {}
         return {"files": {"run.yaml": json.dumps(given)}, "world": world, "checks": {"num_layers": layers}}
 
@@ -133,7 +133,7 @@ def test_mindformers():
          "expert_parallel must be greater than or equal to npu_nums_per_device"),
         (document(recompute={"mode": "selective"}), "RecomputeConfig.mode must be 'None', 'full', or 'select', got selective"),
         (document(tensor_parallel_degree=2), "Unknown configuration keys for ParallelismConfig: ['tensor_parallel_degree']"),
-    ])  # fmt: skip
+    ])
     assert verdicts[6]["config"]["num_accumulation_steps"] == 8
     assert verdicts[9]["config"]["stages"][5] == [10, 11]
 
@@ -148,7 +148,7 @@ def test_accelerate(name):
                 "fsdp_version": 2, "fsdp_reshard_after_forward": True, "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
                 "fsdp_transformer_layer_cls_to_wrap": "LlamaDecoderLayer", "fsdp_cpu_ram_efficient_loading": False,
             } | fsdp,
-        } | (top or {})  # fmt: skip
+        } | (top or {})
         if degrees:
             given["parallelism_config"] = {f"parallelism_config_{name}_size": size for name, size in degrees.items()}
         return {"files": {"run.yaml": json.dumps(given)}, "world": world}
@@ -164,6 +164,6 @@ def test_accelerate(name):
         (document(fsdp_state_dict_type="LOCAL_STATE_DICT"), "FSDP2 does not support LOCAL_STATE_DICT."),
         (document(fsdp_auto_wrap_policy="LAYERS"), "Invalid auto wrap policy: LAYERS."),
         (document(top={"use_parallelism_config": True}), "had unknown keys (['use_parallelism_config'])"),
-    ])  # fmt: skip
+    ])
     assert verdicts[0]["config"]["parallelism"] == {"dp_replicate": 1, "dp_shard": 8, "tp": 8, "cp": 1, "sp": 1}
     assert verdicts[1]["config"]["fsdp"]["reshard_after_forward"] is True

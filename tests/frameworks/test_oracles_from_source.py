@@ -37,7 +37,7 @@ def test_nanotron():
         (document(8, dp=4, tp=2, pp=1, sp=1), 'can not match "sp" to any data class field'),
         (document(24, dp=4, tp=2, pp=1, context_parallel_size=3, tokens={"sequence_length": 4096}),
          "Sequence length 4096 must be divisible by 6"),
-    ])  # fmt: skip
+    ])
     assert verdicts[0]["config"]["config"]["parallelism"]["tp"] == 2
 
 
@@ -65,7 +65,7 @@ def test_chatlearn():
         (document({"train_gbs": 8}), "Key 'train_gbs' not in 'RuntimeConfig'"),
         (document(max_token_in_packing="${models.policy_trainer.seq_length}"),
          "Interpolation key 'models.policy_trainer.seq_length' not found"),
-    ])  # fmt: skip
+    ])
 
 
 @needs("megatron-deepspeed")
@@ -90,7 +90,7 @@ def test_megatron_deepspeed():
          "CUDA_DEVICE_MAX_CONNECTIONS to 1"),
         (flags("--context-parallel-size 2"), "unrecognized arguments: --context-parallel-size 2"),
         (flags("", batch=63), "global batch size (63) is not divisible by micro batch size (1) times data parallel size (64)"),
-    ])  # fmt: skip
+    ])
     assert verdicts[0]["config"]["data_parallel_size"] == 8
 
 
@@ -112,7 +112,7 @@ def test_picotron():
         (document(32, pp_size=32), "Some ranks has no layers."),
         (document(2, pp_size=2, pp_engine="interleaved"), "Invalid pipeline parallel engine: interleaved"),
         (document(1, use_cpu=True), "Kernel operations requires dtype=torch.bfloat16"),
-    ])  # fmt: skip
+    ])
     assert verdicts[0]["config"]["layers"][7] == [14, 15]
 
 
@@ -161,5 +161,5 @@ def test_megatron_bridge():
         (script(more="expert_model_parallel_size=2"), "num_moe_experts must be non None to use expert-parallel."),
         (script(pp=5, world=40), "divisible by"),
         (script(more="tensor_parallel=8"), "GPTModelProvider.__init__() got an unexpected keyword argument 'tensor_parallel'"),
-    ])  # fmt: skip
+    ])
     assert verdicts[0]["config"]["layers_of_stages"] == [[8]] * 4

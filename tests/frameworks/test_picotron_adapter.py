@@ -72,7 +72,7 @@ REAL = [
     ({"tp_size": 2, "cp_size": 2, "pp_size": 2, "dp_size": 1, "pp_engine": "afab"}, {"seq_length": 2048,
      "micro_batch_size": 1, "gradient_accumulation_steps": 8},
      {"tensor_parallel": 2, "context_parallel": 2, "pipeline_parallel": 2, "schedule": "gpipe"}, 8),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("distributed", "training", "expected", "batch"), REAL)
@@ -101,7 +101,7 @@ BROKEN = {
     "picotron.key-value-heads": (case(), {"tensor_parallel": 16, "zero": 0}),
     "picotron.width": (case(devices=48), {"tensor_parallel": 3, "zero": 0}),
     "picotron.vocabulary": (case("llama2-7b", devices=48), {"tensor_parallel": 3, "zero": 0}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("limit", BROKEN)
@@ -129,7 +129,7 @@ WRONG = {
     "picotron.fused-adam": ("model", "use_fused_adam", True),
     "picotron.missing": ("training", "seed", None),
     "picotron.flash-on-cpu": ("distributed", "use_cpu", True),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("check", WRONG)

@@ -7,8 +7,8 @@ import pytest
 from meshwright.api import find_plans, make_case
 from meshwright.catalog import cluster_for
 from meshwright.domain.label import label
+from meshwright.estimate import estimate
 from meshwright.frameworks import framework, frameworks
-from meshwright.plan import estimate
 from meshwright.search import SearchOptions
 from meshwright.testing.promises import read_back
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from meshwright.check import Question, check
 from meshwright.cli import main
 from meshwright.cli.sources import _positional
-from meshwright.diagnose.check import Question, check
+from meshwright.documents.shell import parse_shell
 from meshwright.errors import InputError
 from meshwright.frameworks import File, framework
-from meshwright.frameworks.documents.shell import parse_shell
 from meshwright.frameworks.settings import Given
 
 PARALLEL = "--num-layers 8 --micro-batch-size 1 --global-batch-size 32 --tensor-model-parallel-size"

@@ -68,7 +68,7 @@ def reached(parts) -> Reached:
     return Counter({
         (chunk, stage, getattr(treatment, "modules", ("full",))): count
         for treatment, counts in parts for chunk, row in enumerate(counts) for stage, count in enumerate(row) if count
-    })  # fmt: skip
+    })
 
 
 @settings(max_examples=80, deadline=None)
@@ -124,10 +124,10 @@ def test_lists_of_the_guides_convention():
     kinds = {"full": ((2, 1),), "both": ((1, 0),), "comm": ((0, 2),)}
     assert lists_of_kinds(kinds, ((6, 6),), behind_full=False) == {
         "recompute": ((2, 1),), "select_recompute": ((3, 1),), "select_comm_recompute": ((3, 3),),
-    }  # fmt: skip
+    }
     assert lists_of_kinds(kinds, ((6, 6),), behind_full=True) == {
         "recompute": ((2, 1),), "select_recompute": ((1, 0),), "select_comm_recompute": ((1, 2),),
-    }  # fmt: skip
+    }
     full, lists = lists_of_parts(((Full(), ((2, 1),)),), ("comm",), ((6, 6),), behind_full=True)
     assert full == ((2, 1),) and lists == {"comm": ((0, 0),)}
 

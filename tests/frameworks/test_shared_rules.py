@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from meshwright.documents.source import UNKNOWN, Setting, Source
 from meshwright.frameworks.asking import at, count_of, differs, place_of, whole
 from meshwright.frameworks.deepspeed.mistakes import removed, sections
 from meshwright.frameworks.rules import limits_from, words_if
-from meshwright.frameworks.settings import UNKNOWN, Reading, Said, Setting, Source
+from meshwright.frameworks.settings import Reading, Said
 
 
 def reading(**values: object) -> Reading:

@@ -33,7 +33,7 @@ def pipelines(draw, names=NAMES):
                 recompute[name][chunk][stage] = draw(st.integers(0, left))
                 left -= recompute[name][chunk][stage]
     return Stages(layers=frozen(layers), recompute={name: frozen(grid) for name, grid in recompute.items()},
-                  schedule="interleaved" if chunks > 1 else "1f1b")  # fmt: skip
+                  schedule="interleaved" if chunks > 1 else "1f1b")
 
 
 def frozen(grid):
@@ -125,7 +125,7 @@ def test_what_a_framework_cannot_say_is_said():
     stages = Stages(layers=T1, recompute={"selective": (tuple([1] + [0] * 15),)}, schedule="zb1p")
     assert said(stages, "Megatron-LM").lacks == (
         "recomputing selective by stage: it has counts of whole layers only", "the schedule zb1p",
-    )  # fmt: skip
+    )
     assert not said(stages, "Megatron-LM").settings
     assert said(stages, "MindFormers graph mode").lacks == ("the schedule zb1p",)
     assert said(stages, "torchtitan").lacks == ("recomputing some layers and not others: it treats all alike",)
@@ -152,7 +152,7 @@ def test_sequence_splits_are_mindspores_alone():
     ("schedule", "chunks", "scheduler"),
     [("1f1b", 1, None), ("gpipe", 1, "gpipe"), ("interleaved", 2, "1f1b"), ("interleaved-less-memory", 2, "1f1b"),
      ("seq1f1b", 1, "seqpipe"), ("seq1f1b", 2, "seqvpp")],
-)  # fmt: skip
+)
 def test_the_order_that_an_answer_was_priced_with_is_asked_for(schedule, chunks, scheduler):
     stages = Stages(layers=((2, 2),) * chunks, schedule=schedule, sequence_splits=2 if schedule == "seq1f1b" else 1)
     words = said(stages, "MindFormers graph mode")

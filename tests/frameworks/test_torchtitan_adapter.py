@@ -10,10 +10,10 @@ import tomlkit
 from megatron_cases import case_of, layout_of
 from oracles_run import judge, needs
 
+from meshwright.documents.launch import parse_launch
 from meshwright.domain.layout import Full, Layout, Mixed, NoRecompute, Overlap, Selective
 from meshwright.errors import InputError
 from meshwright.frameworks import File, framework
-from meshwright.frameworks.documents.launch import parse_launch
 from meshwright.frameworks.editing import edit
 from meshwright.frameworks.settings import Given
 from meshwright.frameworks.torchtitan.layout_keys import split_of
@@ -66,7 +66,7 @@ LLAMA = ("--module llama3", "--config llama3_8b")
 @pytest.mark.parametrize("promise", [
     pytest.param(test, id=f"{release}-{name}") for release in ("0.2.2", "0.3.0", "main")
     for name, test in conformance(f"torchtitan@{release}", examples=20).items()
-])  # fmt: skip
+])
 def test_promises_hold(promise):
     promise()
 
@@ -126,7 +126,7 @@ def test_what_torchtitan_takes_the_limits_take(name, oracle, monkeypatch, tmp_pa
     later = {"knobs", "heads", "key-value-heads", "width", "experts", "expert-width", "expert-sequence", "expert-parallel",
     "stages", "few",
              "sequence-maximum", "context-attention", "tied", "microbatches", "rounds", "dual-pipe", "data-parallel",
-             "split"}  # fmt: skip
+             "split"}
     adapter = framework(name)
     plans = [each for each in any_plans(name, 200) if each[1].zero_stage != 1 and not isinstance(each[1].recompute, Mixed)]
     plans = [each for each in plans if not {"torchtitan.schedule", "torchtitan.split"} & {m.id for m in adapter.check(*each)}]
@@ -178,7 +178,7 @@ REAL = {
     "gpt_oss_debug": ({"model.name": "gpt_oss",
     "model.flavor": "debugmodel", T + "local_batch_size": 8, T + "seq_len": 2048, A + "mode": "none"},
                       8, {"recompute": NoRecompute()}, 64),
-}  # fmt: skip
+}
 """Facts of torchtitan 0.2.2's train_configs/*.toml: keys, ranks, what they mean, sequences of the global batch."""
 
 
@@ -193,7 +193,7 @@ def test_real_toml_is_read(name):
 
 def test_a_registered_configuration_brings_its_values():
     reading = NEW.read(script("--module llama3", "--config llama3_70b", "--parallelism.pipeline-parallel-degree 2",
-                              "--training.disable-cuda-graphs", "--training.local_batch_size=16"))  # fmt: skip
+                              "--training.disable-cuda-graphs", "--training.local_batch_size=16"))
     layout = reading.layout
     assert (layout.tensor_parallel, layout.pipeline_parallel, layout.data_parallel, layout.num_microbatches) == (8, 2, 4, 16)
     assert layout.recompute == Full() and reading.said.sequence_tokens == 8192 and reading.said.figures["layers"] == 80
@@ -202,7 +202,7 @@ def test_a_registered_configuration_brings_its_values():
 
 def test_flags_are_read_in_their_spellings():
     reading = NEW.read(script(*LLAMA, "--parallelism.tensor_parallel_degree=4", "--parallelism.no-enable-sequence-parallel",
-                              "--compile.enable", "activation-checkpoint:full"))  # fmt: skip
+                              "--compile.enable", "activation-checkpoint:full"))
     assert reading.layout.tensor_parallel == 4 and not reading.layout.sequence_parallel
     assert reading.layout.recompute == Full()
     assert reading.source.value("compile.enable") is True
@@ -211,7 +211,7 @@ def test_flags_are_read_in_their_spellings():
 def test_main_counts_in_tokens():
     reading = NEW.read(script(*LLAMA, "--training.max-context-length 4096", "--training.num-tokens-per-microbatch-per-dp-rank 8192",
                               "--parallelism.pipeline-parallel-degree 2", "--parallelism.num-pp-microbatches 4",
-                              "--training.disable-cuda-graphs"))  # fmt: skip
+                              "--training.disable-cuda-graphs"))
     assert reading.version == "main"
     assert (reading.layout.microbatch_sequences, reading.layout.num_microbatches, reading.layout.data_parallel) == (2, 4, 32)
     assert reading.said.global_batch_sequences == 256
@@ -243,7 +243,7 @@ def test_accumulation_beside_a_pipeline_is_remarked():
     ({P + "tensor_parallel_degree": "2"}, "a whole number is expected"),
     ({P + "tensor_parallel_degree": 0}, "at least 1"),
     ({A + "mode": "memory_budget"}, "memory_budget has no model here"),
-])  # fmt: skip
+])
 def test_what_gives_no_layout_says_why(change, words):
     settings = REAL["llama3_70b"][0] | {P + "tensor_parallel_degree": 1} | change
     reading = OLD.read(toml(settings), given=Given(num_devices=64))
@@ -303,7 +303,7 @@ BROKEN = {
     "dual-pipe": (case(batch=64), {"pipeline_parallel": 8, "virtual_stages": 2, "schedule": "dualpipev"}),
     "few": (case(batch=64), {"pipeline_parallel": 16, "virtual_stages": 2, "microbatch_sequences": 2}),
     "batch": (case(), {"num_microbatches": 7}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("release", ALL)
@@ -319,7 +319,7 @@ def test_a_limit_fires(limit, release):
     ("0.3", "sequence-maximum", case(MOE, sequence=65536), {}),
     ("0.3", "context-attention", case("gpt-oss-20b"), {"context_parallel": 2, "context_kind": "all-gather"}),
     ("0.3", "expert-sequence", case(MOE), {"tensor_parallel": 2, "sequence_parallel": False}),
-])  # fmt: skip
+])
 def test_a_limit_of_one_release_fires(release, limit, where, knobs):
     layout = layout_of(where, **({"zero": 3, "sequence_parallel": True} | knobs))
     assert f"torchtitan.{limit}" in {message.id for message in ALL[release].check(where, layout)}
@@ -329,7 +329,7 @@ def test_a_limit_of_one_release_fires(release, limit, where, knobs):
 def test_limits_are_silent_on_plain_layouts(release):
     for model, knobs in (("llama3-8b", {"tensor_parallel": 2, "pipeline_parallel": 2}), (MOE, {"expert_parallel": 8}),
                          ("deepseek-v3", {"expert_parallel": 8, "pipeline_parallel": 4}), ("qwen3-8b",
-                          {"recompute": Full()})):  # fmt: skip
+                          {"recompute": Full()})):
         assert ALL[release].check(case(model), plan(case(model), **knobs)) == ()
 
 
@@ -348,14 +348,14 @@ WRONG = {
     "tokenizer-path": {"model.tokenizer_path": "x"},
     "pure-bfloat16": {T + "dtype": "bfloat16"},
     "flavour": {"model.flavor": "9B"},
-}  # fmt: skip
+}
 FLAGS = {
     "cuda-graphs": ("--parallelism.pipeline-parallel-degree 2",),
     "cuda-graphs-experts": ("--parallelism.expert-parallel-degree 2",),
     "async-eager": ("--compile.enable-async-tensor-parallel",),
     "config": ("--config llama3_9b",),
     "pure-bfloat16": ("--training.dtype bfloat16",),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("check", WRONG)
@@ -406,7 +406,7 @@ def test_flags_are_edited_before_the_sub_command():
     reading = NEW.read(files)
     shards = {f"{kind}_shards": 16 for kind in ("optimizer", "gradient", "parameter")}
     other = replace(reading.layout, tensor_parallel=4, data_parallel=16, **shards,
-                    microbatch_sequences=1, num_microbatches=2, recompute=NoRecompute())  # fmt: skip
+                    microbatch_sequences=1, num_microbatches=2, recompute=NoRecompute())
     edited = edit(NEW, reading, there, other)
     text = edited.files[0].text
     assert "--parallelism.tensor_parallel_degree 4" in text and "activation-checkpoint:full" not in text

@@ -9,9 +9,9 @@ from meshwright import catalog
 from meshwright.api import make_case
 from meshwright.domain.layout import Layout, Overlap
 from meshwright.domain.training import Lora
+from meshwright.estimate.evaluate import evaluate
 from meshwright.perf.adapters import adapted_widths, adapter_s
 from meshwright.perf.layer import kernels
-from meshwright.plan.evaluate import evaluate
 
 LAYOUT = Layout(expert_parallel=8, data_parallel=8, optimizer_shards=8, num_microbatches=8)
 
@@ -20,7 +20,7 @@ def case(model="qwen3-30b-a3b", implementation="megatron-te", precision="fp8-mx"
     made = make_case(
         model, catalog.cluster_for(device, num_devices=8), global_batch_sequences=64, sequence_tokens=4096,
         precision=precision, calibration="none", **more,
-    )  # fmt: skip
+    )
     return replace(made, implementation=catalog.implementation(implementation))
 
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from meshwright.domain.layout import Full, Layout, Selective
 from meshwright.domain.model import Model
+from meshwright.estimate import estimate, model_flops
 from meshwright.perf.attention import attended_pairs
 from meshwright.perf.flops import CONVENTIONS, sequence_flops, training_flops
 from meshwright.perf.operators import layer_products, work_shape
 from meshwright.perf.parameters import layer_parameters
-from meshwright.plan import estimate, model_flops
 from strategies import EVERYTHING, cases, examples, models, planned, small_case
 
 BATCH, SEQUENCE, VOCABULARY = 1536, 2048, 51200

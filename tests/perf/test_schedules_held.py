@@ -18,7 +18,7 @@ def order_of(name, stages, microbatches, chunks, splits=1):
 @given(
     st.sampled_from(sorted(ORDERS)), st.integers(1, 6), st.integers(1, 12), st.integers(1, 4), st.integers(1, 3),
     st.booleans(), st.randoms(use_true_random=False),
-)  # fmt: skip
+)
 def test_the_largest_combinations_give_the_peak_of_the_simulation(name, stages, microbatches, chunks, splits, until, random):
     order = order_of(name, stages, microbatches, chunks, splits)
     sizes = np.array([[random.choice((0.0, 1.0, 2.5, 7.0)) for _ in range(order.num_chunks)] for _ in range(stages)])

@@ -20,7 +20,7 @@ CASE = small_case()
 CONSTANTS = CASE.calibration.constants
 QUIET = Load(
     nodes=array(4), tensor_domains=array(1), replicated=array(0.0), num_microbatches=array(64), pressure=array(0.0)
-)  # fmt: skip
+)
 
 
 def load(**changes):
@@ -48,7 +48,7 @@ def test_pressure_begins_at_the_edge_of_the_memory():
     [
         {"nodes": 128}, {"tensor_domains": 4}, {"replicated": 1.0, "nodes": 8}, {"pressure": 1.0},
     ],
-)  # fmt: skip
+)
 def test_one_cause_is_enough_for_messages_to_stall(cause):
     assert float(stalled_share(QUIET, CONSTANTS)) < 0.001
     assert float(stalled_share(load(**cause), CONSTANTS)) > 0.98

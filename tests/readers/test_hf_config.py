@@ -23,12 +23,12 @@ LLAMA3_70B = {
     "model_type": "llama", "num_attention_heads": 64, "num_hidden_layers": 80, "num_key_value_heads": 8,
     "rms_norm_eps": 1e-05, "rope_scaling": None, "rope_theta": 500000.0, "tie_word_embeddings": False,
     "torch_dtype": "bfloat16", "vocab_size": 128256,
-}  # fmt: skip
+}
 LLAMA2_7B = {
     "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 11008,
     "max_position_embeddings": 4096, "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32,
     "vocab_size": 32000,
-}  # fmt: skip
+}
 DEEPSEEK_V3 = {
     "architectures": ["DeepseekV3ForCausalLM"], "attention_bias": False, "ep_size": 1, "first_k_dense_replace": 3,
     "hidden_size": 7168, "intermediate_size": 18432, "kv_lora_rank": 512, "max_position_embeddings": 163840,
@@ -37,7 +37,7 @@ DEEPSEEK_V3 = {
     "num_hidden_layers": 61, "num_key_value_heads": 128, "num_nextn_predict_layers": 1, "q_lora_rank": 1536,
     "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "tie_word_embeddings": False, "topk_group": 4,
     "topk_method": "noaux_tc", "v_head_dim": 128, "vocab_size": 129280, "quantization_config": {"fmt": "e4m3"},
-}  # fmt: skip
+}
 DEEPSEEK_V2_LITE = {
     "architectures": ["DeepseekV2ForCausalLM"], "first_k_dense_replace": 1, "hidden_size": 2048,
     "intermediate_size": 10944, "kv_lora_rank": 512, "max_position_embeddings": 163840, "model_type": "deepseek_v2",
@@ -45,13 +45,13 @@ DEEPSEEK_V2_LITE = {
     "num_attention_heads": 16, "num_experts_per_tok": 6, "num_hidden_layers": 27, "num_key_value_heads": 16,
     "q_lora_rank": None, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "topk_group": 1, "v_head_dim": 128,
     "vocab_size": 102400,
-}  # fmt: skip
+}
 MIXTRAL = {
     "architectures": ["MixtralForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
     "max_position_embeddings": 32768, "model_type": "mixtral", "num_attention_heads": 32, "num_experts_per_tok": 2,
     "num_hidden_layers": 32, "num_key_value_heads": 8, "num_local_experts": 8, "sliding_window": None,
     "vocab_size": 32000,
-}  # fmt: skip
+}
 GEMMA3_27B = {
     "architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "image_token_index": 262144,
     "text_config": {
@@ -60,12 +60,12 @@ GEMMA3_27B = {
         "query_pre_attn_scalar": 168, "max_position_embeddings": 131072,
     },
     "vision_config": {"hidden_size": 1152, "num_hidden_layers": 27},
-}  # fmt: skip
+}
 GEMMA3_4B = {
     "architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3",
     "text_config": {"hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text",
                     "num_hidden_layers": 34, "sliding_window": 1024, "max_position_embeddings": 131072},
-}  # fmt: skip
+}
 LLAMA4_SCOUT = {
     "architectures": ["Llama4ForConditionalGeneration"], "model_type": "llama4", "tie_word_embeddings": False,
     "text_config": {
@@ -75,39 +75,39 @@ LLAMA4_SCOUT = {
         "num_attention_heads": 40, "num_experts_per_tok": 1, "num_hidden_layers": 48, "num_key_value_heads": 8,
         "num_local_experts": 16, "use_qk_norm": True, "vocab_size": 202048,
     },
-}  # fmt: skip
+}
 LLAMA4_MAVERICK = {
     "architectures": ["Llama4ForConditionalGeneration"], "model_type": "llama4",
     "text_config": LLAMA4_SCOUT["text_config"] | {  # type: ignore[operator]
         "interleave_moe_layer_step": 2, "max_position_embeddings": 1048576, "num_local_experts": 128,
         "use_qk_norm": False,
     },
-}  # fmt: skip
+}
 FALCON_40B = {
     "architectures": ["RWForCausalLM"], "alibi": False, "bias": False, "hidden_size": 8192, "model_type": "RefinedWeb",
     "n_head": 128, "n_head_kv": 8, "n_layer": 60, "new_decoder_architecture": True, "parallel_attn": True,
     "vocab_size": 65024, "max_position_embeddings": 2048,
-}  # fmt: skip
+}
 BLOOM = {
     "architectures": ["BloomForCausalLM"], "model_type": "bloom", "n_embed": 14336, "n_layer": 70,
     "num_attention_heads": 112, "vocab_size": 250880, "seq_length": 2048, "attention_softmax_in_fp32": True,
-}  # fmt: skip
+}
 OPT_350M = {
     "architectures": ["OPTForCausalLM"], "do_layer_norm_before": False, "ffn_dim": 4096, "hidden_size": 1024,
     "max_position_embeddings": 2048, "model_type": "opt", "num_attention_heads": 16, "num_hidden_layers": 24,
     "vocab_size": 50272, "word_embed_proj_dim": 512,
-}  # fmt: skip
+}
 MPT_7B = {
     "architectures": ["MPTForCausalLM"], "model_type": "mpt", "d_model": 4096, "n_heads": 32, "n_layers": 32,
     "expansion_ratio": 4, "max_seq_len": 2048, "vocab_size": 50432, "no_bias": True, "learned_pos_emb": True,
     "attn_config": {"alibi": True, "attn_type": "multihead_attention"},
-}  # fmt: skip
+}
 CHATGLM3 = {
     "architectures": ["ChatGLMModel"], "model_type": "chatglm", "add_bias_linear": False, "add_qkv_bias": True,
     "ffn_hidden_size": 13696, "hidden_size": 4096, "kv_channels": 128, "multi_query_attention": True,
     "multi_query_group_num": 2, "num_attention_heads": 32, "num_layers": 28, "padded_vocab_size": 65024,
     "rmsnorm": True, "seq_length": 8192,
-}  # fmt: skip
+}
 QWEN2_57B = {
     "architectures": ["Qwen2MoeForCausalLM"], "model_type": "qwen2_moe", "decoder_sparse_step": 1, "rope_theta": 1e6,
     "hidden_size": 3584,
@@ -115,11 +115,11 @@ QWEN2_57B = {
     "num_attention_heads": 28, "num_experts": 64, "num_experts_per_tok": 8, "num_hidden_layers": 28,
     "num_key_value_heads": 4, "shared_expert_intermediate_size": 20480, "use_sliding_window": False,
     "sliding_window": 65536, "max_window_layers": 28, "vocab_size": 151936, "tie_word_embeddings": False,
-}  # fmt: skip
+}
 INTERNLM_7B = LLAMA2_7B | {
     "architectures": ["InternLMForCausalLM"], "model_type": "internlm", "bias": True, "vocab_size": 103168,
     "max_position_embeddings": 2048,
-}  # fmt: skip
+}
 
 PUBLISHED: list[tuple[str, dict[str, Any]]] = [
     ("llama3-70b", LLAMA3_70B), ("llama2-7b", LLAMA2_7B), ("deepseek-v3", DEEPSEEK_V3),
@@ -127,7 +127,7 @@ PUBLISHED: list[tuple[str, dict[str, Any]]] = [
     ("gemma3-4b", GEMMA3_4B), ("llama4-scout", LLAMA4_SCOUT), ("llama4-maverick", LLAMA4_MAVERICK),
     ("falcon-40b", FALCON_40B), ("bloom-176b", BLOOM), ("opt-350m", OPT_350M), ("mpt-7b", MPT_7B),
     ("chatglm3-6b", CHATGLM3), ("qwen2-57b-a14b", QWEN2_57B), ("internlm-7b", INTERNLM_7B),
-]  # fmt: skip
+]
 
 
 def shape(model: Model) -> Model:
@@ -167,7 +167,7 @@ def test_all_faults_come_at_once_with_their_paths() -> None:
     config = LLAMA3_70B | {
         "hidden_size": "8192", "num_hidden_layers": -80, "vocab_size": 0, "num_key_value_heads": 8.0,
         "tie_word_embeddings": "false",
-    }  # fmt: skip
+    }
     del config["intermediate_size"]
     found = faults(config)
     assert sorted(found) == sorted(
@@ -236,7 +236,7 @@ def test_a_truncated_file(tmp_path: Path) -> None:
 ODD_VALUES = st.one_of(
     st.none(), st.booleans(), st.integers(-(10**12), 10**12), st.floats(allow_nan=False), st.text(max_size=5),
     st.lists(st.integers(-2, 3), max_size=3), st.dictionaries(st.text(max_size=2), st.integers(), max_size=2),
-)  # fmt: skip
+)
 
 
 @settings(max_examples=400, deadline=None)

@@ -22,7 +22,7 @@ def problem_of(stages=4, chunks=2, microbatches=8, schedule="interleaved", split
         first=End(forward_time=30.0, backward_time=60.0, static_memory=11000.0),
         last=End(forward_time=90.0, backward_time=180.0, static_memory=2473.0, activation_memory=40.0),
         memory_bounds=(bound,) * stages, hop_time=5.0,
-    )  # fmt: skip
+    )
 
 
 def placed(problem):
@@ -35,7 +35,7 @@ def placed(problem):
     return Placement(
         counts=counts, slot_time=float(slot_times(times)), simulated_time=float(simulated_times(problem, times)),
         stage_memory=tuple(stage_memory(problem, counts).tolist()),
-    )  # fmt: skip
+    )
 
 
 def view_of(problem=None, *, name="a pipeline", units=FILE_UNITS, most_operations=MOST_OPERATIONS, **kwargs):

@@ -27,7 +27,7 @@ GOLDEN = Path(__file__).parent / "golden"
 LAYOUT = Layout(
     tensor_parallel=8, sequence_parallel=True, pipeline_parallel=4, data_parallel=16, optimizer_shards=16,
     num_microbatches=64,
-)  # fmt: skip
+)
 
 
 def model() -> Model:
@@ -40,23 +40,23 @@ def cluster() -> Cluster:
     device = Device(
         name="h100-sxm", family="hopper", memory_bytes=int(79.1 * GIB), memory_bytes_per_s=3.35e12,
         peak_flops_per_s={"bf16": 989e12}, num_units=132, scale_up_bytes_per_s=450e9, power_w=700.0,
-    )  # fmt: skip
+    )
     return Cluster(
         name="dgx-h100", device=device, num_devices=512, devices_per_node=8, scale_up_devices=8,
         scale_up=Link(bytes_per_s=450e9, latency_s=1e-6), network=Link(bytes_per_s=50e9, latency_s=5e-6),
-    )  # fmt: skip
+    )
 
 
 def case() -> Case:
     precision = Precision(name="bf16", gemm_dtype="bf16", base_dtype="bf16", parameter_bytes=2, saved_input_bytes=2,
-                          gather_bytes=2)  # fmt: skip
+                          gather_bytes=2)
     implementation: Any = SimpleNamespace(name="megatron-te")
     calibration: Any = SimpleNamespace(label="none@0", uncertainty=None)
     return Case(
         model=model(), cluster=cluster(), batch=Batch(global_batch_sequences=1024, sequence_tokens=8192),
         training=Training(task="pretrain", precision=precision, optimizer=Optimizer(name="adamw", state_bytes=8.0)),
         implementation=implementation, calibration=calibration, memory_ratio=1.0,
-    )  # fmt: skip
+    )
 
 
 def estimate(layout: Layout = LAYOUT, *, factor: float = 1.0, fits: bool = True) -> Estimate:
@@ -64,7 +64,7 @@ def estimate(layout: Layout = LAYOUT, *, factor: float = 1.0, fits: bool = True)
     time = TimeSplit(
         compute_s=12.0 * factor, tensor_parallel_s=1.5, context_parallel_s=0.0, expert_parallel_s=0.0,
         pipeline_exposed_s=0.25, bubble_s=0.75, data_parallel_exposed_s=0.4, optimizer_s=0.08, host_s=0.02,
-    )  # fmt: skip
+    )
     step = time.total_s()
     memory = [
         StageMemory(
@@ -72,13 +72,13 @@ def estimate(layout: Layout = LAYOUT, *, factor: float = 1.0, fits: bool = True)
             temporary=(3.0 + 4 * (stage == layout.pipeline_parallel - 1)) * GIB, overhead=4.5 * GIB,
         )
         for stage in range(layout.pipeline_parallel)
-    ]  # fmt: skip
+    ]
     capacity = (79.1 if fits else 40.0) * GIB
     stages = tuple(
         Stage(stage=place, layers=80 // layout.pipeline_parallel, parameters=2_200_000_000, memory=each,
               forward_s=0.045 * factor, backward_s=0.09 * factor)
         for place, each in enumerate(memory)
-    )  # fmt: skip
+    )
     rate = 1024 * 8192 / step
     return Estimate(
         label=label(layout), layout=layout, fits=fits, calibrated=False, memory_fit_probability=float(fits),
@@ -93,7 +93,7 @@ def estimate(layout: Layout = LAYOUT, *, factor: float = 1.0, fits: bool = True)
         terms=(Term(name="forward of a micro-batch", value=0.045, unit="s", formula="perf.layer.forward"),
                Term(name="activations of a layer", value=1.5e9, unit="B", formula="perf.activations.layer")),
         grades={"step_s": "analytic"},
-    )  # fmt: skip
+    )
 
 
 def ranked(rank: int, layout: Layout, factor: float, group: int) -> RankedPlan:
@@ -101,7 +101,7 @@ def ranked(rank: int, layout: Layout, factor: float, group: int) -> RankedPlan:
     return RankedPlan(
         rank=rank, label=label(layout), layout=layout, estimate=estimate(layout, factor=factor),
         reasons=reasons if rank == 1 else (), group=group,
-    )  # fmt: skip
+    )
 
 
 def result() -> PlanResult:
@@ -118,7 +118,7 @@ def result() -> PlanResult:
         search_s=0.25, plans=plans, pareto=(plans[0], plans[2]), verdict=Fits(headroom_bytes=28.1 * GIB),
         used_devices=504, idle_devices=8,
         notes=(Message("plan.pinned", "{count} knobs are pinned", {"count": 2}),),
-    )  # fmt: skip
+    )
 
 
 def nothing() -> PlanResult:
@@ -126,7 +126,7 @@ def nothing() -> PlanResult:
         constraint="memory of the fullest device, smallest layout: tp8 pp1 dp1 mb1 zero3", demand=91.4 * GIB,
         bound=79.0 * GIB, unit="B", terms={"parameters": 40.0 * GIB, "optimizer": 51.4 * GIB},
         levers=("devices 8 -> 16: the first number that fits", "--precision fp8-mx saves 6.0 GiB"),
-    )  # fmt: skip
+    )
     return replace(result(), plans=(), pareto=(), fitting=0, verdict=Infeasible(unmet=(unmet,)))
 
 
@@ -135,7 +135,7 @@ def comparison() -> Comparison:
     return Comparison(
         label=label(other), estimate=estimate(other, factor=1.1), refused_because=(), rank=17, winner=result().plans[0],
         needed=("its GEMMs ran 9 % faster than the model says",),
-    )  # fmt: skip
+    )
 
 
 def text(parts: Any, width: int = 110) -> str:

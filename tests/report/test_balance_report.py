@@ -10,7 +10,7 @@ import pytest
 from meshwright.domain.balance import Balance, BalanceProblem, Body, BubbleSplit, End, Overfull
 from meshwright.frameworks.stage_lists import Words
 from meshwright.report.balance import balance_report, figure, overfull_report, ranking_report, setting_text, setting_word
-from meshwright.report.balance_view import FILE_UNITS, SECONDS_AND_BYTES, Answer, balance_view, rival, stage_lines
+from meshwright.report.balance_view import FILE_UNITS, SECONDS_AND_BYTES, BalanceShown, balance_view, rival, stage_lines
 from meshwright.report.console import show
 from meshwright.search.balance.solve import place
 
@@ -19,7 +19,7 @@ BODY = Body(layers=10, forward_time=10.0, backward_times=(20.0, 30.0), static_me
 
 def problem(**changes):
     given = {"stages": 2, "microbatches": 4, "treatments": ("none", "full"), "bodies": (BODY,), "memory_bounds": (1100.0, 1000.0),
-             "first": End(static_memory=50.0), "last": End(forward_time=5.0, backward_time=10.0)}  # fmt: skip
+             "first": End(static_memory=50.0), "last": End(forward_time=5.0, backward_time=10.0)}
     return BalanceProblem(**given | changes)
 
 
@@ -29,8 +29,8 @@ def answer(asked, counts, **changes):
     found = Balance(
         problem=asked, objective="slot", best=placement, slot_found=placement.slot_time, slot_bound=placement.slot_time,
         simulated_bound=0.9 * placement.simulated_time, status="optimal", gap_ratio=0.0, bubble=split, solve_s=0.5,
-    )  # fmt: skip
-    return Answer(balance=found, units=changes.pop("units", FILE_UNITS), **changes)
+    )
+    return BalanceShown(balance=found, units=changes.pop("units", FILE_UNITS), **changes)
 
 
 def printed(parts, width=110):
@@ -61,7 +61,7 @@ def test_the_report_fits_its_terminal_and_has_every_figure(width):
     text = printed(balance_report(answer(asked, FOUR_FIVE, words=words), "small"), width)
     assert all(len(line) <= width for line in text.splitlines())
     for part in ("10 layers on 2 stages", "slot 170", "bubble 40.0 %", "ideal 25.0 % + imbalance 10.0 % + recomputation 5.0 %",
-                 "optimal: no slot is shorter than 170 (proved)", "offset: [0, 0]", "cannot: two counts"):  # fmt: skip
+                 "optimal: no slot is shorter than 170 (proved)", "offset: [0, 0]", "cannot: two counts"):
         assert part in " ".join(text.split()), part
 
 

@@ -131,7 +131,7 @@ def moved() -> Calibration:
             Move(name="gemm_ratio", prior=0.7, value=0.63, offsets={"all": -0.02, "device": -0.08536}),
             Move(name="launch_s", prior=8e-6, value=8e-6, offsets={}),
         ),
-    )  # fmt: skip
+    )
 
 
 def test_constants_say_their_grade_and_what_moved_them():

@@ -17,7 +17,7 @@ NOISE = {"spread_ratio": 0.04, "regret_low_ratio": 0.0, "regret_high_ratio": 0.0
 SCORES = {
     "layouts": 12, "median_error_ratio": 0.12, "worst_error_ratio": -0.31, "bias_ratio": -0.1, "order": 0.93, "regret_ratio": 0.02,
     "noise": NOISE,
-}  # fmt: skip
+}
 
 
 def entry(place: int, **more: Any) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def entry(place: int, **more: Any) -> dict[str, Any]:
         "runs_s": [0.11 * place, 0.12 * place, 0.15 * place],
         "error_ratio": -1 / 6, "rank_predicted": place, "rank_measured": place, "cause": "", "memory_peak_bytes": 2**30,
         "memory_peak_measured_bytes": None, **more,
-    }  # fmt: skip
+    }
 
 
 def view(scores: dict[str, Any] | None = SCORES, **more: Any) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def view(scores: dict[str, Any] | None = SCORES, **more: Any) -> dict[str, Any]:
         "model": "decoder", "global_batch_sequences": 8, "sequence_tokens": 128, "precision": "bf16", "cluster": "this-machine",
         "profiled": True, "ranks": 2, "cores": 2, "oversubscribed": False, "complete": True, "scores": scores,
         "scores_before_profiling": scores, "entries": [entry(place) for place in (1, 2, 4)], **more,
-    }  # fmt: skip
+    }
     return {**plain, "verdict": verdict(plain)}
 
 
@@ -70,7 +70,7 @@ ORDER, TIMES = "the order (rank correlation 0.93)", "the seconds (off by 12 % in
          f"Believe the choice (its layout is 2.0 % slower than the fastest of 2) and {TIMES}."),
         (None, "Nothing ran, so nothing is known."),
     ],
-)  # fmt: skip
+)
 def test_the_sentence(scores: dict[str, Any] | None, said: str) -> None:
     assert verdict(view(scores)) == said
 

@@ -18,7 +18,7 @@ from report_samples import (
     reports,
     result,
     text,
-)  # fmt: skip
+)
 from rich.console import Console
 from rich.text import Text
 
@@ -84,7 +84,7 @@ def test_columns_of_neutral_values_are_left_out():
 
 def test_a_table_without_room_has_labels_instead_of_columns():
     some = replace(LAYOUT, context_parallel=2, context_kind="all-gather", recompute=Selective(modules=("moe_act", "mlp")),
-                   expert_parallel=8, stage_layers=((20, 20, 20, 20),), offload=("optimizer",))  # fmt: skip
+                   expert_parallel=8, stage_layers=((20, 20, 20, 20),), offload=("optimizer",))
     narrow = text(ranked_table([ranked(1, some, 1.0, 0)]), 80)
     assert "all-gather" in text(ranked_table([ranked(1, some, 1.0, 0)]), 140)
     assert "layout" in narrow
@@ -154,7 +154,7 @@ def test_of_many_stages_the_first_the_fullest_and_the_last_are_shown():
 
 def test_the_cost_of_a_run_and_its_deadline():
     run = RunCost(tokens=15e12, steps=1788139, days=21.5, devices=512, device_hours=264192.0, cost=660480.0,
-                  energy_kwh=250000.0, deadline_days=20.0, meets_deadline=False)  # fmt: skip
+                  energy_kwh=250000.0, deadline_days=20.0, meets_deadline=False)
     printed = text(run_cost_lines(run, estimate()))
     for words in ("15T tokens", "UNCALIBRATED", "21.5", "512 devices", "264,192", "660,480", "250,000", "kWh"):
         assert words in printed

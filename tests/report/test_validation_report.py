@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from meshwright.evidence.cells import Cell
-from meshwright.evidence.metrics import Bin, Scores
-from meshwright.evidence.sets import Target
-from meshwright.evidence.summary import Aim, Part, Summary
-from meshwright.evidence.table import Skipped
-from meshwright.evidence.validation import Validation
+from meshwright.evidence.rows.table import Skipped
+from meshwright.evidence.score.cells import Cell
+from meshwright.evidence.score.metrics import Bin, Scores
+from meshwright.evidence.score.sets import Target
+from meshwright.evidence.score.summary import Aim, Part, Summary
+from meshwright.evidence.score.validation import Validation
 from meshwright.report.console import show
 from meshwright.report.figures import Column, Figures
 from meshwright.report.validation import validation_report
@@ -22,7 +22,7 @@ SCORES = Scores(
     n=123_456, step_n=1, step_mape_ratio=1.392, step_median_ape_ratio=0.051, step_bias_ratio=-0.133, spearman=-0.97, memory_n=1,
     memory_mape_ratio=1.062, memory_bias_ratio=-0.221, fit_accuracy_ratio=1.0, interval_coverage_ratio=0.901,
     interval_width_median_ratio=1.469, noise_ratio=0.201, constant_hfu_mape_ratio=1.929,
-)  # fmt: skip
+)
 FIGURES = (
     "123,456",
     "139.2 %",
@@ -46,7 +46,7 @@ def printed(summary: Summary, width: int) -> str:
     validation = Validation(
         path="x.csv", scheme="grouped", calibration="refitted", rows=(), unknown_columns=("sparkles",), folds=10,
         skipped=(Skipped(id="a-1", line=3, reason="layout or batch is blank", kind="layout or batch is blank", row={}),),
-    )  # fmt: skip
+    )
     stream = io.StringIO()
     show(validation_report(validation, summary), stream, width)
     return stream.getvalue()
@@ -58,11 +58,11 @@ def summary() -> Summary:
     aim = Aim(metric="failed_choices_explained", target=Target(below=0.0), value=2.0)
     parts = {name: Part(name=name, scores=SCORES, aims=(aim,)) for name in NAMES}
     cell = Cell(key=CELL, measured=88, failed=51, failed_choice=1.0, explained=False, nothing_fits=False, regret_ratio=1.0,
-                best_of_3_regret_ratio=0.629, spearman=0.98)  # fmt: skip
+                best_of_3_regret_ratio=0.629, spearman=0.98)
     return Summary(
         total=Part(name="all", scores=SCORES), groups=parts, sets=tuple(parts.values()), devices=parts, frameworks=parts,
         kinds=parts, cells=(cell,), reliability=(Bin(low=0.0, high=0.05, n=843, mean_probability=0.0, ran_ratio=0.007),),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("width", WIDTHS)

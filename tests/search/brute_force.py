@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, Layout, NoRecompute, Selective
 from meshwright.domain.model import Mlp
-from meshwright.plan import evaluate
+from meshwright.estimate import evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ import pytest
 from meshwright.domain.case import Case
 from meshwright.domain.features import Features
 from meshwright.domain.layout import Overlap
-from meshwright.plan import estimate
+from meshwright.estimate import estimate
 from meshwright.search import SearchOptions, layout_refusals, plan
 from meshwright.search.finalists import layout_of_row
 from meshwright.search.grid import Counts, evaluate_grid

@@ -8,8 +8,8 @@ import pytest
 
 from meshwright import catalog
 from meshwright.domain.uncertainty import FitCurve
-from meshwright.plan import estimate
-from meshwright.plan.certainty import expected_s
+from meshwright.estimate import estimate
+from meshwright.estimate.certainty import expected_s
 from meshwright.search import SearchOptions, plan
 from meshwright.search.plan import RANKING_ERROR, ranking_error
 from strategies import MEGATRON, small_case

@@ -14,8 +14,8 @@ import pytest
 from meshwright.domain.estimate import Fits, Infeasible
 from meshwright.domain.layout import Full, Layout, Selective
 from meshwright.errors import InputError
-from meshwright.plan import estimate
-from meshwright.plan.many import evaluate_many
+from meshwright.estimate import estimate
+from meshwright.estimate.many import evaluate_many
 from meshwright.search import SearchOptions, compare, layout_refusals, min_devices, plan
 from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.plan import overlap_for

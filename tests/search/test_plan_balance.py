@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective
-from meshwright.plan import estimate
+from meshwright.estimate import estimate
 from meshwright.search import SearchOptions, layout_refusals, plan
 from meshwright.search.legality import shape_refusals
 from strategies import EVERYTHING, MEGATRON, small_case
@@ -39,7 +39,7 @@ def test_balanced_plans_fit_are_legal_and_never_slower(name, features):
         assert each.estimate == replace(
             estimate(case, each.layout), linearity_ratio=each.estimate.linearity_ratio,
             linearity_baseline_devices=each.estimate.linearity_baseline_devices,
-        )  # fmt: skip
+        )
     if without.plans:
         assert with_.plans[0].estimate.step_s <= without.plans[0].estimate.step_s * (1.0 + 1e-12)
     assert (with_.legal, with_.evaluated, with_.fitting) == (without.legal, without.evaluated, without.fitting)

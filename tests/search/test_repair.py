@@ -15,8 +15,8 @@ from meshwright.api import make_case
 from meshwright.domain.label import parse_layout
 from meshwright.domain.layout import Full
 from meshwright.errors import InputError, Message
+from meshwright.estimate.single import estimate
 from meshwright.frameworks import framework
-from meshwright.plan.estimate import estimate
 from meshwright.search import layout_refusals
 from meshwright.search.repair import Devices, Faster, Fit, Legal, repair
 from strategies import MEGATRON, small_case
@@ -39,7 +39,7 @@ def layout_for(case: Case, text: str, devices: int | None = None) -> Layout:
     return parse_layout(
         text, num_devices=devices or case.cluster.num_devices, global_batch_sequences=case.batch.global_batch_sequences,
         model=case.model,
-    )  # fmt: skip
+    )
 
 
 @cache
@@ -187,7 +187,7 @@ def test_only_the_stages_that_run_over_recompute() -> None:
         each.layout.recompute.layers[0] for each in found
         if [edit.knob for edit in each.edits] == ["recompute"] and isinstance(each.layout.recompute, Full)
         and isinstance(each.layout.recompute.layers, tuple)
-    ]  # fmt: skip
+    ]
     assert lists
     full = int(np.argmax(stages))
     assert [count > 0 for count in lists[0]] == [stage == full for stage in range(4)]

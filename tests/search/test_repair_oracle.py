@@ -12,9 +12,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from meshwright.domain.layout import Full, Mixed, Selective
-from meshwright.plan import estimate, evaluate
-from meshwright.plan.many import evaluate_many
-from meshwright.plan.split import even_split
+from meshwright.estimate import estimate, evaluate
+from meshwright.estimate.many import evaluate_many
+from meshwright.estimate.split import even_split
 from meshwright.search import layout_refusals
 from meshwright.search.repair import Fit, repair
 from meshwright.search.repair.candidates import combined
@@ -37,7 +37,7 @@ DEGREES = {
     "tp": "tensor_parallel", "cp": "context_parallel", "pp": "pipeline_parallel", "vp": "virtual_stages", "ep": "expert_parallel",
     "etp": "expert_tensor_parallel", "mb": "microbatch_sequences", "recompute": "recompute", "offload": "offload",
     "context": "context_kind",
-}  # fmt: skip
+}
 
 
 def changed(case: Case, features: Features, old: Layout, edits: Mapping[str, Any]) -> Layout | None:
@@ -108,7 +108,7 @@ def sharded(case: Case, features: Features, old: Layout, new: Layout, edits: Map
         return replace(
             new, optimizer_shards=kept(old.optimizer_shards), gradient_shards=kept(old.gradient_shards),
             parameter_shards=kept(old.parameter_shards),
-        )  # fmt: skip
+        )
     stage = edits.get("zero", old.zero_stage)
     if before == 1 and "zero" not in edits and 1 in features.zero_stages:
         stage = max(stage, 1)

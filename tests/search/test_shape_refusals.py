@@ -14,7 +14,7 @@ from meshwright.search.legality import arithmetic_refusals, shape_refusals
 GOOD = Layout(
     tensor_parallel=2, pipeline_parallel=2, data_parallel=4, num_microbatches=8, optimizer_shards=4, stage_layers=((15, 17),),
     recompute=Full(layers=((1, 0),)), sequence_parallel=True,
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")

@@ -90,7 +90,7 @@ def calibration_table(name: str) -> CalibrationTable:
     raise fault(
         "calibration.unknown", "unknown calibration {name!r}{hint}; known: {known}, or a .json file of meshwright calibrate",
         name=name, hint=did_you_mean(name, calibrations()), known=", ".join(calibrations()),
-    )  # fmt: skip
+    )
 
 
 @cache
@@ -120,7 +120,7 @@ def _check_version(name: str, version: str, wanted: str) -> None:
         raise fault(
             "calibration.version", "calibration {name} has version {version}, not {wanted!r}",
             name=name, version=version, wanted=wanted,
-        )  # fmt: skip
+        )
 
 
 def read_table(path: Path) -> CalibrationTable:
@@ -168,7 +168,7 @@ def key_for(cluster: Cluster, *, framework: str, precision: str, release: str = 
     return Key(
         device=device.name, device_family=device.family, cluster=cluster.name, framework=framework, release=release,
         precision=precision,
-    )  # fmt: skip
+    )
 
 
 def calibration(

@@ -135,7 +135,7 @@ def _only(sheet: Sheet) -> str:
         raise fault(
             "cluster.one", "holds {count} clusters, one is expected under 'clusters'",
             path=sheet.path, count=len(sheet.clusters),
-        )  # fmt: skip
+        )
     return next(iter(sheet.clusters))
 
 
@@ -143,7 +143,7 @@ def _record(sheet: Sheet, name: str) -> ClusterRecord:
     where = sheet.where("clusters", name)
     record = structure(converter(), _filled(sheet, name, ()), ClusterRecord, where=where)
     counts = {"devices_per_node": record.devices_per_node, "scale_up_devices": record.scale_up_devices,
-              "num_devices": record.num_devices, "nodes": record.nodes, "pod_devices": record.pod_devices}  # fmt: skip
+              "num_devices": record.num_devices, "nodes": record.nodes, "pod_devices": record.pod_devices}
     faults = [
         Message("cluster.range", "{value} is not within 1..{high}", {"value": count, "high": MAX_DEVICES}, f"{where}.{key}")
         for key, count in counts.items()
@@ -218,7 +218,7 @@ def _sized(cluster: Cluster, *, num_devices: int | None, nodes: int | None) -> C
         raise fault(
             "cluster.size", "devices={devices} is not nodes={nodes} times {per_node} devices per node",
             devices=num_devices, nodes=nodes, per_node=cluster.devices_per_node,
-        )  # fmt: skip
+        )
     for key, value in (("devices", num_devices), ("nodes", nodes)):
         if value is not None and not 1 <= value <= MAX_DEVICES:
             raise fault("cluster.range", "{key}={value} is not within 1..{high}", key=key, value=value, high=MAX_DEVICES)
@@ -230,5 +230,5 @@ def _sized(cluster: Cluster, *, num_devices: int | None, nodes: int | None) -> C
         raise fault(
             "cluster.ragged", "devices={count} are no whole nodes of {per_node}: {below} or {above}, or other devices per node",
             count=num_devices, per_node=per_node, below=whole, above=whole + per_node,
-        )  # fmt: skip
+        )
     return cluster if num_devices is None else replace(cluster, num_devices=num_devices)

@@ -107,7 +107,7 @@ def _figure_hook(kind: Any, result: cattrs.Converter) -> Any:
             raise Reject(
                 "figure.unit", "unit {unit!r} is none of {units}{hint}",
                 unit=figure.unit, units=", ".join(kind.UNITS), hint=did_you_mean(figure.unit, kind.UNITS),
-            )  # fmt: skip
+            )
         if not figure.source.strip():
             raise Reject("figure.source", "the source is empty")
         if not figure.source.isprintable():

@@ -1,7 +1,7 @@
 """The advice of the five tuning guides as rules: ``data/guides.yaml``.
 
 Every rule says where it stands (document, line, the words themselves), what it means, whether it is true in general, and which
-predicate of ``meshwright.diagnose`` judges it for a case.
+predicate of ``meshwright.explain`` judges it for a case.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def _saved(row: list[object]) -> dict[str, object]:
     return {
         "name": name, "part": part, "width": width, "bytes_per_element": number, "shard": shard,
         "linear_input": linear, "modules": modules, "only": only[0] if only else "",
-    }  # fmt: skip
+    }
 
 
 def _pass(row: list[object]) -> dict[str, object]:
@@ -61,4 +61,4 @@ def _pass(row: list[object]) -> dict[str, object]:
     return {
         "name": name, "part": part, "width": width, "forward_bytes": forward, "backward_bytes": backward,
         "shard": shard, "modules": modules, "kind": kind, "only": only,
-    }  # fmt: skip
+    }

@@ -78,7 +78,7 @@ def measured_of(sheet: Sheet, name: str) -> Measured | None:
         name=name, version=record.date, constants={key: figure.base for key, figure in constants.items()}, tiles=record.tiles,
         pass_speeds={kind: figure.base for kind, figure in record.passes.items()}, products=record.products, cores=record.cores,
         scale_up=record.scale_up, network=record.network, sources=sources,
-    )  # fmt: skip
+    )
 
 
 def measured_provenance(sheet: Sheet, name: str) -> dict[str, Provenance]:

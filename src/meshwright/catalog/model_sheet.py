@@ -219,7 +219,7 @@ def _pattern_faults(record: ModelRecord, where: str) -> Iterator[Message]:
     for name, kind in kinds.items():
         if kind.feed_forward and getattr(record, kind.feed_forward) is None:
             yield Message("model.kind", "kind {kind} needs {block}, which is missing",
-                          {"kind": name, "block": kind.feed_forward}, where)  # fmt: skip
+                          {"kind": name, "block": kind.feed_forward}, where)
         elif kind.feed_forward is None and record.mlp and record.experts:
             yield Message("model.kind", "kind {kind} must say feed_forward: mlp or experts", {"kind": name}, where)
     given = {key for key in ("pattern", "repeat") if getattr(record, key)}

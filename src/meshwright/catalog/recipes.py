@@ -48,7 +48,7 @@ def precision(name: str, gradient_dtype: str | None = None) -> Precision:
         raise fault(
             "precision.gradient", "gradient dtype {dtype!r} is none of {known}",
             dtype=gradient_dtype, known=", ".join(GRADIENT_BYTES),
-        )  # fmt: skip
+        )
     return replace(recipe, gradient_bytes=GRADIENT_BYTES[gradient_dtype])
 
 

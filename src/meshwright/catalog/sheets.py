@@ -103,7 +103,7 @@ class Names:
             raise fault(
                 "catalog.unknown", "unknown {noun} {name!r}{hint}",
                 noun=self.noun, name=spelling, hint=near or f"; known: {', '.join(self.names)}",
-            )  # fmt: skip
+            )
         return name
 
 

@@ -22,7 +22,7 @@ def shrink(model: Model, layers: int) -> Model:
         raise fault(
             "model.shrink", "layers={layers} is not within 1..{most} of {model}",
             layers=layers, most=model.num_layers, model=model.name,
-        )  # fmt: skip
+        )
     if layers == model.num_layers:
         return model
     lead, period = lead_and_period(model.pattern)

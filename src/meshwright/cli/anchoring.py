@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from meshwright.cli.request import Setup
     from meshwright.domain.estimate import Estimate
-    from meshwright.plan.anchor import Probe
+    from meshwright.estimate.anchor import Probe
 
 
 class Anchor(NamedTuple):
@@ -34,12 +34,12 @@ def anchor(word: str) -> Anchor:
 ANCHOR = Field(
     name="anchor_memory", parse=anchor, kind="many", metavar="WHAT=BYTES", panel="Layout", in_file=False,
     help="A measured peak of memory that corrects the prediction: WHAT is a stage of this plan, or the plan.yaml of a probe.",
-)  # fmt: skip
+)
 
 
 def with_anchors(given: Setup, estimate: Estimate, anchors: Sequence[Anchor]) -> Estimate:
     """The estimate with memory as the probes saw it."""
-    from meshwright.plan.anchor import anchored
+    from meshwright.estimate.anchor import anchored
 
     return anchored(given.case, estimate, [_probe(estimate, each) for each in anchors]) if anchors else estimate
 
@@ -48,15 +48,15 @@ def _probe(estimate: Estimate, given: Anchor) -> Probe:
     """What was predicted for the probe, with what it showed."""
     from meshwright.cli.request import setup
     from meshwright.cli.saved import load_plan
-    from meshwright.plan import estimate as predict
-    from meshwright.plan.anchor import Probe
+    from meshwright.estimate import estimate as predict
+    from meshwright.estimate.anchor import Probe
 
     if given.where.isascii() and given.where.isdigit() and len(given.where) < len("100000"):
         stage = int(given.where)
         known = {each.stage: each.memory for each in estimate.stages}
         if stage not in known:
             raise fault("anchor.stage", "the plan has no stage {stage}: it has {known}",
-                        stage=stage, known=", ".join(map(str, known)))  # fmt: skip
+                        stage=stage, known=", ".join(map(str, known)))
         return Probe(stage=stage, predicted=known[stage], peak_bytes=given.peak_bytes)
     faults = Faults()
     saved = load_plan(given.where, faults)

@@ -31,7 +31,7 @@ VERBS = {
     "catalog": "List and show devices, clusters, models, frameworks, implementations, and what others measured.",
 }
 """Verb -> what it does. Its module in ``meshwright.cli`` has ``FIELDS`` (its options), ``EPILOG`` and ``run``."""
-MODULES = {"import": "importing"}
+MODULES = {"import": "importing", "balance": "balance.verb"}
 """Verb -> module, where the verb is a word of Python; the others are modules of their own name."""
 
 
@@ -50,7 +50,7 @@ class LazyGroup(TyperGroup):
             raise fault(
                 "cli.verb", "unknown command {verb!r}{hint}",
                 verb=cmd_name, hint=did_you_mean(cmd_name, VERBS) or f"; known: {', '.join(VERBS)}",
-            )  # fmt: skip
+            )
         from meshwright.cli.command import command
 
         module = import_module(f"meshwright.cli.{MODULES.get(cmd_name, cmd_name)}")

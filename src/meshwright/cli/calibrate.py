@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from meshwright.domain.calibration import CalibrationTable
-    from meshwright.evidence.calibrate import Progress
-    from meshwright.evidence.reading import Reading
-    from meshwright.evidence.rows import Run
+    from meshwright.evidence.fit.calibrate import Progress
+    from meshwright.evidence.rows.reading import RowsRead
+    from meshwright.evidence.rows.run import Run
 
 EPILOG = "Example: meshwright calibrate --runs my-runs.csv --name mine --out mine.json"
 DEFAULT_OUT = "calibration.json"
@@ -30,7 +30,7 @@ FIELDS = (
     Field(name="version", metavar="TEXT", panel="Output", help="Its version [default: today's date]."),
     Field(name="out", metavar="FILE.json", panel="Output", help=f"Where to write it [default: {DEFAULT_OUT}]."),
     JSON,
-)  # fmt: skip
+)
 
 
 def run(values: Values, faults: Faults) -> int:
@@ -69,11 +69,11 @@ def run(values: Values, faults: Faults) -> int:
     return 0
 
 
-def _read(values: Values) -> tuple[list[Reading], dict[str, str]]:
+def _read(values: Values) -> tuple[list[RowsRead], dict[str, str]]:
     """The runs of every table, and where they come from."""
     from meshwright.errors import fault
-    from meshwright.evidence.reading import read_runs
-    from meshwright.evidence.table import count_reasons, read_table, shipped_table
+    from meshwright.evidence.rows.reading import read_runs
+    from meshwright.evidence.rows.table import count_reasons, read_table, shipped_table
 
     tables = [read_table(path) for path in values["runs"]]
     if not tables or values["joint"]:
@@ -91,28 +91,28 @@ def _read(values: Values) -> tuple[list[Reading], dict[str, str]]:
 
 
 def _whole(
-    readings: list[Reading], name: str, version: str, provenance: dict[str, str], progress: Progress | None
+    readings: list[RowsRead], name: str, version: str, provenance: dict[str, str], progress: Progress | None
 ) -> CalibrationTable:
     """A fit to all runs from the priors."""
     from meshwright.catalog import freedoms
-    from meshwright.evidence.calibrate import calibrate
+    from meshwright.evidence.fit.calibrate import calibrate
 
     runs = [run for reading in readings for run in reading.runs]
     return calibrate(
         runs, freedoms(), groups=_groups(runs), fold_of=_folds(runs),
         name=name, version=version, provenance=provenance, progress=progress,
-    )  # fmt: skip
+    )
 
 
 def _on_top(
-    readings: list[Reading], base: str, name: str, version: str, provenance: dict[str, str], progress: Progress | None
+    readings: list[RowsRead], base: str, name: str, version: str, provenance: dict[str, str], progress: Progress | None
 ) -> CalibrationTable:
     """A calibration refined by further runs."""
     from dataclasses import replace
 
     from meshwright.catalog import calibration_table, freedoms
-    from meshwright.evidence.fitters import predictor_of
-    from meshwright.evidence.own import calibrate_on_top
+    from meshwright.evidence.fit.fitters import predictor_of
+    from meshwright.evidence.fit.own import calibrate_on_top
 
     table = calibration_table(base)
     case = predictor_of(table)
@@ -121,7 +121,7 @@ def _on_top(
         table, runs, freedoms(), groups=_groups(runs), fold_of=_folds(runs),
         name=name, version=version,
         provenance={**provenance, "base": f"{table.name}@{table.version}"}, progress=progress,
-    )  # fmt: skip
+    )
 
 
 def _groups(runs: Sequence[Run]) -> list[str]:
@@ -129,7 +129,7 @@ def _groups(runs: Sequence[Run]) -> list[str]:
 
 
 def _folds(runs: Sequence[Run]) -> tuple[int, ...]:
-    from meshwright.evidence.groups import folds
+    from meshwright.evidence.rows.groups import folds
 
     return folds([run.row for run in runs], "grouped")
 

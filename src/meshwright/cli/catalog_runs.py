@@ -10,8 +10,8 @@ from meshwright.cli.fields import Faults, Field, Values, one_of
 from meshwright.errors import did_you_mean, fault
 
 if TYPE_CHECKING:
-    from meshwright.evidence.near import Wanted
-    from meshwright.evidence.published import Published
+    from meshwright.evidence.rows.near import Wanted
+    from meshwright.evidence.rows.published import Published
 
 LIMIT = 10
 _PANEL = "Published runs near a case (catalog runs)"
@@ -27,7 +27,7 @@ FIELDS = (
     Field(name="precision", metavar="NAME", panel=_PANEL, help="The precision recipe [default: bf16]."),
     Field(name="framework", metavar="NAME", panel=_PANEL, help="Prefer runs of this framework's family."),
     Field(name="limit", parse=numbers.count, metavar="N", panel=_PANEL, help="How many to list [default: 10]."),
-)  # fmt: skip
+)
 NAMES = tuple(field.name for field in FIELDS)
 QUESTION = tuple(name for name in NAMES if name != "limit")
 
@@ -35,8 +35,8 @@ QUESTION = tuple(name for name in NAMES if name != "limit")
 def listing(values: Values, faults: Faults) -> int:
     """The runs nearest to what was asked, or all of them."""
     from meshwright.cli.output import print_json, print_report
-    from meshwright.evidence.attempts import attempts
-    from meshwright.evidence.near import nearest
+    from meshwright.evidence.rows.attempts import attempts
+    from meshwright.evidence.rows.near import nearest
     from meshwright.report.runs import attempts_list, attempts_view, nearest_list, run_view
     from meshwright.report.view import plain
 
@@ -62,8 +62,8 @@ def listing(values: Values, faults: Faults) -> int:
 def single(values: Values, faults: Faults) -> int:
     """One row in full, by its id: our figures, then every column that its source filled."""
     from meshwright.cli.output import print_json, print_report
-    from meshwright.evidence.attempts import attempt_key, attempts, corpus
-    from meshwright.evidence.published import published
+    from meshwright.evidence.rows.attempts import attempt_key, attempts, corpus
+    from meshwright.evidence.rows.published import published
     from meshwright.report.facts import entry
     from meshwright.report.runs import published_view
 
@@ -81,7 +81,7 @@ def single(values: Values, faults: Faults) -> int:
         "name": row["id"], "status": row["status"],
         **{key: value for key, value in published_view(published(row)).items() if key != "id"},
         "tried": len(same), "ran": len(same) - failed, "failed": failed, "published": columns,
-    }  # fmt: skip
+    }
     if values["json"]:
         print_json({"kind": "runs", "name": row["id"], "facts": facts, "sources": {"source": {"source": row["source"]}}})
     else:
@@ -93,7 +93,7 @@ def _wanted(values: Values, faults: Faults) -> Wanted:
     """What is asked about, from the options; every fault at once."""
     from meshwright import catalog
     from meshwright.catalog.recipes import precision
-    from meshwright.evidence.near import Wanted, on_device, wanted_model
+    from meshwright.evidence.rows.near import Wanted, on_device, wanted_model
     from meshwright.frameworks import framework
 
     found: dict[str, Any] = {"precision": values.get("precision", "bf16"), "task": values.get("task", "pretrain")}

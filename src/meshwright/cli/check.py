@@ -11,7 +11,7 @@ from meshwright.cli.sources import FILES, Taken, take
 from meshwright.errors import fault
 
 if TYPE_CHECKING:
-    from meshwright.diagnose.check import Claim, Question
+    from meshwright.check import Claim, Question
     from meshwright.domain.cluster import Device
 
 EPILOG = (
@@ -22,7 +22,7 @@ EPILOG = (
 
 def read_claim(text: str) -> Claim:
     """``tokens_per_s=15000`` as a claim."""
-    from meshwright.diagnose.check import claim
+    from meshwright.check import claim
 
     name, equals, value = text.partition("=")
     if not equals:
@@ -36,13 +36,13 @@ FIELDS = (
           help="What somebody says of the run, repeatable: tokens_per_s, tokens_per_s_per_device, tflops_per_device, mfu, "
                "step_s, samples_per_s, memory_gb."),
     JSON,
-)  # fmt: skip
+)
 
 
 def run(values: Values, faults: Faults) -> int:
     """Print the findings; exit status 1 where one is an error."""
+    from meshwright.check import check
     from meshwright.cli.output import print_json, print_report
-    from meshwright.diagnose.check import check
     from meshwright.report.findings import findings_report, findings_view
 
     checked = check(_question(values, take(values, faults)))
@@ -55,14 +55,14 @@ def run(values: Values, faults: Faults) -> int:
 
 def _question(values: Values, taken: Taken) -> Question:
     """What was read, as the check wants it."""
-    from meshwright.diagnose.check import Question
+    from meshwright.check import Question
 
     case = taken.case.case if taken.case is not None else None
     return Question(
         framework=taken.framework, reading=taken.reading, case=case, model=taken.model, device=_device(values),
         num_devices=case.cluster.num_devices if case else taken.size, asked=taken.asked, claims=tuple(values["claim"]),
         impossible=taken.impossible,
-    )  # fmt: skip
+    )
 
 
 def _device(values: Values) -> Device | None:

@@ -31,11 +31,11 @@ DEVICE, NODE = "h100-sxm", 8
 """Stand in where no cluster is named: figures of a dry run, and the cost model's of the same, depend on none."""
 BUILDER = Field(name="builder", metavar="reference|megatron|MODULE:FUNCTION", panel="Dry run", in_file=False, help=(
     "What is run: the reference step, megatron-core's GPTModel, or your own function, which takes nothing and returns "
-    "(model, step) or (model, step, optimizer); step() returns the loss [default: reference]."))  # fmt: skip
+    "(model, step) or (model, step, optimizer); step() returns the loss [default: reference]."))
 RANK = Field(name="rank", parse=numbers.count_or_none, kind="many", metavar="R", panel="Dry run", in_file=False,
-             help="Rank to run, repeatable [default: the first rank of the first, the middle and the last stage].")  # fmt: skip
+             help="Rank to run, repeatable [default: the first rank of the first, the middle and the last stage].")
 EXTRAPOLATE = Field(name="extrapolate", kind="flag", panel="Dry run", in_file=False,
-                    help="Run 2 and 4 layers of every chunk and extend the line: seconds instead of minutes.")  # fmt: skip
+                    help="Run 2 and 4 layers of every chunk and extend the line: seconds instead of minutes.")
 WORLD = 131_072
 FIELDS = (*CASE, LAYOUT, BUILDER, RANK, EXTRAPOLATE, JSON)
 FEWER, MORE = 2, 4
@@ -80,7 +80,7 @@ def _own(values: Values, builder: str, faults: Faults) -> tuple[int, list[Found]
     for name, option in (("model", "MODEL"), ("layout", "--layout"), ("extrapolate", "--extrapolate")):
         if values.get(name):
             faults.add("dryrun.own-option", "{option} says nothing to {builder}, which builds its own: leave it out",
-                       option=option, builder=builder)  # fmt: skip
+                       option=option, builder=builder)
     faults.check()
     layout = Layout(data_parallel=values["devices"])
     jobs = [Job(layout=layout, rank=rank, sequence_tokens=1, builder=builder) for rank in _ranks(values["rank"], layout)]
@@ -98,7 +98,7 @@ def _chosen(values: Values, faults: Faults) -> tuple[Setup, Layout]:
     training = given.case.training
     if training.precision.name != RECIPE or training.weights_frozen or training.optimizer.name != "adamw":
         raise fault("dryrun.numbers", "a dry run is of BF16 with AdamW and all weights, not of {precision}, {optimizer}, {task}",
-                    precision=training.precision.name, optimizer=training.optimizer.name, task=training.task)  # fmt: skip
+                    precision=training.precision.name, optimizer=training.optimizer.name, task=training.task)
     layout = given.layout(values["layout"])
     if layout.context_parallel > 1 and "context=" not in values["layout"].lower():
         layout = replace(layout, context_kind="ulysses")  # the one that the reference step has
@@ -125,11 +125,11 @@ def _ranks(asked: Sequence[int], layout: Layout) -> list[int]:
     world, stages = layout.world, layout.pipeline_parallel
     if world > WORLD:
         raise fault("dryrun.size", "a world of {world} ranks is beyond a dry run, for PyTorch makes every group: {most} at most",
-                    path="layout", world=world, most=WORLD)  # fmt: skip
+                    path="layout", world=world, most=WORLD)
     for rank in asked:
         if rank >= world:
             raise fault("dryrun.rank", "rank {rank} is not in a world of {world}: 0 to {last}", path="--rank",
-                        rank=rank, world=world, last=world - 1)  # fmt: skip
+                        rank=rank, world=world, last=world - 1)
     return list(asked) or [stage * (world // stages) for stage in sorted({0, stages // 2, stages - 1})]
 
 
@@ -171,7 +171,7 @@ def _check_line(model: Model, layout: Layout, chunks: int) -> None:
     for reason, holds in reasons.items():
         if holds:
             raise fault("dryrun.line", "{model} cannot be extrapolated from few layers: {reason}; leave out --extrapolate",
-                        path="--extrapolate", model=model.name, reason=reason)  # fmt: skip
+                        path="--extrapolate", model=model.name, reason=reason)
 
 
 def _workers(jobs: Sequence[Job]) -> int:

@@ -25,12 +25,12 @@ FIELDS = (*CASE, SPARE_NODES, LAYOUT, ANCHOR, TERMS, JSON)
 
 def run(values: Values, faults: Faults) -> int:
     """Predict the layout and print it."""
-    from meshwright import plan
     from meshwright.cli.output import print_json, print_report
-    from meshwright.evidence.near import closest
+    from meshwright.estimate import estimate as predict
+    from meshwright.evidence.rows.near import closest
 
     given, layout, limits = chosen(values, faults)
-    estimate = _with_linearity(given, with_anchors(given, plan.estimate(given.case, layout), values["anchor_memory"]))
+    estimate = _with_linearity(given, with_anchors(given, predict(given.case, layout), values["anchor_memory"]))
     if limits:
         estimate = replace(estimate, fit_probability=0.0)
     published = closest(given.case)

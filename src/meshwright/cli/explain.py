@@ -19,8 +19,9 @@ FIELDS = (*CASE, SPARE_NODES, LAYOUT, JSON)
 
 def run(values: Values, faults: Faults) -> int:
     """Explain the layout that was given, or else the best one."""
-    from meshwright import diagnose, plan
     from meshwright.cli.output import print_json, print_report
+    from meshwright.estimate import estimate as predict
+    from meshwright.explain import explain
     from meshwright.report.explain import explanation_report, explanation_view
 
     given = setup(values, faults)
@@ -29,8 +30,8 @@ def run(values: Values, faults: Faults) -> int:
         check_layout(given, layout, framework_asked="framework" in values)
     else:
         layout = _best(given, values)
-    estimate = plan.estimate(given.case, layout)
-    explanation = diagnose.explain(given.case, layout, given.framework.features, estimate)
+    estimate = predict(given.case, layout)
+    explanation = explain(given.case, layout, given.framework.features, estimate)
     if values["json"]:
         print_json(explanation_view(given.case, estimate, explanation))
     else:
@@ -50,7 +51,7 @@ def _best(given: Setup, values: Values) -> Layout:
             given.case, given.framework.features, options, progress=tick,
             acceptable=lambda layout: not given.framework.check(given.case, layout),
             said=lambda layout: given.framework.overlap(given.case, layout),
-        )  # fmt: skip
+        )
     if not result.plans:
         raise NoAnswerError(Message("explain.nothing", "nothing fits: `meshwright plan` says what is missing", {}))
     return result.plans[0].layout

@@ -30,15 +30,15 @@ FIELDS = (
           help="Change this file of yours instead, repeatable: only what the plan decides; the copy goes to DIR."),
     Field(name="force", kind="flag", panel="Output", help="Overwrite files that were changed."),
     JSON,
-)  # fmt: skip
+)
 
 
 def run(values: Values, faults: Faults) -> int:
     """Write the files and print their paths; with ``--onto`` also what was changed."""
-    from meshwright import plan
     from meshwright.cli.files import write_files
     from meshwright.cli.output import print_json
     from meshwright.cli.saved import load_plan
+    from meshwright.estimate import estimate as predict
 
     for name, what in (("plan", "PLAN"), ("to", "--to"), *([] if values["onto"] else [("out", "--out")])):
         if name not in values and name not in faults.failed:
@@ -51,7 +51,7 @@ def run(values: Values, faults: Faults) -> int:
         from meshwright.cli.onto import change
 
         return change(given, layout, values)
-    estimate = plan.estimate(given.case, layout)
+    estimate = predict(given.case, layout)
     paths = write_files(values["out"], launch_files(given, layout, estimate), force=values["force"])
     if values["json"]:
         print_json({"files": paths})
@@ -86,8 +86,8 @@ def _with_probe(file: File) -> File:
 
 def _probe(given: Setup, layout: Layout) -> list[File]:
     """A smaller run of one node below ``probe/``, with the plan that ``estimate --anchor-memory`` takes."""
-    from meshwright import plan
     from meshwright.cli.saved import plan_file
+    from meshwright.estimate import estimate as predict
     from meshwright.frameworks import File, Options
     from meshwright.frameworks.probe import smaller
 
@@ -95,14 +95,14 @@ def _probe(given: Setup, layout: Layout) -> list[File]:
     if found is None or layout.world == found[1].world:
         return []
     case, small = found
-    estimate = plan.estimate(case, small)
+    estimate = predict(case, small)
     written = given.framework.write(case, small, options=Options(estimate=estimate, label=estimate.label, train_iters=3))
     request = {
         **{key: value for key, value in given.request.items() if key not in {"cluster", "nodes", "lengths", "spare_nodes"}},
         "device": case.cluster.device.name, "devices": case.cluster.num_devices, "layers": case.model.num_layers,
         "devices_per_node": case.cluster.devices_per_node, "global_batch": case.batch.global_batch_sequences,
         "sequence": case.batch.sequence_tokens,
-    }  # fmt: skip
+    }
     saved = plan_file(request, estimate)
     files = [*written, File(path=saved.path, text=saved.text)]
     return [replace(file, path=f"probe/{file.path}") for file in files]

@@ -13,9 +13,9 @@ from meshwright.cli.sources import FILES
 from meshwright.errors import fault
 
 if TYPE_CHECKING:
-    from meshwright.diagnose.fix import Change, Fixed, FixQuestion
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
+    from meshwright.fix import Change, Fixed, FixQuestion
     from meshwright.frameworks import Framework
     from meshwright.frameworks.settings import Reading
     from meshwright.readers.out_of_memory import OutOfMemory
@@ -65,13 +65,13 @@ FIELDS = (
           help="The change to show in full, and to apply [default: 1]."),
     Field(name="apply", kind="flag", panel=_OUTPUT, in_file=False, help="Make the change in the files, in place."),
     JSON,
-)  # fmt: skip
+)
 
 
 def run(values: Values, faults: Faults) -> int:
     """Print the changes; exit status 1 where nothing grants the wish."""
     from meshwright.cli.output import print_json, print_report
-    from meshwright.diagnose.fix import fix
+    from meshwright.fix import fix
     from meshwright.report.fix import fix_report, fix_view
 
     messages = _messages(values, faults)
@@ -81,7 +81,7 @@ def run(values: Values, faults: Faults) -> int:
     number = values.get("change", 1)
     if fixed.changes and number > len(fixed.changes):
         raise fault("fix.change", "there are {count} changes, and none is number {number}", path="--change",
-                    count=len(fixed.changes), number=number)  # fmt: skip
+                    count=len(fixed.changes), number=number)
     applied = _apply(fixed, fixed.changes[number - 1], number, originals) if values["apply"] and fixed.changes else []
     if values["json"]:
         print_json(fix_view(fixed, applied))
@@ -125,7 +125,7 @@ def _messages(values: Values, faults: Faults) -> tuple[OutOfMemory, ...]:
                 given, where = sys.stdin.buffer.read(MAX_BYTES + 1), "standard input"
                 if len(given) > MAX_BYTES:
                     raise fault("fix.large-log", "larger than {limit} bytes: give its end, as of tail -c 10M", path=where,
-                                limit=MAX_BYTES)  # fmt: skip
+                                limit=MAX_BYTES)
                 text = given.decode("utf-8", "replace")
             elif not word or (any(character.isspace() for character in word) and not _exists(word)):
                 text, where = word, "--oom"
@@ -145,7 +145,7 @@ def _exists(word: str) -> bool:
 
 def _question(values: Values, faults: Faults, messages: tuple[OutOfMemory, ...]) -> tuple[FixQuestion, dict[str, str]]:
     """The configuration and the wish, with the texts of its files."""
-    from meshwright.diagnose.fix import FixQuestion
+    from meshwright.fix import FixQuestion
 
     originals: dict[str, str] = {}
     if "layout" in values:
@@ -162,7 +162,7 @@ def _question(values: Values, faults: Faults, messages: tuple[OutOfMemory, ...])
         bound_bytes=bound,
         faster_ratio=values.get("faster"), devices=values.get("to_devices"), max_edits=values.get("max_edits", 3),
         top=values.get("top", 10),
-    )  # fmt: skip
+    )
     return question, originals
 
 
@@ -191,9 +191,9 @@ def _named(values: Values, faults: Faults) -> Named:
 
 def _read(values: Values, faults: Faults) -> Named:
     """The layout of files, and the case that they and the options make."""
+    from meshwright.check import Question
+    from meshwright.check.context import Context
     from meshwright.cli.sources import take
-    from meshwright.diagnose.check import Question
-    from meshwright.diagnose.check.context import Context
     from meshwright.errors import InputError
 
     taken = take(values, faults)
@@ -213,7 +213,7 @@ def _read(values: Values, faults: Faults) -> Named:
         raise fault(
             "fix.batch", "{batch} sequences do not divide over {dp} replicas of micro-batches of {mb}",
             batch=case.batch.global_batch_sequences, dp=reading.layout.data_parallel, mb=reading.layout.microbatch_sequences,
-        )  # fmt: skip
+        )
     return Named(framework, case, layout, reading)
 
 

@@ -18,7 +18,7 @@ FIELDS = (
           help="Write a plan.yaml that estimate, explain and export take; needs --model and a cluster."),
     Field(name="force", kind="flag", panel="Output", in_file=False, help="Overwrite the plan where it exists."),
     JSON,
-)  # fmt: skip
+)
 
 
 def run(values: Values, faults: Faults) -> int:
@@ -53,7 +53,7 @@ def _save(values: Values, taken: Taken) -> str | None:
         raise fault(
             "import.save", "a plan also needs {missing}", path="--save",
             missing=", ".join("MODEL as --model" if name == "model" else f"--{name.replace('_', '-')}" for name in taken.missing),
-        )  # fmt: skip
+        )
     if taken.impossible:
         raise InputError(taken.impossible)
     check_file(target, values["files"])
@@ -78,8 +78,8 @@ def _refuse_other(target: str, text: str, *, force: bool) -> None:
 
 def _estimate(taken: Taken, given: Any) -> Estimate:
     """The prediction of the layout that the files have."""
-    from meshwright import plan
     from meshwright.errors import InputError, Message
+    from meshwright.estimate import estimate as predict
     from meshwright.search.legality import arithmetic_refusals
 
     layout = taken.reading.layout
@@ -91,4 +91,4 @@ def _estimate(taken: Taken, given: Any) -> Estimate:
         reasons.append(f"the files train {product} sequences a step, --global-batch says {case.batch.global_batch_sequences}")
     if reasons:
         raise InputError(Message("layout.refused", "{reason}", {"reason": reason}, path="layout") for reason in reasons)
-    return plan.estimate(case, layout)
+    return predict(case, layout)

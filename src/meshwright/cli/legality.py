@@ -19,7 +19,7 @@ ANY_FRAMEWORK = Features(
     name="any", schedules=("1f1b", "interleaved"), zero_stages=(0, 1, 2, 3), parameter_shards_with_pipeline=True,
     positions=("rope", "learned", "alibi", "none"), context_kinds=("ring", "all-gather", "ulysses", "hybrid"),
     interleaved_needs_multiple=False, tasks=("pretrain", "sft", "lora"),
-)  # fmt: skip
+)
 """What some framework has run: published runs are judged by it."""
 
 

@@ -50,7 +50,7 @@ def read_lengths(path: str) -> list[int]:
         number = _length(value)
         if number is None:
             faults.append(Message("lengths.value", "{value!r} is not a length of at least 1",
-                                  {"value": str(value)[:40]}, path=f"{path}:{line}"))  # fmt: skip
+                                  {"value": str(value)[:40]}, path=f"{path}:{line}"))
             if len(faults) == MAX_FAULTS:
                 break
         else:

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 _MODEL, _RUN = "Model", "Run"
 LAYERS = Field(name="layers", parse=numbers.count, metavar="N", panel=_MODEL, help="Shrink the model to N layers.")
 HIDDEN = Field(name="hidden", parse=numbers.count, metavar="N", panel=_MODEL,
-               help="Shrink its widths and heads in proportion to this hidden width.")  # fmt: skip
+               help="Shrink its widths and heads in proportion to this hidden width.")
 EXPERTS = Field(name="experts", parse=numbers.count, metavar="N", panel=_MODEL, help="Shrink its mixtures to N experts.")
 VOCABULARY = Field(name="vocabulary", parse=numbers.count, metavar="N", panel=_MODEL, help="Shrink its vocabulary to N words.")
 SHRINK = (LAYERS, HIDDEN, EXPERTS, VOCABULARY)
 BACKEND = Field(name="backend", parse=one_of("cpu", "cuda"), metavar="cpu|cuda", panel=_RUN,
-                help="Processors with gloo, or accelerators with NCCL [default: cpu].")  # fmt: skip
+                help="Processors with gloo, or accelerators with NCCL [default: cpu].")
 COMPILE = Field(name="compile", kind="flag", panel=_RUN, help="Layers go through torch.compile.")
 
 

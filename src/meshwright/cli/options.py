@@ -9,7 +9,7 @@ from meshwright.cli.pins import pin
 DEFAULTS: dict[str, str] = {
     "task": "pretrain", "precision": "bf16", "optimizer": "adamw", "framework": "megatron",
     "flops_convention": "causal", "calibration": "shipped",
-}  # fmt: skip
+}
 _CLUSTER, _BATCH, _NUMBERS, _TRAINER = "Cluster", "Batch", "Numbers (never changed)", "Trainer"
 _SEARCH, _RUN, _OUTPUT = "Search", "The whole run", "Output"
 
@@ -50,10 +50,10 @@ CASE = (
           help="Share of a device's memory that the trainer may use, 0.9 or 90% [default: 0.9]."),
     Field(name="reserve_memory_ratio", parse=numbers.reserve, metavar="RATIO", panel=_TRAINER,
           help="Share of a device's memory kept for another program beside the trainer [default: 0]."),
-)  # fmt: skip
+)
 LAYOUT = Field(name="layout", metavar="LABEL", panel="Layout", help='A layout, as in "tp8 pp4 mb1 sp zero1".')
 SPARE_NODES = Field(name="spare_nodes", parse=numbers.count_or_none, metavar="N", panel=_SEARCH,
-                    help="Up to so many nodes may stay idle where that is better [default: 0].")  # fmt: skip
+                    help="Up to so many nodes may stay idle where that is better [default: 0].")
 JSON = Field(name="json", kind="flag", panel=_OUTPUT, in_file=False, help="One JSON document instead of tables.")
 PLAN = (
     Field(name="top", parse=numbers.count, metavar="N", panel=_SEARCH, help="How many plans to show [default: 10]."),
@@ -80,7 +80,7 @@ PLAN = (
           help="Also find the smallest number of devices that fits, and that meets the deadline."),
     Field(name="save", metavar="DIR", panel=_OUTPUT, in_file=False, help="Write plan.yaml and the launch files there."),
     Field(name="force", kind="flag", panel=_OUTPUT, in_file=False, help="Overwrite files that --save finds changed."),
-)  # fmt: skip
+)
 """What ``plan`` adds: the search, the whole run, the output."""
 
 

@@ -58,7 +58,7 @@ def consistent(pins: Sequence[Pin], faults: Faults) -> dict[str, str]:
     for knob, value in pins:
         if result.setdefault(knob, value) != value:
             faults.add("pin.twice", "{knob} is pinned to both {one} and {other}", path="--pin",
-                       knob=knob, one=result[knob], other=value)  # fmt: skip
+                       knob=knob, one=result[knob], other=value)
     number = {knob: int(value) for knob, value in result.items() if value.isdigit()}
     group = number.get("dp", 0) * number.get("cp", 1)
     chunks, schedule = number.get("vp"), result.get("schedule")
@@ -75,7 +75,7 @@ def consistent(pins: Sequence[Pin], faults: Faults) -> dict[str, str]:
          "tp=1 and sp=on contradict each other: sequence parallelism shards over tp"),
         (group > 0 and "cp" in number and group % number.get("shard", 1) != 0, "pin.divide",
          "shard={shard} does not divide dp x cp = {group}"),
-    ):  # fmt: skip
+    ):
         if wrong:
             faults.add(id, template, path="--pin", group=group, **{"shard": "", "vp": "", **result})
     return result
@@ -90,4 +90,4 @@ def divides(pins: Mapping[str, str], num_devices: int) -> None:
             "pin.world", "{pinned} = {product} does not divide the {num_devices} devices", path="--pin",
             pinned=" x ".join(f"{knob}{degree}" for knob, degree in degrees.items()), product=product,
             num_devices=num_devices,
-        )  # fmt: skip
+        )

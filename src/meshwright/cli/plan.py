@@ -42,7 +42,7 @@ def run(values: Values, faults: Faults) -> int:
         more["run"] = search.run_cost(
             given.case, result.plans[0].estimate, tokens,
             price_per_device_hour=price, power_w=power, deadline_days=deadline,
-        )  # fmt: skip
+        )
     if values["min_devices"]:
         with progress("cluster sizes") as tick:
             more["min_devices"] = search.min_devices(given.case, features, tokens=tokens, deadline_days=deadline, progress=tick)
@@ -69,7 +69,7 @@ def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions]:
     if "framework" in values and given.case.training.task not in given.framework.features.tasks:
         able = [name for name in frameworks() if given.case.training.task in framework(name).features.tasks]
         raise fault("plan.task", "{name} does not train with {task}; {able} can", path="--framework", name=given.framework.title,
-                    task=given.case.training.task, able=", ".join(able))  # fmt: skip
+                    task=given.case.training.task, able=", ".join(able))
     if "framework" in values:
         _trains(given)
     if not values.get("spare_nodes"):
@@ -100,13 +100,13 @@ def _searched(given: Setup, options: SearchOptions, tick: Callable[[int, int], N
             given.case, given.framework.features, options, progress=tick,
             acceptable=lambda layout: not given.framework.check(given.case, layout),
             said=lambda layout: given.framework.overlap(given.case, layout),
-        )  # fmt: skip
+        )
     except InputError as error:
         able = [name for name in frameworks() if position in framework(name).features.positions]
         if asked or position in given.framework.features.positions or not able:
             raise
         hint = Message("plan.other-framework", "{name} is only the default; --framework {able} can run it",
-                       {"name": given.framework.title, "able": ", ".join(able)}, path="--framework")  # fmt: skip
+                       {"name": given.framework.title, "able": ", ".join(able)}, path="--framework")
         raise InputError([*error.messages, hint]) from None
     if not result.plans:
         return result
@@ -146,7 +146,7 @@ def _save(given: Setup, result: PlanResult, values: Values) -> list[str]:
 def _print(given: Setup, result: PlanResult, more: dict[str, Any], values: Values) -> None:
     """The answer as JSON, or as a report."""
     from meshwright.cli.output import print_json, print_report
-    from meshwright.evidence.near import closest
+    from meshwright.evidence.rows.near import closest
 
     if values["json"]:
         from meshwright.report.runs import closest_view

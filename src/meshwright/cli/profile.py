@@ -39,7 +39,7 @@ FIELDS = (
           help="Where samples are kept; those that are there are not measured again [default: beside the cluster file]."),
     Field(name="force", kind="flag", panel=_OUTPUT, help="Write the cluster file even where the machine was too noisy."),
     JSON,
-)  # fmt: skip
+)
 
 
 def run(values: Values, faults: Faults) -> int:
@@ -53,7 +53,7 @@ def run(values: Values, faults: Faults) -> int:
     world = joined_ranks()
     if world is not None and values.get("ranks", world.ranks) != world.ranks:
         faults.add("profile.world", "--ranks {ranks} in a world of {world}: leave it out under torchrun", path="--ranks",
-                   ranks=values["ranks"], world=world.ranks)  # fmt: skip
+                   ranks=values["ranks"], world=world.ranks)
     faults.check()
     profile = _profile(_asked(values, samples), world)
     if profile is None:  # a rank that is not the first
@@ -72,11 +72,11 @@ def _places(values: Values, faults: Faults) -> tuple[str, str, str]:
     samples = values.get("samples", str(Path(out).with_suffix(".samples.jsonl")) if Path(out).name else "samples.jsonl")
     if samples.endswith(ENDINGS):
         faults.add("profile.samples", "{samples!r} is the name of a cluster file; samples end in .jsonl", path="--samples",
-                   samples=samples)  # fmt: skip
+                   samples=samples)
     name = values.get("name", Path(out).stem.lower().replace(" ", "-"))
     if not NAME.fullmatch(name):
         faults.add("profile.name", "{name!r} is no name of a cluster: small letters, digits, '.', '_' and '-'", path="--name",
-                   name=name)  # fmt: skip
+                   name=name)
     if "ranks" in values and values["ranks"] < 1:
         faults.add("profile.ranks", "0 ranks cannot measure anything", path="--ranks")
     for path in (out, samples):
@@ -115,7 +115,7 @@ def _asked(values: Values, samples: str) -> Asked:
 
     kind = cast("Kind", values.get("device") or default_kind())
     return Asked(samples=Path(samples), ranks=values.get("ranks") or default_ranks(kind), kind=kind, quick=values["quick"],
-                 minutes=values.get("minutes"))  # fmt: skip
+                 minutes=values.get("minutes"))
 
 
 def _profile(asked: Asked, world: World | None) -> Profile | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.cluster import Cluster
     from meshwright.engine.request import Options
-    from meshwright.run.rehearsal import Rehearsal
+    from meshwright.measure.rehearsal import Rehearsal
 
     Tick = Callable[[str, float, float], None]
 
@@ -51,7 +51,7 @@ FIELDS = (
     Field(name="out", metavar="DIR", panel="Output", in_file=False,
           help="Keep profile, runs, tables and pictures there; called again, what is done is not done again."),
     JSON,
-)  # fmt: skip
+)
 DEFAULTS: dict[str, Any] = {"layouts": 12, "rounds": 5, "step_seconds": 1.0}
 INTERRUPTED = 130
 QUICK: dict[str, Any] = {"layouts": 6, "rounds": 2, "step_seconds": 0.3}
@@ -61,8 +61,8 @@ def run(values: Values, faults: Faults) -> int:
     """The whole loop for every number of ranks, each shown when it is done."""
     from meshwright.cli.output import print_json, print_report
     from meshwright.engine.launch import require_torch
+    from meshwright.measure.here import machine_name
     from meshwright.report.rehearse import rehearsal_report, rehearsal_view
-    from meshwright.run.here import machine_name
 
     _check(values, faults)
     require_torch()
@@ -90,10 +90,10 @@ def _rehearsals(values: Values, options: Options, folder: Path, machine: str) ->
     """Every number of ranks, and every case of it, by the name that its files have."""
     from meshwright.cli.output import stages
     from meshwright.engine.nursery import Nursery
-    from meshwright.run.here import by_catalogue
-    from meshwright.run.rehearsal import rehearsed
-    from meshwright.run.rounds import real
-    from meshwright.run.store import Store
+    from meshwright.measure.here import by_catalogue
+    from meshwright.measure.rehearsal import rehearsed
+    from meshwright.measure.rounds import real
+    from meshwright.measure.store import Store
 
     chosen = DEFAULTS | (QUICK if values["quick"] else {}) | dict(values)
     with ExitStack() as stack:
@@ -109,7 +109,7 @@ def _rehearsals(values: Values, options: Options, folder: Path, machine: str) ->
                     result = rehearsed(
                         case, by_catalogue(options.backend, ranks), options, layouts=-(-chosen["layouts"] // len(several)),
                         rounds=chosen["rounds"], store=store, runner=runner, tick=tick,
-                    )  # fmt: skip
+                    )
                 yield f"rehearsal-{ranks}{f'-{number}' if len(several) > 1 else ''}", result
 
 
@@ -117,7 +117,7 @@ def _check(values: Values, faults: Faults) -> None:
     """Everything that is wrong with the options, before anything is measured."""
     from meshwright import catalog
     from meshwright.engine.run import check_recipe
-    from meshwright.run.rehearsal import check_ranks
+    from meshwright.measure.rehearsal import check_ranks
 
     for ranks in values["ranks"]:
         with faults:
@@ -147,13 +147,13 @@ def _options(values: Values) -> Options:
     return Options(
         backend=backend(values), steps=values.get("steps", 3), warmup_steps=3 if values["compile"] else 1, saved=False,
         compiled=values["compile"],
-    )  # fmt: skip
+    )
 
 
 def _ranks(values: Values, options: Options) -> list[int]:
     """Numbers of ranks, each once; more than there are accelerators are refused."""
     from meshwright.engine.devices import count_devices
-    from meshwright.run.here import check_devices
+    from meshwright.measure.here import check_devices
 
     ranks = list(dict.fromkeys(values["ranks"])) or ([2, 4] if options.backend == "cpu" else [count_devices()])
     for each in ranks:
@@ -163,7 +163,7 @@ def _ranks(values: Values, options: Options) -> list[int]:
 
 def _cluster(values: Values, options: Options, folder: Path, ranks: int, tick: Tick | None) -> Cluster:
     """The cluster file that is given, or this machine's profile."""
-    from meshwright.run.here import by_file, by_profile
+    from meshwright.measure.here import by_file, by_profile
 
     if "cluster" in values:
         return by_file(values["cluster"], options.backend, ranks)
@@ -172,8 +172,8 @@ def _cluster(values: Values, options: Options, folder: Path, ranks: int, tick: T
 
 def _cases(values: Values, cluster: Cluster, step_s: float) -> list[Case]:
     """The user's model, or decoders whose step takes about so long."""
-    from meshwright.run.reference import case_of
-    from meshwright.run.small import cases
+    from meshwright.measure.reference import case_of
+    from meshwright.measure.small import cases
 
     precision = values.get("precision", "bf16")
     if "model" not in values:

@@ -31,7 +31,7 @@ class Setup:
     def layout(self, label: str) -> Layout:
         """Read a label for this case; nodes that the request leaves spare may stay idle."""
         from meshwright.domain.label import parse_layout
-        from meshwright.plan.overlap import overlap_for
+        from meshwright.estimate.overlap import overlap_for
 
         cluster = self.case.cluster
         return parse_layout(
@@ -84,19 +84,19 @@ def setup(values: Values, faults: Faults) -> Setup:
             found["calibration"] = calibration(
                 request["calibration"], found["cluster"], framework=found["implementation"].family,
                 precision=found["precision"].name,
-            )  # fmt: skip
+            )
     faults.check()
     _runs_on(found["precision"], found["cluster"].device)
     training = Training(
         task=request["task"], precision=found["precision"], optimizer=found["optimizer"],
         lora=Lora() if request["task"] == "lora" else None, tokens=values.get("tokens"),
-    )  # fmt: skip
+    )
     case = Case(
         model=found["model"], cluster=found["cluster"], batch=found["batch"], training=training,
         implementation=found["implementation"], calibration=found["calibration"],
         flops_convention=request["flops_convention"],
         **{field: request[name] for name, field in RATIOS.items() if name in request},
-    )  # fmt: skip
+    )
     return Setup(case=case, framework=found["framework"].for_case(case), request=_said(request))
 
 
@@ -109,7 +109,7 @@ def _runs_on(recipe: Precision, device: Device) -> None:
         raise fault(
             "request.precision", "{device} does not run {recipe}; it runs {able}", path="--precision",
             device=device.name, recipe=recipe.name, able=", ".join(able) or "none of the recipes",
-        )  # fmt: skip
+        )
 
 
 def _require(values: Values, faults: Faults) -> None:
@@ -158,7 +158,7 @@ def _batch(values: Values) -> Batch | None:
     return Batch(
         global_batch_sequences=values["global_batch"], sequence_tokens=values["sequence"],
         mean_square_document_tokens=mean_square,
-    )  # fmt: skip
+    )
 
 
 def _said(request: dict[str, Any]) -> dict[str, Any]:

@@ -30,13 +30,13 @@ FILES = (
           help='Arguments that the script is called with, in one word: "8 /data"; NAME=VALUE in front of them sets variables.'),
     *(replace(field, kind="option", metavar="MODEL", panel="Model") for field in CASE if field.name == "model"),
     *(field for field in CASE if field.name not in _OWN),
-)  # fmt: skip
+)
 """Options of verbs that read files; those of a case are optional here."""
 
 _SAID = {
     "devices": "devices", "global_batch": "global_batch_sequences", "sequence": "sequence_tokens", "precision": "precision",
     "gradient_dtype": "gradient_dtype", "optimizer": "optimizer", "task": "task",
-}  # fmt: skip
+}
 """Option -> field of ``Said`` that means the same."""
 _NEEDED = ("model", "cluster", "global_batch", "sequence")
 
@@ -101,13 +101,13 @@ def take(values: Values, faults: Faults) -> Taken:
         framework=named.at(reading.version), reading=reading, model=model, case=case, missing=missing, impossible=impossible,
         size=size,
         asked={said: values[option] for option, said in _SAID.items() if option in values}, why_release=why,
-    )  # fmt: skip
+    )
 
 
 def _texts(values: Values, faults: Faults) -> Sequence[File]:
     """The files with their texts; scripts get the arguments that they are called with."""
+    from meshwright.documents.opening import is_script
     from meshwright.frameworks import File
-    from meshwright.frameworks.documents.opening import is_script
     from meshwright.readers.safe import read_text
 
     head = ""
@@ -134,7 +134,7 @@ def _refuse_strange(framework: Framework, reading: Reading) -> None:
             "import.strange", "holds no key of {title}{launches}: {question}",
             title=framework.title, launches=launches, question=question,
             path=", ".join(document.path for document in reading.source.documents),
-        )  # fmt: skip
+        )
 
 
 def _positional(words: str) -> str:
@@ -150,7 +150,7 @@ def _positional(words: str) -> str:
         return exports + (f"set -- {shlex.join(rest)}; " if rest or not head else "")
     except ValueError as error:
         raise fault("import.arguments", "{words!r} are no words of a shell: {reason}", path="--arguments",
-                    words=words[:60], reason=str(error)) from None  # fmt: skip
+                    words=words[:60], reason=str(error)) from None
 
 
 def _size(values: Values) -> int | None:
@@ -176,7 +176,7 @@ def _given(values: Values, model: Model | None, size: int | None) -> Given:
     return Given(
         num_devices=size, devices_per_node=values.get("devices_per_node"), model=model,
         global_batch_sequences=values.get("global_batch"), sequence_tokens=values.get("sequence"),
-    )  # fmt: skip
+    )
 
 
 def _shown(framework: Framework, reading: Reading) -> bool:

@@ -50,7 +50,7 @@ FIELDS = (
           help="Kineto traces there, one of each rank; implies --profiled."),
     Field(name="save", metavar="FILE", panel="Output", in_file=False, help="Write the JSON document there."),
     JSON,
-)  # fmt: skip
+)
 _DEGREE = re.compile(r"(?:tp|cp|pp|dp)=?([0-9]{1,9})")
 MAX_RANKS, MAX_RANKS_HERE = 1024, 64
 """Ranks of an allocation, and processes that are started on this machine."""
@@ -61,9 +61,9 @@ def run(values: Values, faults: Faults) -> int:
     """Run it, or join ranks that are started, and print what was measured; of these the first one prints."""
     from meshwright.cli.output import print_json, print_report
     from meshwright.engine.launch import require_torch
-    from meshwright.plan.estimate import estimate
+    from meshwright.estimate.single import estimate
+    from meshwright.measure.choice import short_label
     from meshwright.report.step import step_report, step_view
-    from meshwright.run.choice import short_label
 
     _check(values, faults)
     require_torch()
@@ -101,20 +101,20 @@ def _chosen(values: Values) -> tuple[Case, Layout]:
     """The case on as many devices as the layout has ranks, and the layout; all that stands against it is said."""
     from meshwright.domain.label import parse_layout
     from meshwright.engine.join import started_by_another
-    from meshwright.run.here import by_file, by_nothing, check_devices
-    from meshwright.run.reference import case_of, overlap_of
+    from meshwright.measure.here import by_file, by_nothing, check_devices
+    from meshwright.measure.reference import case_of, overlap_of
 
     ranks = prod(int(found[1]) for word in values["layout"].lower().split() if (found := _DEGREE.fullmatch(word)))
     most = MAX_RANKS if started_by_another() else MAX_RANKS_HERE
     if not 1 <= ranks <= most:
         raise fault("step.ranks", "tp x cp x pp x dp = {ranks} ranks are not within 1 and {most}", path="--layout",
-                    ranks=ranks, most=most)  # fmt: skip
+                    ranks=ranks, most=most)
     check_devices(1 if started_by_another() else ranks, backend(values))
     cluster = by_file(values["cluster"], backend(values), ranks) if "cluster" in values else by_nothing(backend(values), ranks)
     case = case_of(
         small_model(values), cluster, global_batch=values["global_batch"], sequence_tokens=values["sequence"],
         precision=values.get("precision", "bf16"),
-    )  # fmt: skip
+    )
     layout = parse_layout(
         values["layout"], num_devices=ranks, global_batch_sequences=values["global_batch"], devices_per_node=ranks, model=case.model
     )
@@ -165,12 +165,12 @@ def _report(case: Case, layout: Layout, options: Options, *, on_cluster: bool) -
 
 def _check_memory(case: Case, layout: Layout, options: Options) -> None:
     """Refuse what this host's free memory cannot hold: the system would end other programs for it."""
-    from meshwright.plan.estimate import estimate
-    from meshwright.run.here import free_memory_bytes
+    from meshwright.estimate.single import estimate
+    from meshwright.measure.here import free_memory_bytes
     from meshwright.units import gib
 
     need, free = layout.world * float(estimate(case, layout).memory_peak_bytes), free_memory_bytes()
     if options.backend == "cpu" and free is not None and need > free:
         raise NoAnswerError(Message("step.memory", "{ranks} ranks need about {need}, and {free} of this host are free: "
                             "fewer --layers, a smaller --hidden or --vocabulary",
-                            {"ranks": layout.world, "need": gib(need), "free": gib(free)}))  # fmt: skip
+                            {"ranks": layout.world, "need": gib(need), "free": gib(free)}))

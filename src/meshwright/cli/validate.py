@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
-    from meshwright.evidence.fitters import Fitter
-    from meshwright.evidence.groups import Scheme
+    from meshwright.evidence.fit.fitters import Fitter
+    from meshwright.evidence.rows.groups import Scheme
 
 SCHEMES = ("grouped", "leave-one-model-out", "leave-one-cluster-size-out", "leave-one-source-out", "in-sample")
 EPILOG = "Example: meshwright validate measured.csv --calibration none --rows predicted.csv"
@@ -28,7 +28,7 @@ FIELDS = (
           help="Predict with this calibration as it is; none: the priors [default: the shipped one]."),
     Field(name="rows", metavar="OUT.csv", panel="Output", help="Write every row, predicted and measured."),
     JSON,
-)  # fmt: skip
+)
 
 
 def run(values: Values, faults: Faults) -> int:
@@ -38,10 +38,10 @@ def run(values: Values, faults: Faults) -> int:
     faults.check()
     from meshwright.cli.files import check_file, write_file
     from meshwright.cli.output import print_json, print_report, stages
-    from meshwright.evidence.rows_csv import rows_csv
-    from meshwright.evidence.summary import summarise
-    from meshwright.evidence.table import read_table, shipped_table
-    from meshwright.evidence.validation import is_shipped, validate
+    from meshwright.evidence.rows.table import read_table, shipped_table
+    from meshwright.evidence.score.rows_csv import rows_csv
+    from meshwright.evidence.score.summary import summarise
+    from meshwright.evidence.score.validation import is_shipped, validate
 
     if "rows" in values:
         check_file(values["rows"], inputs=(values["csv"],) if "csv" in values else ())
@@ -78,7 +78,7 @@ def refusals(case: Case, layout: Layout) -> tuple[str, ...]:
 def _fitter(name: str | None, scheme: Scheme | None, progress: Callable[[str, float, float], None] | None) -> Fitter:
     """What predicts: the calibration of a name as it is, or the fit that a scheme repeats without the rows it predicts."""
     from meshwright.catalog.calibrations import DEFAULT, calibration_table, calibrations, freedoms, is_none
-    from meshwright.evidence.fitters import Fixed, Pooled, predictor_of, prior_fitter
+    from meshwright.evidence.fit.fitters import Fixed, Pooled, predictor_of, prior_fitter
 
     if name is None and scheme is not None:
         return Pooled(freedoms=freedoms(), progress=progress)

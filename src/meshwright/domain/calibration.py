@@ -158,7 +158,7 @@ class Key:
             "framework": self.framework,
             "precision": self.precision, "release": f"{self.framework}@{self.release}",
             "cell": f"{self.device}|{self.framework}|{self.precision}",
-        }  # fmt: skip
+        }
 
 
 LEVELS = ("all", "family", "device", "cluster", "framework", "precision", "cell", "release")
@@ -231,7 +231,7 @@ def moves(prior: Constants, fitted: Constants, offsets: Mapping[str, Offsets], k
             offsets=offsets[each.name].of(key) if each.name in offsets else {},
         )
         for each in fields(prior) if each.name not in NO_NUMBERS
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,4 +286,4 @@ class CalibrationTable:
                 ranking_ratio=self.ranking_ratio,
                 seen={level: self.seen.get(level, {}).get(values[level], 0) for level in ("family", "device", "framework", "cell")},
             ),
-        )  # fmt: skip
+        )

@@ -79,7 +79,7 @@ class TimeSplit:
         return (
             self.compute_s + self.tensor_parallel_s + self.context_parallel_s + self.expert_parallel_s
             + self.pipeline_exposed_s + self.bubble_s + self.data_parallel_exposed_s + self.optimizer_s + self.host_s
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

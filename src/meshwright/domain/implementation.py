@@ -17,7 +17,7 @@ routed token, all others per token."""
 Width = Literal[
     "hidden", "query", "key", "value", "output", "heads", "scores", "mlp_inputs", "mlp_width",
     "query_rank", "key_value_rank", "rope_dim", "num_experts", "experts_per_token", "attention_input",
-]  # fmt: skip
+]
 """Elements per token of a row: a width of the model. ``attention_input`` is what tensor parallelism gathers before attention (the
 latents of MLA); ``scores`` is heads x attended tokens (unfused attention)."""
 
@@ -32,7 +32,7 @@ in gated blocks."""
 PassKind = Literal[
     "", "norm", "rotary", "gate", "residual", "copy", "cast", "loss", "loss_parallel", "embedding", "adam", "router", "permute",
     "gathered", "scattered",
-]  # fmt: skip
+]
 """Sorts of memory-bound operations that a profile times apart (``Constants.pass_speeds``)."""
 
 

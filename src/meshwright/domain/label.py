@@ -35,13 +35,13 @@ T = TypeVar("T")
 __all__ = [
     "CONTEXT_KINDS", "DEGREES", "MAX_ZERO_STAGE", "MODULES", "OVERLAPS", "SCHEDULES", "label", "parse_layout", "parse_list",
     "parse_recompute", "recompute_word",
-]  # fmt: skip
+]
 DEGREES = ("tp", "cp", "pp", "vp", "ep", "etp", "dp", "mb")
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 CONTEXT_KINDS: tuple[ContextKind, ...] = get_args(ContextKind)
 OVERLAPS = {
     "grad": "gradient_reduce", "param": "parameter_gather", "tp": "tensor", "p2p": "point_to_point", "ep": "expert",
-}  # fmt: skip
+}
 """Word of ``overlap=`` -> field of ``Overlap``."""
 MAX_ZERO_STAGE = 3
 _NUMBER = re.compile(r"(tp|cp|pp|vp|ep|etp|dp|mb|zero|shard)=?([0-9]{1,9})")
@@ -66,7 +66,7 @@ def label(layout: Layout, *, overlap: Overlap | None = None) -> str:
     degrees = dict(zip(DEGREES, (
         layout.tensor_parallel, layout.context_parallel, layout.pipeline_parallel, layout.virtual_stages,
         layout.expert_parallel, layout.expert_tensor_parallel, layout.data_parallel, layout.microbatch_sequences,
-    ), strict=True))  # fmt: skip
+    ), strict=True))
     words = [f"{name}{degree}" for name, degree in degrees.items() if degree > 1 or name in {"tp", "pp", "dp", "mb"}]
     words += ["sp"] * layout.sequence_parallel
     shards = _Shards(layout.optimizer_shards, layout.gradient_shards, layout.parameter_shards)
@@ -112,13 +112,13 @@ def parse_layout(
         (tp * cp * dp) % (ep * etp) == 0,
         "label.experts", "ep x etp = {ep} x {etp} does not divide the {ranks} devices of a stage (tp x cp x dp)",
         ep=ep, etp=etp, ranks=tp * cp * dp,
-    )  # fmt: skip
+    )
     microbatches, rest = divmod(global_batch_sequences, dp * mb)
     reader.check(
         microbatches > 0 and rest == 0, "label.batch",
         "global batch {batch} is no multiple of dp x mb = {dp} x {mb} = {product}: micro-batches = batch / (dp x mb)",
         batch=global_batch_sequences, dp=dp, mb=mb, product=dp * mb,
-    )  # fmt: skip
+    )
     shards = reader.shards(dp * (cp if shards_over_context else 1), dp * cp, max(1, devices_per_node // tp))
     recompute: Recompute = reader.value("recompute", parse_recompute, _NO_RECOMPUTE)
     recompute = reader.recompute(recompute, pp, vp)
@@ -130,7 +130,7 @@ def parse_layout(
             model is None or total == model.num_layers,
             "label.layers", "layers= places {total} layers, {model} has {layers}",
             total=total, model=model and model.name, layers=model and model.num_layers,
-        )  # fmt: skip
+        )
         reader.room(recompute, stage_layers)
     layout_overlap = reader.value("overlap", _overlap, overlap if overlap is not None else Overlap())
     offload = reader.value("offload", lambda names: _names(names, ("optimizer",), "offload"), _NO_NAMES)
@@ -144,7 +144,7 @@ def parse_layout(
         optimizer_shards=shards.optimizer, gradient_shards=shards.gradient, parameter_shards=shards.parameter,
         microbatch_sequences=mb, num_microbatches=microbatches, recompute=recompute, schedule=schedule,
         stage_layers=stage_layers, offload=offload, overlap=layout_overlap,
-    )  # fmt: skip
+    )
 
 
 class _Reader:
@@ -194,7 +194,7 @@ class _Reader:
             self.check(
                 False, "label.word", "unknown word {word!r}{hint}",
                 word=word, hint=did_you_mean(stem, _WORDS) or f"; known: {' '.join(_WORDS)}",
-            )  # fmt: skip
+            )
 
     def _once(self, key: str, text: str, value: int) -> None:
         """Keep a value, and note where it was given before with another."""
@@ -222,7 +222,7 @@ class _Reader:
             "tp x cp x pp x dp = {replica} x {dp} = {used} devices, but the world is {num_devices}: {advice}",
             replica=replica, dp=dp, used=replica * dp, num_devices=num_devices,
             advice=f"{replica} does not divide it" if num_devices % replica else f"dp{num_devices // replica} fills it",
-        )  # fmt: skip
+        )
         return dp
 
     def shards(self, group: int, world: int, node: int) -> _Shards:
@@ -235,7 +235,7 @@ class _Reader:
                 right and not {"zero", "shard"} & set(self.values), "label.shards",
                 "shards={text}: three divisors of dp x cp = {world}, in place of zero and shard",
                 text=self.texts["shards"], world=world,
-            )  # fmt: skip
+            )
             return _Shards(*sizes) if right else _Shards(1, 1, 1)
         stage, size = self.values.get("zero", 0), self.values.get("shard", group)
         if self.texts.get("shard") == "node":
@@ -243,11 +243,11 @@ class _Reader:
         self.check(
             "shard" not in self.values or stage > 0,
             "label.shard-alone", "shard{size} needs zero1, zero2 or zero3: there is nothing to shard", size=size,
-        )  # fmt: skip
+        )
         self.check(
             group % size == 0 and (size > 1 or group == 1 or "shard" not in self.values), "label.shard",
             "shard{size} does not split the {group} data-parallel ranks: divisors above 1 do", size=size, group=group,
-        )  # fmt: skip
+        )
         return _of_stage(stage, size)
 
     def grid(self, key: str, counts: Grid, stages: int, chunks: int) -> Grid:
@@ -256,7 +256,7 @@ class _Reader:
         self.check(
             right, "label.shape", "{key} needs {chunks} list(s) of {stages} counts (vp x pp), separated by ';'",
             key=key, chunks=chunks, stages=stages,
-        )  # fmt: skip
+        )
         return counts
 
     def recompute(self, recompute: Recompute, stages: int, chunks: int) -> Recompute:
@@ -283,7 +283,7 @@ class _Reader:
             self.check(
                 False, "label.recompute-layers", "recompute= counts {wanted} layers of a chunk that has {layers}",
                 wanted=wanted, layers=layers,
-            )  # fmt: skip
+            )
 
     def schedule(self, chunks: int) -> Schedule:
         """The schedule; 1F1B over several chunks is the interleaved one."""
@@ -292,7 +292,7 @@ class _Reader:
         self.check(
             schedule != "interleaved" or chunks > 1,
             "label.interleaved", "schedule=interleaved needs at least two chunks a stage: add vp2",
-        )  # fmt: skip
+        )
         return implied if schedule == "1f1b" else schedule
 
 

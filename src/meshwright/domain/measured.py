@@ -113,7 +113,7 @@ def with_measured(calibration: Calibration, prior: Constants, measured: Measured
     constants = replace(
         base, tiles=measured.tiles or base.tiles, pass_speeds=dict(measured.pass_speeds),
         **measured.constants,  # type: ignore[arg-type]
-    )  # fmt: skip
+    )
     before = calibration.moved or moves(prior, base, {}, key)
     after = [_measured(each, measured) if each.name in measured.constants else each for each in before]
     speeds = [

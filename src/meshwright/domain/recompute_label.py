@@ -74,7 +74,7 @@ def _plain_recompute(text: str) -> Recompute:
         "label.recompute",
         "recompute={text} is none of none, selective:MODULES, full, full:k, full:[k,k,...], or parts with lists joined by +{hint}",
         text=text, hint=did_you_mean(kind, ("none", "selective", "full")),
-    )  # fmt: skip
+    )
 
 
 def _part(word: str) -> tuple[Selective | Full, Grid]:
@@ -85,7 +85,7 @@ def _part(word: str) -> tuple[Selective | Full, Grid]:
         raise fault(
             "label.recompute-part", "{word!r} in recompute= needs layers by stage, as in full:[3,2,1]+selective:mlp_act:[1,1,1]",
             word=word,
-        )  # fmt: skip
+        )
     assert isinstance(treatment, (Selective, Full))
     return treatment, parse_list(counts)
 
@@ -111,7 +111,7 @@ def known_names(names: Collection[str], known: Collection[str], noun: str) -> tu
         Message("label.name", "unknown {noun} {name!r}{hint}; known: {known}",
                 {"noun": noun, "name": name, "hint": did_you_mean(name, known), "known": ", ".join(known)})
         for name in names if name not in known
-    ]  # fmt: skip
+    ]
     if faults:
         raise InputError(faults)
     return tuple(dict.fromkeys(names))

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 Bench = Literal[
     "product", "grouped", "attention", "pass", "operator", "distributed", "unit", "message", "transfer", "collective",
     "beside", "memory",
-]  # fmt: skip
+]
 """Sorts of micro-benchmarks; none of them is a layer or a step."""
 
 Argument: TypeAlias = int | float | str

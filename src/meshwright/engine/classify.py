@@ -23,7 +23,7 @@ OUT_OF_MEMORY = (
 PEER = (
     "connection closed by peer", "connection reset by peer", "connection refused", "broken pipe", "timed out waiting",
     "remote process exited", "socket timeout", "no route to host", "ncclremoteerror",
-)  # fmt: skip
+)
 """What a rank sees when another one has died."""
 PORT = ("eaddrinuse", "address already in use")
 

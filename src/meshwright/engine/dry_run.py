@@ -104,7 +104,7 @@ def in_process(jobs: Sequence[Job]) -> list[Found]:
     try:
         done = subprocess.run(
             command, input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, env=_environment()
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired:
         raise NoAnswerError(Message("dryrun.timeout", "the dry run took more than {s:.0f} s", {"s": TIMEOUT_S})) from None
     answer = _answer(done.stdout)
@@ -143,7 +143,7 @@ def extrapolated(two: Found, four: Found, *, fewer: int, more: int, layers: int)
         return one + (other - one) * (layers - fewer) // (more - fewer)
 
     names = ("parameters", "parameter_bytes", "gathered_bytes", "gradient_bytes", "optimizer_bytes", "activation_bytes",
-             "product_flops", "attention_flops")  # fmt: skip
+             "product_flops", "attention_flops")
     peak = {name: along(two.peak_by_purpose[name], four.peak_by_purpose[name]) for name in two.peak_by_purpose}
     first = {(each.operation, each.ranks): each for each in two.collectives}
     messages = []
@@ -153,11 +153,11 @@ def extrapolated(two: Found, four: Found, *, fewer: int, more: int, layers: int)
         messages.append(Collective(
             operation=each.operation, ranks=each.ranks, calls=along(calls, each.calls),
             payload_bytes=along(payload, each.payload_bytes),
-        ))  # fmt: skip
+        ))
     return Found(
         rank=two.rank, peak_bytes=sum(peak.values()), peak_by_purpose=peak, peak_at=four.peak_at, collectives=tuple(messages),
         seconds=two.seconds + four.seconds, **{name: along(getattr(two, name), getattr(four, name)) for name in names},
-    )  # fmt: skip
+    )
 
 
 def _converter() -> cattrs.Converter:

@@ -45,7 +45,7 @@ def subject(job: Job) -> Subject:
         config=_config(model, job), transformer_layer_spec=get_gpt_layer_local_spec(normalization="RMSNorm"),
         vocab_size=model.vocabulary, max_sequence_length=job.sequence_tokens, position_embedding_type="rope",
         share_embeddings_and_output_weights=model.tied_embeddings,
-    )  # fmt: skip
+    )
     optimizer = torch.optim.AdamW(built.parameters(), foreach=True)
     shape = (layout.microbatch_sequences, job.sequence_tokens)
     tokens, places = torch.zeros(shape, dtype=torch.int64), torch.zeros(shape, dtype=torch.int64)
@@ -76,4 +76,4 @@ def _config(model: Model, job: Job) -> Any:
         activation_func=torch.nn.functional.silu if block.gated else torch.nn.functional.gelu,
         tensor_model_parallel_size=job.layout.tensor_parallel,
         use_cpu_initialization=True, attention_dropout=0.0, hidden_dropout=0.0, pipeline_dtype=torch.bfloat16,
-    )  # fmt: skip
+    )

@@ -67,7 +67,7 @@ def _counted(subject: Subject, rank: int) -> dict[str, Any]:
         "gradient_bytes": gradients, "optimizer_bytes": tally.live["optimizer"], "activation_bytes": tally.kept_bytes,
         "product_flops": tally.product_flops, "attention_flops": tally.attention_flops,
         "collectives": tally.collectives(),
-    }  # fmt: skip
+    }
 
 
 def states(optimizer: torch.optim.Optimizer) -> Iterable[Tensor]:

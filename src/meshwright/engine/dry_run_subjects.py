@@ -89,12 +89,12 @@ def own_fault(builder: str, error: BaseException) -> InputError:
     inside = [
         frame for frame in frames
         if "site-packages" not in frame.filename and not frame.filename.startswith(("<frozen", str(PACKAGE)))
-    ]  # fmt: skip
+    ]
     place = (inside or list(frames))[-1] if frames else None
     where = f" at {place.filename}:{place.lineno} ({place.line})" if place else ""
     text = (str(error).strip().splitlines() or [""])[0]
     return fault("dryrun.own", "{builder} raised {kind}: {text}{where}",
-                 builder=builder, kind=type(error).__name__, text=text, where=where)  # fmt: skip
+                 builder=builder, kind=type(error).__name__, text=text, where=where)
 
 
 def megatron(job: Job) -> Subject:

@@ -56,7 +56,7 @@ def require() -> None:
             raise fault(
                 "dryrun.torch", "PyTorch {found} has no {name}, which a dry run needs; PyTorch {known} is known to work",
                 found=torch.__version__, name=name.replace(":", "."), known=CHECKED,
-            ) from None  # fmt: skip
+            ) from None
 
 
 @contextmanager

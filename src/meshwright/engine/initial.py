@@ -58,7 +58,7 @@ def _made(owner: nn.Module, parameter: nn.Parameter, name: str, seed: int, devic
             values = pieces[mesh.get_local_rank(dimension)].contiguous()
     own = DTensor.from_local(
         values, mesh, parameter.placements, run_check=False, shape=parameter.shape, stride=parameter.stride()
-    )  # fmt: skip
+    )
     return nn.Parameter(own)
 
 

@@ -63,7 +63,7 @@ Start: TypeAlias = Callable[[Path, Task, int, int, Mapping[str, str]], Process]
 def launch(
     task: Task, ranks: int, *, limit_s: float | None = None, environment: Mapping[str, str] | None = None,
     start: Start | None = None,
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """Run a task on ``ranks`` processes of this machine -> what each returned, by rank.
 
     ``start`` starts one rank; None: an interpreter of its own.
@@ -116,14 +116,14 @@ def _start(folder: Path, task: Task, rank: int, ranks: int, more: Mapping[str, s
     environment = {
         **os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks),
         "OMP_NUM_THREADS": str(task.threads), "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **more,
-    }  # fmt: skip
+    }
     for name in ("MASTER_ADDR", "MASTER_PORT"):
         environment.pop(name, None)
     with (folder / f"log-{rank}").open("wb") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "meshwright.engine.worker", str(folder)],
             env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
+        )
 
 
 def _watch(folder: Path, processes: Sequence[Process], limit_s: float | None) -> None:

@@ -61,7 +61,7 @@ def measure(request: Request) -> StepReport:
         steps_s=tuple(max(step) for step in zip(*(own for own, _ in everybody), strict=True)), losses=tuple(losses),
         flops_per_step=request.flops_per_step, flops_convention=request.flops_convention, peak_flops_per_s=request.peak_flops_per_s,
         ranks=tuple(report for _, report in everybody),
-    )  # fmt: skip
+    )
 
 
 def _wait(device: torch.device) -> None:
@@ -115,4 +115,4 @@ def _own(trainer: Trainer, memory: dict[str, int | None], talk: tuple[float, flo
         memory_peak_bytes=torch.cuda.max_memory_allocated() if cuda else None,
         memory_reserved_bytes=torch.cuda.max_memory_reserved() if cuda else None,
         communication_s=talk[0] if talk else None, communication_exposed_s=talk[1] if talk else None,
-    )  # fmt: skip
+    )

@@ -84,7 +84,7 @@ def ranks_of(layout: Layout, device: str, *, tied: bool = False) -> Ranks:
         owners=_groups(mesh.mesh.reshape(pp, dp * cp, tp).permute(0, 2, 1), layout.optimizer_shards // shards, device),
         expert_owners=_groups(_replicas_of_experts(layout, mesh.mesh), layout.optimizer_shards // shards, device),
         ends=_groups(mesh.mesh.reshape(pp, -1)[[0, -1]].T, 2 if tied and pp > 1 and not folded(layout) else 1, device),
-    )  # fmt: skip
+    )
 
 
 def _replicas_of_experts(layout: Layout, ranks: Tensor) -> Tensor:

@@ -91,7 +91,7 @@ def _begun() -> subprocess.Popen[str]:
         [sys.executable, "-m", "meshwright.engine.nursery"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         start_new_session=True,
-    )  # fmt: skip
+    )
 
 
 def main() -> None:

@@ -33,7 +33,7 @@ HALF = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float
 def parallelize(
     part: Decoder, layout: Layout, ranks: Ranks, *, sequence_tokens: int, mixed_precision: bool, chunk: int = 0,
     seed: int = 0, device: torch.device | None = None, compiled: bool = False,
-) -> nn.Module:  # fmt: skip
+) -> nn.Module:
     """The part of a decoder that stands on this rank, spread over the ranks of its stage; in place.
 
     A part on the meta device gets its values layer by layer, just before a layer is sharded, so that no rank ever holds more than

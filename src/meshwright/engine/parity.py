@@ -93,7 +93,7 @@ def plain_run(request: Request) -> tuple[list[float], dict[str, Tensor]]:
         sample = global_sample(
             step, sequences=request.tokens // request.sequence_tokens, tokens=request.sequence_tokens, vocabulary=model.vocabulary,
             packed=request.options.packed, device=torch.device("cpu"),
-        )  # fmt: skip
+        )
         loss = decoder(sample.tokens, sample.documents, sample.targets)
         loss.backward()
         if step == 0:
@@ -115,7 +115,7 @@ def compare(name: str, request: Request, losses: Sequence[float], expected: dict
     loss = max(abs(one - other) for one, other in zip(found, losses, strict=True))
     return Parity(
         name=name, loss=loss, gradient=worst, parameter=which, parameters=count, bf16=request.bf16, routed=request.model.is_moe
-    )  # fmt: skip
+    )
 
 
 def _gradient_difference(trainer: Trainer, expected: dict[str, Tensor]) -> tuple[float, str, int]:

@@ -38,7 +38,7 @@ SINGLE = ("gpipe", "1f1b")
 def schedule_of(
     parts: Sequence[nn.Module], model: Model, layout: Layout, ranks: Ranks, *,
     sequence_tokens: int, dtype: torch.dtype, device: torch.device, loss_scale: float,
-) -> Any:  # fmt: skip
+) -> Any:
     """The schedule of this rank over its parts, which return the loss where they have the head.
 
     Shapes between stages are said beforehand, so that no trial step infers them. Gradients are of loss x ``loss_scale``.
@@ -54,7 +54,7 @@ def schedule_of(
             input_args=(identifiers if place.first else hidden,), output_args=(loss if place.last else hidden,),
         )
         for part, place in zip(parts, places(model, layout, ranks.place("pp")), strict=True)
-    ]  # fmt: skip
+    ]
 
     def scaled(out: Tensor, _: Tensor) -> Tensor:
         return out * loss_scale
@@ -63,4 +63,4 @@ def schedule_of(
     one = name in SINGLE
     return SCHEDULES[name](
         stages[0] if one else stages, n_microbatches=layout.num_microbatches, loss_fn=scaled, scale_grads=False
-    )  # fmt: skip
+    )

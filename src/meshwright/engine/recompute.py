@@ -25,7 +25,7 @@ ATTENTION_OPERATORS = tuple(
         "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention",
     )
     if hasattr(torch.ops.aten, name)
-)  # fmt: skip
+)
 PRODUCTS = (torch.ops.aten.mm.default, torch.ops.aten.addmm.default)
 
 

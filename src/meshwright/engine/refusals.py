@@ -29,7 +29,7 @@ def refused(request: Request, *, world: int | None = None, devices: int | None =
     return (
         *_ranks(request, world, devices), *_tensor(model, layout), *_context(model, layout, request.sequence_tokens),
         *_experts(model, layout), *_pipeline(model, layout), *_shards(model, layout), *_others(request),
-    )  # fmt: skip
+    )
 
 
 def _message(name: str, template: str, /, **values: object) -> Message:
@@ -85,27 +85,27 @@ def _context(model: Model, layout: Layout, sequence_tokens: int) -> Iterator[Mes
         )
     if model.position == "learned" and sequence_tokens > model.position_table:
         yield _message("positions", "a sequence of {tokens} tokens exceeds the position table of {rows} rows",
-                       tokens=sequence_tokens, rows=model.position_table)  # fmt: skip
+                       tokens=sequence_tokens, rows=model.position_table)
     if cp == 1:
         return
     if layout.context_kind != "ulysses":
         yield _message(
             "context", "context={kind} is not in the reference step: PyTorch's ring attention runs on no CPU; context=ulysses is",
             kind=layout.context_kind,
-        )  # fmt: skip
+        )
     ways = cp * layout.tensor_parallel
     for attention in {kind.attention for kind in model.kinds}:
         keys = attention.num_heads if attention.latent else attention.num_key_value_heads
         if attention.num_heads % ways or keys % ways:
             yield _message("context-heads", "cp x tp = {ways} does not divide {heads} heads and {keys} key-value heads (Ulysses)",
-                           ways=ways, heads=attention.num_heads, keys=keys)  # fmt: skip
+                           ways=ways, heads=attention.num_heads, keys=keys)
 
 
 def _experts(model: Model, layout: Layout) -> Iterator[Message]:
     ep, ranks = layout.expert_parallel, layout.world // layout.pipeline_parallel
     if layout.expert_tensor_parallel > 1:
         yield _message("expert-tensor", "etp={etp} is not in the reference step: an expert is whole on its rank",
-                       etp=layout.expert_tensor_parallel)  # fmt: skip
+                       etp=layout.expert_tensor_parallel)
     if ep == 1:
         return
     if not model.is_moe:
@@ -135,13 +135,13 @@ def _pipeline(model: Model, layout: Layout) -> Iterator[Message]:
         yield _message(
             "microbatches", "schedule={schedule} on {pp} ranks needs at least {least} micro-batches, not {microbatches}",
             schedule=schedule, pp=pp, least=least, microbatches=microbatches,
-        )  # fmt: skip
+        )
     rounds = max(1, microbatches // pp)
     if schedule in ("interleaved", "zb1p") and microbatches % rounds:
         yield _message(
             "rounds", "schedule={schedule} on {pp} ranks: {rounds} rounds do not divide {microbatches} micro-batches",
             schedule=schedule, pp=pp, rounds=rounds, microbatches=microbatches,
-        )  # fmt: skip
+        )
     yield from _split(model, layout)
 
 
@@ -154,13 +154,13 @@ def _split(model: Model, layout: Layout) -> Iterator[Message]:
         return
     if split is not None and sum(map(sum, split)) != model.num_layers:
         yield _message("split", "layers= places {placed} layers, and {model} has {layers}",
-                       placed=sum(map(sum, split)), model=model.name, layers=model.num_layers)  # fmt: skip
+                       placed=sum(map(sum, split)), model=model.name, layers=model.num_layers)
         return
     for stage in range(pp):
         for place in places(model, layout, stage):
             if not place.layers and not place.first and not place.last:
                 yield _message("empty-stage", "stage {stage} has no layer in chunk {chunk}, so nothing to compute there",
-                               stage=stage, chunk=place.chunk)  # fmt: skip
+                               stage=stage, chunk=place.chunk)
 
 
 def _shards(model: Model, layout: Layout) -> Iterator[Message]:
@@ -171,7 +171,7 @@ def _shards(model: Model, layout: Layout) -> Iterator[Message]:
             "shards", "shards={optimizer},{gradient},{parameter} over {ranks} ranks: one group, of a size that divides them, "
             "for the optimizer (ZeRO-1), gradients too (2), or parameters too (3)",
             optimizer=optimizer, gradient=gradient, parameter=parameter, ranks=ranks,
-        )  # fmt: skip
+        )
         return
     if not model.is_moe or layout.expert_tensor_parallel > 1 or (ranks * layout.tensor_parallel) % layout.expert_parallel:
         return
@@ -189,32 +189,32 @@ def _others(request: Request) -> Iterator[Message]:
     layout, model, options = request.layout, request.model, request.options
     if model.num_mtp_layers:
         yield _message("mtp", "{model} has multi-token-prediction layers, which the reference step has not (num_mtp_layers)",
-                       model=model.name)  # fmt: skip
+                       model=model.name)
     if layout.offload:
         yield _message("offload", "offload={offload} is not in the reference step", offload=",".join(layout.offload))
     beside = [word for word, asked in (("tp", layout.overlap.tensor), ("ep", layout.overlap.expert)) if asked]
     if beside:
         yield _message("overlap", "overlap={words} is not in the reference step, whose layers wait for these messages; "
-                       "gradients, parameters and stages overlap as PyTorch does it", words=",".join(beside))  # fmt: skip
+                       "gradients, parameters and stages overlap as PyTorch does it", words=",".join(beside))
     match layout.recompute:
         case Selective(modules=modules):
             unknown = [module for module in modules if module not in RECOMPUTED]
             if unknown:
                 yield _message("recompute", "recompute=selective:{unknown} is not in the reference step, which has {known}",
-                               unknown=",".join(unknown), known=", ".join(RECOMPUTED))  # fmt: skip
+                               unknown=",".join(unknown), known=", ".join(RECOMPUTED))
         case Full(layers=tuple(grid)):
             if len(grid) != layout.virtual_stages or any(len(chunk) != layout.pipeline_parallel for chunk in grid):
                 yield _message("recompute-shape", "recompute=full:[...] gives no count for each of {vp} chunks on {pp} stages",
-                               vp=layout.virtual_stages, pp=layout.pipeline_parallel)  # fmt: skip
+                               vp=layout.virtual_stages, pp=layout.pipeline_parallel)
         case Mixed():
             yield _message("recompute-mixed", "layers of one pipeline recomputed in different ways are not in the reference step")
         case _:
             pass
     if options.compiled and layout.pipeline_parallel > 1 and layout.schedule in ("zb1p", "dualpipev"):
         yield _message("compiled", "schedule={schedule} splits the backward pass, which PyTorch does not for compiled layers",
-                       schedule=layout.schedule)  # fmt: skip
+                       schedule=layout.schedule)
     if options.compiled and layout.tensor_parallel > 1:
         yield _message("compiled-tensor", "tp={tp} with compiled layers is not in the reference step", tp=layout.tensor_parallel)
     if options.steps < 1 or options.warmup_steps < 0:
         yield _message("steps", "steps={steps} must be at least 1 and warmup_steps={warmup} at least 0",
-                       steps=options.steps, warmup=options.warmup_steps)  # fmt: skip
+                       steps=options.steps, warmup=options.warmup_steps)

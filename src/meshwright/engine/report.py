@@ -76,12 +76,12 @@ class StepReport:
         spread = {
             "min_s": ordered[0], "median_s": self.step_s, "p90_s": ordered[-(-9 * len(ordered) // 10) - 1], "max_s": ordered[-1],
             "mean_s": sum(ordered) / len(ordered),
-        }  # fmt: skip
+        }
         flops = self.flops_per_step / self.step_s / self.world
         return asdict(self) | {
             "step_s": self.step_s, "step": spread, "tokens_per_s": self.tokens_per_s,
             "model_flops_per_s_per_device": flops, "mfu_ratio": self.mfu_ratio,
-        }  # fmt: skip
+        }
 
     def save(self, path: Path) -> None:
         """Write the document whole or not at all."""

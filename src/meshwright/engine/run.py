@@ -9,8 +9,8 @@ from meshwright.engine.launch import Task, launch
 from meshwright.engine.refusals import refused
 from meshwright.engine.request import Options, Request
 from meshwright.errors import InputError, fault
-from meshwright.plan.estimate import model_flops
-from meshwright.plan.evaluate import schedule_of, split_of
+from meshwright.estimate.evaluate import schedule_of, split_of
+from meshwright.estimate.single import model_flops
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +45,7 @@ def request_of(case: Case, layout: Layout, options: Options) -> Request:
     sequences = layout.data_parallel * layout.microbatch_sequences * layout.num_microbatches
     if sequences != batch.global_batch_sequences:
         raise fault("engine.batch", "dp x mb x micro-batches = {found} sequences, and the global batch is {wanted}",
-                     found=sequences, wanted=batch.global_batch_sequences)  # fmt: skip
+                     found=sequences, wanted=batch.global_batch_sequences)
     settled = replace(layout, schedule=cast("Schedule", schedule_of(layout)))
     if layout.pipeline_parallel > 1:
         settled = replace(settled, stage_layers=split_of(case, layout))
@@ -53,13 +53,13 @@ def request_of(case: Case, layout: Layout, options: Options) -> Request:
         model=case.model, layout=settled, sequence_tokens=batch.sequence_tokens, bf16=precision.gemm_dtype in HALVES,
         flops_per_step=model_flops(case), flops_convention=case.flops_convention,
         peak_flops_per_s=case.cluster.device.peak_flops_per_s.get(precision.gemm_dtype), options=options,
-    )  # fmt: skip
+    )
 
 
 def run(
     case: Case, layout: Layout, options: Options | None = None, *, save: Path | None = None, limit_s: float | None = None,
     start: Start | None = None,
-) -> StepReport:  # fmt: skip
+) -> StepReport:
     """Run a layout on this machine -> what was measured, written to ``save`` as JSON where asked.
 
     Errors:  InputError where it cannot start, with every reason; NoAnswerError where it fails, with the first cause.
@@ -69,7 +69,7 @@ def run(
 
 def run_request(
     request: Request, *, save: Path | None = None, limit_s: float | None = None, start: Start | None = None
-) -> StepReport:  # fmt: skip
+) -> StepReport:
     """The same of a request; ``start`` starts a rank (``launch``)."""
     messages = refused(request)
     if messages:

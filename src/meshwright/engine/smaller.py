@@ -31,10 +31,10 @@ def smaller(
     for name, size, most, least in (
         ("hidden", hidden, model.hidden, GRAIN), ("vocabulary", vocabulary, model.vocabulary, 1),
         ("experts", experts, model.experts.num_experts if model.experts else 0, 1),
-    ):  # fmt: skip
+    ):
         if size is not None and not least <= size <= most:
             raise fault("engine.smaller", "{name}={size} is not within {least}..{most} of {model}",
-                        name=name, size=size, least=least, most=most, model=model.name)  # fmt: skip
+                        name=name, size=size, least=least, most=most, model=model.name)
     result = replace(shrink(model, layers or model.num_layers), num_mtp_layers=0)
     if hidden is not None:
         ratio = hidden / model.hidden
@@ -76,5 +76,5 @@ def _fewer(kind: LayerKind, experts: int) -> LayerKind:
         return kind
     smaller_block = replace(
         block, num_experts=experts, experts_per_token=min(block.experts_per_token, experts), num_groups=1, groups_per_token=1
-    )  # fmt: skip
+    )
     return replace(kind, feed_forward=smaller_block)

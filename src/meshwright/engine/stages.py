@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from meshwright.plan.split import even_split
+from meshwright.estimate.split import even_split
 
 if TYPE_CHECKING:
     from meshwright.domain.layout import Layout

@@ -70,18 +70,18 @@ def build(request: Request, device: torch.device) -> Trainer:
                 part, layout, ranks, sequence_tokens=request.sequence_tokens, mixed_precision=request.bf16, chunk=place.chunk,
                 seed=request.options.seed, device=device, compiled=request.options.compiled,
             )
-        )  # fmt: skip
+        )
     scale = 1.0 / (layout.data_parallel * layout.context_parallel * layout.num_microbatches)
     schedule = None
     if layout.pipeline_parallel > 1:
         dtype = torch.bfloat16 if request.bf16 else torch.float32
         schedule = schedule_of(
             parts, model, layout, ranks, sequence_tokens=request.sequence_tokens, dtype=dtype, device=device, loss_scale=scale
-        )  # fmt: skip
+        )
     return Trainer(
         model=model, layout=layout, sequence_tokens=request.sequence_tokens, packed=request.options.packed, device=device,
         ranks=ranks, parts=tuple(parts), schedule=schedule, optimizer=OwnedAdamW(_units(parts), lambda name: _owner(name, ranks)),
-    )  # fmt: skip
+    )
 
 
 def named_parameters(part: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
@@ -113,7 +113,7 @@ def sample_of(trainer: Trainer, step: int) -> Sample:
     whole = global_sample(
         step, sequences=layout.data_parallel * layout.microbatch_sequences * layout.num_microbatches,
         tokens=trainer.sequence_tokens, vocabulary=trainer.model.vocabulary, packed=trainer.packed, device=trainer.device,
-    )  # fmt: skip
+    )
     return own_sample(whole, layout, replica=trainer.ranks.place("dp"), piece=trainer.ranks.place("cp"))
 
 

@@ -34,7 +34,7 @@ OPERATIONS = {
     "allgather": "all-gather", "all_gather": "all-gather", "reduce_scatter": "reduce-scatter", "allreduce": "all-reduce",
     "all_reduce": "all-reduce", "alltoall": "all-to-all", "all_to_all": "all-to-all", "broadcast": "broadcast",
     "send": SENT, "recv": RECEIVED, "reduce": "reduce", "gather": "gather", "scatter": "scatter",
-}  # fmt: skip
+}
 """Beginnings of the names of PyTorch's operators -> collective; the first that fits, underscores in front aside."""
 
 

@@ -82,7 +82,7 @@ def _block_plan(block: nn.Module, outside: Any) -> dict[str, ParallelStyle]:
     attention, grouped = block.attention, isinstance(block.attention, GroupedAttention)
     plan["attention"] = PrepareModuleInput(
         input_layouts=(outside, None), desired_input_layouts=(Replicate(), None), use_local_output=not grouped
-    )  # fmt: skip
+    )
     split = ("query", "key", "value") if grouped else ("query", "key_value")
     plan |= {f"attention.{name}": ColwiseParallel() for name in split}
     plan["attention.output"] = rows()

@@ -49,7 +49,7 @@ def _run(folder: Path, rank: int) -> Any:
     dist.init_process_group(
         "nccl" if task.backend == "cuda" else "gloo", init_method=where, rank=rank, world_size=int(os.environ["WORLD_SIZE"]),
         timeout=timedelta(seconds=TIMEOUT_S),
-    )  # fmt: skip
+    )
     module, name = task.target.split(":")
     result = getattr(import_module(module), name)(task.payload)
     dist.barrier()

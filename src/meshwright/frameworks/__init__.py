@@ -20,7 +20,7 @@ GROUP = "meshwright.frameworks"
 _NAMES = (
     "megatron", "bridge", "megatron-deepspeed", "deepspeed", "chatlearn", "mindspeed-core-ms", "mindformers", "mindspeed-llm",
     "nanotron", "picotron", "torchtitan", "accelerate",
-)  # fmt: skip
+)
 _BUILT_IN = tuple(
     EntryPoint(name, f"meshwright.frameworks.{name.replace('-', '_')}:{name.replace('-', '_').upper()}", GROUP) for name in _NAMES
 )
@@ -48,7 +48,7 @@ def framework(name: str) -> Framework:
     raise fault(
         "framework.unknown", "unknown framework {name!r}{hint}; known: {known}",
         name=name, hint=did_you_mean(wanted, spellings), known=", ".join(registry),
-    )  # fmt: skip
+    )
 
 
 @cache

@@ -89,7 +89,7 @@ _RULES: Rules = {
     "expert-sequence": (divisibility.expert_sequence, "layout", "experts under tensor parallelism {tp} need sequence parallelism"),
     "schedule": (_schedule, "layout", "it has no schedule {schedule} with {vp} virtual stages"),
     "batch": (divisibility.batch, "layout", "global batch {batch} is not {mb} x {gas} x {dp}"),
-}  # fmt: skip
+}
 _FEATURE_RULES: Mapping[str, tuple[Callable[[Features, Case, Layout], Values | None], str, str]] = {
     "task": (_task, "training", "it has no {task}"),
     "positions": (_positions, "model", "it has no {position} positions"),
@@ -98,7 +98,7 @@ _FEATURE_RULES: Mapping[str, tuple[Callable[[Features, Case, Layout], Values | N
     "shards": (_shards, "layout", "shard groups {groups} of optimizer state, gradients and parameters: it has one group, "
                                   "of all {ranks} ranks"),
     "zero-stage": (_zero_stage, "layout", "it has no ZeRO stage {stage}"),
-}  # fmt: skip
+}
 """The same for predicates that ask what the framework can do."""
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.frameworks.settings import UNKNOWN
+from meshwright.documents.source import UNKNOWN
 
 if TYPE_CHECKING:
+    from meshwright.documents.source import Setting
     from meshwright.frameworks.base import Values
-    from meshwright.frameworks.settings import Reading, Setting
+    from meshwright.frameworks.settings import Reading
 
 MAX_DIGITS = 19
 """Of a number that a framework could hold."""

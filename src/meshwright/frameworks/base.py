@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+from meshwright.documents.source import File, Source
 from meshwright.domain.layout import Mixed, NoRecompute, Overlap
 from meshwright.errors import InputError, Message, fault
 from meshwright.frameworks.resume import SHARDED, Meaning
-from meshwright.frameworks.settings import NOTHING_GIVEN, File, Finding, Given, Reading, Said, Severity, Source
+from meshwright.frameworks.settings import NOTHING_GIVEN, Finding, Given, Reading, Said, Severity
 from meshwright.frameworks.surface import Surface
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Check:
             yield Finding(
                 message=message, severity=self.severity, value=values.get("value"), expected=values.get("expected"),
                 source=self.source,
-            )  # fmt: skip
+            )
 
 
 def _refuses_unknown(key: str) -> tuple[Severity, str] | None:
@@ -166,7 +167,7 @@ class Framework:
             raise fault(
                 "framework.version", "{title} {version!r} is unknown; known: {known}",
                 title=self.title, version=version, known=", ".join(self.releases or (self.version,)),
-            )  # fmt: skip
+            )
         return found
 
     def at(self, version: str | None) -> Framework:
@@ -197,7 +198,7 @@ class Framework:
         able = self.features.recompute_mixed or self.features.recompute_mixed_first
         if isinstance(layout.recompute, Mixed) and not able:
             said = Message(f"{self.name}.recompute-mixed", "{title} has no key for layers of one pipeline that are recomputed "
-                           "in different ways", {"title": self.title}, path="layout")  # fmt: skip
+                           "in different ways", {"title": self.title}, path="layout")
             return (said, *self.check(case, replace(layout, recompute=NoRecompute())))
         return tuple(message for limit in self.limits if (message := limit.check(case, layout)) is not None)
 
@@ -216,8 +217,8 @@ class Framework:
         The version decides, then what the files show, then the default.
         Errors: ``InputError`` for what is no file of this framework, or not even its language.
         """
-        from meshwright.frameworks.documents.naming import missing_file
-        from meshwright.frameworks.documents.opening import open_source
+        from meshwright.documents.naming import missing_file
+        from meshwright.documents.opening import open_source
 
         if self.interpreter is None:
             raise fault("framework.no-reader", "{title} has no reader: its plugin only plans", title=self.title)
@@ -229,5 +230,5 @@ class Framework:
             return Reading(
                 framework=there.name, version=there.version, source=source, said=Said(devices=source.devices),
                 messages=(missing, *source.remarks),
-            )  # fmt: skip
+            )
         return there.interpreter(source, given, there.version)

@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from meshwright.documents.source import UNKNOWN, Source
 from meshwright.errors import InputError, Message
-from meshwright.frameworks.settings import UNKNOWN, Given, Source
+from meshwright.frameworks.settings import Given
 from meshwright.frameworks.surface import Surface, typed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from meshwright.frameworks.settings import Setting
+    from meshwright.documents.source import Setting
 
 Count: TypeAlias = int
 Truth: TypeAlias = bool
@@ -146,7 +147,7 @@ def data_parallel_of(values: Values, world: int | None, replica: int) -> int | N
         values.refuse(
             "import.world", "world size ({world}) is not divisible by the {replica} devices of one replica",
             world=world, replica=replica,
-        )  # fmt: skip
+        )
         return None
     return world // replica
 
@@ -163,7 +164,7 @@ def microbatches_of(values: Values, batch: int | None, microbatch: int, dp: int 
             "import.microbatches",
             "global batch {batch} is no multiple of micro-batch x data-parallel = {microbatch} x {dp} = {product}",
             batch=batch, microbatch=microbatch, dp=dp, product=dp * microbatch,
-        )  # fmt: skip
+        )
         return None
     return batch // (dp * microbatch)
 

@@ -11,17 +11,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from meshwright.documents.tree import TreeDocument
 from meshwright.errors import InputError, Message, fault
 from meshwright.frameworks.base import File, Framework
-from meshwright.frameworks.documents.tree import TreeDocument
 from meshwright.frameworks.resume import Meaning, changed_knobs, meaning
 from meshwright.frameworks.settings import Given
 from meshwright.frameworks.surface import typed
 
 if TYPE_CHECKING:
+    from meshwright.documents.source import Document
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
-    from meshwright.frameworks.settings import Document, Reading
+    from meshwright.frameworks.settings import Reading
 
 
 SHARDING = frozenset({"zero", "overlap"})
@@ -112,7 +113,7 @@ def _needed(
         return changes
     knobs = framework.surface().knobs() if framework.surface is not None else {}
     found = {key: str(value).lower() for key in changes if knobs.get(key) in SHARDING
-             and (value := reading.source.value(key)) is not None}  # fmt: skip
+             and (value := reading.source.value(key)) is not None}
     if any(value not in SWITCHES and not value.isdigit() for value in found.values()):
         return changes
     spare = [key for key, value in found.items() if value in SWITCHES or key.endswith("stage")]
@@ -156,7 +157,7 @@ def _following(document: Document, framework: Framework) -> Document:
 
 def _left(
     framework: Framework, reading: Reading, files: tuple[File, ...], case: Case, layout: Layout
-) -> tuple[Message, ...]:  # fmt: skip
+) -> tuple[Message, ...]:
     """What the changed files, read again, do not say as wanted: the devices that they start, or the layout itself."""
     assert reading.layout is not None, "the caller has checked"
     whole = _whole(reading, files)
@@ -170,10 +171,10 @@ def _left(
     if started is not None and started != layout.world:
         return (Message("edit.devices", "the files start {started} devices, the new layout needs {world}: "
                         "change the launcher's nodes and processes by hand",
-                        {"started": started, "world": layout.world}),)  # fmt: skip
+                        {"started": started, "world": layout.world}),)
     if started is None and reading.layout.world != layout.world:
         return (Message("edit.devices", "the new layout needs {world} devices instead of {before}, and the files do not say how "
-                        "many are started", {"world": layout.world, "before": reading.layout.world}),)  # fmt: skip
+                        "many are started", {"world": layout.world, "before": reading.layout.world}),)
     if again.layout is None or not _same(framework, case, again.layout, layout):
         return (Message("edit.differs", "the changed files do not read as the wanted layout: see what import says of them", {}),)
     return ()
@@ -195,7 +196,7 @@ def differences(framework: Framework, reading: Reading, case: Case, layout: Layo
     return {
         key: value for key, value in changes.items()
         if (value is not None or key in reading.source.settings) and not _stands(framework, reading, key, value)
-    }  # fmt: skip
+    }
 
 
 def _stands(framework: Framework, reading: Reading, key: str, value: object) -> bool:
@@ -252,7 +253,7 @@ def _edit(framework: Framework, reading: Reading, key: str, after: object, knobs
     return Edit(
         key=key, before=_typed(framework, key, setting.value) if setting else None, after=after, file=file, line=line,
         meaning=meaning(framework.resume, (knob,) if knob in knobs else knobs),
-    )  # fmt: skip
+    )
 
 
 def _diff(document: Document, file: File) -> str:

@@ -9,14 +9,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from meshwright.documents.opening import is_script
+from meshwright.documents.shell_variable import set_variable
+from meshwright.documents.source import UNKNOWN, File
 from meshwright.errors import InputError, Message
-from meshwright.frameworks.documents.opening import is_script
-from meshwright.frameworks.documents.shell_variable import set_variable
-from meshwright.frameworks.settings import UNKNOWN, File
 
 if TYPE_CHECKING:
+    from meshwright.documents.source import Document
     from meshwright.frameworks.base import Framework
-    from meshwright.frameworks.settings import Document, Reading
+    from meshwright.frameworks.settings import Reading
 
 CUDA, CUDA_NEW, NPU, MINDSPORE = "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_NPU_ALLOC_CONF", "MS_ALLOC_CONF"
 OPTIONS = {CUDA: "expandable_segments", CUDA_NEW: "expandable_segments", NPU: "expandable_segments", MINDSPORE: "enable_vmm"}
@@ -27,7 +28,7 @@ KEYS = {"chatlearn": "models.policy_trainer.use_expandable_segments"}
 REGISTER = "NCCL_GRAPH_REGISTER"
 _BUFFERS = ("--use-nccl-ub", "ddp.nccl_ub")
 _GRAPHS = ("--cuda-graph-impl", "--enable-cuda-graph", "--external-cuda-graph", "model.cuda_graph_impl", "model.enable_cuda_graph",
-           "model.external_cuda_graph")  # fmt: skip
+           "model.external_cuda_graph")
 
 State = Literal["edit", "by hand", "on", "excluded"]
 
@@ -64,14 +65,14 @@ def virtual_memory(framework: Framework, reading: Reading | None, family: str) -
         return VirtualMemory(state="by hand", edits=(edit,), messages=tuple(notes))
     if blocked := next((key for key in _BUFFERS if _on(reading, key)), ""):
         excluded = Message("environment.buffers", "{key} registers buffers that {option} cannot give: one of the two",
-                           {"key": blocked, "option": option}, reading.source.settings[blocked].place)  # fmt: skip
+                           {"key": blocked, "option": option}, reading.source.settings[blocked].place)
         return VirtualMemory(state="excluded", messages=(excluded,))
     if key := KEYS.get(framework.name):
         return _by_key(reading, key)
     there = reading.source.environment.get(name)
     if there is not None and there.value is UNKNOWN:
         unknown = Message("environment.unknown", "only the machine of the run knows the value of {name}: add {option}:True by hand",
-                          {"name": name, "option": option}, there.place)  # fmt: skip
+                          {"name": name, "option": option}, there.place)
         return VirtualMemory(state="by hand", edits=(_edit(name, None, f"{option}:True", ""),), messages=(unknown, *notes))
     before = None if there is None or there.value is None else str(there.value)
     after = merged(before or "", option)
@@ -84,10 +85,10 @@ def virtual_memory(framework: Framework, reading: Reading | None, family: str) -
         edits.append(VariableEdit(
             name=REGISTER, before=_value(reading, REGISTER), after="0", file=home.path if home else "",
             reason="CUDA graphs would register memory that moves",
-        ))  # fmt: skip
+        ))
     if home is None:
         notes.insert(0, Message("environment.home", "none of the files starts the processes: set {name}={after} where that is done",
-                                {"name": name, "after": after}))  # fmt: skip
+                                {"name": name, "after": after}))
     return VirtualMemory(state="edit" if home is not None else "by hand", edits=tuple(edits), messages=tuple(notes))
 
 

@@ -108,7 +108,7 @@ def start_commands(layout: Layout, case: Case, path: str = "launch.sh", before: 
     by_hand = (
         ("here", f"{prefix}bash {path}") if nodes == 1
         else (f"{nodes} nodes, by hand", f"on each: NODE_RANK=<0..{nodes - 1}> MASTER_ADDR=<first node> {prefix}bash {path}")
-    )  # fmt: skip
+    )
     return (by_hand, ("Slurm", f"{prefix}sbatch {path}"))
 
 
@@ -145,7 +145,7 @@ def predicted(estimate: Estimate | None) -> list[tuple[str, str]]:
         ("memory", f"{estimate.memory_reserved_bytes / GIB:.1f} of {estimate.memory_capacity_bytes / GIB:.1f} GiB "
                    f"on the fullest device (stage {estimate.peak_stage})"),
         ("calibration", estimate.calibration if estimate.calibrated else f"{estimate.calibration}, uncalibrated"),
-    ]  # fmt: skip
+    ]
 
 
 def common_values(case: Case, layout: Layout, options: Options) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def common_values(case: Case, layout: Layout, options: Options) -> dict[str, Any
         "nodes": layout.world // per_node, "per_node": per_node,
         "devices_asked": f"--gres=npu:{per_node}" if case.cluster.device.family == "ascend" else f"--gpus-per-node={per_node}",
         "job": quote(f"{case.model.name}-{layout.world}"),
-    }  # fmt: skip
+    }
 
 
 @cache
@@ -167,7 +167,7 @@ def _environment() -> Environment:
     return Environment(
         loader=PackageLoader("meshwright.frameworks", "templates"), undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, autoescape=False,
-    )  # fmt: skip
+    )
 
 
 def template(name: str) -> Any:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from meshwright.catalog import cluster_for, shrink
 from meshwright.domain.layout import Full, Layout, whole
 from meshwright.domain.training import Batch
+from meshwright.estimate import estimate
 from meshwright.frameworks.manual import devices_per_node
-from meshwright.plan import estimate
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -40,7 +40,7 @@ def smaller(framework: Framework, case: Case, layout: Layout) -> tuple[Case, Lay
         stage_layers=None, recompute=Full() if isinstance(layout.recompute, Full) else whole(layout.recompute),
         optimizer_shards=ranks if layout.optimizer_shards > 1 else 1, gradient_shards=ranks if layout.gradient_shards > 1 else 1,
         parameter_shards=ranks if layout.parameter_shards > 1 else 1,
-    )  # fmt: skip
+    )
     if ranks == 1:  # nothing to reduce or to gather, which some frameworks refuse to do beside compute
         small = replace(small, overlap=replace(small.overlap, parameter_gather=False))
     fullest = max(case.model.num_layers // layout.pipeline_parallel, 1)
@@ -53,7 +53,7 @@ def smaller(framework: Framework, case: Case, layout: Layout) -> tuple[Case, Lay
                 sequence_tokens=case.batch.sequence_tokens,
                 mean_square_document_tokens=case.batch.mean_square_document_tokens,
             ),
-        )  # fmt: skip
+        )
         if not framework.check(there, small) and estimate(there, small).fits:
             return there, small
     return None

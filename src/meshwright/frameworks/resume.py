@@ -23,7 +23,7 @@ KNOBS: Mapping[str, str] = MappingProxyType({
     "data_parallel": "dp", "optimizer_shards": "zero", "gradient_shards": "zero", "parameter_shards": "zero",
     "microbatch_sequences": "mb", "num_microbatches": "mb", "recompute": "recompute", "schedule": "schedule",
     "stage_layers": "layers", "offload": "offload", "overlap": "overlap",
-})  # fmt: skip
+})
 """Field of a layout -> the word that a label says it with."""
 
 
@@ -41,13 +41,13 @@ SHARDED: Mapping[str, Meaning] = MappingProxyType(
     | {knob: Meaning(resume="reshard", reason="a sharded checkpoint is loaded into the new cut")
        for knob in ("tp", "cp", "pp", "vp", "ep", "etp", "dp", "zero", "layers")}
     | {"offload": _SAME}
-)  # fmt: skip
+)
 """Frameworks whose checkpoints know the whole tensors behind the shards (torch distributed checkpoint)."""
 CUT: Mapping[str, Meaning] = MappingProxyType(
     dict.fromkeys(("sp", "cp", "mb", "recompute", "schedule", "overlap"), _SAME)
     | {knob: Meaning(resume="convert", reason="each rank loads its own file, cut for the old layout")
        for knob in ("tp", "pp", "vp", "ep", "etp", "dp", "zero", "layers", "offload")}
-)  # fmt: skip
+)
 """Frameworks whose checkpoints hold one file for each rank, as it was cut."""
 
 

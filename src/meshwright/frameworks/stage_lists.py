@@ -24,13 +24,13 @@ KINDS = {"selective": "select", "communication": "comm", "both": "both", "full":
 """Treatment -> the word for it that MindSpore's lists go by."""
 OF_LIST = {
     "recompute": {"full"}, "select_recompute": {"select", "both"}, "select_comm_recompute": {"comm", "both"},
-}  # fmt: skip
+}
 """What makes a list necessary."""
 EXCLUDING = ("selective", "communication")
 """What no list can say of one chunk: layers with the first alone beside layers with the second alone."""
 MINDFORMERS_SCHEDULERS = {
     "1f1b": "1f1b", "interleaved": "1f1b", "gpipe": "gpipe", "interleaved-less-memory": "1f1b", "seq1f1b": "seqpipe",
-}  # fmt: skip
+}
 """Schedule -> ``pipeline_scheduler`` of MindSpore's graph mode; seq1F1B over several chunks is ``seqvpp``."""
 LESS_MEMORY = "interleaving that holds less needs ENABLE_LESS_MEM_VPP=1 in the environment (mindspore-ai/toolkits)"
 OTHER_STAGES = "the lists cannot say the answer: these are the stages of 'as lists can say it'"
@@ -82,7 +82,7 @@ def in_words(stages: Stages, for_lists: Stages | None = None) -> tuple[Words, ..
     said = [say(lists) if say in _BY_LISTS else say(stages) for say in speakers]
     if for_lists is not None:
         said = [replace(words, notes=(*words.notes, OTHER_STAGES)) if say in _BY_LISTS else words
-                for say, words in zip(speakers, said, strict=True)]  # fmt: skip
+                for say, words in zip(speakers, said, strict=True)]
     return tuple(replace(words, settings={}, notes=()) if words.lacks else words for words in said)
 
 
@@ -137,7 +137,7 @@ def _mindformers(stages: Stages) -> Words:
         lacks=_mindspore_lacks(stages, MINDFORMERS_SCHEDULERS),
         notes=(*((f"of parallel.pipeline_config: {', '.join(apart)}",) if apart else ()),
                *((LESS_MEMORY,) if stages.schedule == "interleaved-less-memory" else ())),
-    )  # fmt: skip
+    )
 
 
 def _mindspeed_core_ms(stages: Stages) -> Words:
@@ -149,7 +149,7 @@ def _mindspeed_core_ms(stages: Stages) -> Words:
         framework="MindSpeed-Core-MS r0.1.0", settings={**virtual, "num_layer_list": layers, **lists},
         lacks=_mindspore_lacks(stages, PLAIN_SCHEDULES),
         notes=notes if {"selective", "communication", "both"} & set(stages.used) else (),
-    )  # fmt: skip
+    )
 
 
 def _mindspeed_core_ms_br(stages: Stages) -> Words:
@@ -158,7 +158,7 @@ def _mindspeed_core_ms_br(stages: Stages) -> Words:
         framework="MindSpeed-Core-MS br_master",
         settings={key: False if counts is None else [list(row) for row in transposed(counts)] for key, counts in lists.items()},
         lacks=_mindspore_lacks(stages, PLAIN_SCHEDULES), notes=("lists are [stage][chunk]",),
-    )  # fmt: skip
+    )
 
 
 def _mindspeed_llm(stages: Stages) -> Words:
@@ -222,7 +222,7 @@ def _torchtitan(stages: Stages) -> Words:
         lacks.append(f"the schedule {stages.schedule}")
     settings: dict[str, object] = {
         "parallelism.pipeline_parallel_schedule": SCHEDULES[schedule], **split_keys(stages.layers, schedule, "lm_head"),
-    }  # fmt: skip
+    }
     if set(used) == {"full"} and used["full"] == stages.layers:
         settings["activation_checkpoint"] = "full"
     elif used:

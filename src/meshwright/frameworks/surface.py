@@ -97,13 +97,13 @@ def _keys(table: Sequence[Mapping[str, str]], releases: Sequence[str]) -> Iterat
             choices=tuple(filter(None, (row["choices"] or "").split("|"))),
             since=releases.index(row["since"]) if row["since"] else 0,
             until=releases.index(row["until"]) if row["until"] else len(releases) - 1, knob=row["knob"] or "",
-        )  # fmt: skip
+        )
 
 
 _WORDS = {
     "switch": "no value", "int": "a whole number", "float": "a number", "bool": "true or false", "str": "one word",
     "ints": "whole numbers", "floats": "numbers", "strs": "words", "list": "a list", "map": "a mapping", "any": "anything",
-}  # fmt: skip
+}
 
 
 def typed(key: Key, value: object, *, strict: bool = False) -> object:
@@ -141,14 +141,14 @@ def typed(key: Key, value: object, *, strict: bool = False) -> object:
                 result = value
     except (ValueError, TypeError, OverflowError):
         raise fault("setting.type", "{key} is {value!r}: {wanted} is expected",
-                    key=key.name, value=value, wanted=_WORDS[wanted]) from None  # fmt: skip
+                    key=key.name, value=value, wanted=_WORDS[wanted]) from None
     words = result if isinstance(result, tuple) else (result,)
     if key.choices and any(str(word) not in key.choices for word in words):
         odd = next(str(word) for word in words if str(word) not in key.choices)
         raise fault(
             "setting.choice", "{key} is {value!r}: one of {choices} is expected{hint}",
             key=key.name, value=odd, choices=", ".join(key.choices), hint=did_you_mean(odd, key.choices),
-        )  # fmt: skip
+        )
     return result
 
 

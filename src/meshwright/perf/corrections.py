@@ -71,7 +71,7 @@ def _curves(timed: Sequence[TimedCollective]) -> dict[int, tuple[Array, Array]]:
     return {
         ranks: (np.log(np.array(sorted(found))), np.array([sum(found[size]) / len(found[size]) for size in sorted(found)]))
         for ranks, found in points.items()
-    }  # fmt: skip
+    }
 
 
 def product_ratio(
@@ -90,7 +90,7 @@ def product_ratio(
 
 def core_ratios(
     measured: Measured | None, groups: Number, tokens: Number, head_dim: float, *, dtype: str
-) -> tuple[Array, Array]:  # fmt: skip
+) -> tuple[Array, Array]:
     """Measured over formula of a causal attention core, forward and backward; ``groups``: heads of all sequences.
 
     Shapes:  groups and tokens broadcast; a tuple of two arrays comes back.

@@ -35,7 +35,7 @@ class Synchronisation:
 def synchronisation(
     dense: Array, experts: Array, *, replicas: Array, stride: Array, expert_replicas: Array, expert_stride: Array,
     shards: Array, layers: Array, layerwise: Array, case: Case,
-) -> Synchronisation:  # fmt: skip
+) -> Synchronisation:
     """Times of the data-parallel collectives of one rank.
 
         K = 1:  all-reduce(g P) over D;   K > 1:  reduce-scatter(g P) over K, all-reduce(g P / K) over D / K, all-gather(w P) over K
@@ -82,7 +82,7 @@ def synchronisation(
 def exposed_s(
     times: Synchronisation, *, gradient_shards: Array, parameter_shards: Array, num_microbatches: Array, forward_s: Array,
     backward_s: Array, layers: Array, case: Case, gradient_overlap: NDArray[np.bool_] | bool, parameter_overlap: bool,
-) -> Array:  # fmt: skip
+) -> Array:
     """Data-parallel seconds of a step that compute does not hide, with the slowdown of the compute that hides the rest.
 
         ZeRO-0, 1   hide(reduce, B) + last bucket + hide(gather, F)                 once a step

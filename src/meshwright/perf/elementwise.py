@@ -65,7 +65,7 @@ def kind_bytes(implementation: Implementation, kind: str, direction: str) -> flo
 def launch_floor_s(
     device_s: Number, kernels: Number, constants: Constants, *, graphs: bool, blocking: bool = False, collectives_s: Number = 0.0,
     synchronous: bool = False,
-) -> Array:  # fmt: skip
+) -> Array:
     """Extra time because the host cannot launch kernels as fast as the device ends them.
 
         t = max(0, h - device),   h = kernels * launch + collectives;   t = h where every launch is ``blocking``

@@ -70,7 +70,7 @@ def hide(communication: Array, window: Array, ratio: Number) -> tuple[Array, Arr
 def tensor_s(
     kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, first_input: Array, first_weight: Array, products: Array,
     *, overlap: Overlap,
-) -> Exposed:  # fmt: skip
+) -> Exposed:
     """Tensor-parallel communication of one layer.
 
     With sequence parallelism each block gathers its input and reduce-scatters its output; backward does the reverse and
@@ -117,7 +117,7 @@ def tensor_s(
     return Exposed(
         forward=forward, backward=backward, slowdown_forward=slow_forward, slowdown_backward=slow_backward, again=regather,
         last=np.where(sharded, scatter, reduce) if len(blocks) > 1 else array(0.0),
-    )  # fmt: skip
+    )
 
 
 def collective_host_s(case: Case, groups: Groups) -> Array:
@@ -144,7 +144,7 @@ def collective_host_s(case: Case, groups: Groups) -> Array:
 def context_s(
     kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, attention_forward: Array, attention_backward: Array,
     *, context_kind: ContextKind,
-) -> Exposed:  # fmt: skip
+) -> Exposed:
     """Context-parallel communication of one layer.
 
         ring        c - 1 steps, each exposes max(0, xfer - core / c) and corrects the output (reads and writes it in FP32);
@@ -196,7 +196,7 @@ def context_s(
                 all_to_all_s(each * width, inner, cluster, constants)
                 for width in (attention.query_width, heads * tp * attention.head_dim, heads * tp * attention.value_dim,
                               attention.output_width)
-            )  # fmt: skip
+            )
             again = query + key + value
             exchange = again + out
         reorder = memory_bound_s(copies * (key_value + query_out), cluster.device, constants, kind="copy")

@@ -98,7 +98,7 @@ def grouped_gemm_s(
     return gemm_s(
         m, n, k, device=device, constants=constants, dtype=dtype, in_bytes=in_bytes, out_bytes=out_bytes,
         count=groups, speed=speed * constants.grouped_gemm_ratio,
-    )  # fmt: skip
+    )
 
 
 def linear_s(
@@ -135,7 +135,7 @@ def linear_s(
         return grouped_gemm_s(
             m, n, k, groups=groups, device=device, constants=constants, dtype=dtype, in_bytes=in_bytes, out_bytes=out_bytes,
             speed=speed,
-        )  # fmt: skip
+        )
     return gemm_s(
         m, n, k, count=groups, device=device, constants=constants, dtype=dtype, in_bytes=in_bytes, out_bytes=out_bytes, speed=speed
     )

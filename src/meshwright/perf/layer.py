@@ -85,7 +85,7 @@ def product_s(product: Product, case: Case, direction: Direction) -> Array:
     time = linear_s(
         product.rows, product.columns, product.inner, direction=direction, device=case.cluster.device, constants=constants,
         dtype=dtype, in_bytes=in_bytes, groups=product.groups, grouped=product.grouped,
-    )  # fmt: skip
+    )
     if product.grouped:
         return imbalance_ratio(case) * time
     measured = case.cluster.measured
@@ -154,7 +154,7 @@ def attention_core_s(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Arr
         speed = constants.unaligned_ratio if attention.head_dim % ALIGNED_ELEMENTS else 1.0
         options = {
             "device": device, "constants": constants, "dtype": case.training.precision.base_dtype, "count": heads, "speed": speed,
-        }  # fmt: skip
+        }
         scores = gemm_s(rows, batch.sequence_tokens, attention.head_dim, **options)  # type: ignore[arg-type]
         values = gemm_s(rows, attention.value_dim, batch.sequence_tokens, **options)  # type: ignore[arg-type]
         return scores + values, 2.0 * (scores + values)
@@ -163,7 +163,7 @@ def attention_core_s(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Arr
         pairs / shape.context_parallel, heads, batch.sequence_tokens / shape.context_parallel,
         key_dim=attention.head_dim, value_dim=attention.value_dim, device=device, constants=constants,
         dtype=case.training.precision.base_dtype, speed=case.implementation.attention_speed,
-    )  # fmt: skip
+    )
     measured = case.cluster.measured
     if measured is None or not measured.cores:
         return forward, backward
@@ -225,7 +225,7 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
         first_input_gradient=product_s(first, case, "input"),
         first_weight_gradient=array(0.0) if frozen else product_s(first, case, "weight"),
         forward_of=forward_of,
-    )  # fmt: skip
+    )
 
 
 def kernels(kind: LayerKind, case: Case, shape: WorkShape, context_kind: ContextKind) -> tuple[Array, Array]:
@@ -266,7 +266,7 @@ def layer_time(
     implementation = case.implementation
     kernels_forward, kernels_backward = kernels(kind, case, shape, context_kind)
     tensor = tensor_s(kind, case, shape, groups, pieces.first_input_gradient, pieces.first_weight_gradient,
-                      pieces.products_forward, overlap=overlap)  # fmt: skip
+                      pieces.products_forward, overlap=overlap)
     context = context_s(kind, case, shape, groups, pieces.attention_forward, pieces.attention_backward, context_kind=context_kind)
     ahead = pieces.products_forward + pieces.attention_forward + pieces.elementwise_forward + pieces.cast / 3.0
     behind = pieces.products_input + pieces.products_weight + pieces.attention_backward + pieces.elementwise_backward
@@ -280,7 +280,7 @@ def layer_time(
     options = {
         "graphs": implementation.cuda_graphs, "blocking": implementation.blocking_launches,
         "synchronous": case.cluster.device.synchronous,
-    }  # fmt: skip
+    }
     waits = kind.experts is not None and implementation.expert_host_sync and not implementation.cuda_graphs
     sync = array(constants.expert_sync_s) if waits else array(0.0)
     each = collective_host_s(case, groups)
@@ -301,7 +301,7 @@ def layer_time(
         exchange_s=context.again,
         left_out=left_out(kind, case, shape, tensor.last),
         pieces=pieces,
-    )  # fmt: skip
+    )
 
 
 def unit_host_s(case: Case) -> Array:

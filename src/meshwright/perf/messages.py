@@ -35,7 +35,7 @@ class Message:
         """So many times over."""
         return Message(
             operation=self.operation, ranks=self.ranks, calls=self.calls * count, payload_bytes=self.payload_bytes * count
-        )  # fmt: skip
+        )
 
 
 def message(operation: str, ranks: float, payload_bytes: float, calls: int = 1) -> Iterator[Message]:

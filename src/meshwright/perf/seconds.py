@@ -27,14 +27,14 @@ class Seconds:
         return Seconds(
             compute=self.compute + other.compute, tensor=self.tensor + other.tensor, context=self.context + other.context,
             expert=self.expert + other.expert, host=self.host + other.host,
-        )  # fmt: skip
+        )
 
     def times(self, factor: Number) -> Seconds:
         """Every cause multiplied."""
         return Seconds(
             compute=self.compute * factor, tensor=self.tensor * factor, context=self.context * factor,
             expert=self.expert * factor, host=self.host * factor,
-        )  # fmt: skip
+        )
 
 
 def seconds(

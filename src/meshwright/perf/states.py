@@ -133,7 +133,7 @@ def adapter_parameters(case: Case, dense_layers: Array, tensor_parallel: Array) 
     wide = {
         "query": attention.query_width, "key": attention.key_width, "value": attention.value_width,
         "output": attention.output_width,
-    }  # fmt: skip
+    }
     sharded = float(sum(size for target, size in wide.items() if target in lora.targets))
     whole = float(hidden * sum(target in lora.targets for target in wide))
     if "mlp" in lora.targets and kind.experts is None:

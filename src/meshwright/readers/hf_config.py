@@ -88,8 +88,8 @@ def _unknown(fields: Fields, config: Mapping[str, object]) -> Message:
         return Message(
             "config.architecture", "names no architecture (architectures or model_type is {given}); known: {known}",
             {"given": given, "known": known}, fields.path,
-        )  # fmt: skip
+        )
     return Message(
         "config.architecture", "architecture {name} is not described{hint}; known: {known}",
         {"name": shown(names[0]), "hint": did_you_mean(names[0], architectures), "known": known}, fields.path,
-    )  # fmt: skip
+    )

@@ -24,7 +24,7 @@ def refuse_giants(model: Model, where: str) -> Model:
     size = max(tables, max(_size(model, kind) for kind in model.kinds) * (model.num_layers + model.num_mtp_layers))
     if size > MAX_PARAMETERS:
         raise fault("model.giant", "its sizes multiply to {size:.0e} parameters; {limit:.0e} is the limit",
-                    path=where, size=size, limit=MAX_PARAMETERS)  # fmt: skip
+                    path=where, size=size, limit=MAX_PARAMETERS)
     return model
 
 

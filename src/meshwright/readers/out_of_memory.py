@@ -97,7 +97,7 @@ def read_out_of_memory(text: str, where: str = "") -> tuple[OutOfMemory, ...]:
         raise fault(
             "oom.unknown", "holds no out-of-memory message: none of an allocator, a driver, a communication library or the kernel",
             path=where,
-        )  # fmt: skip
+        )
     alone = _FILE.search("/".join(PurePath(where).parts[-2:]))
     if alone is not None:
         found = [each if each.rank is not None else replace(each, rank=int(alone[1])) for each in found]
@@ -182,7 +182,7 @@ def _named_in(head: str) -> _Who:
     return _Who(*(
         next((int(found[1]) for pattern in patterns if (found := pattern.search(head))), None)
         for patterns in (_RANKS, _STAGE, _LOCAL)
-    ))  # fmt: skip
+    ))
 
 
 _SIZE = r"([0-9]{1,20}(?:\.[0-9]{1,6})?) ?(bytes|[KMGT]i?B?|B)(?![A-Za-z])"
@@ -279,7 +279,7 @@ _WORDINGS: tuple[tuple[Speaker, str, _Reader], ...] = (
     ("driver", r"CUDA error: out of memory|HIP error: out of memory|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY"
                r"|hipErrorOutOfMemory|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED|rtMalloc.{0,80}(?:fail|memory)|\bEL0004\b|\b207001\b"
                r"|cu(?:da)?(?:Malloc|MemAlloc|HostAlloc)\w* failed.{0,60}(?:memory|$)", _sized),
-)  # fmt: skip
+)
 """Who speaks, how the message begins, and how it is read: the first that a line holds."""
 _SPEAKERS = tuple((speaker, re.compile(wording, re.IGNORECASE), read) for speaker, wording, read in _WORDINGS)
 

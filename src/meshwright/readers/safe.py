@@ -101,7 +101,7 @@ def parse_json(text: str, where: str = "") -> object:
             "json.malformed", "not JSON: {reason} (line {line}, column {column}){hint}",
             path=where, reason=error.msg, line=error.lineno, column=error.colno,
             hint="; the file is empty" if not text.strip() else "; is it truncated?" if ended else "",
-        ) from None  # fmt: skip
+        ) from None
     except RecursionError:
         raise fault("json.depth", "nested too deeply", path=where) from None
     except ValueError as error:  # integers of thousands of digits
@@ -115,7 +115,7 @@ def _check_depth(document: object, where: str) -> None:
     level = [document]
     for _ in range(MAX_DEPTH + 1):
         level = [item for each in level if isinstance(each, (dict, list))
-                 for item in (each.values() if isinstance(each, dict) else each)]  # fmt: skip
+                 for item in (each.values() if isinstance(each, dict) else each)]
         if not level:
             return
     raise fault("json.depth", "nested too deeply", path=where)
@@ -174,7 +174,7 @@ def _check_keys(node: yaml.MappingNode, where: str) -> None:
             raise fault(
                 "yaml.duplicate", "key {key!r} stands twice in one mapping (line {line})",
                 path=where, key=key.value, line=_line(key),
-            )  # fmt: skip
+            )
         seen.add(key.value)
 
 
@@ -192,7 +192,7 @@ def require_mapping(document: object, where: str) -> dict[str, object]:
         raise fault(
             "document.kind", "holds {kind}, a mapping was expected",
             path=where, kind="nothing" if document is None else type(document).__name__,
-        )  # fmt: skip
+        )
     odd = [key for key in document if not isinstance(key, str)]
     if odd:
         raise fault("document.key", "key {key!r} is not text", path=where, key=odd[0])

@@ -84,7 +84,7 @@ def faults(error: BaseException, path: str) -> Iterator[Message]:
             yield Message(
                 "key.unknown", "is no known key{hint}; known: {known}",
                 {"hint": did_you_mean(str(key), known), "known": ", ".join(known)}, join(path, key),
-            )  # fmt: skip
+            )
     elif isinstance(error, Reject):
         yield Message(error.id, error.template, error.values, path)
     elif isinstance(error, InputError):

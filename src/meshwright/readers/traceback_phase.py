@@ -25,11 +25,11 @@ _PHASES: tuple[tuple[Phase, re.Pattern[str]], ...] = (
     ("experts", re.compile(r"/moe/|token_dispatcher|experts?[./]|grouped_?(?:gemm|mlp)|permut", re.IGNORECASE)),
     ("attention", re.compile(r"softmax|baddbmm|dot_product_attention|attention_mask|eager_attention", re.IGNORECASE)),
     ("backward", re.compile(r"(?<!forward_)backward", re.IGNORECASE)),
-)  # fmt: skip
+)
 _SETUP = re.compile(
     r"setup_model_and_optimizer|load_checkpoint|from_pretrained|\bbuild_model\b|init_model_parallel|materialize|init_weights"
     r"|initialize_megatron", re.IGNORECASE,
-)  # fmt: skip
+)
 _WORDS = re.compile(r"\blogits\b|lm_head|output_layer|log_probs|cross_entropy", re.IGNORECASE)
 """What the code of the innermost frame is about, where names of frames say nothing."""
 

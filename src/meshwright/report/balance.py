@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from meshwright.domain.balance import Balance, BalanceProblem, Overfull, Placement
     from meshwright.domain.estimate import Estimate
     from meshwright.frameworks.stage_lists import Words
-    from meshwright.report.balance_view import Answer, StageLine, Units
+    from meshwright.report.balance_view import BalanceShown, StageLine, Units
 
 BAR = 24
 MAX_LINES = 32
@@ -52,7 +52,7 @@ def memory_word(value: float, units: Units) -> str:
     return gib(value) if units.memory == "bytes" else f"{figure(value)} MB"
 
 
-def balance_report(answer: Answer, name: str) -> Iterator[RenderableType]:
+def balance_report(answer: BalanceShown, name: str) -> Iterator[RenderableType]:
     """The question, the answer's figures, its stages, what else there is, and the settings that say it."""
     yield from question(answer.problem, name, answer.units)
     yield from _figures(answer)
@@ -71,11 +71,11 @@ def question(problem: BalanceProblem, name: str, units: Units) -> Iterator[Rende
     microbatches = plural(problem.microbatches // problem.sequence_splits, "micro-batch", "micro-batches")
     line = Text.assemble((name, "bold"), f"  {plural(problem.layers, 'layer')}{f' ({bodies})' if bodies else ''} on ",
                          f"{plural(problem.stages, 'stage')}{chunks}, {microbatches}{splits}, "
-                         f"{problem.schedule}, {bound} a stage")  # fmt: skip
+                         f"{problem.schedule}, {bound} a stage")
     yield Padding(line, (1, 0, 0, 0))
 
 
-def _figures(answer: Answer) -> Iterator[RenderableType]:
+def _figures(answer: BalanceShown) -> Iterator[RenderableType]:
     """Time, slot, bubble, and how sure they are."""
     balance, units = answer.balance, answer.units
     best, bubble = balance.best, balance.bubble
@@ -85,17 +85,17 @@ def _figures(answer: Answer) -> Iterator[RenderableType]:
     head = (
         Text(f"pipeline {time_word(best.simulated_time, units)}", style="bold green"),
         f"slot {time_word(best.slot_time, units)}", f"bubble {percent(bubble.total_ratio)} of the ideal work",
-    )  # fmt: skip
+    )
     yield Padding(Pieces(pieces=head), (0 if answer.label else 1, 0, 0, 0))
     parts = (
         f"ideal {percent(bubble.ideal_ratio)}", f"imbalance {percent(bubble.imbalance_ratio)}",
         f"recomputation {percent(bubble.recompute_ratio)}", f"communication {percent(bubble.communication_ratio)}",
-    )  # fmt: skip
+    )
     yield Pieces(pieces=("= " + " + ".join(parts),))
     yield Pieces(pieces=(_proof(balance, units), f"solved in {seconds(balance.solve_s)}"), style="dim")
 
 
-def _step(answer: Answer) -> Iterator[RenderableType]:
+def _step(answer: BalanceShown) -> Iterator[RenderableType]:
     """The step of the balanced layout beside that of the given one, both by the whole cost model."""
     after, before = answer.estimate, answer.estimate_before
     if after is None or before is None:
@@ -105,7 +105,7 @@ def _step(answer: Answer) -> Iterator[RenderableType]:
     yield Pieces(
         pieces=(Text(f"{seconds(after.step_s)} per step", style="bold green" if after.fits else "bold red"), f"({change}; {was})",
                 f"memory {_memory_of(after)}")
-    )  # fmt: skip
+    )
 
 
 def _memory_of(estimate: Estimate) -> str:
@@ -127,7 +127,7 @@ def _proof(balance: Balance, units: Units) -> str:
     return f"{slot}; no pipeline is more than {percent(shorter)} shorter"
 
 
-def _stages(answer: Answer) -> Iterator[RenderableType]:
+def _stages(answer: BalanceShown) -> Iterator[RenderableType]:
     """One row a stage: layers by chunk, recomputed ones by treatment, memory, slack, slot, share of the time at work."""
     units, problem = answer.units, answer.problem
     lines = stage_lines(problem, answer.balance.best)
@@ -146,7 +146,7 @@ def _stages(answer: Answer) -> Iterator[RenderableType]:
             str(line.stage), by_chunk(line.layers), *(by_chunk(line.recompute[name]) for name in kinds),
             *([_bar(line.memory, bound, scale)] if barred else []), _size(line.memory, units), _size(line.memory_slack, units),
             time_word(line.slot_slack, units), percent(line.busy_ratio, 0),
-        )  # fmt: skip
+        )
     yield Padding(Text("Stages", style="bold"), (1, 0, 0, 0))
     yield Padding(table, (0, 0, 0, 2))
     chunks = "; layers by chunk, first to last" if problem.chunks > 1 else ""
@@ -179,7 +179,7 @@ def _size(value: float, units: Units) -> str:
     return f"{value / GIB:.1f}" if units.memory == "bytes" else figure(value)
 
 
-def _beside(answer: Answer) -> Iterator[RenderableType]:
+def _beside(answer: BalanceShown) -> Iterator[RenderableType]:
     """What the next best and what others had in mind would cost."""
     balance, units, problem = answer.balance, answer.units, answer.problem
     rows = [("this answer", balance.best, True)]
@@ -200,7 +200,7 @@ def _beside(answer: Answer) -> Iterator[RenderableType]:
             name, time_word(placement.simulated_time, units), f"{100 * change:+.1f} %" if placement is not balance.best else "",
             time_word(placement.slot_time, units), Text(fullest, style="" if fits else "bold red"),
             Text.assemble(_recomputed(problem, placement), ("" if fits else ": does not fit", "bold red")),
-        )  # fmt: skip
+        )
     yield Padding(table, (1, 0, 0, 2))
 
 
@@ -270,7 +270,7 @@ def overfull_report(problem: BalanceProblem, verdict: Overfull, name: str, units
         yield Padding(Text(f"- {lever}"), (0, 0, 0, 4))
 
 
-def ranking_report(answers: Sequence[Answer], refused: Sequence[tuple[int, str]]) -> Iterator[RenderableType]:
+def ranking_report(answers: Sequence[BalanceShown], refused: Sequence[tuple[int, str]]) -> Iterator[RenderableType]:
     """Numbers of virtual stages side by side, fastest pipeline first; those without an answer say why."""
     if len(answers) + len(refused) < 2:
         return
@@ -285,7 +285,7 @@ def ranking_report(answers: Sequence[Answer], refused: Sequence[tuple[int, str]]
             time_word(balance.best.slot_time, units), percent(balance.bubble.total_ratio),
             memory_word(max(balance.best.stage_memory), units),
             f"gap {percent(balance.answer_gap_ratio, 2)}" if balance.answer_gap_ratio else "optimal",
-        )  # fmt: skip
+        )
     yield Padding(table, (1, 0, 0, 2))
     for chunks, reason in refused:
         yield Text(f"  {plural(chunks, 'virtual stage')}: {reason}", style="yellow")

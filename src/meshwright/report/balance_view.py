@@ -63,7 +63,7 @@ class StageLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class BalanceShown:
     """A problem with its answer, and what belongs beside it."""
 
     balance: Balance
@@ -117,10 +117,10 @@ def stage_lines(problem: BalanceProblem, placement: Placement) -> tuple[StageLin
             slot=slots[stage], slot_slack=max(slots) - slots[stage], busy_ratio=float(busy[stage]) / placement.simulated_time,
         )
         for stage in range(problem.stages)
-    )  # fmt: skip
+    )
 
 
-def balance_view(answer: Answer) -> Document:
+def balance_view(answer: BalanceShown) -> Document:
     """The document of an answer; ``slot_time`` and ``simulated_time`` are in the unit that ``units`` names."""
     balance, units = answer.balance, answer.units
     problem, best = balance.problem, balance.best
@@ -146,7 +146,7 @@ def balance_view(answer: Answer) -> Document:
         "num_microbatches": problem.microbatches, "sequence_splits": problem.sequence_splits,
         "units": {"time": units.time or "as given", "memory": units.memory},
         "emitted": {each.framework: _words_view(each) for each in answer.words},
-    }  # fmt: skip
+    }
     return document | _estimate_view(answer)
 
 
@@ -156,7 +156,7 @@ def _proof_view(balance: Balance) -> Document:
     return {"status": "gap" if gap else "optimal", "gap_ratio": number(gap)}
 
 
-def _estimate_view(answer: Answer) -> Document:
+def _estimate_view(answer: BalanceShown) -> Document:
     """The layout of an answer and its step beside the given one's; nothing without a model."""
     after, before = answer.estimate, answer.estimate_before
     if after is None or before is None:
@@ -169,10 +169,10 @@ def _estimate_view(answer: Answer) -> Document:
             "memory_reserved_bytes": whole(before.memory_reserved_bytes),
         },
         "step_change_ratio": number(after.step_s / before.step_s - 1),
-    }  # fmt: skip
+    }
 
 
-def ranking_view(answers: Sequence[Answer]) -> list[Document]:
+def ranking_view(answers: Sequence[BalanceShown]) -> list[Document]:
     """Numbers of virtual stages by simulated time."""
     return [
         {
@@ -182,7 +182,7 @@ def ranking_view(answers: Sequence[Answer]) -> list[Document]:
             "bubble_ratio": number(each.balance.bubble.total_ratio),
         }
         for each in answers
-    ]  # fmt: skip
+    ]
 
 
 def overfull_view(problem: BalanceProblem, verdict: Overfull, units: Units) -> Document:
@@ -192,7 +192,7 @@ def overfull_view(problem: BalanceProblem, verdict: Overfull, units: Units) -> D
         "fits": False, "stage": verdict.stage, f"demand_{unit}": _memory(verdict.demand, units),
         f"bound_{unit}": _memory(verdict.bound, units), f"gap_{unit}": _memory(verdict.gap, units), "proved": verdict.proved,
         "levers": list(verdict.levers), "virtual_stages": problem.chunks, "schedule": problem.schedule,
-    }  # fmt: skip
+    }
 
 
 def _placement_view(problem: BalanceProblem, placement: Placement, units: Units) -> Document:
@@ -205,7 +205,7 @@ def _placement_view(problem: BalanceProblem, placement: Placement, units: Units)
         "slot_time": slot, "simulated_time": simulated,
         **({f"slot_time_{units.time}": slot, f"simulated_time_{units.time}": simulated} if units.time else {}),
         f"stage_memory_{units.memory}": [_memory(value, units) for value in placement.stage_memory],
-    }  # fmt: skip
+    }
 
 
 def _by_body(problem: BalanceProblem, placement: Placement) -> Document:
@@ -217,7 +217,7 @@ def _by_body(problem: BalanceProblem, placement: Placement) -> Document:
             name: placement.counts[number, index].tolist() for index, name in enumerate(problem.treatments) if name != "none"
         }
         for number, body in enumerate(problem.bodies)
-    }}  # fmt: skip
+    }}
 
 
 def _other_view(problem: BalanceProblem, best: Placement, other: Placement, units: Units) -> Document:
@@ -233,7 +233,7 @@ def _stage_view(line: StageLine, units: Units) -> Document:
         "stage": line.stage, "layers": list(line.layers), "recompute": {name: list(row) for name, row in line.recompute.items()},
         f"memory_{unit}": _memory(line.memory, units), f"memory_slack_{unit}": _memory(line.memory_slack, units),
         "slot_time": number(line.slot), "slot_slack": number(line.slot_slack), "busy_ratio": number(line.busy_ratio),
-    }  # fmt: skip
+    }
 
 
 def _words_view(words: Words) -> Document:

@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from meshwright.evidence.table import count_reasons
+from meshwright.evidence.rows.table import count_reasons
 from meshwright.report.words import integer, percent
 
 if TYPE_CHECKING:
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from meshwright.domain.calibration import CalibrationTable, Freedom
-    from meshwright.evidence.reading import Reading
+    from meshwright.evidence.rows.reading import RowsRead
 
 MOST = 15
 """Largest offsets that are shown."""
 
 
-def calibration_view(table: CalibrationTable, readings: Sequence[Reading]) -> dict[str, Any]:
+def calibration_view(table: CalibrationTable, readings: Sequence[RowsRead]) -> dict[str, Any]:
     """The JSON of ``calibrate``: provenance and diagnostics; the file has the rest."""
     return {
         "calibration": f"{table.name}@{table.version}", "provenance": dict(table.provenance),
@@ -34,11 +34,11 @@ def calibration_view(table: CalibrationTable, readings: Sequence[Reading]) -> di
             name: {"edge_ratio": curve.usable_bytes(1.0), "width": curve.width, "failures_ratio": curve.failures}
             for name, curve in table.fits.items()
         },
-    }  # fmt: skip
+    }
 
 
 def calibration_report(
-    table: CalibrationTable, readings: Sequence[Reading], freedoms: Sequence[Freedom], out: str
+    table: CalibrationTable, readings: Sequence[RowsRead], freedoms: Sequence[Freedom], out: str
 ) -> Iterator[RenderableType]:
     """What was learnt, as a person reads it."""
     found = table.diagnostics
@@ -49,7 +49,7 @@ def calibration_report(
     errors = [
         f"{words} {percent(found[key])}" for words, kind in (("step time", "step"), ("memory", "memory"))
         if (key := f"{own}median_{kind}_error_ratio") in found
-    ]  # fmt: skip
+    ]
     fitted = f"{integer(runs)} runs" + ("" if own else f", {integer(found.get('offsets', 0))} offsets")
     yield Text(
         f"{fitted}; median error of {'own ' * bool(own)}held-out runs: {', '.join(errors) or 'unknown'}; "
@@ -63,7 +63,7 @@ def calibration_report(
     moved = [
         (abs(offset) / spread.get(name, {}).get(level, 1.0), name, level, value, offset)
         for name, each in table.offsets.items() for level, values in each.by_level.items() for value, offset in values.items()
-    ]  # fmt: skip
+    ]
     shown = Table(box=box.SIMPLE_HEAD, title="Constants farthest from their priors", title_justify="left")
     for head in ("constant", "level", "of", "times the prior", "spreads"):
         shown.add_column(head, justify="right" if head in ("times the prior", "spreads") else "left")

@@ -85,7 +85,7 @@ class Frame:
             draw.text(self.left + self.width / 2, bottom + 29, self.across.label, size=SIZE_LABEL, colour=MUTED, anchor="middle")
         if self.up.label:
             draw.text(self.left - 36, self.top + self.height / 2, self.up.label, size=SIZE_LABEL, colour=MUTED, anchor="middle",
-                      turned=True)  # fmt: skip
+                      turned=True)
         if title:
             fitting = min(SIZE_TITLE, (self.width + TITLE_OVERHANG) / (len(title) * CHARACTER))
             draw.text(self.left, self.top - (20 if remark else 7), title, size=round(fitting, 1), bold=True)

@@ -25,7 +25,7 @@ def console(stream: IO[str] | None = None, width: int | None = None) -> Console:
         file=stream if stream is not None else sys.stdout,
         width=min(max(width, MIN_WIDTH), MAX_WIDTH),
         markup=False, highlight=False, emoji=False,
-    )  # fmt: skip
+    )
 
 
 def show(parts: Iterable[RenderableType], stream: IO[str] | None = None, width: int | None = None) -> None:

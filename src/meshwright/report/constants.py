@@ -35,7 +35,7 @@ def constants_view(calibration: Calibration, estimate: Estimate) -> list[dict[st
             **({"source": move.source} if move.source else {}),
         }
         for move in calibration.moved
-    ]  # fmt: skip
+    ]
 
 
 def constants_table(calibration: Calibration, estimate: Estimate) -> Iterator[RenderableType]:

@@ -40,7 +40,7 @@ def decomposition_view(found: Decomposition) -> dict[str, Any]:
         ],
         "rms_mb": number(found.rms_mb), "max_residual_mb": number(found.max_residual_mb), "margin_mb": number(found.margin_mb),
         "condition": number(found.condition), "exact": found.exact,
-    }  # fmt: skip
+    }
 
 
 def decomposition_report(found: Decomposition) -> Iterator[RenderableType]:
@@ -88,7 +88,7 @@ def guide_view(proposal: ProbeProposal) -> dict[str, Any]:
         ],
         "treatments": list(proposal.treatments), "unknowns": list(proposal.unknowns), "equations": proposal.equations,
         "condition": number(proposal.condition), "missing": [str(each) for each in proposal.missing],
-    }  # fmt: skip
+    }
 
 
 def guide_report(proposal: ProbeProposal) -> Iterator[RenderableType]:

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from meshwright.domain.label import label
-from meshwright.plan.evaluate import evaluate
-from meshwright.plan.rank import rank_figures
+from meshwright.estimate.evaluate import evaluate
+from meshwright.estimate.rank import rank_figures
 from meshwright.report.words import gib, percent
 from meshwright.units import TERA
 
@@ -82,7 +82,7 @@ def found_view(world: int, found: Found) -> dict[str, Any]:
             for each in found.collectives
         ],
         "dry_run_s": found.seconds,
-    }  # fmt: skip
+    }
 
 
 def dryrun_view(case: Case, layout: Layout, ranks: Sequence[Found]) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def dryrun_view(case: Case, layout: Layout, ranks: Sequence[Found]) -> dict[str,
             {"figure": each.name, "unit": each.unit, "dry_run": each.found, "cost_model": each.said,
              "difference_ratio": each.difference_ratio} for each in figures(case, layout, found)]}
         for found in ranks
-    ]  # fmt: skip
+    ]
     return {"label": label(layout), "implementation": case.implementation.name, **_fullest(views), "ranks": views}
 
 
@@ -131,7 +131,7 @@ def own_report(builder: str, world: int, ranks: Sequence[Found]) -> Iterator[Ren
             ("parameters", "", found.parameters), ("optimizer states", "bytes", found.optimizer_bytes),
             ("activations in flight", "bytes", found.activation_bytes), ("matrix products", "FLOP", found.product_flops),
             ("attention, whole squares", "FLOP", found.attention_flops),
-        ]  # fmt: skip
+        ]
         rows += [
             (f"{each.operation} over {each.ranks}, {each.calls} calls", "bytes", each.payload_bytes) for each in found.collectives
         ]

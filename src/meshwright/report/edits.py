@@ -23,7 +23,7 @@ def edits_view(edited: Edited) -> dict[str, Any]:
     return {
         "edits": [_edit_view(edit) for edit in edited.edits], "resume": edited.meaning.resume, "diff": edited.diff,
         "messages": [str(message) for message in edited.messages],
-    }  # fmt: skip
+    }
 
 
 def _edit_view(edit: Edit) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def _edit_view(edit: Edit) -> dict[str, Any]:
     return {
         "field": edit.key, "from": edit.before, "to": edit.after, "file": edit.file, "line": edit.line or None,
         "resume": edit.meaning.resume,
-    }  # fmt: skip
+    }
 
 
 def edits_report(edited: Edited) -> Iterator[RenderableType]:

@@ -160,4 +160,4 @@ def _implementation_words(facts: Facts) -> dict[str, str]:
 _WORDS: dict[str, Callable[[Facts], dict[str, str]]] = {
     "devices": _device_words, "clusters": _cluster_words, "models": _model_words, "frameworks": _framework_words,
     "implementations": _implementation_words,
-}  # fmt: skip
+}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
-    from meshwright.evidence.near import Near
+    from meshwright.evidence.rows.near import Near
 
 
 def estimate_report(case: Case, estimate: Estimate, closest: Near | None = None) -> Iterator[RenderableType]:

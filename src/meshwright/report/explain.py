@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.padding import Padding
 from rich.text import Text
 
-from meshwright.diagnose import sections
+from meshwright.explain import sections
 from meshwright.report.constants import constants_table, constants_view
 from meshwright.report.estimate import estimate_report
 from meshwright.report.view import estimate_view, plain
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from meshwright.diagnose import Explanation
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
+    from meshwright.explain import Explanation
 
 
 def explanation_report(case: Case, estimate: Estimate, explanation: Explanation) -> Iterator[RenderableType]:
@@ -37,4 +37,4 @@ def explanation_view(case: Case, estimate: Estimate, explanation: Explanation) -
     return {
         "estimate": estimate_view(estimate), "constants": constants_view(case.calibration, estimate),
         "explanation": plain(explanation),
-    }  # fmt: skip
+    }

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rich.padding import Padding
 from rich.text import Text
 
+from meshwright.documents.source import UNKNOWN
 from meshwright.domain.label import label
-from meshwright.frameworks.settings import UNKNOWN
 from meshwright.report.words import gib_of, percent, plural, seconds
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from meshwright.diagnose.check import Checked
+    from meshwright.check import Checked
     from meshwright.frameworks.settings import Finding, Severity
 
 STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "advice": "cyan"}
@@ -43,7 +43,7 @@ def finding_view(each: Finding) -> dict[str, Any]:
     return {
         "id": each.message.id, "severity": each.severity, "message": str(each.message), "value": simple(each.value),
         "expected": simple(each.expected), "source": each.source, "place": each.message.path,
-    }  # fmt: skip
+    }
 
 
 def simple(value: object) -> Any:
@@ -113,6 +113,6 @@ def _summary(checked: Checked) -> Text:
     """``not ok: 3 errors, 2 warnings``."""
     counts = Counter(each.severity for each in checked.findings)
     words = ", ".join(plural(counts[name], "piece of advice" if name == "advice" else name, _PLURALS[name])
-                      for name in STYLES if counts[name])  # fmt: skip
+                      for name in STYLES if counts[name])
     style = "bold green" if checked.ok else "bold red"
     return Text(f"{'ok' if checked.ok else 'not ok'}: {words or 'nothing found'}", style=style)

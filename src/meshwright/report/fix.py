@@ -13,7 +13,7 @@ from meshwright.domain.label import label
 from meshwright.report.edits import diff_text
 from meshwright.report.findings import simple
 from meshwright.report.words import gib, integer, percent, plural, seconds
-from meshwright.search.repair import Devices, Faster, Fit, Legal
+from meshwright.search.repair import Devices, Faster, Legal, WithinMemory
 from meshwright.units import GIB
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from meshwright.diagnose.fix import Change, Fixed, Observed
     from meshwright.domain.estimate import Estimate
+    from meshwright.fix import Change, Fixed, Observed
     from meshwright.search.repair import Nearest, Repairs, Wish
 
 _RESUME = {"same checkpoint": "green", "reshard": "yellow", "convert": "yellow", "not possible": "red"}
@@ -50,7 +50,7 @@ def fix_view(fixed: Fixed, applied: Sequence[str] = ()) -> dict[str, Any]:
         "nearest": None if searched is None or searched.nearest is None else _nearest_view(searched.nearest),
         "advice": [str(message) for message in fixed.advice], "remarks": [str(message) for message in fixed.remarks],
         "applied": list(applied),
-    }  # fmt: skip
+    }
 
 
 def _change_view(change: Change) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def _change_view(change: Change) -> dict[str, Any]:
         "margin_bytes": change.margin_bytes, "stages": _stages_view(each), "risk": change.risk,
         "resume": change.meaning.resume, "resume_reason": change.meaning.reason, "diff": change.diff,
         "by_hand": [str(message) for message in change.by_hand], "notes": [str(message) for message in change.notes],
-    }  # fmt: skip
+    }
 
 
 def _stages_view(each: Estimate) -> list[dict[str, Any]]:
@@ -78,7 +78,7 @@ def _stages_view(each: Estimate) -> list[dict[str, Any]]:
         {"stage": one.stage, "layers": one.layers, "memory_peak_bytes": round(one.memory.allocated_bytes),
          "memory_reserved_bytes": one.memory.reserved_bytes}
         for one in each.stages
-    ]  # fmt: skip
+    ]
 
 
 def _observed_view(observed: Observed) -> dict[str, Any]:
@@ -94,20 +94,20 @@ def _observed_view(observed: Observed) -> dict[str, Any]:
         "requested_bytes": said.requested_bytes, "capacity_bytes": said.capacity_bytes, "free_bytes": said.free_bytes,
         "allocated_bytes": said.allocated_bytes, "unallocated_bytes": said.unallocated_bytes,
         "needed_bytes": observed.needed_bytes, "margin_bytes": observed.margin_bytes,
-    }  # fmt: skip
+    }
 
 
 def _nearest_view(nearest: Nearest) -> dict[str, Any]:
     return {
         "edits": [{"field": edit.field, "from": edit.before, "to": edit.after} for edit in nearest.edits],
         "label": label(nearest.layout), "missing": nearest.missing, "unit": nearest.unit,
-    }  # fmt: skip
+    }
 
 
 def wish_words(wish: Wish | None) -> str:
     """What is wished, in a few words."""
     match wish:
-        case Fit(bound_bytes=bound):
+        case WithinMemory(bound_bytes=bound):
             return "fit in memory" if bound is None else f"fit in {gib(bound)} on each device"
         case Faster(ratio=ratio):
             return f"at least {percent(ratio)} more tokens/s"
@@ -153,7 +153,7 @@ def _as_it_is(fixed: Fixed) -> Iterator[RenderableType]:
         fit = f"short of {gib(over)}" if over > 0 else f"{gib(-over)} left"
         lifted = f", by what was observed {gib(lift)} more," if lift > 0 else ""
         yield Text(f"  {seconds(base.step_s)} a step; stage {stage} needs {gib(need)}{lifted} of {gib(fixed.bound_bytes)}: {fit}",
-                   style="" if over <= 0 else "red")  # fmt: skip
+                   style="" if over <= 0 else "red")
     for message in fixed.broken:
         yield Text(f"  broken: {message}", style="red")
 
@@ -192,7 +192,7 @@ def _table(fixed: Fixed) -> RenderableType:
         table.add_row(
             str(number), "\n".join(move.words for move in change.moves), _memory(fixed.base, change), _left(change), _step(change),
             Text(change.meaning.resume, style=_RESUME[change.meaning.resume]),
-        )  # fmt: skip
+        )
     return Padding(table, (1, 0, 0, 0))
 
 
@@ -240,7 +240,7 @@ def _one(fixed: Fixed, change: Change, number: int) -> Iterator[RenderableType]:
     left = change.margin_bytes
     if left is not None:
         yield Text(f"{gib(left)} left on the tightest stage" if left >= 0 else f"it still does not fit: {gib(-left)} short",
-                   style="" if left >= 0 else "red")  # fmt: skip
+                   style="" if left >= 0 else "red")
 
 
 def _stages(base: Estimate | None, change: Change) -> Iterator[RenderableType]:

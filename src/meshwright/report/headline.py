@@ -76,7 +76,7 @@ def headline(estimate: Estimate, title: str = "") -> Iterator[RenderableType]:
     step = Text.assemble(
         (f"{seconds(estimate.step_s)} per step", "bold green" if estimate.fits else "bold red"),
         _between(_steps(estimate), seconds),
-    )  # fmt: skip
+    )
     faster = [estimate.step_s / each for each in reversed(_steps(estimate))]
     share = [min(1.0, estimate.mfu_ratio * each) for each in faster]
     speeds = ((estimate.tokens_per_s_per_device, "tokens/s/device"), (estimate.tokens_per_s, "tokens/s"))
@@ -87,7 +87,7 @@ def headline(estimate: Estimate, title: str = "") -> Iterator[RenderableType]:
             step, Text.assemble((f"{percent(estimate.mfu_ratio)} MFU", "bold"), _between(share, percent)),
             *(f"{rate(speed)} {unit}{_between([speed * each for each in faster], rate)}" for speed, unit in speeds),
         )
-    )  # fmt: skip
+    )
     yield Pieces(pieces=_memory(estimate))
     if estimate.interval is not None:
         yield Pieces(pieces=_chances(estimate, estimate.interval.level))

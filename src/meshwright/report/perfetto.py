@@ -48,7 +48,7 @@ def perfetto(view: PipelineView) -> str:
             "microbatches": view.microbatches, "shown_microbatches": view.shown_microbatches,
             "shown_until": until if np.isfinite(until) else None, "memory_unit": unit, "memory_bounds": bounds,
         },
-    }  # fmt: skip
+    }
     head = json.dumps(document, indent=1)[:-2]
     lines = ",\n".join(json.dumps(event, separators=(",", ":"), allow_nan=False) for event in events)
     return f'{head},\n "traceEvents": [\n{lines}\n ]\n}}\n'
@@ -79,7 +79,7 @@ def _operations(view: PipelineView, until: float) -> Iterator[Event]:
         yield {
             "ph": "X", "name": f"{LETTERS[kind]}{microbatch}", "cat": KIND_NAMES[kind], "pid": PIPELINE, "tid": stage + 1,
             "ts": start, "dur": round(stop - start, DIGITS), "args": args,
-        }  # fmt: skip
+        }
 
 
 def _arrows(view: PipelineView, until: float) -> Iterator[Event]:

@@ -38,7 +38,7 @@ COLOURS = {FORWARD: BLUE, WEIGHT: GREEN}
 NIGHT = {INK: "#e6edf3", MUTED: "#9198a1", GRID: "#3d444d", PAPER: "#0d1117", STRIP: "#1c2128", KEPT: "#8b949e"}
 STYLE = "@media (prefers-color-scheme:dark){" + "".join(
     f'[fill="{day}"]{{fill:{night}}}[stroke="{day}"]{{stroke:{night}}}' for day, night in NIGHT.items()
-) + "}"  # fmt: skip
+) + "}"
 
 
 def pipeline_picture(view: PipelineView) -> str:
@@ -55,7 +55,7 @@ def pipeline_picture(view: PipelineView) -> str:
     draw = Drawing(
         width=WIDTH, height=memory_top + len(stages) * memory_height + AFTER, title=f"Pipeline of {view.name}",
         description=description(view), style=STYLE,
-    )  # fmt: skip
+    )
     draw.text(LEFT, 28, view.name, size=17, bold=True)
     draw.text(LEFT, 48, " · ".join(_facts(view)), size=12, colour=MUTED)
     _layers(draw, view, stages, grid_top)
@@ -194,7 +194,7 @@ def _memory(draw: Drawing, view: PipelineView, stages: Sequence[int], panes: Seq
     bounds = sorted({memory_word(float(bound), view.units) for bound in view.bounds})
     limit = f"bound {bounds[0]}" if len(bounds) == 1 else "bounds"
     _section(draw, top - 12, "Memory", [("parameters, states, working set", STATIC), ("activations", ACTIVATION), (limit, RED)],
-             "peaks on the right")  # fmt: skip
+             "peaks on the right")
     _rows(draw, stages, panes, top, height)
     most = max(float(view.peaks.max()), float(view.bounds[np.isfinite(view.bounds)].max(initial=0.0))) * 1.04 or 1.0
     for row, stage in enumerate(stages):

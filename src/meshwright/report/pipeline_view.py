@@ -81,7 +81,7 @@ def pipeline_view(
     timeline = simulate(
         order, forward_s=times.forward, backward_input_s=times.backward_input, backward_weight_s=times.weight,
         hop_s=problem.hop_time, activation=activation, kept_for_weight=1.0,
-    )  # fmt: skip
+    )
     ops = graph_of(order).operations
     peaks = np.array(placement.stage_memory)
     return PipelineView(
@@ -91,7 +91,7 @@ def pipeline_view(
         simulated_time=placement.simulated_time, slot_time=placement.slot_time, timeline=timeline,
         awaits=np.where(ops.remote, ops.needs, -1), activation=activation, base=peaks - timeline.peak_held, peaks=peaks,
         bounds=np.array(problem.memory_bounds), units=units,
-    )  # fmt: skip
+    )
 
 
 def memory_steps(view: PipelineView, stage: int) -> tuple[Floats, Floats]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from meshwright.domain.case import Case
-    from meshwright.evidence.near import Near
+    from meshwright.evidence.rows.near import Near
     from meshwright.search.result import PlanResult
 
 MAX_REASONS = 8

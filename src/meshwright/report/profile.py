@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from meshwright.domain.sample import Sample
-    from meshwright.engine.profile.fitted import Fit
+    from meshwright.engine.profile.fitted import FittedMachine
     from meshwright.engine.profile.run import Profile
 
 WORDS: dict[str, str] = {
@@ -29,7 +29,7 @@ WORDS: dict[str, str] = {
     "operator": "host, operator", "distributed": "host, redistribution", "unit": "host, sharded unit",
     "message": "host, pipeline hop", "transfer": "copy", "collective": "collective", "beside": "products beside",
     "memory": "large copy",
-}  # fmt: skip
+}
 DETAILS = ("direction", "kind", "operation")
 """Arguments that tell sorts of one benchmark apart, the first that a sample has."""
 COLUMNS = ("measured", "samples", "shortest", "median", "longest", "interval", "at best")
@@ -79,7 +79,7 @@ def _group(bench: str, detail: str, samples: Sequence[Sample]) -> Group:
         bench=bench, detail=detail, samples=len(samples), least_s=times[0], median_s=median(times), most_s=times[-1],
         interval_ratio=median(each.noise_ratio for each in samples),
         spread_ratio=median(each.worst_s / max(each.best_s, 1e-12) for each in samples), best=_best(samples),
-    )  # fmt: skip
+    )
 
 
 def _best(samples: Sequence[Sample]) -> str:
@@ -92,7 +92,7 @@ def _best(samples: Sequence[Sample]) -> str:
     return ""
 
 
-def profile_view(profile: Profile, found: Fit | None, path: str | None, samples: str) -> dict[str, Any]:
+def profile_view(profile: Profile, found: FittedMachine | None, path: str | None, samples: str) -> dict[str, Any]:
     """The JSON of ``profile``; ``path`` and ``fit`` are null where no cluster file was written."""
     return {
         "path": path, "samples_path": samples, "samples": len(profile.samples), "reused": profile.reused,
@@ -107,10 +107,10 @@ def profile_view(profile: Profile, found: Fit | None, path: str | None, samples:
             {"bench": each.bench, "samples": each.samples, "median_error_ratio": each.median_ratio,
              "worst_error_ratio": each.worst_ratio, "held_out_error_ratio": each.held_out_ratio} for each in found.benches
         ],
-    }  # fmt: skip
+    }
 
 
-def profile_report(profile: Profile, found: Fit | None, path: str | None, samples: str) -> Iterator[RenderableType]:
+def profile_report(profile: Profile, found: FittedMachine | None, path: str | None, samples: str) -> Iterator[RenderableType]:
     """What was measured, how sure it is, how well the cost model says it again, and where it went."""
     machine = profile.machine
     yield Text(machine.name, style="bold")
@@ -140,7 +140,7 @@ def _table(columns: Sequence[str]) -> Table:
     return table
 
 
-def _fitted(found: Fit) -> Table:
+def _fitted(found: FittedMachine) -> Table:
     """Errors of the cost model with the fitted figures."""
     table = _table(FIT_COLUMNS)
     for each in found.benches:

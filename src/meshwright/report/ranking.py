@@ -123,7 +123,7 @@ class Ranking:
         for place, plan in enumerate(self.plans):
             estimate = plan.estimate
             used = Part(name="memory", letter="#", style="green" if estimate.fits else "red",
-                        value=estimate.memory_reserved_bytes)  # fmt: skip
+                        value=estimate.memory_reserved_bytes)
             table.add_row(
                 str(plan.rank), Text(letters.get(plan.group, ""), style="yellow"),
                 *[Text(cells[place], style="dim" if cells[place] in {"1", "-"} else "") for cells in columns.values()],
@@ -132,7 +132,7 @@ class Ranking:
                 f"{estimate.memory_reserved_bytes / GIB:.1f}/{estimate.memory_capacity_bytes / GIB:.0f}",
                 *([percent(estimate.memory_fit_probability, 0)] if doubtful else []),
                 style="bold" if place == 0 else "",
-            )  # fmt: skip
+            )
         return table
 
 
@@ -166,6 +166,6 @@ def pareto_table(front: Sequence[RankedPlan]) -> Iterator[RenderableType]:
         table.add_row(
             seconds(estimate.step_s), f"{estimate.memory_reserved_bytes / GIB:.1f} GiB",
             f"{plan.layout.world:,}", plan.label,
-        )  # fmt: skip
+        )
     yield Padding(Text("Less memory for more time", style="bold"), (1, 0, 0, 0))
     yield Padding(table, (0, 0, 0, 2))

@@ -9,8 +9,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from meshwright.diagnose.check import likely_models
-from meshwright.diagnose.check.messages import placed
+from meshwright.check import likely_models
+from meshwright.check.messages import placed
 from meshwright.domain.label import label
 from meshwright.report.findings import simple
 from meshwright.report.view import layout_view
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 WHY = {
     "given": "as --from says", "shown": "the files show it",
     "assumed": "assumed: the files do not show it; --from NAME@VERSION says it",
-}  # fmt: skip
+}
 _SAID = {
     "devices": "devices", "global_batch_sequences": "sequences a step", "sequence_tokens": "tokens of a sequence",
     "precision": "precision", "gradient_dtype": "gradients in", "optimizer": "optimizer", "task": "task",
-}  # fmt: skip
+}
 _LISTED = 8
 """Keys of a group that are named."""
 
@@ -51,7 +51,7 @@ def reading_view(framework: Framework, reading: Reading, why: str) -> dict[str, 
         "messages": [_message_view(each) for each in unmapped(reading)],
         "remarks": [_message_view(each) for each in remarks(reading)],
         "own_keys": {"count": sum(map(len, groups.values())), "groups": {name: list(keys) for name, keys in groups.items()}},
-    }  # fmt: skip
+    }
 
 
 def unmapped(reading: Reading) -> tuple[Message, ...]:

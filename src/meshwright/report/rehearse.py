@@ -9,16 +9,16 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from meshwright.measure.scores import spread
 from meshwright.report.view import layout_view, number, plain, whole
 from meshwright.report.words import gib, percent, plural, seconds
-from meshwright.run.scores import spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from rich.console import RenderableType
 
-    from meshwright.run.rehearsal import Entry, Rehearsal
+    from meshwright.measure.rehearsal import Entry, Rehearsal
 
     View = Mapping[str, Any]
 
@@ -46,7 +46,7 @@ def rehearsal_view(rehearsal: Rehearsal) -> dict[str, Any]:
         "oversubscribed": rehearsal.oversubscribed, "rounds": rehearsal.rounds, "complete": rehearsal.complete,
         "entries": [_entry(entry, ran, by_time) for entry in ordered],
         "scores": plain(rehearsal.scores), "scores_before_profiling": plain(rehearsal.prior_scores),
-    }  # fmt: skip
+    }
     return {**view, "verdict": verdict(view)}
 
 
@@ -57,7 +57,7 @@ def _entry(entry: Entry, ran: Sequence[Entry], by_time: Sequence[Entry]) -> dict
         "error_ratio": number(entry.error_ratio), "rank_predicted": ran.index(entry) + 1 if entry in ran else None,
         "rank_measured": by_time.index(entry) + 1 if entry in ran else None, "cause": entry.cause,
         "memory_peak_bytes": whole(entry.memory_bytes), "memory_peak_measured_bytes": entry.memory_measured_bytes,
-    }  # fmt: skip
+    }
 
 
 def verdict(view: View) -> str:
@@ -76,7 +76,7 @@ def verdict(view: View) -> str:
     failed = any(entry["planned"] == 1 and entry["measured_s"] is None for entry in view["entries"])
     choice = "the choice (its layout did not run)" if failed else (
         f"the choice (its layout is {lag} of {scores['layouts']}{_repeats(scores)})"
-    )  # fmt: skip
+    )
     ranked = scores["order"] is not None and scores["layouts"] >= FEWEST_RANKED
     order = f"the order (rank correlation {scores['order']:.2f})" if ranked else ""
     middle, worst = percent(scores["median_error_ratio"], 0), _signed(scores["worst_error_ratio"])
@@ -111,7 +111,7 @@ def rehearsal_report(view: View) -> Iterator[RenderableType]:
         f"{view['model']}, {view['global_batch_sequences']} x {view['sequence_tokens']:,} tokens, {view['precision']}, "
         f"{plural(view['ranks'], 'rank')} on {view['cluster']}",
         style="bold",
-    )  # fmt: skip
+    )
     ends = [] if view["complete"] else ["interrupted"]
     if view["oversubscribed"]:
         ends.append(f"oversubscribed ({plural(view['cores'], 'core')}): reported only")
@@ -121,7 +121,7 @@ def rehearsal_report(view: View) -> Iterator[RenderableType]:
     yield from (
         Padding(Text(f"{terse(entry['label'])}: did not run: {entry['cause'] or 'not reached'}", style="yellow"), (0, 0, 0, 2))
         for entry in view["entries"] if entry["measured_s"] is None
-    )  # fmt: skip
+    )
     if view["scores"] is not None:
         sets = {"after profiling" if view["profiled"] else "by the catalogue": view["scores"]}
         if _before(view):
@@ -161,7 +161,7 @@ def _table(view: View) -> Table:
             terse(entry["label"]), str(entry["planned"] or ""), *before_s, seconds(entry["predicted_s"]),
             seconds(entry["measured_s"]), _spread(entry["runs_s"]), _signed(entry["error_ratio"]), str(entry["rank_predicted"]),
             str(entry["rank_measured"]), *peaks,
-        )  # fmt: skip
+        )
     return table
 
 
@@ -187,14 +187,14 @@ def score_rows(scores: View) -> list[tuple[str, str]]:
         ("median error", percent(scores["median_error_ratio"])), ("worst error", _signed(scores["worst_error_ratio"])),
         ("bias", _signed(scores["bias_ratio"])), ("rank correlation", "" if scores["order"] is None else f"{scores['order']:.2f}"),
         ("regret", percent(scores["regret_ratio"])),
-    ]  # fmt: skip
+    ]
     if noise:
         low, high = percent(noise["regret_low_ratio"]), percent(noise["regret_high_ratio"])
         rows += [
             ("regret, 90 % of repetitions drawn again", f"{low} to {high}"),
             ("regret of choosing by a measurement", percent(noise["choice_regret_ratio"])),
             ("repetitions of one layout", percent(noise["spread_ratio"])),
-        ]  # fmt: skip
+        ]
     return rows
 
 

@@ -22,7 +22,7 @@ def picture(view: Mapping[str, Any]) -> str:
     drawing = Drawing(
         width=WIDTH, height=HEIGHT, title=f"{view['model']} on {view['ranks']} ranks: predicted against measured step time",
         description=view["verdict"],
-    )  # fmt: skip
+    )
     if not entries:
         drawing.text(WIDTH / 2, HEIGHT / 2, "nothing was measured", anchor="middle")
         return str(drawing)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from meshwright.evidence.attempts import Attempts
-    from meshwright.evidence.near import Difference, Near
-    from meshwright.evidence.published import Published
+    from meshwright.evidence.rows.attempts import Attempts
+    from meshwright.evidence.rows.near import Difference, Near
+    from meshwright.evidence.rows.published import Published
 
 Document = dict[str, Any]
 BRIEF = 40
@@ -28,13 +28,13 @@ BRIEF = 40
 _NOUNS = {
     "parameters": "parameters", "active_parameters": "active parameters", "devices": "devices",
     "sequence_tokens": "tokens a sequence", "step_tokens": "tokens a step", "global_batch_sequences": "sequences a step",
-}  # fmt: skip
+}
 """A quantity that differs -> what it counts."""
 _DEGREE = re.compile(r"\b(tp|cp|pp|vp|ep|etp|dp|mb|zero)([0-9]+)\b")
 _KEYS = {
     "tp": "tensor_parallel", "cp": "context_parallel", "pp": "pipeline_parallel", "vp": "virtual_stages",
     "ep": "expert_parallel", "etp": "expert_tensor_parallel", "dp": "data_parallel", "mb": "microbatch_sequences",
-}  # fmt: skip
+}
 """Word of the label -> key of the contract."""
 
 
@@ -73,7 +73,7 @@ def closest_line(near: Near | None) -> Iterator[RenderableType]:
     pieces: list[Text | str] = [
         Text.assemble("closest published run ", (run.label, "bold")), *_figures(run),
         f"{run.id}: {_framework(run)}", *([tried] if (tried := _tried(near.cell)) else []), difference_words(near),
-    ]  # fmt: skip
+    ]
     yield Padding(Pieces(pieces=pieces, style="dim"), (1, 0, 0, 0))
 
 

@@ -51,7 +51,7 @@ def stage_memory(estimate: Estimate) -> Iterator[RenderableType]:
             StackedBar(parts=_parts(stage), scale=scale, width=BAR, limit=estimate.memory_capacity_bytes),
             Text(f"{stage.memory.reserved_bytes / GIB:.1f}", style="bold red" if full else ""),
             seconds(stage.forward_s), seconds(stage.backward_s),
-        )  # fmt: skip
+        )
     yield Padding(Text("Memory by stage", style="bold"), (1, 0, 0, 0))
     yield Padding(table, (0, 0, 0, 2))
     yield Legend(parts=_parts(stages[0]))
@@ -69,7 +69,7 @@ def shown(estimate: Estimate) -> list[Stage]:
     return [
         stage for place, stage in enumerate(stages)
         if place < half or place >= len(stages) - half + 1 or stage.stage == estimate.peak_stage
-    ]  # fmt: skip
+    ]
 
 
 def _parts(stage: Stage) -> list[Part]:

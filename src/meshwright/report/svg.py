@@ -83,7 +83,7 @@ class Drawing:
     def text(
         self, x: float, y: float, words: str, *, size: float = 11.0, colour: str = INK, anchor: str = "start", bold: bool = False,
         turned: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Words whose baseline begins, is centred or ends at a point."""
         look = f' text-anchor="{anchor}"' if anchor != "start" else ""
         look += ' font-weight="600"' if bold else ""

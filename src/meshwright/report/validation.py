@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from meshwright.evidence.table import count_reasons
+from meshwright.evidence.rows.table import count_reasons
 from meshwright.report.figures import Column, Figures, plain_table
 from meshwright.report.words import integer, percent, plural
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from meshwright.evidence.cells import Cell
-    from meshwright.evidence.metrics import Bin, Scores
-    from meshwright.evidence.summary import Aim, Part, Summary
-    from meshwright.evidence.validation import Validation
+    from meshwright.evidence.score.cells import Cell
+    from meshwright.evidence.score.metrics import Bin, Scores
+    from meshwright.evidence.score.summary import Aim, Part, Summary
+    from meshwright.evidence.score.validation import Validation
 
 STEP = ("rows", "step\nMAPE", "\nmedian", "\nbias", "rank\ncorr.", "re-\nmeasured", "one\nconstant")
 OTHER = ("memory\nMAPE", "\nbias", "fits\nright", "interval\nholds", "\nwidth")
@@ -31,7 +31,7 @@ WORDS = {
     "step_within_factor_2_ratio": "step time, within a factor of 2", "memory_mape_ratio": "memory, MAPE",
     "fit_accuracy_ratio": "fits or fails, right", "interval_coverage_ratio": "interval holds",
     "interval_width_median_ratio": "interval, median width",
-}  # fmt: skip
+}
 PLAIN = {"step_median_factor", "spearman_within_cells_median", "failed_choices_explained"}
 """Metrics that are no percentages."""
 MAX_REASONS, MAX_CELLS, LEAST_WORDS = 12, 15, 20
@@ -45,7 +45,7 @@ def validation_report(validation: Validation, summary: Summary) -> Iterator[Rend
     yield from _table("Sources, the worst first", "source", sorted(summary.groups.values(), key=_worst_first))
     for title, noun, parts in (
         ("Devices", "device", summary.devices), ("Frameworks", "framework", summary.frameworks), ("Models", "kind", summary.kinds),
-    ):  # fmt: skip
+    ):
         yield from _table(f"{title}, the worst first", noun, sorted(parts.values(), key=_worst_first))
     yield from _cells(summary.cells)
     yield from _reliability(summary.reliability)
@@ -130,14 +130,14 @@ def _step_scores(found: Scores) -> list[str]:
         integer(found.n), _share(found.step_mape_ratio), _share(found.step_median_ape_ratio), _signed(found.step_bias_ratio),
         "" if found.spearman is None else f"{found.spearman:.2f}", _share(found.noise_ratio),
         _share(found.constant_hfu_mape_ratio),
-    ]  # fmt: skip
+    ]
 
 
 def _other_scores(found: Scores) -> list[str]:
     return [
         _share(found.memory_mape_ratio), _signed(found.memory_bias_ratio), _share(found.fit_accuracy_ratio),
         _share(found.interval_coverage_ratio), _share(found.interval_width_median_ratio),
-    ]  # fmt: skip
+    ]
 
 
 def _cells(cells: Sequence[Cell]) -> Iterator[RenderableType]:

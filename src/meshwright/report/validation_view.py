@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from meshwright.evidence.groups import CELL
-from meshwright.evidence.table import count_reasons
+from meshwright.evidence.rows.groups import CELL
+from meshwright.evidence.rows.table import count_reasons
 from meshwright.report.view import number, plain
 
 if TYPE_CHECKING:
-    from meshwright.evidence.cells import Cell, Decisions
-    from meshwright.evidence.summary import Part, Summary
-    from meshwright.evidence.validation import Validation
+    from meshwright.evidence.score.cells import Cell, Decisions
+    from meshwright.evidence.score.summary import Part, Summary
+    from meshwright.evidence.score.validation import Validation
 
 Document = dict[str, Any]
 

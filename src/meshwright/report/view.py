@@ -24,19 +24,19 @@ _LAYOUT_NUMBERS = (
     "tensor_parallel", "sequence_parallel", "context_parallel", "pipeline_parallel", "virtual_stages",
     "expert_parallel", "expert_tensor_parallel", "data_parallel", "optimizer_shards", "gradient_shards",
     "parameter_shards", "microbatch_sequences", "num_microbatches",
-)  # fmt: skip
+)
 _RATES = (
     "step_s", "tokens_per_s", "tokens_per_s_per_device", "samples_per_s", "model_flops_per_s_per_device", "mfu_ratio",
     "hfu_ratio", "bubble_ratio", "linearity_ratio",
-)  # fmt: skip
+)
 _MEMORY = (
     "memory_peak_bytes", "memory_reserved_bytes", "memory_upper_bytes", "memory_capacity_bytes",
     "host_memory_per_node_bytes",
-)  # fmt: skip
+)
 _EXTRA = (
     "linearity_baseline_devices", "hardware_flops_per_s_per_device", "peak_stage", "flops_convention",
     "peak_flops_per_s", "peak_dtype",
-)  # fmt: skip
+)
 _STAGE_MEMORY = ("parameters", "gradients", "optimizer", "activations", "temporary", "overhead")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.plan.estimate import estimate
+from meshwright.estimate.single import estimate
 from meshwright.search.legality import layout_refusals
 from meshwright.search.plan import layout_rank
 from meshwright.search.result import Comparison, SearchOptions

@@ -31,7 +31,7 @@ class RunCost:
 def run_cost(
     case: Case, estimate: Estimate, tokens: float, *, price_per_device_hour: float | None = None, power_w: float | None = None,
     deadline_days: float | None = None, devices: int | None = None,
-) -> RunCost:  # fmt: skip
+) -> RunCost:
     """What a run costs.
 
         days = tokens / (tokens per s);   device-hours = days 24 n;   energy = (P n + node power) time
@@ -51,4 +51,4 @@ def run_cost(
         cost=None if price_per_device_hour is None else hours * price_per_device_hour,
         energy_kwh=(power * count + case.cluster.node_power_w * nodes) * seconds / SECONDS_PER_HOUR / 1e3,
         deadline_days=deadline_days, meets_deadline=None if deadline_days is None else days <= deadline_days,
-    )  # fmt: skip
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from meshwright.plan.overlap import overlap_for
+from meshwright.estimate.overlap import overlap_for
 from meshwright.search.linearity import best_step_s, fits_anywhere
 from meshwright.search.space import divisors
 from meshwright.units import SECONDS_PER_DAY
@@ -49,7 +49,7 @@ def node_ladder(limit: int) -> tuple[int, ...]:
 def min_devices(
     case: Case, features: Features, *, tokens: float | None = None, deadline_days: float | None = None,
     limit_nodes: int = MAX_NODES, progress: Callable[[int, int], None] | None = None,
-) -> MinimumDevices:  # fmt: skip
+) -> MinimumDevices:
     """The smallest number of whole nodes on which a layout fits, and on which the run meets its deadline.
 
     Holds:   node counts 2^k and 3 2^k, then up to sixteen counts below the first good one; parts of a node. The global batch
@@ -97,7 +97,7 @@ def _count(case: Case, features: Features, devices: int, tokens: float | None, t
 def _smaller(
     case: Case, features: Features, below: int, nodes: int, tokens: float | None, tried: list[int],
     good: Callable[[DeviceCount], bool],
-) -> DeviceCount | None:  # fmt: skip
+) -> DeviceCount | None:
     """The smallest count between two rungs that is good too; under one node, parts of it."""
     per_node = case.cluster.devices_per_node
     if nodes == 1:

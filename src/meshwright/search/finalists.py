@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
-from meshwright.plan.certainty import expected_s
+from meshwright.estimate.certainty import expected_s
 from meshwright.search.space import TREATMENTS
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Pool:
             knobs=np.concatenate([self.knobs, other.knobs], axis=1), step_s=np.concatenate([self.step_s, other.step_s]),
             reserved_bytes=np.concatenate([self.reserved_bytes, other.reserved_bytes]),
             order=np.concatenate([self.order, other.order]),
-        )  # fmt: skip
+        )
 
 
 def empty_pool() -> Pool:
@@ -159,7 +159,7 @@ class Finalists:
         return Pool(
             knobs=np.stack([*(column[index] for column in columns), *constant]), step_s=rows.step_s[index],
             reserved_bytes=rows.reserved_bytes[index], order=self.seen + index,
-        )  # fmt: skip
+        )
 
     def _candidates(self, pool: Pool) -> list[Candidate]:
         return [
@@ -169,7 +169,7 @@ class Finalists:
                 reserved_bytes=float(pool.reserved_bytes[row]), order=int(pool.order[row]),
             )
             for row in range(len(pool))
-        ]  # fmt: skip
+        ]
 
 
 def rebuild(space: Space, knobs: Sequence[int], overlap: Overlap) -> Layout:
@@ -179,7 +179,7 @@ def rebuild(space: Space, knobs: Sequence[int], overlap: Overlap) -> Layout:
     wanted = able if space.pins.sp is None else space.pins.sp
     recompute: dict[str, Recompute] = {
         "none": NoRecompute(), "selective": Selective(modules=space.selective_modules), "full": Full(),
-    }  # fmt: skip
+    }
     return Layout(
         tensor_parallel=tp, sequence_parallel=bool(tp > 1 and wanted), context_parallel=cp,
         context_kind=space.context_kind if cp > 1 else "ring", pipeline_parallel=pp, virtual_stages=vp, expert_parallel=ep,
@@ -187,7 +187,7 @@ def rebuild(space: Space, knobs: Sequence[int], overlap: Overlap) -> Layout:
         parameter_shards=shards if stage >= 3 else 1, microbatch_sequences=mb,
         num_microbatches=space.case.batch.global_batch_sequences // (dp * mb), recompute=recompute[TREATMENTS[treatment]],
         schedule=space.schedules[schedule], overlap=overlap,
-    )  # fmt: skip
+    )
 
 
 def layout_of_row(space: Space, rows: Rows, index: int, overlap: Overlap) -> Layout:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.domain.layout import Full, NoRecompute, Overlap, Selective
+from meshwright.estimate.combine import Degrees, pipeline_time, state_costs, step_time
+from meshwright.estimate.costs import Settings, work_costs
+from meshwright.estimate.memory import activation_memory, dynamic_bytes, static_bytes
+from meshwright.estimate.split import Composition, compose, default_split, stack, take_columns, treated
+from meshwright.estimate.stages import stage_costs, stage_inputs, stage_parameters
 from meshwright.perf.arrays import array, take
-from meshwright.plan.combine import Degrees, pipeline_time, state_costs, step_time
-from meshwright.plan.costs import Settings, work_costs
-from meshwright.plan.memory import activation_memory, dynamic_bytes, static_bytes
-from meshwright.plan.split import Composition, compose, default_split, stack, take_columns, treated
-from meshwright.plan.stages import stage_costs, stage_inputs, stage_parameters
 from meshwright.search.rules import knobs_of, rules_of
 from meshwright.search.space import TREATMENTS, mesh_grid
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from meshwright.plan.stages import StageInputs
+    from meshwright.estimate.stages import StageInputs
     from meshwright.search.space import Space
 
     Ints = NDArray[np.int64]
@@ -64,7 +64,7 @@ class Rows:
             mesh={name: column[index] for name, column in self.mesh.items()}, mb=self.mb[index], vp=self.vp[index],
             zero=self.zero[index], shards=self.shards[index], treatment=self.treatment, schedule=self.schedule,
             step_s=self.step_s[index], reserved_bytes=self.reserved_bytes[index],
-        )  # fmt: skip
+        )
 
 
 @dataclass(slots=True)
@@ -114,7 +114,7 @@ def settings_for(space: Space, schedule: str, overlap: Overlap) -> Settings:
     return Settings(
         schedule=schedule, treatments=(NoRecompute(), Selective(modules=space.selective_modules), Full()), overlap=overlap,
         context_kind=space.context_kind,
-    )  # fmt: skip
+    )
 
 
 class Compositions:
@@ -213,7 +213,7 @@ def _evaluate_block(
                     tensor_parallel=array(work["tp"]), sequence_parallel=array(sp[at]), context_parallel=array(work["cp"]),
                     expert_parallel=array(work["ep"]), expert_tensor_parallel=array(work["etp"]),
                     devices_per_stage=array(work["tp"] * work["cp"] * work["dp"]), pipeline_parallel=array(work["pp"]),
-                )  # fmt: skip
+                )
                 inputs[()] = stage_inputs(costs)
             yield from _evaluate_rows(
                 space,
@@ -236,7 +236,7 @@ def _evaluate_block(
 def _evaluate_rows(
     space: Space, counts: Counts, mesh: dict[str, Ints], at: Ints, mb: Ints, num_microbatches: Ints, rows: Ints, chunks: Ints,
     shards: Ints, inputs: StageInputs, table: Compositions, settings: Settings, treatment: str, *, bound: bool,
-) -> Iterator[Rows]:  # fmt: skip
+) -> Iterator[Rows]:
     """The layouts of a block under one schedule and treatment."""
     case, features = space.case, space.features
     which = at[rows]
@@ -250,7 +250,7 @@ def _evaluate_rows(
     parameters = stage_parameters(
         case, composition, tensor_parallel=array(shape["tp"]), expert_parallel=array(shape["ep"]),
         expert_tensor_parallel=array(shape["etp"]), pipeline_parallel=array(shape["pp"]),
-    )  # fmt: skip
+    )
     state_at, option = _pairs(len(shape_mesh), np.arange(len(space.shard_options), dtype=np.int64))
     stage = np.array([o.stage for o in space.shard_options], dtype=np.int64)[option]
     group_ranks = shards[option, shape_mesh[state_at]]
@@ -302,14 +302,14 @@ def _evaluate_rows(
         time = step_time(
             case, settings, take(pipeline, inner), state.timed(outer), take(degrees, outer), num_microbatches=m[inner],
             reserved_bytes=reserved,
-        )  # fmt: skip
+        )
         counts.evaluated += len(inner)
         counts.fitting += int((reserved <= case.capacity_bytes).sum())
         yield Rows(
             mesh=_take(mesh, which[piece][inner]), mb=mb[rows[piece]][inner], vp=chunks[piece][inner], zero=stage[outer],
             shards=group_ranks[outer], treatment=treatment, schedule=settings.schedule,
             step_s=time.step_s, reserved_bytes=reserved,
-        )  # fmt: skip
+        )
 
 
 def _take(columns: dict[str, Ints], index: Ints) -> dict[str, Ints]:
@@ -328,4 +328,4 @@ def _degrees(shape: dict[str, Ints], chunks: Ints, at: Ints, stage: Ints, shards
         virtual_stages=array(chunks[at]), expert_parallel=array(shape["ep"][at]), expert_tensor_parallel=array(shape["etp"][at]),
         data_parallel=array(shape["dp"][at]), optimizer_shards=array(split),
         gradient_shards=array(np.where(stage >= 2, split, 1)), parameter_shards=array(np.where(stage >= 3, split, 1)),
-    )  # fmt: skip
+    )

@@ -10,7 +10,7 @@ import numpy as np
 
 from meshwright.domain.label import CONTEXT_KINDS, MODULES, SCHEDULES
 from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective
-from meshwright.plan.evaluate import schedule_of, split_of
+from meshwright.estimate.evaluate import schedule_of, split_of
 from meshwright.search.rules import Knobs, refusals
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def knobs_of_layout(layout: Layout) -> Knobs:
         mb=number(layout.microbatch_sequences), m=number(layout.num_microbatches), vp=number(layout.virtual_stages),
         schedule=schedule_of(layout), treatment=treatment, zero=number(layout.zero_stage), shards=number(layout.optimizer_shards),
         sp=number(int(layout.sequence_parallel)), context=layout.context_kind,
-    )  # fmt: skip
+    )
 
 
 def layout_refusals(case: Case, features: Features, layout: Layout) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ def shape_refusals(case: Case, layout: Layout) -> tuple[str, ...]:
     groups = (
         layout.expert_parallel, layout.expert_tensor_parallel, layout.optimizer_shards, layout.gradient_shards,
         layout.parameter_shards,
-    )  # fmt: skip
+    )
     if max(groups) > layout.world:
         return (f"a group of {max(groups)} ranks exceeds the {layout.world} devices",)
     if layout.virtual_stages > case.model.num_layers:
@@ -100,4 +100,4 @@ def able(features: Features) -> Features:
         expert_parallel=True, expert_tensor_parallel=True, sequence_parallel=True, uneven_stages=True,
         recompute=("none", "selective", "full"), recompute_first_layers=True, recompute_mixed=True, selective_modules=MODULES,
         positions=("rope", "learned", "alibi", "none"), interleaved_needs_multiple=False, optimizer_offload=True,
-    )  # fmt: skip
+    )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.domain.training import Lora
-from meshwright.plan.many import evaluate_many
+from meshwright.estimate.many import evaluate_many
 from meshwright.search.linearity import fits_anywhere
 from meshwright.units import gib
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from meshwright.plan.overlap import overlap_for
+from meshwright.estimate.overlap import overlap_for
 from meshwright.search.finalists import Finalists
 from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.refine import refine

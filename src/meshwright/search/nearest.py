@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.errors import Message
-from meshwright.plan.overlap import overlap_for
+from meshwright.estimate.overlap import overlap_for
 from meshwright.search.grid import Counts, evaluate_grid, sequence_parallel
 from meshwright.search.rules import knobs_of, rules_of
 from meshwright.search.space import Pins, make_space, mesh_grid

@@ -12,9 +12,9 @@ import numpy as np
 
 from meshwright.domain.estimate import Estimate, Fits, Infeasible, Unmet, Verdict
 from meshwright.errors import InputError, Message
-from meshwright.plan.certainty import expected_s
-from meshwright.plan.estimate import estimate
-from meshwright.plan.overlap import overlap_for
+from meshwright.estimate.certainty import expected_s
+from meshwright.estimate.overlap import overlap_for
+from meshwright.estimate.single import estimate
 from meshwright.search.finalists import Candidate, Finalists
 from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.levers import levers
@@ -58,7 +58,7 @@ def plan(
     case: Case, features: Features, options: SearchOptions, progress: Progress | None = None,
     acceptable: Callable[[Layout], bool] | None = None,
     said: Callable[[Layout], Overlap] | None = None,
-) -> PlanResult:  # fmt: skip
+) -> PlanResult:
     """The best layouts of a case.
 
     ``acceptable`` asks the framework about a finalist; where it refuses all of them, they are listed all the same. ``said``: the
@@ -108,7 +108,7 @@ def plan(
         plans=winners[: options.top], pareto=_pareto(case, pools, winners), verdict=verdict, used_devices=used,
         idle_devices=case.cluster.num_devices - used if used else 0, notes=_notes(case, winners, used),
         ranking_error_ratio=ranking_error(case),
-    )  # fmt: skip
+    )
 
 
 def _with_overlap(candidates: list[Candidate], said: Callable[[Layout], Overlap] | None) -> list[Candidate]:
@@ -157,7 +157,7 @@ def _shape(layout: Layout, *, trained: bool) -> tuple[object, ...]:
         layout.tensor_parallel, layout.context_parallel, layout.pipeline_parallel, layout.data_parallel, layout.expert_parallel,
         layout.expert_tensor_parallel, layout.microbatch_sequences, layout.virtual_stages > 1,
         layout.zero_stage if trained else layout.parameter_shards > 1, layout.schedule,
-    )  # fmt: skip
+    )
 
 
 def _rank(case: Case, layouts: Sequence[Layout], balanced: Sequence[Layout], options: SearchOptions) -> tuple[RankedPlan, ...]:
@@ -236,7 +236,7 @@ def _pareto(case: Case, pools: Sequence[Finalists], winners: Sequence[RankedPlan
     points = [
         point for point, own in zip(points, figures, strict=True)
         if not any(other != own and all(a <= b for a, b in zip(other, own, strict=True)) for other in figures)
-    ]  # fmt: skip
+    ]
     points.sort(key=lambda point: (point.step_s, point.memory_reserved_bytes))
     return tuple(
         RankedPlan(rank=rank, label=point.label, layout=point.layout, estimate=point, reasons=reasons(case, point, best), group=0)
@@ -259,11 +259,11 @@ def _unmet(case: Case, features: Features, pools: Sequence[Finalists], overlap: 
         "parameters": stage.parameters, "gradients": stage.gradients, "optimizer": stage.optimizer,
         "activations": stage.activations,
         "temporary": stage.temporary, "overhead": stage.overhead,
-    }  # fmt: skip
+    }
     return Unmet(
         constraint=f"memory of one device; the least demanding layout is {each.label}", demand=each.memory_reserved_bytes,
         bound=case.capacity_bytes, unit="B", terms=terms, levers=levers(case, features, each, options, overlap),
-    )  # fmt: skip
+    )
 
 
 def _notes(case: Case, winners: Sequence[RankedPlan], used: int) -> tuple[Message, ...]:
@@ -301,7 +301,7 @@ def _safer(winners: Sequence[RankedPlan]) -> RankedPlan | None:
     roomy = [
         each for each in winners[1:]
         if each.group == 1 and each.estimate.memory_reserved_bytes < ROOMY * each.estimate.memory_capacity_bytes
-    ]  # fmt: skip
+    ]
     return roomy[0] if roomy else None
 
 
@@ -310,7 +310,7 @@ def layout_rank(case: Case, features: Features, layout: Layout, options: SearchO
 
     Units:   rank from 1, s, bytes.
     """
-    from meshwright.plan.many import evaluate_many
+    from meshwright.estimate.many import evaluate_many
 
     step_s, reserved = (float(column[0]) for column in evaluate_many(case, [layout]))
     overlap = overlap_for(case, options.risk, features.overlap_words(case.training.optimizer.name))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.domain.layout import Full, Mixed
-from meshwright.plan.certainty import expected_s
-from meshwright.plan.estimate import estimate
-from meshwright.plan.evaluate import split_of
-from meshwright.plan.many import evaluate_many
+from meshwright.estimate.certainty import expected_s
+from meshwright.estimate.evaluate import split_of
+from meshwright.estimate.many import evaluate_many
+from meshwright.estimate.single import estimate
 from meshwright.search.balance.layouts import choices, layout_of, problem_of
 from meshwright.search.balance.quick import quick_placements
 from meshwright.search.legality import layout_refusals
@@ -44,7 +44,7 @@ PLACEMENTS = 2
 def rebalanced(
     case: Case, features: Features, fitting: Sequence[Candidate], near: Sequence[Candidate], *, pins: Pins,
     acceptable: Callable[[Layout], bool] | None,
-) -> list[Layout]:  # fmt: skip
+) -> list[Layout]:
     """New layouts of the best pipelines: those that fit, and faster ones that do not; each that fits now, by the cost model.
 
     ``fitting``, ``near``: best first.
@@ -91,7 +91,7 @@ def _other_chunks(case: Case, features: Features, base: Layout) -> Iterator[Layo
         replace(plain, virtual_stages=chunks, schedule="interleaved" if chunks > 1 else "1f1b")
         for chunks in range(1, min(MAX_VIRTUAL_STAGES, case.model.num_layers // base.pipeline_parallel) + 1)
         if chunks != base.virtual_stages
-    ]  # fmt: skip
+    ]
     legal = [layout for layout in others if not layout_refusals(case, features, layout)]
     if legal:
         step_s, _ = evaluate_many(case, legal)

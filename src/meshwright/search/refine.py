@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, NoRecompute, Selective
-from meshwright.plan.evaluate import split_of
-from meshwright.plan.many import evaluate_many
-from meshwright.plan.split import even_split
+from meshwright.estimate.evaluate import split_of
+from meshwright.estimate.many import evaluate_many
+from meshwright.estimate.split import even_split
 from meshwright.search.finalists import Candidate
 from meshwright.search.legality import layout_refusals
 from meshwright.search.rules import context_kinds
@@ -116,7 +116,7 @@ def _shardings(space: Space, base: Layout) -> Iterator[Layout]:
         yield replace(
             base, optimizer_shards=shards, gradient_shards=shards if base.gradient_shards > 1 else 1,
             parameter_shards=shards if base.parameter_shards > 1 else 1,
-        )  # fmt: skip
+        )
 
 
 def uneven(space: Space, base: Layout) -> Iterator[Layout]:

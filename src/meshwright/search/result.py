@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from meshwright.plan.overlap import DEFAULT_RISK
+from meshwright.estimate.overlap import DEFAULT_RISK
 
 if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate, Verdict

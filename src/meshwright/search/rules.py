@@ -281,7 +281,7 @@ RULES: tuple[Rule, ...] = (
     Rule(level="sharding", reason="the framework shards over all ranks only", holds=_partial_shards),
     Rule(level="sharding", reason="the number of shard groups does not divide the experts' replicas", holds=_instances),
     Rule(level="sharding", reason="gradients and parameters are not sharded under a pipeline", holds=_shards_under_pipeline),
-)  # fmt: skip
+)
 
 
 def rules_of(level: Level) -> tuple[Rule, ...]:

@@ -175,7 +175,7 @@ def make_space(case: Case, features: Features, devices: int, pins: Pins) -> Spac
         shard_options=options,
         treatments=TREATMENTS if pins.recompute is None else (pins.recompute,),
         schedules=schedules or ((cast("Schedule", wanted),) if wanted else ()),
-    )  # fmt: skip
+    )
 
 
 def _same_schedule(name: str, wanted: str) -> bool:

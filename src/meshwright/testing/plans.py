@@ -12,8 +12,8 @@ from meshwright.api import make_case
 from meshwright.catalog import cluster_for
 from meshwright.domain.layout import Full, Layout, Mixed, NoRecompute, Overlap, Recompute, Selective, mixed
 from meshwright.errors import InputError
+from meshwright.estimate.split import even_split
 from meshwright.frameworks import framework as framework_named
-from meshwright.plan.split import even_split
 from meshwright.search import layout_refusals
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ Choose: TypeAlias = Callable[[Sequence[Any]], Any]
 MODELS = (
     "llama3-8b", "llama3-70b", "llama2-7b", "qwen2.5-7b", "qwen3-30b-a3b", "mixtral-8x7b", "deepseek-v3", "gpt-oss-120b",
     "gpt3-175b", "mistral-7b", "qwen3-8b", "bloom-176b",
-)  # fmt: skip
+)
 """One of each sort: GQA, MHA, biases, MoE with and without shared experts, MLA with MTP, windows and sinks, learned and
 ALiBi positions."""
 DEVICES = ("h100-sxm", "ascend-910b")
@@ -73,7 +73,7 @@ def offered(features: Features) -> tuple[str, ...]:
         "selective recompute": "selective" in features.recompute, "full recompute": "full" in features.recompute,
         "optimizer sharding": 1 in features.zero_stages, "sharded parameters": bool({2, 3} & set(features.zero_stages)),
         "partial sharding": features.partial_sharding, "offload": features.optimizer_offload,
-    }  # fmt: skip
+    }
     return tuple(name for name in FEATURES if has.get(name, True))
 
 
@@ -89,7 +89,7 @@ def cases(name: str) -> tuple[Case, ...]:
                     case = make_case(
                         model, cluster_for(device, num_devices=devices), global_batch_sequences=batch, sequence_tokens=sequence,
                         task=framework.features.tasks[0], framework=name, calibration="none",
-                    )  # fmt: skip
+                    )
                 except InputError:
                     continue
                 plain = Layout(data_parallel=devices, num_microbatches=batch // devices)
@@ -181,7 +181,7 @@ def draw_layout(case: Case, features: Features, choose: Choose, *, feature: str 
         stage_layers=_split(case, pp, vp, features, choose, feature),
         offload=("optimizer",) if features.optimizer_offload and (feature == "offload" or choose((False,) * 9 + (True,))) else (),
         overlap=_overlap(features, choose),
-    )  # fmt: skip
+    )
 
 
 def _sequence(tp: int, features: Features, choose: Choose, feature: str | None) -> bool:
@@ -205,7 +205,7 @@ def _shards(dp: int, cp: int, pp: int, features: Features, choose: Choose, featu
     return {
         "optimizer_shards": size if stage >= 1 else 1, "gradient_shards": size if stage >= 2 else 1,
         "parameter_shards": size if stage >= 3 else 1,
-    }  # fmt: skip
+    }
 
 
 def _recompute(case: Case, features: Features, pp: int, vp: int, choose: Choose, feature: str | None) -> Recompute:
@@ -255,7 +255,7 @@ def _overlap(features: Features, choose: Choose) -> Overlap:
     """Switches that the framework has; the others off."""
     often, seldom = (True, True, True, False), (False, False, False, True)
     on = {word: word in features.overlaps and choose(seldom if word in {"tp", "ep"} else often) for word in
-          ("grad", "param", "tp", "p2p", "ep")}  # fmt: skip
+          ("grad", "param", "tp", "p2p", "ep")}
     return Overlap(
         gradient_reduce=on["grad"], parameter_gather=on["param"], tensor=on["tp"], point_to_point=on["p2p"], expert=on["ep"]
     )

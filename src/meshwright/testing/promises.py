@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from meshwright.documents.source import UNKNOWN
 from meshwright.domain.label import label
 from meshwright.errors import MeshwrightError
 from meshwright.frameworks import framework as framework_named
 from meshwright.frameworks.editing import edit
-from meshwright.frameworks.settings import UNKNOWN, Given
+from meshwright.frameworks.settings import Given
 from meshwright.frameworks.surface import typed
 from meshwright.search import layout_refusals
 from meshwright.testing.plans import draw_plan, is_legal
@@ -42,7 +43,7 @@ def _run(promise: Promise, name: str, examples: int) -> None:
     framework = framework_named(name)
 
     @settings(max_examples=examples, deadline=None, database=None, derandomize=True,
-              suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large])  # fmt: skip
+              suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large])
     @given(st.data())
     def holds(data: Any) -> None:
         def choose(options: Sequence[Any]) -> Any:
@@ -64,7 +65,7 @@ def _reads_what_it_writes(framework: Framework, case: Case, layout: Layout) -> N
     odd = {
         field.name: (getattr(reading.layout, field.name), getattr(expected, field.name))
         for field in fields(expected) if getattr(reading.layout, field.name) != getattr(expected, field.name)
-    }  # fmt: skip
+    }
     assert not odd, f"{case.model.name} {label(layout)}: read, written: {odd}"
     for name, value in (
         ("global_batch_sequences", case.batch.global_batch_sequences),
@@ -166,7 +167,7 @@ def _limits_know_arithmetic(framework: Framework, case: Case, layout: Layout) ->
 ODD: tuple[object, ...] = (
     None, "", "auto", "x" * 2000, "9" * 5000, "\u00b2", "1,2,3", True, False, -1, 0, 10**30, 1e308, 3.5, [], [1, [2]],
     [10**18] * 3, {"a": 1},
-)  # fmt: skip
+)
 """What somebody could put where a number, a word or a list is meant."""
 
 
@@ -194,7 +195,7 @@ def _odd_values_are_answered(framework: Framework, case: Case, layout: Layout) -
 PROMISES: tuple[Promise, ...] = (
     _reads_what_it_writes, _normal_form_is_stable, _files_are_whole, _keys_are_known, _own_files_are_clean, _edits_are_minimal,
     _refusals_have_reasons, _limits_know_arithmetic, _odd_values_are_answered,
-)  # fmt: skip
+)
 
 
 def read_back(framework: Framework, case: Case, files: Sequence[File]) -> Reading:

@@ -20,9 +20,9 @@ import torch
 from serving import Case, Judge, bare_package, only_file, plain, serve, stand_in
 
 BARE = ("", ".data", ".data.builders", ".data.sources", ".models", ".models.conversion", ".models.gpt", ".models.hybrid",
-        ".models.megatron_mimo", ".peft", ".training", ".training.tokenizers", ".training.utils", ".utils")  # fmt: skip
+        ".models.megatron_mimo", ".peft", ".training", ".training.tokenizers", ".training.utils", ".utils")
 NOT_NEEDED = ("triton", "omegaconf", "hydra", "datasets", "megatron.energon", "megatron.bridge.data.builders.energon",
-              "megatron.bridge.training.pretrain", "megatron.bridge.training.gpt_step", "torchvision", "PIL")  # fmt: skip
+              "megatron.bridge.training.pretrain", "megatron.bridge.training.gpt_step", "torchvision", "PIL")
 
 
 def ready(_: str) -> Judge:
@@ -63,7 +63,7 @@ def ready(_: str) -> Judge:
         ]
         return {part: plain(getattr(config, part)) for part in ("model", "train", "ddp", "optimizer")} | {
             "data_parallel_size": config.data_parallel_size, "layers_of_stages": stages,
-        }  # fmt: skip
+        }
 
     return judge
 

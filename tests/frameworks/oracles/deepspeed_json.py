@@ -42,7 +42,7 @@ def ready(directory: str) -> Judge:
             "zero_optimization": zero.model_dump(mode="json"),
             "bf16": config.bfloat16_config.enabled, "fp16": config.float16_config.enabled,
             "autotp_size": tensor, "data_parallel": replicas,
-        }  # fmt: skip
+        }
 
     return judge
 

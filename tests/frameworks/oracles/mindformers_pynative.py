@@ -32,7 +32,7 @@ def ready(directory: str) -> Judge:
     degrees_of = taken(
         package / "pynative" / "trainer" / "trainer.py", "_compute_data_parallel_size",
         {"logger": pipeline.logger, "build_dynamic_scheduler": build_dynamic_scheduler},
-    )  # fmt: skip
+    )
 
     def judge(case: Case) -> typing.Any:
         config = TrainConfig.from_dict(yaml.safe_load(Path(only_file(case, ".yaml", ".yml")).read_text(encoding="utf-8")))
@@ -40,7 +40,7 @@ def ready(directory: str) -> Judge:
         trainer = types.SimpleNamespace(
             config=config, world_size=case["world"], global_batch_size=config.training.global_batch_size,
             dynamic_batch_enabled=config.training.rampup_batch_size is not None, is_inference=False,
-        )  # fmt: skip
+        )
         degrees_of(trainer)
         dims = ParallelDims.from_config(parallel, case["world"])
         if parallel.dense_fsdp_shard_size is not None:

@@ -44,7 +44,7 @@ def ready(directory: str) -> Judge:
             context.ParallelContext(
                 tensor_parallel_size=degrees.tp, pipeline_parallel_size=degrees.pp, data_parallel_size=degrees.dp,
                 context_parallel_size=degrees.context_parallel_size, expert_parallel_size=degrees.expert_parallel_size,
-            )  # fmt: skip
+            )
         # nanotron/models/llama.py and qwen.py, the attention's __init__
         insist(
             model.num_key_value_heads % degrees.tp == 0,

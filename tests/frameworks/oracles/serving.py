@@ -141,7 +141,7 @@ def anything(name: str) -> type:
         "stands_in": True, "__new__": new, "__init__": lambda *_, **__: None,
         "__class_getitem__": classmethod(lambda cls, _: cls), "__getattr__": lambda self, key: anything(key),
         "__call__": lambda self, *args, **__: args[0] if args else None,
-    })  # fmt: skip
+    })
 
 
 class _StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):

@@ -20,7 +20,7 @@ def ready(directory: str) -> Judge:
     stand_in(
         "datasets", "wandb", "PIL", "torchvision", "torchdata", "tensorboard", "torch.utils.tensorboard", "grain", "triton",
         "etils", "torch_checkpointing", "array_record", "cloudpickle", "absl", "einops",
-    )  # fmt: skip
+    )
     from torchtitan.config.manager import ConfigManager
     from torchtitan.distributed import ParallelDims, pipeline_parallel
 
@@ -51,7 +51,7 @@ def ready(directory: str) -> Judge:
             "parallelism": plain(config.parallelism), "training": plain(training), "dp_shard": dims.dp_shard,
             "activation_checkpoint": type(config.activation_checkpoint).__qualname__, "module_fqns": parts,
             "compile": plain(config.compile),
-        }  # fmt: skip
+        }
 
     return judge
 
@@ -65,14 +65,14 @@ def pipeline(module: typing.Any, config: typing.Any, dims: typing.Any, case: Cas
             None, parallel_dims=asked, training=config.training, parallelism=config.parallelism, compile_config=config.compile,
             ac_config=config.activation_checkpoint, dump_folder="", device=None, parallelize_fn=None, loss_fn=None,
             model_config=types.SimpleNamespace(layers=[None] * layers),
-        )  # fmt: skip
+        )
     except SplitError as found:
         parts: list[list[str]] = found.args[0]
     module._get_pp_rank_to_stage_indices_mapping(0, dims.pp, config.parallelism.pipeline_parallel_schedule, len(parts))
     module._build_pipeline_schedule(
         parallelism=config.parallelism, local_batch_size=config.training.local_batch_size,
         stages=stages(config.parallelism, parts, dims.pp), loss_fn=lambda *_: None,
-    )  # fmt: skip
+    )
     return parts
 
 

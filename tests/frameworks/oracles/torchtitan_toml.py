@@ -38,7 +38,7 @@ def ready(directory: str) -> Judge:
             dp_shard=degrees.data_parallel_shard_degree, dp_replicate=degrees.data_parallel_replicate_degree,
             cp=degrees.context_parallel_degree, tp=degrees.tensor_parallel_degree, pp=degrees.pipeline_parallel_degree,
             ep=degrees.expert_parallel_degree, etp=degrees.expert_tensor_parallel_degree, world_size=case["world"],
-        )  # fmt: skip
+        )
         parts = pipeline(pipeline_parallel, config, dims, case) if dims.pp > 1 else None
         # torchtitan/models/*/infra/parallelize.py
         insist(
@@ -103,7 +103,7 @@ def stage(index: int, stages: int, ranks: int) -> typing.Any:
         is_first=index == 0, is_last=index == stages - 1, num_stages=stages, stage_index=index, group_rank=0,
         group_size=ranks, has_backward=False, group=None, device="cpu", submod=None,
         stage_index_to_group_rank={number: number % ranks for number in range(stages)},
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def require(kind: str) -> int:
     module = getattr(torch, kind, None)
     if module is None or not module.is_available():
         raise fault("profile.device", "torch {version} reaches no {kind} device here", path="--device",
-                    version=torch.__version__, kind=kind)  # fmt: skip
+                    version=torch.__version__, kind=kind)
     return int(module.device_count())
 
 

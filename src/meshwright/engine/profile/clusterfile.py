@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from meshwright.catalog.figures import Provenance
     from meshwright.domain.measured import TimedCollective, TimedCore, TimedProduct
     from meshwright.domain.sample import Sample
-    from meshwright.engine.profile.fitted import BenchFit, Fit, Fitted
+    from meshwright.engine.profile.fitted import BenchFit, Fitted, FittedMachine
     from meshwright.engine.profile.machine import Machine
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -40,12 +40,12 @@ def cluster_text(samples: Sequence[Sample], machine: Machine, *, name: str) -> s
     return fit_text(fit(samples, machine, name=name), samples, machine)
 
 
-def fit_text(found: Fit, samples: Sequence[Sample], machine: Machine) -> str:
+def fit_text(found: FittedMachine, samples: Sequence[Sample], machine: Machine) -> str:
     """The text of a cluster file for a fit that is already there."""
     return "\n".join(_lines(found, samples, machine)) + "\n"
 
 
-def _lines(found: Fit, samples: Sequence[Sample], machine: Machine) -> Iterator[str]:
+def _lines(found: FittedMachine, samples: Sequence[Sample], machine: Machine) -> Iterator[str]:
     cluster, measured = found.cluster, found.cluster.measured
     assert measured is not None, "a fit knows what was measured"
     device, name = cluster.device, _key(cluster.name)
@@ -154,7 +154,7 @@ def _figure(value: float, unit: str, source: str, *, assumed: bool = False) -> s
     return f"{{value: {_number(value)}, unit: {unit}, source: {_text(source)}{', assumed: true' if assumed else ''}}}"
 
 
-def _measured(found: Fit, path: str, unit: str) -> str:
+def _measured(found: FittedMachine, path: str, unit: str) -> str:
     """A figure that the profile gave, or nothing."""
     each = found.figures.get(path)
     return _figure(each.value / FACTORS[unit], unit, _source(each)) if each else ""

@@ -15,7 +15,7 @@ from meshwright.engine.profile.fit_attention import fit_attention
 from meshwright.engine.profile.fit_compute import fit_grouped, fit_products
 from meshwright.engine.profile.fit_host import fit_memory, fit_passes, fit_transfers, mean_host_s, median_s, without_host
 from meshwright.engine.profile.fit_links import fit_beside, fit_links
-from meshwright.engine.profile.fitted import BenchFit, Fit, Fitted
+from meshwright.engine.profile.fitted import BenchFit, Fitted, FittedMachine
 from meshwright.errors import fault
 from meshwright.perf.elementwise import kind_bytes
 
@@ -32,7 +32,7 @@ STRANGERS = {"cpu": "cpu", "cuda": "h100-sxm", "npu": "ascend-910b3"}
 """Kind of machine -> the device whose figures stand where nothing was measured and the catalogue does not know the device."""
 
 
-def fit(samples: Sequence[Sample], machine: Machine, *, name: str = "this-machine") -> Fit:
+def fit(samples: Sequence[Sample], machine: Machine, *, name: str = "this-machine") -> FittedMachine:
     """Everything that the samples say about the machine, in the cost model's words.
 
     Errors:  ``InputError`` where no product was timed: nothing could be said about compute.
@@ -104,18 +104,18 @@ def fit(samples: Sequence[Sample], machine: Machine, *, name: str = "this-machin
         scale_up=links.timed.get("scale_up", ()), network=links.timed.get("network", ()),
         sources={key: each.words for key, each in found.items()}
         | {f"pass_speeds.{kind}": each.words for kind, each in passes.items()},
-    )  # fmt: skip
+    )
     missing = tuple(bench for bench in _WANTED if not by_bench[bench])
-    return Fit(
+    return FittedMachine(
         cluster=replace(links.cluster, measured=measured), figures=figures, constants=found, passes=passes, tiles=compute.tiles,
         benches=tuple(benches), base=base.name, not_measured=missing,
-    )  # fmt: skip
+    )
 
 
 _WANTED = (
     "product", "grouped", "attention", "pass", "operator", "distributed", "unit", "message", "transfer", "collective", "beside",
     "memory",
-)  # fmt: skip
+)
 
 
 def _host_times(by_bench: Mapping[str, Sequence[Sample]], *, synchronous: bool) -> dict[str, Fitted]:
@@ -150,12 +150,12 @@ def _shape(machine: Machine, base: Device, name: str, *, known: bool) -> Cluster
     device = replace(
         base, name=base.name if known else f"{name}-device", memory_bytes=max(1, memory), num_units=max(1, units),
         aliases=(), synchronous=on_host, peak_flops_per_s=base.peak_flops_per_s if known else {},
-    )  # fmt: skip
+    )
     beyond = usual.scale_up_devices > usual.devices_per_node and machine.ranks <= per_node
     return replace(
         usual, name=name, device=device, num_devices=machine.ranks, devices_per_node=per_node,
         scale_up_devices=usual.scale_up_devices if beyond else per_node, host_memory_bytes=machine.host_memory_bytes,
-    )  # fmt: skip
+    )
 
 
 def pass_bytes() -> Callable[[str, str], float | None]:

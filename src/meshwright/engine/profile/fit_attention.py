@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def fit_attention(
     samples: Sequence[Sample], device: Device, constants: Constants
-) -> tuple[dict[str, Fitted], tuple[TimedCore, ...], BenchFit] | None:  # fmt: skip
+) -> tuple[dict[str, Fitted], tuple[TimedCore, ...], BenchFit] | None:
     """``attention_forward_ratio`` and ``attention_backward_ratio`` from causal cores, and the cores that correct others."""
     free = replace(constants, attention_forward_ratio=1.0, attention_backward_ratio=1.0)
     found: dict[str, Fitted] = {}
@@ -33,7 +33,7 @@ def fit_attention(
         own = [
             each for each in samples
             if each.arguments["direction"] == direction and str(each.arguments["dtype"]) in device.peak_flops_per_s
-        ]  # fmt: skip
+        ]
         if not own:
             continue
         formula = np.array([_core_s(each, device, free, place) for each in own])
@@ -54,7 +54,7 @@ def fit_attention(
             direction=str(each.arguments["direction"]), seconds=each.seconds, formula_s=formula,  # type: ignore[arg-type]
         )
         for each, formula in zip(timed, formulas, strict=True)
-    ]  # fmt: skip
+    ]
     kept, held_out = helpful(cores, predicted, measured)
     return found, kept, bench_fit("attention", predicted, measured, list(noise_of(timed)), held_out if kept else None)
 
@@ -64,5 +64,5 @@ def _core_s(sample: Sample, device: Device, constants: Constants, place: int) ->
     both = flash_attention_s(
         attended_pairs(tokens, None, None), number(sample, "sequences") * heads, tokens, key_dim=width, value_dim=width,
         device=device, constants=constants, dtype=str(sample.arguments["dtype"]),
-    )  # fmt: skip
+    )
     return float(both[place])

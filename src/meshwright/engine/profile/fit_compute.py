@@ -100,7 +100,7 @@ def fit_products(samples: Sequence[Sample], device: Device, constants: Constants
     products, bench = _corrections(samples, device, constants)
     return Compute(
         device=device, constants=constants, found=found, peaks=peaks, tiles=tiles, products=products, benches=(bench,)
-    )  # fmt: skip
+    )
 
 
 def _fitted_names(device: Device) -> tuple[str, ...]:
@@ -139,7 +139,7 @@ def _shape_fit(samples: Sequence[Sample], device: Device, constants: Constants, 
         changed = replace(
             constants, gemm_ratio=1.0, gemm_fp8_ratio=1.0, gemm_fp4_ratio=1.0, gemm_setup_k=values[1],
             gemm_weight_gradient_ratio=values[2], memory_ratio=values[3], gemm_wave_ratio=wave,
-        )  # fmt: skip
+        )
         return replace(device, peak_flops_per_s={dtype: float(values[0])}), changed
 
     def residuals(values: Array) -> Array:
@@ -154,7 +154,7 @@ def _shape_fit(samples: Sequence[Sample], device: Device, constants: Constants, 
         found, gemm_ratio=constants.gemm_ratio, gemm_fp8_ratio=constants.gemm_fp8_ratio, gemm_fp4_ratio=constants.gemm_fp4_ratio,
         gemm_setup_k=float(values[1]), gemm_weight_gradient_ratio=float(values[2]), memory_ratio=float(values[3]),
         gemm_wave_ratio=float(found.gemm_wave_ratio),
-    )  # fmt: skip
+    )
     return float(values[0]), kept, error
 
 
@@ -189,13 +189,13 @@ def formula_s(samples: Sequence[Sample], device: Device, constants: Constants) -
         rows, columns, inner = (vector([samples[place] for place in index], name) for name in ("rows", "columns", "inner"))
         result[index] = linear_s(
             rows, columns, inner, direction=direction, device=device, constants=constants, dtype=dtype  # type: ignore[arg-type]
-        )  # fmt: skip
+        )
     return result
 
 
 def _corrections(
     samples: Sequence[Sample], device: Device, constants: Constants
-) -> tuple[tuple[TimedProduct, ...], BenchFit]:  # fmt: skip
+) -> tuple[tuple[TimedProduct, ...], BenchFit]:
     """Products of the data types and directions whose held-out samples come nearer by them, and the errors of all."""
     predicted, measured = formula_s(samples, device, constants), vector(samples, "seconds")
     timed = [
@@ -205,7 +205,7 @@ def _corrections(
             seconds=each.seconds, formula_s=float(formula),
         )
         for each, formula in zip(samples, predicted, strict=True)
-    ]  # fmt: skip
+    ]
     kept, held_out = helpful(timed, predicted, measured)
     return kept, bench_fit("product", predicted, measured, list(noise_of(samples)), held_out if kept else None)
 
@@ -259,6 +259,6 @@ def _grouped_s(samples: Sequence[Sample], device: Device, constants: Constants) 
                 device=device, constants=constants, dtype=str(each.arguments["dtype"]), groups=groups, grouped=True,
             )
             for direction in directions
-        ]  # fmt: skip
+        ]
         times.append(sum(map(float, parts)))
     return np.array(times)

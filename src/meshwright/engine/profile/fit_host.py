@@ -48,7 +48,7 @@ def fit_transfers(samples: Sequence[Sample]) -> Fitted | None:
 def fit_passes(
     samples: Sequence[Sample], bytes_of: Callable[[str, str], float | None], bandwidth_bytes_per_s: float, gap_s: float,
     memory_ratio: float | None = None,
-) -> tuple[Fitted, dict[str, Fitted], BenchFit] | None:  # fmt: skip
+) -> tuple[Fitted, dict[str, Fitted], BenchFit] | None:
     """``memory_ratio``, the median of all kinds by their bytes unless it is given, and the speed of every kind relative to it.
 
         seconds = start + bytes / rate, of a kind and direction;   speed = bytes of both directions / their seconds without starts
@@ -108,7 +108,7 @@ def without_host(sample: Sample, host_s: float) -> Sample:
     return replace(
         sample, seconds=share * sample.seconds, low_s=share * sample.low_s, high_s=share * sample.high_s,
         best_s=share * sample.best_s, worst_s=share * sample.worst_s,
-    )  # fmt: skip
+    )
 
 
 def mean_host_s(samples: Sequence[Sample], kinds: Sequence[str], what: str) -> Fitted | None:

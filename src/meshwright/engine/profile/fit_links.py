@@ -56,7 +56,7 @@ def fit_links(samples: Sequence[Sample], cluster: Cluster, constants: Constants)
         own = [
             each for each in samples
             if each.arguments["tier"] == tier and each.arguments["operation"] in OPERATIONS and number(each, "ranks") > 1
-        ]  # fmt: skip
+        ]
         if own:
             links = _tier(own, tier, links)
     return links
@@ -98,7 +98,7 @@ def _tier(samples: Sequence[Sample], tier: Tier, links: Links) -> Links:
     figures = {
         **links.figures, f"{tier}.bandwidth": Fitted(value=link.bytes_per_s, words=words),
         f"{tier}.latency": Fitted(value=link.latency_s, words=words),
-    }  # fmt: skip
+    }
     predicted = formula_s(samples, tier, cluster, constants)
     timed = tuple(
         TimedCollective(
@@ -106,7 +106,7 @@ def _tier(samples: Sequence[Sample], tier: Tier, links: Links) -> Links:
             payload_bytes=int(number(each, "payload_bytes")), seconds=each.seconds, formula_s=float(formula),
         )
         for each, formula in zip(samples, predicted, strict=True)
-    )  # fmt: skip
+    )
     held_out = np.array(
         [
             predicted[place]
@@ -118,7 +118,7 @@ def _tier(samples: Sequence[Sample], tier: Tier, links: Links) -> Links:
     return replace(
         links, cluster=cluster, constants=constants, found=found, figures=figures, timed={**links.timed, tier: timed},
         benches=(*links.benches, bench),
-    )  # fmt: skip
+    )
 
 
 def formula_s(samples: Sequence[Sample], tier: Tier, cluster: Cluster, constants: Constants) -> Array:

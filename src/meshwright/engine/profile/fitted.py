@@ -40,7 +40,7 @@ class BenchFit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
+class FittedMachine:
     """A machine as the cost model knows it."""
 
     cluster: Cluster
@@ -59,7 +59,7 @@ class Fit:
 
 def bench_fit(
     bench: str, predicted: Array, measured: Array, noise: Sequence[float], held_out: Array | None = None
-) -> BenchFit:  # fmt: skip
+) -> BenchFit:
     """The errors of one benchmark.
 
     Shapes:  vectors of one length, at least 1.
@@ -70,4 +70,4 @@ def bench_fit(
         bench=bench, samples=len(measured), noise_ratio=float(np.median(noise)), median_ratio=float(np.median(errors)),
         worst_ratio=float(np.max(errors)),
         held_out_ratio=None if held_out is None else float(np.median(np.abs(held_out / measured - 1.0))),
-    )  # fmt: skip
+    )

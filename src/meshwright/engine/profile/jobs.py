@@ -60,7 +60,7 @@ class World:
         inside = [(size, "scale_up") for size in divisors(self.ranks_per_node)]
         return inside + [(size, "network") for size in divisors(self.nodes)] + (
             [(self.ranks, "network")] if self.nodes > 1 and self.ranks_per_node > 1 else []
-        )  # fmt: skip
+        )
 
     def groups(self, size: int, tier: str) -> list[list[int]]:
         """Ranks of every group of a size; every rank is in one of them, so that all are busy.
@@ -119,7 +119,7 @@ def _products(sizes: Mapping[str, Any]) -> Iterator[Job]:
     for rows, columns, inner in [*lattice, *sizes.get("further", ())]:
         for direction in PRODUCT_DIRECTIONS:
             yield Job(bench="product", arguments={
-                "rows": rows, "columns": columns, "inner": inner, "dtype": HALF, "direction": direction})  # fmt: skip
+                "rows": rows, "columns": columns, "inner": inner, "dtype": HALF, "direction": direction})
 
 
 def _cores(sizes: Mapping[str, Any]) -> Iterator[Job]:
@@ -128,11 +128,11 @@ def _cores(sizes: Mapping[str, Any]) -> Iterator[Job]:
         for sequences, heads, key_heads, tokens, width in sizes["attention"]:
             yield Job(bench="attention", arguments={
                 "sequences": sequences, "heads": heads, "key_heads": key_heads, "tokens": tokens, "head_dim": width,
-                "dtype": HALF, "direction": direction})  # fmt: skip
+                "dtype": HALF, "direction": direction})
         for rows, columns, inner, groups in sizes["grouped"]:
             yield Job(bench="grouped", arguments={
                 "rows": rows, "columns": columns, "inner": inner, "groups": groups, "dtype": HALF, "direction": direction
-            })  # fmt: skip
+            })
 
 
 def _passes(sizes: Mapping[str, Any], world: World) -> Iterator[Job]:
@@ -147,7 +147,7 @@ def _passes(sizes: Mapping[str, Any], world: World) -> Iterator[Job]:
                 for direction in ("forward",) if kind in ONE_WAY else BOTH:
                     yield Job(bench="pass", arguments={
                         "kind": kind, "elements": max(2**power // width, 1) * width, "width": width,
-                        "dtype": FULL if kind in WHOLE else HALF, "direction": direction, **extra})  # fmt: skip
+                        "dtype": FULL if kind in WHOLE else HALF, "direction": direction, **extra})
 
 
 def _copies(sizes: Mapping[str, Any], kind: Kind) -> Iterator[Job]:
@@ -166,7 +166,7 @@ def _exchanges(sizes: Mapping[str, Any], world: World) -> Iterator[Job]:
                 continue  # its neighbours are on one node
             for power in sizes["collectives"]:
                 yield Job(bench="collective", arguments={
-                    "operation": operation, "ranks": ranks, "payload_bytes": 2**power, "tier": tier})  # fmt: skip
+                    "operation": operation, "ranks": ranks, "payload_bytes": 2**power, "tier": tier})
     near = world.ranks_per_node if world.ranks_per_node > 1 else world.ranks
     for direction in BOTH:
         yield Job(bench="distributed", arguments={"kind": direction, "ranks": near})

@@ -35,7 +35,7 @@ def joined_ranks(environment: Mapping[str, str] = os.environ) -> World | None:
     said = environment.get("LOCAL_WORLD_SIZE", "")
     if not said:
         raise fault("profile.local", "LOCAL_WORLD_SIZE is not set: it says how many of the {ranks} ranks are on a node, so which "
-                    "links are measured", ranks=ranks)  # fmt: skip
+                    "links are measured", ranks=ranks)
     if not said.isdecimal() or int(said) < 1 or ranks % int(said):
         raise fault("profile.nodes", "{ranks} ranks are not on nodes of LOCAL_WORLD_SIZE={said} each", ranks=ranks, said=said)
     return World(ranks=ranks, ranks_per_node=int(said))
@@ -43,7 +43,7 @@ def joined_ranks(environment: Mapping[str, str] = os.environ) -> World | None:
 
 def measured_joined(
     asked: Asked, world: World, tick: Callable[[float, float], None] | None = None
-) -> Profile | None:  # fmt: skip
+) -> Profile | None:
     """Measure as one rank of a world -> the profile on the first rank, None on the others.
 
     Errors:  InputError where it cannot start; NoAnswerError with what this rank saw.

@@ -79,10 +79,10 @@ def machine_of(document: Mapping[str, object], where: str) -> Machine:
         wanted = known[str(field.type)]
         if not isinstance(value, wanted) or isinstance(value, bool) or (wanted is int and not 0 <= cast("int", value) < MOST):
             raise fault("profile.machine", "the first line does not describe a machine: {field} is {value!r}", path=where,
-                        field=field.name, value=value)  # fmt: skip
+                        field=field.name, value=value)
     if document["kind"] not in get_args(Kind):
         raise fault("profile.machine", "the first line does not describe a machine: {field} is {value!r}", path=where,
-                    field="kind", value=document["kind"])  # fmt: skip
+                    field="kind", value=document["kind"])
     return Machine(**{field.name: document[field.name] for field in fields(Machine)})  # type: ignore[arg-type]
 
 
@@ -98,7 +98,7 @@ def this_machine(kind: Kind, *, ranks: int, ranks_per_node: int, threads: int) -
         name=name, kind=kind, cores=cores_here(), memory_bytes=device_bytes, host_memory_bytes=memory, num_units=units, ranks=ranks,
         ranks_per_node=ranks_per_node, threads=threads, torch=torch_version(), host=platform.node() or "unknown",
         date=datetime.now(tz=UTC).date().isoformat(),
-    )  # fmt: skip
+    )
 
 
 def torch_version() -> str:

@@ -80,7 +80,7 @@ def measured(asked: Asked, tick: Callable[[float, float], None] | None = None) -
         task = Task(
             target="meshwright.engine.profile.rank:measure", payload=request_of(asked, world, todo, missing),
             backend="cuda" if asked.kind == "cuda" else "cpu", threads=THREADS,
-        )  # fmt: skip
+        )
         with Watch(asked.samples, len(missing), len(todo), tick):
             too_long = launch(task, asked.ranks)[0]
     return profile_of(asked, machine, monotonic() - begun, len(todo) - len(missing), too_long)
@@ -93,7 +93,7 @@ def check(asked: Asked) -> None:
         raise fault("profile.ranks", "{ranks} ranks cannot measure anything", path="--ranks", ranks=asked.ranks)
     if asked.ranks > MOST_RANKS:
         raise fault("profile.many", "{ranks} ranks on one host, at most {most} are started", path="--ranks", ranks=asked.ranks,
-                    most=MOST_RANKS)  # fmt: skip
+                    most=MOST_RANKS)
     if asked.kind == "cpu":
         return
     from meshwright.engine.profile.clock import require
@@ -101,10 +101,10 @@ def check(asked: Asked) -> None:
     devices = require(asked.kind)
     if asked.kind == "npu":
         raise fault("profile.npu", "ranks on {kind} devices are started by torchrun, as in: torchrun --nproc-per-node 8 "
-                    "-m meshwright profile --device {kind}", path="--device", kind=asked.kind)  # fmt: skip
+                    "-m meshwright profile --device {kind}", path="--device", kind=asked.kind)
     if asked.ranks > devices:
         raise fault("profile.devices", "{ranks} ranks on {devices} devices: each rank needs one", path="--ranks",
-                    ranks=asked.ranks, devices=devices)  # fmt: skip
+                    ranks=asked.ranks, devices=devices)
 
 
 def default_kind() -> Kind:
@@ -137,7 +137,7 @@ def request_of(asked: Asked, world: World, todo: tuple[Job, ...], missing: tuple
     return Request(
         jobs=missing, samples=str(asked.samples.resolve()), kind=asked.kind, world=world, care=QUICK if asked.quick else NORMAL,
         job_s=60.0 * minutes / len(todo),
-    )  # fmt: skip
+    )
 
 
 def profile_of(asked: Asked, machine: Machine, seconds: float, reused: int, too_long: tuple[str, ...]) -> Profile:
@@ -146,7 +146,7 @@ def profile_of(asked: Asked, machine: Machine, seconds: float, reused: int, too_
     return Profile(
         machine=machine, samples=tuple(each for each in samples if each.busy_ranks == machine.ranks), seconds=seconds,
         reused=reused, too_long=too_long,
-    )  # fmt: skip
+    )
 
 
 class Watch:

@@ -25,11 +25,11 @@ SIZES: Mapping[str, tuple[str, ...]] = {
     "product": ("rows", "columns", "inner"), "grouped": ("rows", "columns", "inner", "groups"),
     "attention": ("sequences", "heads", "tokens", "head_dim"), "pass": ("elements",), "transfer": ("bytes",),
     "memory": ("bytes",), "collective": ("ranks", "payload_bytes"),
-}  # fmt: skip
+}
 WORDS: Mapping[str, tuple[str, ...]] = {
     "product": ("dtype", "direction"), "grouped": ("dtype",), "attention": ("dtype", "direction"), "pass": ("kind", "direction"),
     "transfer": ("direction",), "collective": ("operation", "tier"),
-}  # fmt: skip
+}
 """Benchmark -> arguments without which a sample of it says nothing: counts from 1, and words."""
 
 
@@ -70,7 +70,7 @@ def open_store(path: Path, machine: Machine) -> tuple[Sample, ...]:
         differences = before.differences(machine)
         if differences:
             raise fault("profile.other", "holds samples of another machine: {differences}; give another --samples or remove it",
-                        path=str(path), differences=", ".join(differences))  # fmt: skip
+                        path=str(path), differences=", ".join(differences))
         with path.open("r+b") as stream:
             stream.truncate(len(_complete(path)))
     except OSError as error:

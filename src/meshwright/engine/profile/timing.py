@@ -108,7 +108,7 @@ class Timing:
             bench=self.job.bench, arguments=dict(self.job.arguments), busy_ranks=self.place.world.ranks, seconds=middle, low_s=low,
             high_s=high, best_s=min(values), worst_s=max(values), blocks=len(values),
             calls=next(iter(self._loops.values())).calls, values=dict(self.bench.values(parts)), load=self.load,
-        )  # fmt: skip
+        )
 
     def _values(self) -> list[float]:
         return [self.bench.seconds(block) for block in self.blocks]

@@ -54,7 +54,7 @@ _rule("accelerate.key-value-heads", "{heads} key-value heads are not divisible b
 
 
 @_rule("accelerate.pure-data", "Tensor/Context parallelism (tp/cp_size > 1) cannot be used with pure data parallelism "
-       "(dp_replicate_size > 1 and dp_shard_size == 1).", noticed="start")  # fmt: skip
+       "(dp_replicate_size > 1 and dp_shard_size == 1).", noticed="start")
 def _pure_data(case: Case, layout: Layout) -> Values | None:
     shard = layout.optimizer_shards // layout.context_parallel if layout.zero_stage else 1
     return values_if(layout.tensor_parallel * layout.context_parallel > 1 and layout.data_parallel > 1 and shard <= 1)
@@ -67,7 +67,7 @@ def _context_shards(case: Case, layout: Layout) -> Values | None:
 
 @_rule("accelerate.context-attention", "context parallelism runs through torch's causal attention: {model} has windows, "
                                        "sinks or ALiBi",
-       noticed="step")  # fmt: skip
+       noticed="step")
 def _context_attention(case: Case, layout: Layout) -> Values | None:
     special = (
         any(kind.attention.window_tokens or kind.attention.sinks for kind in case.model.kinds) or case.model.position == "alibi"
@@ -76,7 +76,7 @@ def _context_attention(case: Case, layout: Layout) -> Values | None:
 
 
 @_rule("accelerate.mesh", "a shard group of {group} is no multiple of the {cp} context-parallel ranks, or does not divide {ranks}",
-       noticed="start")  # fmt: skip
+       noticed="start")
 def _mesh(case: Case, layout: Layout) -> Values | None:
     group, cp, ranks = layout.optimizer_shards, layout.context_parallel, layout.data_parallel * layout.context_parallel
     return values_if(layout.zero_stage and (group % cp or ranks % group), group=group, cp=cp, ranks=ranks)

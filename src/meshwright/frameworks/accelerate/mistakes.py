@@ -34,7 +34,7 @@ _SIZES = ("dp_replicate_size", "dp_shard_size", "tp_size", "cp_size", "sp_size")
 _FILE_EXCLUDES = (
     "gradient_accumulation_steps", "gradient_clipping", "zero_stage", "offload_optimizer_device", "offload_param_device",
     "offload_param_nvme_path", "offload_optimizer_nvme_path", "zero3_save_16bit_model",
-)  # fmt: skip
+)
 
 
 def unknown_key(key: str) -> tuple[Severity, str] | None:
@@ -163,7 +163,7 @@ def _reshard(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_rule("accelerate.reshard-fsdp1", "this is FSDP1, which fsdp_sharding_strategy decides: fsdp_reshard_after_forward ({value}) is "
-                                   "ignored; FSDP2 is fsdp_version: 2", severity="warning")  # fmt: skip
+                                   "ignored; FSDP2 is fsdp_version: 2", severity="warning")
 def _reshard_fsdp1(reading: Reading, case: Case | None) -> Iterator[Values]:
     key = f"{FSDP}reshard_after_forward"
     if _is_fsdp(reading) and _version(reading) == 1 and key in reading.source.settings:
@@ -181,7 +181,7 @@ def _fsdp1(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_rule("accelerate.state-dict", "FSDP2 does not support LOCAL_STATE_DICT. Please set `fsdp_state_dict_type` to "
-                                "`SHARDED_STATE_DICT` or `FULL_STATE_DICT`.")  # fmt: skip
+                                "`SHARDED_STATE_DICT` or `FULL_STATE_DICT`.")
 def _state_dict(reading: Reading, case: Case | None) -> Iterator[Values]:
     key = f"{FSDP}state_dict_type"
     if _is_fsdp(reading) and _version(reading) == 2 and reading.source.value(key) == "LOCAL_STATE_DICT":
@@ -198,7 +198,7 @@ def _other_section(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_mesh_rule("accelerate.total-size", "ParallelismConfig total_size ({total}) does not match num_processes ({processes}). Please "
-                                     "adjust dp_replicate_size/ dp_shard_size/tp_size/cp_size/sp_size.")  # fmt: skip
+                                     "adjust dp_replicate_size/ dp_shard_size/tp_size/cp_size/sp_size.")
 def _total_size(reading: Reading, case: Case | None) -> Iterator[Values]:
     sizes, processes = _sizes(reading), reading.source.value("num_processes")
     if sizes is None or not isinstance(processes, int) or processes < 1 or sizes["sp_size"] > 1:
@@ -224,7 +224,7 @@ def _mesh_engine(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_mesh_rule("accelerate.mesh-exclusive", "Context Parallelism (CP) and Sequence Parallelism (SP) are mutually exclusive. Got "
-                                         "cp_size={cp} and sp_size={sp}. Please set either cp_size=1 or sp_size=1.")  # fmt: skip
+                                         "cp_size={cp} and sp_size={sp}. Please set either cp_size=1 or sp_size=1.")
 def _mesh_exclusive(reading: Reading, case: Case | None) -> Iterator[Values]:
     sizes = _sizes(reading)
     if sizes and sizes["cp_size"] > 1 and sizes["sp_size"] > 1:
@@ -238,7 +238,7 @@ def _mesh_exclusive(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_mesh_rule("accelerate.mesh-pure-data", "Tensor/Context parallelism (tp/cp_size > 1) cannot be used with pure data parallelism "
-            "(dp_replicate_size > 1 and dp_shard_size == 1).")  # fmt: skip
+            "(dp_replicate_size > 1 and dp_shard_size == 1).")
 def _mesh_pure_data(reading: Reading, case: Case | None) -> Iterator[Values]:
     sizes = _sizes(reading)
     if sizes and max(sizes["tp_size"], sizes["cp_size"]) > 1 and sizes["dp_replicate_size"] > 1 and sizes["dp_shard_size"] == 1:
@@ -246,7 +246,7 @@ def _mesh_pure_data(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_rule("accelerate.deepspeed-file", "When using `deepspeed_config_file`, the following accelerate config variables will be "
-                                    "ignored: {keys}. accelerate refuses them")  # fmt: skip
+                                    "ignored: {keys}. accelerate refuses them")
 def _deepspeed_file(reading: Reading, case: Case | None) -> Iterator[Values]:
     settings = reading.source.settings
     if "deepspeed_config.deepspeed_config_file" not in settings:
@@ -260,7 +260,7 @@ def _deepspeed_file(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("accelerate.twice-checkpointing", "fsdp_activation_checkpointing and --gradient_checkpointing recompute every "
                                          "layer twice: give one",
-       severity="warning")  # fmt: skip
+       severity="warning")
 def _twice(reading: Reading, case: Case | None) -> Iterator[Values]:
     flag = reading.source.settings.get("--gradient_checkpointing")
     on = flag is not None and str(flag.value).lower() != "false"

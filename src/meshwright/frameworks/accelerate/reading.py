@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.documents.source import Setting, Source
 from meshwright.domain.layout import ContextKind, Full, Layout, NoRecompute, Overlap
 from meshwright.frameworks.compose import Values, data_parallel_of, zero_shards
 from meshwright.frameworks.deepspeed.json_config import with_shards, without_auto
 from meshwright.frameworks.deepspeed.reading import LENGTHS
-from meshwright.frameworks.settings import Given, Reading, Said, Setting, Source
+from meshwright.frameworks.settings import Given, Reading, Said
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +57,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
         values.refuse(
             "accelerate.microbatch", "the micro-batch is the training program's: give its launch script with "
             "--per_device_train_batch_size as well",
-        )  # fmt: skip
+        )
     layout = None
     if dp and mb and steps:
         stage = stage_of(values, engine)
@@ -68,21 +69,21 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
             recompute=Full() if checkpointing or values.bool("--gradient_checkpointing") else NoRecompute(),
             offload=("optimizer",) if engine == "FSDP" and values.bool(f"{FSDP}offload_params") else (),
             overlap=Overlap(gradient_reduce=True, parameter_gather=stage >= 2, tensor=False, point_to_point=False, expert=False),
-        ), _shards(values, stage, dp, cp, given))  # fmt: skip
+        ), _shards(values, stage, dp, cp, given))
     length = values.first(LENGTHS)
     said = Said(
         devices=world, global_batch_sequences=total, sequence_tokens=values.int(length) if length else None,
         precision={"bf16": "bf16", "fp16": "fp16"}.get(values.text("mixed_precision")),
-    )  # fmt: skip
+    )
     return Reading(
         framework="accelerate", version=release, source=values.source, said=said, layout=None if values.messages else layout,
         messages=tuple(values.messages),
-    )  # fmt: skip
+    )
 
 
 def _refuse(values: Values, engine: str, world: int | None) -> None:
     """What makes a layout impossible here."""
-    from meshwright.frameworks.documents.launch import LaunchDocument
+    from meshwright.documents.launch import LaunchDocument
 
     if world is None:
         values.refuse(
@@ -96,7 +97,7 @@ def _refuse(values: Values, engine: str, world: int | None) -> None:
         values.refuse(
             "accelerate.engine-open", "neither a configuration file nor the launch says distributed_type: give the file that "
             "accelerate config wrote"
-        )  # fmt: skip
+        )
     elif engine not in {"FSDP", "NO"} and not engine.startswith("MULTI_"):
         values.refuse(
             "accelerate.engine", "distributed_type {engine} is no training on accelerators that is known here", engine=engine
@@ -109,7 +110,7 @@ def _refuse(values: Values, engine: str, world: int | None) -> None:
                     "accelerate.options", "options of accelerate launch are not read, give them in the configuration "
                                           "file: {options}",
                     options=", ".join(f"--{name}" for name in options),
-                )  # fmt: skip
+                )
 
 
 def _steps(values: Values) -> int | None:

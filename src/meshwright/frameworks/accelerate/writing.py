@@ -26,7 +26,7 @@ _LAYERS = {
     "BloomForCausalLM": "BloomBlock", "GPT2LMHeadModel": "GPT2Block", "GPTNeoXForCausalLM": "GPTNeoXLayer",
     "MptForCausalLM": "MptBlock",
     "ChatGLMModel": "GLMBlock", "Llama4ForCausalLM": "Llama4TextDecoderLayer",
-}  # fmt: skip
+}
 
 
 def layer_class(model: Model) -> str | None:
@@ -48,18 +48,18 @@ def decide(case: Case, layout: Layout, release: str) -> Values:
     keys: dict[str, object] = {
         "distributed_type": _kind(case, layout), "num_processes": layout.world,
         "--per_device_train_batch_size": layout.microbatch_sequences, "--gradient_accumulation_steps": layout.num_microbatches,
-    }  # fmt: skip
+    }
     if sharded and release == "fsdp1":
         keys |= {
             f"{FSDP}version": 1, f"{FSDP}sharding_strategy": _strategy(layout), f"{FSDP}offload_params": bool(layout.offload),
             f"{FSDP}activation_checkpointing": checkpointing,
-        }  # fmt: skip
+        }
     elif sharded:
         keys |= {
             f"{FSDP}version": 2, f"{FSDP}reshard_after_forward": layout.zero_stage == 3,
             f"{FSDP}offload_params": bool(layout.offload),
             f"{FSDP}activation_checkpointing": checkpointing,
-        }  # fmt: skip
+        }
     elif checkpointing:
         keys["--gradient_checkpointing"] = True
     if release not in {"fsdp1", "1.9"} and (sharded or layout.tensor_parallel > 1):
@@ -67,7 +67,7 @@ def decide(case: Case, layout: Layout, release: str) -> Values:
         keys |= {
             f"{MESH}dp_replicate_size": layout.data_parallel // shard, f"{MESH}dp_shard_size": shard,
             f"{MESH}tp_size": layout.tensor_parallel, f"{MESH}cp_size": layout.context_parallel,
-        }  # fmt: skip
+        }
         if layout.context_parallel > 1:
             keys[f"{MESH}cp_comm_strategy"] = STRATEGIES[layout.context_kind]
     return keys
@@ -109,7 +109,7 @@ def normal(case: Case, layout: Layout) -> Layout:
         layout, overlap=overlap, sequence_parallel=False, stage_layers=None, schedule="1f1b",
         context_kind=layout.context_kind if layout.context_parallel > 1 else "ring",
         recompute=Full() if isinstance(layout.recompute, Full) else NoRecompute(),
-    )  # fmt: skip
+    )
 
 
 def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[File, ...]:
@@ -138,12 +138,12 @@ def document(case: Case, layout: Layout, keys: Values) -> dict[str, Any]:
         "machine_rank": 0, "main_training_function": "main", "mixed_precision": case.training.precision.base_dtype,
         "num_machines": num_nodes(layout, case), "num_processes": layout.world, "rdzv_backend": "static", "same_network": True,
         "use_cpu": case.cluster.device.family == "cpu",
-    }  # fmt: skip
+    }
     if layout.zero_stage >= 2:
         found["fsdp_config"] = {
             "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "fsdp_cpu_ram_efficient_loading": True,
             "fsdp_state_dict_type": "SHARDED_STATE_DICT",
-        }  # fmt: skip
+        }
         if name := layer_class(case.model):
             found["fsdp_config"]["fsdp_transformer_layer_cls_to_wrap"] = name
     for key, value in keys.items():
@@ -155,7 +155,7 @@ def document(case: Case, layout: Layout, keys: Values) -> dict[str, Any]:
 
 def _yaml(values: dict[str, Any]) -> str:
     """Block YAML of two levels."""
-    from meshwright.frameworks.documents.tree import flow_words
+    from meshwright.documents.tree import flow_words
 
     lines = []
     for key, value in values.items():
@@ -208,7 +208,7 @@ def _manual(case: Case, layout: Layout, release: str) -> Manual:
         ),
         probe=_probe(),
         assumed=tuple(assumed),
-    )  # fmt: skip
+    )
 
 
 def _probe() -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective
+from meshwright.estimate.split import treatments_of
 from meshwright.frameworks import divisibility
 from meshwright.frameworks.ascend.recompute_lists import Parts, excess, parts_of, recomputed_modules, unsayable
 from meshwright.frameworks.ascend.stages import counts_of, shape_of, split_of
 from meshwright.frameworks.base import Limit
 from meshwright.frameworks.rules import limits_from, values_if, words_if
-from meshwright.plan.split import treatments_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +47,7 @@ def _world(case: Case, layout: Layout) -> Values | None:
     return values_if(
         product != devices, product=product, devices=devices, tp=layout.tensor_parallel, cp=layout.context_parallel,
         pp=layout.pipeline_parallel, dp=layout.data_parallel,
-    )  # fmt: skip
+    )
 
 
 def _layers(case: Case, layout: Layout) -> Values | None:
@@ -55,7 +55,7 @@ def _layers(case: Case, layout: Layout) -> Values | None:
     return values_if(
         case.model.num_layers < places, layers=case.model.num_layers, pp=layout.pipeline_parallel, vpp=layout.virtual_stages,
         places=places,
-    )  # fmt: skip
+    )
 
 
 def _stages(case: Case, layout: Layout) -> Values | None:
@@ -107,7 +107,7 @@ def recompute_excess(case: Case, layout: Layout) -> Values | None:
 
 
 CROSSING = ("chunk {chunk} of stage {stage} has layers that select_recompute alone and layers that select_comm_recompute alone is "
-            "for: both lists begin at the same layer")  # fmt: skip
+            "for: both lists begin at the same layer")
 
 
 def recompute_crossing(case: Case, layout: Layout) -> Values | None:
@@ -167,7 +167,7 @@ _RULES: Rules = {
     "schedule": (_schedule, "layout", "the schedule {schedule} does not run with pp {pp}, vpp {vpp} and {m} micro-batches"),
     "interleaved": (_interleaved, "layout", "interleaving needs micro-batches ({m}) in multiples of pp ({pp})"),
     "shards": (_shards, "layout", "the shard group of {shards} does not divide the {ranks} data-parallel ranks"),
-}  # fmt: skip
+}
 
 
 def arithmetic(prefix: str, words: Words) -> Iterator[Limit]:
@@ -198,7 +198,7 @@ def expressible(prefix: str, title: str, features: Features) -> Iterator[Limit]:
             (layout.schedule not in features.schedules, f"the schedule {layout.schedule}"),
             (layout.overlap.tensor and "tp" not in features.overlaps, "overlap of tensor parallelism"),
             (layout.overlap.expert and "ep" not in features.overlaps, "overlap of expert parallelism"),
-        ]  # fmt: skip
+        ]
         return words_if("knobs", has)
 
     yield Limit(id=f"{prefix}.knobs", words=f"{title} has no key for {{knobs}}", noticed="never", broken=knobs)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from meshwright.documents.source import UNKNOWN
 from meshwright.frameworks.asking import at, whole
 from meshwright.frameworks.rules import file_rule
-from meshwright.frameworks.settings import UNKNOWN
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -29,7 +29,7 @@ def environment_checks(prefix: str, *, mindspore: bool) -> tuple[Check, ...]:
     variable = "MS_ALLOC_CONF" if mindspore else "PYTORCH_NPU_ALLOC_CONF"
 
     @add(f"{prefix}.alloc-twice", "{variable} is set twice: the second value ({value}) replaces the first ({first})",
-         severity="error", source="seed 002, memory checklist: several options in one variable, separated by commas")  # fmt: skip
+         severity="error", source="seed 002, memory checklist: several options in one variable, separated by commas")
     def _twice(reading: Reading, case: Case | None) -> Iterator[Values]:
         for document in reading.source.documents:
             if document.path.endswith((".yaml", ".yml", ".json")):
@@ -42,21 +42,21 @@ def environment_checks(prefix: str, *, mindspore: bool) -> tuple[Check, ...]:
                 name, value = found[1], found[2].strip("\"'")
                 if name in seen and seen[name] != value and f"${name}" not in value.replace("{", ""):
                     yield {"variable": name, "value": value, "first": seen[name], "expected": f"{seen[name]},{value}",
-                           "path": f"{document.path}:{line}"}  # fmt: skip
+                           "path": f"{document.path}:{line}"}
                 seen[name] = value
 
     @add(f"{prefix}.vmm", "virtual memory is not switched on: peaks come from fragments of large blocks", severity="advice",
-         source="seed 002, memory checklist" if mindspore else "torch_npu: PYTORCH_NPU_ALLOC_CONF")  # fmt: skip
+         source="seed 002, memory checklist" if mindspore else "torch_npu: PYTORCH_NPU_ALLOC_CONF")
     def _vmm(reading: Reading, case: Case | None) -> Iterator[Values]:
         wanted = "enable_vmm:True" if mindspore else "expandable_segments:True"
         setting = reading.source.environment.get(variable)
         launched = bool(reading.source.environment) or bool(reading.source.program)
         if launched and (setting is None or (isinstance(setting.value, str) and wanted not in setting.value)):
             yield {"value": setting.value if setting else None, "expected": f"{variable}={wanted}",
-                   "path": setting.place if setting else ""}  # fmt: skip
+                   "path": setting.place if setting else ""}
 
     @add(f"{prefix}.slow-variable", "{name}={value} {effect}", severity="warning",
-         source="seed 002, user checklist; CANN and MindSpore environment variables")  # fmt: skip
+         source="seed 002, user checklist; CANN and MindSpore environment variables")
     def _slow(reading: Reading, case: Case | None) -> Iterator[Values]:
         for name, (slow, effect, expected) in _SLOW.items():
             setting = reading.source.environment.get(name)
@@ -67,14 +67,14 @@ def environment_checks(prefix: str, *, mindspore: bool) -> tuple[Check, ...]:
             yield at(tracker, "enable_vmm:True", name="MS_ALLOC_CONF", effect="writes every allocation to a file")
 
     @add(f"{prefix}.simulation", "MS_SIMULATION_LEVEL={value} only simulates: nothing is trained", severity="error",
-         source="MindSpore environment variables; seed 002, analysis of memory")  # fmt: skip
+         source="MindSpore environment variables; seed 002, analysis of memory")
     def _simulation(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = reading.source.environment.get("MS_SIMULATION_LEVEL")
         if setting and setting.value not in (None, UNKNOWN, ""):
             yield at(setting, None)
 
     @add(f"{prefix}.connect-timeout", "{devices} devices join within HCCL_CONNECT_TIMEOUT={value} s; slow ranks then end the job",
-         severity="advice", source="CANN environment variables: HCCL_CONNECT_TIMEOUT, default 120 s")  # fmt: skip
+         severity="advice", source="CANN environment variables: HCCL_CONNECT_TIMEOUT, default 120 s")
     def _timeout(reading: Reading, case: Case | None) -> Iterator[Values]:
         devices = reading.said.devices or 0
         setting = reading.source.environment.get("HCCL_CONNECT_TIMEOUT")
@@ -84,7 +84,7 @@ def environment_checks(prefix: str, *, mindspore: bool) -> tuple[Check, ...]:
             yield at(setting, 1800, devices=devices, value=text)
 
     @add(f"{prefix}.foreign-variable", "{name} does nothing on Ascend", severity="advice",
-         source="CANN reads HCCL_ and ASCEND_ variables, not those of CUDA and NCCL")  # fmt: skip
+         source="CANN reads HCCL_ and ASCEND_ variables, not those of CUDA and NCCL")
     def _foreign(reading: Reading, case: Case | None) -> Iterator[Values]:
         for name, setting in reading.source.environment.items():
             kept = not mindspore and name == "CUDA_DEVICE_MAX_CONNECTIONS"  # Megatron's own check reads it on any device
@@ -101,5 +101,5 @@ _SLOW = {
     "MS_DEV_RUNTIME_CONF": (".*synchronize:true.*", "waits for every operator", "unset"),
     "HCCL_ENTRY_LOG_ENABLE": ("1", "logs every collective", "0"),
     "ASCEND_GLOBAL_LOG_LEVEL": ("0|1", "logs at debug or info level", "3"),
-}  # fmt: skip
+}
 """Variable -> the values that slow a run, what they do, and what to set."""

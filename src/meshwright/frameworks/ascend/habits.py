@@ -26,7 +26,7 @@ def deterministic(prefix: str, key: str) -> Check:
     return Check(
         id=f"{prefix}.deterministic", words=f"{key.rpartition('.')[2]} is on, which is slower", severity="warning",
         source="seed 002, user checklist: deterministic OFF", find=find,
-    )  # fmt: skip
+    )
 
 
 def whole_states(prefix: str, key: str) -> Check:
@@ -40,4 +40,4 @@ def whole_states(prefix: str, key: str) -> Check:
     return Check(
         id=f"{prefix}.whole-states", words=f"data parallel {{dp}} without {key} keeps whole optimizer states on every rank",
         severity="advice", source="seed 002, memory: distributed optimizer", find=find,
-    )  # fmt: skip
+    )

@@ -64,7 +64,7 @@ def simulation(layout: Layout, options: Options, checkout: str, command: str, bl
     own = "\n".join(
         f'{blank.name}="${{{blank.name}:{"-" + blank.default if blank.default else "?" + blank.what}}}"'
         for blank in blanks if blank.name.isidentifier()
-    )  # fmt: skip
+    )
     return File(
         path="probe.sh", executable=True,
         text=f"""#!/bin/bash
@@ -80,7 +80,7 @@ cd "${checkout}"
 python {command} 2>&1 | tee "$HERE/probe_stage_$STAGE.log"
 grep "Used peak memory usage (without fragments)" "$HERE/probe_stage_$STAGE.log"
 """,
-    )  # fmt: skip
+    )
 
 
 def simulation_words(layout: Layout, options: Options, before: str, *, mock: bool) -> str:

@@ -11,8 +11,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Literal
 
 from meshwright.domain.layout import Full, Grid, Mixed, NoRecompute, Selective, mixed, ordered_parts
+from meshwright.estimate.split import treatments_of
 from meshwright.frameworks.ascend.stages import counts_of
-from meshwright.plan.split import treatments_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ SELECT, COMM = "select", "comm"
 KINDS: Mapping[Kind, Selective | Full] = {
     "full": Full(), "both": Selective(modules=(COMM, SELECT)), "select": Selective(modules=(SELECT,)),
     "comm": Selective(modules=(COMM,)),
-}  # fmt: skip
+}
 
 
 def parts_of_lists(full: Grid, words: Mapping[str, Grid], *, behind_full: bool) -> Parts:
@@ -106,7 +106,7 @@ def unsayable(parts: Parts, split: Grid) -> tuple[int, int] | None:
         if any(
             said.get(each, zeros)[chunk][stage] != wanted.get(each, zeros)[chunk][stage] for each in {*said, *wanted}
         )
-    ]  # fmt: skip
+    ]
     return places[0] if places else None
 
 
@@ -145,7 +145,7 @@ def excess(parts: Parts, split: Grid) -> tuple[int, int, int] | None:
     places = [
         (chunk, stage, total[chunk][stage]) for chunk, row in enumerate(split) for stage, layers in enumerate(row)
         if total[chunk][stage] > layers or any(counts[chunk][stage] < 0 for _, counts in parts)
-    ]  # fmt: skip
+    ]
     return places[0] if places else None
 
 

@@ -42,7 +42,7 @@ def refusals(
         return words_if("reason", (*reasons, *also(model)), model=model.name)
 
     @add(f"{prefix}.numbers", f"{title} trains with AdamW in bf16 or fp16, not {{optimizer}} in {{precision}}",
-         noticed="never", path="training")  # fmt: skip
+         noticed="never", path="training")
     def _numbers(case: Case, layout: Layout) -> Values | None:
         training = case.training
         able = training.precision.name in {"bf16", "fp16"} and training.optimizer.name == "adamw"

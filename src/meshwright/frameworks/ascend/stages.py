@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, Grid, Mixed, NoRecompute, Selective, full_of, mixed
-from meshwright.plan.split import default_split, even_split
+from meshwright.estimate.split import default_split, even_split
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from meshwright.frameworks.documents.tree import flow_words
+from meshwright.documents.tree import flow_words
 
 
 def yaml_text(document: Mapping[str, object]) -> str:

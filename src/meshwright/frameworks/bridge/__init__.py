@@ -68,4 +68,4 @@ BRIDGE = Framework(
             "model.account_for_loss_in_pipeline_split",
         }),
     ),
-)  # fmt: skip
+)

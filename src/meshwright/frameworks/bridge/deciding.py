@@ -78,7 +78,7 @@ def _shards(layout: Layout) -> dict[str, object]:
     values: dict[str, object] = {
         "ddp.use_distributed_optimizer": stage > 0, "optimizer.use_distributed_optimizer": stage > 0,
         "dist.use_megatron_fsdp": stage >= 2, "ddp.use_megatron_fsdp": stage >= 2,
-    }  # fmt: skip
+    }
     inner = layout.gradient_shards if stage >= 2 else layout.optimizer_shards
     if stage > 0 and inner < ranks:
         values["ddp.num_distributed_optimizer_instances"] = ranks // inner
@@ -91,7 +91,7 @@ def _shards(layout: Layout) -> dict[str, object]:
             values["ddp.outer_dp_sharding_strategy"] = "optim"
     if layout.offload:
         values |= {"optimizer.optimizer_cpu_offload": True, "optimizer.optimizer_offload_fraction": 1.0,
-                   "optimizer.use_precision_aware_optimizer": True}  # fmt: skip
+                   "optimizer.use_precision_aware_optimizer": True}
     return values
 
 
@@ -102,7 +102,7 @@ def _overlap(layout: Layout) -> dict[str, object]:
     values: dict[str, object] = {
         "ddp.overlap_grad_reduce": overlap.gradient_reduce and ranks > 1, "ddp.overlap_param_gather": gather,
         "optimizer.overlap_param_gather": gather, "model.tp_comm_overlap": overlap.tensor and layout.tensor_parallel > 1,
-    }  # fmt: skip
+    }
     if layout.pipeline_parallel > 1:
         beside = layout.virtual_stages > 1 and overlap.point_to_point
         values |= {"model.overlap_p2p_comm": beside, "model.batch_p2p_comm": not beside}
@@ -117,4 +117,4 @@ def normal(case: Case, layout: Layout) -> Layout:
     return replace(
         plain, sequence_parallel=layout.sequence_parallel, expert_parallel=layout.expert_parallel,
         expert_tensor_parallel=layout.expert_tensor_parallel,
-    )  # fmt: skip
+    )

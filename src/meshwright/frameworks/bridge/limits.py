@@ -20,7 +20,7 @@ PRECISIONS = {
     "bf16": "bf16_mixed", "fp16": "fp16_mixed", "fp8-delayed": "bf16_with_fp8_delayed_scaling_mixed",
     "fp8-cs": "bf16_with_fp8_current_scaling_mixed", "fp8-mx": "bf16_with_mxfp8_mixed",
     "fp8-blockwise": "bf16_with_fp8_subchannel_scaling_mixed", "nvfp4": "bf16_with_nvfp4_mixed",
-}  # fmt: skip
+}
 """Precision of the catalogue -> name of a recipe in ``training/mixed_precision.py``."""
 OWN: list[Limit] = []
 _rule = partial(rule, OWN)
@@ -75,7 +75,7 @@ def _device(case: Case, layout: Layout) -> Values | None:
 
 REPLACED = frozenset(
     f"megatron.{name}" for name in ("task", "device", "precision", "sequence", "parameter-overlap", "split", "flag")
-)  # fmt: skip
+)
 """Rules of Megatron-LM that have a form of Bridge's own here, or that only its flags have."""
 
 

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from meshwright.documents.opening import is_script
 from meshwright.frameworks.asking import differs, place_of
-from meshwright.frameworks.documents.opening import is_script
 from meshwright.frameworks.rules import file_rule
 
 if TYPE_CHECKING:
+    from meshwright.documents.source import Setting
     from meshwright.domain.case import Case
     from meshwright.frameworks.base import Check, Values
-    from meshwright.frameworks.settings import Reading, Setting, Severity
+    from meshwright.frameworks.settings import Reading, Severity
 
 CHECKS: list[Check] = []
 _rule = partial(file_rule, CHECKS)
@@ -24,7 +25,7 @@ _CLI = {
     "model.num_virtual_stages_per_pipeline_rank": "model.virtual_pipeline_model_parallel_size",
     "model.num_experts": "model.num_moe_experts", "model.micro_batch_size": "train.micro_batch_size",
     "model.global_batch_size": "train.global_batch_size",
-}  # fmt: skip
+}
 """Names of Megatron-LM's command line -> Bridge's."""
 
 
@@ -38,7 +39,7 @@ def unknown_key(key: str) -> tuple[Severity, str] | None:
 
 
 @_rule("bridge.parameter-overlap-key", "overlap_param_gather without overlap_grad_reduce is accepted in silence: Megatron-LM's "
-       "flags refuse the same", severity="warning", source=f"training/config.py ConfigContainer.validate; {_MISTAKES}")  # fmt: skip
+       "flags refuse the same", severity="warning", source=f"training/config.py ConfigContainer.validate; {_MISTAKES}")
 def _parameter_overlap(reading: Reading, case: Case | None) -> Iterator[Values]:
     for section in ("ddp", "comm_overlap"):
         gather, reduce = f"{section}.overlap_param_gather", f"{section}.overlap_grad_reduce"
@@ -49,7 +50,7 @@ def _parameter_overlap(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("bridge.sequence-length", "Please ensure sequence length configuration in model config and dataset config match. Sequence "
        "length in model config: {model}, Sequence length in dataset config: {data}",
-           source="training/config.py validate")  # fmt: skip
+           source="training/config.py validate")
 def _sequence_length(reading: Reading, case: Case | None) -> Iterator[Values]:
     model = reading.source.value("model.seq_length")
     for key in ("dataset.sequence_length", "dataset.seq_length"):
@@ -59,7 +60,7 @@ def _sequence_length(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_rule("bridge.sequence-parallel-key", "Cannot use sequence parallelism without tensor parallelism",
-       source="megatron/core/model_parallel_config.py __post_init__")  # fmt: skip
+       source="megatron/core/model_parallel_config.py __post_init__")
 def _sequence_parallel(reading: Reading, case: Case | None) -> Iterator[Values]:
     if reading.source.value("model.sequence_parallel") is True and reading.source.value("model.tensor_model_parallel_size") == 1:
         yield {"value": True, "expected": False, "path": place_of(reading, "model.sequence_parallel")}
@@ -67,7 +68,7 @@ def _sequence_parallel(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("bridge.expert-tensor-parallel",
        "expert_tensor_parallel_size is not set, so Megatron-Core takes that of the dense layers, {tp}",
-       severity="warning", source="NeMo Speech#14838, Megatron-Bridge#546")  # fmt: skip
+       severity="warning", source="NeMo Speech#14838, Megatron-Bridge#546")
 def _expert_tensor_parallel(reading: Reading, case: Case | None) -> Iterator[Values]:
     tp, ep = (reading.source.value(f"model.{name}_model_parallel_size") for name in ("tensor", "expert"))
     etp = reading.source.value("model.expert_tensor_parallel_size")
@@ -76,7 +77,7 @@ def _expert_tensor_parallel(reading: Reading, case: Case | None) -> Iterator[Val
 
 
 @_rule("bridge.pipeline-dtype", "pipeline_dtype is not set with {pp} pipeline stages and no mixed_precision",
-       severity="warning", source="Megatron-LM PR 5768 (the usual eight)")  # fmt: skip
+       severity="warning", source="Megatron-LM PR 5768 (the usual eight)")
 def _pipeline_dtype(reading: Reading, case: Case | None) -> Iterator[Values]:
     pp = reading.source.value("model.pipeline_model_parallel_size")
     explicit = "model.pipeline_dtype" in reading.source.settings and reading.source.value("model.pipeline_dtype") is None
@@ -85,7 +86,7 @@ def _pipeline_dtype(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_rule("bridge.virtual-alone",
-       "virtual_pipeline_model_parallel_size {value} with one pipeline stage", source="megatron/core")  # fmt: skip
+       "virtual_pipeline_model_parallel_size {value} with one pipeline stage", source="megatron/core")
 def _virtual_alone(reading: Reading, case: Case | None) -> Iterator[Values]:
     chunks = reading.source.value("model.virtual_pipeline_model_parallel_size")
     if isinstance(chunks, int) and chunks > 1 and reading.source.value("model.pipeline_model_parallel_size") == 1:
@@ -94,13 +95,13 @@ def _virtual_alone(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("bridge.layout-twice",
        "virtual_pipeline_model_parallel_size conflicts with pipeline_model_parallel_layout: {told} is told, the layout "
-       "has {found}", source="megatron/core/transformer/transformer_config.py __post_init__")  # fmt: skip
+       "has {found}", source="megatron/core/transformer/transformer_config.py __post_init__")
 def _layout_twice(reading: Reading, case: Case | None) -> Iterator[Values]:
     told = reading.source.value("model.virtual_pipeline_model_parallel_size")
     layout = reading.source.value("model.pipeline_model_parallel_layout")
     if reading.layout is not None and layout is not None and isinstance(told, int) and told != reading.layout.virtual_stages:
         yield {"told": told, "found": reading.layout.virtual_stages, "value": told, "expected": reading.layout.virtual_stages,
-               "path": place_of(reading, "model.virtual_pipeline_model_parallel_size")}  # fmt: skip
+               "path": place_of(reading, "model.virtual_pipeline_model_parallel_size")}
 
 
 @_rule("bridge.fsdp-checkpoint", "Megatron FSDP only supports fsdp_dtensor checkpoint format", source="training/config.py validate")
@@ -109,18 +110,18 @@ def _fsdp_checkpoint(reading: Reading, case: Case | None) -> Iterator[Values]:
     saved = [key for key in ("checkpoint.save", "checkpoint.load") if reading.source.value(key) is not None]
     if fsdp and saved and reading.source.value("checkpoint.ckpt_format") != "fsdp_dtensor":
         yield {"value": reading.source.value("checkpoint.ckpt_format"), "expected": "fsdp_dtensor",
-               "path": place_of(reading, "checkpoint.ckpt_format", *saved)}  # fmt: skip
+               "path": place_of(reading, "checkpoint.ckpt_format", *saved)}
 
 
 @_rule("bridge.fsdp-strategy", "Megatron-FSDP with data_parallel_sharding_strategy {value} shards nothing", severity="warning",
-       source="megatron/core/distributed/distributed_data_parallel_config.py")  # fmt: skip
+       source="megatron/core/distributed/distributed_data_parallel_config.py")
 def _fsdp_strategy(reading: Reading, case: Case | None) -> Iterator[Values]:
     fsdp = True in (reading.source.value("ddp.use_megatron_fsdp"), reading.source.value("dist.use_megatron_fsdp"))
     strategy = reading.source.value("ddp.data_parallel_sharding_strategy")
     if fsdp and strategy in (None, "no_shard"):
         yield {"value": strategy or "no_shard", "expected": "optim_grads_params",
                "path": place_of(reading, "ddp.data_parallel_sharding_strategy",
-                   "ddp.use_megatron_fsdp", "dist.use_megatron_fsdp")}  # fmt: skip
+                   "ddp.use_megatron_fsdp", "dist.use_megatron_fsdp")}
 
 
 @_rule(
@@ -135,7 +136,7 @@ def _two_fsdp(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("bridge.packed-microbatch",
        "Micro batch size should be 1 when training with packed sequence, but your micro batch size is {value}.",
-       source="training/config.py validate")  # fmt: skip
+       source="training/config.py validate")
 def _packed_microbatch(reading: Reading, case: Case | None) -> Iterator[Values]:
     size = reading.source.value("train.micro_batch_size")
     packed = (
@@ -168,7 +169,7 @@ def _peft(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_rule("bridge.connections", "CUDA_DEVICE_MAX_CONNECTIONS is {value}: {reason}", severity="warning",
-       source="ROCm/Megatron-LM PR 91; megatron/training/arguments.py")  # fmt: skip
+       source="ROCm/Megatron-LM PR 91; megatron/training/arguments.py")
 def _connections(reading: Reading, case: Case | None) -> Iterator[Values]:
     variable: Setting | None = reading.source.environment.get("CUDA_DEVICE_MAX_CONNECTIONS")
     if variable is None or variable.value is None or reading.layout is None:
@@ -178,4 +179,4 @@ def _connections(reading: Reading, case: Case | None) -> Iterator[Values]:
         yield {"value": "1", "expected": "8", "reason": "FSDP requires more than 1, or unset", "path": variable.place}
     elif layout.zero_stage < 2 and max(layout.tensor_parallel, layout.context_parallel) > 1 and differs(variable, "1"):
         yield {"value": variable.value, "expected": "1", "reason": "tensor and context parallelism want 1 below Blackwell",
-               "path": variable.place}  # fmt: skip
+               "path": variable.place}

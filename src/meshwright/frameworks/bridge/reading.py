@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.documents.source import Source
 from meshwright.domain.layout import ContextKind, Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.errors import InputError
 from meshwright.frameworks.bridge.limits import PRECISIONS
 from meshwright.frameworks.compose import Values, data_parallel_of, microbatches_of, world_of
 from meshwright.frameworks.megatron.stages import unrolled
-from meshwright.frameworks.settings import Given, Reading, Said, Source
+from meshwright.frameworks.settings import Given, Reading, Said
 
 if TYPE_CHECKING:
     from meshwright.domain.training import Task
-    from meshwright.plan.split import Split
+    from meshwright.estimate.split import Split
 
 KINDS: dict[str, ContextKind] = {"p2p": "ring", "a2a": "ulysses", "all_gather": "all-gather", "allgather": "all-gather",
-                                 "a2a+p2p": "hybrid"}  # fmt: skip
+                                 "a2a+p2p": "hybrid"}
 FIGURES = {
     "num_layers": "layers", "hidden_size": "hidden", "num_attention_heads": "heads", "num_query_groups": "key_value_heads",
     "kv_channels": "head_dim", "ffn_hidden_size": "ffn", "vocab_size": "vocabulary", "num_moe_experts": "experts",
     "moe_router_topk": "experts_per_token", "moe_ffn_hidden_size": "expert_ffn",
     "moe_shared_expert_intermediate_size": "shared_ffn", "mtp_num_layers": "mtp_layers",
-}  # fmt: skip
+}
 STAGES = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 _DEGREES = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
 
@@ -38,7 +39,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
         values.refuse(
             "bridge.recipe", "the files do not set {names}: the recipe decides, {instead}", names=", ".join(silent),
             instead="so the layout is not known" if untold else "and 1 is read here",
-        )  # fmt: skip
+        )
     tp, pp, cp = (values.degree(f"model.{name}") for name in _DEGREES)
     ep = values.degree("model.expert_model_parallel_size")
     etp = values.int("model.expert_tensor_parallel_size") or (tp if ep > 1 else 1)
@@ -61,16 +62,16 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
             schedule="interleaved" if chunks > 1 else "1f1b", stage_layers=split,
             offload=("optimizer",) if values.bool("optimizer.optimizer_cpu_offload") else (),
             overlap=_overlap(values, tp, chunks, ep, dp * cp, sharded=shards[0] > 1),
-        )  # fmt: skip
+        )
     knobs = surface().knobs()
     said = Said(
         devices=world, global_batch_sequences=batch, sequence_tokens=sequence, precision=_precision(values), task=_task(values),
         figures={name: number for key, name in FIGURES.items() if (number := values.int(f"model.{key}")) is not None},
-    )  # fmt: skip
+    )
     return Reading(
         framework="bridge", version=release, source=source, said=said,
         layout=None if any(key in knobs for key in values.failed) else layout, messages=tuple(values.messages),
-    )  # fmt: skip
+    )
 
 
 def _sequence(values: Values) -> int | None:
@@ -114,7 +115,7 @@ def _stages(values: Values, pp: int, given: Given) -> tuple[int, Split | None] |
     if counts is not None:
         if len(counts) % pp:
             values.refuse("bridge.layout-string", "The length of pipeline_model_parallel_layout must be divisible by "
-                          "pipeline_model_parallel_size ({cells} for {stages})", cells=len(counts), stages=pp)  # fmt: skip
+                          "pipeline_model_parallel_size ({cells} for {stages})", cells=len(counts), stages=pp)
             return None
         split = tuple(tuple(counts[start : start + pp]) for start in range(0, len(counts), pp))
         return len(split), split if len(set(counts)) > 1 and pp > 1 else None
@@ -130,7 +131,7 @@ def _stages(values: Values, pp: int, given: Given) -> tuple[int, Split | None] |
     middle, rest = pp - len(told), layers + embedding + loss - sum(told)
     if rest < 0 or middle < 0 or (middle and rest % middle) or (not middle and rest):
         values.refuse("bridge.ends", "number of layers at middle stage: {rest} must be divisible by the middle pipeline model "
-                      "parallel size {middle}", rest=rest, middle=middle)  # fmt: skip
+                      "parallel size {middle}", rest=rest, middle=middle)
         return None
     by_stage = [*([] if first is None else [first]), *[rest // middle if middle else 0] * middle, *([] if last is None else [last])]
     grid = [[count // chunks for count in by_stage] for _ in range(chunks)]
@@ -171,7 +172,7 @@ def _shards(values: Values, ranks: int) -> tuple[int, int, int]:
     if ranks % instances:
         values.note("ddp.num_distributed_optimizer_instances",
                     "bridge.instances", "{ranks} ranks do not divide into {instances} groups",
-                    ranks=ranks, instances=instances)  # fmt: skip
+                    ranks=ranks, instances=instances)
         instances = 1
     if values.bool("ddp.use_megatron_fsdp") or values.bool("dist.use_megatron_fsdp"):
         stage = STAGES.get(values.text("ddp.data_parallel_sharding_strategy", "no_shard"), 0)

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from meshwright.documents.opening import PYTHON, is_script, open_source
+from meshwright.documents.overrides import OverrideDocument
+from meshwright.documents.source import Setting, Source
 from meshwright.errors import InputError
-from meshwright.frameworks.documents.opening import PYTHON, is_script, open_source
-from meshwright.frameworks.documents.overrides import OverrideDocument
-from meshwright.frameworks.settings import Setting, Source
 from meshwright.readers.safe import parse_yaml
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ RESET = frozenset({
     "model.virtual_pipeline_model_parallel_size", "model.pipeline_model_parallel_layout",
     "model.num_layers_in_first_pipeline_stage", "model.num_layers_in_last_pipeline_stage", "model.recompute_granularity",
     "model.recompute_method", "model.recompute_num_layers", "model.recompute_modules",
-})  # fmt: skip
+})
 """What a recipe may have set, and a plan without it sets back to ``null``."""
 SHORT = {
     "max_steps": "train.train_iters", "ms": "train.train_iters", "global_batch_size": "train.global_batch_size",
@@ -36,7 +36,7 @@ SHORT = {
     "expert_tensor_parallel_size": "model.expert_tensor_parallel_size", "etp": "model.expert_tensor_parallel_size",
     "et": "model.expert_tensor_parallel_size", "sequence_parallel": "model.sequence_parallel", "lr": "optimizer.lr",
     "train_iters": "train.train_iters",
-}  # fmt: skip
+}
 """Flags of Bridge's scripts, and arguments of its recipe functions -> the field that they set."""
 
 

@@ -48,7 +48,7 @@ def overrides(case: Case, layout: Layout, release: str, options: Options) -> dic
     fixed: dict[str, object] = {
         "train.global_batch_size": case.batch.global_batch_sequences, "train.train_iters": steps, "model.seq_length": sequence,
         length: sequence, "mixed_precision": PRECISIONS[case.training.precision.name],
-    }  # fmt: skip
+    }
     back = {key: None for key in (*sorted(RESET), "comm_overlap") if key not in decided}
     experts: dict[str, object] = {"model.moe_token_dispatcher_type": "alltoall"} if case.model.is_moe else {}
     peft: dict[str, object] = {"peft.dim": case.training.lora.rank} if case.training.lora else {}
@@ -83,7 +83,7 @@ def _manual(case: Case, layout: Layout, release: str) -> Manual:
     """What the README and the launch script say."""
     fsdp = layout.zero_stage >= 2
     connections = Variable(name="CUDA_DEVICE_MAX_CONNECTIONS", value="8" if fsdp else "1",
-                           reason="FSDP must not have 1" if fsdp else "collectives start before the GEMMs behind them")  # fmt: skip
+                           reason="FSDP must not have 1" if fsdp else "collectives start before the GEMMs behind them")
     return Manual(
         title=f"Megatron-Bridge {release}",
         needs="Python 3.12 and Megatron-Bridge's container; its recipes take mock data until a data set is given.",
@@ -105,7 +105,7 @@ def _manual(case: Case, layout: Layout, release: str) -> Manual:
         probe=_PROBE,
         assumed=("Learning rate, data, tokenizer and checkpoints are those of the recipe.",
                  "Fields that a recipe sets and no override names stay as the recipe has them."),
-    )  # fmt: skip
+    )
 
 
 _PROBE = (

@@ -41,7 +41,7 @@ def _narrowed(case: Case) -> Features:
         expert_parallel=False, expert_tensor_parallel=False, sequence_parallel=False, context_kinds=("ulysses",),
         schedules=("1f1b",), recompute=("full",), recompute_first_layers=False, uneven_stages=False, optimizer_offload=False,
         overlaps=("p2p",),
-    )  # fmt: skip
+    )
 
 
 CHATLEARN = Framework(
@@ -80,4 +80,4 @@ CHATLEARN = Framework(
                          "virtual_pipeline_model_parallel_size", "num_virtual_stages_per_pipeline_rank")
         ),
     ),
-)  # fmt: skip
+)

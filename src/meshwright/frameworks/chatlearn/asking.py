@@ -8,7 +8,8 @@ from meshwright.frameworks.chatlearn.deciding import TRAINER
 from meshwright.frameworks.chatlearn.reading import PROMPT_TOKENS, RESPONSE_TOKENS
 
 if TYPE_CHECKING:
-    from meshwright.frameworks.settings import Reading, Setting
+    from meshwright.documents.source import Setting
+    from meshwright.frameworks.settings import Reading
 
 
 def setting_of(reading: Reading, name: str) -> Setting | None:

@@ -39,7 +39,7 @@ def decide(case: Case, layout: Layout, release: str) -> Values:
         "runtime_args.train_backend": "fsdp" if is_fsdp(layout) else "megatron",
         "runtime_args.train_micro_batch_size": 1 if is_packed(layout) else layout.microbatch_sequences,
         f"{TRAINER}.num_gpu": layout.world, f"{TRAINER}.packing": is_packed(layout),
-    }  # fmt: skip
+    }
     if is_packed(layout):
         values[f"{TRAINER}.max_token_in_packing"] = packing_limit(case, layout)
     specific = _fsdp(layout) if is_fsdp(layout) else _megatron(case, layout)
@@ -60,7 +60,7 @@ def _fsdp(layout: Layout) -> dict[str, object]:
     """Fields of ``FSDPPolicyTrainerConfig``."""
     return {
         "fsdp_size": layout.world, "ulysses_sequence_parallel_size": layout.context_parallel, "gradient_checkpointing": True,
-    }  # fmt: skip
+    }
 
 
 def _megatron(case: Case, layout: Layout) -> dict[str, object]:
@@ -102,7 +102,7 @@ def _recompute(layout: Layout) -> dict[str, object]:
         case Full(layers=layers) if layers != 0:
             block = isinstance(layers, int)
             return {"recompute_granularity": "full", "recompute_method": "block" if block else "uniform",
-                    "recompute_num_layers": layers if block else 1}  # fmt: skip
+                    "recompute_num_layers": layers if block else 1}
     return {}
 
 

@@ -45,7 +45,7 @@ def _runtime(case: Case) -> dict[str, object]:
         "colocation": ["policy", "policy_trainer", "ref_policy"], "num_episode": EPISODES, "sample_per_episode": batch,
         "train_micro_batch_size": 1, "train_global_batch_size": batch, "num_inference_per_prompt": _per_prompt(batch),
         "save_episode_interval": EPISODES, "log_args_dict": {"log_dir": "${runtime_args.output_dir}"},
-    }  # fmt: skip
+    }
 
 
 def _per_prompt(batch: int) -> int:
@@ -64,12 +64,12 @@ def _models(case: Case, layout: Layout, keys: Values) -> dict[str, object]:
         "trainable": True, "gpu_per_process": 1, "num_gpu": world, "use_expandable_segments": True, "free_gpu_memory": memory,
         "optimizer": {"lr": 2.0e-6, "clip_grad": 1.0}, "generation_batch_size": batch,
         "train_micro_batch_size": "${runtime_args.train_micro_batch_size}", **lengths,
-    }  # fmt: skip
+    }
     reference: dict[str, object] = {
         "trainable": False, "gpu_per_process": 1, "num_gpu": f"${{{TRAINER}.num_gpu}}", "use_expandable_segments": True,
         "free_gpu_memory": {"offload_weights": True}, "generation_batch_size": f"${{{TRAINER}.generation_batch_size}}",
         "load": f"${{{TRAINER}.load}}", "packing": f"${{{TRAINER}.packing}}", **lengths,
-    }  # fmt: skip
+    }
     shared = ("max_token_in_packing", *((*_FSDP_SHARED,) if is_fsdp(layout) else _MEGATRON_SHARED))
     reference |= {name: f"${{{TRAINER}.{name}}}" for name in shared if f"{TRAINER}.{name}" in keys}
     if not is_fsdp(layout):
@@ -83,12 +83,12 @@ def _models(case: Case, layout: Layout, keys: Values) -> dict[str, object]:
         "free_gpu_memory": {"offload_weights": True}, "generation_batch_size": 256,
         "num_inference_per_prompt": "${runtime_args.num_inference_per_prompt}", "max_prompt_tokens_length": sequence // 4,
         "max_response_tokens_length": sequence - sequence // 4, "gpu_memory_utilization": 0.8,
-    }  # fmt: skip
+    }
     return {
         "policy_trainer": trainer, "ref_policy": reference, "policy": policy,
         "reward": {"num_cpu": 2, "cpu_per_process": 1, "generation_batch_size": 256},
         "partial_rollout_manager": {"num_cpu": 1, "cpu_per_process": 1},
-    }  # fmt: skip
+    }
 
 
 _FSDP_SHARED = ("fsdp_size", "ulysses_sequence_parallel_size")
@@ -96,4 +96,4 @@ _MEGATRON_SHARED = (
     "tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size",
     "expert_tensor_parallel_size", "sequence_parallel", "pipeline_model_parallel_layout", "cp_comm_type",
     "hierarchical_context_parallel_sizes",
-)  # fmt: skip
+)

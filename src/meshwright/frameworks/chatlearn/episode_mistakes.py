@@ -23,7 +23,7 @@ _ROLLOUT = "models.policy"
 
 @_rule("chatlearn.episode",
        "runtime_args.sample_per_episode must be divisible by runtime_args.train_global_batch_size ({samples} % {batch})",
-       source="configs/runtime_config.py _validate_impl")  # fmt: skip
+       source="configs/runtime_config.py _validate_impl")
 def _episode(reading: Reading, case: Case | None) -> Iterator[Values]:
     samples, batch = (number_of(reading, f"runtime_args.{name}", 0) for name in ("sample_per_episode", "train_global_batch_size"))
     if samples and batch and samples % batch:
@@ -33,7 +33,7 @@ def _episode(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("chatlearn.samples",
        "runtime_args.sample_per_episode must be divisible by models.policy.num_inference_per_prompt ({samples} % {responses})",
-       source="algorithm/grpo.py GrpoConfig._validate_impl")  # fmt: skip
+       source="algorithm/grpo.py GrpoConfig._validate_impl")
 def _samples(reading: Reading, case: Case | None) -> Iterator[Values]:
     samples = number_of(reading, "runtime_args.sample_per_episode", 0)
     responses = number_of(reading, f"{_ROLLOUT}.num_inference_per_prompt", 32)
@@ -45,7 +45,7 @@ def _samples(reading: Reading, case: Case | None) -> Iterator[Values]:
 @_rule("chatlearn.generation-batch",
        "sample_per_dp_rank of policy_trainer ({samples}) must be divisible by models.policy_trainer.generation_batch_size "
        "({size}).",
-       source="algorithm/grpo.py GrpoConfig._validate_impl")  # fmt: skip
+       source="algorithm/grpo.py GrpoConfig._validate_impl")
 def _generation_batch(reading: Reading, case: Case | None) -> Iterator[Values]:
     if reading.layout is None or reading.source.value(f"{TRAINER}.packing") is True:
         return
@@ -64,7 +64,7 @@ def _generation_batch(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_rule("chatlearn.rollout", "models.policy.num_gpu must be divisible by tensor_model_parallel_size ({world} % {tp})",
-       source="configs/policy_config.py _validate_impl")  # fmt: skip
+       source="configs/policy_config.py _validate_impl")
 def _rollout(reading: Reading, case: Case | None) -> Iterator[Values]:
     world = number_of(reading, f"{_ROLLOUT}.num_gpu", 0)
     tp = number_of(reading, f"{_ROLLOUT}.tensor_model_parallel_size", 1)
@@ -87,7 +87,7 @@ def _rollout_degrees(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("chatlearn.vision-packing",
        "We do not support megatron for vl training with packing. Please set packing to False or use fsdp to train vl model.",
-       source="models/megatron_module.py init")  # fmt: skip
+       source="models/megatron_module.py init")
 def _vision_packing(reading: Reading, case: Case | None) -> Iterator[Values]:
     packing = setting_of(reading, "packing")
     if (

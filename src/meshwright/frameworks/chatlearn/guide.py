@@ -57,7 +57,7 @@ def manual_of(case: Case, layout: Layout, release: str, *, patched: bool) -> Man
         title=f"ChatLearn {release}", needs=_needs(layout, patched=patched), commands=start_commands(layout, case, before=paths),
         blanks=tuple(blanks), variables=tuple(variables), off=_off(layout), assumed=_assumed(case, layout),
         probe="" if fsdp else _PROBE,
-    )  # fmt: skip
+    )
 
 
 _PROBE = (

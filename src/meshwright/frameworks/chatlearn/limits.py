@@ -134,12 +134,12 @@ def foreign(model: Model) -> list[str]:
         (model.norm != "rms", f"its norm is {model.norm}"),
         (any(isinstance(kind.feed_forward, Mlp) and (not kind.feed_forward.gated or kind.feed_forward.bias) for kind in kinds),
          "its MLP is not a gated one without bias"),
-    ]  # fmt: skip
+    ]
     return [reason for broken, reason in reasons if broken]
 
 
 @_rule("chatlearn.query-groups", "num_query_groups ({groups}) must be a multiple of tensor_model_parallel_size ({tp}).",
-       noticed="start")  # fmt: skip
+       noticed="start")
 def _query_groups(case: Case, layout: Layout) -> Values | None:
     groups, tp = attention_of(case).num_key_value_heads, layout.tensor_parallel
     return values_if(not is_fsdp(layout) and not attention_of(case).latent and groups % tp, groups=groups, tp=tp)
@@ -157,12 +157,12 @@ def _fsdp(case: Case, layout: Layout) -> Values | None:
         (layout.expert_parallel * layout.expert_tensor_parallel > 1, "expert parallelism"), (bool(layout.offload), "offload"),
         (layout.context_parallel > 1 and layout.context_kind != "ulysses", f"{layout.context_kind} context parallelism"),
         (layout.overlap.tensor and layout.tensor_parallel > 1, "overlap of tensor parallelism"),
-    ]  # fmt: skip
+    ]
     return words_if("knobs", has)
 
 
 @_rule("chatlearn.fsdp-size", "fsdp_size is hard-coded to all {world} GPUs, for parameters, gradients and optimizer, not {sizes}",
-       noticed="never")  # fmt: skip
+       noticed="never")
 def _fsdp_size(case: Case, layout: Layout) -> Values | None:
     world = layout.world
     sizes = (layout.parameter_shards, layout.gradient_shards, layout.optimizer_shards)
@@ -170,7 +170,7 @@ def _fsdp_size(case: Case, layout: Layout) -> Values | None:
 
 
 @_rule("chatlearn.fsdp-recompute", "The FSDP back end always recomputes every layer: gradient_checkpointing: false has no effect",
-       noticed="never")  # fmt: skip
+       noticed="never")
 def _fsdp_recompute(case: Case, layout: Layout) -> Values | None:
     return values_if(is_fsdp(layout) and layout.recompute != Full())
 
@@ -182,7 +182,7 @@ def _fsdp_heads(case: Case, layout: Layout) -> Values | None:
 
 
 @_rule("chatlearn.fsdp-key-value-heads", "num_key_value_heads must be divisible by sp ({heads} % {ranks}): no head is copied here",
-       noticed="never")  # fmt: skip
+       noticed="never")
 def _fsdp_key_value_heads(case: Case, layout: Layout) -> Values | None:
     heads, ranks = attention_of(case).num_key_value_heads, layout.context_parallel
     return values_if(is_fsdp(layout) and heads % ranks, heads=heads, ranks=ranks)
@@ -192,7 +192,7 @@ REPLACED = frozenset(
     f"megatron.{name}"
     for name in ("model", "task", "device", "precision", "optimizer", "schedule", "microbatches", "batch", "query-groups",
                  "copied-query-groups", "parameter-overlap", "mtp-context", "mtp-layout", "split", "flag")
-)  # fmt: skip
+)
 """Rules of Megatron-LM that have a form of ChatLearn's own here, or cannot be broken through it."""
 
 

@@ -58,7 +58,7 @@ def patch_file(names: Collection[str], *, interleaved: bool) -> File | None:
         added = [
             f"+    {name}: {each.annotation} = field({each.default})"
             for name, each in FIELDS.items() if name in names and each.owner == owner
-        ]  # fmt: skip
+        ]
         if added:
             hunks.append("\n".join((f"@@ class {owner}({bases}): @@", *added)))
     parts = [f"--- a/{_CONFIG}\n+++ b/{_CONFIG}\n" + "\n".join(hunks) + "\n"] if hunks else []

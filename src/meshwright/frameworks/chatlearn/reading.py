@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.documents.source import UNKNOWN, Source
 from meshwright.domain.layout import ContextKind, Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.frameworks.chatlearn.deciding import FSDP_OVERLAP, TRAINER
 from meshwright.frameworks.chatlearn.packing import padding_multiple, sequences_for, worst_tokens
 from meshwright.frameworks.chatlearn.stages import plain, split_of_ends, split_of_string
 from meshwright.frameworks.compose import Values, data_parallel_of, microbatches_of, world_of
-from meshwright.frameworks.settings import UNKNOWN, Given, Reading, Said, Source
+from meshwright.frameworks.settings import Given, Reading, Said
 
 if TYPE_CHECKING:
-    from meshwright.plan.split import Split
+    from meshwright.estimate.split import Split
 
 KINDS: dict[str, ContextKind] = {"p2p": "ring", "a2a": "ulysses", "all_gather": "all-gather", "a2a+p2p": "hybrid"}
 FIGURES = {
@@ -20,7 +21,7 @@ FIGURES = {
     "kv_channels": "head_dim", "ffn_hidden_size": "ffn", "num_experts": "experts",
     "moe_router_topk": "experts_per_token",
         "moe_ffn_hidden_size": "expert_ffn", "moe_shared_expert_intermediate_size": "shared_ffn",
-}  # fmt: skip
+}
 PROMPT_TOKENS, RESPONSE_TOKENS = 1024, 2048
 """Defaults of ``max_prompt_tokens_length`` and ``max_response_tokens_length``."""
 
@@ -45,13 +46,13 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
         devices=world, global_batch_sequences=batch, sequence_tokens=sequence,
         precision="bf16" if values.bool(f"{TRAINER}.bf16", True) or backend == "fsdp" else "fp32", optimizer="adamw", task="sft",
         figures=figures,
-    )  # fmt: skip
+    )
     knobs = surface().knobs()
     broken = any(key in knobs for key in values.failed)
     return Reading(
         framework="chatlearn", version=release, source=source, said=said, layout=None if broken else layout,
         messages=tuple(values.messages),
-    )  # fmt: skip
+    )
 
 
 def _world(values: Values, given: Given) -> int | None:
@@ -93,7 +94,7 @@ def _microbatch(values: Values, batch: int | None, sequence: int | None, dp: int
         values.refuse(
             "chatlearn.packed", "micro-batches are packed: up to {worst} tokens each, read as {size} whole sequences of {sequence}",
             worst=worst_tokens(limit, multiple), size=size, sequence=sequence,
-        )  # fmt: skip
+        )
     return size
 
 
@@ -109,7 +110,7 @@ def _fsdp(values: Values, world: int, batch: int | None, sequence: int | None, g
         context_parallel=ranks, context_kind="ulysses" if ranks > 1 else "ring", data_parallel=dp, microbatch_sequences=size,
         num_microbatches=count, recompute=Full(), overlap=FSDP_OVERLAP, optimizer_shards=world, gradient_shards=world,
         parameter_shards=world,
-    )  # fmt: skip
+    )
 
 
 def _megatron(values: Values, world: int, batch: int | None, sequence: int | None, given: Given) -> Layout | None:
@@ -117,7 +118,7 @@ def _megatron(values: Values, world: int, batch: int | None, sequence: int | Non
     tp, pp, cp, ep = (
         values.degree(f"{TRAINER}.{name}_parallel_size")
         for name in ("tensor_model", "pipeline_model", "context", "expert_model")
-    )  # fmt: skip
+    )
     etp = values.int(f"{TRAINER}.expert_tensor_parallel_size") or (tp if ep > 1 else 1)
     dp = data_parallel_of(values, world, tp * pp * cp)
     size = _microbatch(values, batch, sequence, dp, padding_multiple(tp, cp))
@@ -130,7 +131,7 @@ def _megatron(values: Values, world: int, batch: int | None, sequence: int | Non
     sharded = values.bool(f"{TRAINER}.use_distributed_optimizer")
     if ranks % instances:
         values.refuse("chatlearn.instances", "{ranks} ranks do not divide into {instances} optimizer instances",
-                      ranks=ranks, instances=instances)  # fmt: skip
+                      ranks=ranks, instances=instances)
         return None
     cpu = values.bool(f"{TRAINER}.optimizer_cpu_offload")
     return Layout(
@@ -143,7 +144,7 @@ def _megatron(values: Values, world: int, batch: int | None, sequence: int | Non
             gradient_reduce=False, parameter_gather=False, tensor=values.bool(f"{TRAINER}.tp_comm_overlap") and tp > 1,
             point_to_point=chunks == 1 or values.bool(f"{TRAINER}.megatron_model_cfg.overlap_p2p_comm", True), expert=False,
         ),
-    )  # fmt: skip
+    )
 
 
 def _kind(values: Values) -> ContextKind:
@@ -175,7 +176,7 @@ def _stages(values: Values, pp: int, given: Given) -> tuple[int | None, Split | 
         if split is None:
             values.note(f"{TRAINER}.pipeline_model_parallel_layout", "chatlearn.layout-string",
                         "The length of pipeline_model_parallel_layout must be divisible by pipeline_model_parallel_size "
-                        "({text!r} for {stages} stages)", text=text, stages=pp)  # fmt: skip
+                        "({text!r} for {stages} stages)", text=text, stages=pp)
             return None, None
         chunks = len(split)
     elif first is not None or last is not None:
@@ -186,6 +187,6 @@ def _stages(values: Values, pp: int, given: Given) -> tuple[int | None, Split | 
         split = split_of_ends(layers, pp, first, last)
         if split is None or chunks > 1:
             values.refuse("chatlearn.ends", "{layers} layers do not fall on {stages} stages with {first} first and {last} last",
-                          layers=layers, stages=pp, first=first, last=last)  # fmt: skip
+                          layers=layers, stages=pp, first=first, last=last)
             return None, None
     return (chunks if pp > 1 else 1), None if split is None or pp == 1 else plain(split)

@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.documents.opening import is_script, open_source
+from meshwright.documents.overrides import OverrideDocument
+from meshwright.documents.source import UNKNOWN, Setting, Source
 from meshwright.errors import InputError, Message
-from meshwright.frameworks.documents.opening import is_script, open_source
-from meshwright.frameworks.documents.overrides import OverrideDocument
-from meshwright.frameworks.settings import UNKNOWN, Setting, Source
 from meshwright.readers.safe import parse_yaml
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ NULLABLE = frozenset(
         "recompute_granularity", "recompute_method", "recompute_num_layers", "recompute_modules", "pipeline_model_parallel_layout",
         "decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers", "virtual_pipeline_model_parallel_size",
     )
-)  # fmt: skip
+)
 """Fields that may be None."""
 
 

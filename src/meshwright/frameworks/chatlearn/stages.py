@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError
+from meshwright.estimate.split import Split, even_split
 from meshwright.frameworks.megatron.pipeline import is_even, layout_string, split_of
 from meshwright.frameworks.megatron.stages import unrolled
-from meshwright.plan.split import Split, even_split
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case

@@ -26,7 +26,7 @@ def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[F
         'LOCAL_MASTER_ADDR="$MASTER_ADDR"', 'python chatlearn/entrypoint.py grpo --config-file "$HERE/grpo.yaml"',
         'runtime_args.data_path="$DATA_PATH"', 'runtime_args.eval_data_path="$EVAL_DATA_PATH"',
         'runtime_args.output_dir="$OUTPUT_DIR"', 'models.policy.load="$HF_MODEL"', f'{TRAINER}.load="$TRAINER_MODEL"',
-    )  # fmt: skip
+    )
     files = (
         File(path="grpo.yaml", text=document_text(case, layout, keys)),
         launch_script(case, layout, options, manual, Launch(checkout="CHATLEARN", command=command)),

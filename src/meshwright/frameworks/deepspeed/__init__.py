@@ -24,7 +24,7 @@ _RESUME = {
                                              "(ds_to_universal.py)"),
     "dp": Meaning(resume="convert", reason="each rank loads its own shard: convert to a universal checkpoint (ds_to_universal.py)"),
     "offload": Meaning(resume="same checkpoint", reason="the shards are the same, wherever they stand"),
-}  # fmt: skip
+}
 
 
 @cache

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from meshwright.documents.source import UNKNOWN
 from meshwright.frameworks.compose import zero_shards
-from meshwright.frameworks.settings import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from meshwright.documents.source import Source
     from meshwright.domain.layout import Layout
     from meshwright.frameworks.compose import Values
-    from meshwright.frameworks.settings import Source
 
 ZERO = "zero_optimization"
 BATCH_KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
@@ -60,7 +60,7 @@ def with_shards(layout: Layout, shards: Mapping[str, int]) -> Layout:
     return replace(
         layout, optimizer_shards=shards["optimizer_shards"], gradient_shards=shards["gradient_shards"],
         parameter_shards=shards["parameter_shards"],
-    )  # fmt: skip
+    )
 
 
 def offload_of(values: Values) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ WORDS: Words = {
     "expert-grid": ("expert_parallel.autoep_size * expert_parallel.expert_tensor_parallel_size ({ep} * {etp}) must divide the "
                     "stage size ({stage})", "start"),
     "sequence": ("batch's seqlen={sequence} isn't divisible by sp-size={cp} (or its halves by tensor parallelism {tp})", "step"),
-}  # fmt: skip
+}
 LIMITS: list[Limit] = []
 _rule = partial(rule, LIMITS)
 
@@ -61,7 +61,7 @@ def _knobs(case: Case, layout: Layout) -> Values | None:
 
 
 @_rule("deepspeed.expert-tensor", "expert_parallel.expert_tensor_parallel_size={etp} is reserved for expert-internal tensor "
-       "parallelism and is not supported yet. Use expert_tensor_parallel_size=1", noticed="start")  # fmt: skip
+       "parallelism and is not supported yet. Use expert_tensor_parallel_size=1", noticed="start")
 def _expert_tensor(case: Case, layout: Layout) -> Values | None:
     return values_if(layout.expert_tensor_parallel > 1, etp=layout.expert_tensor_parallel)
 
@@ -73,7 +73,7 @@ def _expert_preset(case: Case, layout: Layout) -> Values | None:
 
 
 @_rule("deepspeed.tensor-and-sequence", "tensor_parallel.autotp_size and Ulysses sequence parallelism are mutually exclusive "
-       "(autotp_size={tp}, sp_size={cp})", noticed="never")  # fmt: skip
+       "(autotp_size={tp}, sp_size={cp})", noticed="never")
 def _tensor_and_sequence(case: Case, layout: Layout) -> Values | None:
     tp, cp = layout.tensor_parallel, layout.context_parallel
     return values_if(tp > 1 and cp > 1, tp=tp, cp=cp)
@@ -81,14 +81,14 @@ def _tensor_and_sequence(case: Case, layout: Layout) -> Values | None:
 
 @_rule("deepspeed.experts-stage-3", "AutoEP with ZeRO Stage 3 does not support sequence parallelism yet "
                                     "(sequence_parallel_size={cp}).",
-       noticed="start")  # fmt: skip
+       noticed="start")
 def _experts_stage_3(case: Case, layout: Layout) -> Values | None:
     wrong = layout.expert_parallel > 1 and layout.zero_stage == 3 and layout.context_parallel > 1
     return values_if(wrong, cp=layout.context_parallel)
 
 
 @_rule("deepspeed.experts-hpz", "AutoEP with ZeRO Stage 3 does not support hpZeRO secondary tensor groups yet "
-       "(zero_optimization.zero_hpz_partition_size={hpz}).", noticed="start")  # fmt: skip
+       "(zero_optimization.zero_hpz_partition_size={hpz}).", noticed="start")
 def _experts_hpz(case: Case, layout: Layout) -> Values | None:
     hpz = layout.parameter_shards
     return values_if(layout.expert_parallel > 1 and 1 < hpz < layout.optimizer_shards, hpz=hpz)
@@ -104,7 +104,7 @@ def _offload(case: Case, layout: Layout) -> Values | None:
 @_rule("deepspeed.offload-optimizer", "You are using ZeRO-Offload with a client provided optimizer ({optimizer}) which in "
                                       "most cases "
        "will yield poor performance. Please either use deepspeed.ops.adam.DeepSpeedCPUAdam or set an optimizer in your ds-config",
-       noticed="start")  # fmt: skip
+       noticed="start")
 def _offload_optimizer(case: Case, layout: Layout) -> Values | None:
     return values_if(layout.offload and case.training.optimizer.name != "adamw", optimizer=case.training.optimizer.name)
 
@@ -133,17 +133,17 @@ def limits_of(release: str, features: Features) -> tuple[Limit, ...]:
                                   "{ranks} ranks "
          "nor a zero_hpz_partition_size that divides them" + (" nor a mics_shard_size" if mics else ""), noticed="never")(
         partial(_shards, mics)
-    )  # fmt: skip
+    )
     if mics:
         rule(own, "deepspeed.mics-experts", "MiCS shards no experts", noticed="never")(_mics_experts)
     if release in {"0.16", "0.17", "0.18"}:
         rule(own, "deepspeed.tensor-stage-3", "Currently, the compatibility between 'autotp' and 'zero_stage = 3' has not "
                                               "been validated",
-             noticed="start")(lambda case, layout: values_if(layout.tensor_parallel > 1 and layout.zero_stage == 3))  # fmt: skip
+             noticed="start")(lambda case, layout: values_if(layout.tensor_parallel > 1 and layout.zero_stage == 3))
     for name, has, knob in (
         ("tensor", release not in {"0.14", "0.15"}, "tensor_parallel"), ("ulysses", features.context_parallel, "context_parallel"),
         ("autoep", features.expert_parallel, "expert_parallel"),
-    ):  # fmt: skip
+    ):
         if not has:
             rule(own, f"deepspeed.no-{name}", "DeepSpeed {release} has no key for {knob}", noticed="never")(
                 partial(_absent, release, knob)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
+from meshwright.documents.source import Setting
 from meshwright.errors import did_you_mean
 from meshwright.frameworks.asking import at, place_of, whole
 from meshwright.frameworks.deepspeed.json_config import AUTO, BATCH_KEYS, ZERO
 from meshwright.frameworks.rules import Finder, file_rule
-from meshwright.frameworks.settings import Setting
 from meshwright.frameworks.tables import rows
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ RENAMED = {
     f"{ZERO}.cpu_offload": f"{ZERO}.offload_optimizer", f"{ZERO}.cpu_offload_param": f"{ZERO}.offload_param",
     f"{ZERO}.cpu_offload_use_pin_memory": f"{ZERO}.offload_optimizer.pin_memory",
     f"{ZERO}.stage3_gather_fp16_weights_on_model_save": f"{ZERO}.stage3_gather_16bit_weights_on_model_save",
-}  # fmt: skip
+}
 _LEGACY_OFFLOAD = (f"{ZERO}.cpu_offload", f"{ZERO}.cpu_offload_param")
 """Of these the switches that have a rule of their own where they are true."""
 
@@ -80,7 +80,7 @@ def json_checks(name: str, *, trainer: bool = False) -> list[Check]:
         return file_rule(checks, f"{name}.{id}", words, severity=severity, source=source)
 
     add("batch-arithmetic", "Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * "
-        "gradient_acc_step * world_size {batch} != {mb} * {gas} * {dp}{hint}")(_batch_arithmetic)  # fmt: skip
+        "gradient_acc_step * world_size {batch} != {mb} * {gas} * {dp}{hint}")(_batch_arithmetic)
     if not trainer:
         add("batch-missing", "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided")(_batch_missing)
     add("both-precisions", "bfloat16 and fp16 modes cannot be simultaneously enabled")(_both_precisions)
@@ -88,11 +88,11 @@ def json_checks(name: str, *, trainer: bool = False) -> list[Check]:
     add(
         "legacy-offload", "{key}: true is deprecated, and crashes with \"'str' object has no attribute 'value'\" under some "
                           "releases of pydantic: give {section} with device cpu", "warning", "deepspeed/runtime/zero/config.py",
-    )(_legacy_offload)  # fmt: skip
+    )(_legacy_offload)
     add("deprecated", "Config parameter {key} is deprecated use {instead} instead", "warning",
-        "deepspeed/runtime/config_utils.py")(_deprecated)  # fmt: skip
+        "deepspeed/runtime/config_utils.py")(_deprecated)
     add("offload-param", "offload_param is valid only with stage 3, not {stage}: it is accepted and does nothing", "warning",
-        "deepspeed/runtime/zero/config.py")(_offload_param)  # fmt: skip
+        "deepspeed/runtime/zero/config.py")(_offload_param)
     add("offload-stage", "offload_optimizer does nothing in stage 0", "warning", "deepspeed/runtime/zero/config.py")(_offload_stage)
     add("offload-ratio", "Partial offloading only supported for ZeRO Stage 3.", source="deepspeed/runtime/zero/config.py")(
         _offload_ratio
@@ -102,16 +102,16 @@ def json_checks(name: str, *, trainer: bool = False) -> list[Check]:
     )
     add("zero-section", "there is no {section} section: ZeRO is off", "advice")(_no_zero)
     add("max-grad-norm", "max_grad_norm ({value}) is not supported as an optimizer parameter, please switch to using the deepspeed "
-        "parameter 'gradient_clipping'", "warning")(_max_grad_norm)  # fmt: skip
+        "parameter 'gradient_clipping'", "warning")(_max_grad_norm)
     add("bf16-states", "{key} is only supported with ZeRO Stage 1, 2, or 3.")(_low_precision_states)
     add("gradient-mix", "unsupported mix of model_dtype=torch.bfloat16 and grad_accum_dtype=torch.float32: stage 0 accumulates "
         "in BF16",
-        source="deepspeed/runtime/engine.py")(_gradient_mix)  # fmt: skip
+        source="deepspeed/runtime/engine.py")(_gradient_mix)
     add("duplicate-batch", "{key} is no batch key of DeepSpeed: {instead} is", "warning")(_misnamed_batch)
     if not trainer:
         add("auto", "\"auto\" for {keys} is filled in by the Hugging Face Trainer or accelerate only: "
                     "deepspeed.initialize cannot use it",
-            "advice", "transformers/integrations/deepspeed.py")(_auto)  # fmt: skip
+            "advice", "transformers/integrations/deepspeed.py")(_auto)
     return checks
 
 
@@ -143,7 +143,7 @@ def _batch_arithmetic(reading: Reading, case: Case | None) -> Iterator[Values]:
     yield {
         "batch": batch, "mb": mb, "gas": steps, "dp": dp, "hint": hint, "value": batch, "expected": mb * steps * dp,
         "path": place_of(reading, "train_batch_size"),
-    }  # fmt: skip
+    }
 
 
 def _replicas(reading: Reading, settings: dict[str, Setting]) -> int | None:
@@ -169,7 +169,7 @@ def _batch_missing(reading: Reading, case: Case | None) -> Iterator[Values]:
 def _both_precisions(reading: Reading, case: Case | None) -> Iterator[Values]:
     if reading.source.value("fp16.enabled") is True and True in (
         reading.source.value("bf16.enabled"), reading.source.value("bfloat16.enabled")
-    ):  # fmt: skip
+    ):
         yield {"value": True, "expected": False, "path": place_of(reading, "fp16.enabled")}
 
 
@@ -220,7 +220,7 @@ def _offload_ratio(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 def _stage_3_keys(reading: Reading, case: Case | None) -> Iterator[Values]:
     for name, neutral in (("zero_hpz_partition_size", 1), ("zero_quantized_weights", False), ("zero_quantized_gradients", False),
-                          ("mics_shard_size", -1)):  # fmt: skip
+                          ("mics_shard_size", -1)):
         key = f"{ZERO}.{name}"
         value = reading.source.value(key, neutral)
         if value != neutral and _stage(reading) != 3:
@@ -259,7 +259,7 @@ def _misnamed_batch(reading: Reading, case: Case | None) -> Iterator[Values]:
         "train_micro_batch_size": "train_micro_batch_size_per_gpu", "micro_batch_size": "train_micro_batch_size_per_gpu",
         "train_micro_batch_size_per_device": "train_micro_batch_size_per_gpu", "global_batch_size": "train_batch_size",
         "batch_size": "train_batch_size", "gradient_accumulation": "gradient_accumulation_steps",
-    }  # fmt: skip
+    }
     for key, instead in near.items():
         if setting := reading.source.settings.get(key):
             yield at(setting, instead, key=key, instead=instead)
@@ -278,7 +278,7 @@ CHECKS = json_checks("deepspeed")
     CHECKS, "deepspeed.comment", "line {line} holds a comment: DeepSpeed parses Hjson and takes it, the Hugging Face "
                                  "Trainer, accelerate and "
     "Megatron-DeepSpeed parse JSON and refuse it", severity="warning", source="deepspeed/runtime/config.py (hjson.load)",
-)  # fmt: skip
+)
 def _comment(reading: Reading, case: Case | None) -> Iterator[Values]:
     for remark in reading.source.remarks:
         if remark.id == "deepspeed.hjson":

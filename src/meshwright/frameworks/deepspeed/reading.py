@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.documents.source import Setting, Source
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap
 from meshwright.errors import InputError, Message
 from meshwright.frameworks.asking import whole
@@ -23,7 +24,7 @@ from meshwright.frameworks.deepspeed.json_config import (
     with_shards,
     without_auto,
 )
-from meshwright.frameworks.settings import Given, Reading, Said, Setting, Source
+from meshwright.frameworks.settings import Given, Reading, Said
 from meshwright.readers.safe import parse_json
 
 if TYPE_CHECKING:
@@ -46,14 +47,14 @@ _FLAGS = {
 
 def open_config(files: Sequence[File]) -> Source:
     """Files as a source; DeepSpeed parses Hjson, so a comment that ends with its line is no fault of its files."""
-    from meshwright.frameworks.documents.opening import open_source
+    from meshwright.documents.opening import open_source
 
     source = open_source(files)
     texts = {file.path: file.text for file in files}
     remarks = (
         Message("deepspeed.hjson", "line {line} holds a // comment, which DeepSpeed's Hjson takes", remark.values, remark.path)
         if remark.id == COMMENT and _is_hjson(texts[remark.path]) else remark for remark in source.remarks
-    )  # fmt: skip
+    )
     return replace(source, remarks=tuple(remarks))
 
 
@@ -106,15 +107,15 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
             expert_parallel=ep, expert_tensor_parallel=etp,
             microbatch_sequences=batch.microbatch or 1, num_microbatches=batch.accumulation or 1,
             recompute=Full() if _recomputes(values) else NoRecompute(), offload=offload_of(values), overlap=_overlap(values),
-        ), shards_of(values, dp * cp))  # fmt: skip
+        ), shards_of(values, dp * cp))
     said = Said(
         devices=None if dp is None else dp * tp * cp, global_batch_sequences=batch.batch, sequence_tokens=_length(values),
         precision=precision_of(values), gradient_dtype=gradient_dtype_of(values), optimizer=optimizer_of(values),
-    )  # fmt: skip
+    )
     return Reading(
         framework="deepspeed", version=release, source=without_auto(source), said=said,
         layout=None if values.messages else layout, messages=tuple(values.messages),
-    )  # fmt: skip
+    )
 
 
 def _note_batch(values: Values, source: Source, batch: BatchSaid, dp: int) -> None:
@@ -127,17 +128,17 @@ def _note_batch(values: Values, source: Source, batch: BatchSaid, dp: int) -> No
         values.note(
             lacking[0], "import.batch-auto", '{keys}: "auto" is filled in by the training program: give its launch script '
             "(--per_device_train_batch_size, --gradient_accumulation_steps) as well", keys=" and ".join(lacking),
-        )  # fmt: skip
+        )
         return
     values.note(
         lacking[0], "import.batch-keys", "{key} is neither said nor follows from the other batch keys (train_batch_size {batch}, "
         "{dp} data-parallel ranks)", key=" and ".join(lacking), batch=batch.batch or "is not said", dp=dp,
-    )  # fmt: skip
+    )
 
 
 def _one_node(source: Source) -> int | None:
     """Devices of a launcher that is told of no other node."""
-    from meshwright.frameworks.documents.launch import LaunchDocument
+    from meshwright.documents.launch import LaunchDocument
 
     scripts = [document for document in source.documents if isinstance(document, LaunchDocument)]
     several = {"num-nodes", "nnodes", "hostfile", "H", "num-machines"}
@@ -156,7 +157,7 @@ def _replicas(values: Values, devices: int | None, inner: int) -> int | None:
         values.refuse(
             "deepspeed.world", "world_size ({devices}) is not divisible by {inner} (tensor and sequence parallelism)",
             devices=devices, inner=inner,
-        )  # fmt: skip
+        )
         return None
     return devices // inner
 

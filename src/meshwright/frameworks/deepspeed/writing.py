@@ -54,7 +54,7 @@ def batch_keys(layout: Layout) -> dict[str, object]:
     return {
         "train_batch_size": mb * steps * layout.data_parallel, "train_micro_batch_size_per_gpu": mb,
         "gradient_accumulation_steps": steps,
-    }  # fmt: skip
+    }
 
 
 def zero_keys(layout: Layout) -> dict[str, object]:
@@ -83,7 +83,7 @@ def normal(case: Case, layout: Layout) -> Layout:
         layout, overlap=overlap, sequence_parallel=False, stage_layers=None, schedule="1f1b",
         context_kind=layout.context_kind if layout.context_parallel > 1 else "ring",
         recompute=Full() if isinstance(layout.recompute, Full) else NoRecompute(),
-    )  # fmt: skip
+    )
 
 
 def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[File, ...]:
@@ -132,10 +132,10 @@ def _manual(case: Case, layout: Layout, release: str) -> Manual:
     ]
     if checkpointing:
         calls.append("Recomputation is switched on in code: `--gradient_checkpointing` is for the training program, which calls "
-                     "`model.gradient_checkpointing_enable()`; the JSON has no key for it.")  # fmt: skip
+                     "`model.gradient_checkpointing_enable()`; the JSON has no key for it.")
     if cp > 1:
         calls.append(f"Ulysses: `UlyssesSPAttentionHF.register_with_transformers(..., sequence_parallel_size={cp}, "
-                     f"micro_batch_size={mb})` before the model is built, its `mpu` for `deepspeed.initialize`.")  # fmt: skip
+                     f"micro_batch_size={mb})` before the model is built, its `mpu` for `deepspeed.initialize`.")
     if case.training.precision.base_dtype == "bf16" and case.training.precision.gradient_bytes == 4 and layout.zero_stage < 2:
         stage = (
             "accumulates gradients in BF16"
@@ -169,7 +169,7 @@ def _manual(case: Case, layout: Layout, release: str) -> Manual:
         ),
         probe=_probe(layout),
         assumed=tuple(calls),
-    )  # fmt: skip
+    )
 
 
 def _probe(layout: Layout) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
+from meshwright.documents.naming import other_program
 from meshwright.domain.features import Features
 from meshwright.errors import InputError
 from meshwright.frameworks.base import Framework
-from meshwright.frameworks.documents.naming import other_program
 from meshwright.frameworks.megatron.flags import DEFAULT_VERSION, RELEASES, parse_version, surface
 from meshwright.frameworks.megatron.layout_arguments import UNSPOKEN, decide, normal
 from meshwright.frameworks.megatron.limits import MODULES
@@ -24,14 +24,14 @@ _STAGES = frozenset({
     "--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank", "--pipeline-model-parallel-layout",
     "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers", "--account-for-embedding-in-pipeline-split",
     "--account-for-loss-in-pipeline-split",
-})  # fmt: skip
+})
 _RECOMPUTE = frozenset({
     "--recompute-activations", "--recompute-granularity", "--recompute-method", "--recompute-num-layers", "--recompute-modules",
-})  # fmt: skip
+})
 _SHARDS = frozenset({
     "--use-distributed-optimizer", "--use-megatron-fsdp", "--use-custom-fsdp", "--use-torch-fsdp2",
     "--torch-fsdp2-no-reshard-after-forward", "--data-parallel-sharding-strategy", "--outer-dp-sharding-strategy",
-})  # fmt: skip
+})
 
 
 def _release(text: str) -> str | None:
@@ -93,4 +93,4 @@ MEGATRON = Framework(
         "zero": Meaning(resume="reshard", reason="a torch_dist checkpoint is loaded into other shards; Megatron-FSDP has a format "
                                                  "of its own (fsdp_dtensor), which must be converted"),
     },
-)  # fmt: skip
+)

@@ -64,7 +64,7 @@ def is_sharded(reading: Reading) -> bool:
 
 def is_complete(reading: Reading) -> bool:
     """Whether every word of the launch is known; else a flag that is not there may stand in an option that is not known."""
-    from meshwright.frameworks.documents.launch import LaunchDocument
+    from meshwright.documents.launch import LaunchDocument
 
     launches = [document.shell.found for document in reading.source.documents if isinstance(document, LaunchDocument)]
     return all(word.known for launch in launches if launch is not None for word in launch.arguments)

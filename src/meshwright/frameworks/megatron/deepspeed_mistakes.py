@@ -74,7 +74,7 @@ def has_any(reading: Reading, *keys: str) -> str | None:
 
 @_rule("megatron.accumulation",
        "micro-batch {micro} x {accumulation} accumulation steps x data-parallel {dp} = {product} is not the global batch {batch}: "
-       "{needed}")  # fmt: skip
+       "{needed}")
 def _accumulation(reading: Reading, case: Case | None) -> Iterator[Values]:
     key = has_any(reading, "--gradient-accumulation-steps", "--gradient_accumulation_steps")
     values = flags(reading)
@@ -87,7 +87,7 @@ def _accumulation(reading: Reading, case: Case | None) -> Iterator[Values]:
     divides = batch % (micro * dp) == 0
     needed = f"{batch // (micro * dp)} micro-batches are needed" if divides else f"{micro * dp} does not divide it"
     yield at(reading, key, micro=micro, accumulation=steps, dp=dp, product=micro * steps * dp, batch=batch, needed=needed,
-             expected=batch // (micro * dp) if divides else None)  # fmt: skip
+             expected=batch // (micro * dp) if divides else None)
 
 
 @_rule("megatron.data-parallel", "{world} devices / (tp {tp} x pp {pp} x cp {cp}) make data parallelism {dp}, not {said}")
@@ -108,7 +108,7 @@ def _instead(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_rule("megatron.dynamic-loader", "no data loader of Megatron-LM pads a batch to its longest sample: short samples are packed",
-       severity="advice")  # fmt: skip
+       severity="advice")
 def _dynamic_loader(reading: Reading, case: Case | None) -> Iterator[Values]:
     if reading.source.value("--dataloader-type") == "dynamic":
         yield at(reading, "--dataloader-type", expected="single, cyclic or external")
@@ -161,7 +161,7 @@ def _deepspeed_batch(reading: Reading, case: Case | None) -> Iterator[Values]:
 @_deepspeed("megatron.deepspeed-checkpointing",
             "activation_checkpointing.partition_activations is overridden by the flag --partition-activations, which is off by "
             "default",
-            severity="warning")  # fmt: skip
+            severity="warning")
 def _deepspeed_checkpointing(reading: Reading, case: Case | None) -> Iterator[Values]:
     key = "activation_checkpointing.partition_activations"
     flag = has_any(reading, "--partition-activations", "--deepspeed-activation-checkpointing")

@@ -17,7 +17,7 @@ _FIGURES = {
     "expert_ffn": "--moe-ffn-hidden-size", "shared_ffn": "--moe-shared-expert-intermediate-size",
     "mtp_layers": "--mtp-num-layers", "head_dim": "--kv-channels", "ffn": "--ffn-hidden-size",
     "experts_per_token": "--moe-router-topk",
-}  # fmt: skip
+}
 _FP8_NAMES = {recipe: name for name, (_, recipe) in FP8_RECIPES.items()}
 _MOMENT_NAMES = {moment: name for name, moment in MOMENTS.items() if moment}
 
@@ -29,7 +29,7 @@ def said_of(values: Values, given: Given) -> Said:
         devices=devices, global_batch_sequences=values.int("--global-batch-size"), sequence_tokens=values.int("--seq-length"),
         precision=_precision(values), gradient_dtype=_gradient_dtype(values), optimizer=_optimizer(values),
         task="sft" if values.bool("--sft") else "pretrain", figures=model_figures(values),
-    )  # fmt: skip
+    )
 
 
 def model_figures(values: Values) -> dict[str, object]:

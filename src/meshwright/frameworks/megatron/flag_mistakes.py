@@ -51,7 +51,7 @@ def _fp32(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("megatron.sequence-parallel-alone",
        "Disabling sequence parallelism because tensor model parallelism is disabled: --sequence-parallel does nothing at tp 1",
-       severity="warning")  # fmt: skip
+       severity="warning")
 def _sequence_parallel_alone(reading: Reading, case: Case | None) -> Iterator[Values]:
     if has(reading, "--sequence-parallel") and grid_of(reading).tp == 1:
         yield at(reading, "--sequence-parallel", expected="no --sequence-parallel, or tensor parallelism")
@@ -59,7 +59,7 @@ def _sequence_parallel_alone(reading: Reading, case: Case | None) -> Iterator[Va
 
 @_rule("megatron.moe-without-sequence-parallel",
        "When using expert parallelism and tensor parallelism, sequence parallelism must be used: the parser warns only, the "
-       "experts get each token {tp} times", severity="warning")  # fmt: skip
+       "experts get each token {tp} times", severity="warning")
 def _moe_without_sequence_parallel(reading: Reading, case: Case | None) -> Iterator[Values]:
     tp = grid_of(reading).tp
     if flags(reading).degree("--expert-model-parallel-size") > 1 and tp > 1 and not has(reading, "--sequence-parallel"):
@@ -68,13 +68,13 @@ def _moe_without_sequence_parallel(reading: Reading, case: Case | None) -> Itera
 
 @_rule("megatron.expert-tensor-default",
        "--expert-tensor-parallel-size is not given, so it is the tensor-parallel size {tp}: experts are cut {tp} ways and the "
-       "expert grid needs {size} ranks", severity="warning")  # fmt: skip
+       "expert grid needs {size} ranks", severity="warning")
 def _expert_tensor_default(reading: Reading, case: Case | None) -> Iterator[Values]:
     grid, values = grid_of(reading), flags(reading)
     if has(reading, "--num-experts") and grid.tp > 1 and is_complete(reading) and not has(reading, "--expert-tensor-parallel-size"):
         ep = values.degree("--expert-model-parallel-size")
         yield at(reading, "--num-experts", tp=grid.tp, size=grid.tp * ep * grid.pp, value=None,
-                 expected="--expert-tensor-parallel-size 1")  # fmt: skip
+                 expected="--expert-tensor-parallel-size 1")
 
 
 @_rule(
@@ -145,7 +145,7 @@ def _no_effect(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("megatron.checkpoint-activations",
        "--checkpoint-activations is no longer valid, use --recompute-activations, or, for more control, --recompute-granularity "
-       "and --recompute-method.")  # fmt: skip
+       "and --recompute-method.")
 def _checkpoint_activations(reading: Reading, case: Case | None) -> Iterator[Values]:
     if has(reading, "--checkpoint-activations"):
         yield at(reading, "--checkpoint-activations", expected="--recompute-granularity")
@@ -153,12 +153,12 @@ def _checkpoint_activations(reading: Reading, case: Case | None) -> Iterator[Val
 
 @_rule("megatron.recompute-activations",
        "--recompute-activations recomputes the attention core alone (granularity selective){over}; whole layers need "
-       "--recompute-granularity full, --recompute-method and --recompute-num-layers", severity="advice")  # fmt: skip
+       "--recompute-granularity full, --recompute-method and --recompute-num-layers", severity="advice")
 def _recompute_activations(reading: Reading, case: Case | None) -> Iterator[Values]:
     if has(reading, "--recompute-activations"):
         full = flags(reading).text("--recompute-granularity") == "full"
         yield at(reading, "--recompute-activations", over=", whatever --recompute-granularity says" if full else "",
-                 expected="--recompute-granularity selective")  # fmt: skip
+                 expected="--recompute-granularity selective")
 
 
 @_rule("megatron.selective-method", "recompute method is not yet supported for selective recomputing granularity")
@@ -263,7 +263,7 @@ def _expert_overlap_shared(reading: Reading, case: Case | None) -> Iterator[Valu
 
 @_rule("megatron.allgather-dispatcher",
        "tokens go to their experts by all-gather, the default: with expert parallelism over {ep} ranks alltoall moves less",
-       severity="advice")  # fmt: skip
+       severity="advice")
 def _allgather_dispatcher(reading: Reading, case: Case | None) -> Iterator[Values]:
     ep = flags(reading).degree("--expert-model-parallel-size")
     if ep > 1 and flags(reading).text("--moe-token-dispatcher-type", "allgather") == "allgather":

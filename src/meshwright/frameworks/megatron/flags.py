@@ -43,7 +43,7 @@ def parse_version(text: str | None) -> Version:
         raise fault(
             "framework.version", "Megatron-LM version {text!r} is unknown: 0.{oldest} to 0.{newest}, or main",
             text=text, oldest=OLDEST, newest=MAIN - 1,
-        )  # fmt: skip
+        )
     return Version(minor=minor, name=f"0.{minor}")
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from meshwright.documents.source import UNKNOWN
 from meshwright.frameworks.megatron.asking import FSDP, at, flags, grid_of, has, is_complete, minor
 from meshwright.frameworks.megatron.environment import CONNECTIONS, needs_one_connection
 from meshwright.frameworks.rules import file_rule
-from meshwright.frameworks.settings import UNKNOWN
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -67,7 +67,7 @@ def _connections(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("megatron.connections-unless-blackwell",
        "Using tensor model parallelism or context parallelism require setting the environment variable CUDA_DEVICE_MAX_CONNECTIONS "
-       "to 1 (before Blackwell; which device it is, is not known here)", severity="warning")  # fmt: skip
+       "to 1 (before Blackwell; which device it is, is not known here)", severity="warning")
 def _connections_maybe(reading: Reading, case: Case | None) -> Iterator[Values]:
     if case is None and _wants_one(reading, None):
         yield _place(reading, CONNECTIONS, expected="export CUDA_DEVICE_MAX_CONNECTIONS=1")
@@ -82,7 +82,7 @@ def _connections_fsdp(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("megatron.connections-experts",
        "CUDA_DEVICE_MAX_CONNECTIONS=1 puts the expert all-to-all behind the compute that it is to overlap: "
-       "--overlap-moe-expert-parallel-comm wants more queues", severity="warning")  # fmt: skip
+       "--overlap-moe-expert-parallel-comm wants more queues", severity="warning")
 def _connections_experts(reading: Reading, case: Case | None) -> Iterator[Values]:
     if has(reading, "--overlap-moe-expert-parallel-comm") and _variable(reading, CONNECTIONS) == "1":
         yield _place(reading, CONNECTIONS, expected="32")
@@ -92,7 +92,7 @@ def _connections_experts(reading: Reading, case: Case | None) -> Iterator[Values
 
 
 @_nccl("megatron.nccl-debug", "NCCL_DEBUG={level} logs each communicator and each call: for a search for faults, not for a run",
-       severity="advice")  # fmt: skip
+       severity="advice")
 def _nccl_debug(reading: Reading, case: Case | None) -> Iterator[Values]:
     level = (_variable(reading, "NCCL_DEBUG") or "").upper()
     if level in {"INFO", "TRACE"}:
@@ -119,7 +119,7 @@ def _blocking(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_torch("megatron.segments",
         "expandable segments of the allocator are not on: reserved memory grows above what is allocated by fragments",
-        severity="advice")  # fmt: skip
+        severity="advice")
 def _segments(reading: Reading, case: Case | None) -> Iterator[Values]:
     names = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
     texts = [_variable(reading, name) or "" for name in names]
@@ -155,7 +155,7 @@ def _set_twice(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("megatron.launcher", "python -m torch.distributed.launch is deprecated: use torchrun", severity="advice")
 def _launcher(reading: Reading, case: Case | None) -> Iterator[Values]:
-    from meshwright.frameworks.documents.launch import LaunchDocument
+    from meshwright.documents.launch import LaunchDocument
 
     for document in reading.source.documents:
         found = document.shell.found if isinstance(document, LaunchDocument) else None
@@ -175,7 +175,7 @@ def _log_throughput(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("megatron.profile-nsys", "--profile without --use-pytorch-profiler only marks ranges for nsys: no trace is written "
                                 "by itself",
-       severity="advice")  # fmt: skip
+       severity="advice")
 def _profile_nsys(reading: Reading, case: Case | None) -> Iterator[Values]:
     if has(reading, "--profile") and not has(reading, "--use-pytorch-profiler"):
         yield at(reading, "--profile", expected="--use-pytorch-profiler, or nsys around the command")

@@ -34,7 +34,7 @@ def decide(case: Case, layout: Layout, release: str) -> Values:
     values = {
         **_degrees(case, layout), **pipeline_arguments(case, layout, version), **_recompute(case, layout, version),
         **_sharding(layout, version), **_overlap(layout), **_offload(case, layout),
-    }  # fmt: skip
+    }
     return {flag: value for flag, value in values.items() if value is not None and value is not False}
 
 
@@ -110,7 +110,7 @@ def _recompute(case: Case, layout: Layout, version: Version) -> Values:
                 "--recompute-granularity": "full",
                 "--recompute-method": "uniform" if count is None else "block",
                 "--recompute-num-layers": 1 if count is None else count,
-            }  # fmt: skip
+            }
         case _:
             return {}
 

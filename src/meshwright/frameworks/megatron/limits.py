@@ -81,7 +81,7 @@ def _stage_layers(case: Case, layout: Layout) -> Values | None:
     return values_if(
         placed != case.model.num_layers or shape != (layout.virtual_stages, {layout.pipeline_parallel}),
         placed=placed, layers=case.model.num_layers, chunks=layout.virtual_stages, stages=layout.pipeline_parallel,
-    )  # fmt: skip
+    )
 
 
 @_rule("megatron.interleaved", "When interleaved schedule is used, pipeline-model-parallel size should be greater than 1")
@@ -109,7 +109,7 @@ def _interleaved_batch(case: Case, layout: Layout) -> Values | None:
     return values_if(
         layout.virtual_stages > 1 and rest, rest=rest, microbatches=layout.num_microbatches,
         stages=layout.pipeline_parallel,
-    )  # fmt: skip
+    )
 
 
 # Recomputation.

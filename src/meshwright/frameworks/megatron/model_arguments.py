@@ -70,7 +70,7 @@ def inexpressible(model: Model) -> tuple[str, ...]:
         "this choice of biases (it has all linear layers, queries, keys and values alone, or none)":
             _biases(model) is None,
         "shared experts with biases": any(mixture.shared_width and mixture.expert_bias for mixture in mixtures),
-    }  # fmt: skip
+    }
     return tuple(feature for feature, found in absent.items() if found)
 
 
@@ -80,7 +80,7 @@ def _without_window(attention: Attention) -> tuple[object, ...]:
         attention.num_heads, attention.num_key_value_heads, attention.head_dim, attention.latent,
         attention.query_key_norm, attention.query_key_norm_weight, attention.query_bias, attention.key_value_bias,
         attention.output_bias, attention.sinks,
-    )  # fmt: skip
+    )
 
 
 def _feed_forwards(model: Model) -> tuple[set[Mlp], set[MixtureOfExperts]]:
@@ -97,7 +97,7 @@ def _biases(model: Model) -> str | None:
     others = {
         attention.output_bias, *(block.bias for block in dense),
         *(flag for mixture in mixtures for flag in (mixture.expert_bias, mixture.router_bias)),
-    }  # fmt: skip
+    }
     if attention.latent and (True in others or any(projections)):
         return None
     if others == {True} and all(projections):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from meshwright.plan.split import Split, default_split
+from meshwright.estimate.split import Split, default_split
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case

@@ -36,7 +36,7 @@ def probe_files(case: Case, layout: Layout, version: Version, options: Options) 
         **common_values(case, layout, options), "version": version, "stage": stage,
         "variables": variables(case, layout, version.minor), "moe": case.model.is_moe,
         "rank": stage * layout.world // layout.pipeline_parallel,
-    }  # fmt: skip
+    }
     return (File(path="probe.sh", text=template("megatron_probe.sh.j2").render(values), executable=True),)
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.documents.launch import LaunchDocument
+from meshwright.documents.launch import flags as launch_flags
+from meshwright.documents.source import UNKNOWN, Source
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.errors import Message
 from meshwright.frameworks.compose import Values, data_parallel_of, microbatches_of, world_of
-from meshwright.frameworks.documents.launch import LaunchDocument
-from meshwright.frameworks.documents.launch import flags as launch_flags
 from meshwright.frameworks.megatron.figures import said_of
 from meshwright.frameworks.megatron.flags import DEFAULT_VERSION, RELEASES, surface
 from meshwright.frameworks.megatron.layout_arguments import CONTEXT_TYPES
 from meshwright.frameworks.megatron.stages import Stages, stages_of
-from meshwright.frameworks.settings import UNKNOWN, Given, Reading, Source
+from meshwright.frameworks.settings import Given, Reading
 
 if TYPE_CHECKING:
     from meshwright.domain.layout import ContextKind
@@ -49,7 +50,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
     return Reading(
         framework="megatron", version=release, source=source, said=said, layout=None if values.messages else layout,
         messages=(*values.messages, *others, *remarks),
-    )  # fmt: skip
+    )
 
 
 def settled(source: Source, release: str) -> Source:
@@ -93,7 +94,7 @@ def _layout(values: Values, given: Given, remarks: list[Message]) -> Layout | No
         num_microbatches=microbatches, recompute=_recompute(values, stages, layers, pp, remarks),
         schedule="interleaved" if stages.virtual > 1 else "1f1b", stage_layers=stages.split, offload=_offload(values, remarks),
         overlap=_overlap(values, stages, tp, ep, dp * cp, shards), **shards,
-    )  # fmt: skip
+    )
 
 
 def _microbatch(values: Values) -> int:
@@ -110,10 +111,10 @@ def _context_kind(values: Values, cp: int) -> ContextKind:
         return "ring"
     if len(set(words)) > 1:
         values.note("--cp-comm-type", "megatron.context-mixed", "--cp-comm-type gives layers different kinds: {kinds}",
-                    kinds=", ".join(sorted(set(words))))  # fmt: skip
+                    kinds=", ".join(sorted(set(words))))
     if words[0] not in _KINDS:
         values.note("--cp-comm-type", "megatron.context-type", "--cp-comm-type is {kind}: one of {known} is expected",
-                    kind=words[0], known=", ".join(CONTEXT_TYPES.values()))  # fmt: skip
+                    kind=words[0], known=", ".join(CONTEXT_TYPES.values()))
     return _KINDS.get(words[0], "ring")
 
 
@@ -127,7 +128,7 @@ def _shards(values: Values, dp: int | None, cp: int, remarks: list[Message]) -> 
         values.refuse(
             "megatron.instances", "distributed optimizer instances ({instances}) do not divide the {ranks} ranks of data and "
             "context parallelism", instances=instances, ranks=ranks,
-        )  # fmt: skip
+        )
         return None
     inner, stage = ranks // instances, _zero_stage(values)
     outer = values.text("--outer-dp-sharding-strategy", "no_shard") == "optim" and stage == 3
@@ -167,10 +168,10 @@ def _recompute(values: Values, stages: Stages, layers: int | None, pp: int, rema
     if method != "uniform":
         values.refuse(
             "megatron.recompute-method", 'Using recompute_granularity: full so recompute_method must be "block" or "uniform"',
-        )  # fmt: skip
+        )
     if count is not None and count > 1:
         remarks.append(Message("megatron.uniform", "uniform recomputation over {count} layers at a time keeps fewer inputs than is "
-                               "counted here", {"count": count}, path=_place(values, "--recompute-num-layers")))  # fmt: skip
+                               "counted here", {"count": count}, path=_place(values, "--recompute-num-layers")))
     return Full()
 
 
@@ -202,7 +203,7 @@ def _offload(values: Values, remarks: list[Message]) -> tuple[str, ...]:
     if share is not None and share < 1:
         remarks.append(Message("megatron.offload-share", "{share:.0%} of the optimizer state is in host memory; all of it is "
                                                          "counted "
-                               "so", {"share": share}, path=_place(values, "--optimizer-offload-fraction")))  # fmt: skip
+                               "so", {"share": share}, path=_place(values, "--optimizer-offload-fraction")))
     return ("optimizer",) if share else ()
 
 

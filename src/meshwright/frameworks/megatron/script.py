@@ -45,7 +45,7 @@ def _values(case: Case, layout: Layout, version: Version, options: Options) -> d
         "groups": {name: list(arguments.lines()) for name, arguments in groups(case, layout, version).items() if arguments.items},
         "mock": list(mock.lines()), "real": list(real.lines()), "run": list(run_arguments(version).lines()),
         "checkpoints": list(checkpoint_arguments(version).lines()),
-    }  # fmt: skip
+    }
 
 
 def _manual(case: Case, layout: Layout, version: Version, options: Options) -> Manual:
@@ -115,7 +115,7 @@ def _assumed(case: Case) -> tuple[str, ...]:
     model = case.model
     gated = model.kinds[0].feed_forward.gated
     remarks = [f"Activation: {'a gated' if gated else 'an ungated'} one; exchange the flag if the model has another "
-               "(memory and time stay the same)."]  # fmt: skip
+               "(memory and time stay the same)."]
     if any(kind.attention.window_tokens for kind in model.kinds):
         remarks.append("Windows are written as sliding windows; chunked attention does not exist in Megatron-LM.")
     if model.position == "rope":
@@ -123,7 +123,7 @@ def _assumed(case: Case) -> tuple[str, ...]:
             remarks.append("The base of RoPE is not known for this model: `ROTARY_BASE` is Megatron-LM's default.")
         if not model.kinds[0].attention.latent:
             remarks.append("RoPE frequencies are not scaled; a model with rope_scaling needs `--use-rope-scaling` or another "
-                           "method.")  # fmt: skip
+                           "method.")
         remarks.append("RoPE acts on all layers; a model with layers without it needs `--no-rope-freq`.")
     return tuple(remarks)
 
@@ -143,5 +143,5 @@ def _switches(case: Case, layout: Layout, version: Version) -> tuple[Switch, ...
          "half the bytes of gradients and of their reduction"),
         (case.training.precision.gemm_dtype == "bf16" and case.cluster.device.supports("fp8"), "--fp8-format hybrid",
          "approximate", "FP8 GEMMs: plan again with a precision of fp8-*"),
-    ]  # fmt: skip
+    ]
     return tuple(Switch(name=flag, risk=risk, what=what) for off, flag, risk, what in found if off)

@@ -76,11 +76,11 @@ def _shards(case: Case, layout: Layout) -> Values | None:
     right = {
         0: True, 1: True, 2: sizes[0] == inner,
         3: sizes[1] == sizes[2] and sizes[0] in {inner, ranks},
-    }[layout.zero_stage]  # fmt: skip
+    }[layout.zero_stage]
     return values_if(
         not right or any(ranks % size for size in sizes), optimizer=sizes[0], gradient=sizes[1], parameter=sizes[2],
         ranks=ranks,
-    )  # fmt: skip
+    )
 
 
 @_rule(
@@ -95,7 +95,7 @@ def _microbatches(case: Case, layout: Layout) -> Values | None:
     return values_if(
         whole and product != batch, microbatches=layout.num_microbatches, size=layout.microbatch_sequences,
         dp=layout.data_parallel, batch=batch,
-    )  # fmt: skip
+    )
 
 
 # Grid and shapes.

@@ -33,7 +33,7 @@ def _fsdp_checkpoint(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_rule("megatron.fsdp-nothing",
-       "{flag} shards nothing: --data-parallel-sharding-strategy is no_shard by default", severity="warning")  # fmt: skip
+       "{flag} shards nothing: --data-parallel-sharding-strategy is no_shard by default", severity="warning")
 def _fsdp_nothing(reading: Reading, case: Case | None) -> Iterator[Values]:
     flag = _fsdp(reading)
     if flag and flags(reading).text("--data-parallel-sharding-strategy", "no_shard") == "no_shard":
@@ -77,7 +77,7 @@ def _torch_fsdp2(reading: Reading, case: Case | None) -> Iterator[Values]:
         (not has(reading, "--untie-embeddings-and-output-weights"), "requires --untie-embeddings-and-output-weights",
          "--untie-embeddings-and-output-weights"),
         (has(reading, "--fp16"), "not supported with fp16 yet", "--bf16"),
-    ]  # fmt: skip
+    ]
     for broken, reason, expected in wrong:
         if broken:
             yield at(reading, "--use-torch-fsdp2", reason=reason, expected=expected)
@@ -120,7 +120,7 @@ def _optimizer_overlap(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("megatron.offload-precision-aware",
        "The optimizer cpu offload must be used in conjunction with `--use-precision-aware-optimizer`, as the hybrid device "
-       "optimizer reuses the code path of this flag.")  # fmt: skip
+       "optimizer reuses the code path of this flag.")
 def _offload_precision_aware(reading: Reading, case: Case | None) -> Iterator[Values]:
     if has(reading, "--optimizer-cpu-offload") and not has(reading, "--use-precision-aware-optimizer"):
         yield at(reading, "--optimizer-cpu-offload", expected="--use-precision-aware-optimizer")

@@ -10,8 +10,8 @@ from meshwright.errors import fault
 from meshwright.readers.limits import MAX_LAYERS
 
 if TYPE_CHECKING:
+    from meshwright.estimate.split import Split
     from meshwright.frameworks.compose import Values
-    from meshwright.plan.split import Split
 
 _LETTERS = {"E": "embedding", "t": "decoder", "m": "mtp", "L": "loss"}
 _REPEAT = re.compile(r"\(([^()]*)\)(?:\*([0-9]{1,4}))?|([EtmL|])\*([0-9]{1,4})")
@@ -44,7 +44,7 @@ def unrolled(text: str) -> list[str]:
         raise fault(
             "megatron.layout-letters", "{text!r} is no layout of stages: {odd} is none of E, t, m, L, |, x*n and (...)*n",
             text=text[:80], odd=", ".join(sorted(odd)),
-        )  # fmt: skip
+        )
     return plain.split("|")
 
 
@@ -60,7 +60,7 @@ def stages_of(values: Values, pp: int, layers: int | None) -> Stages | None:
         values.refuse(
             "megatron.virtual-twice", "No more than one of the following arguments can be set at the same time: {flags}",
             flags=", ".join(told),
-        )  # fmt: skip
+        )
         return None
     if values.has("--pipeline-model-parallel-layout"):
         return _by_string(values, pp, layers)
@@ -92,14 +92,14 @@ def _by_string(values: Values, pp: int, layers: int | None) -> Stages | None:
             "megatron.layout-length", "The length of pipeline_model_parallel_layout must be divisible by "
             "pipeline_model_parallel_size (num_stages={num_stages}, args.pipeline_model_parallel_size={pp})",
             num_stages=len(cells), pp=pp,
-        )  # fmt: skip
+        )
         return None
     counts = [cell.count("t") for cell in cells]
     if layers is not None and sum(counts) != layers:
         values.refuse(
             "megatron.layout-layers", "Number of decoder layers {placed} must match num_layers {layers}",
             placed=sum(counts), layers=layers,
-        )  # fmt: skip
+        )
         return None
     split = tuple(tuple(counts[start : start + pp]) for start in range(0, len(counts), pp))
     return Stages(virtual=len(split), split=split if len(set(counts)) > 1 else None)
@@ -116,7 +116,7 @@ def _virtual(values: Values, pp: int, layers: int | None) -> int | None:
         values.refuse(
             "megatron.virtual-uneven", "please use --num-virtual-stages-per-pipeline-rank to specify virtual pipeline parallel "
             "degree when enable uneven pipeline parallelism",
-        )  # fmt: skip
+        )
         return None
     if layers is None:
         values.refuse("megatron.layers", "--num-layers is not said, so the virtual stages are not known")
@@ -127,13 +127,13 @@ def _virtual(values: Values, pp: int, layers: int | None) -> int | None:
             "megatron.virtual-layers", "number of layers of the model must be divisible pipeline model parallel size: "
                                        "{layers}, {pp}",
             layers=layers, pp=pp,
-        )  # fmt: skip
+        )
         return None
     if layers // pp % size:
         values.refuse(
             "megatron.virtual-size", "number of layers per pipeline stage must be divisible number of layers per virtual "
             "pipeline stage: {stage}, {size}", stage=layers // pp, size=size,
-        )  # fmt: skip
+        )
         return None
     return layers // pp // size
 
@@ -146,7 +146,7 @@ def _divides(values: Values, layers: int | None, places: int) -> bool:
         "megatron.division", "Number of layers should be divisible by the pipeline-model-parallel size: {layers} layers on "
                              "{places} stages; give --pipeline-model-parallel-layout, or --decoder-first-pipeline-num-layers and "
                              "--decoder-last-pipeline-num-layers", layers=layers, places=places,
-    )  # fmt: skip
+    )
     return False
 
 
@@ -157,7 +157,7 @@ def _chunked(values: Values, by_stage: list[int], virtual: int) -> bool:
         values.refuse(
             "megatron.virtual-counts", "num_layers_per_pipeline_rank {count} should be divisible by vp_size {virtual}",
             count=odd[0], virtual=virtual,
-        )  # fmt: skip
+        )
     return not odd
 
 
@@ -173,7 +173,7 @@ def _by_counts(values: Values, pp: int, virtual: int, layers: int | None) -> Sta
             values.refuse(
                 "megatron.account-uneven", "account_for_embedding_in_pipeline_split and account_for_loss_in_pipeline_split are not "
                 "supported with num_layers_in_first_pipeline_stage and num_layers_in_last_pipeline_stage",
-            )  # fmt: skip
+            )
             return None
         by_stage = _ends(values, pp, layers, ends[0], ends[1])
     else:
@@ -197,7 +197,7 @@ def _ends(values: Values, pp: int, layers: int, first: int | None, last: int | N
         values.refuse(
             "megatron.middle", "number of layers at middle stage: {rest} must be divisible by the middle pipeline model parallel "
             "size {middle}", rest=rest, middle=middle,
-        )  # fmt: skip
+        )
         return None
     even = rest // middle if middle else 0
     return [*([] if first is None else [first]), *[even] * middle, *([] if last is None else [last])]

@@ -51,7 +51,7 @@ def _split_limit(version: Version) -> Limit:
         id="megatron.split", words="this split of layers needs a layout string, which Megatron-LM has from core 0.13 on; the "
                                    "target "
         "is {version}: only the first and the last stage may differ", noticed="never", broken=broken,
-    )  # fmt: skip
+    )
 
 
 def _flag_limit(version: Version) -> Limit:
@@ -131,7 +131,7 @@ def _muon(case: Case, layout: Layout) -> Values | None:
 
 
 @_before(16, "grouped-gemm-dtype", "moe_act in recompute_modules is only supported with moe_grouped_gemm, which only "
-         "supports bf16 dtype.")  # fmt: skip
+         "supports bf16 dtype.")
 def _grouped_gemm(case: Case, layout: Layout) -> Values | None:
     return values_if(case.training.precision.base_dtype != "bf16" and "moe_act" in _modules(layout))
 

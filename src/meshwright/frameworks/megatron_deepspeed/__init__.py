@@ -6,9 +6,9 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
+from meshwright.documents.naming import other_program
 from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
-from meshwright.frameworks.documents.naming import other_program
 from meshwright.frameworks.megatron_deepspeed.limits import limits_of
 from meshwright.frameworks.megatron_deepspeed.mistakes import CHECKS, unknown_key
 from meshwright.frameworks.megatron_deepspeed.reading import interpret, open_run
@@ -17,7 +17,7 @@ from meshwright.frameworks.resume import CUT, Meaning
 from meshwright.frameworks.surface import Key, Surface, load_surface
 
 if TYPE_CHECKING:
-    from meshwright.frameworks.settings import Source
+    from meshwright.documents.source import Source
 
 __all__ = ["MEGATRON_DEEPSPEED", "surface"]
 

@@ -23,7 +23,7 @@ _WORDS: Words = {
     "width": ("{width} is not divisible by {tp}", "start"),
     "batch": ("global batch size ({batch}) is not divisible by micro batch size ({mb}) times data parallel size ({dp}) "
               "times {gas} micro-batches", "start"),
-}  # fmt: skip
+}
 LIMITS: list[Limit] = []
 _rule = partial(rule, LIMITS)
 
@@ -53,13 +53,13 @@ def _model(case: Case, layout: Layout) -> Values | None:
         "an embedding narrower than the model": model.embedding_width not in {None, model.hidden},
         "a norm without bias": model.norm not in {"rms", "layer"},
         "a norm of embeddings": model.embedding_norm,
-    }  # fmt: skip
+    }
     found = [name for name, present in absent.items() if present]
     return values_if(found, model=model.name, reasons="; no ".join(found))
 
 
 @_rule("megatron-deepspeed.precision", "Megatron-DeepSpeed computes in bf16 or fp16 here, not in {precision}", noticed="never",
-       path="training")  # fmt: skip
+       path="training")
 def _precision(case: Case, layout: Layout) -> Values | None:
     return values_if(case.training.precision.name not in {"bf16", "fp16"}, precision=case.training.precision.name)
 
@@ -80,7 +80,7 @@ def _zero_pipeline(case: Case, layout: Layout) -> Values | None:
 @_rule("megatron-deepspeed.two-sequence-parallels", "sequence_parallel_size > 1 enables DeepSpeed's sequence parallel, "
                                                     "which is not "
        "compatible with Megatron-LM's sequence parallel. Please remove \"--sequence_parallel\" argument",
-       noticed="start")  # fmt: skip
+       noticed="start")
 def _two_sequence_parallels(case: Case, layout: Layout) -> Values | None:
     return values_if(layout.context_parallel > 1 and layout.sequence_parallel)
 
@@ -117,7 +117,7 @@ def _expert_tensor(case: Case, layout: Layout) -> Values | None:
 
 @_rule("megatron-deepspeed.expert-stage-3", "Native DeepSpeed MoE is not supported with ZeRO Stage 3. Use AutoEP or "
                                             "choose ZeRO stage 1/2.",
-       noticed="start")  # fmt: skip
+       noticed="start")
 def _expert_stage_3(case: Case, layout: Layout) -> Values | None:
     return values_if(case.model.is_moe and layout.zero_stage == 3)
 

@@ -51,7 +51,7 @@ def _stage(reading: Reading) -> int:
 
 
 @_rule("megatron-deepspeed.switch", "--deepspeed_config without --deepspeed: pretrain_gpt.py stops at "
-       "\"'Namespace' object has no attribute 'deepspeed_config_dict'\"")  # fmt: skip
+       "\"'Namespace' object has no attribute 'deepspeed_config_dict'\"")
 def _switch(reading: Reading, case: Case | None) -> Iterator[Values]:
     if _on(reading, "--deepspeed_config") and not _on(reading, "--deepspeed"):
         yield {"expected": "--deepspeed", "path": place_of(reading, "--deepspeed_config")}
@@ -64,7 +64,7 @@ def _no_config(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_rule("megatron-deepspeed.no-json", "the JSON of --deepspeed_config is not given: ZeRO and batch are read from the flags, though "
-                                     "it decides them", severity="advice")  # fmt: skip
+                                     "it decides them", severity="advice")
 def _no_json(reading: Reading, case: Case | None) -> Iterator[Values]:
     if _on(reading, "--deepspeed_config") and all(key.startswith("-") for key in reading.source.settings):
         yield {"value": reading.source.value("--deepspeed_config"), "path": place_of(reading, "--deepspeed_config")}
@@ -73,7 +73,7 @@ def _no_json(reading: Reading, case: Case | None) -> Iterator[Values]:
 @_rule("megatron-deepspeed.disagree", "{flag} is {value}, {key} in the JSON is {other}: the JSON wins", severity="error")
 def _disagree(reading: Reading, case: Case | None) -> Iterator[Values]:
     pairs = (("--micro-batch-size", "train_micro_batch_size_per_gpu"), ("--global-batch-size", "train_batch_size"),
-             ("--zero-stage", f"{ZERO}.stage"))  # fmt: skip
+             ("--zero-stage", f"{ZERO}.stage"))
     for flag, key in pairs:
         one, other = _count(reading, flag), _count(reading, key)
         if one is not None and other is not None and one != other:
@@ -93,11 +93,11 @@ def _disagree(reading: Reading, case: Case | None) -> Iterator[Values]:
         if isinstance(enabled, bool) and enabled != _on(reading, f"--{flag}") and (enabled or _on(reading, f"--{flag}")):
             yield {"flag": f"--{flag}", "key": f"{flag}.enabled", "value": _on(reading, f"--{flag}"), "other": enabled,
                    "expected": enabled,
-                   "path": place_of(reading, f"{flag}.enabled")}  # fmt: skip
+                   "path": place_of(reading, f"{flag}.enabled")}
 
 
 @_rule("megatron-deepspeed.zero-engine", "ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism: stage {value}, and the "
-                                         "pipeline engine runs{even}; give {expected}")  # fmt: skip
+                                         "pipeline engine runs{even}; give {expected}")
 def _zero_engine(reading: Reading, case: Case | None) -> Iterator[Values]:
     stages = _count(reading, "--pipeline-model-parallel-size", 1) or 1
     if _stage(reading) >= 2 and _pipeline_engine(reading):
@@ -114,7 +114,7 @@ def _no_pipeline(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_rule("megatron-deepspeed.world", "world size ({world}) is not divisible by tensor parallel size ({tp}) times pipeline parallel "
-                                   "size ({pp}) times seqence parallel size ({sp})")  # fmt: skip
+                                   "size ({pp}) times seqence parallel size ({sp})")
 def _world(reading: Reading, case: Case | None) -> Iterator[Values]:
     world = reading.said.devices
     tp, pp, sp = (_count(reading, flag, 1) or 1 for flag in _GRID)
@@ -124,7 +124,7 @@ def _world(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("megatron-deepspeed.two-sequence-parallels", "sequence_parallel_size > 1 enables DeepSpeed's sequence parallel, "
                                                     "which is not compatible "
-       "with Megatron-LM's sequence parallel. Please remove \"--sequence_parallel\" argument")  # fmt: skip
+       "with Megatron-LM's sequence parallel. Please remove \"--sequence_parallel\" argument")
 def _two_sequence_parallels(reading: Reading, case: Case | None) -> Iterator[Values]:
     if (_count(reading, "--ds-sequence-parallel-size", 1) or 1) > 1 and _on(reading, "--sequence-parallel"):
         yield {"value": "--sequence-parallel", "path": place_of(reading, "--sequence-parallel")}
@@ -138,7 +138,7 @@ def _sequence_grid(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_rule("megatron-deepspeed.sequence-parallel", "--sequence-parallel with tensor parallelism 1 is switched off without a word",
-       severity="warning")  # fmt: skip
+       severity="warning")
 def _sequence_parallel(reading: Reading, case: Case | None) -> Iterator[Values]:
     if _on(reading, "--sequence-parallel") and (_count(reading, "--tensor-model-parallel-size", 1) or 1) == 1:
         yield {"value": "--sequence-parallel", "path": place_of(reading, "--sequence-parallel")}
@@ -164,17 +164,17 @@ def _selective_method(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_rule("megatron-deepspeed.block-recompute", "the pipeline engine does not apply recompute method block: nothing is recomputed",
-       severity="warning")  # fmt: skip
+       severity="warning")
 def _block_recompute(reading: Reading, case: Case | None) -> Iterator[Values]:
     if reading.source.value("--recompute-method") == "block" and _pipeline_engine(reading):
         yield {"value": "block", "expected": "uniform", "path": place_of(reading, "--recompute-method")}
 
 
 @_rule("megatron-deepspeed.checkpointing-json", "{key} in the JSON has no effect: the flags ({flag} {state}) override it",
-       severity="warning")  # fmt: skip
+       severity="warning")
 def _checkpointing_json(reading: Reading, case: Case | None) -> Iterator[Values]:
     flags = {"partition_activations": "--partition-activations", "cpu_checkpointing": "--checkpoint-in-cpu",
-             "contiguous_memory_optimization": "--contigious-checkpointing"}  # fmt: skip
+             "contiguous_memory_optimization": "--contigious-checkpointing"}
     for name, flag in flags.items():
         key = f"activation_checkpointing.{name}"
         if reading.source.value(key) is True and not _on(reading, flag):
@@ -183,7 +183,7 @@ def _checkpointing_json(reading: Reading, case: Case | None) -> Iterator[Values]
 
 @_rule("megatron-deepspeed.interleaved", "--num-layers-per-virtual-pipeline-stage is parsed, but the DeepSpeed engine has "
                                          "no interleaving",
-       severity="warning")  # fmt: skip
+       severity="warning")
 def _interleaved(reading: Reading, case: Case | None) -> Iterator[Values]:
     flag = "--num-layers-per-virtual-pipeline-stage"
     if _on(reading, flag):
@@ -192,7 +192,7 @@ def _interleaved(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("megatron-deepspeed.distributed-optimizer", "--use-distributed-optimizer has no effect under --deepspeed: the ZeRO "
                                                    "stage of the JSON decides",
-       severity="warning")  # fmt: skip
+       severity="warning")
 def _distributed_optimizer(reading: Reading, case: Case | None) -> Iterator[Values]:
     if _on(reading, "--use-distributed-optimizer") and _on(reading, "--deepspeed"):
         yield {
@@ -218,11 +218,11 @@ def _zero_bubble(reading: Reading, case: Case | None) -> Iterator[Values]:
         if _on(reading, "--sequence-parallel"):
             yield {"words": "Sequence Parallel not tested, proceed at own will by removing this line",
                    "value": "--sequence-parallel",
-                   "path": place_of(reading, "--sequence-parallel")}  # fmt: skip
+                   "path": place_of(reading, "--sequence-parallel")}
 
 
 @_rule("megatron-deepspeed.comment", "line {line} holds a comment: the file is read by json.load, which refuses it",
-       severity="error")  # fmt: skip
+       severity="error")
 def _comment(reading: Reading, case: Case | None) -> Iterator[Values]:
     for remark in reading.source.remarks:
         if remark.id == "json.comment":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from meshwright.documents.source import Setting, Source
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.errors import InputError, Message, fault
 from meshwright.frameworks.compose import Values, data_parallel_of, microbatches_of, world_of
@@ -18,19 +19,19 @@ from meshwright.frameworks.deepspeed.json_config import (
     with_shards,
     without_auto,
 )
-from meshwright.frameworks.settings import Given, Reading, Said, Setting, Source
+from meshwright.frameworks.settings import Given, Reading, Said
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from meshwright.frameworks.documents.tree import TreeDocument
-    from meshwright.frameworks.settings import Document, File
+    from meshwright.documents.source import Document, File
+    from meshwright.documents.tree import TreeDocument
 
 _FIGURES = {
     "--num-layers": "layers", "--hidden-size": "hidden", "--num-attention-heads": "heads",
     "--num-key-value-heads": "key_value_heads",
     "--kv-channels": "head_dim", "--ffn-hidden-size": "ffn", "--vocab-size": "vocabulary",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +51,13 @@ class EmbeddedDocument:
     def changed(self, edits: Mapping[str, object]) -> str:
         """Errors: always ``InputError``, as its text is composed by the script."""
         raise fault("edit.embedded", "{keys} stand in a JSON that the script itself writes: change them there by hand",
-                    path=self.path, keys=", ".join(edits))  # fmt: skip
+                    path=self.path, keys=", ".join(edits))
 
 
 def open_run(files: Sequence[File]) -> Source:
     """Files as a source; a JSON that a script writes counts like one beside it."""
-    from meshwright.frameworks.documents.launch import LaunchDocument
-    from meshwright.frameworks.documents.opening import open_source
+    from meshwright.documents.launch import LaunchDocument
+    from meshwright.documents.opening import open_source
 
     source = open_source(files)
     if any("zero_optimization" in key or key == "train_batch_size" for key in source.settings):
@@ -81,7 +82,7 @@ def _documents(found: list[object]) -> tuple[Document, ...]:
 
 def _embedded(path: str, name: str, text: str, line: int) -> EmbeddedDocument | Message | None:
     """What a script writes, if it is a configuration; a message where it looks like one and is none."""
-    from meshwright.frameworks.documents.tree import parse_json_with_comments
+    from meshwright.documents.tree import parse_json_with_comments
 
     if not text.lstrip().startswith("{"):
         return None
@@ -89,7 +90,7 @@ def _embedded(path: str, name: str, text: str, line: int) -> EmbeddedDocument | 
         tree, _ = parse_json_with_comments(text, path=f"{path}:{name}")
     except InputError as error:
         return Message("import.embedded", "the JSON that the script writes to {name} cannot be read: {why}",
-                       {"name": name, "why": str(error)}, f"{path}:{line}")  # fmt: skip
+                       {"name": name, "why": str(error)}, f"{path}:{line}")
     return EmbeddedDocument(path=f"{path}:{name}", text=text, tree=tree, line=line)
 
 
@@ -119,18 +120,18 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
             expert_tensor_parallel=tp if experts and values.bool("--enable-expert-tensor-parallelism") else 1,
             data_parallel=dp, microbatch_sequences=mb, num_microbatches=steps,
             recompute=_recompute(values), offload=offload_of(values), overlap=_overlap(values),
-        ), _shards(values, dp * cp))  # fmt: skip
+        ), _shards(values, dp * cp))
     said = Said(
         devices=world, global_batch_sequences=total, sequence_tokens=values.int("--seq-length"),
         precision="bf16" if values.bool("--bf16") else "fp16" if values.bool("--fp16") else None,
         gradient_dtype=gradient_dtype_of(values),
         optimizer={"adam": "adamw", "sgd": "sgd"}.get(values.text("--optimizer", "adam")), task="pretrain",
         figures=_figures(values),
-    )  # fmt: skip
+    )
     return Reading(
         framework="megatron-deepspeed", version=release, source=values.source, said=said,
         layout=None if values.messages else layout, messages=tuple(values.messages),
-    )  # fmt: skip
+    )
 
 
 def _shards(values: Values, ranks: int) -> Mapping[str, int]:

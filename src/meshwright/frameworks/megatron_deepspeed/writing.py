@@ -47,13 +47,13 @@ def decide(case: Case, layout: Layout, release: str) -> Values:
         "--micro-batch-size": layout.microbatch_sequences,
         "--global-batch-size": layout.microbatch_sequences * layout.num_microbatches * layout.data_parallel,
         "--zero-stage": layout.zero_stage,
-    }  # fmt: skip
+    }
     switches = {
         "--sequence-parallel": layout.sequence_parallel, "--no-pipeline-parallel": not engine,
         "--cpu-optimizer": bool(layout.offload),
         "--enable-expert-tensor-parallelism": layout.expert_parallel > 1 and layout.expert_tensor_parallel > 1,
         "--create-moe-param-group": case.model.is_moe,
-    }  # fmt: skip
+    }
     keys |= {flag: True for flag, on in switches.items() if on}
     if layout.context_parallel > 1:
         keys["--ds-sequence-parallel-size"] = layout.context_parallel
@@ -76,7 +76,7 @@ def normal(case: Case, layout: Layout) -> Layout:
         layout, overlap=overlap, schedule="1f1b", stage_layers=None,
         sequence_parallel=layout.sequence_parallel and layout.tensor_parallel > 1,
         context_kind=layout.context_kind if layout.context_parallel > 1 else "ring",
-    )  # fmt: skip
+    )
 
 
 def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[File, ...]:
@@ -115,19 +115,19 @@ def model_flags(case: Case) -> list[str]:
         "--max-position-embeddings": model.position_table or max(case.batch.sequence_tokens, model.max_sequence or 0),
         "--normalization": "rmsnorm" if model.norm == "rms" else "layernorm",
         "--make-vocab-size-divisible-by": case.implementation.pads_vocabulary_to,
-    }  # fmt: skip
+    }
     if model.position == "rope":
         base = "$ROTARY_BASE" if model.rotary_base is None else str(round(model.rotary_base))
         flags |= {"--use-rotary-position-embeddings": True, "--rotary-position-embeddings-theta": base}
         flags |= {"--rotary-percent": model.rotary_ratio} if model.rotary_ratio != 1 else {}
     if isinstance(block, MixtureOfExperts):
         flags |= {"--num-experts": block.num_experts, "--expert-interval": 1, "--topk": block.experts_per_token,
-                  "--moe-loss-coeff": "$MOE_LOSS_COEFFICIENT"}  # fmt: skip
+                  "--moe-loss-coeff": "$MOE_LOSS_COEFFICIENT"}
     switches = {
         "--swiglu": block.gated, "--disable-bias-linear": not attention.output_bias,
         "--untie-embeddings-and-output-weights": not model.tied_embeddings,
         "--use-flash-attn-v2": case.implementation.flash_attention,
-    }  # fmt: skip
+    }
     return flag_lines(flags | {flag: True for flag, on in switches.items() if on})
 
 
@@ -140,7 +140,7 @@ def training_flags(case: Case, options: Options) -> list[str]:
         "--data-path": "$DATA_PATH", "--split": "949,50,1", "--tokenizer-type": '"$TOKENIZER_TYPE"',
         "--tokenizer-model": '"$TOKENIZER_MODEL"', "--log-interval": 1, "--eval-iters": 0, "--eval-interval": 1000,
         "--attention-dropout": 0.0, "--hidden-dropout": 0.0,
-    })  # fmt: skip
+    })
 
 
 def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manual:
@@ -155,7 +155,7 @@ def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manua
         Blank(name="LR", default="1.0e-4", what="peak learning rate"),
         Blank(name="MIN_LR", default="1.0e-5", what="final learning rate"),
         Blank(name="INIT_STD", default="0.02", what="deviation of initial weights"),
-    ]  # fmt: skip
+    ]
     if model.position == "rope" and model.rotary_base is None:
         blanks.append(
             Blank(name="ROTARY_BASE", default="10000", what="base of the rotary frequencies: the catalogue does not know it")
@@ -188,7 +188,7 @@ def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manua
             "Layers are spread over stages by DeepSpeed (`partition_method='type:transformer'`).",
             *(("Experts are DeepSpeed's own MoE layer: capacity factors and token dropping are its defaults.",) * model.is_moe),
         ),
-    )  # fmt: skip
+    )
 
 
 def _probe(case: Case, layout: Layout, options: Options) -> str:

@@ -13,7 +13,7 @@ from meshwright.frameworks.resume import CUT, SHARDED
 from meshwright.frameworks.surface import Surface, load_surface
 
 if TYPE_CHECKING:
-    from meshwright.frameworks.settings import Source
+    from meshwright.documents.source import Source
 
 __all__ = ["MINDFORMERS"]
 
@@ -73,7 +73,7 @@ def variant(release: str) -> Framework:
             checks=mistakes.graph_checks(),
             unknown_keys=mistakes.unknown_graph, normal=graph_writing.normal, unspoken=graph_writing.UNSPOKEN, resume=CUT,
             followers=frozenset({"parallel.dataset_strategy"}),
-        )  # fmt: skip
+        )
     if release == "experimental":
         from meshwright.frameworks.mindformers.experimental import experimental
 

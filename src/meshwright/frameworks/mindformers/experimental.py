@@ -26,4 +26,4 @@ def experimental(framework: Framework) -> Framework:
         limits=limits(name, title, features), writer=write,
         decide=decide, interpreter=partial(interpret, framework=name), checks=file_checks(name),
         unknown_keys=unknown_key, normal=normal, unspoken=UNSPOKEN, resume=CUT,
-    )  # fmt: skip
+    )

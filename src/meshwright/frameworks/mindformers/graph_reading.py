@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
+from meshwright.documents.source import Source
 from meshwright.domain.layout import Full, Layout, NoRecompute
 from meshwright.errors import Message
 from meshwright.frameworks.ascend.recompute_lists import recompute_of_lists
@@ -13,7 +14,7 @@ from meshwright.frameworks.ascend.stages import Split, lists_of, recompute_of, s
 from meshwright.frameworks.compose import Values, zero_shards
 from meshwright.frameworks.mindformers.graph_writing import ALGORITHMS, OVERLAP, WORDS
 from meshwright.frameworks.mindformers.models import figures_of
-from meshwright.frameworks.settings import Given, Reading, Said, Source
+from meshwright.frameworks.settings import Given, Reading, Said
 
 if TYPE_CHECKING:
     from meshwright.domain.layout import ContextKind, Recompute, Schedule
@@ -63,7 +64,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
             "The parallel config data_parallel * model_parallel * context_parallel * pipeline_stage should be equal to device_num, "
             "but get dp*mp*sp*pp = {dp}*{mp}*{cp}*{pp} = {world} != device_num({devices})",
             dp=dp, mp=tp, cp=cp, pp=pp, world=world, devices=devices,
-        )  # fmt: skip
+        )
     copies = values.degree("micro_batch_interleave_num")
     mb = values.degree("runner_config.batch_size") * copies
     m = values.degree("parallel_config.micro_batch_num") if pp > 1 else values.degree("runner_config.gradient_accumulation_steps")
@@ -85,7 +86,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
             context_kind=cast("ContextKind", kind), pipeline_parallel=pp, virtual_stages=vp, expert_parallel=ep, data_parallel=dp,
             **_shards(values, dp * cp), microbatch_sequences=mb, num_microbatches=m, recompute=recompute, schedule=schedule,
             stage_layers=said, offload=("optimizer",) if values.source.value("optimizer.swap") is True else (), overlap=OVERLAP,
-        )  # fmt: skip
+        )
     return Reading(
         framework="mindformers", version=release, source=source, layout=layout, messages=(*values.messages, *remarks),
         said=Said(
@@ -94,7 +95,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
             optimizer="adamw" if "adamw" in str(source.value("optimizer.type", "")).lower() else None,
             task="sft" if source.value("run_mode") == "finetune" else None, figures=figures,
         ),
-    )  # fmt: skip
+    )
 
 
 def _schedule(values: Values, pp: int, vp: int) -> Schedule:
@@ -126,7 +127,7 @@ def _split(values: Values, layers: object, mtp: int, stages: int, chunks: int) -
                 "The sum of `offset` ({total}) should equal to remainder of `num_layers` ({layers}) % (pp "
                 "({pp}) * pp_interleave_num ({vpp})) = {rest}",
                 total=0, layers=layers, pp=stages, vpp=chunks, rest=layers % (stages * chunks),
-            )  # fmt: skip
+            )
         return even if stages * chunks > 1 else ((layers,),)
     lists = lists_of(value)
     shape = shape_of(lists) if lists else None
@@ -148,7 +149,7 @@ def _split(values: Values, layers: object, mtp: int, stages: int, chunks: int) -
     if len(lists) != chunks:
         values.note(key, "mindformers.offset-chunks",
                     "offset.shape[-2] should equal to `pp_interleave_num` ({vpp}), but got ({shape}). `offset`: {offset}",
-                    vpp=chunks, shape=shape[0], offset=value)  # fmt: skip
+                    vpp=chunks, shape=shape[0], offset=value)
         return None
     if mtp and sum(map(sum, lists)) == (layers + mtp) % (stages * chunks) != layers % (stages * chunks):
         average = (layers + mtp) // (stages * chunks)
@@ -162,7 +163,7 @@ def _split(values: Values, layers: object, mtp: int, stages: int, chunks: int) -
             "The sum of `offset` ({total}) should equal to remainder of `num_layers` ({layers}) % (pp "
             "({pp}) * pp_interleave_num ({vpp})) = {rest}",
             total=total, layers=layers, pp=stages, vpp=chunks, rest=rest,
-        )  # fmt: skip
+        )
     return split
 
 
@@ -177,7 +178,7 @@ def _recompute(values: Values, split: Split | None, remarks: list[Message]) -> R
     for key in WORDS:
         if values.source.value(f"recompute_config.{key}_exclude") not in (None, False, [], (), {}):
             remarks.append(_remark(values, f"recompute_config.{key}_exclude", "{key} takes operators out of recomputation again: "
-                                   "an estimate counts them as recomputed"))  # fmt: skip
+                                   "an estimate counts them as recomputed"))
         for module, counts in _named(values, key, split, remarks):
             words[module] = _least(words[module], counts) if module in words else counts
     return recompute_of_lists(full, words, split, behind_full=False)
@@ -194,13 +195,13 @@ def _named(values: Values, key: str, split: Split, remarks: list[Message]) -> It
         patterns = {str(pattern): layers for pattern, layers in value.items()}
     else:
         patterns = {place.removeprefix(f"{name}."): setting.value for place, setting in values.source.settings.items()
-                    if place.startswith(f"{name}.")}  # fmt: skip
+                    if place.startswith(f"{name}.")}
     if not patterns:
         if value not in (None, False, {}, [], ()):
             yield WORDS[key], _list(values, name, value, split)
             if key == "select_recompute" and values.source.value(f"{MODEL}.use_flash_attention") is False:
                 remarks.append(_remark(values, name, "without flash attention {key} recomputes the attention core of every layer, "
-                                       "which an estimate counts as kept"))  # fmt: skip
+                                       "which an estimate counts as kept"))
         return
     for pattern, layers in patterns.items():
         known = [module for form, module in PATTERNS[key].items() if re.fullmatch(form, pattern)]
@@ -209,7 +210,7 @@ def _named(values: Values, key: str, split: Split, remarks: list[Message]) -> It
             yield known[0], _list(values, place, layers, split)
         elif not known and layers not in (False, [], ()):
             remarks.append(_remark(values, place, "{key} names an operator that no layout has a word for: an estimate counts what "
-                                   "it recomputes as kept"))  # fmt: skip
+                                   "it recomputes as kept"))
 
 
 def _remark(values: Values, key: str, words: str) -> Message:

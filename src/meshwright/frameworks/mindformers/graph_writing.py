@@ -47,7 +47,7 @@ def decide(case: Case, layout: Layout, release: str) -> Values:
         "runner_config.gradient_accumulation_steps": 1 if pp > 1 else layout.num_microbatches,
         "parallel.enable_parallel_optimizer": layout.zero_stage > 0,
         **_recompute(layout, split),
-    }  # fmt: skip
+    }
     extra = offsets(split)
     if any(map(any, extra)):
         settings["model.model_config.offset"] = flat_or_nested(extra, vp)
@@ -64,7 +64,7 @@ def decide(case: Case, layout: Layout, release: str) -> Values:
         settings |= {
             "parallel.parallel_optimizer_config.optimizer_level": f"level{layout.zero_stage}",
             "parallel.parallel_optimizer_config.gradient_accumulation_shard": layout.zero_stage > 1,
-        }  # fmt: skip
+        }
         if layout.optimizer_shards != ranks:
             settings["parallel.parallel_optimizer_config.optimizer_weight_shard_size"] = layout.optimizer_shards
     if layout.offload:
@@ -100,7 +100,7 @@ def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[F
     return msrun_files(
         case, layout, options, _manual(case, layout, release, options), document=_config(case, layout, release, options),
         checkout="MINDFORMERS_PATH", command='run_mindformer.py --config "$HERE/config.yaml"',
-    )  # fmt: skip
+    )
 
 
 def _config(case: Case, layout: Layout, release: str, options: Options) -> dict[str, object]:
@@ -118,7 +118,7 @@ def _config(case: Case, layout: Layout, release: str, options: Options) -> dict[
         **decide(case, layout, release),
         "optimizer.type": "AdamW", "optimizer.weight_decay": 0.1,
         "runner_wrapper.type": "MFTrainOneStepCell", "runner_wrapper.scale_sense": 1.0, "runner_wrapper.use_clip_grad": True,
-    }  # fmt: skip
+    }
     model = {f"model.model_config.{key}": value for key, value in model_section(case, layout).items()}
     return nested(model | settings) | {"callbacks": [{"type": "MFLossMonitor"}]}
 
@@ -126,7 +126,7 @@ def _config(case: Case, layout: Layout, release: str, options: Options) -> dict[
 def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manual:
     """What the README and the scripts say."""
     select = Switch(name="recompute_config.select_recompute", risk="equivalent",
-                    what="recomputes the product and the activation of the MLP (mlp.mul, mlp.activation_func.silu)")  # fmt: skip
+                    what="recomputes the product and the activation of the MLP (mlp.mul, mlp.activation_func.silu)")
     comm = Switch(
         name="recompute_config.select_comm_recompute",
         risk="equivalent",
@@ -150,4 +150,4 @@ def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manua
         assumed=(
             "`offset` is added to the average number of layers of a stage; lists are [chunk][stage].",
         ),
-    )  # fmt: skip
+    )

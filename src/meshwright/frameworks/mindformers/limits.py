@@ -28,7 +28,7 @@ PYNATIVE_WORDS: Words = {
     "schedule": ("pipeline_parallel_schedule='{schedule}' is incompatible with pipeline_parallel_interleave_num={vpp}", "start"),
     "stage-shape": ("The length of 'pipeline_parallel_layers_per_stage' must equal 'pipeline_parallel', with one "
                     "chunk for each interleave: {shape} is not {layout}", "start"),
-}  # fmt: skip
+}
 GRAPH_WORDS: Words = {
     "world": ("The parallel config data_parallel * model_parallel * context_parallel * pipeline_stage should be equal to "
               "device_num, but get dp*mp*sp*pp = {dp}*{tp}*{cp}*{pp} = {product} != device_num({devices})", "start"),
@@ -36,7 +36,7 @@ GRAPH_WORDS: Words = {
     "stage-sum": ("The sum of `offset` should equal to remainder of `num_layers` ({layers}): the stages have {total}", "start"),
     "expert-sequence": ("During training, performance may degrade if MoE and tensor parallelism are enabled without "
                         "also enabling sequence parallelism.", "start"),
-}  # fmt: skip
+}
 
 
 def pynative(features: Features) -> tuple[Limit, ...]:
@@ -48,14 +48,14 @@ def pynative(features: Features) -> tuple[Limit, ...]:
 
     @add(f"{NAME}.sequence-parallel",
          "PyNative tensor parallelism requires sequence_parallel=True when tensor_parallel > 1, but got "
-         "tensor_parallel={tp}.")  # fmt: skip
+         "tensor_parallel={tp}.")
     def _sequence(case: Case, layout: Layout) -> Values | None:
         return values_if(layout.tensor_parallel > 1 and not layout.sequence_parallel, tp=layout.tensor_parallel)
 
     @add(f"{NAME}.expert-region",
          "Invalid expert_parallel: ep({ep}) must divide dp_shard({shard}) * cp({cp}) * tp({tp}) = "
          "{region}, and thus cannot exceed {region}.",
-         noticed="start")  # fmt: skip
+         noticed="start")
     def _region(case: Case, layout: Layout) -> Values | None:
         cp, tp, ep = layout.context_parallel, layout.tensor_parallel, layout.expert_parallel
         size = layout.optimizer_shards
@@ -64,7 +64,7 @@ def pynative(features: Features) -> tuple[Limit, ...]:
 
     @add(f"{NAME}.dense-shards", "dense_fsdp_shard_size cuts dense weights only: experts are cut over data_parallel_shard * cp "
                                  "ranks, of which {shards} is no multiple of cp {cp}",
-         noticed="never")  # fmt: skip
+         noticed="never")
     def _dense(case: Case, layout: Layout) -> Values | None:
         broken = case.model.is_moe and layout.optimizer_shards % layout.context_parallel
         return values_if(broken, shards=layout.optimizer_shards, cp=layout.context_parallel)
@@ -100,7 +100,7 @@ def graph(features: Features) -> tuple[Limit, ...]:
 
     @add(f"{NAME}.expert-shards", "num_moe_experts ({experts}) must be divisible by (optimizer_weight_shard_size ({shards}) * "
                                   "expert_model_parallel_size ({ep}))",
-         noticed="start")  # fmt: skip
+         noticed="start")
     def _expert_shards(case: Case, layout: Layout) -> Values | None:
         experts = case.model.experts
         ranks = layout.data_parallel * layout.context_parallel

@@ -22,7 +22,7 @@ OPEN_SECTIONS = ("optimizer", "lr_scheduler", "train_dataset.dataloader", "model
 """PyNative sections that take any key."""
 GRAPH_CLOSED = {"parallel_config", "recompute_config", "swap_config", "moe_config", "runner_config", "monitor_config"}
 PYNATIVE_CLOSED = {"checkpoint", "training", "parallelism", "train_dataset", "context", "profiler", "recompute", "recompute_comm",
-                   "swap", "lora_config", "inference"}  # fmt: skip
+                   "swap", "lora_config", "inference"}
 
 
 def unknown_pynative(key: str) -> tuple[Severity, str] | None:
@@ -52,7 +52,7 @@ def pynative_checks() -> tuple[Check, ...]:
 
     @add(f"{NAME}.range-gap", "pipeline_parallel_layers_per_stage {value} leaves gaps, overlaps, or does not follow the "
                               "pipeline; nothing checks that",
-         source="mindformers/pynative/distributed/pipeline_parallel.py PpLayerSetting._init_explicit")  # fmt: skip
+         source="mindformers/pynative/distributed/pipeline_parallel.py PpLayerSetting._init_explicit")
     def _gap(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = reading.source.settings.get("parallelism.pipeline_parallel_layers_per_stage")
         ranges = parse_stages(setting.value) if setting else None
@@ -61,7 +61,7 @@ def pynative_checks() -> tuple[Check, ...]:
             layers = reading.said.figures.get("layers") or (case.model.num_layers if case else None)
             if split is None or (isinstance(layers, int) and sum(map(sum, split)) != layers):
                 yield {"value": setting.value, "expected": f"ranges that cover 0-{layers - 1}" if isinstance(layers, int) else None,
-                       "path": setting.place}  # fmt: skip
+                       "path": setting.place}
 
     @add(
         f"{NAME}.dead-key",
@@ -159,7 +159,7 @@ def graph_checks() -> tuple[Check, ...]:
 
     @add(f"{NAME}.full-batch", "full_batch=True only supports dataset_strategy='full_batch', reset dataset_strategy {value} to "
                                "'full_batch'.",
-         severity="warning", source="mindformers/trainer/base_trainer.py")  # fmt: skip
+         severity="warning", source="mindformers/trainer/base_trainer.py")
     def _full(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = reading.source.settings.get("parallel.dataset_strategy")
         if setting and isinstance(setting.value, (list, tuple)) and reading.source.value("parallel.full_batch") is True:
@@ -167,7 +167,7 @@ def graph_checks() -> tuple[Check, ...]:
 
     @add(f"{NAME}.micro-batch-num", "When pipeline parallel is not enabled, config.parallel_config.micro_batch_num does not take "
                                     "effect. Reset it to 1.",
-         severity="warning", source="mindformers/trainer/base_trainer.py _check_global_batch_size_for_auto_parallel")  # fmt: skip
+         severity="warning", source="mindformers/trainer/base_trainer.py _check_global_batch_size_for_auto_parallel")
     def _microbatches(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = reading.source.settings.get("parallel_config.micro_batch_num")
         if (
@@ -205,7 +205,7 @@ def graph_checks() -> tuple[Check, ...]:
 
     @add(f"{NAME}.recompute-length", "length of {key} should be equal or less than pipeline_stage number, but get length of {key} "
                                      "({value}) > pp({pp})",
-         source="mindformers/tools/check_rules.py _rule_recompute")  # fmt: skip
+         source="mindformers/tools/check_rules.py _rule_recompute")
     def _length(reading: Reading, case: Case | None) -> Iterator[Values]:
         stages = reading.source.value("parallel_config.pipeline_stage", 1)
         for name in ("recompute", "select_recompute", "select_comm_recompute"):
@@ -220,7 +220,7 @@ def graph_checks() -> tuple[Check, ...]:
                 yield at(setting, stages, key=name, pp=stages)
 
     @add(f"{NAME}.slice-activation", "For recompute, `recompute_slice_activation` is not supported in Mcore.", severity="warning",
-         source="mindformers 2.1.0 parallel_core/transformer_config.py")  # fmt: skip
+         source="mindformers 2.1.0 parallel_core/transformer_config.py")
     def _slice(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = reading.source.settings.get("recompute_config.recompute_slice_activation")
         if setting and setting.value is True and reading.source.value("use_legacy", True) is False:
@@ -238,7 +238,7 @@ def graph_checks() -> tuple[Check, ...]:
 
     @add(f"{NAME}.context-flash", "context_parallel is only available for flash attention for now, but got use_flash_attention "
                                   "{value}, please set use_flash_attention=True",
-         source="mindformers/tools/check_rules.py")  # fmt: skip
+         source="mindformers/tools/check_rules.py")
     def _flash(reading: Reading, case: Case | None) -> Iterator[Values]:
         degree = reading.source.value("parallel_config.context_parallel", 1)
         setting = reading.source.settings.get("model.model_config.use_flash_attention")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ARCHITECTURES = {
     "Qwen3ForCausalLM": "qwen3", "Qwen3MoeForCausalLM": "qwen3_moe", "DeepseekV3ForCausalLM": "deepseek_v3",
     "Qwen2ForCausalLM": "qwen2", "LlamaForCausalLM": "llama", "Glm4MoeForCausalLM": "glm4_moe", "Glm4ForCausalLM": "glm4",
-}  # fmt: skip
+}
 """Hugging Face architecture -> ``model_type``."""
 FIGURES = {
     "layers": ("num_hidden_layers", "num_layers", "n_layer"),
@@ -51,7 +51,7 @@ def model_section(case: Case, layout: Layout) -> dict[str, object]:
         "hidden_act": "silu" if any_block.gated else "gelu",
         "tie_word_embeddings": model.tied_embeddings, "use_flash_attention": True,
         "params_dtype": "float32", "compute_dtype": "bfloat16" if case.training.precision.base_dtype == "bf16" else "float16",
-    }  # fmt: skip
+    }
     if model.rotary_base is not None:
         section["rope_theta"] = model.rotary_base
     if dense is not None:
@@ -66,7 +66,7 @@ def model_section(case: Case, layout: Layout) -> dict[str, object]:
         section |= {
             "multi_latent_attention": True, "q_lora_rank": latent.query_rank, "kv_lora_rank": latent.key_value_rank,
             "qk_nope_head_dim": latent.nope_dim, "qk_rope_head_dim": latent.rope_dim, "v_head_dim": latent.value_dim,
-        }  # fmt: skip
+        }
     if experts is not None:
         section |= _experts(case, experts)
     if model.num_mtp_layers:
@@ -82,7 +82,7 @@ def _experts(case: Case, experts: MixtureOfExperts) -> dict[str, object]:
         "moe_intermediate_size": experts.expert_width, "first_k_dense_replace": first_dense,
         "n_shared_experts": experts.shared_width // experts.expert_width if experts.shared_width else 0,
         "routed_scaling_factor": experts.routed_scale,
-    }  # fmt: skip
+    }
     if experts.num_groups > 1:
         section |= {"n_group": experts.num_groups, "topk_group": experts.groups_per_token}
     return section

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
+from meshwright.documents.source import Source
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Selective
 from meshwright.errors import Message
 from meshwright.frameworks.ascend.stages import Split, plain_split, recompute_of, said_split, within_reason
@@ -11,7 +12,7 @@ from meshwright.frameworks.compose import Values, data_parallel_of, microbatches
 from meshwright.frameworks.mindformers.models import figures_of
 from meshwright.frameworks.mindformers.pynative_writing import METHODS, PATHS, SCHEDULES
 from meshwright.frameworks.mindformers.ranges import counts_of_ranges, parse_ids, parse_stages, recomputed_counts
-from meshwright.frameworks.settings import Given, Reading, Said, Source
+from meshwright.frameworks.settings import Given, Reading, Said
 
 if TYPE_CHECKING:
     from meshwright.domain.layout import ContextKind, Recompute, Schedule
@@ -74,7 +75,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
                 gradient_reduce=True, parameter_gather=True, tensor=values.bool("parallelism.enable_mc2") and tp > 1,
                 point_to_point=values.bool("parallelism.pipeline_parallel_overlap_p2p"), expert=False,
             ),
-        )  # fmt: skip
+        )
     return Reading(
         framework="mindformers", version=release, source=source, layout=layout, messages=(*values.messages, *remarks),
         said=Said(
@@ -83,7 +84,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
             optimizer="adamw" if values.text("optimizer.type", "AdamW") == "AdamW" else None,
             task="lora" if any(key.startswith("lora_config.") for key in source.settings) else None, figures=figures,
         ),
-    )  # fmt: skip
+    )
 
 
 def _split(values: Values, layers: object, stages: int, chunks: int) -> Split | None:
@@ -105,7 +106,7 @@ def _split(values: Values, layers: object, stages: int, chunks: int) -> Split | 
     if split is None:
         values.note(key, "mindformers.range-gap",
                     "the ranges of {key} leave gaps, overlap, or do not follow the pipeline, which MindFormers does "
-                    "not check", key=key)  # fmt: skip
+                    "not check", key=key)
     return split
 
 
@@ -136,7 +137,7 @@ def _modules(values: Values, layers: object, mtp: object, remarks: list[Message]
         chosen = {
             key.removeprefix("recompute.select_module."): setting.value
             for key, setting in values.source.settings.items() if key.startswith("recompute.select_module.")
-        }  # fmt: skip
+        }
     total = layers + (mtp if isinstance(mtp, int) else 0) if isinstance(layers, int) else None
     whole = set()
     for path, ranges in chosen.items():
@@ -155,7 +156,7 @@ def _modules(values: Values, layers: object, mtp: object, remarks: list[Message]
     experts = figures_of(values, "model").get("experts")
     modules = tuple(sorted(
         module for module, paths in PATHS.items() if whole.issuperset(paths) and not (module == "mlp" and experts)
-    ))  # fmt: skip
+    ))
     known = {path for module in modules for path in PATHS[module]}
     remarks += [
         Message(
@@ -200,7 +201,7 @@ def _other(values: Values, remarks: list[Message]) -> None:
         ("recompute_comm.enable", "communication that is done again"), ("swap.enable", "swapped activations"),
         ("parallelism.cpu_offload", "parameters and states in host memory"),
         ("parallelism.pipeline_parallel_overlap_b_f", "the overlap of forward and backward"),
-    ):  # fmt: skip
+    ):
         if values.bool(key):
             remarks.append(Message("import.unmapped", UNMAPPED, {"key": key, "what": what}, values.source.settings[key].place))
     if values.has("parallelism.dense_fsdp_shard_size") and figures_of(values, "model").get("experts"):

@@ -25,7 +25,7 @@ PATHS = {
     "core_attn": ("self_attention.core_attention",),
     "layernorm": ("input_layernorm", "pre_mlp_layernorm"),
     "mlp": ("mlp",),
-}  # fmt: skip
+}
 """Module of selective recomputation -> paths within a layer that recompute the same tensors."""
 UNSPOKEN = (
     "overlap of gradients and parameters: FSDP always overlaps them",
@@ -52,7 +52,7 @@ def decide(case: Case, layout: Layout, release: str) -> Values:
         **{f"parallelism.{key}": value for key, value in sharding(layout).items()},
         "training.local_batch_size": layout.microbatch_sequences,
         "training.global_batch_size": case.batch.global_batch_sequences,
-    }  # fmt: skip
+    }
     if layout.context_parallel > 1:
         settings["parallelism.context_parallel_method"] = METHODS[layout.context_kind]
         if layout.context_kind == "hybrid":
@@ -95,7 +95,7 @@ def normal(case: Case, layout: Layout) -> Layout:
     overlap = Overlap(
         gradient_reduce=True, parameter_gather=True, tensor=layout.overlap.tensor and layout.tensor_parallel > 1,
         point_to_point=layout.overlap.point_to_point, expert=False,
-    )  # fmt: skip
+    )
     recompute = layout.recompute
     if isinstance(recompute, Selective):
         recompute = Selective(modules=tuple(sorted(set(recompute.modules))))
@@ -108,7 +108,7 @@ def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[F
     return msrun_files(
         case, layout, options, _manual(case, layout, release, options), document=_config(case, layout, release, options),
         checkout="MINDFORMERS_PATH", command='run_mindformer.py --config "$HERE/config.yaml"',
-    )  # fmt: skip
+    )
 
 
 def _config(case: Case, layout: Layout, release: str, options: Options) -> dict[str, object]:
@@ -122,7 +122,7 @@ def _config(case: Case, layout: Layout, release: str, options: Options) -> dict[
         "lr_scheduler.type": "ConstantWarmUpLR",
         "train_dataset.dataloader.type": "BlendedMegatronDatasetDataLoader",
         "checkpoint.enable_save": False,
-    }  # fmt: skip
+    }
     document = nested({key: value for key, value in settings.items() if key != "recompute.select_module"})
     if "recompute.select_module" in settings:  # its keys hold dots
         document["recompute"]["select_module"] = settings["recompute.select_module"]  # type: ignore[index]
@@ -133,7 +133,7 @@ def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manua
     """What the README and the scripts say."""
     known = case.model.architecture in ARCHITECTURES
     overlap = Switch(name="parallelism.pipeline_parallel_overlap_b_f", risk="equivalent",
-                     what="runs a forward beside a backward to hide the experts' exchange; needs interleaved chunks")  # fmt: skip
+                     what="runs a forward beside a backward to hide the experts' exchange; needs interleaved chunks")
     return Manual(
         title=f"MindFormers {release} (PyNative)",
         needs="MindFormers 2.1, MindSpore with hyper_parallel, CANN.",

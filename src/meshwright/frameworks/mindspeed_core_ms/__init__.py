@@ -18,7 +18,7 @@ from meshwright.frameworks.resume import CUT
 from meshwright.frameworks.surface import Surface, load_surface
 
 if TYPE_CHECKING:
-    from meshwright.frameworks.settings import Source
+    from meshwright.documents.source import Source
 
 __all__ = ["MINDSPEED_CORE_MS"]
 
@@ -44,7 +44,7 @@ FEATURES = Features(
 BR_MASTER = replace(
     FEATURES, context_kinds=("ring", "ulysses"), partial_sharding=True, recompute_per_stage=False, recompute_mixed=False,
     selective_modules=("core_attn", "mlp_act"), selective_default=("core_attn",),
-)  # fmt: skip
+)
 
 
 @cache
@@ -87,7 +87,7 @@ def variant(release: str) -> Framework:
             MINDSPEED_CORE_MS, version=release, features=BR_MASTER, limits=flag_rules.limits(NAME, TITLE, BR_MASTER),
             writer=flags.write, decide=flags.decide, interpreter=flag_reading.interpret, checks=flag_rules.flag_checks(NAME),
             unknown_keys=flag_rules.unknown_flag, normal=flags.normal, unspoken=flags.UNSPOKEN, alternatives=(),
-        )  # fmt: skip
+        )
     if release == "r0.2.0":
         return _later(release)
     return MINDSPEED_CORE_MS
@@ -107,7 +107,7 @@ def _later(release: str) -> Framework:
         spellings=spelling, variant=variant, detect=detect, features=features, limits=llm_limits(NAME, TITLE, features),
         writer=partial(write_flags, title=TITLE), surface=partial(llm.surface_of, release),
         interpreter=partial(read_flags, framework=NAME), checks=flag_checks(NAME),
-    )  # fmt: skip
+    )
 
 
 def _alternatives() -> tuple[frozenset[str], ...]:

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
+from meshwright.documents.source import Source
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Selective
 from meshwright.errors import Message
 from meshwright.frameworks.ascend.recompute_lists import LISTS, recompute_of_lists
@@ -23,7 +24,7 @@ from meshwright.frameworks.compose import Values, data_parallel_of, microbatches
 from meshwright.frameworks.mindspeed_core_ms.flags import ALGORITHMS, own_split
 from meshwright.frameworks.mindspeed_core_ms.writing import CELLS, COMM, FLASH_SELECTS, PLAIN_SELECTS
 from meshwright.frameworks.mindspeed_llm.model_flags import figures_of
-from meshwright.frameworks.settings import Given, Reading, Said, Source
+from meshwright.frameworks.settings import Given, Reading, Said
 
 if TYPE_CHECKING:
     from meshwright.domain.layout import ContextKind, Recompute
@@ -73,7 +74,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
                 parameter_gather=distributed and values.bool("--overlap-param-gather"), tensor=False,
                 point_to_point=not values.bool("--no-overlap-p2p-communication"), expert=False,
             ),
-        )  # fmt: skip
+        )
     said = Said(
         devices=world,
         global_batch_sequences=batch,
@@ -83,7 +84,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
         figures=figures_of(values, layers),
     )
     return Reading(framework="mindspeed-core-ms", version=release, source=source, said=said, layout=layout,
-                   messages=(*values.messages, *remarks))  # fmt: skip
+                   messages=(*values.messages, *remarks))
 
 
 def as_flags(source: Source) -> Source:
@@ -116,10 +117,10 @@ def _recompute(values: Values, split: Split | None, chunks: int) -> tuple[Recomp
     selective = granularity == "selective" or values.bool("--recompute-activations")
     remarks = []
     asked = next((key for key in (f"{YAML_LISTS}.select_recompute", "--recompute-granularity", "--recompute-activations")
-                  if key in settings), "")  # fmt: skip
+                  if key in settings), "")
     if asked and not selects and (selective or any(map(any, lists.get("select_recompute", ())))):
         remarks.append(Message("import.select", "{key} recomputes nothing: with flash attention it takes the MLP's activation, "
-                               "which is no Cell", {"key": asked}, settings[asked].place))  # fmt: skip
+                               "which is no Cell", {"key": asked}, settings[asked].place))
     if lists and split is not None and all(shape_of(counts) == shape_of(split) for counts in lists.values()):
         zeros = tuple((0,) * len(row) for row in split)
         full, select, comm = (lists.get(name, zeros) for name in LISTS)

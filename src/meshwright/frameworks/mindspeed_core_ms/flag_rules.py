@@ -92,7 +92,7 @@ def flag_checks(prefix: str) -> tuple[Check, ...]:
 
     @add(f"{prefix}.hybrid", "hybrid context parallelism is out of reach: the choice is spelt hybarid_cp_algo, the code "
                              "tests hybrid_cp_algo",
-         source="mindspeed_ms/training/arguments.py of br_master")  # fmt: skip
+         source="mindspeed_ms/training/arguments.py of br_master")
     def _hybrid(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = as_flags(reading.source).settings.get("--context-parallel-algo")
         if setting and str(setting.value).startswith("hyb"):

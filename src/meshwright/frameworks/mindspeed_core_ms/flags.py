@@ -72,7 +72,7 @@ def decide(case: Case, layout: Layout, release: str) -> Values:
     if isinstance(layout.recompute, Full):
         counts = layout.recompute.layers
         method = {"--recompute-method": "uniform", "--recompute-num-layers": 1} if counts is None else {
-            "--recompute-method": "block", "--recompute-num-layers": counts}  # fmt: skip
+            "--recompute-method": "block", "--recompute-num-layers": counts}
         flags |= {"--recompute-granularity": "full", **method}
     elif isinstance(layout.recompute, Selective):
         flags["--recompute-granularity"] = "selective"
@@ -104,7 +104,7 @@ def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[F
         f"--{case.training.precision.name}": True, "--train-iters": train_steps(case, options), "--weight-decay": 0.1,
         "--clip-grad": 1.0, "--log-interval": 1, "--eval-iters": 0, "--distributed-backend": "hccl",
         "--no-gradient-accumulation-fusion": True,
-    }  # fmt: skip
+    }
     lines = (
         *flag_lines(model | dict(decide(case, layout, release)) | training),
         '--data-path "$DATA" --split 100,0,0',
@@ -124,7 +124,7 @@ def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[F
         probe=simulation_words(layout, options, "MINDSPEED_MS_PATH=/path/to/MindSpeed-Core-MS", mock=True),
         assumed=("Lists by stage are `[stage][virtual stage]`, as br_master reads them; r0.1.0 reads the transpose.",
                  "Recomputed layers by stage need `--yaml-cfg`; flags say one number for all."),
-    )  # fmt: skip
+    )
     probe = simulation(layout, options, "MINDSPEED_MS_PATH", "pretrain_gpt.py " + " ".join(lines), manual.blanks)
     return (
         launch_script(

@@ -34,7 +34,7 @@ WORDS: Words = {
     "interleaved": ("When using pipeline with interleaved, the 'num_microbatches' must be divisible by pipeline "
                     "world size.", "step"),
     "schedule": ("pipeline-model-parallel size should be greater than 1 with interleaved schedule", "start"),
-}  # fmt: skip
+}
 
 
 def inexpressible(model: Model) -> Iterable[tuple[object, str]]:
@@ -65,19 +65,19 @@ def shared_limits(prefix: str, title: str, features: Features) -> tuple[Limit, .
         return values_if(layout.data_parallel % layout.expert_parallel, dp=layout.data_parallel)
 
     @add(f"{prefix}.expert-context", "combination of expert model prallellism and context parallelism is not supported",
-         noticed="start")  # fmt: skip
+         noticed="start")
     def _expert_context(case: Case, layout: Layout) -> Values | None:
         return values_if(layout.expert_parallel > 1 and layout.context_parallel > 1)
 
     @add(f"{prefix}.zero-parallel",
          "Accuracy is not guaranteed when zero is used with parallel strategies other than data parallel and tensor parallel.",
-         noticed="never")  # fmt: skip
+         noticed="never")
     def _zero_parallel(case: Case, layout: Layout) -> Values | None:
         others = layout.sequence_parallel or layout.pipeline_parallel * layout.expert_parallel * layout.context_parallel > 1
         return values_if(layout.zero_stage >= 2 and others)
 
     @add(f"{prefix}.sequence-without-tensor", "sequence parallelism needs tensor parallelism: one rank has nothing to cut",
-         noticed="never")  # fmt: skip
+         noticed="never")
     def _sequence(case: Case, layout: Layout) -> Values | None:
         return values_if(layout.sequence_parallel and layout.tensor_parallel == 1)
 
@@ -104,7 +104,7 @@ def limits(prefix: str, title: str, features: Features) -> tuple[Limit, ...]:
 
     @add(f"{prefix}.recompute-sum",
          "Recompute layers must less or equal num layers, but got {kind}_layers {part} + "
-         "full_recompute_layers {full} > num_layers {layers}.", noticed="start")  # fmt: skip
+         "full_recompute_layers {full} > num_layers {layers}.", noticed="start")
     def _sum(case: Case, layout: Layout) -> Values | None:
         found = recompute_excess(case, layout)
         modules = recomputed_modules(layout.recompute)
@@ -114,7 +114,7 @@ def limits(prefix: str, title: str, features: Features) -> tuple[Limit, ...]:
     add(f"{prefix}.recompute-lists", CROSSING, noticed="never")(recompute_crossing)
 
     @add(f"{prefix}.zero3-pipeline", "DDP ZeRO3 is not compatible with pipeline parallel. Please check the configuration.",
-         noticed="start")  # fmt: skip
+         noticed="start")
     def _zero3(case: Case, layout: Layout) -> Values | None:
         return values_if(layout.zero_stage == 3 and layout.pipeline_parallel > 1)
 

@@ -15,27 +15,28 @@ from meshwright.frameworks.mindspeed_core_ms.reading import LIST_SPELLINGS, SPEL
 from meshwright.frameworks.rules import file_rule
 
 if TYPE_CHECKING:
+    from meshwright.documents.source import Setting
     from meshwright.domain.case import Case
     from meshwright.frameworks.ascend.stages import Split
     from meshwright.frameworks.base import Check, Values
-    from meshwright.frameworks.settings import Reading, Setting, Severity
+    from meshwright.frameworks.settings import Reading, Severity
 
 SECTIONS = (
     "parallel_config", "model_config", "training_config", "dataset_config", "optimizer_config", "moe_config", "lora_config",
-)  # fmt: skip
+)
 PROSE = {
     "full_recompute_list": "recompute", "select_recompute_list": "select_recompute",
     "select_comm_recompute_list": "select_comm_recompute",
-}  # fmt: skip
+}
 """Names in the prose of the tuning guide (seed 002) -> the keys that are read."""
 DEAD = {
     "zero_shard_size": "nothing reads it: all data-parallel ranks share the states",
     "num_layers_per_virtual_pipeline_stage": "nothing reads it: set virtual_pipeline_model_parallel_size",
-}  # fmt: skip
+}
 READ_KEYWORDS = (
     "optimizer_config.betas", "optimizer_config.beta1", "optimizer_config.beta2", "optimizer_config.eps",
     "parallel_config.model_customize_staged",
-)  # fmt: skip
+)
 """Keys beyond the signatures that are passed on to what reads them."""
 
 
@@ -62,7 +63,7 @@ def file_checks(prefix: str) -> tuple[Check, ...]:
 
     @add(f"{prefix}.dead-key", "{key} has no effect: {why}", severity="error",
          source="mindspeed_ms/core/config.py BaseConfig.update_attrs: unknown keys are stored, never read; "
-                "parallel_state.py: the argument only logs \"not used\"")  # fmt: skip
+                "parallel_state.py: the argument only logs \"not used\"")
     def _dead(reading: Reading, case: Case | None) -> Iterator[Values]:
         for key, setting in reading.source.settings.items():
             name = key.rpartition(".")[2]
@@ -73,7 +74,7 @@ def file_checks(prefix: str) -> tuple[Check, ...]:
             yield at(setting, None, key=key, why=DEAD[name])
 
     @add(f"{prefix}.prose-list", "{key} is a name of the guide, not a key: {fate}", severity="error",
-         source="seed 002, memory; mindspeed_ms/core/config.py validate_recompute_config")  # fmt: skip
+         source="seed 002, memory; mindspeed_ms/core/config.py validate_recompute_config")
     def _prose(reading: Reading, case: Case | None) -> Iterator[Values]:
         for key, setting in reading.source.settings.items():
             section, _, name = key.rpartition(".")
@@ -81,7 +82,7 @@ def file_checks(prefix: str) -> tuple[Check, ...]:
                 inside = section.endswith("recompute_config")
                 fate = f"Key '{name}' is not supported in recompute_config." if inside else "it is kept without effect"
                 yield {"key": key, "fate": fate, "value": setting.value, "path": setting.place,
-                       "expected": f"parallel_config.recompute_config.{PROSE[name]}"}  # fmt: skip
+                       "expected": f"parallel_config.recompute_config.{PROSE[name]}"}
 
     @add(
         f"{prefix}.list-text",
@@ -108,7 +109,7 @@ def file_checks(prefix: str) -> tuple[Check, ...]:
     @add(f"{prefix}.list-sum",
          "Recompute layers must less or equal num layers, but got {name}_layers {part} + "
          "full_recompute_layers {full} > num_layers {layers}.",
-         source="mindspeed_ms/legacy/model/transformer.py _get_recompute_nums")  # fmt: skip
+         source="mindspeed_ms/legacy/model/transformer.py _get_recompute_nums")
     def _sum(reading: Reading, case: Case | None) -> Iterator[Values]:
         split, lists = _split(reading), _lists(reading)
         if split is None or "recompute" not in lists:
@@ -121,11 +122,11 @@ def file_checks(prefix: str) -> tuple[Check, ...]:
             for part, whole, layers in (each for row in rows for each in zip(*row, strict=True)):
                 if part + whole > layers:
                     yield {"name": name, "part": part, "full": whole, "layers": layers, "value": part + whole, "expected": layers,
-                           "path": lists[name][1].place}  # fmt: skip
+                           "path": lists[name][1].place}
                     break
 
     @add(f"{prefix}.list-shape", "The shape of {key} {shape} must equal to pp_layout {layout}",
-         source="mindspeed_ms/legacy/model/transformer.py _get_recompute_nums, _get_custom_num_layers")  # fmt: skip
+         source="mindspeed_ms/legacy/model/transformer.py _get_recompute_nums, _get_custom_num_layers")
     def _shape(reading: Reading, case: Case | None) -> Iterator[Values]:
         stages, chunks = _degree(reading, "pp"), _degree(reading, "vp")
         wanted = (chunks, stages) if stages > 1 and chunks > 1 else (1, stages)
@@ -136,7 +137,7 @@ def file_checks(prefix: str) -> tuple[Check, ...]:
 
     @add(f"{prefix}.square-list", "{key} is square ({n} x {n}): [virtual stage][stage] here, the transpose in br_master; the "
                                   "wrong one is not noticed",
-         severity="advice", source="mindspeed_ms of r0.1.0 and of br_master, transformer.py")  # fmt: skip
+         severity="advice", source="mindspeed_ms of r0.1.0 and of br_master, transformer.py")
     def _square(reading: Reading, case: Case | None) -> Iterator[Values]:
         layers = _first(reading, SPELLINGS["layers"])
         split = lists_of(layers.value) if layers else None
@@ -147,7 +148,7 @@ def file_checks(prefix: str) -> tuple[Check, ...]:
                 yield at(setting, None, key=name, n=shape[0])
 
     @add(f"{prefix}.layer-sum", "The number of model layers is {layers}, but the sum of num_layer_list  {value} is {total}.",
-         source="mindspeed_ms/legacy/model/transformer.py _get_num_layers")  # fmt: skip
+         source="mindspeed_ms/legacy/model/transformer.py _get_num_layers")
     def _layer_sum(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = _first(reading, SPELLINGS["layers"])
         lists = lists_of(setting.value) if setting else None
@@ -167,7 +168,7 @@ def file_checks(prefix: str) -> tuple[Check, ...]:
             fused = reading.source.value("model_config.apply_swiglu_fusion") is True
             act = str(reading.source.value("model_config.hidden_act", "gelu"))
             yield {"act": act, "fate": "fused, so check that it still is one" if fused else "not fused", "value": found[1].value,
-                   "path": found[1].place}  # fmt: skip
+                   "path": found[1].place}
 
     @add(
         f"{prefix}.unwrapped-optimizer",
@@ -195,7 +196,7 @@ def file_checks(prefix: str) -> tuple[Check, ...]:
 
     @add(f"{prefix}.parallel-overlap", "parallel_config.overlap_grad_reduce has no effect: the DDP wrapper reads "
                                        "training_config.overlap_grad_reduce",
-         severity="warning", source="mindspeed_ms/training/training.py get_model")  # fmt: skip
+         severity="warning", source="mindspeed_ms/training/training.py get_model")
     def _overlap(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = reading.source.settings.get("parallel_config.overlap_grad_reduce")
         if setting and setting.value is True and reading.source.value("training_config.overlap_grad_reduce") is not True:
@@ -227,7 +228,7 @@ def file_checks(prefix: str) -> tuple[Check, ...]:
     return (
         *checks, deterministic(prefix, "parallel_config.deterministic_mode"), whole_states(prefix, "use_distributed_optimizer"),
         *environment_checks(prefix, mindspore=True),
-    )  # fmt: skip
+    )
 
 
 def _is_one(reading: Reading) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from meshwright.documents.source import Source
 from meshwright.domain.layout import Layout, NoRecompute, Overlap, Selective
 from meshwright.errors import Message
 from meshwright.frameworks.ascend.recompute_lists import LISTS, recompute_of_lists
@@ -19,7 +20,7 @@ from meshwright.frameworks.ascend.stages import (
 )
 from meshwright.frameworks.compose import Values, data_parallel_of, world_of, zero_shards
 from meshwright.frameworks.mindspeed_core_ms.writing import ALGORITHMS, CELLS, COMM, FLASH_SELECTS, PLAIN_SELECTS, own_split
-from meshwright.frameworks.settings import Given, Reading, Said, Source
+from meshwright.frameworks.settings import Given, Reading, Said
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +39,7 @@ SPELLINGS = {
     "optimizer": ("training_config.use_distributed_optimizer", f"{_WRAPPER}use_distributed_optimizer"),
     "ddp": ("training_config.wrap_with_ddp", "train_config.ms_training_config.wrap_with_ddp"),
     "layers": ("parallel_config.num_layer_list", f"{_WRAPPER}pipeline.layer_list"),
-}  # fmt: skip
+}
 """What a key says -> its spellings: r0.1.0's own, and the wrapper that ``pretrain_gpt.md`` shows (not in the repository)."""
 LIST_SPELLINGS = {
     name: (f"parallel_config.recompute_config.{name}", f"parallel_config.{name}", f"train_config.recompute_config.{name}")
@@ -48,7 +49,7 @@ _FIGURES = {
     "model_config.num_layers": "layers", "model_config.hidden_size": "hidden", "model_config.num_attention_heads": "heads",
     "model_config.kv_channels": "head_dim", "model_config.ffn_hidden_size": "ffn", "model_config.vocab_size": "vocabulary",
     "moe_config.moe_router_topk": "experts_per_token",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +93,12 @@ def interpret(source: Source, given: Given, release: str, *, framework: str = "m
                 parameter_gather=distributed and values.bool("optimizer_config.overlap_param_gather"), tensor=False,
                 point_to_point=values.bool("parallel_config.overlap_p2p_comm", True), expert=False,
             ),
-        )  # fmt: skip
+        )
     remarks = _remarks(values)
     return Reading(
         framework=framework, version=release, source=source, said=_said_of(values, world, dp, mb, m), layout=layout,
         messages=(*values.messages, *remarks),
-    )  # fmt: skip
+    )
 
 
 def _spelt(values: Values, name: str) -> str:
@@ -170,7 +171,7 @@ def _of_lists(values: Values, lists: Mapping[str, Split], split: Split) -> Recom
         key = values.first(LIST_SPELLINGS[name]) or name
         if shape_of(counts) != shape_of(split):
             values.note(key, "mindspeed-core-ms.list-shape", "The shape of {key} {shape} must equal to pp_layout {layout}",
-                        key=name, shape=shape_of(counts), layout=shape_of(split))  # fmt: skip
+                        key=name, shape=shape_of(counts), layout=shape_of(split))
             return NoRecompute()
         if any(count < 0 for row in counts for count in row):
             values.note(key, "mindspeed-core-ms.recompute-negative", "recompute_num_array has element < 0")
@@ -195,7 +196,7 @@ def _zero(values: Values, ranks: int) -> tuple[dict[str, int], bool]:
     level = values.text("parallel_config.zero_level")
     if wrapped and level == "z3" and not distributed:
         values.note("parallel_config.zero_level", "mindspeed-core-ms.zero3-optimizer",
-                    "For zero3 with DDP, use_distributed_optimizer must be on. Please check the configuration.")  # fmt: skip
+                    "For zero3 with DDP, use_distributed_optimizer must be on. Please check the configuration.")
     unwrapped = {"z1": 1, "z2": 2, "z3": 3}.get(level, 0)
     stage = unwrapped if not wrapped else 3 if level == "z3" else int(distributed)
     return dict(zero_shards(stage, ranks)), wrapped
@@ -211,7 +212,7 @@ def _remarks(values: Values) -> list[Message]:
     noted.note(
         key, "import.select", "{key} recomputes nothing: with flash attention it takes the MLP's activation, and {act} is no Cell",
         key=key, act=values.text("model_config.hidden_act", "gelu"),
-    )  # fmt: skip
+    )
     return list(noted.messages)
 
 
@@ -231,7 +232,7 @@ def _said_of(values: Values, world: int | None, dp: int | None, mb: int, m: int)
     precision = (
         "bf16" if values.bool("training_config.bf16") or compute == "bfloat16"
         else "fp16" if values.bool("training_config.fp16") or compute == "float16" else None
-    )  # fmt: skip
+    )
     batch = (
         dp * mb * m if dp and (values.has("dataset_config.micro_batch_num") or values.has("dataset_config.batch_size")) else None
     )
@@ -239,4 +240,4 @@ def _said_of(values: Values, world: int | None, dp: int | None, mb: int, m: int)
         devices=world, global_batch_sequences=batch, sequence_tokens=values.int("model_config.seq_length"), precision=precision,
         optimizer="adamw" if "adam" in values.text("optimizer_config.optimizer_type").lower() else None,
         task="lora" if values.bool("lora_config.use_lora") else None, figures=figures,
-    )  # fmt: skip
+    )

@@ -95,7 +95,7 @@ def normal(case: Case, layout: Layout) -> Layout:
     overlap = replace(
         overlap, gradient_reduce=wrapped and overlap.gradient_reduce,
         parameter_gather=wrapped and layout.zero_stage > 0 and overlap.parameter_gather, tensor=False, expert=False,
-    )  # fmt: skip
+    )
     kind = layout.context_kind if layout.context_parallel > 1 else "ring"
     return replace(normal_stages(case, layout), overlap=overlap, context_kind=kind)
 
@@ -105,7 +105,7 @@ def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[F
     return msrun_files(
         case, layout, options, _manual(case, layout, release, options), document=_config(case, layout, release, options),
         checkout="MINDSPEED_MS_PATH", command='"$TRAIN_SCRIPT" --config_path "$HERE/config.yaml"',
-    )  # fmt: skip
+    )
 
 
 def _config(case: Case, layout: Layout, release: str, options: Options) -> dict[str, dict[str, object]]:
@@ -120,11 +120,11 @@ def _config(case: Case, layout: Layout, release: str, options: Options) -> dict[
         "dataset_config": {"data_layout": "SBH"},
         "optimizer_config": {"optimizer_type": "SpeedAdamW", "weight_decay": 0.1, "clip_grad": 1.0},
         "model_config": _model(case, layout),
-    }  # fmt: skip
+    }
     experts = case.model.experts
     if experts:
         document["moe_config"] = {"num_experts": experts.num_experts, "moe_router_topk": experts.experts_per_token,
-                                  "moe_token_dispatcher_type": "alltoall"}  # fmt: skip
+                                  "moe_token_dispatcher_type": "alltoall"}
     for key, value in decide(case, layout, release).items():
         section, _, name = key.partition(".")
         outer, dot, inner = name.partition(".")
@@ -155,16 +155,16 @@ def _model(case: Case, layout: Layout) -> dict[str, object]:
         "untie_embeddings_and_output_weights": not model.tied_embeddings,
         "use_flash_attention": case.implementation.flash_attention, "apply_rope_fusion": model.position == "rope",
         "params_dtype": precision, "compute_dtype": precision, "softmax_compute_dtype": "float32",
-    }  # fmt: skip
+    }
 
 
 def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manual:
     """What the README and the scripts say."""
     selective = Switch(name="parallel_config.recompute_config.select_recompute", risk="equivalent",
-                       what="recomputes the activation function of the MLP (with flash attention), if it is a Cell")  # fmt: skip
+                       what="recomputes the activation function of the MLP (with flash attention), if it is a Cell")
     comm = Switch(name="parallel_config.recompute_config.select_comm_recompute", risk="equivalent",
                   what="gathers the input of the column-parallel projections again in the backward pass: less memory "
-                       "with sp")  # fmt: skip
+                       "with sp")
     return Manual(
         title=f"MindSpeed-Core-MS {release}",
         needs="A training script calls `init_configs_from_yaml` and `pretrain`, as "
@@ -185,4 +185,4 @@ def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manua
             "The vocabulary is padded to a multiple of tensor parallelism.",
             "Lists by stage are `[virtual stage][stage]`, as r0.1.0 reads them; br_master reads the transpose.",
         ),
-    )  # fmt: skip
+    )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
+from meshwright.documents.naming import other_program
 from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
-from meshwright.frameworks.documents.naming import other_program
 from meshwright.frameworks.mindspeed_llm.limits import limits
 from meshwright.frameworks.mindspeed_llm.mistakes import flag_checks, unknown_flag
 from meshwright.frameworks.mindspeed_llm.reading import PLACES, interpret

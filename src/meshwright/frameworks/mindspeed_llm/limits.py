@@ -32,7 +32,7 @@ WORDS: Words = {
     "expert-grid": ("world_size is not divisible by expert_tensor_model_pipeline_parallel size: ep {ep}, {stage} "
                     "ranks of a stage", "start"),
     "interleaved": ("number of micro-batches ({m}) is no multiple of pipeline-model-parallel size ({pp})", "step"),
-}  # fmt: skip
+}
 
 
 def limits(name: str, title: str, features: Features) -> tuple[Limit, ...]:
@@ -102,13 +102,13 @@ def limits(name: str, title: str, features: Features) -> tuple[Limit, ...]:
 
     @add(f"{name}.recompute-numbers", "flags have one number of layers for all chunks, in full and behind those of the activation "
                                       "function and of the norms",
-         noticed="never")  # fmt: skip
+         noticed="never")
     def _numbers(case: Case, layout: Layout) -> Values | None:
         shaped = layout.stage_layers is None or shape_of(layout.stage_layers) == (layout.virtual_stages, layout.pipeline_parallel)
         return values_if(isinstance(layout.recompute, Mixed) and (not shaped or numbers(case, layout) is None))
 
     @add(f"{name}.recompute-uneven", "behind full layers, flags count as if each chunk had the same number of layers, not {split}",
-         noticed="never")  # fmt: skip
+         noticed="never")
     def _uneven(case: Case, layout: Layout) -> Values | None:
         split = split_of(case, layout)
         uneven = len({count for row in split for count in row}) > 1 or layout.schedule == "dualpipev"
@@ -127,7 +127,7 @@ _DUALPIPEV: tuple[tuple[str, str, Callable[[Case, Layout], object]], ...] = (
      lambda case, layout: case.model.num_layers < 2 * layout.pipeline_parallel),
     ("micro-batches", "num_micro_batch should more than pipeline_model_parallel_size * 2 - 1",
      lambda _, layout: layout.num_microbatches < 2 * layout.pipeline_parallel - 1),
-)  # fmt: skip
+)
 """Rules of the folded pipeline: name, the framework's words, where it is broken."""
 
 

@@ -13,9 +13,10 @@ from meshwright.frameworks.mindspeed_llm.layouts import parse_counts, parse_layo
 from meshwright.frameworks.rules import file_rule
 
 if TYPE_CHECKING:
+    from meshwright.documents.source import Setting
     from meshwright.domain.case import Case
     from meshwright.frameworks.base import Check, Values
-    from meshwright.frameworks.settings import Reading, Setting, Severity
+    from meshwright.frameworks.settings import Reading, Severity
 
 LISTS = ("--num-layer-list", "--pipeline-num-transformer-layers", "--pipeline-model-parallel-layout", "--noop-layers")
 
@@ -35,7 +36,7 @@ def flag_checks(name: str) -> tuple[Check, ...]:
     add = partial(file_rule, checks)
 
     @add(f"{name}.list-with-noops", "num layer list would be disabled when noop-layer is activated.",
-         source="mindspeed_llm/features_manager/pipeline_parallel/num_layer_list.py")  # fmt: skip
+         source="mindspeed_llm/features_manager/pipeline_parallel/num_layer_list.py")
     def _noops(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = reading.source.settings.get("--num-layer-list")
         if setting and "--noop-layers" in reading.source.settings:
@@ -76,7 +77,7 @@ def flag_checks(name: str) -> tuple[Check, ...]:
 
     @add(f"{name}.layer-sum", "{key} has {total} layers, --num-layers {layers}: {fate}",
          source="mindspeed/features_manager/pipeline_parallel/unaligned_pineline_feature.py refuses more layers "
-                "only; num_layer_list.py compares nothing")  # fmt: skip
+                "only; num_layer_list.py compares nothing")
     def _sum(reading: Reading, case: Case | None) -> Iterator[Values]:
         layers, stages = _int(reading, "--num-layers", 0), _int(reading, "--pipeline-model-parallel-size", 1)
         for key in LISTS[:3]:
@@ -85,7 +86,7 @@ def flag_checks(name: str) -> tuple[Check, ...]:
                 continue
             counts = parse_counts(setting.value)
             split = ((counts,) if counts else None) if key == LISTS[0] else parse_rank_lists(setting.value) if key == LISTS[1] \
-                else parse_layout_text(setting.value, stages)  # fmt: skip
+                else parse_layout_text(setting.value, stages)
             total = sum(map(sum, split)) if split else layers
             if layers and total != layers:
                 yield {
@@ -154,7 +155,7 @@ def flag_checks(name: str) -> tuple[Check, ...]:
             yield at(setting, None, reason="recompute-in-bubble dont support swap-attention", value=True)
 
     @add(f"{name}.recompute-in-advance", "--recompute-in-advance has no effect {reason}", severity="warning",
-         source="mindspeed/features_manager/recompute; needs one layer per chunk")  # fmt: skip
+         source="mindspeed/features_manager/recompute; needs one layer per chunk")
     def _advance(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = reading.source.settings.get("--recompute-in-advance")
         if setting is None:
@@ -220,16 +221,16 @@ def flag_checks(name: str) -> tuple[Check, ...]:
 
     @add(f"{name}.expert-tensor", "--expert-tensor-parallel-size is not set: it is that of tensor parallelism ({tp}), so every "
                                   "expert is cut", severity="advice",
-         source="megatron/training/arguments.py validate_args")  # fmt: skip
+         source="megatron/training/arguments.py validate_args")
     def _etp(reading: Reading, case: Case | None) -> Iterator[Values]:
         tp = _int(reading, "--tensor-model-parallel-size", 1)
         if _int(reading, "--num-experts", 0) > 1 and tp > 1 and "--expert-tensor-parallel-size" not in reading.source.settings \
-                and "--moe-tp-extend-ep" not in reading.source.settings:  # fmt: skip
+                and "--moe-tp-extend-ep" not in reading.source.settings:
             yield {"tp": tp, "value": None, "expected": 1, "path": reading.source.settings["--num-experts"].place}
 
     @add(f"{name}.connections", "CUDA_DEVICE_MAX_CONNECTIONS is {value}: Using tensor model parallelism or context parallelism "
                                 "require setting the environment variable to 1",
-         source="megatron/training/arguments.py validate_args, which runs on any device")  # fmt: skip
+         source="megatron/training/arguments.py validate_args, which runs on any device")
     def _connections(reading: Reading, case: Case | None) -> Iterator[Values]:
         wide = _int(reading, "--tensor-model-parallel-size", 1) > 1 or _int(reading, "--context-parallel-size", 1) > 1
         setting = reading.source.environment.get("CUDA_DEVICE_MAX_CONNECTIONS")

@@ -17,7 +17,7 @@ FIGURES = {
     "ffn": ("--ffn-hidden-size",), "vocabulary": ("--vocab-size", "--padded-vocab-size"), "experts": ("--num-experts",),
     "experts_per_token": ("--moe-router-topk",), "expert_ffn": ("--moe-ffn-hidden-size", "--moe-intermediate-size"),
     "shared_ffn": ("--moe-shared-expert-intermediate-size",), "mtp_layers": ("--mtp-num-layers",),
-}  # fmt: skip
+}
 
 
 def model_flags(case: Case) -> dict[str, object]:
@@ -36,14 +36,14 @@ def model_flags(case: Case) -> dict[str, object]:
         "--make-vocab-size-divisible-by": 1,
         "--normalization": "RMSNorm" if model.norm == "rms" else "LayerNorm",
         "--attention-dropout": 0.0, "--hidden-dropout": 0.0,
-    }  # fmt: skip
+    }
     switches = {
         "--use-flash-attn": case.implementation.flash_attention,
         "--use-fused-rmsnorm": model.norm == "rms", "--swiglu": gated, "--use-fused-swiglu": gated,
         "--use-fused-rotary-pos-emb": model.position == "rope",
         "--untie-embeddings-and-output-weights": not model.tied_embeddings, "--disable-bias-linear": not bias,
         "--add-qkv-bias": attention.query_bias and not bias, "--qk-layernorm": attention.query_key_norm != "none",
-    }  # fmt: skip
+    }
     flags |= {flag: True for flag, on in switches.items() if on}
     if attention.latent is None:
         flags["--kv-channels"] = attention.head_dim
@@ -52,7 +52,7 @@ def model_flags(case: Case) -> dict[str, object]:
     else:
         latent = attention.latent
         flags |= {"--multi-latent-attention": True, "--kv-lora-rank": latent.key_value_rank, "--qk-head-dim": latent.nope_dim,
-                  "--qk-pos-emb-head-dim": latent.rope_dim, "--v-head-dim": latent.value_dim}  # fmt: skip
+                  "--qk-pos-emb-head-dim": latent.rope_dim, "--v-head-dim": latent.value_dim}
         if latent.query_rank:
             flags["--q-lora-rank"] = latent.query_rank
     if model.position == "rope" and model.rotary_base is not None:
@@ -72,14 +72,14 @@ def _experts(case: Case) -> dict[str, object]:
         "--num-experts": experts.num_experts, "--moe-router-topk": experts.experts_per_token,
         "--moe-ffn-hidden-size": experts.expert_width, "--moe-grouped-gemm": True, "--moe-token-dispatcher-type": "alltoall",
         "--moe-permutation-async-comm": True, "--first-k-dense-replace": first, "--moe-layer-freq": 1,
-    }  # fmt: skip
+    }
     if experts.shared_width:
         flags["--moe-shared-expert-intermediate-size"] = experts.shared_width
     if experts.num_groups > 1:
         flags |= {"--moe-router-num-groups": experts.num_groups, "--moe-router-group-topk": experts.groups_per_token}
     if experts.correction_bias:
         flags |= {"--moe-router-score-function": "sigmoid", "--moe-router-enable-expert-bias": True,
-                  "--moe-router-topk-scaling-factor": experts.routed_scale}  # fmt: skip
+                  "--moe-router-topk-scaling-factor": experts.routed_scale}
     return flags
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from meshwright.documents.source import Source
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Selective
 from meshwright.errors import Message
 from meshwright.frameworks.ascend.recompute_lists import recompute_of_lists
@@ -12,7 +13,7 @@ from meshwright.frameworks.compose import Values, data_parallel_of, microbatches
 from meshwright.frameworks.mindspeed_llm.layouts import parse_counts, parse_layout_text, parse_rank_lists, without_noops
 from meshwright.frameworks.mindspeed_llm.model_flags import figures_of
 from meshwright.frameworks.mindspeed_llm.writing import ACTIVATION, ALGORITHMS, NORM, behind
-from meshwright.frameworks.settings import Given, Reading, Said, Source
+from meshwright.frameworks.settings import Given, Reading, Said
 
 if TYPE_CHECKING:
     from meshwright.domain.layout import ContextKind, Recompute
@@ -28,7 +29,7 @@ UNMAPPED = {
     "--smart-swap": "swaps activations to the host",
     "--moe-fb-overlap": "hides the experts' exchange behind another micro-batch",
     "--use-custom-fsdp": "shards parameters", "--use-torch-fsdp2": "shards parameters", "--tp-2d": "cuts tensors in two dimensions",
-}  # fmt: skip
+}
 """Flags that change memory or time and that no layout has a word for."""
 
 
@@ -96,7 +97,7 @@ def interpret(source: Source, given: Given, release: str, *, framework: str = "m
             precision="bf16" if values.bool("--bf16") else "fp16" if values.bool("--fp16") else None, task=_task(values),
             figures=figures,
         ),
-    )  # fmt: skip
+    )
 
 
 def _task(values: Values) -> Task | None:
@@ -209,7 +210,7 @@ def _unmapped(values: Values, flag: str, what: str) -> Message:
     return Message(
         "import.unmapped", "{key} {what}: no layout has a word for it", {"key": flag, "what": what},
         values.source.settings[flag].place,
-    )  # fmt: skip
+    )
 
 
 def _other(values: Values, remarks: list[Message]) -> None:
@@ -221,4 +222,4 @@ def _other(values: Values, remarks: list[Message]) -> None:
     level = values.source.settings.get("--moe-zero-memory")
     if level is not None and level.value != "disable":
         remarks.append(Message("import.unmapped", "{key} {what}: no layout has a word for it",
-                               {"key": "--moe-zero-memory", "what": "recomputes parts of the experts"}, level.place))  # fmt: skip
+                               {"key": "--moe-zero-memory", "what": "recomputes parts of the experts"}, level.place))

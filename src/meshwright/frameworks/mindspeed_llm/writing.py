@@ -69,7 +69,7 @@ def decide(case: Case, layout: Layout, release: str) -> Values:
             flags["--ulysses-degree-in-cp"] = inner_ranks(case, layout)
     if case.model.is_moe:
         flags |= {"--expert-model-parallel-size": layout.expert_parallel,
-                  "--expert-tensor-parallel-size": layout.expert_tensor_parallel}  # fmt: skip
+                  "--expert-tensor-parallel-size": layout.expert_tensor_parallel}
     ranks = layout.data_parallel * layout.context_parallel
     if 1 < layout.optimizer_shards < ranks:
         flags["--num-distributed-optimizer-instances"] = ranks // layout.optimizer_shards
@@ -192,7 +192,7 @@ def _training(case: Case, options: Options) -> dict[str, object]:
         f"--{case.training.precision.name}": True, "--optimizer": "adam", "--train-iters": train_steps(case, options),
         "--weight-decay": 0.1, "--clip-grad": 1.0, "--log-interval": 1, "--eval-iters": 0, "--log-throughput": True,
         "--distributed-backend": "nccl", "--no-gradient-accumulation-fusion": True,
-    }  # fmt: skip
+    }
     if case.training.task != "pretrain":
         flags |= {"--stage": "sft", "--is-instruction-dataset": True, "--finetune": True}
     if case.training.lora is not None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, NoRecompute
 from meshwright.domain.model import MixtureOfExperts, Mlp
+from meshwright.estimate.split import cost_split
 from meshwright.frameworks.nanotron.writing import is_qwen
 from meshwright.frameworks.rules import attention_of, rule, values_if, words_if
-from meshwright.plan.split import cost_split
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -40,7 +40,7 @@ def _model(case: Case, layout: Layout) -> Values | None:
         (model.norm != "rms" or kinds[0].norms != 2, "its norms are not two RMS norms in a layer"),
         (model.head_bias or model.embedding_norm or not model.final_norm, "its embedding or output layer differ"),
         (model.num_mtp_layers > 0, "it predicts several tokens"),
-    ]  # fmt: skip
+    ]
     return words_if("reason", reasons, between="; ", model=model.name)
 
 
@@ -80,13 +80,13 @@ def _knobs(case: Case, layout: Layout) -> Values | None:
             f"parallelism"),
         (layout.schedule not in {"1f1b", "gpipe"}, f"the schedule {layout.schedule}"),
         (layout.stage_layers is not None and layout.stage_layers != split, "layers by stage"),
-    ]  # fmt: skip
+    ]
     return words_if("knobs", has)
 
 
 @_rule("nanotron.expert-parallel", "expert_parallel_size {ep}: the ranks are arranged by it, but the world is TP*CP*DP*PP "
        "without it",
-       noticed="start")  # fmt: skip
+       noticed="start")
 def _expert_parallel(case: Case, layout: Layout) -> Values | None:
     return values_if(layout.expert_parallel > 1, ep=layout.expert_parallel)
 

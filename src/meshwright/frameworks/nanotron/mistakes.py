@@ -27,7 +27,7 @@ _DEMANDED = {
     "optimizer": (
         "optimizer_factory", "zero_stage", "weight_decay", "accumulate_grad_in_fp32", "learning_rate_scheduler",
     ),
-}  # fmt: skip
+}
 """Section -> fields without a default."""
 
 
@@ -49,7 +49,7 @@ def _zero_stage(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("nanotron.expert-parallel-size", "expert_parallel_size {value} cannot work: it is no factor of the world, but the "
        "ranks are arranged by it",
-       source="parallel/context.py, ParallelContext")  # fmt: skip
+       source="parallel/context.py, ParallelContext")
 def _expert_parallel(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting = reading.source.settings.get("parallelism.expert_parallel_size")
     if setting and count_of(reading, setting.key, 0) > 1:
@@ -58,7 +58,7 @@ def _expert_parallel(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("nanotron.context-attention", "context_parallel_size {cp} with {value}: each rank attends to its own part of the "
        "sequence only",
-       source="models/qwen.py, CoreAttention.forward")  # fmt: skip
+       source="models/qwen.py, CoreAttention.forward")
 def _context_attention(reading: Reading, case: Case | None) -> Iterator[Values]:
     context = reading.source.settings.get("parallelism.context_parallel_size")
     if context is None or count_of(reading, context.key, 0) < 2:
@@ -70,7 +70,7 @@ def _context_attention(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_rule("nanotron.context-init", "Init with Context parallel size > 1 not supported yet: resume_checkpoint_path must name weights",
-       source="trainer.py, _load_model_checkpoint")  # fmt: skip
+       source="trainer.py, _load_model_checkpoint")
 def _context_init(reading: Reading, case: Case | None) -> Iterator[Values]:
     context = reading.source.settings.get("parallelism.context_parallel_size")
     if context and count_of(reading, context.key, 0) > 1 and not reading.source.value("checkpoints.resume_checkpoint_path"):
@@ -114,7 +114,7 @@ def _connections(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("nanotron.engine", "pp_engine is absent, so AFAB runs: every stage keeps the activations of all {microbatches} "
        "micro-batches",
-       severity="warning", source="config/parallelism_config.py")  # fmt: skip
+       severity="warning", source="config/parallelism_config.py")
 def _engine(reading: Reading, case: Case | None) -> Iterator[Values]:
     if count_of(reading, "parallelism.pp", 0) > 1 and reading.source.value("parallelism.pp_engine") is None:
         microbatches = count_of(reading, "tokens.batch_accumulation_per_replica", 0)
@@ -122,7 +122,7 @@ def _engine(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_rule("nanotron.tied-count", "the parameter count that nanotron prints counts tied embeddings twice", severity="advice",
-       source="config/config.py, _calculate_model_params")  # fmt: skip
+       source="config/config.py, _calculate_model_params")
 def _tied_count(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting = reading.source.settings.get("model.model_config.tie_word_embeddings")
     if setting and setting.value is True:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.documents.source import Source
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap
 from meshwright.frameworks.compose import Values
-from meshwright.frameworks.settings import Given, Reading, Said, Source
+from meshwright.frameworks.settings import Given, Reading, Said
 
 if TYPE_CHECKING:
     from meshwright.domain.layout import ContextKind, Schedule
@@ -17,14 +18,14 @@ PRECISIONS = {"bfloat16": "bf16", "float16": "fp16"}
 OPTIMIZERS = {"adamW": "adamw"}
 NEEDED = (
     "parallelism.dp", "parallelism.tp", "parallelism.pp", "tokens.micro_batch_size", "tokens.batch_accumulation_per_replica",
-)  # fmt: skip
+)
 """Without one of these there is no layout, and no run."""
 _MODEL = "model.model_config."
 _FIGURES = {
     "num_hidden_layers": "layers", "hidden_size": "hidden", "num_attention_heads": "heads", "intermediate_size": "ffn",
     "vocab_size": "vocabulary", "moe_config.num_experts": "experts", "moe_config.top_k": "experts_per_token",
     "moe_config.moe_intermediate_size": "expert_ffn",
-}  # fmt: skip
+}
 
 
 def interpret(source: Source, given: Given, release: str) -> Reading:
@@ -42,7 +43,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
         values.refuse(
             "nanotron.world", "TP*CP*DP*PP={tp}*{cp}*{dp}*{pp}={world} != WORLD_SIZE={devices}", tp=layout.tensor_parallel,
             cp=layout.context_parallel, dp=layout.data_parallel, pp=layout.pipeline_parallel, world=world, devices=devices,
-        )  # fmt: skip
+        )
     known = all(values.has(key) for key in NEEDED)
     said = Said(
         devices=world if known else devices,
@@ -50,11 +51,11 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
         sequence_tokens=values.int("tokens.sequence_length"), precision=PRECISIONS.get(values.text("model.dtype", "bfloat16")),
         gradient_dtype="fp32" if values.bool("optimizer.accumulate_grad_in_fp32") else None,
         optimizer=OPTIMIZERS.get(values.text("optimizer.optimizer_factory.name", "sgd")), task="pretrain", figures=_figures(values),
-    )  # fmt: skip
+    )
     return Reading(
         framework="nanotron", version=release, source=source, said=said, layout=None if values.messages else layout,
         messages=tuple(values.messages),
-    )  # fmt: skip
+    )
 
 
 def _layout(values: Values) -> Layout:
@@ -76,7 +77,7 @@ def _layout(values: Values) -> Layout:
             gradient_reduce=False, parameter_gather=False, point_to_point=False, expert=False,
             tensor=sequence and values.bool("parallelism.tp_linear_async_communication"),
         ),
-    )  # fmt: skip
+    )
 
 
 def _figures(values: Values) -> dict[str, object]:

@@ -72,7 +72,7 @@ def normal(case: Case, layout: Layout) -> Layout:
             gradient_reduce=False, parameter_gather=False, tensor=layout.overlap.tensor and sequence, point_to_point=False,
             expert=False,
         ),
-    )  # fmt: skip
+    )
 
 
 def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[File, ...]:
@@ -122,7 +122,7 @@ def _config(case: Case, layout: Layout, release: str, options: Options) -> dict[
         "data_stages": [
             {"name": "training", "start_training_step": 1, "data": {"dataset": None, "seed": 42, "num_loading_workers": 1}}
         ],
-    }  # fmt: skip
+    }
     for key, value in decide(case, layout, release).items():
         *sections, name = key.split(".")
         section = document
@@ -151,13 +151,13 @@ def _model(case: Case, layout: Layout) -> dict[str, object]:
         "attention_bias": attention.query_bias, "pretraining_tp": 1, "rms_norm_eps": 1e-5, "rope_scaling": None,
         "rope_theta": float(model.rotary_base or 10000.0), "rope_interleaved": False,
         "tie_word_embeddings": model.tied_embeddings, "use_cache": True, "vocab_size": model.vocabulary,
-    }  # fmt: skip
+    }
     if not isinstance(block, Mlp):
         config["moe_config"] = {
             "num_experts": block.num_experts, "top_k": block.experts_per_token, "moe_intermediate_size": block.expert_width,
             "shared_expert_intermediate_size": block.shared_width, "enable_shared_expert": block.shared_width > 0,
             "layers": [-1], "token_dispatcher_type": "alltoall",
-        }  # fmt: skip
+        }
     return config
 
 
@@ -192,4 +192,4 @@ def _manual(case: Case, layout: Layout, release: str) -> Manual:
             "Layers stand where nanotron's block costs put them; it prints the parameter count with doubled embeddings where "
                 "they are tied.",
         ),
-    )  # fmt: skip
+    )

@@ -76,7 +76,7 @@ def even_layers(case: Case, layout: Layout) -> tuple[int, ...]:
 
 
 @_rule("picotron.layers", "Some ranks has no layers. There are too many ranks and not enough layers to distribute.",
-       noticed="start")  # fmt: skip
+       noticed="start")
 def _layers(case: Case, layout: Layout) -> Values | None:
     return values_if(case.model.num_layers < layout.pipeline_parallel)
 

@@ -30,14 +30,14 @@ def _unread(reading: Reading, case: Case | None) -> Iterator[Values]:
     instead = {
         "model.use_flash_attention": "environment.FLASH_ATTEN decides", "model.dtype": "BF16 is used where the device has it",
         "distributed.backend": "distributed.use_cpu decides",
-    }  # fmt: skip
+    }
     for key in _UNREAD:
         if setting := reading.source.settings.get(key):
             yield at(setting, None, key=key, instead=instead[key])
 
 
 @_rule("picotron.fused-adam", "use_fused_adam never takes effect: a torch.device is compared with the text 'cuda'",
-       severity="warning")  # fmt: skip
+       severity="warning")
 def _fused_adam(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting = reading.source.settings.get("model.use_fused_adam")
     if setting and setting.value is True:
@@ -50,7 +50,7 @@ def _missing(reading: Reading, case: Case | None) -> Iterator[Values]:
 
     optional = {"training.num_samples", "dataset.subset_name", "dataset.split", "environment.HF_TOKEN",
                 "model.num_hidden_layers", "model.num_attention_heads", "model.num_key_value_heads", "logging.run_name",
-                "model.use_fused_adam", *_UNREAD}  # fmt: skip
+                "model.use_fused_adam", *_UNREAD}
     for key in surface().keys:
         if key not in optional and key not in reading.source.settings:
             yield {"key": key, "expected": key}

@@ -80,7 +80,7 @@ def _config(case: Case, layout: Layout, release: str, options: Options) -> dict[
             "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false",
             "FLASH_ATTEN": "0" if case.cluster.device.family == "cpu" else "1", "HF_TOKEN": None,
         },
-    }  # fmt: skip
+    }
     for key, value in decide(case, layout, release).items():
         section, name = key.split(".")
         document[section][name] = value
@@ -104,4 +104,4 @@ def _manual(case: Case, layout: Layout, release: str) -> Manual:
         ),
         assumed=("Data, learning rate and checkpoints in `config.json` are those of picotron's template.",
                  "`max_position_embeddings` becomes the sequence length, as picotron does it."),
-    )  # fmt: skip
+    )

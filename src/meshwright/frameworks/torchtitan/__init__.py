@@ -22,7 +22,7 @@ from meshwright.frameworks.torchtitan.writing import write
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from meshwright.frameworks.settings import Source
+    from meshwright.documents.source import Source
 
 __all__ = ["TORCHTITAN"]
 

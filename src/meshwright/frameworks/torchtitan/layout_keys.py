@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, NoRecompute, Overlap, Selective
+from meshwright.estimate.split import default_split
 from meshwright.frameworks.torchtitan.stages import split_keys
-from meshwright.plan.split import default_split
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SCHEDULES: dict[Schedule, str] = {
     "1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B", "zb1p": "InterleavedZeroBubble", "dualpipev": "DualPipeV",
-}  # fmt: skip
+}
 ROTATIONS = {"all-gather": "allgather", "ring": "alltoall"}
 PER_OPERATOR = Selective(modules=("core_attn", "op"))
 """torchtitan's policy: every second product and all that is cheap runs again."""
@@ -60,7 +60,7 @@ def normal(case: Case, layout: Layout) -> Layout:
             gradient_reduce=True, parameter_gather=True, tensor=layout.overlap.tensor and sequence, point_to_point=False,
             expert=False,
         ),
-    )  # fmt: skip
+    )
 
 
 def decide(case: Case, layout: Layout, release: str) -> Values:
@@ -95,7 +95,7 @@ def _batch(case: Case, layout: Layout, release: str) -> Values:
             "training.num_tokens_per_microbatch_per_dp_rank": mb * tokens,
             **({"parallelism.num_pp_microbatches": many} if pipeline else {}),
             **({"training.num_tokens_per_train_step": case.batch.global_batch_sequences * tokens} if passes else {}),
-        }  # fmt: skip
+        }
     return {
         "training.local_batch_size": mb * many if pipeline else mb,
         **({"parallelism.pipeline_parallel_microbatch_size": mb} if pipeline else {}),
@@ -121,7 +121,7 @@ def _pipeline(case: Case, layout: Layout, release: str) -> Values:
     return {
         "parallelism.pipeline_parallel_schedule": SCHEDULES[layout.schedule],
         **split_keys(split, layout.schedule, head_of(release)), **overlap, **graphs,
-    }  # fmt: skip
+    }
 
 
 def _tensor(layout: Layout, release: str) -> Values:

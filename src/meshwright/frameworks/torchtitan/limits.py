@@ -92,7 +92,7 @@ def _knobs(case: Case, layout: Layout, release: str) -> Values | None:
             "sequence parallelism"),
         (layout.expert_tensor_parallel != _expert_tensor(case, layout, release),
          f"etp {layout.expert_tensor_parallel}: experts are cut by {_expert_tensor(case, layout, release)}"),
-    ]  # fmt: skip
+    ]
     return words_if("knobs", has, release=release)
 
 
@@ -123,7 +123,7 @@ def _expert_parallel(case: Case, layout: Layout, release: str) -> Values | None:
 
 _rule("expert-parallel", "expert_parallel_degree ({ep}) must divide dp_shard * cp * tp ({ranks}), which torchtitan does not "
        "check here",
-      releases=("0.2", "0.3"), noticed="never")(_expert_parallel)  # fmt: skip
+      releases=("0.2", "0.3"), noticed="never")(_expert_parallel)
 _rule("expert-parallel", "expert_parallel_degree ({ep}) must divide dp_shard * cp * tp ({ranks}).", releases=("main",))(
     _expert_parallel
 )
@@ -183,7 +183,7 @@ def _width(case: Case, layout: Layout, release: str) -> Values | None:
 )
 @_rule("sequence", "Training sequence length ({sequence}) must be divisible by {parts} for the configured sequence/context "
        "parallelism.",
-       releases=NEW)  # fmt: skip
+       releases=NEW)
 def _sequence(case: Case, layout: Layout, release: str) -> Values | None:
     tp, cp, sequence = layout.tensor_parallel, layout.context_parallel, case.batch.sequence_tokens
     parts = tp * (2 * cp if cp > 1 else 1)
@@ -203,7 +203,7 @@ def _sequence_maximum(case: Case, layout: Layout, release: str) -> Values | None
 
 @_rule("context-attention", "spmd_types + CP is not supported with ScaledDotProductAttention or VarlenAttention. Use "
        "FlexAttention + CP or disable CP.",
-       releases=NEW)  # fmt: skip
+       releases=NEW)
 def _context_attention(case: Case, layout: Layout, release: str) -> Values | None:
     varlen = module_name(case.model) == "gpt_oss" or case.training.task == "sft"
     return values_if(layout.context_parallel > 1 and varlen)

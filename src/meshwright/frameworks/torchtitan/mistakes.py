@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
+from meshwright.documents.source import UNKNOWN
 from meshwright.frameworks.asking import at, count_of
 from meshwright.frameworks.base import Check
-from meshwright.frameworks.settings import UNKNOWN
 from meshwright.frameworks.torchtitan.models import OWN_MODULE, RELEASES, configurations, flavours
 from meshwright.frameworks.torchtitan.stages import layers_of
 
 if TYPE_CHECKING:
+    from meshwright.documents.source import Setting
     from meshwright.domain.case import Case
     from meshwright.frameworks.base import Values
-    from meshwright.frameworks.settings import Reading, Setting, Severity
+    from meshwright.frameworks.settings import Reading, Severity
 
 Finder: TypeAlias = "Callable[[Reading, Case | None], Iterator[Values]]"
 _FOUND: dict[str, list[Check]] = {release: [] for release in RELEASES}
@@ -67,7 +68,7 @@ def _setting(reading: Reading, key: str) -> Setting | None:
 
 @_rule("expert-parallel-silent", "expert_parallel_degree {value} does not divide dp_shard * cp * tp ({ranks}): it is "
        "accepted, and experts are misplaced",
-       source="distributed/parallel_dims.py, ParallelDims._validate (checked on main)", releases=("0.2", "0.3"))  # fmt: skip
+       source="distributed/parallel_dims.py, ParallelDims._validate (checked on main)", releases=("0.2", "0.3"))
 def _expert_parallel(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting, layout = _setting(reading, _P + "expert_parallel_degree"), reading.layout
     if setting is None or layout is None:
@@ -80,7 +81,7 @@ def _expert_parallel(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("parts-incomplete", "module_fqns_per_model_part names {value} layers, once each, of {layers}: the others are left out "
        "without a word",
-       source="distributed/pipeline_parallel.py, _split_module")  # fmt: skip
+       source="distributed/pipeline_parallel.py, _split_module")
 def _parts(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting = _setting(reading, _P + "module_fqns_per_model_part")
     if setting is None or not isinstance(setting.value, (list, tuple)):
@@ -92,7 +93,7 @@ def _parts(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_rule("parts-and-layers", "{value} layers per stage are not used beside module_fqns_per_model_part", severity="warning",
-       source="distributed/pipeline_parallel.py, pipeline_llm")  # fmt: skip
+       source="distributed/pipeline_parallel.py, pipeline_llm")
 def _parts_and_layers(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting = _setting(reading, _P + "pipeline_parallel_layers_per_stage")
     if setting and setting.value is not None and reading.source.value(_P + "module_fqns_per_model_part"):
@@ -100,7 +101,7 @@ def _parts_and_layers(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_rule("cuda-graphs", "CUDA graphs do not support pipeline parallelism yet. Set --training.disable_cuda_graphs.",
-       source="trainer.py, Trainer.Config._validate_cuda_graphs", releases=NEW)  # fmt: skip
+       source="trainer.py, Trainer.Config._validate_cuda_graphs", releases=NEW)
 def _cuda_graphs(reading: Reading, case: Case | None) -> Iterator[Values]:
     degree = _setting(reading, _P + "pipeline_parallel_degree")
     if degree and count_of(reading, degree.key, 1) > 1 and not _registered(reading, "disable_cuda_graphs"):
@@ -109,7 +110,7 @@ def _cuda_graphs(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("cuda-graphs-experts", "CUDA graphs support only expert parallel token dispatcher configurations without CPU "
        "synchronization.",
-       source="trainer.py, Trainer.Config._validate_cuda_graphs", releases=NEW)  # fmt: skip
+       source="trainer.py, Trainer.Config._validate_cuda_graphs", releases=NEW)
 def _cuda_graphs_experts(reading: Reading, case: Case | None) -> Iterator[Values]:
     degree, config = _setting(reading, _P + "expert_parallel_degree"), str(reading.source.value("config", ""))
     if (
@@ -148,7 +149,7 @@ def _async_eager(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_rule("budget-eager", "Memory budget activation checkpointing requires the model to be compiled: set --compile.enable",
-       source="trainer.py, Trainer.Config")  # fmt: skip
+       source="trainer.py, Trainer.Config")
 def _budget_eager(reading: Reading, case: Case | None) -> Iterator[Values]:
     for key in ("activation_checkpoint.mode", "activation_checkpoint"):
         setting = _setting(reading, key)
@@ -158,7 +159,7 @@ def _budget_eager(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("float8-eager", "float8 without torch.compile casts in kernels of its own, which costs more than it "
        "saves", severity="warning",
-       source="components/quantization/float8.py", releases=OLD)  # fmt: skip
+       source="components/quantization/float8.py", releases=OLD)
 def _float8_eager(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting = _setting(reading, "model.converters")
     if (
@@ -207,7 +208,7 @@ def _tokenizer_path(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("connections", "CUDA_DEVICE_MAX_CONNECTIONS={value} makes FSDP's collectives wait for tensor parallelism's: "
        "set 16 or 32", severity="warning",
-       source="torchtitan#1147, PR 4508")  # fmt: skip
+       source="torchtitan#1147, PR 4508")
 def _connections(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting = reading.source.environment.get("CUDA_DEVICE_MAX_CONNECTIONS")
     layout = reading.layout
@@ -218,7 +219,7 @@ def _connections(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("allocator", "PYTORCH_ALLOC_CONF is not set: expandable_segments:True avoids fragmentation, as "
        "run_train.sh does", severity="advice",
-       source="run_train.sh")  # fmt: skip
+       source="run_train.sh")
 def _allocator(reading: Reading, case: Case | None) -> Iterator[Values]:
     source = reading.source
     own = source.program.endswith("run_train.sh")
@@ -228,7 +229,7 @@ def _allocator(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("pure-bfloat16", "training.dtype {value}: parameters, gradients and optimizer states are BF16, without an "
        "FP32 copy", severity="warning",
-       source="config, training.dtype")  # fmt: skip
+       source="config, training.dtype")
 def _pure_bfloat16(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting = _setting(reading, _T + "dtype")
     if setting and setting.value == "bfloat16":

@@ -68,7 +68,7 @@ def flavours(release: str) -> Mapping[tuple[str, str], Flavour]:
             found[row["module"], row["flavour"]] = Flavour(
                 module=row["module"], name=row["flavour"], config=row["config"], base=row["base"], layers=figures[1],
                 figures=figures,
-            )  # fmt: skip
+            )
     return found
 
 
@@ -81,7 +81,7 @@ def configurations(release: str) -> Mapping[str, Configuration]:
             defaults=dict(pair.split("=", 1) for pair in row["defaults"].split(";") if pair),
         )
         for row in rows(__package__, "configurations.csv") if row["release"] == release
-    }  # fmt: skip
+    }
 
 
 def _module_of(model: Model) -> str:
@@ -104,7 +104,7 @@ def figures_of(model: Model) -> tuple[int, ...]:
     return (
         model.hidden, model.num_layers, model.vocabulary, attention.num_heads, attention.num_key_value_heads, attention.head_dim,
         experts.num_experts if experts else 0, width, int(model.tied_embeddings),
-    )  # fmt: skip
+    )
 
 
 def flavour_of(model: Model, release: str) -> Flavour | None:

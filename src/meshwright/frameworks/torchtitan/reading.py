@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from meshwright.documents.source import Setting, Source
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap
 from meshwright.errors import Message
 from meshwright.frameworks.compose import Values, world_of
-from meshwright.frameworks.settings import Given, Reading, Said, Setting, Source
+from meshwright.frameworks.settings import Given, Reading, Said
 from meshwright.frameworks.surface import typed
 from meshwright.frameworks.torchtitan.layout_keys import PER_OPERATOR, ROTATIONS, SCHEDULES, counts_of
 from meshwright.frameworks.torchtitan.models import configurations, flavours
@@ -61,7 +62,7 @@ class _File:
 def detect(source: Source) -> str | None:
     """The release that files are for: TOML is 0.2, a batch in tokens is main, a registered configuration 0.3."""
     if any(key in source.settings for key in (_T + "num_tokens_per_microbatch_per_dp_rank", _T + "num_tokens_per_train_step",
-                                              _T + "max_context_length", _P + "num_pp_microbatches")):  # fmt: skip
+                                              _T + "max_context_length", _P + "num_pp_microbatches")):
         return "main"
     if "module" in source.settings or "config" in source.settings:
         return "0.3"
@@ -84,11 +85,11 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
         gradient_dtype="fp32" if values.text(_T + "mixed_precision_reduce", "float32") == "float32" else None,
         optimizer="adamw" if values.text("optimizer.name", "AdamW") == "AdamW" else None,
         task="sft" if registered is not None and registered.task == "sft" else "pretrain", figures=_figures(file),
-    )  # fmt: skip
+    )
     return Reading(
         framework="torchtitan", version=release, source=source, said=said, layout=None if fatal else layout,
         messages=(*values.messages, *file.notes),
-    )  # fmt: skip
+    )
 
 
 def _defaults(registered: Configuration | None, release: str) -> dict[str, Setting]:
@@ -143,7 +144,7 @@ def _layout(file: _File) -> tuple[Layout, int | None]:
         overlap=Overlap(
             gradient_reduce=True, parameter_gather=True, tensor=sequence and overlapped, point_to_point=False, expert=expert_overlap
         ),
-    )  # fmt: skip
+    )
     return layout, batch
 
 
@@ -164,7 +165,7 @@ def _data_parallel(file: _File, replica: int) -> tuple[int, int]:
             "Invalid parallel dims: dp_replicate({replicate}) * dp_shard({shard}) * cp({cp}) * tp({tp}) * pp({pp}) != "
                 "WORLD_SIZE({world})",
             replicate=replicate, shard=shard, cp=cp, tp=tp, pp=pp, world=world,
-        )  # fmt: skip
+        )
     return replicate, shard
 
 
@@ -178,7 +179,7 @@ def _batch(file: _File, dp: int, pp: int) -> tuple[int, int, int | None]:
     if local % mb:
         values.refuse("torchtitan.pipeline-batch",
                       "Batch size {local} must be divisible by microbatch_size {mb}. Update the config arguments for either "
-                          "batch_size or pipeline_parallel_microbatch_size.", local=local, mb=mb)  # fmt: skip
+                          "batch_size or pipeline_parallel_microbatch_size.", local=local, mb=mb)
         return mb, 1, None
     if batch < 0:
         batch = local * dp
@@ -187,7 +188,7 @@ def _batch(file: _File, dp: int, pp: int) -> tuple[int, int, int | None]:
             "torchtitan.batch", "global batch size must be multiple of local batch size times data-parallel degree ({batch} % "
                 "({local} * {dp}) != 0)",
             batch=batch, local=local, dp=dp,
-        )  # fmt: skip
+        )
         return mb, 1, batch
     _note_passes(file, batch // (local * dp), pp)
     return mb, batch // (mb * dp), batch
@@ -201,7 +202,7 @@ def _batch_in_tokens(file: _File, dp: int, pp: int) -> tuple[int, int, int | Non
     step = file.number(_T + "num_tokens_per_train_step")
     if tokens < 1 or tokens % context:
         values.refuse("torchtitan.context", "a micro-batch of {tokens} tokens is no whole number of sequences of {context} tokens",
-                      tokens=tokens, context=context)  # fmt: skip
+                      tokens=tokens, context=context)
         return 1, 1, None
     unit = tokens * many * dp
     if step < 0:
@@ -211,7 +212,7 @@ def _batch_in_tokens(file: _File, dp: int, pp: int) -> tuple[int, int, int | Non
             "torchtitan.batch",
             "training.num_tokens_per_train_step ({step}) must be divisible by the number of tokens processed globally in one "
                 "gradient accumulation iteration ({unit}).", step=step, unit=unit,
-        )  # fmt: skip
+        )
         return tokens // context, 1, None
     _note_passes(file, step // unit, pp)
     return tokens // context, step // (tokens * dp), step // context
@@ -223,7 +224,7 @@ def _note_passes(file: _File, passes: int, pp: int) -> None:
         file.notes.append(Message(
             "torchtitan.passes", "the pipeline drains {passes} times in a step (gradient accumulation); it is taken for one "
                 "schedule over all micro-batches", {"passes": passes},
-        ))  # fmt: skip
+        ))
 
 
 def _resharded(policy: str, pp: int) -> bool:
@@ -285,7 +286,7 @@ def _counts(file: _File, pp: int, schedule: Schedule) -> list[int] | None:
         )
         if per_stage is not None and schedule not in SINGLE:
             values.refuse("torchtitan.per-stage", "pipeline_parallel_layers_per_stage gives the stages of a rank only with the "
-                "model's layers: give --model")  # fmt: skip
+                "model's layers: give --model")
         return None
     places = pp * (1 if schedule in SINGLE else 2)
     if per_stage is not None:
@@ -293,14 +294,14 @@ def _counts(file: _File, pp: int, schedule: Schedule) -> list[int] | None:
         if places % pp:
             values.refuse("torchtitan.virtual-stages", "Number of virtual stages ({places}) must be divisible by pipeline "
                 "parallel size ({pp}).",
-                          places=places, pp=pp)  # fmt: skip
+                          places=places, pp=pp)
             return None
     counts = generated(places, layers, first, last)
     if counts is None:
         values.refuse(
             "torchtitan.empty-stages", "Configuration would result in empty stages. With {places} stages and {layers} layers, and "
                 "{first} and {last} fewer on the first and the last", places=places, layers=layers, first=first, last=last,
-        )  # fmt: skip
+        )
     return counts
 
 
@@ -324,7 +325,7 @@ def _recompute(file: _File, split: Split | None) -> Recompute:
             if layers is None:
                 values.refuse("torchtitan.every", "every {every}th layer is recomputed, of a model whose layers are not "
                     "known: give --model",
-                              every=option)  # fmt: skip
+                              every=option)
                 return NoRecompute()
             return Full(layers=counts_of(layers, int(option)))
     values.refuse(

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from meshwright.documents.launch import LaunchDocument, parse_launch, words_of
+from meshwright.documents.opening import open_source
+from meshwright.documents.source import UNKNOWN, Setting, Source
 from meshwright.errors import InputError
-from meshwright.frameworks.documents.launch import LaunchDocument, parse_launch, words_of
-from meshwright.frameworks.documents.opening import open_source
-from meshwright.frameworks.settings import UNKNOWN, Setting, Source
 from meshwright.frameworks.surface import typed
 
 if TYPE_CHECKING:

@@ -73,7 +73,7 @@ def _settings(case: Case, layout: Layout, release: str, options: Options, flavou
         "optimizer.lr": 3e-4, "lr_scheduler.warmup_steps": max(1, min(steps // 10, 2000)),
         "training.steps": steps, "compile.enable": compiled, **({"compile.components": ["model", "loss"]} if compiled else {}),
         "checkpoint.enable": False, "metrics.log_freq": 1,
-    }  # fmt: skip
+    }
     if release == "main":
         common |= {"training.max_context_length": tokens, "training.num_tokens_per_train_step": batch * tokens}
     else:
@@ -94,7 +94,7 @@ def _quantised(case: Case) -> dict[str, object]:
             place = "quantize.linear.float8."
             return {"model.converters": ["quantize.linear.float8"], place + "filter_fqns": ["output"],
                     place + "enable_fsdp_float8_all_gather": True,
-                    place + "precompute_float8_dynamic_scale_for_fsdp": True}  # fmt: skip
+                    place + "precompute_float8_dynamic_scale_for_fsdp": True}
         case "fp8-mx":
             return {"model.converters": ["quantize.linear.mx"], "quantize.linear.mx.recipe_name": "mxfp8_cublas"}
     return {}
@@ -232,4 +232,4 @@ def _manual(case: Case, layout: Layout, release: str, options: Options, flavour:
                 f"{stage}=BYTES`."
         ),
         assumed=tuple(assumed),
-    )  # fmt: skip
+    )

@@ -61,7 +61,7 @@ def bubble_split(
     return bubble_parts(
         real=float(real), alike=float(even), free=float(free), work=times * float(sum(each.mean() for each in alike)),
         recompute=times * float(again.mean()),
-    )  # fmt: skip
+    )
 
 
 def bubble_parts(*, real: float, alike: float, free: float, work: float, recompute: float) -> BubbleSplit:
@@ -77,4 +77,4 @@ def bubble_parts(*, real: float, alike: float, free: float, work: float, recompu
     return BubbleSplit(
         ideal_ratio=ideal, imbalance_ratio=real / work - 1.0 - ideal - again - communication, recompute_ratio=again,
         communication_ratio=communication,
-    )  # fmt: skip
+    )

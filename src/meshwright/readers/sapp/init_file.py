@@ -77,9 +77,9 @@ def init_file_from(document: object, *, where: str) -> InitFile:
     runs = _occurring(DryRuns(
         stages=stages, chunks=chunks, treatments=ORDER, peaks=tuple(peaks), microbatches=microbatches, source=where,
         schedule="1f1b" if chunks == 1 else "interleaved-less-memory" if thrifty else "interleaved",
-    ))  # fmt: skip
+    ))
     return InitFile(stages=stages, layers=layers, head_time=head, body_time=body, tail_time=tail, coefficients=coefficients,
-                    runs=runs, source=where, remarks=tuple(remarks))  # fmt: skip
+                    runs=runs, source=where, remarks=tuple(remarks))
 
 
 def _section(top: Fields, name: str, keys: tuple[str, ...], hints: dict[str, str] | None = None) -> Fields:
@@ -147,7 +147,7 @@ def _depth(value: object) -> int:
 def _flat(value: object) -> object:
     """Lists by chunk of all rounds in one row."""
     return [row for rows in value for row in rows] if isinstance(value, list) and _depth(value) > 2 and all(
-        isinstance(rows, list) for rows in value) else value  # fmt: skip
+        isinstance(rows, list) for rows in value) else value
 
 
 def _peaks(top: Fields, stages: int, rounds: list[Stages]) -> list[StagePeak]:
@@ -166,7 +166,7 @@ def _peaks(top: Fields, stages: int, rounds: list[Stages]) -> list[StagePeak]:
     for place, (row, sizes) in enumerate(zip(numbers, memories, strict=True)):
         if len(row) != len(sizes):
             body.fault("memories", "sapp.lengths", "has {sizes} entries for {stages} stages (round {round})",
-                       sizes=len(sizes), stages=len(row), round=place + 1)  # fmt: skip
+                       sizes=len(sizes), stages=len(row), round=place + 1)
             continue
         for stage, size in zip(row, sizes, strict=True):
             peak = _measured(body, stage, size, place, stages, rounds)
@@ -213,6 +213,6 @@ def _peak(stage: int, place: int, size: float, rounds: list[Stages]) -> StagePea
 def _occurring(runs: DryRuns) -> DryRuns:
     """Only treatments that some measured stage has; ``none`` always."""
     kept = [place for place, name in enumerate(runs.treatments)
-            if place == 0 or any(sum(peak.counts[place]) for peak in runs.peaks)]  # fmt: skip
+            if place == 0 or any(sum(peak.counts[place]) for peak in runs.peaks)]
     peaks = tuple(replace(peak, counts=tuple(peak.counts[place] for place in kept)) for peak in runs.peaks)
     return replace(runs, treatments=tuple(runs.treatments[place] for place in kept), peaks=peaks)

@@ -33,7 +33,7 @@ _TOP = ("name", "stage_const_mem", "pre_defined_layer", "auto_partition_layer", 
 _LAYER = (
     "name", "type", "model_name", "nb_layer", "time", "forward_time", "memory_parameter",
     *(key for each in TREATMENTS for key in (each.memory_key, each.time_key, each.coefficient_key)), SPACED_KEY,
-)  # fmt: skip
+)
 _TIME_HINT = "; SAPP reads time"
 
 
@@ -79,11 +79,11 @@ def layer_file_from(document: object, *, where: str) -> LayerFile:
     for kind in LAYER_TYPES:
         if not any(layer.type == kind for layer in layers):
             raise fault("sapp.type_missing", "no entry of type {kind}{hint}", path=f"{where}: layers_description", kind=kind,
-                        hint="" if kind == "BODY" else "; give it with time 0 and memory_parameter 0 if there is none")  # fmt: skip
+                        hint="" if kind == "BODY" else "; give it with time 0 and memory_parameter 0 if there is none")
     _unique_names(layers, where)
     if constant < 0:
         remarks.append(Message("sapp.negative_constant", "{value:g} MB makes every stage look lighter than its layers",
-                               {"value": constant}, f"{where}: stage_const_mem"))  # fmt: skip
+                               {"value": constant}, f"{where}: stage_const_mem"))
     remarks += _counted_twice(top, layers)
     return _assembled(top, layers, constant, tuple(remarks))
 
@@ -133,15 +133,15 @@ def _layer(fields: Fields, remarks: list[Message]) -> _Layer:
     activations = {each.name: size for each in TREATMENTS if (size := amount(fields, each.memory_key, default=0.0)) > 0}
     if body and ORDER[0] not in activations:
         fields.fault(TREATMENTS[0].memory_key, "sapp.activation",
-                     "is missing or 0: what a layer keeps without recomputation must be known")  # fmt: skip
+                     "is missing or 0: what a layer keeps without recomputation must be known")
     backwards = {each.name: _backward(fields, each, time, remarks) for each in TREATMENTS}
     if not body and (activations or fields.has("forward_time")):
         remarks.append(Message("sapp.end_ignored", "only time and memory_parameter of a {kind} are read, as SAPP does",
-                               {"kind": kind}, fields.path))  # fmt: skip
+                               {"kind": kind}, fields.path))
     return _Layer(
         name=str(name), type=str(kind), layers=layers, time=time, activations=activations, backwards=backwards,
         forward_time=amount(fields, "forward_time", default=time, above=body), memory=amount(fields, "memory_parameter"),
-    )  # fmt: skip
+    )
 
 
 def _backward(fields: Fields, treatment: Treatment, time: float, remarks: list[Message]) -> float:
@@ -150,7 +150,7 @@ def _backward(fields: Fields, treatment: Treatment, time: float, remarks: list[M
     if treatment.name == "full":
         if measured:
             remarks.append(Message("sapp.spaced_key", "is read here; SAPP itself looks for 'recompute_time ' with a space",
-                                   {}, f"{fields.path}.recompute_time"))  # fmt: skip
+                                   {}, f"{fields.path}.recompute_time"))
         measured = amount(fields, SPACED_KEY, default=0.0) or measured
     coefficient = amount(fields, treatment.coefficient_key, default=treatment.default_coefficient)
     return measured or (1.0 + coefficient) * BACKWARD_OVER_FORWARD * time
@@ -165,7 +165,7 @@ def _unique_names(layers: list[_Layer], where: str) -> None:
     total = sum(layer.layers for layer in layers if layer.type == "BODY")
     if total > MAX_LAYERS:
         raise fault("sapp.giant", "{total} layers; {limit} is the limit", path=f"{where}: layers_description",
-                    total=total, limit=MAX_LAYERS)  # fmt: skip
+                    total=total, limit=MAX_LAYERS)
 
 
 def _counted_twice(top: Fields, layers: list[_Layer]) -> list[Message]:
@@ -178,7 +178,7 @@ def _counted_twice(top: Fields, layers: list[_Layer]) -> list[Message]:
                 f"{top.path}: auto_partition_layer.{label(layer.name)}")
         for layer in layers
         if layer.type == "BODY" and layer.name in counts and counts[layer.name] != layer.layers
-    ]  # fmt: skip
+    ]
 
 
 def _assembled(top: Fields, layers: list[_Layer], constant: float, remarks: tuple[Message, ...]) -> LayerFile:
@@ -201,7 +201,7 @@ def _assembled(top: Fields, layers: list[_Layer], constant: float, remarks: tupl
         constant_memory_mb=constant,
         source=top.path,
         remarks=remarks,
-    )  # fmt: skip
+    )
 
 
 def _end(layers: list[_Layer], kind: str) -> End:

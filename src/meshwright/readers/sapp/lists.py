@@ -77,7 +77,7 @@ def layer_rows(fields: Fields, total: int, offsets: Rows, *, of: str, chunks: in
         odd = next((stage for stage, count in enumerate(row) if not 0 <= count <= total), None)
         if odd is not None:
             fields.fault("offset", "sapp.odd_layers", "leaves stage {stage} of {of} {place} with {count} layers of {total}",
-                         stage=odd, of=of, place=place + 1, count=row[odd], total=total)  # fmt: skip
+                         stage=odd, of=of, place=place + 1, count=row[odd], total=total)
             return None
     return layers
 
@@ -96,7 +96,7 @@ def treated_rows(fields: Fields, layers: Rows, *, of: str) -> list[list[tuple[in
             claimed = total[short] - counts[short][0]
             fields.fault("recompute_config" if of == "round" else RECOMPUTE_KEYS[0], "sapp.too_many",
                          "recomputes {claimed} layers on stage {stage} of {of} {row}, which has {layers}",
-                         claimed=claimed, stage=short, of=of, row=row + 1, layers=total[short])  # fmt: skip
+                         claimed=claimed, stage=short, of=of, row=row + 1, layers=total[short])
             return None
         result.append(counts)
     return result

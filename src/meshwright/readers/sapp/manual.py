@@ -46,7 +46,7 @@ class ManualStrategy:
         placed, present = sum(sum(map(sum, grid)) for grid in self.treated), sum(body.layers for body in bodies)
         if placed != present:
             raise fault("sapp.layer_sum", "{strategy} places {total} layers, the model has {layers}",
-                        strategy=label(self.name), total=placed, layers=present)  # fmt: skip
+                        strategy=label(self.name), total=placed, layers=present)
         left = [body.layers for body in bodies]
         grid = self.treated[0]
         table = np.zeros((len(bodies), len(treatments), self.chunks, len(grid[0])), dtype=np.int64)
@@ -55,7 +55,7 @@ class ManualStrategy:
                 name = ORDER[place]
                 if name not in treatments or not math.isfinite(bodies[body].backward_times[treatments.index(name)]):
                     raise fault("sapp.unknown_treatment", "{strategy} has {name} layers on stage {stage}; the layer file has no "
-                                "memory for them", strategy=label(self.name), name=name, stage=stage)  # fmt: skip
+                                "memory for them", strategy=label(self.name), name=name, stage=stage)
                 table[body, treatments.index(name), chunk, stage] += taken
         return table
 
@@ -110,4 +110,4 @@ def _strategy(name: str, fields: Fields, layers: int, stages: int, chunks: int) 
     return ManualStrategy(
         name=name, chunks=chunks,
         treated=tuple(tuple(tuple(cell[place] for cell in row) for row in treated) for place in range(len(ORDER))),
-    )  # fmt: skip
+    )

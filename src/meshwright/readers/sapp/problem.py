@@ -24,7 +24,7 @@ def problem(
     schedule: str | None = None, less_memory: bool = False, sequence_splits: int = 1, sequence: SequenceShape | None = None,
     hop_time: float = 0.0, recompute_rule: RecomputeRule = "any", fixed_layers: Grid | None = None,
     fixed_recompute: tuple[str, int] | None = None,
-) -> BalanceProblem:  # fmt: skip
+) -> BalanceProblem:
     """The problem of filling ``stages`` x ``chunks`` with the layers of a file.
 
     ``memory_mb`` is one bound or one for each stage. ``schedule`` names one of ``perf.schedules.ORDERS``; without it the
@@ -37,7 +37,7 @@ def problem(
     bounds = tuple(map(float, memory_mb)) if isinstance(memory_mb, Sequence) else (float(memory_mb),) * stages
     if len(bounds) != stages:
         raise fault("sapp.bounds", "{count} memory bounds for {stages} stages", path=layers.source,
-                    count=len(bounds), stages=stages)  # fmt: skip
+                    count=len(bounds), stages=stages)
     if sequence_splits > 1:
         layers = _split(layers, sequence_splits, sequence)
     return BalanceProblem(
@@ -46,7 +46,7 @@ def problem(
         sequence_splits=sequence_splits, treatments=layers.treatments, bodies=layers.bodies, first=layers.first,
         last=layers.last, constant_memory=_constants(layers, stages), memory_bounds=bounds, hop_time=hop_time,
         recompute_rule=recompute_rule, fixed_layers=fixed_layers, fixed_recompute=fixed_recompute,
-    )  # fmt: skip
+    )
 
 
 def _schedule(chunks: int, *, less_memory: bool, splits: int) -> str:
@@ -69,16 +69,16 @@ def _constants(layers: LayerFile, stages: int) -> tuple[float, ...]:
 def _split(layers: LayerFile, splits: int, shape: SequenceShape | None) -> LayerFile:
     if shape is None:
         raise fault("sapp.split_shape", "{splits} splits of the sequence need its length, the batch and the model's widths "
-                    "(a training configuration)", path=layers.source, splits=splits)  # fmt: skip
+                    "(a training configuration)", path=layers.source, splits=splits)
     if shape.sequence_tokens < splits:
         raise fault("sapp.split_short", "{tokens} tokens cannot be split {splits} times", path=layers.source,
-                    tokens=shape.sequence_tokens, splits=splits)  # fmt: skip
+                    tokens=shape.sequence_tokens, splits=splits)
     keys_mb = 2 * shape.key_mb
     for body in layers.bodies:
         kept = zip(layers.treatments, body.backward_times, body.activation_memory, strict=True)
         if any(size < keys_mb for name, time, size in kept if time < math.inf and name != "full"):
             raise fault("sapp.split_memory", "a layer of {name!r} keeps less than the {keys:g} MB of keys and values that a split "
-                        "must keep", path=layers.source, name=body.name, keys=keys_mb)  # fmt: skip
+                        "must keep", path=layers.source, name=body.name, keys=keys_mb)
     split = replace(
         layers,
         treatments=tuple(name for name in layers.treatments if name != "full"),
@@ -89,5 +89,5 @@ def _split(layers: LayerFile, splits: int, shape: SequenceShape | None) -> Layer
     for word, end in (("head", split.first), ("tail", split.last)):
         if end.static_memory < 0:
             raise fault("sapp.split_end", "the {word} holds less ({memory:g} MB too little) than what splitting would free",
-                        path=layers.source, word=word, memory=-end.static_memory)  # fmt: skip
+                        path=layers.source, word=word, memory=-end.static_memory)
     return split

@@ -60,7 +60,7 @@ def read_sequence_shape(path: Path | str) -> SequenceShape:
         batch_size=runner.size("batch_size"), sequence_tokens=model.size("seq_length"), hidden=model.size("hidden_size"),
         heads=model.size("num_heads"), vocabulary=model.size("vocab_size"),
         tensor_parallel=parallel.size("model_parallel", default=1),
-    )  # fmt: skip
+    )
     if top.faults:
         raise InputError(top.faults)
     return shape
@@ -106,4 +106,4 @@ def _split_end(end: End, splits: int, more_mb: float) -> End:
     return replace(
         end, forward_time=end.forward_time / splits, backward_time=end.backward_time / splits,
         weight_time=end.weight_time / splits, static_memory=end.static_memory + more_mb,
-    )  # fmt: skip
+    )

@@ -38,7 +38,7 @@ TREATMENTS = (
               coefficient_key="both_comm_select_coef", default_coefficient=0.165),
     Treatment(name="full", memory_key="memory_recompute", time_key="recompute_time",
               coefficient_key="recompute_coef", default_coefficient=0.5),
-)  # fmt: skip
+)
 """From what keeps most to what keeps least, in SAPP's order."""
 ORDER = tuple(treatment.name for treatment in TREATMENTS)
 

@@ -35,4 +35,4 @@ def bubble_of(problem: BalanceProblem, counts: Counts) -> BubbleSplit:
     return bubble_parts(
         real=float(simulated_times(problem, treated)), alike=float(simulated_times(problem, alike)),
         free=float(simulated_times(replace(problem, hop_time=0.0), alike)), work=work, recompute=whole - work,
-    )  # fmt: skip
+    )

@@ -84,7 +84,7 @@ def standings(problem: BalanceProblem, columns: Counts, *, keep: int = BATCH, sl
 def climb(
     problem: BalanceProblem, start: Counts, *, deadline: float, rounds: int = 200, leading_of: tuple[int, int] | None = None,
     slot_limit: float | None = None,
-) -> list[Standing]:  # fmt: skip
+) -> list[Standing]:
     """The placements met on the way from a start to a local optimum, best first; none where the start's slot exceeds the limit.
 
     ``leading_of``: treatment and number of leading layers where recomputation follows the split (rule ``first``).
@@ -175,7 +175,7 @@ def _retreated(problem: BalanceProblem, counts: Counts) -> Counts:
         (body, before, after, chunk, stage)
         for body, before, chunk, stage in np.argwhere(counts > 0)
         for after in range(counts.shape[1]) if after != before and np.isfinite(table[body, after])
-    ]  # fmt: skip
+    ]
     return _changed(counts, moves, ())
 
 

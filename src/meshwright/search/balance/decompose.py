@@ -215,13 +215,13 @@ def _decomposition(system: Equations, values: Floats) -> Decomposition:
         error = None if spread is None else float(spread * each)
         interval = None if error is None else (float(value) - width * error, float(value) + width * error)
         components.append(Component(name=name, value_mb=float(value), sensitivity=float(each), standard_error_mb=error,
-                                    interval_mb=interval))  # fmt: skip
+                                    interval_mb=interval))
     return Decomposition(
         runs=runs, components=tuple(components), exact=freedom == 0, condition=system.condition,
         residuals=tuple(Residual(peak=peak, residual_mb=float(each), judged=bool(free))
                         for peak, each, free in zip(runs.peaks, residuals, judged, strict=True)),
         warnings=_warnings(system, components, exact=freedom == 0),
-    )  # fmt: skip
+    )
 
 
 def _warnings(system: Equations, components: Sequence[Component], *, exact: bool) -> tuple[Message, ...]:
@@ -229,7 +229,7 @@ def _warnings(system: Equations, components: Sequence[Component], *, exact: bool
     source = system.runs.source
     if exact:
         found.append(Message("decompose.exact", "as many peaks as unknowns: nothing is left to judge the fit by, its margin is "
-                             "unknown; one more stage would tell", {}, source))  # fmt: skip
+                             "unknown; one more stage would tell", {}, source))
     if system.condition > HARD_CONDITION:
         worst = max(components, key=lambda each: each.sensitivity)
         found.append(Message(
@@ -237,12 +237,12 @@ def _warnings(system: Equations, components: Sequence[Component], *, exact: bool
             "alone make {worst} unsure by {error:.0f} MB",
             {"condition": system.condition, "names": ", ".join(map(said, hard_to_tell(system))), "worst": said(worst.name),
              "error": max(1.0, ROUNDING_MB * worst.sensitivity)}, source,
-        ))  # fmt: skip
+        ))
     found.extend(
         Message("decompose.negative_forced", "{name} {value:.0f} MB: no memory is negative",
                 {"name": said(each.name), "value": each.value_mb}, source)
         for each in components if each.value_mb < 0
-    )  # fmt: skip
+    )
     return tuple(found)
 
 
@@ -263,7 +263,7 @@ def _refused(runs: DryRuns, component: Component) -> Message:
 def layer_file(
     found: Decomposition, *, layers: int, head_time: float, body_time: float, tail_time: float,
     coefficients: Mapping[str, float] | None = None, name: str = "body",
-) -> LayerFile:  # fmt: skip
+) -> LayerFile:
     """Memories and forward times as a layer file; backward times by SAPP's conventions.
 
     The constant stands once: head and tail already hold it, so it is added to middle stages only.
@@ -272,7 +272,7 @@ def layer_file(
     body = Body(
         name=name, layers=layers, forward_time=body_time, backward_times=backward_times(body_time, treatments, coefficients),
         static_memory=found.value_mb(PARAMETERS), activation_memory=tuple(found.value_mb(each) for each in treatments),
-    )  # fmt: skip
+    )
     ends = [
         End(forward_time=time, backward_time=BACKWARD_OVER_FORWARD * time, static_memory=found.value_mb(end))
         for time, end in ((head_time, HEAD), (tail_time, TAIL))
@@ -280,4 +280,4 @@ def layer_file(
     return LayerFile(
         name=name, treatments=treatments, bodies=(body,), first=ends[0], last=ends[1],
         constant_memory_mb=found.value_mb(CONSTANT), constant_in_ends=True, source=found.runs.source, remarks=found.warnings,
-    )  # fmt: skip
+    )

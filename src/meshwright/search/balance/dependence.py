@@ -25,7 +25,7 @@ def reasons(system: Equations) -> tuple[Message, ...]:
             system, "decompose.few", "{rows} peaks for {columns} unknowns ({names}): {more} more needed, of other stages or of "
             "a round with another split", rows=rows, columns=columns, names=", ".join(map(said, system.columns)),
             more=columns - rows,
-        ))  # fmt: skip
+        ))
     if not found:
         found = [_dependent(system, group) for group in circuits(system)]
     return tuple(found)
@@ -60,7 +60,7 @@ def hard_to_tell(system: Equations) -> tuple[str, ...]:
 def said(name: str) -> str:
     """A column in words."""
     return {PARAMETERS: "parameters of a layer", CONSTANT: "constant of a stage", HEAD: "head", TAIL: "tail",
-            "none": "activations"}.get(name, f"activations under {name} recomputation")  # fmt: skip
+            "none": "activations"}.get(name, f"activations under {name} recomputation")
 
 
 def treated(name: str) -> str:
@@ -80,23 +80,23 @@ def _dependent(system: Equations, group: tuple[str, ...]) -> Message:
     if {PARAMETERS, CONSTANT} <= together and not treatments and len({peak.layers for peak in middle}) == 1:
         return _message(system, "decompose.equal_layers", "all measured middle stages hold as many layers ({layers}), so "
                         "parameters and constant cannot be told apart: shift a layer (offset) in a dry run, or take the constant "
-                        "as 0", layers=middle[0].layers)  # fmt: skip
+                        "as 0", layers=middle[0].layers)
     for end, word in ((HEAD, "first"), (TAIL, "last")):
         if end in together and len(treatments) == 1 and len(together) == 2:
             return _message(system, "decompose.only_end", "layers {treated} stand only on the {word} stage, whose own memory is "
-                            "unknown: give a middle stage such a layer", treated=treated(treatments[0]), word=word)  # fmt: skip
+                            "unknown: give a middle stage such a layer", treated=treated(treatments[0]), word=word)
     flying = {float(vectors.sum(axis=1).max()) for vectors in (flights(runs)[peak.stage] for peak in runs.peaks)}
     if PARAMETERS in together and treatments and len(flying) == 1:
         return _message(system, "decompose.equal_flight", "all measured stages hold as many micro-batches at once ({flying:.0f}), "
-                        "so parameters and activations cannot be told apart: run more of them", flying=flying.pop())  # fmt: skip
+                        "so parameters and activations cannot be told apart: run more of them", flying=flying.pop())
     names = [name for name in group if name not in (HEAD, TAIL)]
     names = names if len(names) > 1 else list(group)
     if PARAMETERS in together and len({peak.stage for peak in middle}) == 1 and treatments:
         return _message(system, "decompose.one_stage", "{names} cannot be told apart while only stage {stage} of the middle stages "
                         "is measured: measure another one, which holds other micro-batches",
-                        names=_listed(names), stage=middle[0].stage)  # fmt: skip
+                        names=_listed(names), stage=middle[0].stage)
     return _message(system, "decompose.dependent", "{names} cannot be told apart, their numbers go together on all measured "
-                    "stages: change one of them alone in one dry run", names=_listed(names))  # fmt: skip
+                    "stages: change one of them alone in one dry run", names=_listed(names))
 
 
 def _listed(names: list[str]) -> str:

@@ -109,22 +109,22 @@ def flights(runs: DryRuns) -> list[Floats]:
         return [np.array([[min(limit, runs.stages - stage)]], dtype=np.float64) for stage in range(runs.stages)]
     if runs.microbatches is None:
         raise fault("decompose.microbatches", "peaks of {chunks} chunks a stage ({schedule}) need the number of micro-batches",
-                    path=runs.source, chunks=runs.chunks, schedule=runs.schedule)  # fmt: skip
+                    path=runs.source, chunks=runs.chunks, schedule=runs.schedule)
     if runs.schedule not in ORDERS:
         raise fault("decompose.schedule", "{name} is no schedule{hint}; known: {known}", path=runs.source, name=runs.schedule,
-                    hint=did_you_mean(runs.schedule, ORDERS), known=", ".join(ORDERS))  # fmt: skip
+                    hint=did_you_mean(runs.schedule, ORDERS), known=", ".join(ORDERS))
     m = runs.microbatches
     few = m if runs.chunks > 1 and m % runs.stages else min(m, ROUNDS * runs.stages + m % runs.stages)
     if few * runs.stages * runs.chunks > MAX_OPERATIONS:
         raise fault("decompose.long", "{stages} stages x {chunks} chunks x {microbatches} micro-batches are too many to follow",
-                    path=runs.source, stages=runs.stages, chunks=runs.chunks, microbatches=m)  # fmt: skip
+                    path=runs.source, stages=runs.stages, chunks=runs.chunks, microbatches=m)
     try:
         found = _moments(runs.schedule, runs.stages, few, runs.chunks)
     except ValueError as error:
         raise fault("decompose.order", "{reason}", path=runs.source, reason=error) from None
     if found is None:
         raise fault("decompose.one_end", "{schedule} ends the model on its first stage: head and tail cannot be told apart",
-                    path=runs.source, schedule=runs.schedule)  # fmt: skip
+                    path=runs.source, schedule=runs.schedule)
     return list(found)
 
 

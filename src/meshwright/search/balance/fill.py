@@ -63,7 +63,7 @@ def _work(body: Body) -> float:
 
 def shortest_slot(
     problem: BalanceProblem, *, least: float, start: Counts, deadline: float, alone: bool = False
-) -> Shortest:  # fmt: skip
+) -> Shortest:
     """Narrow the slot from both sides: a slot T is possible if, and only if, all stages together can hold the layers within T.
 
         T possible  <=>  sum over s of most_s(T) >= L;   most_s(T) most layers of stage s with slot <= T under its memory

@@ -10,12 +10,12 @@ import numpy as np
 from meshwright.domain.balance import BalanceProblem, Body, End
 from meshwright.domain.label import parse_recompute, recompute_word
 from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective, mixed, ordered_parts
-from meshwright.plan.combine import state_costs
-from meshwright.plan.costs import work_costs
-from meshwright.plan.evaluate import degrees_of, settings_of, split_of
-from meshwright.plan.memory import static_bytes
-from meshwright.plan.split import Composition
-from meshwright.plan.stages import stage_inputs, stage_parameters
+from meshwright.estimate.combine import state_costs
+from meshwright.estimate.costs import work_costs
+from meshwright.estimate.evaluate import degrees_of, settings_of, split_of
+from meshwright.estimate.memory import static_bytes
+from meshwright.estimate.split import Composition
+from meshwright.estimate.stages import stage_inputs, stage_parameters
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout, Recompute, Treatment
     from meshwright.domain.model import Model
-    from meshwright.plan.stages import StageInputs
+    from meshwright.estimate.stages import StageInputs
 
     Floats = NDArray[np.float64]
 
@@ -131,7 +131,7 @@ def problem_of(case: Case, features: Features, layout: Layout, choice: Choice | 
         constant_memory=(static.constant,) * layout.pipeline_parallel,
         memory_bounds=(case.capacity_bytes,) * layout.pipeline_parallel, hop_time=float(inputs.hop_s), recompute_rule=chosen.rule,
         fixed_layers=None if features.uneven_stages else split_of(case, layout),
-    )  # fmt: skip
+    )
 
 
 def bodies_of(model: Model) -> tuple[tuple[str, Floats, int], ...]:
@@ -161,7 +161,7 @@ def _body(
         weight_time=float(share @ weight), static_memory=float(share @ static),
         activation_memory=tuple((saved @ share).tolist()),
         transient_memory=tuple(np.where(share > 0.0, transient, 0.0).max(axis=1).tolist()),
-    )  # fmt: skip
+    )
 
 
 def _inputs(case: Case, layout: Layout, treatments: tuple[Treatment, ...]) -> StageInputs:
@@ -173,7 +173,7 @@ def _inputs(case: Case, layout: Layout, treatments: tuple[Treatment, ...]) -> St
         sequence_parallel=np.asarray(float(layout.sequence_parallel)), context_parallel=degrees.context_parallel,
         expert_parallel=degrees.expert_parallel, expert_tensor_parallel=degrees.expert_tensor_parallel,
         devices_per_stage=degrees.world / degrees.pipeline_parallel, pipeline_parallel=degrees.pipeline_parallel,
-    )  # fmt: skip
+    )
     return stage_inputs(costs)
 
 
@@ -205,11 +205,11 @@ def _static(case: Case, layout: Layout) -> _Static:
     stages = Composition(
         stage=np.arange(rows, dtype=np.float64), multiplicity=np.ones(rows), counts=(counts,), embedding=embedding,
         head=head,
-    )  # fmt: skip
+    )
     parameters = stage_parameters(
         case, stages, tensor_parallel=degrees.tensor_parallel, expert_parallel=degrees.expert_parallel,
         expert_tensor_parallel=degrees.expert_tensor_parallel, pipeline_parallel=degrees.pipeline_parallel,
-    )  # fmt: skip
+    )
     state = state_costs(case, degrees, parameters, stages, offload="optimizer" in layout.offload)
     held = np.broadcast_to(static_bytes(case, state), (rows,))
     gathered = np.broadcast_to((1.0 + case.calibration.constants.fragmentation_ratio) * state.gathered_bytes, (rows,))[1:-2]
@@ -217,7 +217,7 @@ def _static(case: Case, layout: Layout) -> _Static:
     return _Static(
         constant=float(held[0]), layer=alone[1:-2] - gathered, gathered=gathered, embedding=float(alone[-2]),
         head=float(alone[-1] - alone[-2] * folded_head),
-    )  # fmt: skip
+    )
 
 
 def layout_of(layout: Layout, problem: BalanceProblem, placement: Placement) -> Layout:

@@ -76,14 +76,14 @@ def corrected(problem: BalanceProblem, found: Correction) -> BalanceProblem:
         problem, bodies=tuple(_scaled(body, found.layer_time_ratio) for body in problem.bodies),
         first=_longer(problem.first, found.first_extra), last=_longer(problem.last, found.last_extra),
         constant_memory=tuple((constants + extras).tolist()),
-    )  # fmt: skip
+    )
 
 
 def _scaled(body: Body, ratio: float) -> Body:
     return replace(
         body, forward_time=ratio * body.forward_time, backward_times=tuple(ratio * time for time in body.backward_times),
         weight_time=ratio * body.weight_time,
-    )  # fmt: skip
+    )
 
 
 def _longer(end: End, extra: float) -> End:

@@ -71,7 +71,7 @@ class ProbeProposal:
 def questions(
     *, stages: int, layers: int, treatments: Sequence[str] = ("none",), microbatches: int | None = None,
     constant: bool = True, known: DryRuns | None = None,
-) -> ProbeProposal:  # fmt: skip
+) -> ProbeProposal:
     """The fewest rounds of dry runs whose peaks determine all memories, well conditioned.
 
     Each stage recomputes all of its layers in one way, which keeps the unknowns furthest apart; ways and layers are exchanged
@@ -101,7 +101,7 @@ def questions(
             return ProbeProposal(
                 treatments=names, rounds=tuple(_round(draft, place, layers) for place in range(rounds)), unknowns=columns,
                 equations=len(old.matrix) + len(draft.noted), condition=condition, missing=missing,
-            )  # fmt: skip
+            )
     raise _impossible(draft, old)
 
 
@@ -115,7 +115,7 @@ def _check(stages: int, layers: int, treatments: Sequence[str], known: DryRuns |
         raise fault("probes.layers", "{layers} layers for {stages} stages", layers=layers, stages=stages)
     if known and known.stages != stages:
         raise fault("probes.known", "known peaks are of {known} stages, not {stages}", path=known.source, known=known.stages,
-                    stages=stages)  # fmt: skip
+                    stages=stages)
 
 
 def _padded(known: DryRuns, names: tuple[str, ...]) -> DryRuns:
@@ -170,7 +170,7 @@ def _round(draft: Draft, place: int, layers: int) -> ProbeRound:
         treated=tuple(
             tuple(int(count) if way == row else 0 for way, count in zip(ways, counts, strict=True)) for row in range(len(names))
         ),
-    )  # fmt: skip
+    )
 
 
 def _impossible(draft: Draft, old: Equations) -> InputError:

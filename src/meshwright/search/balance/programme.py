@@ -61,7 +61,7 @@ class Programme:
             [[self.rows.variable(0.0, float(body.layers) if np.isfinite(table[b, t]) else 0.0, integer=True)
               for _ in self.places] for t in range(treatments)]
             for b, body in enumerate(problem.bodies)
-        ])  # fmt: skip
+        ])
         self._layers()
         if leading is not None:
             self._leading(*leading)
@@ -76,7 +76,7 @@ class Programme:
         return {
             int(self.x[b, t, place]): float(values[b, t])
             for b in range(self.x.shape[0]) for t in range(self.x.shape[1]) if np.isfinite(values[b, t]) and values[b, t]
-        }  # fmt: skip
+        }
 
     def _layers(self) -> None:
         """Every layer stands somewhere; only the two ends of the model may be empty; what is fixed stays."""
@@ -156,7 +156,7 @@ class Programme:
             working = self._working_set(stage, transient, [
                 end.transient_memory
                 for (home, _), end in zip(first_last, (problem.first, problem.last), strict=True) if home == stage
-            ])  # fmt: skip
+            ])
             for vector in vectors:
                 row: Expression = dict(working)
                 constant = float(fixed[stage])
@@ -259,7 +259,7 @@ class Programme:
         return {
             int(self.x[b, t, place]): float(counts[b, t, chunk, stage])
             for b in range(self.x.shape[0]) for t in range(self.x.shape[1]) for place, (chunk, stage) in enumerate(self.places)
-        }  # fmt: skip
+        }
 
 
 def _time_unit(problem: BalanceProblem) -> float:

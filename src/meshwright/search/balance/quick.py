@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from meshwright.domain.balance import Placement
+from meshwright.estimate.simulate import ROUNDS
 from meshwright.perf.schedules import makespans
-from meshwright.plan.simulate import ROUNDS
 from meshwright.search.balance.climb import neighbours
 from meshwright.search.balance.lower import lockstep_pairs, lower_bounds
 from meshwright.search.balance.memory import activation_table, held, stage_memory
@@ -87,7 +87,7 @@ def quick_placements(problem: BalanceProblem, *, keep: int = 1) -> tuple[Placeme
             stage_memory=tuple(judged.memory[:, able[number]].tolist()),
         )
         for number in np.argsort(simulated, kind="stable")[:keep]
-    )  # fmt: skip
+    )
 
 
 def _pipeline(problem: BalanceProblem, times: ChunkTimes) -> Floats:
@@ -100,7 +100,7 @@ def _pipeline(problem: BalanceProblem, times: ChunkTimes) -> Floats:
     found = makespans(
         order_of(problem, few), forward_s=times.forward, backward_input_s=times.backward_input, backward_weight_s=times.weight,
         hop_s=problem.hop_time,
-    )  # fmt: skip
+    )
     return np.asarray(found + (m - few) * (times.forward + times.backward).sum(axis=1).max(axis=0))
 
 

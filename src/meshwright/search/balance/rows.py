@@ -17,7 +17,7 @@ Expression = dict[int, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Answer:
+class Solution:
     """What HiGHS returned."""
 
     values: NDArray[np.float64] | None
@@ -47,7 +47,7 @@ class Rows:
         """One more row."""
         self.rows.append((row, low, high))
 
-    def solve(self, time_limit_s: float, *, gap_ratio: float = 0.0, start: Mapping[int, float] | None = None) -> Answer:
+    def solve(self, time_limit_s: float, *, gap_ratio: float = 0.0, start: Mapping[int, float] | None = None) -> Solution:
         """Minimise on one core.
 
         Holds: deterministic unless the time limit ends it; the bound is the solver's own, for the rows as they are given.
@@ -58,7 +58,7 @@ class Rows:
         for option, value in (
             ("output_flag", False), ("threads", 1), ("random_seed", 0), ("time_limit", max(time_limit_s, 0.01)),
             ("mip_rel_gap", gap_ratio), ("mip_abs_gap", 0.0),
-        ):  # fmt: skip
+        ):
             solver.setOptionValue(option, value)
         solver.passModel(self._model(highspy))
         if start is not None:
@@ -67,11 +67,11 @@ class Rows:
         solver.run()
         status, info = solver.getModelStatus(), solver.getInfo()
         feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-        return Answer(
+        return Solution(
             values=np.array(solver.getSolution().col_value) if feasible else None,
             objective=float(info.objective_function_value) if feasible else float("inf"),
             bound=float(info.mip_dual_bound), infeasible=status == highspy.HighsModelStatus.kInfeasible,
-        )  # fmt: skip
+        )
 
     def _model(self, highspy: Any) -> Any:
         """The rows as HiGHS takes them."""

@@ -223,7 +223,7 @@ class _Run:
             simulated_bound=min(self.pipeline_bound, fastest.simulated), status=status,
             gap_ratio=0.0 if status == "optimal" else gap, bubble=bubble_of(problem, best.counts),
             solve_s=time.perf_counter() - self.begin,
-        )  # fmt: skip
+        )
 
     def overfull(self) -> Overfull:
         """Which stage would have to hold more, and by how much every bound would have to grow."""
@@ -253,7 +253,7 @@ def place(problem: BalanceProblem, counts: Counts) -> Placement:
     return Placement(
         counts=counts, slot_time=float(slot_times(times)), simulated_time=float(simulated_times(problem, times)),
         stage_memory=tuple(float(each) for each in stage_memory(problem, counts)),
-    )  # fmt: skip
+    )
 
 
 def least_slot(problem: BalanceProblem) -> float:

@@ -50,7 +50,7 @@ def _shape_faults(problem: BalanceProblem) -> Iterator[Fault]:
     counts = {
         "stages": problem.stages, "virtual stages": problem.chunks, "micro-batches": problem.microbatches,
         "sequence splits": problem.sequence_splits,
-    }  # fmt: skip
+    }
     low = [name for name, count in counts.items() if count < 1]
     for name in low:
         yield "count", "{name}: {value} is below 1", {"name": name, "value": counts[name]}
@@ -90,7 +90,7 @@ def _row_faults(problem: BalanceProblem) -> Iterator[Fault]:
         rows = {
             "backward times": body.backward_times, "activations": body.activation_memory or (0.0,) * kinds,
             "working sets": body.transient_memory or (0.0,) * kinds,
-        }  # fmt: skip
+        }
         for name, row in rows.items():
             if len(row) != kinds:
                 words = "{body}: {given} {name} for {kinds} treatments"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.plan.split import even_split
+from meshwright.estimate.split import even_split
 from meshwright.search.balance.treatments import kinds_at, leading, treated
 
 if TYPE_CHECKING:

@@ -136,5 +136,5 @@ def _makespans(problem: BalanceProblem, times: ChunkTimes, microbatches: int) ->
     found = makespans(
         order_of(problem, microbatches), forward_s=columns.forward, backward_input_s=columns.backward_input,
         backward_weight_s=columns.weight, hop_s=problem.hop_time,
-    )  # fmt: skip
+    )
     return np.asarray(found[0]) if alone else found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from meshwright.plan.split import even_split
+from meshwright.estimate.split import even_split
 from meshwright.search.repair.knobs import Ends
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Settled:
             recompute=self.value("recompute", index), schedule=named_schedule(self.value("schedule", index), n["vp"]),
             stage_layers=split_value(self.given.case, self.value("layers", index), n["pp"], n["vp"]),
             offload=self.value("offload", index),
-        )  # fmt: skip
+        )
 
     def pipeline(self, index: int) -> Layout:
         """The given layout with what the stages of one candidate, and the settings of its costs, depend on."""
@@ -84,7 +84,7 @@ class Settled:
             self.given.layout, context_kind=self.value("context", index), pipeline_parallel=pp, virtual_stages=vp,
             recompute=self.value("recompute", index), schedule=named_schedule(self.value("schedule", index), vp),
             stage_layers=split_value(self.given.case, self.value("layers", index), pp, vp), offload=self.value("offload", index),
-        )  # fmt: skip
+        )
 
     def moved(self, index: int) -> tuple[int, ...]:
         """The knobs that one candidate turns."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.plan.estimate import estimate
+from meshwright.estimate.single import estimate
 from meshwright.search.legality import arithmetic_refusals, layout_refusals
 from meshwright.search.repair.following import settle
 from meshwright.search.repair.knobs import Given, idea, knobs, shown
@@ -47,7 +47,7 @@ REFUSED = 64
 def repair(
     case: Case, features: Features, layout: Layout, wish: Wish, *, check: Check | None = None, said: Said | None = None,
     max_edits: int = 3, limit: int = 20, frozen: Collection[str] = (),
-) -> Repairs:  # fmt: skip
+) -> Repairs:
     """The smallest changes of a layout that make a wish true.
 
     ``check`` is what a framework says against a layout of a case (``Framework.check``); ``said`` the overlap that it has there
@@ -82,7 +82,7 @@ def repair(
         candidates=sum(each.combinations for each in levels), legal=sum(each.legal for each in levels),
         proved=not isinstance(wish, Faster), blocked=search.blocked, search_s=time.perf_counter() - begin,
         nearest=None if search.found or search.blocked else search.nearest(levels),
-    )  # fmt: skip
+    )
 
 
 def prepared(case: Case, features: Features, layout: Layout, wish: Wish, base: Estimate | None) -> tuple[Given, Target]:
@@ -208,7 +208,7 @@ class _Search:
         return Repair(
             edits=self._edits(rows, index, layout), layout=layout, estimate=each, margin_bytes=-gap, step_change_ratio=change,
             step_change_interval=interval, memory_change_bytes=less,
-        )  # fmt: skip
+        )
 
     def _idle(self, rows: Settled, index: int, layout: Layout) -> bool:
         """Whether the same layout comes out without one of the edits: a shard stage over a single rank, say."""
@@ -238,7 +238,7 @@ class _Search:
                 after=shown(knob, knob.values[rows.codes[place, index]], layout), risk=knob.risk,
             )
             for place in rows.moved(index) for knob in (self.table[place],)
-        )  # fmt: skip
+        )
 
     def _rank(self, answer: Repair) -> tuple[int, bool, float]:
         needed = np.asarray(self.target.bound_bytes - answer.margin_bytes)

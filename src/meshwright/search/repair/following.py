@@ -132,4 +132,4 @@ def _knobs(n: dict[str, Ints], rows: Ints, schedule: str, treatment: str, kind: 
         tp=n["tp"][rows], cp=n["cp"][rows], pp=n["pp"][rows], dp=n["dp"][rows], ep=n["ep"][rows], etp=n["etp"][rows],
         mb=n["mb"][rows], m=n["m"][rows], vp=n["vp"][rows], schedule=schedule, treatment=treatment, zero=n["zero"][rows],
         shards=n["optimizer"][rows], sp=n["sp"][rows], context=kind,
-    )  # fmt: skip
+    )

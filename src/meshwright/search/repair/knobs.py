@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.domain.label import recompute_word
 from meshwright.domain.layout import Full, NoRecompute, Selective
-from meshwright.plan.split import default_split
+from meshwright.estimate.split import default_split
 from meshwright.search.refine import MODULE_SETS
 from meshwright.search.rules import context_kinds
 from meshwright.search.space import MAX_VIRTUAL_STAGES, divisors

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.domain.layout import Full
-from meshwright.plan.certainty import expected_s
-from meshwright.plan.split import last_stage
+from meshwright.estimate.certainty import expected_s
+from meshwright.estimate.split import last_stage
 from meshwright.search.repair.candidates import Settled, combined, distinct, place_of
 from meshwright.search.repair.following import legal, settle
 from meshwright.search.repair.prices import Extra, evaluated, part_of
-from meshwright.search.repair.wishes import Faster, Fit, Legal
+from meshwright.search.repair.wishes import Faster, Legal, WithinMemory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -70,7 +70,7 @@ class Target:
 def target_of(case: Case, layout: Layout, wish: Wish, base: Estimate | None) -> Target:
     """What a wish asks of every candidate."""
     match wish:
-        case Fit(bound_bytes=bound, extra_bytes=more, stage=stage):
+        case WithinMemory(bound_bytes=bound, extra_bytes=more, stage=stage):
             part = "all" if stage is None else part_of(stage, layout.pipeline_parallel)
             return Target(
                 wish=wish, bound_bytes=case.capacity_bytes if bound is None else bound, extra=Extra(extra_bytes=more, part=part)
@@ -111,7 +111,7 @@ def level(given: Given, table: tuple[Knob, ...], target: Target, edits: int) -> 
     return Level(
         edits=edits, combinations=codes.shape[1], legal=allowed, rows=rows, step_s=step_s, needed_bytes=needed,
         cost=target.cost(given.case, step_s, needed), good=np.asarray(good),
-    )  # fmt: skip
+    )
 
 
 def possible(rows: Settled, target: Target) -> Bools:

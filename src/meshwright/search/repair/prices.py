@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.plan.combine import Degrees
-from meshwright.plan.evaluate import composition_of, evaluate_columns, settings_of
-from meshwright.plan.split import stack, take_columns
+from meshwright.estimate.combine import Degrees
+from meshwright.estimate.evaluate import composition_of, evaluate_columns, settings_of
+from meshwright.estimate.split import stack, take_columns
 from meshwright.search.repair.candidates import distinct
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from meshwright.domain.layout import Treatment
-    from meshwright.plan.costs import Settings
-    from meshwright.plan.split import Composition
+    from meshwright.estimate.costs import Settings
+    from meshwright.estimate.split import Composition
     from meshwright.search.repair.candidates import Bools, Ints, Settled
 
     Floats = NDArray[np.float64]
@@ -73,7 +73,7 @@ def evaluated(settled: Settled, extra: Extra) -> tuple[Floats, Floats]:
             [_spread(composition_of(settled.given.case, layouts[shape], every_stage=False), settings[shape].treatments, treatments)
              for shape in members],
             len(settled.given.case.model.kinds),
-        )  # fmt: skip
+        )
         where = np.full(len(layouts), -1, dtype=np.int64)
         where[members] = np.arange(len(members))
         rows = np.flatnonzero(where[shape_of] >= 0)
@@ -97,11 +97,11 @@ def _costs(settled: Settled, part: Ints, settings: Settings, composition: Compos
         tensor_parallel=n["tp"], context_parallel=n["cp"], pipeline_parallel=n["pp"], virtual_stages=n["vp"],
         expert_parallel=n["ep"], expert_tensor_parallel=n["etp"], data_parallel=n["dp"], optimizer_shards=n["optimizer"],
         gradient_shards=n["gradient"], parameter_shards=n["parameter"],
-    )  # fmt: skip
+    )
     found = evaluate_columns(
         settled.given.case, settings, degrees, composition, microbatch_sequences=n["mb"], sequence_parallel=n["sp"],
         num_microbatches=n["m"],
-    )  # fmt: skip
+    )
     on_top = extra.on(composition.embedding > 0.0, composition.head > 0.0, n["pp"])
     needed = np.where(composition.multiplicity > 0.0, found.memory.reserved_bytes + on_top, 0.0).max(axis=0)
     return np.asarray(found.time.step_s), np.asarray(needed)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective, mixed
-from meshwright.plan.evaluate import evaluate, split_of
+from meshwright.estimate.evaluate import evaluate, split_of
 from meshwright.search.balance import quick_placements
 from meshwright.search.balance.layouts import choices, problem_of
 

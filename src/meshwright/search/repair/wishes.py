@@ -16,7 +16,7 @@ Value: TypeAlias = int | bool | str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
+class WithinMemory:
     """It must fit in memory: reserved + extra <= bound on every stage."""
 
     bound_bytes: float | None = None
@@ -46,7 +46,7 @@ class Legal:
     """The rules of layouts and the framework's limits must hold; what does not fit in memory comes last."""
 
 
-Wish: TypeAlias = Fit | Faster | Devices | Legal
+Wish: TypeAlias = WithinMemory | Faster | Devices | Legal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

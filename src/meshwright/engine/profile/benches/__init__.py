@@ -18,5 +18,5 @@ BENCHES: Mapping[str, Callable[[Place, Mapping[str, Any]], Bench]] = {
     "product": product, "grouped": grouped, "attention": attention, "pass": passes, "operator": operator,
     "distributed": distributed, "unit": unit, "message": message, "transfer": transfer, "collective": collective,
     "beside": beside, "memory": memory,
-}  # fmt: skip
+}
 """Word of a sample -> what builds the benchmark from its arguments."""

@@ -142,7 +142,7 @@ def beside(place: Place, arguments: Mapping[str, Any]) -> Bench:
     found: dict[str, Call] = {
         "alone": lambda: loop(2 * count), "collective_alone": lambda: talk(0),
         "beside": lambda: talk(2 * count), "collective_beside": lambda: talk(count),
-    }  # fmt: skip
+    }
     parts = {name: Timed(copies=[call]) for name, call in found.items()}
     return Bench(parts=parts, seconds=lambda parts: parts["beside"], values=named(products=2.0 * count), host=True)
 

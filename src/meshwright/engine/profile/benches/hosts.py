@@ -53,7 +53,7 @@ def distributed(place: Place, arguments: Mapping[str, Any]) -> Bench:
     plan = {
         "0": PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),)),
         "0.0": ColwiseParallel(), "0.1": RowwiseParallel(output_layouts=Shard(1)),
-    }  # fmt: skip
+    }
     split = nn.Sequential(_linear_pair(place, ranks))
     parallelize_module(split, mesh, plan, src_data_rank=None)
     plain = _linear_pair(place, 1)  # one rank's part
@@ -64,12 +64,12 @@ def distributed(place: Place, arguments: Mapping[str, Any]) -> Bench:
         back = gradients(split(own), (own, *split.parameters()))
         calls = {
             "sharded": lambda: _settled(back()), "local": gradients(plain(gathered), (gathered, *plain.parameters()))
-        }  # fmt: skip
+        }
     calls["collective"] = _gather_and_scatter(place, mesh.get_group(), WIDTH * WIDTH, torch.bfloat16, torch.bfloat16)
     return Bench(
         parts={name: Timed(copies=[call]) for name, call in calls.items()},
         seconds=beyond("sharded", "local", "collective", units=2), values=named(), host=True,
-    )  # fmt: skip
+    )
 
 
 def _settled(result: Any) -> Any:
@@ -86,7 +86,7 @@ def _linear_pair(place: Place, ranks: int) -> nn.Module:
 def _gather_and_scatter(
     place: Place, group: dist.ProcessGroup, own: int, gathered: torch.dtype, summed: torch.dtype, *, gathers: int = 1,
     scatters: int = 1,
-) -> Call:  # fmt: skip
+) -> Call:
     """The bare collectives, for so many elements a rank."""
     whole, part = (torch.zeros(count, device=place.device, dtype=gathered) for count in (own * group.size(), own))
     sums, share = (torch.zeros(count, device=place.device, dtype=summed) for count in (own * group.size(), own))
@@ -211,4 +211,4 @@ def message(place: Place, arguments: Mapping[str, Any]) -> Bench:
     return Bench(
         parts={"pipeline": Timed(copies=[step], units=slots), "local": Timed(copies=[local])},
         seconds=beyond("pipeline", "local"), values=named(microbatches=float(MICROBATCHES)), host=True,
-    )  # fmt: skip
+    )

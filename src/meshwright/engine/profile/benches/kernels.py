@@ -72,7 +72,7 @@ def attention(place: Place, arguments: Mapping[str, Any]) -> Bench:
         def forward() -> Tensor:
             return functional.scaled_dot_product_attention(
                 query, key, value, is_causal=True, scale=width**-0.5, enable_gqa=True
-            )  # fmt: skip
+            )
 
         return gradients(forward(), (query, key, value)) if backward else forward
 

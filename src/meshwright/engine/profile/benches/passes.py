@@ -220,5 +220,5 @@ KINDS: Mapping[str, Callable[[Place, Arguments], tuple[Forward, tuple[Tensor, ..
     "norm": _norm, "rotary": _rotary, "gate": _gate, "residual": _residual, "loss": _loss, "loss_parallel": _loss_parallel,
     "embedding": _embedding, "copy": _copy, "adam": _adam, "router": _router, "permute": _permute,
     "gathered": _gathered, "scattered": _scattered,
-}  # fmt: skip
+}
 """Kind -> its forward pass, and what gradients are taken of. ``cast`` has none."""

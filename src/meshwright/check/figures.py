@@ -1,0 +1,108 @@
+"""What the files say of the case against what was asked for: the model's figures, devices, batch, sequence, numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshwright.catalog import load_model, models
+from meshwright.check.context import finding
+from meshwright.domain.model import Mlp
+from meshwright.perf.parameters import padded_vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from meshwright.check.context import Context
+    from meshwright.domain.model import Model
+    from meshwright.frameworks.settings import Finding, Reading
+
+_NOUNS = {
+    "devices": "devices", "global_batch_sequences": "sequences a step", "sequence_tokens": "tokens of a sequence",
+    "precision": "precision", "gradient_dtype": "gradients in", "optimizer": "optimizer", "task": "task",
+}
+_ENOUGH = frozenset({"layers", "hidden", "heads"})
+"""Figures without which no model is recognised."""
+
+
+def figures_of(model: Model) -> Mapping[str, object]:
+    """A model by the names of ``Said.figures``, as far as they hold for the whole of it."""
+    attention, experts = model.kinds[0].attention, model.experts
+    dense = next((kind.feed_forward for kind in model.kinds if isinstance(kind.feed_forward, Mlp)), None)
+    found: dict[str, object] = {
+        "layers": model.num_layers, "hidden": model.hidden, "heads": attention.num_heads,
+        "key_value_heads": attention.num_key_value_heads, "head_dim": attention.head_dim, "vocabulary": model.vocabulary,
+        "mtp_layers": model.num_mtp_layers, "tied_embeddings": model.tied_embeddings,
+    }
+    if attention.latent is not None:  # every query has its own key; frameworks differ in what they write there
+        del found["key_value_heads"], found["head_dim"]
+    if dense is not None:
+        found["ffn"] = dense.width
+    if experts is not None:
+        found |= {
+            "experts": experts.num_experts, "experts_per_token": experts.experts_per_token, "expert_ffn": experts.expert_width,
+            "shared_ffn": experts.shared_width,
+        }
+    elif dense is not None:
+        found["experts"] = 0
+    return found
+
+
+def same(name: str, said: object, known: object, tensor_parallel: int = 1) -> bool:
+    """Whether a figure of the files is that of the model; a padded vocabulary is."""
+    if said == known:
+        return True
+    if name == "experts":
+        return not said and not known
+    if name != "vocabulary" or not isinstance(said, int) or not isinstance(known, int):
+        return False
+    return any(said == int(padded_vocabulary(known, tp=tensor_parallel, multiple=multiple)) for multiple in (1, 8, 64, 128, 256))
+
+
+def model_figures(context: Context) -> Iterator[Finding]:
+    """Figures that are not those of the model that was named."""
+    model = context.question.model
+    if model is None:
+        return
+    known = figures_of(model)
+    tp = context.layout.tensor_parallel if context.layout else 1
+    for name, said in context.reading.said.figures.items():
+        if name in known and not same(name, said, known[name], tp):
+            yield finding(
+                "warning" if name == "vocabulary" else "error", "check.model-figure",
+                "{name} is {value}, {model} has {expected}", name=name, model=model.name, value=said,
+                expected=known[name], source=f"the catalogue's {model.name}",
+            )
+
+
+def contradictions(context: Context) -> Iterator[Finding]:
+    """What the user asks for and the files say otherwise: the user wins, so the files do not do what is judged."""
+    said = context.reading.said
+    for name, asked in context.question.asked.items():
+        value = getattr(said, name, None)
+        if value is not None and value != asked:
+            yield finding(
+                "error", "check.contradiction", "{noun}: the files say {value}, the command line {expected}, which is judged",
+                noun=_NOUNS[name], value=value, expected=asked,
+            )
+    case, said_devices = context.case, said.devices
+    if case is not None and "devices" not in context.question.asked and said_devices is not None:
+        have = case.cluster.num_devices
+        if said_devices != have:
+            yield finding(
+                "error" if said_devices > have else "warning", "check.devices",
+                "the files start {value} processes, the cluster has {expected} devices", value=said_devices, expected=have,
+            )
+
+
+def likely_models(reading: Reading) -> tuple[str, ...]:
+    """Models of the catalogue with exactly the figures of the files; none where too few stand there."""
+    figures = reading.said.figures
+    if not figures.keys() >= _ENOUGH:
+        return ()
+    tp = reading.layout.tensor_parallel if reading.layout else 1
+    found = []
+    for name in models():
+        known = figures_of(load_model(name))
+        if all(same(each, said, known[each], tp) for each, said in figures.items() if each in known):
+            found.append(name)
+    return tuple(found)

@@ -1,0 +1,62 @@
+"""What reading the files had to say: what was not understood, and why there is no layout."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from meshwright.check.context import finding
+from meshwright.frameworks.settings import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from meshwright.check.context import Context
+    from meshwright.errors import Message
+    from meshwright.frameworks.settings import Severity
+
+_SEVERITIES: dict[str, Severity] = {
+    "json.comment": "error", "source.twice": "advice", "shell.unknown": "advice", "shell.condition": "advice",
+    "shell.undecided": "advice",
+}
+"""Remarks that are no warning. What only the running script knows is one where a setting depends on it: then the reading
+says so."""
+
+
+_NEVER_FATAL = frozenset({
+    "megatron.rampup", "megatron.uniform", "megatron.offload-share", "megatron.full-hsdp", "import.select", "import.unmapped",
+    "chatlearn.packed",
+})
+"""Messages of readers that never keep a layout from being known."""
+
+
+def remarks(context: Context) -> Iterator[Finding]:
+    """What the files' own language leaves open or forbids; with a layout, what only the run knows (an address) decides nothing."""
+    for message in context.reading.source.remarks:
+        if message.id == "shell.unknown" and context.reading.layout is not None:
+            continue
+        yield Finding(message=placed(message), severity=_SEVERITIES.get(message.id, "warning"))
+
+
+def placed(message: Message) -> Message:
+    """A message about a file with the line that it names in its place, as ``train.sh:4``."""
+    line = message.values.get("line")
+    if not message.path or not isinstance(line, int) or message.path.endswith(f":{line}"):
+        return message
+    return replace(message, path=f"{message.path}:{line}")
+
+
+def messages(context: Context) -> Iterator[Finding]:
+    """What could not be mapped; errors where that leaves no layout."""
+    reading = context.reading
+    said = {str(remark) for remark in reading.source.remarks}
+    for message in reading.messages:
+        if str(message) in said and reading.layout is not None:
+            continue  # a remark says it already
+        fatal = reading.layout is None and message.id not in _NEVER_FATAL
+        severity: Severity = "error" if fatal else "warning"
+        yield Finding(message=placed(message), severity=severity, value=message.values.get("value"))
+    for message in context.question.impossible:
+        yield finding("error", "check.impossible", "the files cannot be trained as they say: {reason}", reason=str(message))
+    if reading.layout is None and not reading.messages:
+        yield finding("error", "check.no-layout", "the files determine no layout")

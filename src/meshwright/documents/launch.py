@@ -1,0 +1,136 @@
+"""A launch script as settings: the flags and overrides that its training program gets, and its environment.
+
+``--flag value ...`` becomes ``--flag``; ``--flag=value`` too; ``section.key=value`` (Hydra, OmegaConf; also ``+`` or ``++`` in
+front) becomes ``section.key``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from meshwright.documents.shell import ShellDocument, Word, parse_shell, spelled
+from meshwright.documents.source import UNKNOWN, Setting
+from meshwright.errors import Message
+
+_FLAG = re.compile(r"--?[A-Za-z][A-Za-z0-9_.-]*")
+_OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_][A-Za-z0-9_.@/-]*)=(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchDocument:
+    """A shell script that launches a training."""
+
+    shell: ShellDocument
+    remarks: tuple[Message, ...]
+
+    @property
+    def path(self) -> str:
+        """As the user gave it."""
+        return self.shell.path
+
+    @property
+    def text(self) -> str:
+        """As it was read."""
+        return self.shell.text
+
+    @property
+    def nodes(self) -> int | None:
+        """Nodes, as the launcher says."""
+        return self.shell.launch.nodes
+
+    @property
+    def devices_per_node(self) -> int | None:
+        """Processes on a node, as the launcher says."""
+        return self.shell.launch.devices_per_node
+
+    @property
+    def program(self) -> str:
+        """The script or module that is launched."""
+        program = self.shell.launch.program
+        return program.text if program is not None else ""
+
+    def settings(self) -> Mapping[str, Setting]:
+        """Flags and overrides; of one that is given twice the last counts, as parsers have it."""
+        return dict(self._settings())
+
+    def environment(self) -> Mapping[str, Setting]:
+        """Exported variables; None where one is unset on purpose."""
+        return {
+            name: Setting(key=name, value=None if word is None else _value(word), file=self.path, line=word.line if word else 0)
+            for name, word in self.shell.environment.items()
+        }
+
+    def changed(self, edits: Mapping[str, object]) -> str:
+        """The script with some flags or overrides set, added or (None) taken out, where their values stand."""
+        from meshwright.documents.shell_edit import FlagEdit, replace_flags
+
+        return replace_flags(self.shell, [FlagEdit(key=key, values=words_of(value, key)) for key, value in edits.items()])
+
+    def _settings(self) -> Iterator[tuple[str, Setting]]:
+        """Settings in the order of the words."""
+        for key, words, line in flags(self.shell.launch.arguments):
+            values = tuple(_value(word) for word in words)
+            value: object = True if not values else values[0] if len(values) == 1 else values
+            if UNKNOWN in values:
+                value = UNKNOWN
+            names = dict.fromkeys(spelled(name) for word in words for name in word.part.unknowns)
+            yield key, Setting(key=key, value=value, file=self.path, line=line, hangs_on=tuple(names))
+
+
+def words_of(value: object, key: str = "-") -> tuple[str, ...] | None:
+    """The words behind a flag for a value: none for a switch, None to take it out; an override ``key`` takes one word."""
+    if not key.startswith("-"):
+        return None if value is None else (_override(value),)
+    if value is None or value is False:
+        return None
+    if value is True:
+        return ()
+    return tuple(str(each) for each in value) if isinstance(value, (tuple, list)) else (str(value),)
+
+
+def _override(value: object) -> str:
+    """A value behind ``key=``: lists as YAML has them in one line."""
+    return f"[{','.join(map(_override, value))}]" if isinstance(value, (tuple, list)) else str(value)
+
+
+def flags(words: Sequence[Word]) -> Iterator[tuple[str, tuple[Word, ...], int]]:
+    """Each flag or override of a command line: its name, its values, the line of its (first) value."""
+    name, values, line = "", list[Word](), 0
+    for word in words:
+        text = word.text if word.known else word.part.plain
+        head, equals, rest = text.partition("=")
+        override = None if text.startswith("-") else _OVERRIDE.fullmatch(text)
+        is_flag = bool(_FLAG.fullmatch(head))
+        if is_flag or (override and not (name and not values)):
+            if name:
+                yield name, tuple(values), line
+            name, values, line = "", [], word.line
+            if override:
+                yield override[1], (part(word, override[2]),), word.line
+            elif equals:
+                yield head, (part(word, rest),), word.line
+            else:
+                name = head
+        elif name:
+            line = line if values else word.line
+            values.append(word)
+    if name:
+        yield name, tuple(values), line
+
+
+def part(word: Word, text: str) -> Word:
+    """The value within a word ``--flag=value``."""
+    return Word(text=text, known=word.known, line=word.line, span=None, shared=word.shared, part=word.part)
+
+
+def _value(word: Word) -> object:
+    """The text of a word, or that it is not known."""
+    return word.text if word.known else UNKNOWN
+
+
+def parse_launch(text: str, *, path: str = "") -> LaunchDocument:
+    """A launch script; nothing of it is run."""
+    shell = parse_shell(text, path=path)
+    return LaunchDocument(shell=shell, remarks=shell.remarks)

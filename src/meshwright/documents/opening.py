@@ -1,0 +1,79 @@
+"""Files as documents, by their names, and documents as one source."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from meshwright.documents.source import Document, Setting, Source
+from meshwright.documents.toml import parse_toml
+from meshwright.documents.tree import parse_json_with_comments, parse_tree
+from meshwright.errors import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from meshwright.documents.source import File
+
+YAML, JSON, TOML, PYTHON = {".yaml", ".yml"}, {".json", ".jsonc"}, {".toml"}, {".py"}
+
+
+def is_script(path: str) -> bool:
+    """Whether a file is a shell script: its suffix is none of a data file."""
+    return PurePath(path).suffix.lower() not in YAML | JSON | TOML | PYTHON
+
+
+def open_document(path: str, text: str) -> tuple[Document, tuple[Message, ...]]:
+    """A file as a document by its suffix (none of those known: a shell script), with remarks on how it was read.
+
+    Errors: ``InputError`` where it is not in its own language.
+    """
+    suffix = PurePath(path).suffix.lower()
+    if suffix in YAML:
+        return parse_tree(text, path=path), ()
+    if suffix in TOML:
+        return parse_toml(text, path=path), ()
+    if suffix in JSON:
+        document, line = parse_json_with_comments(text, path=path)
+        comment = Message("json.comment", "line {line} holds a // comment, which is no JSON: frameworks refuse it",
+                          {"line": line}, path)
+        return document, () if line is None else (comment,)
+    if suffix in PYTHON:
+        from meshwright.documents.python import parse_python
+
+        return parse_python(text, path=path)
+    from meshwright.documents.launch import parse_launch
+
+    launch = parse_launch(text, path=path)
+    return launch, launch.remarks
+
+
+def open_source(files: Sequence[File]) -> Source:
+    """All files as one source: settings of later files win over those of earlier ones, which is remarked."""
+    documents: list[Document] = []
+    remarks: list[Message] = []
+    settings: dict[str, Setting] = {}
+    environment: dict[str, Setting] = {}
+    nodes = devices_per_node = None
+    program = ""
+    for file in files:
+        document, notes = open_document(file.path, file.text)
+        documents.append(document)
+        remarks += notes
+        for key, setting in document.settings().items():
+            before = settings.get(key)
+            if before is not None and before.value != setting.value:
+                remarks.append(Message("source.twice", "{key} is also set in {other}; this one is taken",
+                                       {"key": key, "other": before.place}, setting.place))
+            settings[key] = setting
+        if is_script(file.path):
+            from meshwright.documents.launch import LaunchDocument
+
+            assert isinstance(document, LaunchDocument), "what is no data file is a script"
+            environment |= document.environment()
+            nodes, devices_per_node = document.nodes or nodes, document.devices_per_node or devices_per_node
+            program = document.program or program
+    return Source(
+        documents=tuple(documents), settings=settings, environment=environment, nodes=nodes,
+        devices_per_node=devices_per_node, program=program, remarks=tuple(remarks),
+    )

@@ -1,0 +1,101 @@
+"""What stands in a user's files: values under the keys of the files themselves, each with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from meshwright.errors import Message
+
+
+class Unknown(Enum):
+    """The value of a setting that only the machine of the run knows (``$(nproc)``, an unset variable)."""
+
+    UNKNOWN = "unknown"
+
+    def __repr__(self) -> str:
+        return "unknown"
+
+
+UNKNOWN: Final = Unknown.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One value under the framework's own name: ``--seq-length``, ``parallelism.tp``.
+
+    ``value`` is what the file's language makes of it: text of a flag (a tuple of texts where it has several, True where
+    it has none), a scalar, list or mapping of YAML, JSON and TOML, ``UNKNOWN``, or None for null (and for a variable
+    that is unset).
+    """
+
+    key: str
+    value: object
+    file: str = ""
+    line: int = 0
+    hangs_on: tuple[str, ...] = ()
+    """What an ``UNKNOWN`` value hangs on, as a script spells it: ``$11``, ``$SLURM_NNODES``, ``$(nproc)``."""
+
+    @property
+    def place(self) -> str:
+        """``train.sh:14``."""
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """A file that is written or read: a path, its text, and whether it can be executed."""
+
+    path: str
+    text: str
+    executable: bool = False
+
+
+class Document(Protocol):
+    """A file that was read."""
+
+    @property
+    def path(self) -> str:
+        """As the user gave it."""
+
+    @property
+    def text(self) -> str:
+        """As it was read."""
+
+    def settings(self) -> Mapping[str, Setting]:
+        """Everything that it sets, by dotted key (YAML, JSON, TOML) or by flag (scripts)."""
+
+    def changed(self, edits: Mapping[str, object]) -> str:
+        """The text with some keys set to other values, or taken out (None); everything else as it was.
+
+        Errors: ``InputError`` where a key cannot be changed in place.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What the files say, before it is known what it means."""
+
+    documents: tuple[Document, ...] = ()
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    environment: Mapping[str, Setting] = field(default_factory=dict)
+    """Variables that the launch sets; the value is text, ``UNKNOWN``, or None where it is unset on purpose."""
+    nodes: int | None = None
+    devices_per_node: int | None = None
+    program: str = ""
+    """The script or module that is launched."""
+    remarks: tuple[Message, ...] = ()
+    """What was not understood."""
+
+    @property
+    def devices(self) -> int | None:
+        """Processes that the launcher starts, where the files say it."""
+        return None if self.nodes is None or self.devices_per_node is None else self.nodes * self.devices_per_node
+
+    def value(self, key: str, default: object = None) -> object:
+        """The value of a key; the default where it is absent."""
+        setting = self.settings.get(key)
+        return default if setting is None else setting.value

@@ -1,0 +1,107 @@
+"""A measured peak of memory takes the place of a predicted one: what a probe showed corrects what the formulas say.
+
+Parameters, gradients and optimizer state are exact, so the difference is the activations' and the working set's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from meshwright.domain.estimate import Interval
+from meshwright.errors import fault
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from meshwright.domain.case import Case
+    from meshwright.domain.estimate import Estimate, Stage, StageMemory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """A probe's peak: what was predicted for the stage it ran, and what it showed."""
+
+    stage: int
+    """Stage of the plan that it stands for."""
+    predicted: StageMemory
+    """Of the probe itself: the plan's own stage, or a smaller model's."""
+    peak_bytes: float
+    """Peak of the tensors, as the framework's counter shows it (``max_memory_allocated``)."""
+    same: bool = True
+    """Whether the probe was a rank of the plan itself."""
+
+
+def anchored(case: Case, estimate: Estimate, probes: Sequence[Probe]) -> Estimate:
+    """The estimate with memory as the probes saw it.
+
+        k = (peak - states) / (activations + temporary);   activations and temporary of every stage times k
+
+    Symbols: peak measured; states, activations and temporary predicted for the probe.
+    Units:   bytes.
+    Shapes:  k of the nearest probed stage; the device's context and communicators are those of the cost model, because fake
+             and small runs have none.
+    Holds:   peaks above the states. The interval shrinks to the share of the reserved memory that was not measured where the
+             fullest stage was probed itself, and stays as it is elsewhere.
+    Errors:  ``InputError`` for a stage that the plan does not have and a peak below what the states alone need.
+    """
+    ratios = {probe.stage: _ratio(probe) for probe in probes}
+    if odd := set(ratios) - {stage.stage for stage in estimate.stages}:
+        raise fault(
+            "anchor.stage", "the plan has no stage {stage}: it has {known}",
+            stage=min(odd), known=", ".join(str(stage.stage) for stage in estimate.stages),
+        )
+    if not ratios:
+        return estimate
+    stages = tuple(
+        _scaled(case, stage, ratios[min(ratios, key=lambda known: abs(known - stage.stage))]) for stage in estimate.stages
+    )
+    fullest = max(stages, key=lambda stage: stage.memory.reserved_bytes)
+    reserved, allocated = fullest.memory.reserved_bytes, fullest.memory.allocated_bytes
+    known = case.calibration.uncertainty
+    fits = reserved <= estimate.memory_capacity_bytes
+    memory_fits = float(fits) if known is None else float(known.fit.memory_probability(reserved, case.offered_bytes))
+    failures = 0.0 if known is None else known.fit.failures
+    own = any(probe.same and probe.stage == fullest.stage for probe in probes)
+    constants = case.calibration.constants
+    return replace(
+        estimate, stages=stages, peak_stage=fullest.stage, memory_peak_bytes=allocated, memory_reserved_bytes=reserved,
+        memory_upper_bytes=reserved + float(constants.upper_margin_ratio) * (fullest.memory.activations + fullest.memory.temporary),
+        fits=fits, memory_fit_probability=memory_fits, fit_probability=(1.0 - failures) * memory_fits,
+        grades={**(estimate.grades or {}), "memory_peak_bytes": "measured" if own else "interpolated"},
+        interval=_interval(estimate.interval, allocated, reserved, own=own),
+    )
+
+
+def _ratio(probe: Probe) -> float:
+    """How much more than predicted the activations and the working set of a probe took."""
+    memory = probe.predicted
+    states = memory.parameters + memory.gradients + memory.optimizer
+    if probe.peak_bytes <= states:
+        raise fault(
+            "anchor.low", "a peak of {peak:.2f} GiB on stage {stage} is not above the {states:.2f} GiB of parameters, gradients "
+            "and optimizer state: is it the peak of a whole step?",
+            peak=probe.peak_bytes / 2**30, stage=probe.stage, states=states / 2**30,
+        )
+    return (probe.peak_bytes - states) / max(1.0, memory.activations + memory.temporary)
+
+
+def _scaled(case: Case, stage: Stage, ratio: float) -> Stage:
+    """A stage whose activations and working set are so many times as large; fragmentation grows with them."""
+    memory = stage.memory
+    more = (ratio - 1.0) * (memory.activations + memory.temporary)
+    return replace(stage, memory=replace(
+        memory, activations=memory.activations * ratio, temporary=memory.temporary * ratio,
+        overhead=memory.overhead + float(case.calibration.constants.fragmentation_ratio) * more,
+    ))
+
+
+def _interval(before: Interval | None, allocated: float, reserved: float, *, own: bool) -> Interval | None:
+    """The interval around the anchored peak."""
+    if before is None:
+        return None
+    low, high = before.memory_peak_bytes
+    width = (high / low) ** 0.5
+    if own:
+        width **= 1.0 - allocated / reserved
+    return replace(before, memory_peak_bytes=(allocated / width, allocated * width))

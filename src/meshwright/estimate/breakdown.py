@@ -1,0 +1,111 @@
+"""Where the step goes, term by term, from the ideal time up: the causes of lost MFU sum to what is missing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.domain.estimate import Term
+from meshwright.estimate.costs import vocabulary_rows
+from meshwright.estimate.stages import stage_seconds
+from meshwright.perf.attention import attended_pairs, attention_flops
+from meshwright.perf.operators import head_product, layer_products
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.estimate.evaluate import Evaluation
+
+
+def breakdown(case: Case, evaluation: Evaluation, *, model_flops: float, peak_flops_per_s: float, devices: int) -> tuple[Term, ...]:
+    """Terms in seconds of one step on the busiest stage; they sum to the step.
+
+        step = ideal + inefficiency of products and attention + other operators + recompute + communication + bubble + ...
+
+    Symbols: ideal = model FLOPs / (devices peak), what 100 % MFU would take; "imbalance" is what the busiest stage computes more
+             than the mean of all stages at its peak rate.
+    Units:   s.
+    Source:  the evaluation; nothing is computed twice.
+    """
+    composition, costs, m = evaluation.composition, evaluation.costs, float(evaluation.num_microbatches)
+    busiest = int(evaluation.time.pipeline.busiest)
+    ideal = model_flops / devices / peak_flops_per_s
+    sums = dict.fromkeys(("products", "attention", "elementwise", "cast", "recompute", "products_ideal", "attention_ideal"), 0.0)
+    base_peak = case.cluster.device.peak_flops_per_s.get(case.training.precision.base_dtype, peak_flops_per_s)
+    passes = 2.0 if case.training.weights_frozen else 3.0
+    batch, shape = case.batch, costs.shape
+    for treatment, counts in enumerate(composition.counts):
+        if counts is None:
+            continue
+        for index, kind in enumerate(case.model.kinds):
+            layers = float(counts[busiest, index]) * m
+            if layers == 0.0:
+                continue
+            cost = costs.kinds[index]
+            pieces = cost.time.pieces
+            again = cost.recompute[treatment]
+            sums["products"] += layers * float(pieces.products_forward + pieces.products_input + pieces.products_weight)
+            sums["attention"] += layers * float(pieces.attention_forward + pieces.attention_backward)
+            sums["elementwise"] += layers * float(pieces.elementwise_forward + pieces.elementwise_backward)
+            sums["cast"] += layers * float(pieces.cast)
+            sums["recompute"] += layers * float(again.compute)
+            flops = sum(float(product.flops) for product in layer_products(kind, case.model.hidden, shape))
+            sums["products_ideal"] += layers * passes * flops / peak_flops_per_s
+            causal = case.flops_convention == "causal"
+            pairs = attended_pairs(
+                batch.sequence_tokens, kind.attention.window_tokens if causal else None,
+                batch.mean_square_document_tokens if causal else None, causal=causal,
+            )
+            heads = float(shape.sequences) * kind.attention.num_heads / float(shape.tensor_parallel) / float(shape.context_parallel)
+            core = float(attention_flops(pairs, heads, kind.attention.head_dim, kind.attention.value_dim))
+            sums["attention_ideal"] += layers * 3.0 * core / peak_flops_per_s
+    embedding, head = float(composition.embedding[busiest]), float(composition.head[busiest])
+    head_ideal = (
+        head
+        * m
+        * passes
+        * (1 + case.model.num_mtp_layers)
+        / peak_flops_per_s
+        * float(head_product(case.model, shape, float(vocabulary_rows(case, shape.tensor_parallel))).flops)
+    )
+    ends = m * (
+        embedding * float(costs.embedding.forward.compute + costs.embedding.backward.compute)
+        + head * float(costs.head.forward.compute + costs.head.backward.compute)
+    )
+    ahead, behind = stage_seconds(costs, composition)
+    both = ahead.plus(behind)
+    rows = len(composition.stage)
+
+    def of(values: object) -> float:
+        return m * float(np.broadcast_to(np.asarray(values, dtype=np.float64), (rows,))[busiest])
+
+    compute, time = of(both.compute), evaluation.time
+    own_ideal = sums["products_ideal"] + sums["attention_ideal"] + head_ideal
+    gaps = compute - sums["products"] - sums["attention"] - sums["elementwise"] - sums["cast"] - sums["recompute"] - ends
+    imbalance = max(0.0, own_ideal - ideal)
+    # The busiest stage may hold less than the mean of useful work (it has other work); what is missing is idle elsewhere.
+    surplus = own_ideal - ideal - imbalance
+    low = "" if base_peak == peak_flops_per_s else " (of the low-precision peak)"
+    terms = (
+        ("ideal", ideal, "perf.flops.training_flops"),
+        ("imbalance of stages", imbalance, "plan.split.compose"),
+        (f"matrix products below peak{low}", sums["products"] - sums["products_ideal"], "perf.gemm.gemm_s"),
+        (f"attention below peak{low}", sums["attention"] - sums["attention_ideal"], "perf.attention.flash_attention_s"),
+        ("embedding, output layer and loss", ends - head_ideal + surplus, "perf.ends.head_time"),
+        ("elementwise operators", sums["elementwise"], "perf.elementwise.memory_bound_s"),
+        ("casts of low precision", sums["cast"], "perf.layer.layer_pieces"),
+        ("kernel gaps and slowdown beside communication", gaps, "perf.layer.layer_time"),
+        ("recompute", sums["recompute"], "perf.layer.recompute_s"),
+        ("tensor parallelism", of(both.tensor), "perf.exchange.tensor_s"),
+        ("context parallelism", of(both.context), "perf.exchange.context_s"),
+        ("expert parallelism", of(both.expert), "perf.exchange.expert_s"),
+        ("pipeline transfers", float(time.pipeline.pipeline_exposed_s), "perf.collectives.point_to_point_s"),
+        ("pipeline bubble", float(time.pipeline.bubble_s), "perf.schedules"),
+        ("data parallelism", float(time.data_parallel_exposed_s), "perf.data_parallel.exposed_s"),
+        ("optimizer", float(time.optimizer_s), "perf.states.optimizer_s"),
+        ("kernel launches", of(both.host), "perf.elementwise.launch_floor_s"),
+        ("host", float(time.pipeline.host_s), "plan.combine.step_time"),
+        ("stalled messages and memory pressure", float(time.stall_s), "perf.stalls"),
+        ("stragglers", float(time.straggler_s), "plan.combine.step_time"),
+    )
+    return tuple(Term(name=name, value=value, unit="s", formula=f"meshwright.{formula}") for name, value, formula in terms)

@@ -1,0 +1,126 @@
+"""How sure a prediction is: its regime, its interval, and what stands behind it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.domain import estimate as values
+from meshwright.domain.uncertainty import OTHER, WIDEST
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from meshwright.domain.case import Case
+    from meshwright.domain.layout import Layout
+    from meshwright.domain.uncertainty import Scale, Uncertainty
+    from meshwright.perf.arrays import Array
+
+LEVEL = 0.9
+"""Level of the intervals."""
+
+MFU_BANDS = (0.02, 0.05, 0.10, 0.20, 0.30, 0.40)
+NODE_BANDS = (1, 8, 31)
+STRANGE_STEP, STRANGE_MEMORY = (0.85, 1.25), (0.55, 0.55)
+"""A device, and a family of devices, left out of the fit whole: how much wider intervals must be, relative to a framework left out.
+
+Upper quartiles over the corpus, step time: device 0.83, family 1.23, framework 0.98 (logs); memory: device 0.38, framework 0.71,
+families too few to tell.
+"""
+EDGE = 0.85
+"""Share of the memory from which allocators begin to retry."""
+
+
+def regime(case: Case, layout: Layout, *, mfu_ratio: float, reserved_bytes: float) -> Mapping[str, str]:
+    """The features that the width of an interval depends on.
+
+    Units:   ratio, bytes -> names of bands.
+    Source:  residuals of the corpus by regime (docs/accuracy.md).
+    """
+    nodes = layout.world / case.cluster.devices_per_node
+    precision = case.training.precision.name
+    framework = case.implementation.family
+    sort = f"{'moe' if case.model.is_moe else 'dense'} {'16-bit' if precision in ('bf16', 'fp16') else precision[:3]}"
+    across = layout.tensor_parallel > case.cluster.scale_up_devices
+    used = (("tp", layout.tensor_parallel > 1), ("across", across), ("pp", layout.pipeline_parallel > 1))
+    parallel = " ".join(word for word, on in used if on)
+    pace, size = str(sum(mfu_ratio >= edge for edge in MFU_BANDS)), str(sum(nodes > edge for edge in NODE_BANDS))
+    return {
+        "framework": framework,
+        "cell": f"{framework} {case.cluster.device.name} {sort}",
+        "sort": sort,
+        "mfu": pace,
+        "nodes": size,
+        "parallel": parallel,
+        "memory": "edge" if reserved_bytes > EDGE * case.cluster.device.memory_bytes else "free",
+        "framework mfu": f"{framework} {pace}",
+        "framework parallel": f"{framework} {parallel} {size}",
+    }
+
+
+def interval(
+    known: Uncertainty | None, features: Mapping[str, str], step_s: float, allocated_bytes: float
+) -> values.Interval | None:
+    """Where the measured figures lie with probability 0.9; None where nothing is known about the error.
+
+        [x / e^h, x e^h],   h the half-width of the regime, times e^u for a device without runs (``unseen_device``)
+
+    Units:   s, bytes.
+    Source:  ``domain.uncertainty.Scale``.
+    """
+    if known is None:
+        return None
+    time, memory = (
+        math.exp(min(WIDEST, scale.half_width(features, LEVEL) * math.exp(unseen_device(known, scale, features, *shares))))
+        for scale, shares in ((known.step, STRANGE_STEP), (known.memory, STRANGE_MEMORY))
+    )
+    return values.Interval(
+        level=LEVEL, step_s=(step_s / time, step_s * time),
+        memory_peak_bytes=(allocated_bytes / memory, allocated_bytes * memory),
+    )
+
+
+def unseen_device(
+    known: Uncertainty, scale: Scale, features: Mapping[str, str], of_device: float, of_family: float
+) -> float:
+    """How much wider an interval is for a device that no run had, as a log; nought where it has runs.
+
+        u = share u_framework;   u_framework the effect of a framework without runs
+
+    Symbols: ``of_device`` the share where other devices of the family have runs, ``of_family`` where none has.
+    Holds:   once: where the framework has no runs either, its own effect is in the regime already. Nothing is judged without
+             counts of runs (``seen`` is empty).
+    Source:  ``STRANGE_STEP``.
+    """
+    frameworks = scale.effects.get("framework", {})
+    if known.seen.get("device", 1) or features.get("framework") not in frameworks:
+        return 0.0
+    return frameworks.get(OTHER, 0.0) * (of_device if known.seen.get("family", 0) else of_family)
+
+
+def expected_s(case: Case, step_s: Array, reserved_bytes: Array) -> Array:
+    """Step time over the probability that the layout runs: what a planner that pays for failed runs minimises.
+
+    Shapes:  columns of layouts.
+    Units:   s.
+    Holds:   the step time itself where the calibration knows no probabilities.
+    """
+    known = case.calibration.uncertainty
+    if known is None:
+        return step_s
+    return step_s / np.maximum(known.fit.memory_probability(reserved_bytes, case.offered_bytes), 1e-3)
+
+
+def grades(known: Uncertainty | None) -> Mapping[str, values.Grade]:
+    """What stands behind time and memory: runs of this device under this framework, runs of kin, or formulas alone."""
+    if known is None:
+        grade: values.Grade = "analytic"
+    elif known.seen.get("cell", 0):
+        grade = "calibrated"
+    elif any(known.seen.get(level, 0) for level in ("family", "device", "framework")):
+        grade = "kin"
+    else:
+        grade = "analytic"
+    return {"step_s": grade, "memory_peak_bytes": grade}

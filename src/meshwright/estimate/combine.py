@@ -1,0 +1,307 @@
+"""One step from its parts: pipeline, data parallelism, optimizer, host; and the states of every row of stages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.domain.mesh import group
+from meshwright.perf.arrays import Array, array, pick, take
+from meshwright.perf.collectives import all_reduce_s
+from meshwright.perf.data_parallel import Synchronisation, exposed_s, synchronisation
+from meshwright.perf.schedules import SCHEDULES
+from meshwright.perf.sharded_units import UnitTimes, unit_counts, unit_times, units_exposed_s
+from meshwright.perf.stalls import Load, memory_pressure, message_stall_s
+from meshwright.perf.states import Shards, States, adapter_parameters, optimizer_s, training_states
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from meshwright.domain.case import Case
+    from meshwright.estimate.costs import Settings
+    from meshwright.estimate.split import Composition
+    from meshwright.estimate.stages import StageCosts, StageParameters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Degrees:
+    """Degrees of layouts; numbers or columns."""
+
+    tensor_parallel: Array
+    context_parallel: Array
+    pipeline_parallel: Array
+    virtual_stages: Array
+    expert_parallel: Array
+    expert_tensor_parallel: Array
+    data_parallel: Array
+    optimizer_shards: Array
+    gradient_shards: Array
+    parameter_shards: Array
+
+    @property
+    def world(self) -> Array:
+        """Devices in use."""
+        return self.tensor_parallel * self.context_parallel * self.pipeline_parallel * self.data_parallel
+
+    @property
+    def expert_data_parallel(self) -> Array:
+        """Replicas of an expert."""
+        return self.world / (self.expert_tensor_parallel * self.expert_parallel * self.pipeline_parallel)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateCosts:
+    """What depends on sharding but not on the micro-batch: states per row, their synchronisation, the optimizer step."""
+
+    states: States
+    gathered_bytes: Array
+    """What full sharding holds whole per row: two layers, the gradients of one, and the embedding or output layer all along."""
+    synchronisation: Synchronisation
+    units: UnitTimes | None
+    """Data parallelism by sharded units, where the implementation has them, instead of ``synchronisation``."""
+    tied_s: Array
+    """All-reduce of the tied embedding's gradient between first and last stage."""
+    optimizer_s: Array
+    communicators: Array
+    """Communicators of a rank."""
+
+    def timed(self, index: NDArray[np.int64]) -> StateCosts:
+        """Chosen columns of what the step time needs; states are in ``static_bytes`` already and stay as they are."""
+        return replace(
+            self, synchronisation=take(self.synchronisation, index),
+            units=None if self.units is None else take(self.units, index), tied_s=pick(self.tied_s, index),
+            optimizer_s=pick(self.optimizer_s, index),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineTime:
+    """All micro-batches through the pipeline, seen from the busiest row of stages."""
+
+    busiest: Array
+    """Index of the row."""
+    forward_window_s: Array
+    """Compute of the forward of one micro-batch on it: what data-parallel communication can hide behind."""
+    backward_window_s: Array
+    layers: Array
+    work_s: Array
+    """All its micro-batches, with the communication inside."""
+    pipeline_exposed_s: Array
+    bubble_s: Array
+    host_s: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTime:
+    """Seconds of a step on the busiest row of stages; parts sum to ``step_s``."""
+
+    step_s: Array
+    pipeline: PipelineTime
+    data_parallel_exposed_s: Array
+    optimizer_s: Array
+    stall_s: Array
+    """Stalled pipeline messages and the allocator's retries."""
+    straggler_s: Array
+
+
+def state_costs(
+    case: Case, degrees: Degrees, parameters: StageParameters, composition: Composition, *, offload: bool
+) -> StateCosts:
+    """States of every row and the collectives of the row that holds most.
+
+    Shapes:  ``[row]`` or ``[row, column]`` from columns.
+    Units:   bytes and s.
+    Source:  ``perf.states``, ``perf.data_parallel``.
+    """
+    shards = Shards(
+        optimizer=degrees.optimizer_shards, gradient=degrees.gradient_shards, parameter=degrees.parameter_shards,
+        expert_data_parallel=degrees.expert_data_parallel,
+    )
+    adapters = adapter_parameters(case, composition.layers, degrees.tensor_parallel)
+    states = training_states(parameters.dense, parameters.experts, adapters, shards, case)
+    precision = case.training.precision
+    full = degrees.parameter_shards > 1.0
+    gathered = (parameters.dense_layer + parameters.expert_layer) * (2.0 * precision.gather_bytes + precision.gradient_bytes)
+    gathered = gathered + parameters.ends * precision.gather_bytes
+    frozen = case.training.weights_frozen
+    largest_dense = adapters.max(axis=0) if frozen else parameters.dense.max(axis=0)
+    largest_experts = array(0.0) * largest_dense if frozen else parameters.experts.max(axis=0)
+    replicas = degrees.data_parallel * degrees.context_parallel
+    times = synchronisation(
+        largest_dense, largest_experts, replicas=replicas, stride=degrees.tensor_parallel,
+        expert_replicas=degrees.expert_data_parallel, expert_stride=degrees.expert_tensor_parallel * degrees.expert_parallel,
+        shards=degrees.optimizer_shards, layers=composition.layers.max(axis=0), layerwise=np.where(full, 1.0, 0.0), case=case,
+    )
+    if frozen:
+        times = _with_frozen_gather(times, parameters, degrees, replicas, composition.layers.max(axis=0), case)
+    host_offload = optimizer_s(states, case, offload=offload).max(axis=0)
+    many = [degrees.tensor_parallel, degrees.context_parallel, degrees.pipeline_parallel, replicas, degrees.expert_parallel]
+    communicators = array(1.0)
+    for axis in many:
+        communicators = communicators + np.where(axis > 1.0, 1.0, 0.0)
+    if offload:
+        states = States(
+            parameter_bytes=states.parameter_bytes, gradient_bytes=states.gradient_bytes,
+            optimizer_bytes=np.zeros_like(states.optimizer_bytes), master_bytes=np.zeros_like(states.master_bytes),
+            owned_parameters=states.owned_parameters,
+            reduced_parameters=states.reduced_parameters,
+        )
+    return StateCosts(
+        states=states,
+        gathered_bytes=np.where(full, gathered, 0.0),
+        synchronisation=times,
+        units=_units(case, degrees, parameters, composition),
+        tied_s=_tied_s(case, degrees),
+        optimizer_s=host_offload,
+        communicators=communicators,
+    )
+
+
+def _units(case: Case, degrees: Degrees, parameters: StageParameters, composition: Composition) -> UnitTimes | None:
+    """Sharded units of the row that has most."""
+    if case.implementation.units is None:
+        return None
+    shards = np.maximum(degrees.gradient_shards, degrees.parameter_shards)
+    layers = composition.layers.max(axis=0)
+    return unit_times(
+        parameters.dense.max(axis=0), parameters.experts.max(axis=0), replicas=degrees.data_parallel * degrees.context_parallel,
+        stride=degrees.tensor_parallel, expert_replicas=degrees.expert_data_parallel,
+        expert_stride=degrees.expert_tensor_parallel * degrees.expert_parallel,
+        apart=np.where((degrees.tensor_parallel > 1.0) | (degrees.expert_parallel > 1.0), 1.0, 0.0), shards=shards,
+        owners=np.where(shards > 1.0, 1.0, degrees.optimizer_shards), layers=layers,
+        ends=(composition.layers + composition.embedding + composition.head).max(axis=0) - layers, case=case,
+    )
+
+
+def _with_frozen_gather(
+    times: Synchronisation, parameters: StageParameters, degrees: Degrees, replicas: Array, layers: Array, case: Case
+) -> Synchronisation:
+    """Frozen weights are gathered under full sharding, though only adapters are reduced."""
+    whole = synchronisation(
+        parameters.dense.max(axis=0), parameters.experts.max(axis=0), replicas=replicas, stride=degrees.tensor_parallel,
+        expert_replicas=degrees.expert_data_parallel, expert_stride=degrees.expert_tensor_parallel * degrees.expert_parallel,
+        shards=degrees.parameter_shards, layers=layers, layerwise=array(1.0), case=case,
+    )
+    full = degrees.parameter_shards > 1.0
+    return Synchronisation(
+        scatter_s=times.scatter_s, reduce_s=times.reduce_s, last_bucket_s=times.last_bucket_s,
+        gather_s=np.where(full, whole.gather_s, times.gather_s),
+    )
+
+
+def _tied_s(case: Case, degrees: Degrees) -> Array:
+    if not case.model.tied_embeddings or case.training.weights_frozen:
+        return array(0.0) * degrees.pipeline_parallel
+    width = case.model.embedding_width or case.model.hidden
+    payload = case.training.precision.gradient_bytes * case.model.vocabulary * width / degrees.tensor_parallel
+    ends = group(2.0, degrees.world / degrees.pipeline_parallel, case.cluster)
+    between = all_reduce_s(payload, ends, case.cluster, case.calibration.constants)
+    return np.where(degrees.pipeline_parallel > 1.0, between, 0.0)
+
+
+def pipeline_time(
+    case: Case, settings: Settings, composition: Composition, stages: StageCosts, *, pipeline_parallel: Array,
+    virtual_stages: Array, num_microbatches: Array, hop_s: Array,
+) -> PipelineTime:
+    """All micro-batches through the pipeline.
+
+        m W + bubble + hops + host
+
+    Symbols: W forward + backward of the busiest row; m micro-batches; bubble and hops from the schedule's closed form.
+    Shapes:  rows first where there are rows; everything else broadcasts.
+    Units:   s.
+    Holds:   as the schedule's closed form does; the event simulation knows better for unequal stages.
+    Source:  ``perf.schedules``.
+    """
+    constants, schedule = case.calibration.constants, SCHEDULES[settings.schedule]
+    work = np.where(composition.multiplicity > 0.0, stages.forward_s + stages.backward_s, -1.0)
+    busiest = work.argmax(axis=0)
+
+    def of_busiest(values: Array) -> Array:
+        return np.asarray(np.take_along_axis(np.broadcast_to(values, work.shape), busiest[None], axis=0)[0])
+
+    forward, backward, weight = of_busiest(stages.forward_s), of_busiest(stages.backward_s), of_busiest(stages.weight_s)
+    slot, m = forward + backward, array(num_microbatches)
+    fill = np.maximum(0.0, (composition.multiplicity * work).sum(axis=0) - slot)
+    counts = {
+        "num_stages": np.asarray(pipeline_parallel).astype(np.int64), "num_microbatches": m.astype(np.int64),
+        "num_chunks": np.asarray(virtual_stages).astype(np.int64),
+    }
+    bubble = schedule.bubble_s(
+        forward_s=forward, backward_input_s=backward - weight, backward_weight_s=weight, fill_s=fill, hop_s=0.0, **counts
+    )
+    hops = array(np.asarray(schedule.exposed_hops(**counts)))
+    several = np.asarray(pipeline_parallel) > 1.0
+    hidden = settings.overlap.point_to_point and case.implementation.point_to_point_overlap
+    if settings.schedule == "interleaved" and not hidden:
+        hops = hops + 2.0 * m * virtual_stages
+    # A chunk's gradients are complete after its last micro-batch, P chunks before the next one's: windows grow with the chunks.
+    chunks = array(virtual_stages)
+    widen = (1.0 + (chunks - 1.0) * np.minimum(pipeline_parallel, m)) / chunks
+    return PipelineTime(
+        busiest=busiest, forward_window_s=of_busiest(stages.forward_compute_s) * widen,
+        backward_window_s=of_busiest(stages.backward_compute_s) * widen, layers=of_busiest(composition.layers), work_s=m * slot,
+        pipeline_exposed_s=np.where(several, hops * hop_s, 0.0), bubble_s=np.asarray(bubble),
+        host_s=constants.step_host_s + np.where(several, m * virtual_stages * constants.microbatch_host_s, 0.0),
+    )
+
+
+def step_time(
+    case: Case, settings: Settings, pipeline: PipelineTime, state: StateCosts, degrees: Degrees, *, num_microbatches: Array,
+    reserved_bytes: Array,
+) -> StepTime:
+    """One optimizer step.
+
+        step = (pipeline + data parallelism + optimizer) (1 + sigma sqrt(2 ln nodes) + a p) + stalled messages
+
+    Symbols: sigma ``straggler_slope``; p ``memory_pressure`` at the reserved bytes of the fullest rank, a ``pressure_slowdown``
+             where the implementation's allocator retries (``Implementation.allocator_retries``).
+             Where the host waits for every pipeline message (``Implementation.message_handshake``), pressure stalls the messages
+             instead.
+    Shapes:  everything broadcasts.
+    Units:   s.
+    Source:  stragglers as in zhebrak (reference/cost-model.md section 9).
+    """
+    overlap, implementation, constants = settings.overlap, case.implementation, case.calibration.constants
+    hooks = bool(implementation.replicated_bucket_bytes) & (degrees.optimizer_shards <= 1.0)
+    gradient_overlap = overlap.gradient_reduce & (implementation.gradient_overlap | hooks)
+    parameter_overlap = overlap.parameter_gather and implementation.parameter_overlap
+    windows = {"forward_s": pipeline.forward_window_s, "backward_s": pipeline.backward_window_s}
+    if state.units is None:
+        data = exposed_s(
+            state.synchronisation, gradient_shards=degrees.gradient_shards, parameter_shards=degrees.parameter_shards,
+            num_microbatches=num_microbatches, **windows, layers=pipeline.layers, case=case, gradient_overlap=gradient_overlap,
+            parameter_overlap=parameter_overlap,
+        )
+    else:
+        counts = unit_counts(
+            gradient_shards=degrees.gradient_shards, parameter_shards=degrees.parameter_shards,
+            pipeline_parallel=degrees.pipeline_parallel, num_microbatches=num_microbatches,
+        )
+        data = units_exposed_s(
+            state.units, counts, **windows, case=case, gradient_overlap=gradient_overlap, parameter_overlap=parameter_overlap
+        )
+    data = data + state.tied_s
+    nodes = np.maximum(1.0, degrees.world / case.cluster.devices_per_node)
+    before = pipeline.work_s + pipeline.bubble_s + pipeline.pipeline_exposed_s + data + state.optimizer_s + pipeline.host_s
+    straggler = constants.straggler_slope * np.sqrt(2.0 * np.log(nodes)) * before
+    pressure = memory_pressure(reserved_bytes, case.cluster.device.memory_bytes, constants)
+    if implementation.message_handshake:
+        replicated = (degrees.optimizer_shards <= 1.0) & (degrees.data_parallel > 1.0)
+        load = Load(
+            nodes=nodes, tensor_domains=array(group(degrees.tensor_parallel, 1.0, case.cluster).domains),
+            replicated=np.where(replicated, 1.0, 0.0), num_microbatches=array(num_microbatches), pressure=pressure,
+        )
+        stall = message_stall_s(degrees.pipeline_parallel, load, constants)
+    else:
+        stall = constants.pressure_slowdown * pressure * before * float(implementation.allocator_retries)
+    return StepTime(
+        step_s=before + straggler + stall,
+        pipeline=pipeline,
+        data_parallel_exposed_s=data,
+        optimizer_s=state.optimizer_s,
+        stall_s=stall,
+        straggler_s=straggler,
+    )

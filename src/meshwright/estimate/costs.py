@@ -1,0 +1,173 @@
+"""What one micro-batch costs on one rank, per kind of layer and per end of the model: the tables that the rest gathers from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.domain.layout import Full, NoRecompute, Selective
+from meshwright.perf.activations import checkpoint_bytes, saved_bytes, working_bytes
+from meshwright.perf.arrays import Array, array
+from meshwright.perf.collectives import all_gather_s, point_to_point_s
+from meshwright.perf.ends import EndTime, embedding_time, head_time, logits_bytes
+from meshwright.perf.layer import LayerTime, layer_time, recompute_s
+from meshwright.perf.operators import WorkShape, work_shape
+from meshwright.perf.parameters import padded_vocabulary
+from meshwright.perf.placement import layer_groups
+from meshwright.perf.seconds import Seconds, seconds
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.domain.layout import ContextKind, Overlap, Treatment
+    from meshwright.domain.model import LayerKind
+    from meshwright.perf.placement import Groups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Knobs that are the same for a whole column: schedule, treatments, switches."""
+
+    schedule: str
+    treatments: tuple[Treatment, ...]
+    """Those that layers may have; counts and costs by treatment are in this order."""
+    overlap: Overlap
+    context_kind: ContextKind
+    offload: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindCosts:
+    """One kind of layer; tuples run over the treatments of the settings."""
+
+    time: LayerTime
+    recompute: tuple[Seconds, ...]
+    saved_bytes: tuple[Array, ...]
+    transient_bytes: tuple[Array, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkCosts:
+    """All that one micro-batch costs on a rank."""
+
+    shape: WorkShape
+    kinds: tuple[KindCosts, ...]
+    embedding: EndTime
+    head: EndTime
+    logits_bytes: Array
+    logits_before_bytes: Array
+    """Logits of the micro-batch before that are still held."""
+    head_input_bytes: Array
+    """Input of the output layer, kept until its backward."""
+    hop_s: Array
+    """One activation (or its gradient) to the next stage."""
+
+
+def vocabulary_rows(case: Case, tensor_parallel: Array) -> Array:
+    """Rows of the embedding as the implementation pads them."""
+    tp = np.asarray(tensor_parallel).astype(np.int64)
+    return array(np.asarray(padded_vocabulary(case.model.vocabulary, tp=tp, multiple=case.implementation.pads_vocabulary_to)))
+
+
+def kind_costs(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, settings: Settings) -> KindCosts:
+    """One kind of layer under the treatments of the settings.
+
+    Shapes:  the columns of ``shape``.
+    Units:   s and bytes.
+    Source:  ``perf.layer``, ``perf.activations``.
+    """
+    time = layer_time(kind, case, shape, groups, overlap=settings.overlap, context_kind=settings.context_kind)
+    hidden, sequence = case.model.hidden, case.batch.sequence_tokens
+    options = {
+        "implementation": case.implementation, "precision": case.training.precision,
+        "headroom_ratio": case.calibration.constants.expert_headroom_ratio,
+    }
+    everything = saved_bytes(kind, hidden, sequence, shape, **options)  # type: ignore[arg-type]
+    own = 0.0 if case.training.weights_frozen else case.implementation.weight_gradient_bytes
+    working = working_bytes(kind, hidden, shape, weight_gradient_bytes=own)
+    buffers = case.implementation.gather_buffer_bytes * shape.tokens * hidden
+    working = working + np.where(shape.tensor_parallel > 1.0, buffers, 0.0)
+    recompute: list[Seconds] = []
+    saved: list[Array] = []
+    for treatment in settings.treatments:
+        match treatment:
+            case NoRecompute():
+                again, kept = seconds(), everything
+            case Selective(modules=modules):
+                again = recompute_s(time, modules)
+                kept = saved_bytes(kind, hidden, sequence, shape, recomputed=modules, **options)  # type: ignore[arg-type]
+            case Full():
+                again, kept = recompute_s(time, None), checkpoint_bytes(hidden, shape)
+        recompute.append(again)
+        saved.append(kept)
+    transient = tuple(working + (everything - kept) for kept in saved)
+    return KindCosts(time=time, recompute=tuple(recompute), saved_bytes=tuple(saved), transient_bytes=transient)
+
+
+def work_costs(
+    case: Case,
+    settings: Settings,
+    *,
+    microbatch_sequences: Array,
+    tensor_parallel: Array,
+    sequence_parallel: Array,
+    context_parallel: Array,
+    expert_parallel: Array,
+    expert_tensor_parallel: Array,
+    devices_per_stage: Array,
+    pipeline_parallel: Array,
+) -> WorkCosts:
+    """All costs of one micro-batch, for columns of degrees.
+
+    Shapes:  all arguments broadcast.
+    Units:   s and bytes.
+    Source:  ``perf``.
+    """
+    shape = work_shape(
+        microbatch_sequences=microbatch_sequences, sequence_tokens=case.batch.sequence_tokens,
+        tensor_parallel=tensor_parallel, sequence_parallel=sequence_parallel, context_parallel=context_parallel,
+        expert_parallel=expert_parallel, expert_tensor_parallel=expert_tensor_parallel,
+    )
+    groups = layer_groups(
+        tensor_parallel,
+        context_parallel,
+        expert_parallel,
+        expert_tensor_parallel,
+        devices_per_stage,
+        pipeline_parallel,
+        case.cluster,
+    )
+    vocabulary = vocabulary_rows(case, tensor_parallel)
+    return WorkCosts(
+        shape=shape,
+        kinds=tuple(kind_costs(kind, case, shape, groups, settings) for kind in case.model.kinds),
+        embedding=embedding_time(case, shape, groups),
+        head=head_time(case, shape, groups, vocabulary),
+        logits_bytes=logits_bytes(case, shape, vocabulary),
+        logits_before_bytes=case.implementation.logit_bytes_before * shape.tokens * vocabulary / shape.tensor_parallel,
+        head_input_bytes=2.0 * shape.shard_tokens * case.model.hidden,
+        hop_s=hop_s(case, shape, groups),
+    )
+
+
+def hop_s(case: Case, shape: WorkShape, groups: Groups) -> Array:
+    """Time of an activation, or its gradient, from one stage to the next.
+
+        send(2 T h / t_s)                            sequence parallelism (t_s = t), or every tensor rank sends all of it (t_s = 1)
+        send(2 T h / t) + all-gather(2 T h) over t   where the implementation scatters it
+
+    Symbols: T tokens of the micro-batch; h hidden; t TP; t_s sequence shards.
+    Shapes:  the columns of ``shape``.
+    Units:   s.
+    Source:  Narayanan et al. 2021 (arXiv 2104.04473) section 4.1, scatter and gather; DeepSpeed PipelineEngine pipe_partitioned,
+             grad_partitioned.
+    """
+    cluster, constants = case.cluster, case.calibration.constants
+    whole = 2.0 * shape.tokens * case.model.hidden
+    scatter = case.implementation.pipeline_scatter
+    shares = shape.tensor_parallel if scatter else shape.sequence_shards
+    sent = point_to_point_s(whole / shares, crosses=groups.pipeline_crosses, cluster=cluster, constants=constants)
+    if not scatter:
+        return sent
+    return sent + np.where(shape.sequence_shards > 1.0, 0.0, all_gather_s(whole, groups.tensor, cluster, constants))

@@ -1,0 +1,147 @@
+"""One layout, evaluated: the same functions that the search calls on columns, called on numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from meshwright.estimate.combine import Degrees, StateCosts, StepTime, pipeline_time, state_costs, step_time
+from meshwright.estimate.costs import Settings, WorkCosts, work_costs
+from meshwright.estimate.memory import (
+    ActivationMemory,
+    StageMemory,
+    activation_memory,
+    dynamic_bytes,
+    piled_memory,
+    stage_memory,
+    static_bytes,
+)
+from meshwright.estimate.split import Composition, compose, default_split, treatments_of
+from meshwright.estimate.stages import StageCosts, StageParameters, stage_costs, stage_inputs, stage_parameters
+from meshwright.perf.arrays import Array, array
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.domain.layout import Layout
+    from meshwright.domain.memory_reading import MemoryReading
+    from meshwright.estimate.split import Split
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """Everything that was computed about a layout, so that an explanation is a print-out."""
+
+    settings: Settings
+    degrees: Degrees
+    composition: Composition
+    costs: WorkCosts
+    stages: StageCosts
+    parameters: StageParameters
+    state: StateCosts
+    time: StepTime
+    activation: ActivationMemory
+    memory: StageMemory
+    num_microbatches: Array
+
+
+def settings_of(layout: Layout) -> Settings:
+    """The knobs of a layout that are not degrees."""
+    return Settings(
+        schedule=schedule_of(layout), treatments=treatments_of(layout.recompute), overlap=layout.overlap,
+        context_kind=layout.context_kind, offload="optimizer" in layout.offload,
+    )
+
+
+def schedule_of(layout: Layout) -> str:
+    """The schedule that runs: 1F1B with several chunks is the interleaved one."""
+    return "interleaved" if layout.schedule == "1f1b" and layout.virtual_stages > 1 else layout.schedule
+
+
+def degrees_of(layout: Layout) -> Degrees:
+    """The degrees of a layout as arrays of no dimension."""
+    return Degrees(
+        tensor_parallel=array(layout.tensor_parallel), context_parallel=array(layout.context_parallel),
+        pipeline_parallel=array(layout.pipeline_parallel), virtual_stages=array(layout.virtual_stages),
+        expert_parallel=array(layout.expert_parallel), expert_tensor_parallel=array(layout.expert_tensor_parallel),
+        data_parallel=array(layout.data_parallel), optimizer_shards=array(layout.optimizer_shards),
+        gradient_shards=array(layout.gradient_shards), parameter_shards=array(layout.parameter_shards),
+    )
+
+
+def split_of(case: Case, layout: Layout) -> Split:
+    """Layers per chunk and stage of a layout."""
+    return layout.stage_layers or default_split(case, layout.pipeline_parallel, layout.virtual_stages)
+
+
+def composition_of(case: Case, layout: Layout, *, every_stage: bool = True) -> Composition:
+    """The composition of a layout, one row per stage."""
+    return compose(
+        case.model, split_of(case, layout), folded=layout.schedule == "dualpipev", recompute=layout.recompute,
+        every_stage=every_stage,
+    )
+
+
+def evaluate(case: Case, layout: Layout) -> Evaluation:
+    """Evaluate one layout, one row per stage.
+
+    Units:   s and bytes.
+    Source:  ``evaluate_columns``.
+    """
+    return evaluate_columns(
+        case,
+        settings_of(layout),
+        degrees_of(layout),
+        composition_of(case, layout),
+        microbatch_sequences=array(layout.microbatch_sequences),
+        sequence_parallel=array(float(layout.sequence_parallel)),
+        num_microbatches=array(layout.num_microbatches),
+    )
+
+
+def evaluate_columns(
+    case: Case, settings: Settings, degrees: Degrees, composition: Composition, *, microbatch_sequences: Array,
+    sequence_parallel: Array, num_microbatches: Array,
+) -> Evaluation:
+    """Evaluate layouts of the same settings: one, as numbers, or many, as columns.
+
+    Shapes:  degrees and batches broadcast; the composition has rows first.
+    Units:   s and bytes.
+    Source:  ``plan.costs``, ``plan.stages``, ``plan.combine``.
+    """
+    costs = work_costs(
+        case, settings, microbatch_sequences=microbatch_sequences,
+        tensor_parallel=degrees.tensor_parallel, sequence_parallel=sequence_parallel,
+        context_parallel=degrees.context_parallel, expert_parallel=degrees.expert_parallel,
+        expert_tensor_parallel=degrees.expert_tensor_parallel, devices_per_stage=degrees.world / degrees.pipeline_parallel,
+        pipeline_parallel=degrees.pipeline_parallel,
+    )
+    stages = stage_costs(stage_inputs(costs), composition)
+    parameters = stage_parameters(
+        case, composition, tensor_parallel=degrees.tensor_parallel, expert_parallel=degrees.expert_parallel,
+        expert_tensor_parallel=degrees.expert_tensor_parallel, pipeline_parallel=degrees.pipeline_parallel,
+    )
+    state = state_costs(case, degrees, parameters, composition, offload=settings.offload)
+    shape = {
+        "pipeline_parallel": degrees.pipeline_parallel, "virtual_stages": degrees.virtual_stages,
+        "num_microbatches": num_microbatches,
+    }
+    pipeline = pipeline_time(case, settings, composition, stages, hop_s=costs.hop_s, **shape)
+    activation = activation_memory(settings, composition, stages, **shape)
+    reserved = (static_bytes(case, state) + dynamic_bytes(case, activation)).max(axis=0)
+    time = step_time(case, settings, pipeline, state, degrees, num_microbatches=num_microbatches, reserved_bytes=reserved)
+    piled = piled_memory(case, costs.shape, composition, activation, degrees)
+    return Evaluation(
+        settings=settings, degrees=degrees, composition=composition, costs=costs, stages=stages, parameters=parameters,
+        state=state, time=time, activation=activation, memory=stage_memory(case, activation, state, piled),
+        num_microbatches=num_microbatches,
+    )
+
+
+def shown_bytes(case: Case, layout: Layout, reading: MemoryReading) -> float:
+    """What a run's own figure of memory would be.
+
+    Units:   bytes.
+    Source:  ``plan.memory.StageMemory.shown``.
+    """
+    found = evaluate(case, layout)
+    return float(found.memory.shown(reading, found.composition, case.cluster.device.memory_bytes))

@@ -1,0 +1,176 @@
+"""Memory of every row of stages: what must fit, and what the framework's own counter shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.perf.activations import piled_bytes
+from meshwright.perf.arrays import Array, array
+from meshwright.perf.schedules import SCHEDULES
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.domain.memory_reading import MemoryReading
+    from meshwright.estimate.combine import Degrees, StateCosts
+    from meshwright.estimate.costs import Settings
+    from meshwright.estimate.split import Composition
+    from meshwright.estimate.stages import StageCosts
+    from meshwright.perf.operators import WorkShape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActivationMemory:
+    """What micro-batches in flight keep, and the working set on top; per row."""
+
+    activations: Array
+    transient: Array
+    in_flight: Array
+    """Micro-batches in flight, in whole stages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageMemory:
+    """Bytes per row."""
+
+    parameters: Array
+    gradients: Array
+    optimizer: Array
+    moments: Array
+    """Part of ``optimizer`` that the first update allocates."""
+    activations: Array
+    temporary: Array
+    fragmentation: Array
+    """Held by the allocator beside the tensors."""
+    outside: Array
+    """Context and communicators, outside the allocator."""
+    piled: Array
+    """What the allocator holds on top while there is room, and gives up where there is none; part of no sum here."""
+
+    @property
+    def overhead(self) -> Array:
+        """What is reserved but not allocated by tensors."""
+        return self.fragmentation + self.outside
+
+    @property
+    def allocated_bytes(self) -> Array:
+        """Peak of the tensors."""
+        return self.parameters + self.gradients + self.optimizer + self.activations + self.temporary
+
+    @property
+    def reserved_bytes(self) -> Array:
+        """What the device must offer."""
+        return self.allocated_bytes + self.overhead
+
+    def shown(self, reading: MemoryReading, composition: Composition, capacity_bytes: float) -> Array:
+        """What a run's own figure of memory would be, of the stage that it is taken from.
+
+            allocated;   first step: max(allocated - moments, states);   allocator: allocated + fragmentation + piled where that
+            fits;   device: that, context and communicators
+
+        Shapes:  ``[row(, column)]`` -> without rows.
+        Units:   bytes.
+        Holds:   tensors handed to a communication stream are given up when an allocation fails.
+        Source:  torch.cuda.max_memory_allocated, max_memory_reserved; nvidia-smi.
+        """
+        room = np.where(self.reserved_bytes + self.piled <= capacity_bytes, self.piled, 0.0)
+        held = self.allocated_bytes + self.fragmentation + room
+        states = self.parameters + self.gradients + self.optimizer
+        figure = {
+            "allocated": self.allocated_bytes, "first step": np.maximum(self.allocated_bytes - self.moments, states),
+            "allocator": held, "device": held + self.outside,
+        }[reading.kind]
+        rows = np.broadcast_to(figure, np.broadcast_shapes(figure.shape, composition.stage.shape))
+        if reading.stage == "fullest":
+            return np.asarray(rows.max(axis=0))
+        end = composition.embedding if reading.stage == "first" else composition.head
+        return np.asarray(np.where(np.broadcast_to(end, rows.shape) > 0.0, rows, 0.0).max(axis=0))
+
+
+def activation_memory(
+    settings: Settings, composition: Composition, stages: StageCosts, *, pipeline_parallel: Array, virtual_stages: Array,
+    num_microbatches: Array,
+) -> ActivationMemory:
+    """What the micro-batches in flight keep on every row.
+
+        saved n / V
+
+    Symbols: n chunks in flight under the schedule; V chunks of a stage.
+    Shapes:  ``[row]`` or ``[row, column]``.
+    Units:   bytes.
+    Holds:   the working set of one layer comes on top of all in flight, and what the micro-batch before leaves, where there is one.
+    Source:  reference/cost-model.md 7.2 (peak_i = static_i + (n_i - 1) cache_i + peak of one micro-batch).
+    """
+    chunks = SCHEDULES[settings.schedule].in_flight_until_weight(
+        stage=composition.stage.astype(np.int64), num_stages=np.asarray(pipeline_parallel).astype(np.int64),
+        num_microbatches=np.asarray(num_microbatches).astype(np.int64), num_chunks=np.asarray(virtual_stages).astype(np.int64),
+    )
+    in_flight = array(np.asarray(chunks)) / virtual_stages
+    before = np.where(np.asarray(num_microbatches) > 1.0, stages.before_bytes, 0.0)
+    return ActivationMemory(
+        activations=stages.saved_bytes * in_flight, transient=stages.transient_bytes + before, in_flight=in_flight
+    )
+
+
+def static_bytes(case: Case, state: StateCosts) -> Array:
+    """Reserved bytes of a row that do not depend on the micro-batch: states, gathered layers, context, communicators.
+
+    Units:   bytes.
+    Source:  ``stage_memory``, whose terms these are.
+    """
+    constants, states = case.calibration.constants, state.states
+    tensors = states.parameter_bytes + states.gradient_bytes + states.optimizer_bytes + state.gathered_bytes
+    outside = constants.context_bytes + state.communicators * constants.communicator_bytes
+    return np.asarray((1.0 + constants.fragmentation_ratio) * tensors + outside)
+
+
+def dynamic_bytes(case: Case, activation: ActivationMemory) -> Array:
+    """Reserved bytes of a row that depend on the micro-batch: activations and working set with their fragmentation.
+
+    Units:   bytes.
+    Source:  ``stage_memory``, whose terms these are.
+    """
+    return (1.0 + case.calibration.constants.fragmentation_ratio) * (activation.activations + activation.transient)
+
+
+def stage_memory(case: Case, activation: ActivationMemory, state: StateCosts, piled: Array | None = None) -> StageMemory:
+    """Memory of every row by purpose; its reserved bytes are ``static_bytes + dynamic_bytes``.
+
+        temporary = working set + gathered layers;   overhead = phi allocated + context + communicators
+
+    The peak is that of the backward of the last micro-batch in flight, in which all terms live together. What lives in the
+    optimizer step alone (FP32 copies of gradients) is counted with the states: the allocator keeps the blocks of activations,
+    which its large buffers do not fit into.
+
+    Symbols: phi ``fragmentation_ratio``.
+    Shapes:  ``[row]`` or ``[row, column]``.
+    Units:   bytes.
+    Source:  reference/cost-model.md section 9; SimuMax B200 runs reserve 3-6 % more than all that they allocate.
+    """
+    constants, states = case.calibration.constants, state.states
+    temporary = activation.transient + state.gathered_bytes
+    tensors = states.parameter_bytes + states.gradient_bytes + states.optimizer_bytes + activation.activations + temporary
+    return StageMemory(
+        parameters=states.parameter_bytes, gradients=states.gradient_bytes, optimizer=states.optimizer_bytes,
+        moments=states.optimizer_bytes - states.master_bytes, activations=activation.activations, temporary=temporary,
+        fragmentation=constants.fragmentation_ratio * tensors,
+        outside=constants.context_bytes + state.communicators * constants.communicator_bytes,
+        piled=array(0.0) if piled is None else piled,
+    )
+
+
+def piled_memory(case: Case, shape: WorkShape, composition: Composition, activation: ActivationMemory, degrees: Degrees) -> Array:
+    """What a row's layers hand to communication streams, as far as it piles up (``perf.activations.piled_bytes``).
+
+    Shapes:  ``[row]`` or ``[row, column]``.
+    Units:   bytes.
+    Source:  ``perf.activations.piled_bytes``.
+    """
+    per_node = float(case.cluster.devices_per_node)
+    return piled_bytes(
+        case.model.hidden, shape, implementation=case.implementation, layers=composition.layers, in_flight=activation.in_flight,
+        pipeline_parallel=degrees.pipeline_parallel, tensor_nodes=np.maximum(1.0, degrees.tensor_parallel / per_node),
+        nodes=degrees.world / per_node, run_ahead_ratio=case.calibration.constants.run_ahead_ratio,
+    )

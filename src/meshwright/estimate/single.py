@@ -1,0 +1,233 @@
+"""An estimate of one layout: the contract's figures, each from the evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from meshwright.domain import estimate as values
+from meshwright.domain.label import label
+from meshwright.domain.layout import NoRecompute, Selective
+from meshwright.estimate.breakdown import breakdown
+from meshwright.estimate.certainty import grades, interval, regime
+from meshwright.estimate.costs import vocabulary_rows
+from meshwright.estimate.evaluate import Evaluation, composition_of, evaluate
+from meshwright.estimate.overlap import overlap_for
+from meshwright.estimate.simulate import simulated_bubble_s
+from meshwright.estimate.stages import stage_seconds
+from meshwright.perf.flops import Convention, SequenceFlops, layer_sequence_flops, sequence_flops, training_flops
+from meshwright.perf.layer import ATTENTION_CORE
+from meshwright.perf.operators import layer_products, work_shape
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.domain.layout import Layout
+
+
+def sequence_work(case: Case, convention: str | None = None) -> SequenceFlops:
+    """Forward FLOPs of one sequence under a convention (the case's own where none is given)."""
+    chosen = cast("Convention", convention or case.flops_convention)
+    padded = float(vocabulary_rows(case, np.asarray(1.0))) if chosen == "megatron" else None
+    return sequence_flops(
+        case.model, case.batch.sequence_tokens, convention=chosen, mean_square=case.batch.mean_square_document_tokens,
+        vocabulary=padded,
+    )
+
+
+def model_flops(case: Case, convention: str | None = None) -> float:
+    """Model FLOPs of one step, without recompute.
+
+        B 3 (products + attention + head);   2 instead of 3 for the products of frozen weights
+
+    Units:   FLOP per step.
+    Source:  ``perf.flops``.
+    """
+    forward = sequence_work(case, convention)
+    return case.batch.global_batch_sequences * training_flops(forward, weights_frozen=case.training.weights_frozen)
+
+
+def recompute_flops(case: Case, evaluation: Evaluation) -> float:
+    """FLOPs of one step that are run a second time, by the case's convention.
+
+        B (sum over layers in full of their forward + sum over layers in part of their modules' products and attention core)
+
+    Units:   FLOP per step.
+    Source:  Korthikanti et al. 2022, appendix A; elementwise modules have no FLOPs.
+    """
+    sequence, hidden = case.batch.sequence_tokens, case.model.hidden
+    shape = work_shape(microbatch_sequences=1, sequence_tokens=sequence)
+    total = 0.0
+    for treatment, counts in zip(evaluation.settings.treatments, evaluation.composition.counts, strict=True):
+        if counts is None or isinstance(treatment, NoRecompute):
+            continue
+        for index, kind in enumerate(case.model.kinds):
+            products, core = layer_sequence_flops(
+                kind,
+                hidden,
+                sequence,
+                convention=cast("Convention", case.flops_convention),
+                mean_square=case.batch.mean_square_document_tokens,
+            )
+            if isinstance(treatment, Selective):
+                again = (product for product in layer_products(kind, hidden, shape) if product.module in treatment.modules)
+                products = sum(float(product.flops) for product in again)
+                core = core if ATTENTION_CORE in treatment.modules else 0.0
+            total += float(counts[:, index].sum()) * (products + core)
+    return case.batch.global_batch_sequences * total
+
+
+def estimate(case: Case, layout: Layout) -> values.Estimate:
+    """Predict one layout.
+
+    Units:   bytes, seconds, ratios, as the names say.
+    Errors:  none for legal layouts; legality is the search's and the framework's business.
+    Holds:   where stages differ, the bubble is that of the event simulation, not of the closed form.
+    Source:  ``plan.evaluate``, ``plan.simulate``.
+    """
+    evaluation = simulated(case, layout, evaluate(case, layout))
+    time, memory = evaluation.time, evaluation.memory
+    step_s = float(time.step_s)
+    devices = layout.world
+    work = model_flops(case)
+    hardware = work + recompute_flops(case, evaluation)
+    peak_dtype = _peak_dtype(case)
+    peak = case.cluster.device.peak_flops_per_s[peak_dtype]
+    reserved = memory.reserved_bytes
+    fullest = int(np.argmax(reserved))
+    stages = _stages(evaluation)
+    upper = float(np.max(reserved + case.calibration.constants.upper_margin_ratio * (memory.activations + memory.temporary)))
+    fits = bool(reserved[fullest] <= case.capacity_bytes)
+    tokens = case.batch.tokens
+    mfu = work / step_s / devices / peak
+    allocated = float(memory.allocated_bytes[fullest])
+    known = case.calibration.uncertainty
+    memory_fits, failures = float(fits), 0.0
+    if known is not None:
+        memory_fits = float(known.fit.memory_probability(reserved[fullest], case.offered_bytes))
+        failures = known.fit.failures
+    return values.Estimate(
+        label=label(layout, overlap=overlap_for(case)),
+        layout=layout,
+        fits=fits,
+        calibrated=case.calibration.fitted,
+        memory_fit_probability=memory_fits,
+        fit_probability=(1.0 - failures) * memory_fits,
+        step_s=step_s,
+        tokens_per_s=tokens / step_s,
+        tokens_per_s_per_device=tokens / step_s / devices,
+        samples_per_s=case.batch.global_batch_sequences / step_s,
+        model_flops_per_s_per_device=work / step_s / devices,
+        hardware_flops_per_s_per_device=hardware / step_s / devices,
+        mfu_ratio=mfu,
+        hfu_ratio=hardware / step_s / devices / peak,
+        bubble_ratio=float(time.pipeline.bubble_s) / step_s,
+        linearity_ratio=None,
+        linearity_baseline_devices=None,
+        memory_peak_bytes=allocated,
+        memory_reserved_bytes=float(reserved[fullest]),
+        memory_upper_bytes=upper,
+        memory_capacity_bytes=case.capacity_bytes,
+        host_memory_per_node_bytes=host_memory_bytes(case, evaluation),
+        peak_stage=fullest,
+        stages=stages,
+        time=time_split(evaluation),
+        calibration=case.calibration.label,
+        flops_convention=case.flops_convention,
+        peak_flops_per_s=peak,
+        peak_dtype=peak_dtype,
+        terms=breakdown(case, evaluation, model_flops=work, peak_flops_per_s=peak, devices=devices),
+        grades=grades(known),
+        interval=interval(known, regime(case, layout, mfu_ratio=mfu, reserved_bytes=float(reserved[fullest])), step_s, allocated),
+    )
+
+
+def simulated(case: Case, layout: Layout, evaluation: Evaluation) -> Evaluation:
+    """The evaluation with the simulated bubble where stages are unequal; the step changes with it, stragglers in proportion."""
+    if layout.pipeline_parallel == 1 or len(composition_of(case, layout, every_stage=False).stage) == 1:
+        return evaluation
+    time = evaluation.time
+    bubble = np.asarray(simulated_bubble_s(case, layout, evaluation))
+    before = time.step_s - time.stall_s - time.straggler_s
+    after = before - time.pipeline.bubble_s + bubble
+    straggler = time.straggler_s * after / before
+    pipeline = replace(time.pipeline, bubble_s=bubble)
+    step_s = after + straggler + time.stall_s
+    return replace(evaluation, time=replace(time, step_s=step_s, straggler_s=straggler, pipeline=pipeline))
+
+
+def _peak_dtype(case: Case) -> str:
+    wanted = case.training.precision.gemm_dtype
+    return wanted if case.cluster.device.supports(wanted) else case.training.precision.base_dtype
+
+
+def host_memory_bytes(case: Case, evaluation: Evaluation) -> float:
+    """Host memory of the fullest node.
+
+        d (process + (c + o + w) P_o + offloaded states)
+
+    Symbols: d devices of a node; P_o parameters whose state a rank owns, staged once for a checkpoint; c, o, w bytes.
+    Units:   bytes.
+    Holds:   asynchronous checkpoints stage every owned state in pinned memory.
+    Source:  MISSION MS13; prior of ``host_process_bytes``.
+    """
+    precision, optimizer = case.training.precision, case.training.optimizer
+    owned = float(np.max(evaluation.state.states.owned_parameters))
+    state = precision.master_bytes + optimizer.state_bytes
+    staged = owned * (state + precision.parameter_bytes)
+    offloaded = owned * (state + precision.gradient_bytes) if evaluation.settings.offload else 0.0
+    devices = min(case.cluster.devices_per_node, float(evaluation.degrees.world))
+    return float(devices * (case.calibration.constants.host_process_bytes + staged + offloaded))
+
+
+def _stages(evaluation: Evaluation) -> tuple[values.Stage, ...]:
+    memory, composition = evaluation.memory, evaluation.composition
+    rows = len(composition.stage)
+
+    def row(array: object, index: int) -> float:
+        return float(np.broadcast_to(np.asarray(array, dtype=np.float64), (rows,))[index])
+
+    parameters = evaluation.parameters.dense + evaluation.parameters.experts
+    return tuple(
+        values.Stage(
+            stage=int(composition.stage[index]),
+            layers=round(row(composition.layers, index)),
+            parameters=round(row(parameters, index)),
+            memory=values.StageMemory(
+                parameters=row(memory.parameters, index), gradients=row(memory.gradients, index),
+                optimizer=row(memory.optimizer, index), activations=row(memory.activations, index),
+                temporary=row(memory.temporary, index), overhead=row(memory.overhead, index),
+            ),
+            forward_s=row(evaluation.stages.forward_s, index),
+            backward_s=row(evaluation.stages.backward_s, index),
+        )
+        for index in range(rows)
+    )
+
+
+def time_split(evaluation: Evaluation) -> values.TimeSplit:
+    """Exposed seconds on the busiest stage by cause; stragglers, stalls and launch floors are host time.
+
+    Units:   s; the parts sum to ``step_s``.
+    Source:  ``plan.combine.step_time``.
+    """
+    ahead, behind = stage_seconds(evaluation.costs, evaluation.composition)
+    busiest, m, time = int(evaluation.time.pipeline.busiest), float(evaluation.num_microbatches), evaluation.time
+
+    def of(values_: object) -> float:
+        rows = len(evaluation.composition.stage)
+        return m * float(np.broadcast_to(np.asarray(values_, dtype=np.float64), (rows,))[busiest])
+
+    both = ahead.plus(behind)
+    return values.TimeSplit(
+        compute_s=of(both.compute),
+        tensor_parallel_s=of(both.tensor),
+        context_parallel_s=of(both.context),
+        expert_parallel_s=of(both.expert),
+        pipeline_exposed_s=float(time.pipeline.pipeline_exposed_s),
+        bubble_s=float(time.pipeline.bubble_s),
+        data_parallel_exposed_s=float(time.data_parallel_exposed_s),
+        optimizer_s=float(time.optimizer_s),
+        host_s=of(both.host) + float(time.pipeline.host_s) + float(time.stall_s) + float(time.straggler_s),
+    )

@@ -1,0 +1,277 @@
+"""Which layers stand on which stage, and which stages are alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.domain.layout import Full, Grid, Mixed, NoRecompute, Selective
+from meshwright.domain.model import Mlp
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from meshwright.domain.case import Case
+    from meshwright.domain.layout import Recompute, Treatment
+    from meshwright.domain.model import Model
+
+Split = Grid
+"""Layers per chunk and stage, ``[chunk][stage]``."""
+KEPT = NoRecompute()
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """Stages of a pipeline by what stands on them; alike stages are one row, the lowest of them standing for all.
+
+    The lowest stage of a kind holds most micro-batches in flight, so the maximum over rows is the maximum over stages.
+    Arrays have the rows first; a column of compositions has them first, too: ``[row, kind, column]``.
+    """
+
+    stage: NDArray[np.float64]
+    """Index of the stage that stands for the row."""
+    multiplicity: NDArray[np.float64]
+    """Stages alike; 0 pads."""
+    counts: tuple[NDArray[np.float64] | None, ...]
+    """Per treatment of ``treatments_of``: layers ``[row, kind]``, None where no layer is treated so."""
+    embedding: NDArray[np.float64]
+    head: NDArray[np.float64]
+
+    @property
+    def layers(self) -> NDArray[np.float64]:
+        """Layers per row (and column), all kinds and treatments."""
+        return np.asarray(self.kind_counts().sum(axis=1))
+
+    def kind_counts(self) -> NDArray[np.float64]:
+        """Layers per row and kind, all treatments."""
+        total = sum(count for count in self.counts if count is not None)
+        assert not isinstance(total, int), "a composition without layers"
+        return total
+
+
+@lru_cache(maxsize=4096)
+def even_split(num_layers: int, stages: int, chunks: int) -> Split:
+    """Layers as even as possible; what is left over goes to the chunks in the middle of the pipeline.
+
+    The first chunk also holds the embedding and the last one the output layer, so they get the remainder last.
+
+    Units:   layers.
+    Holds:   num_layers >= 1; a chunk may be empty where layers are fewer than chunks.
+    Source:  Megatron-Core --pipeline-model-parallel-layout expresses any such split.
+
+    >>> even_split(10, 4, 1)
+    ((2, 3, 3, 2),)
+    """
+    places = stages * chunks
+    base, extra = divmod(num_layers, places)
+    order = sorted(range(places), key=lambda place: (place in (0, places - 1), abs(2 * place - (places - 1)), place))
+    layers = [base] * places
+    for place in order[:extra]:
+        layers[place] += 1
+    return tuple(tuple(layers[chunk * stages : (chunk + 1) * stages]) for chunk in range(chunks))
+
+
+def cost_split(model: Model, stages: int) -> Split:
+    """Layers as nanotron places its blocks: by cumulative cost, the output layer counted, so stages are uneven.
+
+    A block goes to the present rank; the rank ends with the block whose cumulative cost passes its share of the total.
+
+        layer 4 H d h + 3 h f;   output layer V h
+
+    Symbols: H d all query heads; f the feed-forward width (of mixtures: of the experts that a token meets).
+    Units:   layers; a stage may be empty, and what closes after the last layer is counted on the last stage.
+    Holds:   one chunk per stage.
+    Source:  nanotron pipeline_parallel and models/base.py build_model, get_block_compute_costs.
+    """
+    costs = []
+    for kind in model.kinds:
+        block = kind.feed_forward
+        width = block.width if isinstance(block, Mlp) else block.experts_per_token * block.expert_width + block.shared_width
+        costs.append(4 * kind.attention.query_width * model.hidden + 3 * width * model.hidden)
+    total = sum(costs[kind] for kind in model.pattern) + model.vocabulary * model.hidden
+    counts, rank, passed = [0] * stages, 0, 0
+    for kind_index in model.pattern:
+        counts[rank] += 1
+        passed += costs[kind_index]
+        if passed * stages > total * (rank + 1) and rank < stages - 1:
+            rank += 1
+    return (tuple(counts),)
+
+
+def fill_split(num_layers: int, stages: int) -> Split:
+    """Layers as DeepSpeed's PipelineModule places them: stage after stage is filled, the last one has what is left.
+
+    The bottleneck of a balanced partition is ceil(L / P) layers; stages are filled up to it in order.
+
+    Units:   layers.
+    Source:  deepspeed/runtime/utils.py partition_balanced with the partition method ``type:transformer``; BigScience's chronicles
+             (train/tr11-176B-ml/chronicles-prequel.md, "Re-do"): 78 layers on 12 stages are eleven times 7 and 1.
+
+    >>> fill_split(78, 12)
+    ((7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 1),)
+    """
+    most = -(-num_layers // stages)
+    return (tuple(max(0, min(most, num_layers - stage * most)) for stage in range(stages)),)
+
+
+def default_split(case: Case, stages: int, chunks: int) -> Split:
+    """Layers per chunk and stage where the layout does not say: what the implementation does by itself.
+
+    Multi-token-prediction layers count as layers of the last stage, so that it gets as many fewer of the others.
+    """
+    if case.implementation.stage_split == "cost" and chunks == 1:
+        return cost_split(case.model, stages)
+    if case.implementation.stage_split == "fill" and chunks == 1:
+        return fill_split(case.model.num_layers, stages)
+    extra = case.model.num_mtp_layers
+    if not extra or stages * chunks == 1:
+        return even_split(case.model.num_layers, stages, chunks)
+    *first, last = even_split(case.model.num_layers + extra, stages, chunks)
+    return (*first, (*last[:-1], last[-1] - extra)) if last[-1] >= extra else even_split(case.model.num_layers, stages, chunks)
+
+
+def chunk_kinds(model: Model, split: Split, *, folded: bool) -> NDArray[np.float64]:
+    """Layers of each kind on each chunk and stage, ``[chunk, stage, kind]``; multi-token-prediction layers stand last.
+
+    ``folded``: the second chunk runs back from the last stage to the first (DualPipeV), else chunks follow in rounds.
+    """
+    prefix, begin, end = _placed(model, split, folded=folded)
+    return np.asarray(prefix[end] - prefix[begin])
+
+
+def _placed(model: Model, split: Split, *, folded: bool) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+    """Layers of each kind before every position of the model, ``[position, kind]``; where each chunk begins and ends there,
+    ``[chunk, stage]``."""
+    chunks, stages = len(split), len(split[0])
+    extra = model.num_mtp_layers
+    own = np.zeros((model.num_layers + extra, len(model.kinds)))
+    own[np.arange(len(own)), (*model.pattern, *(model.pattern[-1],) * extra)] = 1.0
+    prefix = np.concatenate([np.zeros((1, len(model.kinds))), np.cumsum(own, axis=0)])
+    layers = np.array(split, dtype=np.int64)
+    if folded:
+        layers[1::2] = layers[1::2, ::-1]
+    end = np.cumsum(layers).reshape(chunks, stages)
+    begin = end - layers
+    end[-1, -1] += extra
+    if folded:
+        begin[1::2], end[1::2] = begin[1::2, ::-1].copy(), end[1::2, ::-1].copy()
+    return prefix, begin, end
+
+
+def last_stage(stages: int, chunks: int, *, folded: bool) -> int:
+    """The stage that holds the output layer: the last, or the first where chunks are folded."""
+    return 0 if folded and chunks % 2 == 0 else stages - 1
+
+
+def treatments_of(recompute: Recompute) -> tuple[Treatment, ...]:
+    """What the layers of a layout do with their activations: nothing, which is left to those that are not counted, and the rest."""
+    match recompute:
+        case NoRecompute():
+            return (KEPT,)
+        case Selective():
+            return (KEPT, recompute)
+        case Full():
+            return (KEPT, Full())
+        case Mixed(parts=parts):
+            return (KEPT, *(treatment for treatment, _ in parts))
+
+
+def treated_kinds(model: Model, split: Split, recompute: Recompute, *, folded: bool) -> tuple[NDArray[np.float64] | None, ...]:
+    """Layers of each kind on each chunk and stage by treatment of ``treatments_of``; None where no layer is treated so.
+
+    Shapes:  ``[chunk, stage, kind]`` each.
+    Holds:   treatments take the first layers of a chunk in their order, and no more than there are.
+    """
+    prefix, begin, end = _placed(model, split, folded=folded)
+    match recompute:
+        case NoRecompute():
+            return (prefix[end] - prefix[begin],)
+        case Selective() | Full(layers=None):
+            return None, prefix[end] - prefix[begin]
+        case Full(layers=int(first)):
+            wanted = [np.full_like(begin, first)]
+        case Full(layers=tuple(counts)):
+            wanted = [np.array(counts, dtype=np.int64)]
+        case Mixed(parts=parts):
+            wanted = [np.array(counts, dtype=np.int64) for _, counts in parts]
+    taken, at = [], begin
+    for count in wanted:
+        upto = np.minimum(at + count, end)
+        taken.append(prefix[upto] - prefix[at])
+        at = upto
+    return prefix[end] - prefix[at], *taken
+
+
+def compose(
+    model: Model, split: Split, *, folded: bool = False, recompute: Recompute = KEPT, every_stage: bool = False
+) -> Composition:
+    """The composition of a split: one row per sort of stage, or one per stage."""
+    treated = [None if each is None else each.sum(axis=0) for each in treated_kinds(model, split, recompute, folded=folded)]
+    chunks, stages = len(split), len(split[0])
+    embedding, head = np.zeros(stages), np.zeros(stages)
+    embedding[0], head[last_stage(stages, chunks, folded=folded)] = 1.0, 1.0
+    keys = np.concatenate([*(each for each in treated if each is not None), embedding[:, None], head[:, None]], axis=1)
+    if every_stage:
+        first, multiplicity = np.arange(stages), np.ones(stages)
+    else:
+        seen: dict[tuple[float, ...], int] = {}
+        rows: list[int] = []
+        number: list[float] = []
+        for stage in range(stages):
+            key = tuple(keys[stage])
+            if key in seen:
+                number[seen[key]] += 1.0
+            else:
+                seen[key] = len(rows)
+                rows.append(stage)
+                number.append(1.0)
+        first, multiplicity = np.array(rows), np.array(number)
+    return Composition(
+        stage=first.astype(np.float64),
+        multiplicity=multiplicity,
+        counts=tuple(None if each is None else each[first] for each in treated),
+        embedding=embedding[first],
+        head=head[first],
+    )
+
+
+def stack(items: Sequence[Composition], kinds: int) -> Composition:
+    """Compositions as columns: rows are padded to the longest with copies of stage 0 that count for nothing.
+
+    Shapes:  n compositions -> ``[row, (kind,) n]``.
+    """
+    rows = max(len(item.stage) for item in items)
+    columns = len(items)
+    stage, multiplicity = np.zeros((rows, columns)), np.zeros((rows, columns))
+    embedding, head = np.zeros((rows, columns)), np.zeros((rows, columns))
+    used = [any(count is not None for count in counts) for counts in zip(*(item.counts for item in items), strict=True)]
+    counts = [np.zeros((rows, kinds, columns)) if use else None for use in used]
+    for column, item in enumerate(items):
+        size = len(item.stage)
+        stage[:size, column], multiplicity[:size, column] = item.stage, item.multiplicity
+        stage[size:, column] = item.stage[0]
+        embedding[:size, column], head[:size, column] = item.embedding, item.head
+        for own, target in zip(item.counts, counts, strict=True):
+            if own is not None and target is not None:
+                target[:size, :, column] = own
+    return Composition(stage=stage, multiplicity=multiplicity, counts=tuple(counts), embedding=embedding, head=head)
+
+
+def take_columns(composition: Composition, index: NDArray[np.int64]) -> Composition:
+    """Chosen columns of a stack."""
+    return Composition(
+        stage=composition.stage[:, index], multiplicity=composition.multiplicity[:, index],
+        counts=tuple(None if count is None else count[:, :, index] for count in composition.counts),
+        embedding=composition.embedding[:, index], head=composition.head[:, index],
+    )
+
+
+def treated(composition: Composition, treatment: int, number: int) -> Composition:
+    """All layers of a composition under one of so many treatments."""
+    layers = composition.kind_counts()
+    return replace(composition, counts=tuple(layers if index == treatment else None for index in range(number)))

@@ -1,0 +1,239 @@
+"""From layers to stages: what each sort of stage costs for one micro-batch, and how many parameters it holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from meshwright.estimate.costs import vocabulary_rows
+from meshwright.perf.arrays import Array, array
+from meshwright.perf.parameters import (
+    embedding_parameters,
+    final_norm_parameters,
+    head_parameters,
+    layer_parameters,
+    mtp_parameters,
+)
+from meshwright.perf.seconds import Seconds, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from meshwright.domain.case import Case
+    from meshwright.estimate.costs import WorkCosts
+    from meshwright.estimate.split import Composition
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindInputs:
+    """What stages need of one kind of layer; tuples run over the treatments of the settings."""
+
+    forward_s: Array
+    backward_s: Array
+    weight_s: Array
+    forward_compute_s: Array
+    backward_compute_s: Array
+    again_s: tuple[Array, ...]
+    saved_bytes: tuple[Array, ...]
+    transient_bytes: tuple[Array, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageInputs:
+    """The sums of ``WorkCosts`` that stages are made of: few enough to be gathered for a column of stages."""
+
+    kinds: tuple[KindInputs, ...]
+    embedding_forward_s: Array
+    embedding_backward_s: Array
+    head_forward_s: Array
+    head_backward_s: Array
+    head_weight_s: Array
+    head_bytes: Array
+    before_bytes: Array
+    hop_s: Array
+
+    def take(self, index: NDArray[np.int64]) -> StageInputs:
+        """The same for chosen columns; numbers stay numbers."""
+
+        def pick(values: Array) -> Array:
+            return values[index] if values.ndim else values
+
+        def picks(values: tuple[Array, ...]) -> tuple[Array, ...]:
+            return tuple(pick(value) for value in values)
+
+        kinds = tuple(
+            KindInputs(
+                forward_s=pick(kind.forward_s), backward_s=pick(kind.backward_s), weight_s=pick(kind.weight_s),
+                forward_compute_s=pick(kind.forward_compute_s), backward_compute_s=pick(kind.backward_compute_s),
+                again_s=picks(kind.again_s), saved_bytes=picks(kind.saved_bytes), transient_bytes=picks(kind.transient_bytes),
+            )
+            for kind in self.kinds
+        )
+        return StageInputs(
+            kinds=kinds, embedding_forward_s=pick(self.embedding_forward_s), embedding_backward_s=pick(self.embedding_backward_s),
+            head_forward_s=pick(self.head_forward_s), head_backward_s=pick(self.head_backward_s),
+            head_weight_s=pick(self.head_weight_s), head_bytes=pick(self.head_bytes),
+            before_bytes=pick(self.before_bytes), hop_s=pick(self.hop_s),
+        )
+
+
+def stage_inputs(costs: WorkCosts) -> StageInputs:
+    """Totals over causes of everything that one micro-batch costs."""
+    kinds = tuple(
+        KindInputs(
+            forward_s=kind.time.forward.total, backward_s=kind.time.backward.total, weight_s=kind.time.weight_gradient_s,
+            forward_compute_s=kind.time.forward.compute, backward_compute_s=kind.time.backward.compute,
+            again_s=tuple(again.total for again in kind.recompute),
+            saved_bytes=kind.saved_bytes, transient_bytes=kind.transient_bytes,
+        )
+        for kind in costs.kinds
+    )
+    return StageInputs(
+        kinds=kinds,
+        embedding_forward_s=costs.embedding.forward.total,
+        embedding_backward_s=costs.embedding.backward.total,
+        head_forward_s=costs.head.forward.total,
+        head_backward_s=costs.head.backward.total,
+        head_weight_s=costs.head.weight_gradient_s,
+        head_bytes=costs.logits_bytes + costs.head_input_bytes,
+        before_bytes=costs.logits_before_bytes,
+        hop_s=costs.hop_s,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageCosts:
+    """Rows of a composition, for one micro-batch: ``[row]`` or ``[row, column]``."""
+
+    forward_s: Array
+    backward_s: Array
+    weight_s: Array
+    """Part of the backward that may wait (zero bubble)."""
+    forward_compute_s: Array
+    """Compute of the layers alone, beside which data-parallel communication runs."""
+    backward_compute_s: Array
+    saved_bytes: Array
+    transient_bytes: Array
+    """Largest working set while one of its layers, or the loss, runs."""
+    before_bytes: Array
+    """What the micro-batch before leaves behind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageParameters:
+    """Parameters of a rank of each row, before data-parallel sharding."""
+
+    dense: Array
+    experts: Array
+    dense_layer: Array
+    """Dense parameters of the largest layer: what full sharding gathers at a time."""
+    expert_layer: Array
+    ends: Array
+    """Parameters of embedding, output layer and last norm on the row."""
+
+
+def _weighted(composition: Composition, kinds: tuple[Item, ...], value: Callable[[Item, int], Array]) -> Array:
+    """Sum over kinds and treatments of layers times a value, ``[row]`` or ``[row, column]``."""
+    total: Array | None = None
+    for treatment, counts in enumerate(composition.counts):
+        if counts is None:
+            continue
+        for index, kind in enumerate(kinds):
+            part = counts[:, index] * value(kind, treatment)
+            total = part if total is None else total + part
+    assert total is not None, "a composition without layers"
+    return total
+
+
+def stage_costs(inputs: StageInputs, composition: Composition) -> StageCosts:
+    """Seconds and bytes of each row for one micro-batch.
+
+        F = sum n_k F_k + [embedding] E_F + [head] H_F;   B likewise, with what is recomputed
+
+    Shapes:  composition ``[row, kind(, column)]``, inputs ``[column]`` -> ``[row(, column)]``.
+    Units:   s and bytes.
+    Source:  sums of ``perf.layer`` and ``perf.ends``.
+    """
+    embedding, head, kinds = composition.embedding, composition.head, inputs.kinds
+    forward = _weighted(composition, kinds, lambda kind, _: kind.forward_s)
+    backward = _weighted(composition, kinds, lambda kind, t: kind.backward_s + kind.again_s[t])
+    transient = array(0.0)
+    for treatment, counts in enumerate(composition.counts):
+        if counts is None:
+            continue
+        for index, kind in enumerate(kinds):
+            transient = np.maximum(transient, np.where(counts[:, index] > 0.0, kind.transient_bytes[treatment], 0.0))
+    return StageCosts(
+        forward_s=forward + embedding * inputs.embedding_forward_s + head * inputs.head_forward_s,
+        backward_s=backward + embedding * inputs.embedding_backward_s + head * inputs.head_backward_s,
+        weight_s=_weighted(composition, kinds, lambda kind, _: kind.weight_s) + head * inputs.head_weight_s,
+        forward_compute_s=_weighted(composition, kinds, lambda kind, _: kind.forward_compute_s),
+        backward_compute_s=_weighted(composition, kinds, lambda kind, _: kind.backward_compute_s),
+        saved_bytes=_weighted(composition, kinds, lambda kind, t: kind.saved_bytes[t]),
+        transient_bytes=np.maximum(transient, head * inputs.head_bytes),
+        before_bytes=head * inputs.before_bytes,
+    )
+
+
+def stage_seconds(costs: WorkCosts, composition: Composition) -> tuple[Seconds, Seconds]:
+    """Forward and backward of each row, cause by cause (the same sums as ``stage_costs``)."""
+
+    def total(pick: Callable[[Seconds], Array]) -> tuple[Array, Array]:
+        ahead = _weighted(composition, costs.kinds, lambda kind, _: pick(kind.time.forward))
+        behind = _weighted(composition, costs.kinds, lambda kind, t: pick(kind.time.backward) + pick(kind.recompute[t]))
+        ahead = ahead + composition.embedding * pick(costs.embedding.forward) + composition.head * pick(costs.head.forward)
+        behind = behind + composition.embedding * pick(costs.embedding.backward) + composition.head * pick(costs.head.backward)
+        return ahead, behind
+
+    compute, tensor = total(lambda s: s.compute), total(lambda s: s.tensor)
+    context, expert, host = total(lambda s: s.context), total(lambda s: s.expert), total(lambda s: s.host)
+    ahead, behind = (
+        seconds(compute=compute[i], tensor=tensor[i], context=context[i], expert=expert[i], host=host[i]) for i in (0, 1)
+    )
+    return ahead, behind
+
+
+def stage_parameters(
+    case: Case, composition: Composition, *, tensor_parallel: Array, expert_parallel: Array, expert_tensor_parallel: Array,
+    pipeline_parallel: Array,
+) -> StageParameters:
+    """Parameters on a rank of each row.
+
+    Symbols: as in ``perf.parameters``; the vocabulary is padded as the implementation does. Tied embeddings are held twice under a
+             pipeline, once without.
+    Shapes:  ``[row]`` or ``[row, column]``.
+    Units:   parameters.
+    Source:  ``perf.parameters``.
+    """
+    tp, ep, etp = (np.asarray(degree).astype(np.int64) for degree in (tensor_parallel, expert_parallel, expert_tensor_parallel))
+    model = case.model
+    vocabulary = vocabulary_rows(case, tensor_parallel).astype(np.int64)
+    counts = composition.kind_counts()
+    dense = experts = largest_dense = largest_experts = array(0.0)
+    for index, kind in enumerate(model.kinds):
+        each = layer_parameters(model, kind, tp=tp, ep=ep, etp=etp)
+        layers = counts[:, index]
+        if kind is model.kinds[model.pattern[-1]] and model.num_mtp_layers:
+            layers = layers - composition.head * model.num_mtp_layers
+        dense = dense + layers * array(np.asarray(each.dense))
+        experts = experts + layers * array(np.asarray(each.routed))
+        present = layers > 0.0
+        largest_dense = np.maximum(largest_dense, np.where(present, array(np.asarray(each.dense)), 0.0))
+        largest_experts = np.maximum(largest_experts, np.where(present, array(np.asarray(each.routed)), 0.0))
+    front = embedding_parameters(model, tp=tp, vocabulary=vocabulary)
+    copied = np.asarray(pipeline_parallel) > 1
+    back = head_parameters(model, tp=tp, vocabulary=vocabulary, copied=copied) + final_norm_parameters(model)
+    extra = mtp_parameters(model, tp=tp, ep=ep, etp=etp)
+    # Multi-token prediction embeds tokens on the last stage, so an untied table stands there a second time.
+    copy = np.where(copied & bool(model.num_mtp_layers and not model.tied_embeddings), array(np.asarray(front.sharded)), 0.0)
+    ends = composition.head * (1.0 - composition.embedding) * copy
+    ends = ends + composition.embedding * array(np.asarray(front.dense)) + composition.head * array(np.asarray(back.dense))
+    dense = dense + ends + composition.head * array(np.asarray(extra.dense))
+    experts = experts + composition.head * array(np.asarray(extra.routed))
+    return StageParameters(dense=dense, experts=experts, dense_layer=largest_dense, expert_layer=largest_experts, ends=ends)

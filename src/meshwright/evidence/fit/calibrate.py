@@ -1,0 +1,212 @@
+"""From measured runs to a calibration: constants, intervals, and the likelihood that a layout runs."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.domain.calibration import CalibrationTable
+from meshwright.domain.uncertainty import OTHER, FitCurve
+from meshwright.estimate.certainty import regime
+from meshwright.evidence.fit.solve import Fit, fit, refit
+from meshwright.evidence.fit.spread import conformal_quantile, fit_curve, fit_scale
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from meshwright.domain.calibration import Freedom
+    from meshwright.domain.uncertainty import Scale
+    from meshwright.evidence.rows.run import Run
+
+    Floats = NDArray[np.float64]
+    Progress = Callable[[str, int, int], None]
+
+LEAST_CELL = 5
+LEAST_FAILED = 30
+"""Failed runs from which a framework gets a curve of its own."""
+DEFAULT_CURVE = FitCurve(edge=-0.05, width=0.05, failures=0.02)
+"""Without any failed run: half of the layouts run at 95 % of the memory."""
+NORMAL_90 = 1.645
+"""Half-width of a 90 % interval, in standard deviations."""
+LOGISTIC = math.sqrt(3.0) / math.pi
+"""Width of a logistic of standard deviation one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """Predictions of every run by a fit that had not seen its group; log units."""
+
+    step: Floats
+    memory: Floats
+    reserved: Floats
+
+    def residuals(self, whole: Fit) -> tuple[Floats, Floats]:
+        """log(measured / predicted) of step time and memory; NaN where nothing was measured."""
+        return whole.runs.log_step - self.step, whole.runs.log_memory - self.memory
+
+
+def outside(whole: Fit, fold_of: NDArray[np.int64], progress: Progress | None = None) -> tuple[Outside, dict[int, Floats]]:
+    """Out-of-fold predictions, and the offsets of every fold.
+
+    Shapes:  ``fold_of`` over the runs.
+    Holds:   the predictions are the model's own; the offsets are those of ``refit``.
+    """
+    space = whole.runs
+    step, memory, reserved = (np.full(len(space.runs), np.nan) for _ in range(3))
+    offsets: dict[int, Floats] = {}
+    folds = np.unique(fold_of)
+    for done, fold in enumerate(folds):
+        members = fold_of == fold
+        offsets[int(fold)] = refit(whole, ~members)
+        found = space.predict(whole.pool.multipliers(offsets[int(fold)]), whole.ceilings, members)
+        step[members], memory[members], reserved[members] = found.step[members], found.memory[members], found.reserved[members]
+        if progress:
+            progress("held-out fits", done + 1, len(folds))
+    return Outside(step=step, memory=memory, reserved=reserved), offsets
+
+
+def calibrate(
+    runs: Sequence[Run], freedoms: Sequence[Freedom], *, groups: Sequence[str], fold_of: Sequence[int], name: str, version: str,
+    provenance: Mapping[str, str], progress: Progress | None = None,
+) -> CalibrationTable:
+    """A calibration from runs; failed ones teach where memory ends.
+
+    Shapes:  ``groups`` and ``fold_of`` over the runs: what re-measures what, and which fold holds it out.
+    Holds:   deterministic.
+    """
+    whole = fit(runs, freedoms, groups=groups, progress=progress)
+    folds = np.array(fold_of, dtype=np.int64)
+    held, _ = outside(whole, folds, progress)
+    unseen = unseen_effects(whole, progress)
+    return table(
+        whole, whole.offsets, held, np.ones(len(runs), dtype=bool), unseen, name=name, version=version, provenance=provenance
+    )
+
+
+def table(
+    whole: Fit, offsets: Floats, held: Outside, use: NDArray[np.bool_], unseen: tuple[float, float], *, name: str, version: str,
+    provenance: Mapping[str, str],
+) -> CalibrationTable:
+    """The calibration of some offsets, its certainty judged by the out-of-fold predictions of the runs in ``use``."""
+    step, memory = scales(whole, held, use, unseen)
+    residuals = held.residuals(whole)
+    good = [np.abs(each[use & np.isfinite(each)]) for each in residuals]
+    diagnostics = {
+        "runs": float(use.sum()), "offsets": float(len(offsets)), "rounds": float(whole.rounds),
+        "converged": float(whole.converged),
+        "median_step_error_ratio": float(np.expm1(np.median(good[0]))) if len(good[0]) else 0.0,
+        "median_memory_error_ratio": float(np.expm1(np.median(good[1]))) if len(good[1]) else 0.0,
+    }
+    return CalibrationTable(
+        name=name, version=version, offsets=whole.pool.offsets_by_name(offsets), step=step, memory=memory,
+        fits=curves(whole, held, use, memory), ranking_ratio=ranking_ratio(whole, held, use),
+        seen=_seen(whole, use), provenance=provenance,
+        diagnostics={key: round(value, 4) for key, value in diagnostics.items()},
+    )
+
+
+def scales(whole: Fit, held: Outside, use: NDArray[np.bool_], unseen: tuple[float, float]) -> tuple[Scale, Scale]:
+    """Widths of the intervals of step time and memory."""
+    features = features_of(whole, held)
+    found: list[Scale] = []
+    for residual, effect in zip(held.residuals(whole), unseen, strict=True):
+        chosen = np.flatnonzero(np.isfinite(residual) & use)
+        weights = np.square(whole.weight[chosen])
+        found.append(fit_scale(residual[chosen], [features[index] for index in chosen], weights, unseen=effect))
+    return found[0], found[1]
+
+
+def features_of(whole: Fit, held: Outside) -> list[Mapping[str, str]]:
+    """The regime of every run, as its out-of-fold prediction sees it."""
+    mfu, reserved = np.exp(whole.runs.log_ideal - held.step), np.exp(held.reserved)
+    return [
+        regime(run.case, run.layout, mfu_ratio=float(mfu[index]), reserved_bytes=float(reserved[index]))
+        for index, run in enumerate(whole.runs.runs)
+    ]
+
+
+def curves(whole: Fit, held: Outside, use: NDArray[np.bool_], memory: Scale) -> dict[str, FitCurve]:
+    """Fit curves by framework: its own where it has failed runs, else the usual edge, as wide as its error of memory.
+
+    Runs that ended well alone do not say where memory ends: they never move an edge.
+    """
+    runs = whole.runs.runs
+    ran = np.array([not run.failed for run in runs])
+    ratio = held.reserved - np.log([run.case.cluster.device.memory_bytes for run in runs])
+    family = np.array([run.case.implementation.family for run in runs])
+    weights = np.square(whole.weight)
+    found: dict[str, FitCurve] = {}
+    for name in np.unique(family):
+        members = (family == name) & use
+        if int((~ran[members]).sum()) >= LEAST_FAILED:
+            found[str(name)] = fit_curve(ratio[members], ran[members], weights[members])
+    shared = next(iter(found.values())) if found else DEFAULT_CURVE
+    known, features = np.isfinite(whole.runs.log_memory), features_of(whole, held)
+
+    def widened(half_width: float) -> FitCurve:
+        width = max(shared.width, LOGISTIC * half_width / NORMAL_90)
+        return replace(shared, edge=DEFAULT_CURVE.edge, width=round(width, 4))
+
+    for name in np.unique(family):
+        members = np.flatnonzero((family == name) & use & known)
+        if str(name) not in found and len(members) >= LEAST_CELL:
+            found[str(name)] = widened(float(np.median([memory.half_width(features[index]) for index in members])))
+    found[OTHER] = widened(memory.half_width({}))
+    return found
+
+
+def ranking_ratio(whole: Fit, held: Outside, use: NDArray[np.bool_]) -> float:
+    """Relative error of the ratio of two layouts of one case.
+
+        sqrt(2) x median distance of residuals from the middle of their case
+
+    Holds:   cases with at least five measured layouts; 3 % (re-measurements of one layout) where there are none.
+    """
+    residual = held.residuals(whole)[0]
+    cases: dict[object, list[int]] = {}
+    for index in np.flatnonzero(np.isfinite(residual) & use):
+        run = whole.runs.runs[index]
+        cases.setdefault((run.case.model, run.case.cluster.num_devices, whole.runs.key_of[index], run.case.batch), []).append(
+            int(index)
+        )
+    away = [
+        abs(residual[index] - float(np.median(residual[members])))
+        for members in cases.values() if len(members) >= LEAST_CELL for index in members
+    ]
+    return round(math.expm1(math.sqrt(2.0) * float(np.median(away))), 4) if away else 0.03
+
+
+def unseen_effects(whole: Fit, progress: Progress | None = None) -> tuple[float, float]:
+    """How much wider intervals of a framework without runs must be: from fits that leave out one framework each."""
+    family = np.array([run.case.implementation.family for run in whole.runs.runs])
+    names = {name: index for index, name in enumerate(np.unique(family))}
+    left_out, _ = outside(whole, np.array([names[name] for name in family]), progress)
+    inside = Outside(step=whole.linear.step + whole.corrections, memory=whole.linear.memory, reserved=whole.linear.reserved)
+    effects: list[float] = []
+    for out, own in zip(left_out.residuals(whole), inside.residuals(whole), strict=True):
+        ratios: list[float] = []
+        for name in names:
+            members = (family == name) & np.isfinite(out)
+            if members.sum() >= 3:
+                weight = np.square(whole.weight[members])
+                wide, narrow = (conformal_quantile(np.abs(each[members]), weight, 0.9, largest=True) for each in (out, own))
+                ratios.append(math.log(max(wide, 0.02) / max(narrow, 0.02)))
+        effects.append(float(np.quantile(ratios, 0.75)) if ratios else math.log(2.0))
+    return max(effects[0], 0.0), max(effects[1], 0.0)
+
+
+def _seen(whole: Fit, use: NDArray[np.bool_]) -> dict[str, dict[str, int]]:
+    counts: dict[str, Counter[str]] = {}
+    for index in np.flatnonzero(use):
+        if whole.runs.runs[index].failed:
+            continue
+        for level, value in whole.runs.keys[whole.runs.key_of[index]].values().items():
+            if value:
+                counts.setdefault(level, Counter())[value] += 1
+    return {level: dict(sorted(values.items())) for level, values in counts.items()}

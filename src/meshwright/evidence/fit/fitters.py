@@ -1,0 +1,124 @@
+"""What turns measured runs into predictions of others: the interface of a calibration's fit, and two that fit nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from meshwright.evidence.fit.calibrate import outside, table, unseen_effects
+from meshwright.evidence.fit.linear import key_of
+from meshwright.evidence.fit.solve import Fit, fit
+from meshwright.evidence.rows.groups import folds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from meshwright.domain.calibration import CalibrationTable, Freedom
+    from meshwright.domain.case import Case
+    from meshwright.evidence.fit.calibrate import Progress
+    from meshwright.evidence.rows.run import Run
+
+    Predictor = Callable[[Run], Case]
+    """The case of a run with the constants (and the spread) that its device, framework and precision were found to have."""
+
+
+class Fitter(Protocol):
+    """A way to fit a calibration."""
+
+    @property
+    def label(self) -> str:
+        """Name and version of what it fits: ``name@version``."""
+
+    def fit(self, runs: Sequence[Run]) -> Predictor:
+        """Fit to all runs."""
+
+    def fit_folds(self, runs: Sequence[Run], fold_of: Sequence[int]) -> Sequence[Predictor]:
+        """For every fold 0 .. k - 1, a fit to the runs of all other folds; ``fold_of`` stands beside ``runs``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fixed:
+    """A calibration as it is: nothing is fitted to the runs at hand."""
+
+    label: str
+    predictor: Predictor
+
+    def fit(self, runs: Sequence[Run]) -> Predictor:
+        """The calibration, whatever the runs."""
+        return self.predictor
+
+    def fit_folds(self, runs: Sequence[Run], fold_of: Sequence[int]) -> Sequence[Predictor]:
+        """The calibration for every fold."""
+        return [self.predictor] * (max(fold_of, default=-1) + 1)
+
+
+def prior_fitter() -> Fixed:
+    """The priors of the catalogue, ``none@0``: a run's own case has them."""
+    return Fixed(label="none@0", predictor=_own_case)
+
+
+def _own_case(run: Run) -> Case:
+    return run.case
+
+
+def predictor_of(calibration: CalibrationTable) -> Predictor:
+    """Cases with the constants that a calibration has for their device, framework and precision; priors are their own."""
+
+    def case(run: Run) -> Case:
+        return replace(run.case, calibration=calibration.calibration(run.case.calibration.constants, key_of(run)))
+
+    return case
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The last fit to all rows, with what is learnt from it alone."""
+
+    runs: tuple[Run, ...] = ()
+    whole: Fit | None = None
+    unseen: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pooled:
+    """The fit with partial pooling: what the shipped calibration is made by.
+
+    Holds:   the fit to all rows is the same under every scheme; it is kept, and done again for other runs alone.
+    """
+
+    freedoms: tuple[Freedom, ...]
+    label: str = "refitted"
+    progress: Progress | None = None
+    _kept: _Kept = field(default_factory=_Kept, init=False, repr=False, compare=False)
+
+    def fit(self, runs: Sequence[Run]) -> Predictor:
+        """Fit to all runs; its intervals are judged by ten held-out folds all the same."""
+        whole, unseen = self._whole(runs)
+        held, _ = outside(whole, np.array(folds([run.row for run in runs], "grouped")), self.progress)
+        everyone = np.ones(len(runs), dtype=bool)
+        return predictor_of(table(whole, whole.offsets, held, everyone, unseen, name=self.label, version="0", provenance={}))
+
+    def fit_folds(self, runs: Sequence[Run], fold_of: Sequence[int]) -> Sequence[Predictor]:
+        """For every fold a fit without it; its intervals are judged by the other folds.
+
+        Holds:   how much wider intervals of unseen frameworks are is learnt once, from all runs.
+        """
+        (whole, unseen), numbers = self._whole(runs), np.array(fold_of)
+        held, offsets = outside(whole, numbers, self.progress)
+        return [
+            predictor_of(
+                table(whole, offsets[fold], held, numbers != fold, unseen, name=self.label, version=f"fold {fold}", provenance={})
+            )
+            for fold in range(int(numbers.max()) + 1)
+        ]
+
+    def _whole(self, runs: Sequence[Run]) -> tuple[Fit, tuple[float, float]]:
+        """The fit to all runs, and how much wider intervals of unseen frameworks are."""
+        kept = self._kept
+        if kept.whole is None or kept.unseen is None or kept.runs != tuple(runs):
+            groups = ["\x1f".join(run.group) for run in runs]
+            kept.whole = fit(runs, self.freedoms, groups=groups, progress=self.progress)
+            kept.unseen, kept.runs = unseen_effects(kept.whole, self.progress), tuple(runs)
+        return kept.whole, kept.unseen

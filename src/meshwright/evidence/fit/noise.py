@@ -1,0 +1,76 @@
+"""How noisy each kind of runs is, judged by the residuals themselves, and how much a doubtful run may pull."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from meshwright.evidence.fit.linear import Runs
+
+    Floats = NDArray[np.float64]
+
+DEGREES = 4.0
+"""Degrees of freedom of the Student-t: the tails of real logs."""
+GUESS, GUESS_RUNS, FLOOR = 0.08, 6.0, 0.02
+"""Noise of a kind before any run of it is seen, how many runs that guess weighs, and the least noise: measuring twice."""
+BANDS = (0.02, 0.05, 0.10, 0.20, 0.30)
+"""Edges of the bands of predicted MFU: slow runs are noisier."""
+MANY_NODES = 31
+"""Runs on more nodes are a kind of their own: their network is noisier (collective_bandwidth.csv)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """The kind of every run, for each figure."""
+
+    step: NDArray[np.str_]
+    memory: NDArray[np.str_]
+
+
+def kinds_of_runs(space: Runs, log_step: Floats) -> Kinds:
+    """Kinds that share a noise: framework, device, dense or mixture, few or many nodes, band of predicted MFU; for memory the first
+    two."""
+    step: list[str] = []
+    memory: list[str] = []
+    bands = np.searchsorted(BANDS, np.exp(space.log_ideal - log_step))
+    for index, run in enumerate(space.runs):
+        key = space.keys[space.key_of[index]]
+        many = "many" if run.layout.world > MANY_NODES * run.case.cluster.devices_per_node else "few"
+        name = f"{key.framework}|{key.device}|{'moe' if run.case.model.is_moe else 'dense'}|{many}"
+        step.append(f"{name}|{bands[index]}")
+        memory.append(f"{key.framework}|{key.device}")
+    return Kinds(step=np.array(step), memory=np.array(memory))
+
+
+def noise_of_kinds(residual: Floats, names: NDArray[np.str_]) -> Floats:
+    """Noise of every run's kind: 1.4826 times the median absolute residual, shrunk to a guess where runs are few.
+
+        s^2 = (n m^2 + n0 s0^2) / (n + n0),   at least the floor
+
+    Shapes:  ``[run] -> [run]``.
+    Units:   log units.
+    """
+    result = np.zeros(len(residual))
+    for name in np.unique(names):
+        members = names == name
+        count, middle = int(members.sum()), 1.4826 * float(np.median(np.abs(residual[members])))
+        result[members] = np.sqrt((count * middle**2 + GUESS_RUNS * GUESS**2) / (count + GUESS_RUNS))
+    return np.maximum(result, FLOOR)
+
+
+def student_weights(scaled: Floats) -> Floats:
+    """Weights of an iteratively reweighted Student-t fit: (nu + 1) / (nu + (r / s)^2).
+
+    Source:  Lange, Little and Taylor 1989.
+    """
+    return np.asarray((DEGREES + 1.0) / (DEGREES + np.square(scaled)))
+
+
+def student_loss(residual: Floats, noise: Floats) -> Floats:
+    """Negative log density of a Student-t without its constants: (nu + 1) / 2 log(1 + (r / s)^2 / nu) + log s."""
+    return np.asarray((DEGREES + 1.0) / 2.0 * np.log1p(np.square(residual / noise) / DEGREES) + np.log(noise))

@@ -1,0 +1,101 @@
+"""Partial pooling: which offsets a run's constants are made of, as the columns of a design matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.domain.calibration import LEVELS, Offsets
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from meshwright.domain.calibration import Freedom, Key
+
+
+@dataclass(frozen=True, slots=True)
+class Pooling:
+    """Offsets z of all levels and values; log multiplier of constant k for key j = sum of the offsets that j has."""
+
+    freedoms: tuple[Freedom, ...]
+    keys: tuple[Key, ...]
+    columns: tuple[tuple[int, str, str], ...]
+    """Constant, level and value of every offset."""
+    spreads: NDArray[np.float64]
+    """Prior standard deviation of every offset."""
+    member: tuple[NDArray[np.int64], ...]
+    """Per constant: ``[key, level]`` column of the offset."""
+
+    @property
+    def size(self) -> int:
+        """Number of offsets."""
+        return len(self.columns)
+
+    def multipliers(self, offsets: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Log multipliers ``[key, constant]``."""
+        return np.stack([offsets[member].sum(axis=1) for member in self.member], axis=1)
+
+    def normal_equations(
+        self, jacobian: NDArray[np.float64], key_of: NDArray[np.int64], factor: NDArray[np.float64], residual: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Matrix and right side of weighted least squares by offsets, from derivatives by constants.
+
+            A = sum over rows of  w d d^T,   b = sum over rows of  w d r
+
+        Symbols: d derivatives by the offsets of a row: those of its constants, the same for every offset of one constant.
+        Shapes:  ``jacobian [row, constant]``, the others ``[row]`` -> ``[offset, offset]``, ``[offset]``.
+        Holds:   rows of one key share their offsets, so each key is summed by constants first: rows x constants^2 operations
+                 instead of rows x offsets^2.
+        """
+        matrix, right = np.zeros((self.size, self.size)), np.zeros(self.size)
+        repeated = np.repeat(np.arange(len(self.member)), [member.shape[1] for member in self.member])
+        for key in np.unique(key_of):
+            chosen = key_of == key
+            own = jacobian[chosen]
+            weighted = own * factor[chosen, None]
+            columns = np.concatenate([member[key] for member in self.member])
+            matrix[np.ix_(columns, columns)] += (weighted.T @ own)[np.ix_(repeated, repeated)]
+            right[columns] += (weighted.T @ residual[chosen])[repeated]
+        return matrix, right
+
+    def offsets_by_name(self, offsets: NDArray[np.float64]) -> dict[str, Offsets]:
+        """Offsets as values that a calibration carries; those that stayed at nought are left out."""
+        result: dict[str, dict[str, dict[str, float]]] = {freedom.name: {} for freedom in self.freedoms}
+        for (constant, level, value), offset in zip(self.columns, offsets, strict=True):
+            if abs(offset) >= NEGLIGIBLE:
+                result[self.freedoms[constant].name].setdefault(level, {})[value] = round(float(offset), 5)
+        return {
+            freedom.name: Offsets(by_level=result[freedom.name], maximum=freedom.maximum)
+            for freedom in self.freedoms if result[freedom.name]
+        }
+
+
+NEGLIGIBLE = 5e-4
+
+
+def pooling(freedoms: Sequence[Freedom], keys: Sequence[Key]) -> Pooling:
+    """The offsets that a set of keys needs."""
+    columns: list[tuple[int, str, str]] = []
+    spreads: list[float] = []
+    place: dict[tuple[int, str, str], int] = {}
+    member: list[NDArray[np.int64]] = []
+    values = [key.values() for key in keys]
+    for index, freedom in enumerate(freedoms):
+        levels = [level for level in LEVELS if freedom.spreads.get(level, 0.0) > 0.0]
+        own = np.zeros((len(keys), len(levels)), dtype=np.int64)
+        for row, value in enumerate(values):
+            for column, level in enumerate(levels):
+                name = (index, level, value[level])
+                if name not in place:
+                    place[name] = len(columns)
+                    columns.append(name)
+                    spreads.append(freedom.spreads[level])
+                own[row, column] = place[name]
+        member.append(own)
+    return Pooling(
+        freedoms=tuple(freedoms), keys=tuple(keys), columns=tuple(columns), spreads=np.array(spreads), member=tuple(member)
+    )

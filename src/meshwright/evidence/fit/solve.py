@@ -1,0 +1,226 @@
+"""Fitting the physical constants to measured runs: robust Gauss-Newton on the log scale with partial pooling.
+
+    minimise  sum over runs of  w_g rho((log measured - log predicted(c)) / s_g)  +  1/2 sum over offsets of (z / sd)^2
+    log c(key) = log prior + sum over levels of z(level, value)
+
+Symbols: c constants; z offsets; sd their spread (``catalog.freedoms``); s_g noise of a kind of runs, estimated from the
+         residuals themselves; rho Student-t with nu degrees, so that a mistaken row has a bounded pull; w_g shares the weight
+         of re-measurements of one configuration.
+Source:  partial pooling as in Gelman and Hill 2007, chapter 12; Student-t weights: Lange et al. 1989.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.evidence.fit.linear import Linear, Runs
+from meshwright.evidence.fit.noise import kinds_of_runs, noise_of_kinds, student_loss, student_weights
+from meshwright.evidence.fit.pooling import Pooling, pooling
+from meshwright.evidence.fit.workers import workers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from meshwright.domain.calibration import Freedom, Offsets
+    from meshwright.evidence.fit.linear import Workers
+    from meshwright.evidence.rows.run import Run
+
+    Floats = NDArray[np.float64]
+
+DEGREES = 4.0
+"""Degrees of freedom of the Student-t: the tails of real logs."""
+LARGEST_STEP, LEAST_DAMPING, LARGEST_DAMPING, MAX_ROUNDS, MAX_TURNS = 0.5, 0.02, 1000.0, 25, 3
+SETTLED = 0.01
+"""Change of a simulated step time, as a log, below which a turn is the last."""
+INNER_ROUNDS = 6
+TOLERANCE, STILL = 3e-4, 1e-3
+"""Gain in log likelihood per run at which a turn ends; the move of an offset at which a linear optimum is found."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted set of offsets and how it was reached."""
+
+    runs: Runs
+    pool: Pooling
+    offsets: Floats
+    ceilings: Floats
+    linear: Linear
+    corrections: Floats
+    weight: Floats
+    rounds: int
+    converged: bool
+
+    @cached_property
+    def linear_optimum(self) -> Floats:
+        """Minimum of the linear model for all runs."""
+        return linear_optimum(self, np.ones(len(self.runs.runs), dtype=bool))
+
+    def named_offsets(self) -> dict[str, Offsets]:
+        """What the fit learnt, by constant."""
+        return self.pool.offsets_by_name(self.offsets)
+
+    def step_residuals(self) -> Floats:
+        """log(measured / predicted) step time of every run of the fit."""
+        return np.asarray(self.runs.log_step - self.linear.step - self.corrections)
+
+    def memory_residuals(self) -> Floats:
+        """log(measured / predicted) memory of every run of the fit."""
+        return np.asarray(self.runs.log_memory - self.linear.memory)
+
+
+def fit(
+    runs: Sequence[Run], freedoms: Sequence[Freedom], *, groups: Sequence[str] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Fit:
+    """Fit all constants to all runs.
+
+    Shapes:  runs of any cases; ``groups`` names what each run re-measures (same name, same configuration).
+    Errors:  none; a run without a figure pulls at nothing.
+    Holds:   deterministic: no random numbers, the order of runs changes sums only in the last bits.
+    """
+    space = Runs(runs, [freedom.name for freedom in freedoms])
+    pool = pooling(freedoms, space.keys)
+    ceilings = np.array([freedom.maximum or np.inf for freedom in freedoms])
+    weight = _shares(groups or [str(index) for index in range(len(runs))])
+    search = _Search(space=space, pool=pool, ceilings=ceilings, weight=weight, progress=progress)
+    with workers(space) as helpers:
+        search.run(helpers)
+    offsets, linear, corrections = search.offsets, search.linear, search.corrections
+    return Fit(
+        runs=space, pool=pool, offsets=offsets, ceilings=ceilings, weight=weight, linear=linear, corrections=corrections,
+        rounds=search.rounds, converged=search.converged,
+    )
+
+
+def refit(whole: Fit, keep: NDArray[np.bool_]) -> Floats:
+    """Offsets without some runs: those of the whole fit, less what these runs contribute to them on its linear model.
+
+        z(without) = z + (argmin of the linear model without them - argmin of the linear model with all)
+
+    Shapes:  ``keep`` over the runs -> offsets.
+    Holds:   to second order in how far the offsets move; exact for a linear model that has converged. Where the whole fit stopped
+             short of its optimum, both minimisers share the way that is left, and their difference does not.
+    Source:  the infinitesimal jackknife for cross-validation: Giordano et al. 2019.
+    """
+    return np.asarray(whole.offsets + linear_optimum(whole, keep) - whole.linear_optimum)
+
+
+def linear_optimum(whole: Fit, keep: NDArray[np.bool_]) -> Floats:
+    """Where the linear model of a fit has its minimum for some of the runs, weights iterated."""
+    offsets = whole.offsets
+    for _ in range(INNER_ROUNDS):
+        moved = _solve(whole.runs, whole.pool, (whole.linear, whole.corrections), offsets, whole.weight, keep, at=whole.offsets)
+        done = float(np.abs(moved - offsets).max()) < STILL
+        offsets = moved
+        if done:
+            break
+    return offsets
+
+
+def _solve(
+    space: Runs, pool: Pooling, state: tuple[Linear, Floats], offsets: Floats, weight: Floats, keep: NDArray[np.bool_],
+    at: Floats | None = None, damping: float = 0.0,
+) -> Floats:
+    """One Levenberg-Marquardt step: the offsets that minimise the weighted squares of the linear model plus the priors'."""
+    linear, corrections = state
+    moved = pool.multipliers(offsets) - pool.multipliers(at) if at is not None else np.zeros((len(pool.keys), len(pool.freedoms)))
+    shift = moved[space.key_of]
+    kinds = kinds_of_runs(space, linear.step)
+    normal, right = np.diag(1.0 / np.square(pool.spreads)), -offsets / np.square(pool.spreads)
+    step = space.log_step - (linear.step + corrections + (linear.step_by * shift).sum(axis=1))
+    memory = space.log_memory - (linear.memory + (linear.memory_by * shift).sum(axis=1))
+    for residual, by, names in ((step, linear.step_by, kinds.step), (memory, linear.memory_by, kinds.memory)):
+        used = np.flatnonzero(np.isfinite(residual) & keep)
+        if not len(used):
+            continue
+        noise = noise_of_kinds(residual[used], names[used])
+        factor = weight[used] * student_weights(residual[used] / noise) / np.square(noise)
+        matrix, side = pool.normal_equations(by[used], space.key_of[used], factor, residual[used])
+        normal, right = normal + matrix, right + side
+    damped = normal + damping * np.diag(np.diag(normal))
+    return np.asarray(offsets + np.linalg.solve(damped, right))
+
+
+def _objective(space: Runs, pool: Pooling, state: tuple[Linear, Floats], offsets: Floats, weight: Floats) -> float:
+    """Negative log likelihood of the Student-t with the noise of each kind, plus the priors."""
+    linear, corrections = state
+    kinds = kinds_of_runs(space, linear.step)
+    total = 0.5 * float(np.square(offsets / pool.spreads).sum())
+    for residual, names in (
+        (space.log_step - linear.step - corrections, kinds.step),
+        (space.log_memory - linear.memory, kinds.memory),
+    ):
+        used = np.flatnonzero(np.isfinite(residual))
+        if len(used):
+            noise = noise_of_kinds(residual[used], names[used])
+            total += float((weight[used] * student_loss(residual[used], noise)).sum())
+    return total
+
+
+class _Search:
+    """Levenberg-Marquardt in turns: the bubbles of unequal stages are simulated at the start of a turn and held during it."""
+
+    def __init__(
+        self, *, space: Runs, pool: Pooling, ceilings: Floats, weight: Floats, progress: Callable[[str, int, int], None] | None
+    ) -> None:
+        self.space, self.pool, self.ceilings, self.weight, self.progress = space, pool, ceilings, weight, progress
+        self.offsets, self.corrections = np.zeros(pool.size), np.zeros(len(space.runs))
+        self.linear: Linear
+        self.rounds, self.converged, self.damping = 0, False, LEAST_DAMPING
+
+    def run(self, helpers: Workers | None) -> None:
+        """To the end: the turn after which simulated bubbles stay where they were."""
+        measured = np.isfinite(self.space.log_step)
+        self.linear = self._evaluate(self.offsets, helpers)
+        for _ in range(MAX_TURNS):
+            before = self.corrections
+            multipliers = self.pool.multipliers(self.offsets)
+            self.corrections = self.space.corrections(multipliers, self.ceilings, measured, helpers)
+            if self.rounds and float(np.abs(self.corrections - before).max()) < SETTLED:
+                break
+            self._turn(helpers)
+
+    def _turn(self, helpers: Workers | None) -> None:
+        everyone = np.ones(len(self.space.runs), dtype=bool)
+        best, self.converged, end = self._objective(self.linear, self.offsets), False, self.rounds + MAX_ROUNDS
+        while self.rounds < end and not self.converged:
+            self.rounds += 1
+            state = (self.linear, self.corrections)
+            moved = _solve(self.space, self.pool, state, self.offsets, self.weight, everyone, damping=self.damping)
+            tried = self.offsets + np.clip(moved - self.offsets, -LARGEST_STEP, LARGEST_STEP)
+            found = self._evaluate(tried, helpers)
+            value = self._objective(found, tried)
+            if value > best:
+                self.damping *= 5.0
+                self.converged = self.damping > LARGEST_DAMPING
+                continue
+            self.converged = best - value < TOLERANCE * len(self.space.runs)
+            self.offsets, self.linear, best = tried, found, value
+            self.damping = max(self.damping / 2.0, LEAST_DAMPING)
+
+    def _objective(self, linear: Linear, offsets: Floats) -> float:
+        return _objective(self.space, self.pool, (linear, self.corrections), offsets, self.weight)
+
+    def _evaluate(self, offsets: Floats, helpers: Workers | None) -> Linear:
+        done, count = 0, len(self.space.runs)
+
+        def tick(more: int) -> None:
+            nonlocal done
+            done += more
+            if self.progress:
+                self.progress(f"round {self.rounds}", done, count)
+
+        return self.space.linear(self.pool.multipliers(offsets), self.ceilings, tick, helpers)
+
+
+def _shares(groups: Sequence[str]) -> Floats:
+    """Weight of a run: n re-measurements of one configuration count as the square root of n together."""
+    _, inverse, counts = np.unique(np.array(groups), return_inverse=True, return_counts=True)
+    return np.asarray(1.0 / np.sqrt(counts[inverse]))

@@ -1,0 +1,151 @@
+"""How wide intervals must be, and how likely a layout runs, from predictions of runs that the fit had not seen."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.domain.uncertainty import OTHER, FitCurve, Scale
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+LEVELS = (0.5, 0.8, 0.9, 0.95)
+LEAST = 0.01
+"""Residuals below this are as good as none: nobody reports steps more precisely."""
+RIDGE = 4.0
+"""Weight of the pull of an effect to nought, in runs."""
+GROUP_RUNS = 15.0
+"""Runs at which a group's own quantile weighs as much as the shared one."""
+LEAST_P = 1e-6
+"""No probability is nearer to 0 or 1: one odd run must not decide."""
+GROUP = "cell"
+"""The feature whose values get a quantile of their own, as far as they have runs."""
+
+
+def fit_scale(residuals: Floats, features: Sequence[Mapping[str, str]], weights: Floats, *, unseen: float) -> Scale:
+    """The width of intervals by regime.
+
+        log |r| = base + sum of effects + noise   (ridge regression);   q(level) = conformal quantile of |r| / exp(...)
+        then each value of ``cell`` is moved towards its own quantile by n / (n + n0)
+
+    Symbols: r log(measured / predicted) out of fold; ``unseen`` the effect of a framework without runs.
+    Shapes:  one residual, mapping and weight per run.
+    Holds:   runs of one configuration share a weight of one.
+    Source:  split conformal with a scale model (locally weighted): Lei et al. 2018, section 5.2; groups as in Mondrian conformal.
+    """
+    names = sorted({name for feature in features for name in feature})
+    columns = [(name, value) for name in names for value in sorted({feature[name] for feature in features})]
+    place = {column: index for index, column in enumerate(columns)}
+    design = np.zeros((len(residuals), len(columns)))
+    for row, feature in enumerate(features):
+        for name, value in feature.items():
+            design[row, place[name, value]] = 1.0
+    size = np.log(np.maximum(np.abs(residuals), LEAST))
+    base = float(np.average(size, weights=weights))
+    weighted = design * weights[:, None]
+    effects = np.linalg.solve(weighted.T @ design + RIDGE * np.eye(len(columns)), weighted.T @ (size - base))
+    fitted: dict[str, dict[str, float]] = {name: {} for name in names}
+    for (name, value), effect in zip(columns, effects, strict=True):
+        fitted[name][value] = float(effect)
+    scores = np.abs(residuals) / np.exp(base + design @ effects)
+    shared = conformal_quantile(scores, weights, 0.9)
+    for value in list(fitted[GROUP]):
+        members = np.array([feature[GROUP] == value for feature in features])
+        move = group_move(scores[members], weights[members], shared)
+        fitted[GROUP][value] += move
+        scores[members] *= math.exp(-move)
+    for name in names:
+        fitted[name][OTHER] = max(0.0, *fitted[name].values()) / 2.0
+        if name.startswith(("framework", GROUP)):  # a framework without runs has its own effect, once
+            fitted[name][OTHER] = 0.0
+    fitted["framework"][OTHER] = unseen
+    return Scale(
+        base=base, effects={name: {key: round(each, 4) for key, each in values.items()} for name, values in fitted.items()},
+        quantiles={f"{level:g}": round(conformal_quantile(scores, weights, level), 4) for level in LEVELS},
+    )
+
+
+def group_move(scores: Floats, weights: Floats, shared: float) -> float:
+    """How far a group's effect moves so that its own quantile counts as far as it has runs.
+
+        n / (n + n0) log(own / shared)
+
+    Source:  shrinkage of Mondrian groups; n0 ``GROUP_RUNS``.
+    """
+    count = float(weights.sum())
+    own = conformal_quantile(scores, weights, 0.9, largest=True)
+    return count / (count + GROUP_RUNS) * math.log(max(own, 1e-3) / shared)
+
+
+def rescaled(scale: Scale, residuals: Floats, features: Sequence[Mapping[str, str]], weights: Floats) -> Scale:
+    """A scale whose groups are moved by further runs: what a user's own runs teach about intervals."""
+    effects = {name: dict(values) for name, values in scale.effects.items()}
+    shared = scale.quantiles["0.9"]
+    for value in sorted({feature[GROUP] for feature in features}):
+        members = np.array([feature[GROUP] == value for feature in features])
+        spread = np.array([scale.spread(feature) for feature, chosen in zip(features, members, strict=True) if chosen])
+        move = group_move(np.abs(residuals[members]) / spread, weights[members], shared)
+        effects[GROUP][value] = round(effects[GROUP].get(value, effects[GROUP].get(OTHER, 0.0)) + move, 4)
+    return replace(scale, effects=effects)
+
+
+def conformal_quantile(scores: Floats, weights: Floats, level: float, *, largest: bool = False) -> float:
+    """The weighted quantile that a new score stays under with probability ``level``.
+
+        smallest q with  sum of w over scores <= q  >=  level (1 + 1/n) of all
+
+    Source:  Vovk et al. 2005; ``largest`` takes the largest score where n is too small for the level.
+    """
+    order = np.argsort(scores)
+    total = np.cumsum(weights[order])
+    count = total[-1]
+    wanted = min(1.0, level * (1.0 + 1.0 / count)) * count
+    if wanted > count - 1e-12 and not largest and count * (1.0 - level) < 1.0:
+        return float(scores[order[-1]]) * 1.2
+    return float(scores[order[min(len(order) - 1, int(np.searchsorted(total, wanted - 1e-9)))]])
+
+
+def fit_curve(log_ratio: Floats, ran: NDArray[np.bool_], weights: Floats) -> FitCurve:
+    """Edge, width and share of other failures that make what ran and what failed most likely.
+
+        p(ran) = (1 - f) / (1 + exp((x - edge) / width)),   x = log(reserved / memory)
+
+    Shapes:  one value per run.
+    Holds:   by coordinate search on a fixed grid, refined: no start value, no random number.
+    """
+    best, value = (0.0, 0.05, 0.02), math.inf
+    edges, widths, failures = np.linspace(-0.4, 0.4, 33), np.geomspace(0.01, 0.3, 18), np.linspace(0.0, 0.3, 16)
+    for _ in range(3):
+        for edge in edges:
+            for width in widths:
+                losses = _curve_losses(log_ratio, ran, weights, edge, width, failures)
+                least = int(np.argmin(losses))
+                if losses[least] < value:
+                    best, value = (float(edge), float(width), float(failures[least])), float(losses[least])
+        edge, width, share = best
+        step = (edges[1] - edges[0]) / 4.0
+        edges, widths = np.linspace(edge - 3 * step, edge + 3 * step, 7), np.geomspace(width / 1.2, width * 1.2, 5)
+        failures = np.clip(np.linspace(share - 0.02, share + 0.02, 5), 0.0, 0.5)
+    return FitCurve(edge=round(best[0], 4), width=round(best[1], 4), failures=round(best[2], 4))
+
+
+def _curve_losses(
+    log_ratio: Floats, ran: NDArray[np.bool_], weights: Floats, edge: float, width: float, failures: Floats
+) -> Floats:
+    """Negative log likelihood of one edge and width, for every share of other failures.
+
+    Shapes:  ``[share]``.
+    """
+    p_memory = 1.0 / (1.0 + np.exp(np.clip((log_ratio - edge) / width, -60.0, 60.0)))
+    others = 1.0 - failures[:, None]
+    log_p = np.clip(np.log(others) + np.log(p_memory[ran]), math.log(LEAST_P), math.log1p(-LEAST_P))
+    p_failed = np.clip(others * p_memory[~ran], LEAST_P, 1.0 - LEAST_P)
+    return -np.asarray(log_p @ weights[ran] + np.log1p(-p_failed) @ weights[~ran])

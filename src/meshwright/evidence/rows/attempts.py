@@ -1,0 +1,127 @@
+"""The corpus by cells: of runs that differ only in their layout (or release), the fastest, with how many others were tried.
+
+``data/fastest_runs.csv`` holds one line per cell, so that no verb reads the whole corpus to name a published run. It is derived:
+``python -m meshwright.evidence.rows.attempts`` writes it, a test holds it current.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import defaultdict
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from meshwright.evidence.rows.published import Published
+    from meshwright.evidence.rows.table import Row
+
+KEY = ("framework", "model", "task", "gpu", "n_gpus", "precision", "gbs", "seq")
+"""Columns that runs of one cell share: everything that is given, the framework's release aside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempts:
+    """A cell by its fastest run."""
+
+    best: Published
+    """Where nothing ran: what was given, without layout and figures."""
+    ran: int
+    """Runs with a figure, the best among them."""
+    failed: int
+    """Runs that produced none: out of memory, crash or time-out."""
+
+
+def data_path(name: str) -> Path:
+    """A file that ships with the evidence."""
+    return Path(str(files("meshwright.evidence"))) / "data" / name
+
+
+@cache
+def attempts() -> tuple[Attempts, ...]:
+    """All cells of the shipped corpus, from the index."""
+    with data_path("fastest_runs.csv").open(newline="", encoding="utf-8") as file:
+        return tuple(_read(row) for row in csv.DictReader(file))
+
+
+def corpus() -> list[Row]:
+    """All rows of the shipped corpus, those with a flag too: 2.4 MB, read only where a single row is asked for."""
+    with data_path("measured_runs.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def attempt_key(row: Row) -> tuple[str, ...]:
+    """What the runs of a cell share."""
+    return tuple(row[column].lower() for column in KEY)
+
+
+def build(rows: Iterable[Row]) -> list[Attempts]:
+    """Cells of all rows without a flag, in the order of their keys."""
+    by_key: dict[tuple[str, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        if not row["flag"]:
+            by_key[attempt_key(row)].append(row)
+    return [_cell(by_key[key]) for key in sorted(by_key)]
+
+
+def text_of(found: Sequence[Attempts]) -> str:
+    """The index file."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    names = [field.name for field in fields(found[0].best)]
+    writer.writerow([*names, "ran", "failed"])
+    for cell in found:
+        writer.writerow([*(_word(getattr(cell.best, name)) for name in names), cell.ran, cell.failed])
+    return stream.getvalue()
+
+
+def _cell(rows: list[Row]) -> Attempts:
+    from meshwright.evidence.rows.published import published, speed
+
+    ran = [row for row in rows if row["status"] == "ok"]
+    if ran:
+        best = published(min(ran, key=lambda row: (-(speed(row)[0] or 0.0), row["id"])))
+    else:
+        given = published(min(rows, key=lambda row: row["id"]))
+        best = replace(given, label="", data_parallel=None, num_microbatches=None, recompute="")
+    return Attempts(best=best, ran=len(ran), failed=len(rows) - len(ran))
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return str(int(value))
+    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _read(row: Row) -> Attempts:
+    from meshwright.evidence.rows.published import Published
+
+    values = {name: _value(row[name], kind) for name, kind in _kinds().items()}
+    return Attempts(best=Published(**values), ran=int(row["ran"]), failed=int(row["failed"]))
+
+
+@cache
+def _kinds() -> dict[str, Any]:
+    """Column of the index -> type of the field."""
+    from meshwright.evidence.rows.published import Published
+
+    return get_type_hints(Published)
+
+
+def _value(text: str, kind: Any) -> Any:
+    if kind is str:
+        return text
+    if kind is bool:
+        return text == "1"
+    if not text:
+        return None
+    return int(text) if kind == int | None else float(text)
+
+
+if __name__ == "__main__":
+    data_path("fastest_runs.csv").write_text(text_of(build(corpus())), encoding="utf-8")

@@ -1,0 +1,158 @@
+"""A published run in the product's units: what ran, in which layout, how fast, in how much memory, and who says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from meshwright import catalog
+from meshwright.domain.label import label
+from meshwright.domain.layout import Overlap
+from meshwright.errors import InputError
+from meshwright.estimate import model_flops
+from meshwright.evidence.rows.conventions import precision_name
+from meshwright.evidence.rows.refused import ImpossibleError, UnreadableError
+from meshwright.evidence.rows.run import Run, run
+from meshwright.perf.parameters import active_parameters, total_parameters
+from meshwright.units import GIB, GIGA
+
+if TYPE_CHECKING:
+    from meshwright.evidence.rows.table import Row
+
+FAMILIES = {
+    "nemo": "megatron", "megatron-bridge": "megatron", "megatron-lm": "megatron", "megatron-core": "megatron",
+    "megatron-deepspeed": "megatron-deepspeed", "megatron+deepspeed 3d": "megatron-deepspeed",
+    "megatron+deepspeed zero-3 (old branch)": "megatron-deepspeed",
+    "nanotron": "nanotron", "torchtitan": "torchtitan", "llm-foundry/composer fsdp": "torch",
+    "mindspeed-llm": "mindspeed", "modellink": "mindspeed", "modellink (mcore)": "mindspeed", "modellink (legacy)": "mindspeed",
+    "mindspore": "mindformers", "mindspore mindformers": "mindformers",
+}
+"""Framework as the corpus spells it, in lower case -> family, as ``Implementation.family`` names it; others are their own."""
+
+ROW_FAULTS = {"catalog.unknown", "cluster.ragged", "model.heads", "model.experts", "model.positive"}
+"""Faults that lie in what a row says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """One run that someone published; None where the source does not say. Fields are the columns of ``fastest_runs.csv``."""
+
+    id: str
+    source: str
+    framework: str
+    framework_version: str
+    family: str
+    model: str
+    parameters: int | None
+    active_parameters: int | None
+    """Of a mixture of experts: parameters that one token meets; else ``parameters``."""
+    is_moe: bool
+    layers: int | None
+    hidden: int | None
+    device: str
+    """By the catalogue's name."""
+    device_family: str
+    devices: int | None
+    devices_per_node: int | None
+    precision: str
+    task: str
+    sequence_tokens: int | None
+    global_batch_sequences: int | None
+    label: str
+    """The layout in the words of the label, as far as the source says it; empty where nothing of the cell ran."""
+    data_parallel: int | None
+    num_microbatches: int | None
+    """Gradient accumulation steps."""
+    recompute: str
+    tokens_per_s_per_device: float | None
+    step_s: float | None
+    mfu_ratio: float | None
+    """By our convention, whatever the source's: causal half of attention, no recompute, over the GEMM precision's dense peak."""
+    memory_bytes: int | None
+    memory_kind: str
+    """What was read off: allocated peak, reserved peak, device total, unknown."""
+
+
+def published(row: Row) -> Published:
+    """A row in the product's units; figures that the source leaves out are derived where others of the row define them."""
+    known = _run(row)
+    device = known.case.cluster.device if known else catalog.device(row["gpu"])
+    devices, sequence, batch = _whole(row, "n_gpus"), _whole(row, "seq"), _whole(row, "gbs")
+    tokens_per_s, step_s = speed(row)
+    parameters = float(row["n_params_B"]) * GIGA if row["n_params_B"] else None
+    if parameters is None and known:
+        parameters = float(total_parameters(known.case.model))
+    active = float(active_parameters(known.case.model)) if known and row["n_experts"] else parameters
+    layout = known.layout if known else None
+    framework = row["framework"]
+    return Published(
+        id=row["id"], source=row["source"], framework=framework, framework_version=row["framework_version"],
+        family=FAMILIES.get(framework.lower(), framework.lower()), model=row["model"],
+        parameters=_count(parameters), active_parameters=_count(active), is_moe=bool(row["n_experts"]),
+        layers=_whole(row, "n_layers"), hidden=_whole(row, "hidden"), device=device.name, device_family=device.family,
+        devices=devices, devices_per_node=_whole(row, "gpus_per_node"), task=row["task"],
+        precision=precision_name(row["precision"]), sequence_tokens=sequence, global_batch_sequences=batch,
+        label=label(replace(layout, stage_layers=None, overlap=Overlap())) if layout else _words(row),
+        data_parallel=layout.data_parallel if layout else _whole(row, "dp"),
+        num_microbatches=layout.num_microbatches if layout else None, recompute=row["recompute"],
+        tokens_per_s_per_device=_round(tokens_per_s), step_s=_round(step_s),
+        mfu_ratio=_round(_mfu(known, step_s)), memory_bytes=round(float(row["mem_gb"]) * GIB) if row["mem_gb"] else None,
+        memory_kind=row["mem_kind"],
+    )
+
+
+def speed(row: Row) -> tuple[float | None, float | None]:
+    """(tokens/s/device, seconds per step), each from the other where only one is published."""
+    rate = float(row["tokens_per_s_per_gpu"]) if row["tokens_per_s_per_gpu"] else None
+    step_s = float(row["step_time_s"]) if row["step_time_s"] else None
+    devices, sequence, batch = (_whole(row, column) for column in ("n_gpus", "seq", "gbs"))
+    if devices and sequence and batch:
+        tokens = sequence * batch
+        if step_s:
+            return tokens / step_s / devices, step_s
+        if rate:
+            return rate, tokens / rate / devices
+    return rate, step_s
+
+
+def _run(row: Row) -> Run | None:
+    try:
+        return run(row)
+    except (UnreadableError, ImpossibleError):
+        return None
+    except InputError as error:  # a row's own fault; a fault of the catalogue's files must not empty the index
+        if {each.id for each in error.messages} <= ROW_FAULTS:
+            return None
+        raise
+
+
+def _mfu(known: Run | None, step_s: float | None) -> float | None:
+    """Causal model FLOPs of the step over the peak of the devices in that time."""
+    if known is None or not step_s:
+        return None
+    case = known.case
+    peak = case.cluster.device.peak_flops_per_s.get(case.training.precision.gemm_dtype)
+    return model_flops(case, "causal") / step_s / known.layout.world / peak if peak else None
+
+
+def _words(row: Row) -> str:
+    """Degrees of a row that makes no case, in the label's words."""
+    columns = {"tp": "tp", "cp": "cp", "pp": "pp", "vp": "vpp", "ep": "ep", "etp": "etp", "dp": "dp", "mb": "mbs"}
+    found = {word: _whole(row, column) for word, column in columns.items()}
+    words = [f"{word}{degree}" for word, degree in found.items() if degree and (degree > 1 or word in {"tp", "pp", "dp", "mb"})]
+    words += ["sp"] if row["sp"] == "1" and (found["tp"] or 1) > 1 else []
+    zero = {"fsdp": "3", "hsdp": "3"}.get(row["zero"], row["zero"])
+    return " ".join([*words, f"zero{zero}"] if zero and words else words)
+
+
+def _whole(row: Row, column: str) -> int | None:
+    return int(float(row[column])) if row[column] else None
+
+
+def _count(value: float | None) -> int | None:
+    return None if value is None else int(float(f"{value:.6g}"))
+
+
+def _round(value: float | None) -> float | None:
+    """Six significant figures: more than anyone measures, and the index stays small."""
+    return None if value is None else float(f"{value:.6g}")

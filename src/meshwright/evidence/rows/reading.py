@@ -1,0 +1,97 @@
+"""Rows of a table as runs: those that can be predicted, those that nothing can run, and those that say too little."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from meshwright.errors import InputError
+from meshwright.evidence.rows.refused import ImpossibleError, UnreadableError
+from meshwright.evidence.rows.run import run
+from meshwright.evidence.rows.table import Skipped
+from meshwright.perf.parameters import active_parameters
+
+if TYPE_CHECKING:
+    from meshwright.domain.model import Model
+    from meshwright.evidence.rows.run import Run
+    from meshwright.evidence.rows.table import Row, Table
+
+
+MAX_CHUNKS = 512
+MEMORY_SLACK = 1.1
+"""A driver reports a little less than the whole memory."""
+LEAST_FLOPS = 4.0
+"""Per token and parameter: forward and the gradients of activations, which even frozen weights need; attention is left out."""
+MIXED = "a figure that no device reaches: mixed units?"
+OUR_FAULT = ("yaml.", "json.", "file.", "sheet.", "document.")
+"""Faults of the shipped data, which are no row's."""
+KINDS = {"cluster.ragged": "devices are no whole nodes"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsRead:
+    """What became of the rows of a table; every row is in one of the three."""
+
+    runs: tuple[Run, ...]
+    impossible: tuple[tuple[Row, str], ...]
+    """Rows whose degrees no framework can run, and why: predicted not to fit."""
+    skipped: tuple[Skipped, ...]
+    """Those of the table, then those that name an unknown device or precision or leave too much blank."""
+
+
+def read_runs(table: Table) -> RowsRead:
+    """Every row of a table as a run, in the order of the file."""
+    runs: list[Run] = []
+    impossible: list[tuple[Row, str]] = []
+    skipped = list(table.skipped)
+    for row, line in zip(table.rows, table.lines, strict=True):
+        try:
+            _check_shape(row)
+            each = run(row)
+            _check_units(each)
+            runs.append(each)
+        except ImpossibleError as why:
+            impossible.append((row, str(why)))
+        except UnreadableError as why:
+            skipped.append(Skipped(id=row["id"], line=line, reason=why.detail, kind=str(why), row=row))
+        except InputError as error:
+            first = error.messages[0]
+            if first.id.startswith(OUR_FAULT):
+                raise
+            kind = KINDS.get(first.id, "no such model or cluster")
+            kind = f"unknown {first.values['noun']}" if first.id == "catalog.unknown" else kind
+            skipped.append(Skipped(id=row["id"], line=line, reason=str(first), kind=kind, row=row))
+    return RowsRead(runs=tuple(runs), impossible=tuple(impossible), skipped=tuple(skipped))
+
+
+def _check_shape(row: Row) -> None:
+    """Refuse shapes that contradict themselves, and pipelines so long that a row would take minutes."""
+    layers, first = int(row["n_layers"] or 0), int(row["n_dense_layers"] or 0)
+    if layers and first > layers:
+        raise UnreadableError("cells contradict each other", f"n_dense_layers {first} of n_layers {layers}")
+    if row["n_experts"] and not row["top_k"]:
+        raise UnreadableError("architecture is blank", "top_k, though n_experts is given")
+    chunks = max(1, int(row["pp"] or 1)) * max(1, int(row["vpp"] or 1))
+    if MAX_CHUNKS < chunks <= layers:
+        raise UnreadableError("the pipeline is too long to simulate", f"{chunks} chunks, {MAX_CHUNKS} is the limit")
+
+
+def _check_units(each: Run) -> None:
+    """Refuse figures that no device reaches: a unit must be wrong."""
+    device, precision = each.case.cluster.device, each.case.training.precision
+    if each.memory_bytes and each.memory_bytes > MEMORY_SLACK * device.memory_bytes:
+        have = device.memory_bytes / 2**30
+        raise UnreadableError(MIXED, f"mem_gb {each.row['mem_gb']}, but {device.name} has {have:.0f}")
+    if each.step_s:
+        dtypes = (precision.gemm_dtype, precision.base_dtype)
+        peak = max((device.peak_flops_per_s[dtype] for dtype in dtypes if device.supports(dtype)), default=0.0)
+        flops = LEAST_FLOPS * _active_parameters(each.case.model) * each.case.batch.tokens
+        times = flops / each.step_s / each.layout.world / peak if peak else 0.0
+        if times > 1.0:
+            raise UnreadableError(MIXED, f"a step of {each.step_s:.3g} s is {times:.3g} times as fast as {device.name} computes")
+
+
+@lru_cache(maxsize=1024)
+def _active_parameters(model: Model) -> float:
+    return float(active_parameters(model))

@@ -1,0 +1,148 @@
+"""Rows of ``measured_runs.csv`` as cases and layouts, from their own columns; what a row leaves out is assumed here alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from meshwright import catalog
+from meshwright.catalog import recipes
+from meshwright.domain.case import Case
+from meshwright.domain.memory_reading import MemoryReading
+from meshwright.domain.training import Batch, Training
+from meshwright.evidence.rows import ascend, nvidia
+from meshwright.evidence.rows.columns import DEGREES
+from meshwright.evidence.rows.conventions import conventions, precision_name
+from meshwright.evidence.rows.groups import group_key, source_group
+from meshwright.evidence.rows.refused import ImpossibleError, UnreadableError
+from meshwright.evidence.rows.row_layout import layout_of, placed
+from meshwright.evidence.rows.row_model import model_of
+from meshwright.evidence.rows.row_system import cluster_of, implementation_of
+from meshwright.evidence.rows.table import Row, read_table, step_times, whole
+
+if TYPE_CHECKING:
+    from meshwright.domain.layout import Layout
+
+GIVEN = ("gbs", "seq", "tp", "pp", "n_gpus")
+ASSUMPTIONS = (*conventions().assumptions, *ascend.ASSUMPTIONS)
+"""What is assumed where rows are silent, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A row that can be predicted."""
+
+    id: str
+    row: Row
+    case: Case
+    layout: Layout
+    step_s: float | None
+    memory_bytes: float | None
+    failed: bool
+    reading: MemoryReading
+    """What the figure of memory is."""
+
+    @property
+    def device(self) -> str:
+        """The catalogue's name of the device."""
+        return self.case.cluster.device.name
+
+    @property
+    def family(self) -> str:
+        """Family of the implementation: what measurements of the run calibrate."""
+        return self.case.implementation.family
+
+    @property
+    def release(self) -> tuple[str, str]:
+        """Framework and version, as published."""
+        return self.row["framework"], self.row["framework_version"]
+
+    @property
+    def precision(self) -> str:
+        """The precision recipe."""
+        return self.case.training.precision.name
+
+    @property
+    def source(self) -> str:
+        """The source group."""
+        return source_group(self.id)
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """What all measurements of this configuration share."""
+        return group_key(self.row)
+
+    @property
+    def mem_kind(self) -> str:
+        """What the source calls the memory that it states: allocated peak, reserved peak, device total, unknown or blank."""
+        return self.row["mem_kind"]
+
+
+def read(corpus: Path) -> list[Row]:
+    """All rows of the corpus that can be read and carry no flag, in no meaningful order."""
+    return list(read_table(corpus / "measured_runs.csv").rows)
+
+
+def run(row: Row) -> Run:
+    """A row as a case and a layout.
+
+    Errors: ``UnreadableError`` where a needed column is blank or the model is no transformer; ``ImpossibleError`` where
+            nothing can run it.
+    """
+    if row["model"].startswith((*conventions().hybrids, *ascend.NOT_DESCRIBED)):
+        raise UnreadableError("not a transformer")
+    if "network-degraded" in row["notes"]:
+        raise UnreadableError("the source says that its network was degraded")
+    given, row = row, ascend.completed(row)
+    blank = [key for key in GIVEN if not row[key]]
+    if blank:
+        raise UnreadableError("layout or batch is blank", ", ".join(blank))
+    if any(row[key] and whole(row, key) < 1 for key in DEGREES):
+        raise ImpossibleError("a degree is below 1")
+    batch = Batch(
+        global_batch_sequences=whole(row, "gbs"), sequence_tokens=whole(row, "seq"),
+        mean_square_document_tokens=nvidia.PACKED_TOKENS * whole(row, "seq") if nvidia.packed(row) else None,
+    )
+    model, told = model_of(row), nvidia.said(row)
+    layout = layout_of(row, model.num_layers)
+    if layout.world != whole(row, "n_gpus") or whole(row, "dp", layout.data_parallel) != layout.data_parallel:
+        raise ImpossibleError("degrees do not multiply to the devices")
+    if layout.pipeline_parallel * layout.virtual_stages > model.num_layers:
+        raise ImpossibleError("more chunks than layers")
+    layout, implementation = placed(row, given, model, layout), implementation_of(row)
+    precision = recipes.precision(_recipe(row), implementation.gradient_dtype)
+    precision, cluster = ascend.precision(row, precision), cluster_of(row)
+    case = Case(
+        model=model, cluster=cluster, batch=batch,
+        training=Training(
+            task=row["task"], precision=precision, optimizer=recipes.optimizer("adamw"),  # type: ignore[arg-type]
+            lora=nvidia.adapters(row), balanced_routing=told.balanced,
+        ),
+        implementation=implementation, calibration=catalog.calibration("none", cluster.device),
+    )
+    return Run(
+        id=row["id"], row=given, case=case, layout=layout, step_s=_step_s(row), failed=row["status"] == "failed",
+        memory_bytes=float(ascend.memory_gib(row)) * 2**30 if ascend.memory_gib(row) else None, reading=_reading(row),
+    )
+
+
+def _recipe(row: Row) -> str:
+    if row["framework"] == "torchtitan" and row["precision"] == "fp8":
+        return "fp8-torchao"
+    return precision_name(row["precision"] or "bf16")
+
+
+def _reading(row: Row) -> MemoryReading:
+    if row["framework"] == "nanotron" and "ultrascale-playbook" in row["source"]:
+        return MemoryReading(kind="allocator", stage="first")
+    if ascend.is_first_step(row):
+        return MemoryReading(kind="first step")
+    kinds: dict[str, Literal["allocated", "allocator"]]
+    kinds = {"": "allocated", "allocated peak": "allocated", "reserved peak": "allocator"}
+    kind = kinds.get(row["mem_kind"])
+    return MemoryReading(kind=kind) if kind else MemoryReading()
+
+
+def _step_s(row: Row) -> float | None:
+    return next(iter(step_times(row).values()), None)

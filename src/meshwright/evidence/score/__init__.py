@@ -1,0 +1,1 @@
+"""Predictions beside measurements: held-out validation, metrics, cells, sets."""

@@ -1,0 +1,128 @@
+"""Estimates of many cases, on one or two processes, in a fixed order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from math import isfinite
+from multiprocessing import get_context
+from os import cpu_count
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.estimate import estimate
+from meshwright.estimate.evaluate import shown_bytes
+from meshwright.evidence.fit.processes import ignore_interrupts, quiet_interrupts, stop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from meshwright.domain.case import Case
+    from meshwright.domain.estimate import Estimate
+    from meshwright.domain.layout import Layout
+    from meshwright.domain.memory_reading import MemoryReading
+
+Legal = Callable[["Case", "Layout"], Sequence[str]]
+"""Why a layout may not be run; nothing where it may. A function of a module, so that another process can call it."""
+Task = tuple["Case", "Layout", "MemoryReading"]
+"""What is predicted, and how its memory was read."""
+Progress = Callable[[float, float], None]
+Bounds = tuple[float, float]
+CHUNK = 48
+WORTH_IT = 400
+"""Fewer predictions take less time than the start of a process."""
+MAX_JOBS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """The figures of an estimate that validation needs; small, because they travel between processes."""
+
+    step_s: float | None = None
+    memory_peak_bytes: float | None = None
+    memory_shown_bytes: float | None = None
+    """As the counter that the run quotes shows it."""
+    fit_probability: float = 0.0
+    mfu_ratio: float = 0.0
+    ideal_s: float | None = None
+    step_interval_s: Bounds | None = None
+    memory_interval_bytes: Bounds | None = None
+    refused: tuple[str, ...] = ()
+    calibration: str = ""
+    grade: str = ""
+    fault: str = ""
+    """Why there is no estimate of a legal layout; blank otherwise."""
+
+
+def predict(tasks: Sequence[Task], legal: Legal, progress: Progress | None = None, jobs: int | None = None) -> list[Predicted]:
+    """An estimate of every case and layout, in their order.
+
+    ``jobs``: processes; None: two where there are processors and enough to do.
+    """
+    wanted = jobs or (min(MAX_JOBS, cpu_count() or 1) if len(tasks) >= WORTH_IT else 1)
+    chunks = [tasks[begin : begin + CHUNK] for begin in range(0, len(tasks), CHUNK)]
+    found: list[Predicted] = []
+    for part in _parts(chunks, legal, wanted):
+        found += part
+        if progress is not None:
+            progress(len(found), len(tasks))
+    return found
+
+
+def _parts(chunks: Sequence[Sequence[Task]], legal: Legal, jobs: int) -> Iterator[list[Predicted]]:
+    """Results of the chunks in order; on one process where others cannot be started."""
+    done = 0
+    if jobs > 1 and len(chunks) > 1:
+        pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=ignore_interrupts)
+        try:
+            with quiet_interrupts():  # children are started here, and inherit that they ignore Ctrl-C
+                futures = [pool.submit(_chunk, chunk, legal) for chunk in chunks]
+            for future in futures:
+                part = future.result()
+                done += 1
+                yield part
+        except BrokenProcessPool:  # no room for a second process, or a script without a main guard
+            pass
+        finally:
+            stop(pool)
+    for chunk in chunks[done:]:
+        yield _chunk(chunk, legal)
+
+
+def _chunk(chunk: Sequence[Task], legal: Legal) -> list[Predicted]:
+    return [_one(case, layout, reading, legal) for case, layout, reading in chunk]
+
+
+def _one(case: Case, layout: Layout, reading: MemoryReading, legal: Legal) -> Predicted:
+    """One estimate. A legal layout that cannot be estimated is a fault, an illegal one is only said not to run."""
+    refused = tuple(legal(case, layout))
+    try:
+        with np.errstate(all="ignore" if refused else "warn"):
+            result = estimate(case, layout)
+            shown = shown_bytes(case, layout, reading)
+    except Exception as error:
+        return Predicted(refused=refused, fault="" if refused else f"{type(error).__name__}: {error}")
+    if not (isfinite(result.step_s) and result.step_s > 0 and isfinite(result.memory_reserved_bytes)):
+        return Predicted(refused=refused, fault="" if refused else "not finite")
+    return _figures(result, shown, refused)
+
+
+def _figures(result: Estimate, shown: float, refused: tuple[str, ...]) -> Predicted:
+    interval = result.interval
+    ideal_s = result.hardware_flops_per_s_per_device * result.step_s / result.peak_flops_per_s
+    return Predicted(
+        step_s=result.step_s, memory_peak_bytes=float(result.memory_peak_bytes),
+        memory_shown_bytes=shown,
+        fit_probability=0.0 if refused else result.fit_probability, mfu_ratio=result.mfu_ratio, ideal_s=ideal_s,
+        step_interval_s=None if interval is None else interval.step_s,
+        memory_interval_bytes=None if interval is None else scaled(interval.memory_peak_bytes, shown / result.memory_peak_bytes),
+        refused=refused, calibration=result.calibration, grade=(result.grades or {}).get("step_s", ""),
+    )
+
+
+def scaled(bounds: Bounds, factor: float) -> Bounds:
+    """Bounds of a figure that is so many times as large."""
+    return bounds[0] * factor, bounds[1] * factor

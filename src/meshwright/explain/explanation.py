@@ -1,0 +1,96 @@
+"""Everything that there is to say about one layout of a case: a print-out of estimates, never a second calculation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from meshwright.domain.label import label
+from meshwright.explain.disagreements import disagreements
+from meshwright.explain.ladder import SpeedStep, speed_step
+from meshwright.explain.memory_fit import FitStep, fit_step
+from meshwright.explain.reach import BatchStep, batch_step
+from meshwright.explain.sensitivity import Sensitivity, WhatIf, sensitivities, what_ifs
+from meshwright.judging.facts import Facts
+from meshwright.judging.guides import judge_all
+from meshwright.judging.losses import Cause, Loss, causes, losses
+from meshwright.judging.start import GuidedStart, differences, guided_start
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.domain.estimate import Estimate
+    from meshwright.domain.features import Features
+    from meshwright.domain.layout import Layout
+    from meshwright.judging.finding import Disagreement, Judgement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fastest:
+    """The fastest fitting layout that the questions came across: the grid, its refined winners, and the layout itself."""
+
+    label: str
+    step_s: float
+    memory_reserved_bytes: float
+    step_change_ratio: float
+    """Its step over that of the layout, minus one."""
+    differences: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why a layout is as fast as it is, where the rest goes, what a step of each knob would do, and what the guides say."""
+
+    label: str
+    fit: FitStep
+    batch: BatchStep
+    throughput: SpeedStep
+    start: GuidedStart | None
+    fastest: Fastest | None
+    """None where nothing fits."""
+    losses: tuple[Loss, ...]
+    """Points of 100; ``ideal`` is the MFU."""
+    causes: tuple[Cause, ...]
+    sensitivities: tuple[Sensitivity, ...]
+    what_ifs: tuple[WhatIf, ...]
+    judgements: tuple[Judgement, ...]
+    disagreements: tuple[Disagreement, ...]
+
+
+def explain(case: Case, layout: Layout, features: Features, estimate: Estimate | None = None) -> Explanation:
+    """Explain a layout.
+
+    ``estimate``: that of the layout where it is known; one that carries its linearity saves computing it again.
+    Errors:  none for layouts that can be estimated; what the framework refuses is said, not raised.
+    """
+    facts = Facts(case, layout, features, estimate)
+    judged = judge_all(facts)
+    return Explanation(
+        label=facts.estimate.label,
+        fit=fit_step(facts),
+        batch=batch_step(facts),
+        throughput=speed_step(facts),
+        start=guided_start(facts),
+        fastest=_fastest(facts),
+        losses=losses(facts.estimate),
+        causes=causes(facts.estimate),
+        sensitivities=sensitivities(facts),
+        what_ifs=what_ifs(facts),
+        judgements=judged,
+        disagreements=disagreements(facts, judged),
+    )
+
+
+def _fastest(facts: Facts) -> Fastest | None:
+    best = facts.best.get("any")
+    if best is None or not best.fits:
+        return None
+    trial = facts.trial(best.layout)
+    if trial.step_s > facts.step_s and facts.estimate.fits:  # the simulation knows better than the closed form of the grid
+        trial = facts.trial(facts.layout)
+    return Fastest(
+        label=label(trial.layout, overlap=facts.layout.overlap),
+        step_s=trial.step_s,
+        memory_reserved_bytes=trial.reserved_bytes,
+        step_change_ratio=trial.step_s / facts.step_s - 1.0,
+        differences=differences(facts.layout, trial.layout),
+    )

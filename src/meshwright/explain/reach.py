@@ -1,0 +1,73 @@
+"""Step 2 of the playbook: reach the global batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from meshwright.judging.predicates import percent
+from meshwright.units import count
+
+if TYPE_CHECKING:
+    from meshwright.judging.facts import Facts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchTrial:
+    """The same layout at another global batch."""
+
+    global_batch_sequences: int
+    num_microbatches: int
+    step_s: float
+    mfu_ratio: float
+    bubble_ratio: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchStep:
+    """Step 2: reach the global batch."""
+
+    global_batch_sequences: int
+    tokens_per_step: int
+    data_parallel: int
+    microbatch_sequences: int
+    num_microbatches: int
+    smallest_batch_sequences: int
+    twice: BatchTrial | None
+    half: BatchTrial | None
+    sentence: str
+
+
+def batch_step(facts: Facts) -> BatchStep:
+    """The product that makes the batch, and the layout at twice and half of it."""
+    layout, batch = facts.layout, facts.case.batch
+    least = layout.data_parallel * layout.microbatch_sequences
+    twice, half = _batch_trial(facts, 2.0), _batch_trial(facts, 0.5)
+    down = (
+        f"half of it would run at {percent(half.mfu_ratio)} MFU"
+        if half is not None
+        else f"half of it is not legal with dp{layout.data_parallel}"
+    )
+    up = f"twice of it at {percent(twice.mfu_ratio)}" if twice is not None else "twice of it is not legal"
+    return BatchStep(
+        global_batch_sequences=batch.global_batch_sequences, tokens_per_step=batch.tokens, data_parallel=layout.data_parallel,
+        microbatch_sequences=layout.microbatch_sequences, num_microbatches=layout.num_microbatches, smallest_batch_sequences=least,
+        twice=twice, half=half,
+        sentence=f"dp{layout.data_parallel} x mb{layout.microbatch_sequences} x {layout.num_microbatches} "
+        f"micro-batches = {batch.global_batch_sequences} sequences = "
+        f"{count(batch.tokens)} tokens, at {percent(facts.estimate.mfu_ratio)} MFU; {up}; {down}; the smallest batch "
+        f"of this layout is {least}",
+    )
+
+
+def _batch_trial(facts: Facts, factor: float) -> BatchTrial | None:
+    trial = facts.with_batch(factor)
+    if trial is None:
+        return None
+    return BatchTrial(
+        global_batch_sequences=round(facts.case.batch.global_batch_sequences * factor),
+        num_microbatches=trial.layout.num_microbatches,
+        step_s=trial.step_s,
+        mfu_ratio=trial.estimate.mfu_ratio,
+        bubble_ratio=trial.estimate.bubble_ratio,
+    )

@@ -1,0 +1,108 @@
+"""What one more step of each knob would do, and what better hardware would."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from meshwright.domain.label import label
+from meshwright.judging.neighbours import neighbours
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from meshwright.domain.case import Case
+    from meshwright.judging.facts import Facts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sensitivity:
+    """A legal neighbour at the same devices and global batch, or the rules that refuse it."""
+
+    knob: str
+    change: str
+    """``tp 2 -> 4``."""
+    label: str | None
+    refused_because: tuple[str, ...]
+    step_s: float | None
+    step_change_ratio: float | None
+    memory_reserved_bytes: float | None
+    memory_change_bytes: float | None
+    fits: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """The same layout on other hardware or software."""
+
+    change: str
+    step_s: float
+    step_change_ratio: float
+    mfu_ratio: float
+
+
+def sensitivities(facts: Facts) -> tuple[Sensitivity, ...]:
+    """Every single step, knob by knob."""
+    found: list[Sensitivity] = []
+    for each in neighbours(facts.case, facts.features, facts.layout):
+        if each.layout is None:
+            found.append(
+                Sensitivity(
+                    knob=each.knob,
+                    change=each.change,
+                    label=None,
+                    refused_because=each.refused_because,
+                    step_s=None,
+                    step_change_ratio=None,
+                    memory_reserved_bytes=None,
+                    memory_change_bytes=None,
+                    fits=None,
+                )
+            )
+            continue
+        trial = facts.trial(each.layout)
+        found.append(
+            Sensitivity(
+                knob=each.knob,
+                change=each.change,
+                label=label(each.layout, overlap=facts.layout.overlap),
+                refused_because=(),
+                step_s=trial.step_s,
+                step_change_ratio=trial.step_s / facts.step_s - 1.0,
+                memory_reserved_bytes=trial.reserved_bytes,
+                memory_change_bytes=trial.reserved_bytes - facts.estimate.memory_reserved_bytes,
+                fits=trial.estimate.fits,
+            )
+        )
+    return tuple(found)
+
+
+def what_ifs(facts: Facts) -> tuple[WhatIf, ...]:
+    """A quarter more network, a quarter more scale-up bandwidth, CUDA graphs: the step of the same layout."""
+    found: list[WhatIf] = []
+    for change, case in _cases(facts.case):
+        trial = facts.trial(facts.layout, case)
+        found.append(
+            WhatIf(
+                change=change,
+                step_s=trial.step_s,
+                step_change_ratio=trial.step_s / facts.step_s - 1.0,
+                mfu_ratio=trial.estimate.mfu_ratio,
+            )
+        )
+    return tuple(found)
+
+
+def _cases(case: Case) -> Iterator[tuple[str, Case]]:
+    cluster = case.cluster
+    faster = replace(cluster.network, bytes_per_s=1.25 * cluster.network.bytes_per_s)
+    yield "network bandwidth +25 %", replace(case, cluster=replace(cluster, network=faster))
+    faster = replace(cluster.scale_up, bytes_per_s=1.25 * cluster.scale_up.bytes_per_s)
+    yield "scale-up bandwidth +25 %", replace(case, cluster=replace(cluster, scale_up=faster))
+    if not case.implementation.cuda_graphs:
+        yield "CUDA graphs (launches from a graph)", replace(case, implementation=replace(case.implementation, cuda_graphs=True))
+    memory = 1.25 * cluster.device.memory_bytes_per_s
+    yield (
+        "memory bandwidth +25 %",
+        replace(case, cluster=replace(cluster, device=replace(cluster.device, memory_bytes_per_s=memory))),
+    )

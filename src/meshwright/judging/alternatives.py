@@ -1,0 +1,129 @@
+"""The best layout under each piece of advice: the grid is evaluated once, every question keeps its winner, winners are refined."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.domain.label import label
+from meshwright.estimate.many import evaluate_many
+from meshwright.judging.questions import MICRO_BATCHES, columns_of_layouts, columns_of_rows, questions
+from meshwright.search.finalists import layout_of_row
+from meshwright.search.grid import Counts, evaluate_grid
+from meshwright.search.refine import variants
+from meshwright.search.space import Pins, ShardOption, make_space
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from meshwright.domain.case import Case
+    from meshwright.domain.features import Features
+    from meshwright.domain.layout import Layout, Overlap
+    from meshwright.judging.questions import Columns, Question
+    from meshwright.search.grid import Rows
+    from meshwright.search.space import Space
+
+    Floats = NDArray[np.float64]
+
+SHARDINGS = (
+    ShardOption(0, "none"), ShardOption(1, "all"), ShardOption(1, "node"), ShardOption(2, "all"), ShardOption(3, "all"),
+)
+NEAR = (1.0, 1.15)
+"""Memory over capacity up to which a winner is kept: those that fit, and those that refinement may bring in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """The fastest fitting layout that answers a question; where none fits, the least demanding."""
+
+    label: str
+    layout: Layout
+    step_s: float
+    memory_reserved_bytes: float
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    step_s: float
+    reserved_bytes: float
+    layout: Layout
+
+
+class _Pool:
+    """Winners of every question: the fastest within each bound of memory, and the least demanding."""
+
+    def __init__(self, asked: dict[str, Question], capacity_bytes: float) -> None:
+        self.asked, self.capacity = asked, capacity_bytes
+        self.fastest: dict[tuple[str, float], _Found] = {}
+        self.least: dict[str, _Found] = {}
+
+    def add(self, columns: Columns, step_s: Floats, reserved: Floats, layout_of: Callable[[int], Layout]) -> None:
+        """Look at evaluated layouts."""
+        bounded = {bound: np.where(reserved <= bound * self.capacity, step_s, np.inf) for bound in NEAR}
+        for name, question in self.asked.items():
+            own = np.asarray(question(columns))
+            if not own.any():
+                continue
+            for bound, speed in bounded.items():
+                index = int(np.argmin(np.where(own, speed, np.inf)))
+                known = self.fastest.get((name, bound))
+                if own[index] and np.isfinite(speed[index]) and (known is None or speed[index] < known.step_s):
+                    self.fastest[name, bound] = _Found(
+                        step_s=float(step_s[index]), reserved_bytes=float(reserved[index]), layout=layout_of(index)
+                    )
+            if (name, NEAR[0]) not in self.fastest:
+                index = int(np.argmin(np.where(own, reserved, np.inf)))
+                before = self.least.get(name)
+                if before is None or reserved[index] < before.reserved_bytes:
+                    self.least[name] = _Found(
+                        step_s=float(step_s[index]), reserved_bytes=float(reserved[index]), layout=layout_of(index)
+                    )
+
+    def answers(self, overlap: Overlap) -> dict[str, Alternative]:
+        """The answer to every question that has one."""
+        found: dict[str, Alternative] = {}
+        for name in self.asked:
+            best = self.fastest.get((name, NEAR[0]), self.least.get(name))
+            if best is not None:
+                found[name] = Alternative(
+                    label=label(best.layout, overlap=overlap), layout=best.layout, step_s=best.step_s,
+                    memory_reserved_bytes=best.reserved_bytes, fits=(name, NEAR[0]) in self.fastest,
+                )
+        return found
+
+
+def coarse(space: Space, micro_batches: tuple[int, ...]) -> Space:
+    """The grid with few micro-batches (those of the guides) and few shard groups."""
+    return replace(
+        space, microbatches=tuple(mb for mb in space.microbatches if mb in micro_batches),
+        shard_options=tuple(option for option in SHARDINGS if option in space.shard_options),
+    )
+
+
+def alternatives(
+    case: Case, features: Features, devices: int, overlap: Overlap, parameters: int,
+    micro_batches: tuple[int, ...] = MICRO_BATCHES, only: tuple[str, ...] = (), known: Sequence[Layout] = (),
+) -> dict[str, Alternative]:
+    """The answer to every question that has one, or only to some; ``known`` layouts compete beside those of the grid."""
+    space = coarse(make_space(case, features, devices, Pins()), micro_batches)
+    asked = {name: question for name, question in questions(case, parameters).items() if not only or name in only}
+    pool = _Pool(asked, case.capacity_bytes)
+    for rows in evaluate_grid(space, Counts(rejected=Counter()), overlap=overlap):
+        columns = columns_of_rows(rows, case.batch.global_batch_sequences)
+        pool.add(columns, rows.step_s, rows.reserved_bytes, partial(_layout_of, space, rows, overlap))
+    bases = dict.fromkeys(found.layout for found in pool.fastest.values())
+    finer = list(dict.fromkeys([*known, *(layout for base in bases for layout in variants(space, base))]))
+    if finer:
+        pool.add(columns_of_layouts(finer), *evaluate_many(case, finer), finer.__getitem__)
+    return pool.answers(overlap)
+
+
+def _layout_of(space: Space, rows: Rows, overlap: Overlap, index: int) -> Layout:
+    return layout_of_row(space, rows, index, overlap)

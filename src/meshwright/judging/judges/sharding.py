@@ -1,0 +1,147 @@
+"""Sharding of optimizer states, gradients and parameters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from meshwright.estimate.many import evaluate_many
+from meshwright.judging.facts import ERROR
+from meshwright.judging.finding import Ruling, ratio, size
+from meshwright.judging.neighbours import shard_ranks, shards
+from meshwright.judging.predicates import change, contest, does_not_apply, judges, speed
+from meshwright.search.space import divisors
+from meshwright.units import gib, seconds
+
+if TYPE_CHECKING:
+    from meshwright.catalog.guides import Rule
+    from meshwright.judging.facts import Facts, Trial
+
+
+def zero(facts: Facts, stage: int) -> Trial | None:
+    """This layout at a ZeRO stage over all ranks, whether the framework has it or not; None with one rank."""
+    ranks = shard_ranks(facts.features, facts.layout)
+    if ranks == 1:
+        return None
+    return facts.trial(replace(facts.layout, **shards(stage, ranks)))  # type: ignore[arg-type]
+
+
+def one_rank(facts: Facts) -> Ruling:
+    """No data parallelism, nothing to shard."""
+    return does_not_apply(facts, f"one data-parallel rank ({facts.layout.world} devices in one replica): nothing to shard")
+
+
+@judges("unsaturated-sharding")
+def unsaturated_sharding(facts: Facts, _: Rule) -> Ruling:
+    """Every legal shard group of this layout against all ranks."""
+    layout, ranks = facts.layout, shard_ranks(facts.features, facts.layout)
+    groups = [k for k in divisors(ranks) if 1 < k < ranks]
+    if not groups:
+        return does_not_apply(facts, f"{ranks} data-parallel ranks have no divisor between 1 and themselves")
+    stage = max(1, layout.zero_stage)
+    layouts = [replace(layout, **shards(stage, k)) for k in (*groups, ranks)]  # type: ignore[arg-type]
+    times, reserved = evaluate_many(facts.case, layouts)
+    fitting = [
+        (float(t), k) for t, k, bytes_ in zip(times[:-1], groups, reserved[:-1], strict=True) if bytes_ <= facts.case.capacity_bytes
+    ]
+    if not fitting:
+        return Ruling(
+            verdict="fails", figure=size(float(reserved[:-1].min())),
+            sentence=f"no group smaller than all {ranks} ranks fits: the least needs {gib(float(reserved[:-1].min()))}",
+        )
+    best, group = min(fitting)
+    relative = best / float(times[-1]) - 1.0
+    able = "" if facts.features.partial_sharding else f"; {facts.features.name} shards over all ranks only"
+    return Ruling(
+        verdict="holds" if relative < -0.0005 else "fails", figure=ratio("step_change_ratio", relative),
+        sentence=f"sharding over {group} of {ranks} ranks: {change(best, float(times[-1]))} than over all of them; "
+        f"legal are {', '.join(map(str, groups))}{able}",
+    )
+
+
+@judges("distributed-optimizer")
+def distributed_optimizer(facts: Facts, _: Rule) -> Ruling:
+    """ZeRO-1 against ZeRO-0 on this layout."""
+    off, on = zero(facts, 0), zero(facts, 1)
+    if off is None or on is None:
+        return one_rank(facts)
+    freed = off.reserved_bytes - on.reserved_bytes
+    return Ruling(
+        verdict="holds" if freed >= 0 and on.step_s <= off.step_s * (1 + ERROR) else "fails",
+        figure=size(freed, "memory_freed_bytes"),
+        sentence=f"ZeRO-1 takes this layout from {gib(off.reserved_bytes)} to {gib(on.reserved_bytes)} and is "
+        f"{change(on.step_s, off.step_s)}",
+    )
+
+
+@judges("zero-three")
+def zero_three(facts: Facts, _: Rule) -> Ruling:
+    """ZeRO-3 against ZeRO-1 on this layout, as arithmetic."""
+    one, three = zero(facts, 1), zero(facts, 3)
+    if one is None or three is None:
+        return one_rank(facts)
+    freed = one.reserved_bytes - three.reserved_bytes
+    return Ruling(
+        verdict="holds" if freed >= 0 else "fails", figure=ratio("step_change_ratio", three.step_s / one.step_s - 1.0),
+        sentence=f"ZeRO-3 instead of ZeRO-1 frees {gib(freed)} and is {change(three.step_s, one.step_s)}{_refused(three)}",
+    )
+
+
+def _refused(trial: Trial) -> str:
+    return f"; refused: {trial.refused_because[0]}" if trial.refused_because else ""
+
+
+@judges("zero-three-under-pipeline")
+def zero_three_under_pipeline(facts: Facts, _: Rule) -> Ruling:
+    """ZeRO-1, 2 and 3 on the stages of this layout."""
+    layout = facts.layout
+    trials = [zero(facts, stage) for stage in (1, 2, 3)]
+    known = [trial for trial in trials if trial is not None]
+    if layout.pipeline_parallel == 1 or not known:
+        return does_not_apply(facts, f"no sharding under a pipeline here (pp{layout.pipeline_parallel}, dp{layout.data_parallel})")
+    one, three = known[0], known[2]
+    listed = ", ".join(
+        f"ZeRO-{stage} {seconds(each.step_s)} {gib(each.reserved_bytes)}" for stage, each in enumerate(known, start=1)
+    )
+    return Ruling(
+        verdict="wrong", figure=ratio("step_change_ratio", three.step_s / one.step_s - 1.0),
+        sentence=f"under {layout.pipeline_parallel} stages: {listed}; the weights would be gathered "
+        f"{layout.num_microbatches} times a step{_refused(three)}",
+    )
+
+
+@judges("zero-two-with-pipeline")
+def zero_two_with_pipeline(facts: Facts, _: Rule) -> Ruling:
+    """TP 8 with ZeRO-2 and PP against any, from 1024 devices; the framework may refuse."""
+    world, layout = facts.layout.world, facts.layout
+    one, two = zero(facts, 1), zero(facts, 2)
+    own = ""
+    if one is not None and two is not None and layout.pipeline_parallel > 1:
+        freed = gib(one.reserved_bytes - two.reserved_bytes)
+        own = f"ZeRO-2 on this layout, against ZeRO-1: {change(two.step_s, one.step_s)}, frees {freed}{_refused(two)}"
+    if world < 1024:
+        return does_not_apply(facts, f"{world} devices, said from 1024" + (f"; {own}" if own else ""))
+    if "tp8-zero2-pp" not in facts.best:
+        best = facts.best.get("any")
+        words = f"; the best here: {speed(best)}" if best is not None and best.fits else ""
+        relative = two.step_s / one.step_s - 1.0 if one is not None and two is not None else 0.0
+        return Ruling(
+            verdict="fails",
+            figure=ratio("step_change_ratio", relative),
+            sentence=f"{facts.features.name} has no ZeRO-2 under a pipeline{words}" + (f"; {own}" if own else ""),
+        )
+    return contest(facts, "tp8-zero2-pp", "any", "TP 8 with ZeRO-2 and PP", "best of all", tail=own)
+
+
+@judges("zero-three-when-short")
+def zero_three_when_short(facts: Facts, _: Rule) -> Ruling:
+    """ZeRO-3 where ZeRO-1 and 2 do not fit."""
+    if 3 not in facts.features.zero_stages:
+        return does_not_apply(facts, f"{facts.features.name} has no ZeRO-3")
+    rest = facts.best.get("zero<3")
+    if rest is not None and rest.fits:
+        room = facts.case.capacity_bytes - rest.memory_reserved_bytes
+        return contest(
+            facts, "zero3", "zero<3", "ZeRO-3", "without", tail=f"memory is not short: {gib(room)} are left without ZeRO-3"
+        )
+    return contest(facts, "zero3", "zero<3", "ZeRO-3", "without")
