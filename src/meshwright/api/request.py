@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, float, float], None]
 """Called with a noun, how many are done, and how many there are."""
+
+
+def ticking(progress: Progress | None, noun: str) -> Callable[[float, float], None] | None:
+    """Progress of one kind of things; None where nobody watches."""
+    return None if progress is None else partial(progress, noun)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +70,17 @@ class CaseRequest(Request):
     flops_convention: str | None = None
     max_memory_ratio: float | str | None = None
     reserve_memory_ratio: float | str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilesRequest(CaseRequest):
+    """Files of a framework, and what they leave open of the case that they train."""
+
+    files: Sequence[str | Path] = ()
+    from_: str | None = None
+    """The framework that the files are for: ``megatron``, ``megatron@0.16``."""
+    arguments: str | None = None
+    """What a script is called with, as one text of words."""
 
 
 @dataclass(frozen=True, kw_only=True)

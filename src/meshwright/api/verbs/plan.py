@@ -11,7 +11,7 @@ from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.files import check_target
 from meshwright.api.options import CASE, PLAN
 from meshwright.api.pins import consistent, divides
-from meshwright.api.request import Answer, CaseRequest, Progress
+from meshwright.api.request import Answer, CaseRequest, Progress, ticking
 from meshwright.errors import InputError, Message, fault
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswe
     given, options = _prepared(values, faults)
     compared = given.layout(values["compare"]) if "compare" in values else None
     features = given.framework.features
-    result = _searched(given, options, _tick(progress, "layouts"), asked="framework" in values)
+    result = _searched(given, options, ticking(progress, "layouts"), asked="framework" in values)
     answer = PlanAnswer(given=given, result=result, closest=closest(given.case))
     tokens, deadline = values.get("tokens"), values.get("deadline_days")
     if compared is not None and answer.ok:
@@ -109,7 +109,7 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswe
         answer = replace(answer, run=cost)
     if values["min_devices"]:
         least = search.min_devices(
-            given.case, features, tokens=tokens, deadline_days=deadline, progress=_tick(progress, "cluster sizes")
+            given.case, features, tokens=tokens, deadline_days=deadline, progress=ticking(progress, "cluster sizes")
         )
         answer = replace(answer, min_devices=least)
     if "save" in values and answer.ok:
@@ -122,11 +122,6 @@ def _answered(result: PlanResult) -> bool:
     from meshwright.domain.estimate import Infeasible
 
     return bool(result.plans) and not isinstance(result.verdict, Infeasible)
-
-
-def _tick(progress: Progress | None, noun: str) -> Callable[[int, int], None] | None:
-    """Progress of one kind of things."""
-    return None if progress is None else lambda done, total: progress(noun, done, total)
 
 
 def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions]:
