@@ -66,7 +66,7 @@ def in_full(name: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
 
 def wanted(values: Values, faults: Faults) -> Wanted:
     """What is asked about, from the options; every fault at once."""
-    from meshwright import catalog
+    from meshwright.catalog import cluster_for, device, implementation
     from meshwright.catalog.recipes import precision
     from meshwright.evidence.rows.near import Wanted, on_device, wanted_model
     from meshwright.frameworks import framework
@@ -79,16 +79,16 @@ def wanted(values: Values, faults: Faults) -> Wanted:
         precision(found["precision"])
     with faults:
         if "framework" in values:
-            found["family"] = catalog.implementation(framework(values["framework"]).implementation).family
+            found["family"] = implementation(framework(values["framework"]).implementation).family
     if "nodes" in values and "device" not in values:
         faults.add("catalog.nodes", "--nodes needs --device: how many devices a node has", path="--nodes")
     elif "device" in values:
         with faults:
-            question = on_device(question, catalog.device(values["device"]))
+            question = on_device(question, device(values["device"]))
         with faults:
             size = {"num_devices": values.get("devices"), "nodes": values.get("nodes")}
             if any(size.values()):
-                found["devices"] = catalog.cluster_for(values["device"], **size).num_devices
+                found["devices"] = cluster_for(values["device"], **size).num_devices
     faults.check()
     named = {"devices": "devices", "sequence": "sequence_tokens", "global_batch": "global_batch_sequences"}
     found |= {field: values[name] for name, field in named.items() if name in values and field not in found}

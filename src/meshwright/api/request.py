@@ -41,8 +41,8 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaseRequest(Request):
-    """A model on a cluster with a batch: what names a case."""
+class NamedCase(Request):
+    """A model on a cluster with a batch: what names a case, but for the framework."""
 
     model: str | Path | Model | None = None
     """A catalogue name, a ``config.json``, a model YAML, or the value itself."""
@@ -64,7 +64,6 @@ class CaseRequest(Request):
     precision: str | None = None
     optimizer: str | None = None
     gradient_dtype: str | None = None
-    framework: str | None = None
     implementation: str | None = None
     calibration: str | Path | None = None
     flops_convention: str | None = None
@@ -73,7 +72,14 @@ class CaseRequest(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilesRequest(CaseRequest):
+class CaseRequest(NamedCase):
+    """A case, and the framework that is to run it."""
+
+    framework: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilesRequest(NamedCase):
     """Files of a framework, and what they leave open of the case that they train."""
 
     files: Sequence[str | Path] = ()
@@ -89,8 +95,18 @@ class Answer:
 
     @property
     def ok(self) -> bool:
-        """Whether the answer is a yes: exit status 0, else 1."""
+        """Whether the answer is a yes."""
         return True
+
+    @property
+    def status(self) -> int:
+        """The exit status: 0 is a yes, 1 a no."""
+        return 0 if self.ok else 1
+
+    @property
+    def refusal(self) -> Message | None:
+        """Why part of what was asked was not done, though there is an answer."""
+        return None
 
     def to_json(self) -> dict[str, Any]:
         """The document that ``--json`` prints: plain values, units in the keys."""

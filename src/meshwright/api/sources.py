@@ -65,7 +65,7 @@ class Taken:
 
 def take(values: Values, faults: Faults) -> Taken:
     """Read the files; every fault of flags and files is raised together."""
-    from meshwright import catalog
+    from meshwright.catalog import load_cluster, load_model, shrink
     from meshwright.frameworks import framework
 
     found: dict[str, Any] = {}
@@ -78,9 +78,9 @@ def take(values: Values, faults: Faults) -> Taken:
             found["framework"] = framework(values["from_"])
     with faults:
         if "model" in values:
-            found["model"] = catalog.load_model(values["model"])
+            found["model"] = load_model(values["model"])
             if "layers" in values:
-                found["model"] = catalog.shrink(found["model"], values["layers"])
+                found["model"] = shrink(found["model"], values["layers"])
     files = _texts(values, faults)
     faults.check()
     named, model = found["framework"], found.get("model")
@@ -90,7 +90,7 @@ def take(values: Values, faults: Faults) -> Taken:
     _refuse_strange(named.at(reading.version), reading)
     size = size or reading.said.devices or reading.source.devices
     if size is None and "cluster" in values:
-        size = catalog.load_cluster(values["cluster"]).num_devices
+        size = load_cluster(values["cluster"]).num_devices
     if size is not None and reading.layout is None:
         reading = named.read(files, version=version and named.version, given=_given(values, model, size))
     why = "given" if version else "shown" if _shown(named, reading) else "assumed"
@@ -155,17 +155,17 @@ def _positional(words: str) -> str:
 
 def _size(values: Values) -> int | None:
     """Devices, as far as flags alone say them."""
-    from meshwright import catalog
+    from meshwright.catalog import cluster_for, load_cluster
 
     if "devices" in values:
         return int(values["devices"])
     if "nodes" not in values:
         return None
     if "cluster" in values:
-        return catalog.load_cluster(values["cluster"], nodes=values["nodes"]).num_devices
+        return load_cluster(values["cluster"], nodes=values["nodes"]).num_devices
     if "device" in values:
         per_node = values.get("devices_per_node")
-        return catalog.cluster_for(values["device"], nodes=values["nodes"], devices_per_node=per_node).num_devices
+        return cluster_for(values["device"], nodes=values["nodes"], devices_per_node=per_node).num_devices
     return None
 
 

@@ -19,7 +19,6 @@ REQUEST, ASK = CalibrateRequest, calibrate
 
 def report(answer: CalibrateAnswer, _options: object) -> Iterator[RenderableType]:
     """What was learnt."""
-    from meshwright.catalog import freedoms
     from meshwright.report.calibration import calibration_report
 
-    return calibration_report(answer.table, answer.readings, freedoms(), answer.path)
+    return calibration_report(answer.table, answer.readings, answer.freedoms, answer.path)

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from meshwright.api.fields import Faults, Field
-from meshwright.api.request import read
+from meshwright.api.fields import Field
 
 
 def command(name: str, summary: str, verb: Any) -> Any:
@@ -31,19 +30,23 @@ def command(name: str, summary: str, verb: Any) -> Any:
 
 
 def _asked(verb: Any, raw: Mapping[str, Any]) -> int:
-    """Ask, print, and say by the exit status whether the answer is a yes."""
+    """Ask, print, and say by the exit status whether the answer is a yes. ``WATCH``: what a verb shows before it is done."""
+    from meshwright.cli import complain
     from meshwright.cli.output import print_json, print_report, stages
 
-    if not hasattr(verb, "REQUEST"):
-        faults = Faults()
-        return int(verb.run(read(verb.FIELDS, raw, faults), faults))
+    request = verb.REQUEST(**{field.name: raw[field.name] for field in verb.REQUEST.FIELDS})
+    watched = verb.WATCH(raw) if hasattr(verb, "WATCH") else {}
     with stages() as tick:
-        answer = verb.ASK(verb.REQUEST(**{field.name: raw[field.name] for field in verb.REQUEST.FIELDS}), progress=tick)
+        answer = verb.ASK(request, progress=tick, **watched)
+    if answer is None:  # a rank of an allocation that is not the first
+        return 0
     if raw["json"]:
         print_json(answer.to_json())
     else:
         print_report(verb.report(answer, raw))
-    return 0 if answer.ok else 1
+    if answer.refusal is not None:
+        complain([answer.refusal], answer.status)
+    return int(answer.status)
 
 
 def _parameter(field: Field) -> inspect.Parameter:

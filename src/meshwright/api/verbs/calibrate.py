@@ -13,7 +13,7 @@ from meshwright.api.request import Answer, Progress, Request
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from meshwright.domain.calibration import CalibrationTable
+    from meshwright.domain.calibration import CalibrationTable, Freedom
     from meshwright.evidence.fit.calibrate import Progress as Stages
     from meshwright.evidence.rows.reading import RowsRead
     from meshwright.evidence.rows.run import Run
@@ -52,6 +52,8 @@ class CalibrateAnswer(Answer):
     table: CalibrationTable
     readings: tuple[RowsRead, ...]
     path: str
+    freedoms: tuple[Freedom, ...]
+    """The constants that a fit may move."""
 
     def to_json(self) -> dict[str, Any]:
         """The document of ``calibrate --json``."""
@@ -76,6 +78,7 @@ def calibrate(request: CalibrateRequest, *, progress: Progress | None = None) ->
         faults.add("calibrate.base", "--joint starts from the priors, --base from a calibration: give one of them", path="--base")
     faults.check()
     from meshwright.api.files import check_file, write_file
+    from meshwright.catalog import freedoms
     from meshwright.catalog.calibrations import table_text
 
     check_file(out, inputs=tuple(values["runs"]))
@@ -88,7 +91,7 @@ def calibrate(request: CalibrateRequest, *, progress: Progress | None = None) ->
     else:
         table = _whole(readings, name, version, provenance, stages)
     write_file(out, table_text(table))
-    return CalibrateAnswer(table=table, readings=tuple(readings), path=out)
+    return CalibrateAnswer(table=table, readings=tuple(readings), path=out, freedoms=tuple(freedoms()))
 
 
 def _read(values: Values) -> tuple[list[RowsRead], dict[str, str]]:

@@ -166,14 +166,17 @@ def _entry(values: Values) -> EntryAnswer:
 
 def _tables() -> dict[str, tuple[Callable[[], Any], Callable[[str], Any], Callable[[Any], dict[str, Any]]]]:
     """Kind -> its names, one entry, and what a list says of an entry."""
-    from meshwright import catalog, frameworks
+    from meshwright import frameworks
     from meshwright.api.views import entries
+    from meshwright.catalog import clusters, load_cluster, load_model, models
+    from meshwright.catalog import device as device_named
+    from meshwright.catalog import devices as device_names
     from meshwright.catalog.implementations import implementation, implementations
 
     return {
-        "devices": (catalog.devices, catalog.device, entries.device),
-        "clusters": (catalog.clusters, catalog.load_cluster, entries.cluster),
-        "models": (catalog.models, catalog.load_model, entries.model),
+        "devices": (device_names, device_named, entries.device),
+        "clusters": (clusters, load_cluster, entries.cluster),
+        "models": (models, load_model, entries.model),
         "frameworks": (frameworks.frameworks, frameworks.framework, entries.framework),
         "implementations": (implementations, implementation, entries.implementation),
     }
@@ -181,14 +184,14 @@ def _tables() -> dict[str, tuple[Callable[[], Any], Callable[[str], Any], Callab
 
 def _sources(kind: str, name: str) -> Mapping[str, Any]:
     """Where each figure of an entry comes from."""
-    from meshwright import catalog
+    from meshwright.catalog import provenance
 
     match kind:
         case "devices":
-            return catalog.provenance("device", name)
+            return provenance("device", name)
         case "clusters":
-            return catalog.provenance("cluster", name)
+            return provenance("cluster", name)
         case "models":
-            return catalog.provenance("model", name)
+            return provenance("model", name)
         case _:
             return {}

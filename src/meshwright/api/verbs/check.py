@@ -85,8 +85,8 @@ def _question(values: Values, taken: Taken) -> Question:
 
 def _device(values: Values) -> Device | None:
     """The device that is named, alone or by its cluster."""
-    from meshwright import catalog
+    from meshwright.catalog import device, load_cluster
 
     if "cluster" in values:
-        return catalog.load_cluster(values["cluster"]).device
-    return catalog.device(values["device"]) if "device" in values else None
+        return load_cluster(values["cluster"]).device
+    return device(values["device"]) if "device" in values else None

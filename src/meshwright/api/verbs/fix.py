@@ -69,6 +69,8 @@ class FixRequest(FilesRequest):
         Field(name="apply", kind="flag", panel=_OUTPUT, in_file=False, help="Make the change in the files, in place."),
     )
 
+    framework: str | None = None
+    """With a layout: what is to run it."""
     layout: str | None = None
     spare_nodes: int | str | None = None
     oom: Sequence[str | Path] = ()

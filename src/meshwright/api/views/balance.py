@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -254,3 +256,13 @@ def _lists(grid: Sequence[Sequence[int]]) -> list[list[int]]:
 def _memory(value: float, units: Units) -> Any:
     """Bytes are whole; megabytes are as they come."""
     return round(value) if units.memory == "bytes" and np.isfinite(value) else number(value)
+
+
+def setting_text(key: str, value: object) -> str:
+    """A setting as it stands in a file or on a command line."""
+    if not key.startswith("--"):
+        return f"{key}: {value if isinstance(value, str) else json.dumps(value)}"
+    if value is True:
+        return key
+    words = value if isinstance(value, (tuple, list)) else [value]
+    return " ".join([key, *(shlex.quote(str(word)) for word in words)])

@@ -7,7 +7,8 @@ import re
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from meshwright import catalog
+from meshwright.catalog import cluster_for
+from meshwright.catalog import provenance as provenance_named
 from meshwright.engine.profile.fit import fit
 from meshwright.errors import fault
 from meshwright.units import FACTORS
@@ -49,7 +50,7 @@ def _lines(found: FittedMachine, samples: Sequence[Sample], machine: Machine) ->
     cluster, measured = found.cluster, found.cluster.measured
     assert measured is not None, "a fit knows what was measured"
     device, name = cluster.device, _key(cluster.name)
-    base, usual = catalog.provenance("device", found.base), catalog.provenance("cluster", _shape_of(found.base))
+    base, usual = provenance_named("device", found.base), provenance_named("cluster", _shape_of(found.base))
     software = f"meshwright {version('meshwright')}, torch {machine.torch}, {machine.threads} threads a rank"
     said = f"profile of {machine.host}, {machine.date}: {machine.name}, {machine.ranks} ranks at once, {software}"
     yield f"{MARK}. Every figure: value, unit, source; what was not measured says so."
@@ -127,7 +128,7 @@ def _lines(found: FittedMachine, samples: Sequence[Sample], machine: Machine) ->
 
 def _shape_of(device: str) -> str:
     """The shape of the catalogue that a device usually comes in."""
-    return catalog.cluster_for(device).name
+    return cluster_for(device).name
 
 
 def _key(name: str) -> str:

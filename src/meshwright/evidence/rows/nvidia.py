@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil, log2
 from typing import TYPE_CHECKING
 
-from meshwright import catalog
+from meshwright.catalog import load_model, models
 from meshwright.domain.training import Lora
 
 if TYPE_CHECKING:
@@ -107,9 +107,9 @@ def layers_of(layout: str, stages: int, chunks: int) -> tuple[tuple[int, ...], .
 
 def windowed(model: Model) -> Model | None:
     """The catalogue's model of the same name and shapes, if some of its layers attend to a window."""
-    if model.name not in catalog.models():
+    if model.name not in models():
         return None
-    known = catalog.load_model(model.name)
+    known = load_model(model.name)
 
     def shape(each: Model) -> tuple[object, ...]:
         parts = {

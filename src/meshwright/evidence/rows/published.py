@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from meshwright import catalog
+from meshwright.catalog import device as device_named
 from meshwright.domain.label import label
 from meshwright.domain.layout import Overlap
 from meshwright.errors import InputError
@@ -76,7 +76,7 @@ class Published:
 def published(row: Row) -> Published:
     """A row in the product's units; figures that the source leaves out are derived where others of the row define them."""
     known = _run(row)
-    device = known.case.cluster.device if known else catalog.device(row["gpu"])
+    device = known.case.cluster.device if known else device_named(row["gpu"])
     devices, sequence, batch = _whole(row, "n_gpus"), _whole(row, "seq"), _whole(row, "gbs")
     tokens_per_s, step_s = speed(row)
     parameters = float(row["n_params_B"]) * GIGA if row["n_params_B"] else None

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from meshwright import catalog
+from meshwright.catalog import load_model
 from meshwright.catalog.model_sheet import model_names
 from meshwright.domain.model import Attention, LatentAttention, LayerKind, MixtureOfExperts, Mlp, Model
 from meshwright.evidence.rows import nvidia
@@ -32,7 +32,7 @@ def model_of(row: Row) -> Model:
         name = model_names().find(row["model"])
         if name is None:
             raise UnreadableError("architecture is blank", f"{', '.join(blank)}; {shown(row['model'])} is not in the catalogue")
-        return catalog.load_model(name)
+        return load_model(name)
     keys = (
         "model", "hidden", "vocab", "n_layers", "n_heads", "n_kv_heads", "head_dim", "ffn_hidden", "gated_mlp", "attention",
         "n_experts", "top_k", "moe_ffn_hidden", "n_shared_experts", "n_dense_layers", "n_params_B", "seq",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from meshwright import catalog
+from meshwright.catalog import cluster_for, implementation, load_cluster
 from meshwright.evidence.rows import ascend, nvidia
 from meshwright.evidence.rows.conventions import conventions
 from meshwright.evidence.rows.table import whole
@@ -23,11 +23,11 @@ def cluster_of(row: Row) -> Cluster:
     """The cluster: where such runs are known to have been made, else what the device usually comes in."""
     devices, per_node = whole(row, "n_gpus"), whole(row, "gpus_per_node", 0) or None
     name = conventions().devices.get(row["gpu"].split("(")[0], ascend.device(row))
-    cluster = catalog.cluster_for(name, num_devices=devices, devices_per_node=per_node)
+    cluster = cluster_for(name, num_devices=devices, devices_per_node=per_node)
     for rule in conventions().clusters:
         if rule.holds(row, cluster.device.name):
             if rule.cluster:
-                return catalog.load_cluster(rule.cluster, num_devices=devices)
+                return load_cluster(rule.cluster, num_devices=devices)
             return replace(cluster, network=replace(cluster.network, bytes_per_s=rule.network_bytes_per_s))
     return cluster
 
@@ -41,7 +41,7 @@ def implementation_of(row: Row) -> Implementation:
     told = nvidia.said(row)
     if name == "megatron-te" and row["n_experts"] and told.flex:
         name = "megatron-te-graphed" if told.graphs and row["precision"] == "fp8-mx" else "megatron-te-deepep"
-    chosen = catalog.implementation(name)
+    chosen = implementation(name)
     graphs = chosen.cuda_graphs or told.graphs
     waits = chosen.expert_host_sync and told.dropless and not graphs
     gradients = "bf16" if row["framework"] == "megatron-bridge" else chosen.gradient_dtype

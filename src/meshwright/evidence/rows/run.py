@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from meshwright import catalog
-from meshwright.catalog import recipes
+from meshwright.catalog import calibration, recipes
 from meshwright.domain.case import Case
 from meshwright.domain.memory_reading import MemoryReading
 from meshwright.domain.training import Batch, Training
@@ -119,7 +118,7 @@ def run(row: Row) -> Run:
             task=row["task"], precision=precision, optimizer=recipes.optimizer("adamw"),  # type: ignore[arg-type]
             lora=nvidia.adapters(row), balanced_routing=told.balanced,
         ),
-        implementation=implementation, calibration=catalog.calibration("none", cluster.device),
+        implementation=implementation, calibration=calibration("none", cluster.device),
     )
     return Run(
         id=row["id"], row=given, case=case, layout=layout, step_s=_step_s(row), failed=row["status"] == "failed",

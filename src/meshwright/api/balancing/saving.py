@@ -6,14 +6,14 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+from meshwright.api.renderers import render
 from meshwright.api.saved import TextFile
 
 if TYPE_CHECKING:
-    from meshwright.api.balance.questions import Asked
+    from meshwright.api.balancing.questions import Asked
     from meshwright.api.fields import Values
     from meshwright.api.views.balance import BalanceShown
     from meshwright.frameworks.stage_lists import Words
-    from meshwright.report.pipeline_view import PipelineView
 
 ANSWER_FILE, PICTURE_FILE, TRACE_FILE = "balance.json", "pipeline.svg", "pipeline.trace.json"
 
@@ -58,7 +58,7 @@ def _answer_file(question: Asked, answer: BalanceShown) -> TextFile:
 def _settings(question: Asked, answer: BalanceShown) -> list[TextFile]:
     """Launch files where there is a model, otherwise one file of settings for each framework."""
     if question.case is not None:
-        from meshwright.api.balance.layouts import launch
+        from meshwright.api.balancing.layouts import launch
 
         return launch(question.case, answer)
     return [_words_file(words) for words in answer.words if words.settings]
@@ -66,7 +66,7 @@ def _settings(question: Asked, answer: BalanceShown) -> list[TextFile]:
 
 def _words_file(words: Words) -> TextFile:
     """The settings of one framework: YAML lines, or flags."""
-    from meshwright.report.balance import setting_text
+    from meshwright.api.views.balance import setting_text
 
     name = re.sub(r"[^a-z0-9.]+", "-", words.framework.lower())
     flags = all(key.startswith("--") for key in words.settings)
@@ -81,20 +81,9 @@ def _words_file(words: Words) -> TextFile:
 
 def picture(question: Asked, answer: BalanceShown) -> str:
     """The pipeline as SVG."""
-    from meshwright.report.pipeline_picture import pipeline_picture
-
-    return pipeline_picture(_view(question, answer))
+    return render("pipeline.svg", question.name, answer)
 
 
 def trace(question: Asked, answer: BalanceShown) -> str:
     """The pipeline as a trace for Perfetto."""
-    from meshwright.report.perfetto import perfetto
-
-    return perfetto(_view(question, answer))
-
-
-def _view(question: Asked, answer: BalanceShown) -> PipelineView:
-    """The simulated pipeline of an answer."""
-    from meshwright.report.pipeline_view import pipeline_view
-
-    return pipeline_view(question.name, answer.problem, answer.balance.best, answer.units)
+    return render("pipeline.trace", question.name, answer)
