@@ -32,7 +32,7 @@ PLAN = [
     File("plan.yaml", "new plan, longer than the old one\n"), File("train.sh", "#!new\n", True), File("same.txt", "same\n"),
     File("linked.txt", "new linked, longer\n"), File("short.txt", "n\n"), File("elsewhere.txt", "new elsewhere\n"),
     File("probe/deep/run.sh", "#!new probe\n", True), File("there/new.txt", "new\n"), File("there/old.txt", "new old\n"),
-]  # fmt: skip
+]
 
 
 def old_folder(root: Path) -> None:
@@ -41,7 +41,7 @@ def old_folder(root: Path) -> None:
     (out / "there").mkdir(parents=True)
     (root / "other").mkdir()
     for name, text in {"plan.yaml": "old plan\n", "train.sh": "#!old\n", "same.txt": "same\n", "there/old.txt": "old\n",
-                       "mine.txt": "mine\n", "linked.txt": "old linked\n", "short.txt": "old short, long\n"}.items():  # fmt: skip
+                       "mine.txt": "mine\n", "linked.txt": "old linked\n", "short.txt": "old short, long\n"}.items():
         (out / name).write_text(text)
     (out / "train.sh").chmod(0o540)
     for name in ("linked", "short"):
@@ -83,7 +83,7 @@ SCENES: dict[str, tuple[Callable[[Path], None], Callable[[Path], list[Output]]]]
     "a file and a new folder": (
         one_file, lambda root: [*folder_of(root, "new"), Output(path=str(root / "one.json"), text="new\n")],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

@@ -122,7 +122,7 @@ def test_what_is_no_place_for_a_file(tmp_path, monkeypatch):
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "file").write_text("")
     words = {"pipe": "not a regular file", ".": "is a directory", "loop": "symbolic links", "n" * 300: "name too long",
-             "no/where": "its directory does not exist", "file/x": "Not a directory"}  # fmt: skip
+             "no/where": "its directory does not exist", "file/x": "Not a directory"}
     for name, word in words.items():
         path = str(tmp_path / name)
         assert word in refused(Output(path=path, text=""), force=True) and len(str(*obstacles([path]))) < 500
@@ -195,7 +195,7 @@ def test_somebody_elses_file_is_written_in_place_or_not_at_all():
         finally:
             os.seteuid(0)
         assert {file.name: (file.read_text(), file.stat().st_uid) for file in folder.iterdir()} == {
-            "ours.sh": ("new\n", 1234), "theirs.sh": ("old\n", 1234)}  # fmt: skip
+            "ours.sh": ("new\n", 1234), "theirs.sh": ("old\n", 1234)}
 
 
 @pytest.mark.parametrize("what", ["changed", "gone", "read-only"])

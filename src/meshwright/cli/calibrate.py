@@ -29,6 +29,7 @@ FIELDS = (
     Field(name="name", metavar="NAME", panel="Output", help="Name of the calibration [default: that of the file]."),
     Field(name="version", metavar="TEXT", panel="Output", help="Its version [default: today's date]."),
     Field(name="out", metavar="FILE.json", panel="Output", help=f"Where to write it [default: {DEFAULT_OUT}]."),
+    Field(name="force", kind="flag", panel="Output", help="Replace the file where it exists."),
     JSON,
 )
 
@@ -47,10 +48,12 @@ def run(values: Values, faults: Faults) -> int:
 
     from meshwright.catalog import freedoms
     from meshwright.catalog.calibrations import table_text
-    from meshwright.cli.files import check_file, write_file
     from meshwright.cli.output import print_json, print_report
+    from meshwright.outputs import Output, obstacles, write
 
-    check_file(out, inputs=tuple(values["runs"]))
+    inputs = [*values["runs"], *([values["base"]] if "base" in values else [])]
+    faults.messages += obstacles([out], inputs=inputs, force=values["force"], fresh=True)
+    faults.check()
     name = values.get("name", Path(out).stem)
     version = values.get("version", datetime.now(tz=UTC).date().isoformat())
     readings, provenance = _read(values)
@@ -59,7 +62,7 @@ def run(values: Values, faults: Faults) -> int:
             table = _on_top(readings, values.get("base", "shipped"), name, version, provenance, progress)
         else:
             table = _whole(readings, name, version, provenance, progress)
-    write_file(out, table_text(table))
+    write([Output(path=out, text=table_text(table))], force=values["force"], inputs=inputs)
     from meshwright.report.calibration import calibration_report, calibration_view
 
     if values["json"]:

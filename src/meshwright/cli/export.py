@@ -35,14 +35,16 @@ FIELDS = (
 
 def run(values: Values, faults: Faults) -> int:
     """Write the files and print their paths; with ``--onto`` also what was changed."""
-    from meshwright.cli.files import write_files
     from meshwright.cli.output import print_json
     from meshwright.cli.saved import load_plan
     from meshwright.estimate import estimate as predict
+    from meshwright.outputs import in_folder, obstacles, write
 
     for name, what in (("plan", "PLAN"), ("to", "--to"), *([] if values["onto"] else [("out", "--out")])):
         if name not in values and name not in faults.failed:
             faults.add("export.missing", "{what} is missing", what=what)
+    if "out" in values:
+        faults.messages += obstacles(folder=values["out"])
     faults.check()
     saved = {**load_plan(values["plan"], faults), "framework": values["to"]}
     given = setup(saved, faults)
@@ -52,7 +54,8 @@ def run(values: Values, faults: Faults) -> int:
 
         return change(given, layout, values)
     estimate = predict(given.case, layout)
-    paths = write_files(values["out"], launch_files(given, layout, estimate), force=values["force"])
+    outputs = in_folder(values["out"], launch_files(given, layout, estimate))
+    paths = write(outputs, force=values["force"], inputs=[values["plan"]])
     if values["json"]:
         print_json({"files": paths})
     else:

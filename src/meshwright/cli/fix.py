@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,9 +14,11 @@ from meshwright.cli.sources import FILES
 from meshwright.errors import fault
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
-    from meshwright.fix import Change, Fixed, FixQuestion
+    from meshwright.fix import Fixed, FixQuestion
     from meshwright.frameworks import Framework
     from meshwright.frameworks.settings import Reading
     from meshwright.readers.out_of_memory import OutOfMemory
@@ -82,13 +85,15 @@ def run(values: Values, faults: Faults) -> int:
     if fixed.changes and number > len(fixed.changes):
         raise fault("fix.change", "there are {count} changes, and none is number {number}", path="--change",
                     count=len(fixed.changes), number=number)
-    applied = _apply(fixed, fixed.changes[number - 1], number, originals) if values["apply"] and fixed.changes else []
-    if values["json"]:
-        print_json(fix_view(fixed, applied))
-    else:
-        print_report(fix_report(fixed, number))
-        for path in applied:
-            print(f"changed: {path}")
+    applying = _applying(fixed, number, originals) if values["apply"] and fixed.changes else nullcontext(list[str]())
+    with applying as applied:
+        if values["json"]:
+            print_json(fix_view(fixed, applied))
+        else:
+            print_report(fix_report(fixed, number))
+        print(end="", flush=True)  # what cannot be told is not done: an error of the stream ends it here, and nothing is changed
+    for path in [] if values["json"] else applied:
+        print(f"changed: {path}")
     nothing_wrong = fixed.observed is None and (fixed.wish is None or fixed.granted)
     return 0 if fixed.changes or nothing_wrong else 1
 
@@ -217,15 +222,18 @@ def _read(values: Values, faults: Faults) -> Named:
     return Named(framework, case, layout, reading)
 
 
-def _apply(fixed: Fixed, change: Change, number: int, originals: dict[str, str]) -> list[str]:
-    """Make a change in the files.
+@contextmanager
+def _applying(fixed: Fixed, number: int, originals: dict[str, str]) -> Iterator[list[str]]:
+    """Make a change in the files when the body has ended well; yields their paths.
 
     Errors: ``InputError`` where part of it has to be made by hand, unless that is only how the launcher is called.
     """
-    from meshwright.cli.applying import apply
     from meshwright.errors import InputError, Message
+    from meshwright.outputs import Output, writing
 
+    change = fixed.changes[number - 1]
     if change.by_hand and not change.launcher_only:
         template = "change {number} is not applied: part of it has to be made by hand"
         raise InputError((Message("fix.by-hand", template, {"number": number}, "--apply"), *change.by_hand))
-    return apply(change.files, originals)
+    with writing([Output(path=file.path, text=file.text, read=originals[file.path]) for file in change.files]) as paths:
+        yield paths

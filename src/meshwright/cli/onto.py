@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from meshwright.cli.fields import Values
     from meshwright.cli.request import Setup
     from meshwright.domain.layout import Layout
@@ -16,17 +18,19 @@ if TYPE_CHECKING:
 
 def change(given: Setup, layout: Layout, values: Values) -> int:
     """Print what changes, with what it means for a run that resumes, and write the changed copies to ``--out``."""
-    from meshwright.cli.files import write_files
     from meshwright.cli.output import print_json, print_report
     from meshwright.frameworks.editing import edit
+    from meshwright.outputs import Output, write
     from meshwright.report.edits import edits_report, edits_view
 
     reading = given.framework.read(user_files(values["onto"]), given=known(given), version=given.framework.version)
     edited = edit(given.framework, reading, given.case, layout)
     paths: list[str] = []
     if "out" in values:
-        copies = [replace(file, path=Path(file.path).name, executable=_executable(file.path)) for file in edited.files]
-        paths = write_files(values["out"], copies, force=values["force"])
+        names = copy_names(values["onto"])
+        copies = [Output(path=str(Path(values["out"]) / names[file.path]), text=file.text, folder=values["out"], like=file.path)
+                  for file in edited.files]
+        paths = write(copies, force=values["force"], inputs=[values["plan"], *values["onto"]])
     if values["json"]:
         print_json({"files": paths, **edits_view(edited)})
     else:
@@ -54,6 +58,11 @@ def known(given: Setup) -> Given:
     )
 
 
-def _executable(path: str) -> bool:
-    """Whether the user may run the file."""
-    return bool(Path(path).stat().st_mode & 0o100)
+def copy_names(paths: Sequence[str]) -> dict[str, str]:
+    """What copies of files are called: as the files, and where two have one name, with the folders that tell them apart."""
+    names = {path: Path(path).name for path in paths}
+    if len(set(names.values())) == len(names):
+        return names
+    whole = {path: os.path.realpath(Path(path).parent) for path in paths}
+    top = os.path.commonpath(whole.values())
+    return {path: str(Path(os.path.relpath(whole[path], top)) / names[path]) for path in paths}

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.cli.fields import Faults, Values
-from meshwright.cli.files import check_target
 from meshwright.cli.options import CASE, JSON, PLAN
 from meshwright.cli.pins import consistent, divides
 from meshwright.cli.request import Setup, setup
 from meshwright.errors import InputError, Message, fault
+from meshwright.outputs import in_folder, obstacles, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +64,7 @@ def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions]:
                 option = f"--{name.replace('_', '-')}"
                 faults.add("plan.tokens", "{option} needs --tokens: the length of the run", option=option)
     if "save" in values:
-        faults.messages += check_target(values["save"])
+        faults.messages += obstacles(folder=values["save"])
     given = setup(values, faults)
     if "framework" in values and given.case.training.task not in given.framework.features.tasks:
         able = [name for name in frameworks() if given.case.training.task in framework(name).features.tasks]
@@ -133,14 +133,14 @@ def _cannot_run(plan: RankedPlan) -> RankedPlan:
 def _save(given: Setup, result: PlanResult, values: Values) -> list[str]:
     """Write the first plan and the framework's launch files."""
     from meshwright.cli.export import launch_files
-    from meshwright.cli.files import write_files
     from meshwright.cli.saved import plan_file
 
     best = result.plans[0]
     files = [plan_file(given.request, best.estimate)]
     if given.framework.writer is not None and not given.framework.check(given.case, best.layout):
         files += launch_files(given, best.layout, best.estimate)
-    return write_files(values["save"], files, force=values["force"])
+    inputs = [str(values[name]) for name in ("model", "request", "cluster", "lengths", "calibration") if name in values]
+    return write(in_folder(values["save"], files), force=values["force"], inputs=inputs)
 
 
 def _print(given: Setup, result: PlanResult, more: dict[str, Any], values: Values) -> None:

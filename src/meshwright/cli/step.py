@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from meshwright.cli import numbers
 from meshwright.cli.fields import Faults, Field, Values
-from meshwright.cli.files import check_file, check_target, write_file
 from meshwright.cli.machine_options import BACKEND, COMPILE, SHRINK, backend, small_model
 from meshwright.cli.options import CASE, JSON, LAYOUT
 from meshwright.errors import InputError, Message, NoAnswerError, fault
+from meshwright.outputs import Output, files_in, obstacles, write
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -49,6 +49,7 @@ FIELDS = (
     Field(name="trace", metavar="DIR", panel=_RUN, in_file=False,
           help="Kineto traces there, one of each rank; implies --profiled."),
     Field(name="save", metavar="FILE", panel="Output", in_file=False, help="Write the JSON document there."),
+    Field(name="force", kind="flag", panel="Output", in_file=False, help="Replace the file and the traces where they exist."),
     JSON,
 )
 _DEGREE = re.compile(r"(?:tp|cp|pp|dp)=?([0-9]{1,9})")
@@ -78,7 +79,7 @@ def run(values: Values, faults: Faults) -> int:
     else:
         print_report(step_report(view))
     if "save" in values:  # behind what is shown: a place that cannot be written to loses no run
-        write_file(values["save"], json.dumps(view, indent=1) + "\n")
+        write([Output(path=values["save"], text=json.dumps(view, indent=1) + "\n")], force=values["force"])
     return 0
 
 
@@ -89,11 +90,11 @@ def _check(values: Values, faults: Faults) -> None:
         if name not in given:
             option = "MODEL" if name == "model" else f"--{name.replace('_', '-')}"
             faults.add(f"step.{name.replace('_', '-')}", "{option} is missing", option=option)
-    if "save" in values:
-        with faults:
-            check_file(values["save"])
+    inputs = [values[name] for name in ("model", "cluster") if name in values]
+    saved = [values["save"]] if "save" in values else []
+    faults.messages += obstacles(saved, folder=values.get("trace", ""), inputs=inputs, force=values["force"], fresh=True)
     if "trace" in values:
-        faults.messages += check_target(values["trace"])
+        faults.messages += obstacles(files_in(values["trace"], "rank-*.json"), force=values["force"], fresh=True)
     faults.check()
 
 

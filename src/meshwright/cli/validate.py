@@ -27,6 +27,7 @@ FIELDS = (
     Field(name="calibration", metavar="none|NAME", panel="Validation",
           help="Predict with this calibration as it is; none: the priors [default: the shipped one]."),
     Field(name="rows", metavar="OUT.csv", panel="Output", help="Write every row, predicted and measured."),
+    Field(name="force", kind="flag", panel="Output", help="Replace the file of --rows where it exists."),
     JSON,
 )
 
@@ -36,15 +37,17 @@ def run(values: Values, faults: Faults) -> int:
     if "scheme" in values and "calibration" in values and values["calibration"] != "none":
         faults.add("validate.both", "--scheme fits to these rows, --calibration does not: give one of them", path="--scheme")
     faults.check()
-    from meshwright.cli.files import check_file, write_file
     from meshwright.cli.output import print_json, print_report, stages
     from meshwright.evidence.rows.table import read_table, shipped_table
     from meshwright.evidence.score.rows_csv import rows_csv
     from meshwright.evidence.score.summary import summarise
     from meshwright.evidence.score.validation import is_shipped, validate
+    from meshwright.outputs import Output, obstacles, write
 
+    inputs = [values[name] for name in ("csv", "calibration") if name in values]
     if "rows" in values:
-        check_file(values["rows"], inputs=(values["csv"],) if "csv" in values else ())
+        faults.messages += obstacles([values["rows"]], inputs=inputs, force=values["force"])
+        faults.check()
     table = read_table(values["csv"]) if "csv" in values else shipped_table()
     scheme: Scheme | None = values.get("scheme")
     if scheme is None and "calibration" not in values and is_shipped(table):
@@ -54,8 +57,6 @@ def run(values: Values, faults: Faults) -> int:
         rows = None if tick is None else partial(tick, "rows")
         validation = validate(table, scheme=scheme, fitter=fitter, legal=refusals, progress=rows)
     summary = summarise(validation)
-    if "rows" in values:
-        write_file(values["rows"], rows_csv(validation))
     if values["json"]:
         from meshwright.report.validation_view import validation_view
 
@@ -64,6 +65,8 @@ def run(values: Values, faults: Faults) -> int:
         from meshwright.report.validation import validation_report
 
         print_report(validation_report(validation, summary))
+    if "rows" in values:  # behind what is shown: a place that cannot be written to loses no validation
+        write([Output(path=values["rows"], text=rows_csv(validation))], force=values["force"], inputs=inputs)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import stat
 from contextlib import suppress
@@ -49,6 +50,13 @@ def obstacles(
     return _once([*found, *_meeting(places)])
 
 
+def files_in(folder: str, pattern: str) -> list[str]:
+    """The files of a folder by a pattern of their names; none where there is no such folder."""
+    with suppress(OSError, ValueError):
+        return sorted(os.path.join(folder, name) for name in fnmatch.filter(os.listdir(folder), pattern))
+    return []
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """An output, its place, and the bytes that are to stand there."""
@@ -79,7 +87,7 @@ def target_of(output: Output) -> Target:
         content = output.text.encode()
     except UnicodeEncodeError as error:
         raise fault("file.text", "its text has a character that UTF-8 cannot say (at {at})", path=output.path,
-                    at=error.start) from None  # fmt: skip
+                    at=error.start) from None
     return Target(output, place, content if content.startswith(mark) else mark + content)
 
 

@@ -10,16 +10,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from meshwright.errors import fault
 from meshwright.outputs import disk
+from meshwright.outputs.stage import ELSEWHERE, JOURNAL, is_ours, stage_of
 
 FORMAT = "meshwright journal 1"
-JOURNAL, ELSEWHERE = "journal", "elsewhere"
 
 How = Literal["create", "replace", "overwrite"]
 """A file that was not there, another file under the name of the old one, or other bytes in the same file."""
@@ -60,11 +59,6 @@ class Journal:
     entries: tuple[Entry, ...]
 
 
-def stage_of(folder: str) -> str:
-    """Where what belongs into a folder is prepared."""
-    return f"{folder}/.meshwright-{os.geteuid()}"
-
-
 def make_stage(folder: str, home: str) -> None:
     """A stage in a folder that this process has locked, and where nothing is left."""
     stage = stage_of(folder)
@@ -78,15 +72,6 @@ def sweep(folder: str) -> None:
     stage = stage_of(folder)
     if is_ours(stage) and not os.path.lexists(f"{stage}/{JOURNAL}"):
         shutil.rmtree(stage)
-
-
-def is_ours(stage: str) -> bool:
-    """Whether a stage is a folder of this user's; nobody else's journal is obeyed."""
-    try:
-        found = os.lstat(stage)
-    except OSError:
-        return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 
 def home_of(folder: str) -> str | None:
@@ -111,7 +96,7 @@ def write_journal(journal: Journal) -> None:
         "format": FORMAT, "bases": [name(base) for base in journal.bases], "made": [name(folder) for folder in journal.made],
         "entries": [{"number": entry.number, "base": name(entry.base), "place": name(entry.place), "how": entry.how,
                      "digest": entry.digest} for entry in journal.entries],
-    }  # fmt: skip
+    }
     stage = stage_of(home)
     disk.create(f"{stage}/{JOURNAL}.new", json.dumps(document, indent=1).encode())
     os.rename(f"{stage}/{JOURNAL}.new", f"{stage}/{JOURNAL}")
@@ -154,6 +139,6 @@ def _journal(home: str, document: Any) -> Journal:
         Entry(number=int(each["number"]), base=place(each["base"]), place=place(each["place"]), how=each["how"],
               digest=each["digest"])
         for each in document["entries"]
-    )  # fmt: skip
+    )
     bases, made = (tuple(map(place, document[name])) for name in ("bases", "made"))
     return Journal(home=home, bases=bases, made=made, entries=entries)

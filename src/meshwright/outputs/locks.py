@@ -24,25 +24,25 @@ _NO_LOCKS = {errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNO
 
 
 @contextmanager
-def locked(folders: Iterable[str]) -> Iterator[None]:
+def locked(folders: Iterable[str], wait_s: float | None = None) -> Iterator[None]:
     """Hold folders; always in one order, so that two who want several do not wait for each other.
 
-    Errors:  InputError where another process keeps one of them for longer than ``WAIT_S``.
+    Errors:  InputError where another process keeps one of them for longer than that, or than ``WAIT_S``.
     """
+    deadline = time.monotonic() + (WAIT_S if wait_s is None else wait_s)
     with ExitStack() as held:
         for folder in sorted(set(folders)):
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             held.callback(os.close, handle)
-            if not _taken(handle, folder):
+            if not _taken(handle, folder, deadline):
                 handle = os.open(f"{folder}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
                 held.callback(os.close, handle)
-                _taken(handle, folder)
+                _taken(handle, folder, deadline)
         yield
 
 
-def _taken(handle: int, folder: str) -> bool:
+def _taken(handle: int, folder: str, deadline: float) -> bool:
     """Wait for a lock; False where there is none to be had on this file system."""
-    deadline = time.monotonic() + WAIT_S
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError, Message, fault
 from meshwright.outputs import disk
-from meshwright.outputs.journal import JOURNAL, Entry, Journal, end_journal, home_of, read_journal, stage_of, sweep
+from meshwright.outputs.journal import Entry, Journal, end_journal, home_of, read_journal, sweep
 from meshwright.outputs.locks import locked
+from meshwright.outputs.stage import JOURNAL, stage_of, upwards
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +25,7 @@ def recover(folders: Iterable[str]) -> list[Message]:
     Errors:  InputError where a file cannot be put back, or somebody is writing there for long.
     """
     said: list[Message] = []
-    for folder in dict.fromkeys(chain.from_iterable(map(_upwards, folders))):
+    for folder in dict.fromkeys(chain.from_iterable(map(upwards, folders))):
         home = home_of(folder)
         journal = None if home is None else read_journal(home)
         if journal is None:
@@ -40,23 +41,10 @@ def recover(folders: Iterable[str]) -> list[Message]:
     return said
 
 
-def recover_named(words: Iterable[str]) -> list[Message]:
-    """``recover`` for all folders that the words of a command line name, or that hold what they name."""
-    found: list[str] = []
-    for word in words:
-        for path in {word, word.partition("=")[2]} - {""}:
-            with suppress(OSError, ValueError):
-                real = os.path.realpath(path)
-                found.append(real if os.path.isdir(real) else os.path.dirname(real))
-    with suppress(OSError):  # a folder that has been removed
-        found.append(os.getcwd())
-    return recover(found)
-
-
 def left_undone(home: str, error: OSError) -> InputError:
     """What the system said when files were to be put back; they are not lost."""
     return fault("file.undo", "an interrupted write cannot be undone: {reason}; the former files are in {stage}", path=home,
-                 reason=error.strerror or error, stage=stage_of(home))  # fmt: skip
+                 reason=error.strerror or error, stage=stage_of(home))
 
 
 def undo(home: str) -> list[Message]:
@@ -113,7 +101,7 @@ def _beside(entry: Entry) -> list[Message]:
     name = next(name for name in names if not os.path.lexists(name))
     os.rename(entry.old, name)
     return [Message("file.since", "has been changed since a write of it was interrupted, and stays; what it was before is {name}",
-                    {"name": name}, entry.place)]  # fmt: skip
+                    {"name": name}, entry.place)]
 
 
 def _held(path: str) -> bytes | None:
@@ -129,11 +117,3 @@ def _sync(journal: Journal) -> None:
         with suppress(FileNotFoundError, NotADirectoryError):
             disk.sync_folder(folder)
 
-
-def _upwards(folder: str) -> Iterable[str]:
-    """A folder and those that it is in."""
-    path = os.path.realpath(folder)
-    while path != os.path.dirname(path):
-        yield path
-        path = os.path.dirname(path)
-    yield path

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from meshwright.errors import InputError, Message, fault
 from meshwright.outputs import disk
 from meshwright.outputs.checks import Target, faults, target_of
-from meshwright.outputs.journal import Entry, How, Journal, end_journal, home_of, make_stage, stage_of, sweep, write_journal
+from meshwright.outputs.journal import Entry, How, Journal, end_journal, home_of, make_stage, sweep, write_journal
 from meshwright.outputs.locks import locked
 from meshwright.outputs.places import unwritable
 from meshwright.outputs.recovery import left_undone, recover, undo
+from meshwright.outputs.stage import stage_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -20,21 +21,26 @@ if TYPE_CHECKING:
     from meshwright.outputs.output import Output
 
 
-def write(outputs: Sequence[Output], *, force: bool = False, inputs: Iterable[str] = ()) -> list[str]:
+def write(
+    outputs: Sequence[Output], *, force: bool = False, inputs: Iterable[str] = (), wait_s: float | None = None
+) -> list[str]:
     """Write files, all or none, and return their paths as they were named.
 
     ``force``: also over files of other content that the program did not seal. ``inputs``: files that the command has read.
+    ``wait_s``: for another writer in the same folder; None: a few seconds.
     Errors:  InputError with all that is in the way, where a disk is full, or another process writes there; then nothing is changed.
     """
-    with writing(outputs, force=force, inputs=inputs) as paths:
+    with writing(outputs, force=force, inputs=inputs, wait_s=wait_s) as paths:
         return paths
 
 
 @contextmanager
-def writing(outputs: Sequence[Output], *, force: bool = False, inputs: Iterable[str] = ()) -> Iterator[list[str]]:
+def writing(
+    outputs: Sequence[Output], *, force: bool = False, inputs: Iterable[str] = (), wait_s: float | None = None
+) -> Iterator[list[str]]:
     """``write`` in two steps: the body runs when all is on the disk and nothing is changed yet; if it fails, nothing will be."""
     with ExitStack() as held:
-        targets = _locked(held, outputs)
+        targets = _locked(held, outputs, wait_s)
         found = faults(targets, inputs=inputs, force=force)
         if found:
             raise InputError(found)
@@ -45,7 +51,7 @@ def writing(outputs: Sequence[Output], *, force: bool = False, inputs: Iterable[
         change.land()
 
 
-def _locked(held: ExitStack, outputs: Sequence[Output]) -> list[Target]:
+def _locked(held: ExitStack, outputs: Sequence[Output], wait_s: float | None) -> list[Target]:
     """The places of outputs, in folders that are this writer's alone and hold nothing unfinished, until ``held`` is closed."""
     while True:
         bases = {target.place.base for target in _targets(outputs)}
@@ -53,7 +59,7 @@ def _locked(held: ExitStack, outputs: Sequence[Output]) -> list[Target]:
         if changed:
             raise InputError(changed)
         with ExitStack() as mine, _said(outputs):
-            mine.enter_context(locked(bases))
+            mine.enter_context(locked(bases, wait_s))
             for base in bases:
                 sweep(base)
             targets = _targets(outputs)

@@ -11,6 +11,7 @@ from meshwright.cli.saved import TextFile
 if TYPE_CHECKING:
     from meshwright.cli.balance.questions import Asked
     from meshwright.cli.fields import Values
+    from meshwright.errors import Message
     from meshwright.frameworks.stage_lists import Words
     from meshwright.report.balance_view import BalanceShown
     from meshwright.report.pipeline_view import PipelineView
@@ -18,33 +19,33 @@ if TYPE_CHECKING:
 ANSWER_FILE, PICTURE_FILE, TRACE_FILE = "balance.json", "pipeline.svg", "pipeline.trace.json"
 
 
-def check_targets(values: Values) -> None:
-    """Refuse files that could not be written before anything is solved."""
-    from meshwright.cli.files import check_file, check_target
-    from meshwright.errors import InputError
+def in_the_way(values: Values) -> list[Message]:
+    """Files that could not be written, before anything is solved."""
+    from meshwright.outputs import obstacles
 
-    inputs = [values[name] for name in ("model", "manual", "training_config") if name in values]
-    for name in ("picture", "trace"):
-        if name in values:
-            check_file(values[name], inputs)
-    if "save" in values and (faults := check_target(values["save"])):
-        raise InputError(faults)
+    return obstacles([values[name] for name in ("picture", "trace") if name in values], folder=values.get("save", ""),
+                     inputs=_inputs(values))
 
 
 def write(values: Values, question: Asked, answer: BalanceShown) -> list[str]:
     """Write what was asked for; the paths."""
-    from meshwright.cli.files import write_file, write_files
+    from meshwright.outputs import Output, in_folder
+    from meshwright.outputs import write as write_all
 
-    paths: list[str] = []
+    outputs: list[Output] = []
     if "save" in values:
         files = [_answer_file(question, answer), TextFile(path=PICTURE_FILE, text=picture(question, answer)),
                  TextFile(path=TRACE_FILE, text=trace(question, answer))]
-        paths += write_files(values["save"], [*files, *_settings(question, answer)], force=values["force"])
+        outputs += in_folder(values["save"], [*files, *_settings(question, answer)])
     for name, draw in (("picture", picture), ("trace", trace)):
         if name in values:
-            write_file(values[name], draw(question, answer))
-            paths.append(str(values[name]))
-    return paths
+            outputs.append(Output(path=values[name], text=draw(question, answer)))
+    return write_all(outputs, force=values["force"], inputs=_inputs(values))
+
+
+def _inputs(values: Values) -> list[str]:
+    """Files that may be read."""
+    return [values[name] for name in ("model", "manual", "training_config", "request", "cluster") if name in values]
 
 
 def _answer_file(question: Asked, answer: BalanceShown) -> TextFile:

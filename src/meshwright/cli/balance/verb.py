@@ -80,10 +80,9 @@ def run(values: Values, faults: Faults) -> int:
 
         return guide(values, faults)
     from meshwright.cli.balance.questions import source_of
-    from meshwright.cli.balance.saving import check_targets, write
+    from meshwright.cli.balance.saving import in_the_way, write
 
-    with faults:
-        check_targets(values)
+    faults.messages += in_the_way(values)
     if "model" not in values and not values.get("request"):
         faults.add("balance.source", "FILE or MODEL is missing: SAPP's layer file or dry runs, a plan.yaml, or a model")
         faults.check()
