@@ -33,8 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _guarded(arguments: list[str]) -> int:
     """Run, and turn every way to fail into lines and a status."""
     from meshwright.cli.app import run
+    from meshwright.outputs import recover_named
 
     try:
+        for message in recover_named(arguments):
+            print(f"note: {message}", file=sys.stderr)
         return run(arguments)
     except MeshwrightError as error:
         return complain(error.messages, NO if isinstance(error, NoAnswerError) else BAD_INPUT)

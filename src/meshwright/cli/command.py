@@ -30,20 +30,34 @@ def command(name: str, summary: str, verb: Any) -> Any:
 
 
 def _asked(verb: Any, raw: Mapping[str, Any]) -> int:
-    """Ask, print, and say by the exit status whether the answer is a yes. ``WATCH``: what a verb shows before it is done."""
+    """Ask, print, and say by the exit status whether the answer is a yes.
+
+    ``WATCH``: what a verb shows before it is done; ``AFTER``: what it says when it is.
+    """
     from meshwright.cli import complain
     from meshwright.cli.output import print_json, print_report, stages
 
+    shown = False
+
+    def show(answer: Any) -> None:
+        nonlocal shown
+        shown = True
+        if raw["json"]:
+            print_json(answer.to_json())
+        else:
+            print_report(verb.report(answer, raw))
+        print(end="", flush=True)  # an error of the stream ends it here
+
     request = verb.REQUEST(**{field.name: raw[field.name] for field in verb.REQUEST.FIELDS})
-    watched = verb.WATCH(raw) if hasattr(verb, "WATCH") else {}
+    watched = verb.WATCH(raw, show) if hasattr(verb, "WATCH") else {}
     with stages() as tick:
         answer = verb.ASK(request, progress=tick, **watched)
     if answer is None:  # a rank of an allocation that is not the first
         return 0
-    if raw["json"]:
-        print_json(answer.to_json())
-    else:
-        print_report(verb.report(answer, raw))
+    if not shown:
+        show(answer)
+    if hasattr(verb, "AFTER"):
+        verb.AFTER(answer, raw)
     if answer.refusal is not None:
         complain([answer.refusal], answer.status)
     return int(answer.status)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from meshwright.api.options import JSON
 from meshwright.api.verbs.fix import FixAnswer, FixRequest, fix
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from rich.console import RenderableType
 
@@ -21,11 +21,19 @@ FIELDS = (*FixRequest.FIELDS, JSON)
 REQUEST, ASK = FixRequest, fix
 
 
-def report(answer: FixAnswer, _options: object) -> Iterator[RenderableType]:
-    """The changes, and what was changed."""
-    from meshwright.report.fix import fix_report
-    from meshwright.report.pieces import path_line
+def WATCH(_options: object, show: Callable[[Any], None]) -> dict[str, Any]:  # noqa: N802 (a word of the verb's table)
+    """A change is told before it is made."""
+    return {"told": show}
 
-    yield from fix_report(answer.fixed, answer.number)
-    for path in answer.applied:
-        yield path_line(f"changed: {path}")
+
+def report(answer: FixAnswer, _options: object) -> Iterator[RenderableType]:
+    """The changes."""
+    from meshwright.report.fix import fix_report
+
+    return fix_report(answer.fixed, answer.number)
+
+
+def AFTER(answer: FixAnswer, options: Mapping[str, Any]) -> None:  # noqa: N802
+    """What was changed."""
+    for path in [] if options["json"] else answer.applied:
+        print(f"changed: {path}")

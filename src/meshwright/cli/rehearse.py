@@ -17,12 +17,12 @@ FIELDS = (*RehearseRequest.FIELDS, JSON)
 REQUEST, ASK = RehearseRequest, rehearse
 
 
-def WATCH(options: Mapping[str, Any]) -> dict[str, Any]:  # noqa: N802 (a word of the verb's table)
+def WATCH(options: Mapping[str, Any], _show: object) -> dict[str, Any]:  # noqa: N802 (a word of the verb's table)
     """Each loop is shown when it is done: the next takes minutes."""
-    return {} if options["json"] else {"each": _show}
+    return {} if options["json"] else {"each": _shown}
 
 
-def _show(view: dict[str, Any]) -> None:
+def _shown(view: dict[str, Any]) -> None:
     from meshwright.cli.output import print_report
     from meshwright.report.rehearse import rehearsal_report
 

@@ -13,38 +13,39 @@ if TYPE_CHECKING:
     from meshwright.api.balancing.questions import Asked
     from meshwright.api.fields import Values
     from meshwright.api.views.balance import BalanceShown
+    from meshwright.errors import Message
     from meshwright.frameworks.stage_lists import Words
 
 ANSWER_FILE, PICTURE_FILE, TRACE_FILE = "balance.json", "pipeline.svg", "pipeline.trace.json"
 
 
-def check_targets(values: Values) -> None:
-    """Refuse files that could not be written before anything is solved."""
-    from meshwright.api.files import check_file, check_target
-    from meshwright.errors import InputError
+def in_the_way(values: Values) -> list[Message]:
+    """Files that could not be written, before anything is solved."""
+    from meshwright.outputs import obstacles
 
-    inputs = [values[name] for name in ("model", "manual", "training_config") if name in values]
-    for name in ("picture", "trace"):
-        if name in values:
-            check_file(values[name], inputs)
-    if "save" in values and (faults := check_target(values["save"])):
-        raise InputError(faults)
+    return obstacles([values[name] for name in ("picture", "trace") if name in values], folder=values.get("save", ""),
+                     inputs=_inputs(values))
 
 
 def write(values: Values, question: Asked, answer: BalanceShown) -> list[str]:
     """Write what was asked for; the paths."""
-    from meshwright.api.files import write_file, write_files
+    from meshwright.outputs import Output, in_folder
+    from meshwright.outputs import write as write_all
 
-    paths: list[str] = []
+    outputs: list[Output] = []
     if "save" in values:
         files = [_answer_file(question, answer), TextFile(path=PICTURE_FILE, text=picture(question, answer)),
                  TextFile(path=TRACE_FILE, text=trace(question, answer))]
-        paths += write_files(values["save"], [*files, *_settings(question, answer)], force=values["force"])
+        outputs += in_folder(values["save"], [*files, *_settings(question, answer)])
     for name, draw in (("picture", picture), ("trace", trace)):
         if name in values:
-            write_file(values[name], draw(question, answer))
-            paths.append(str(values[name]))
-    return paths
+            outputs.append(Output(path=values[name], text=draw(question, answer)))
+    return write_all(outputs, force=values["force"], inputs=_inputs(values))
+
+
+def _inputs(values: Values) -> list[str]:
+    """Files that may be read."""
+    return [values[name] for name in ("model", "manual", "training_config", "request", "cluster") if name in values]
 
 
 def _answer_file(question: Asked, answer: BalanceShown) -> TextFile:

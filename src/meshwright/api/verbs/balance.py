@@ -176,10 +176,9 @@ def balance(
     if values["guide"]:
         return _guide(values, faults)
     from meshwright.api.balancing.questions import source_of
-    from meshwright.api.balancing.saving import check_targets, write
+    from meshwright.api.balancing.saving import in_the_way, write
 
-    with faults:
-        check_targets(values)
+    faults.messages += in_the_way(values)
     if "model" not in values and not values.get("request"):
         faults.add("balance.source", "FILE or MODEL is missing: SAPP's layer file or dry runs, a plan.yaml, or a model")
         faults.check()

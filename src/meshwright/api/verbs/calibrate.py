@@ -35,6 +35,7 @@ class CalibrateRequest(Request):
         Field(name="name", metavar="NAME", panel="Output", help="Name of the calibration [default: that of the file]."),
         Field(name="version", metavar="TEXT", panel="Output", help="Its version [default: today's date]."),
         Field(name="out", metavar="FILE.json", panel="Output", help=f"Where to write it [default: {DEFAULT_OUT}]."),
+        Field(name="force", kind="flag", panel="Output", help="Replace the file where it exists."),
     )
 
     runs: Sequence[str | Path] = ()
@@ -43,6 +44,7 @@ class CalibrateRequest(Request):
     name: str | None = None
     version: str | None = None
     out: str | Path | None = None
+    force: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,11 +79,13 @@ def calibrate(request: CalibrateRequest, *, progress: Progress | None = None) ->
     if "base" in values and values["joint"]:
         faults.add("calibrate.base", "--joint starts from the priors, --base from a calibration: give one of them", path="--base")
     faults.check()
-    from meshwright.api.files import check_file, write_file
     from meshwright.catalog import freedoms
     from meshwright.catalog.calibrations import table_text
+    from meshwright.outputs import Output, obstacles, write
 
-    check_file(out, inputs=tuple(values["runs"]))
+    inputs = [*values["runs"], *([values["base"]] if "base" in values else [])]
+    faults.messages += obstacles([out], inputs=inputs, force=values["force"], fresh=True)
+    faults.check()
     name = values.get("name", Path(out).stem)
     version = values.get("version", datetime.now(tz=UTC).date().isoformat())
     readings, provenance = _read(values)
@@ -90,7 +94,7 @@ def calibrate(request: CalibrateRequest, *, progress: Progress | None = None) ->
         table = _on_top(readings, values.get("base", "shipped"), name, version, provenance, stages)
     else:
         table = _whole(readings, name, version, provenance, stages)
-    write_file(out, table_text(table))
+    write([Output(path=out, text=table_text(table))], force=values["force"], inputs=inputs)
     return CalibrateAnswer(table=table, readings=tuple(readings), path=out, freedoms=tuple(freedoms()))
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -61,37 +62,41 @@ def export(request: ExportRequest, *, progress: Progress | None = None) -> Expor
     Errors:  ``InputError`` with every fault of the request; ``NoAnswerError`` where the framework cannot run the plan.
     """
     from meshwright.api.cases import setup
-    from meshwright.api.files import write_files
     from meshwright.api.launch_files import launch_files
     from meshwright.api.saved import load_plan
     from meshwright.estimate import estimate as predict
+    from meshwright.outputs import in_folder, obstacles, write
 
     faults = Faults()
     values = request.read(faults)
     for name, what in (("plan", "PLAN"), ("to", "--to"), *([] if values["onto"] else [("out", "--out")])):
         if name not in values and name not in faults.failed:
             faults.add("export.missing", "{what} is missing", what=what)
+    if "out" in values:
+        faults.messages += obstacles(folder=values["out"])
     faults.check()
     saved = {**load_plan(values["plan"], faults), "framework": values["to"]}
     given = setup(saved, faults)
     layout = given.layout(saved["layout"])
     if values["onto"]:
         return _changed(given, layout, values)
-    files = launch_files(given, layout, predict(given.case, layout))
-    return ExportAnswer(files=tuple(write_files(values["out"], files, force=values["force"])))
+    outputs = in_folder(values["out"], launch_files(given, layout, predict(given.case, layout)))
+    return ExportAnswer(files=tuple(write(outputs, force=values["force"], inputs=[values["plan"]])))
 
 
 def _changed(given: Setup, layout: Layout, values: Values) -> ExportAnswer:
     """A user's own files with the layout of a plan; data, learning rate, checkpoints stay. Changed copies go to ``out``."""
-    from meshwright.api.files import write_files
     from meshwright.frameworks.editing import edit
+    from meshwright.outputs import Output, write
 
     reading = given.framework.read(user_files(values["onto"]), given=known(given), version=given.framework.version)
     edited = edit(given.framework, reading, given.case, layout)
     paths: list[str] = []
     if "out" in values:
-        copies = [replace(file, path=Path(file.path).name, executable=_executable(file.path)) for file in edited.files]
-        paths = write_files(values["out"], copies, force=values["force"])
+        names = copy_names(values["onto"])
+        copies = [Output(path=str(Path(values["out"]) / names[file.path]), text=file.text, folder=values["out"], like=file.path)
+                  for file in edited.files]
+        paths = write(copies, force=values["force"], inputs=[values["plan"], *values["onto"]])
     return ExportAnswer(files=tuple(paths), edited=edited)
 
 
@@ -114,6 +119,11 @@ def known(given: Setup) -> Given:
     )
 
 
-def _executable(path: str) -> bool:
-    """Whether the user may run the file."""
-    return bool(Path(path).stat().st_mode & 0o100)
+def copy_names(paths: Sequence[str]) -> dict[str, str]:
+    """What copies of files are called: as the files, and where two have one name, with the folders that tell them apart."""
+    names = {path: Path(path).name for path in paths}
+    if len(set(names.values())) == len(names):
+        return names
+    whole = {path: os.path.realpath(Path(path).parent) for path in paths}
+    top = os.path.commonpath(whole.values())
+    return {path: str(Path(os.path.relpath(whole[path], top)) / names[path]) for path in paths}

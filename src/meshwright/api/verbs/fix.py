@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -16,9 +17,11 @@ from meshwright.api.sources import FILES
 from meshwright.errors import fault
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
-    from meshwright.fix import Change, Fixed, FixQuestion
+    from meshwright.fix import Fixed, FixQuestion
     from meshwright.frameworks import Framework
     from meshwright.frameworks.settings import Reading
     from meshwright.readers.out_of_memory import OutOfMemory
@@ -93,7 +96,7 @@ class FixAnswer(Answer):
     fixed: Fixed
     number: int
     """The change that is shown in full."""
-    applied: tuple[str, ...]
+    applied: tuple[str, ...] = ()
     """Paths of the files that were changed."""
 
     @property
@@ -109,8 +112,12 @@ class FixAnswer(Answer):
         return fix_view(self.fixed, self.applied)
 
 
-def fix(request: FixRequest, *, progress: Progress | None = None) -> FixAnswer:
+def fix(
+    request: FixRequest, *, progress: Progress | None = None, told: Callable[[FixAnswer], None] | None = None
+) -> FixAnswer:
     """Find the smallest changes, and make one of them where that was asked.
+
+    ``told`` is called with the answer before a file is changed: what cannot be told is not done.
 
     Errors:  ``InputError`` with every fault of the request, and where a change cannot be applied.
     """
@@ -126,8 +133,13 @@ def fix(request: FixRequest, *, progress: Progress | None = None) -> FixAnswer:
     if fixed.changes and number > len(fixed.changes):
         raise fault("fix.change", "there are {count} changes, and none is number {number}", path="--change",
                     count=len(fixed.changes), number=number)
-    applied = _apply(fixed, fixed.changes[number - 1], number, originals) if values["apply"] and fixed.changes else []
-    return FixAnswer(fixed=fixed, number=number, applied=tuple(applied))
+    if not (values["apply"] and fixed.changes):
+        return FixAnswer(fixed=fixed, number=number)
+    with _applying(fixed, number, originals) as applied:
+        answer = FixAnswer(fixed=fixed, number=number, applied=tuple(applied))
+        if told is not None:
+            told(answer)
+    return answer
 
 
 def _check(values: Values, faults: Faults) -> None:
@@ -254,15 +266,18 @@ def _read(values: Values, faults: Faults) -> Named:
     return Named(framework, case, layout, reading)
 
 
-def _apply(fixed: Fixed, change: Change, number: int, originals: dict[str, str]) -> list[str]:
-    """Make a change in the files.
+@contextmanager
+def _applying(fixed: Fixed, number: int, originals: dict[str, str]) -> Iterator[list[str]]:
+    """Make a change in the files when the body has ended well; yields their paths.
 
     Errors: ``InputError`` where part of it has to be made by hand, unless that is only how the launcher is called.
     """
-    from meshwright.api.applying import apply
     from meshwright.errors import InputError, Message
+    from meshwright.outputs import Output, writing
 
+    change = fixed.changes[number - 1]
     if change.by_hand and not change.launcher_only:
         template = "change {number} is not applied: part of it has to be made by hand"
         raise InputError((Message("fix.by-hand", template, {"number": number}, "--apply"), *change.by_hand))
-    return apply(change.files, originals)
+    with writing([Output(path=file.path, text=file.text, read=originals[file.path]) for file in change.files]) as paths:
+        yield paths

@@ -65,9 +65,9 @@ def _save(values: Values, taken: Taken) -> str | None:
 
     Errors: ``InputError`` for what a plan lacks, and for a layout that cannot be estimated.
     """
-    from meshwright.api.files import check_file, write_file
     from meshwright.api.saved import plan_file
     from meshwright.errors import InputError, fault
+    from meshwright.outputs import Output, write
 
     target = values["save"]
     if taken.reading.layout is None:
@@ -79,24 +79,11 @@ def _save(values: Values, taken: Taken) -> str | None:
         )
     if taken.impossible:
         raise InputError(taken.impossible)
-    check_file(target, values["files"])
     given = taken.case
     assert given is not None, "nothing is missing or impossible"
     file = plan_file(given.request, _estimate(taken, given))
-    _refuse_other(target, file.text, force=values["force"])
-    write_file(target, file.text)
+    write([Output(path=target, text=file.text)], force=values["force"], inputs=values["files"])
     return str(target)
-
-
-def _refuse_other(target: str, text: str, *, force: bool) -> None:
-    """Never overwrite what somebody wrote, unless asked to."""
-    from pathlib import Path
-
-    from meshwright.errors import fault
-
-    path = Path(target)
-    if path.exists() and not force and path.read_text(encoding="utf-8", errors="replace") != text:
-        raise fault("file.exists", "exists with other content; --force overwrites it", path=target)
 
 
 def _estimate(taken: Taken, given: Any) -> Estimate:

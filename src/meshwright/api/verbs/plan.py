@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api.fields import Faults, Field, Values
-from meshwright.api.files import check_target
 from meshwright.api.options import CASE, PLAN
 from meshwright.api.pins import consistent, divides
 from meshwright.api.request import Answer, CaseRequest, Progress, ticking
 from meshwright.errors import InputError, Message, fault
+from meshwright.outputs import in_folder, obstacles, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -137,7 +137,7 @@ def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions]:
                 option = f"--{name.replace('_', '-')}"
                 faults.add("plan.tokens", "{option} needs --tokens: the length of the run", option=option)
     if "save" in values:
-        faults.messages += check_target(values["save"])
+        faults.messages += obstacles(folder=values["save"])
     given = setup(values, faults)
     if "framework" in values and given.case.training.task not in given.framework.features.tasks:
         able = [name for name in frameworks() if given.case.training.task in framework(name).features.tasks]
@@ -205,7 +205,6 @@ def _cannot_run(plan: RankedPlan) -> RankedPlan:
 
 def _save(given: Setup, result: PlanResult, values: Values) -> list[str]:
     """Write the first plan and the framework's launch files."""
-    from meshwright.api.files import write_files
     from meshwright.api.launch_files import launch_files
     from meshwright.api.saved import plan_file
 
@@ -216,4 +215,5 @@ def _save(given: Setup, result: PlanResult, values: Values) -> list[str]:
     files = [plan_file(given.request, best.estimate)]
     if given.framework.writer is not None and not given.framework.check(given.case, best.layout):
         files += launch_files(given, best.layout, best.estimate)
-    return write_files(values["save"], files, force=values["force"])
+    inputs = [str(values[name]) for name in ("model", "request", "cluster", "lengths", "calibration") if name in values]
+    return write(in_folder(values["save"], files), force=values["force"], inputs=inputs)

@@ -42,7 +42,8 @@ class ProfileRequest(Request):
         Field(name="name", metavar="NAME", panel=_OUTPUT, help="Name of the cluster in it [default: that of the file]."),
         Field(name="samples", metavar="FILE.jsonl", panel=_OUTPUT,
               help="Where samples are kept; those that are there are not measured again [default: beside the cluster file]."),
-        Field(name="force", kind="flag", panel=_OUTPUT, help="Write the cluster file even where the machine was too noisy."),
+        Field(name="force", kind="flag", panel=_OUTPUT,
+              help="Write the cluster file even where the machine was too noisy, or another file stands there."),
     )
 
     ranks: int | str | None = None
@@ -116,8 +117,8 @@ def profile(request: ProfileRequest, *, progress: Progress | None = None) -> Pro
 
 def _places(values: Values, faults: Faults) -> tuple[str, str, str]:
     """Cluster file, name and samples; what cannot be written is refused before anything is measured."""
-    from meshwright.api.files import check_file
     from meshwright.engine.profile.clusterfile import NAME
+    from meshwright.outputs import obstacles
 
     out = values.get("out", DEFAULT_OUT)
     if not out.endswith(ENDINGS):
@@ -132,35 +133,10 @@ def _places(values: Values, faults: Faults) -> tuple[str, str, str]:
                    name=name)
     if "ranks" in values and values["ranks"] < 1:
         faults.add("profile.ranks", "0 ranks cannot measure anything", path="--ranks")
-    for path in (out, samples):
-        with faults:
-            check_file(path)
-        _check_directory(path, faults)
-    _check_replaced(out, values["force"], faults)
+    faults.messages += obstacles([out], force=values["force"], fresh=True)
+    faults.messages += obstacles([samples])
     faults.check()
     return out, name, samples
-
-
-def _check_directory(path: str, faults: Faults) -> None:
-    """Refuse a directory in which no file can be made."""
-    import os
-
-    folder = Path(path).parent
-    if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
-        faults.add("profile.directory", "its directory cannot be written to", path=path)
-
-
-def _check_replaced(out: str, force: bool, faults: Faults) -> None:
-    """Refuse to replace a file that no profile has written."""
-    from meshwright.engine.profile.clusterfile import MARK
-
-    target = Path(out)
-    if force or not target.is_file():
-        return
-    with target.open("rb") as stream:
-        ours = stream.read(len(MARK)) == MARK.encode()
-    if not ours:
-        faults.add("profile.replaces", "exists and no profile has written it; --force replaces it", path=out)
 
 
 def _asked(values: Values, samples: str) -> Asked:
@@ -198,13 +174,13 @@ def _warn_of_cores(asked: Asked) -> None:
 
 def _answer(values: Values, profile: Profile, out: str, name: str, samples: str) -> ProfileAnswer:
     """The cluster file; none from a machine that was too noisy."""
-    from meshwright.api.files import write_file
     from meshwright.engine.profile.clusterfile import fit_text
     from meshwright.engine.profile.fit import fit
     from meshwright.engine.profile.statistics import TOO_NOISY_RATIO
+    from meshwright.outputs import Output, write
 
     refused = profile.noise_ratio > TOO_NOISY_RATIO and not values["force"]
     found = None if refused else fit(profile.samples, profile.machine, name=name)
     if found is not None:
-        write_file(out, fit_text(found, profile.samples, profile.machine))
+        write([Output(path=out, text=fit_text(found, profile.samples, profile.machine))], force=values["force"])
     return ProfileAnswer(profile=profile, found=found, path=None if refused else out, samples=samples)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api import numbers
 from meshwright.api.fields import Faults, Field, Values
-from meshwright.api.files import check_target, write_file
 from meshwright.api.machine_options import BACKEND, COMPILE, SHRINK, backend, small_model
 from meshwright.api.renderers import render
 from meshwright.api.request import Answer, Progress, Request
+from meshwright.outputs import SEAL, Output, files_in, obstacles, sealed, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,6 +61,8 @@ class RehearseRequest(Request):
         Field(name="precision", metavar="NAME", panel=_MODEL, in_file=False, help="Precision of the products [default: bf16]."),
         Field(name="out", metavar="DIR", panel="Output", in_file=False,
               help="Keep profile, runs, tables and pictures there; called again, what is done is not done again."),
+        Field(name="force", kind="flag", panel="Output", in_file=False,
+              help="Replace tables and pictures there that were changed."),
     )
 
     ranks: Sequence[int | str] = ()
@@ -81,6 +83,7 @@ class RehearseRequest(Request):
     sequence: int | str | None = None
     precision: str | None = None
     out: str | Path | None = None
+    force: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +133,7 @@ def rehearse(
         for name, result in _rehearsals(values, options, folder, machine, progress):
             views.append(rehearsal_view(result))
             if "out" in values:
-                _keep(folder / name, views[-1])
+                _keep(folder / name, views[-1], force=values["force"])
             if each is not None:
                 each(views[-1])
             if not result.complete:
@@ -174,7 +177,8 @@ def _check(values: Values, faults: Faults) -> None:
         with faults:
             check_ranks(ranks)
     if "out" in values:
-        faults.messages += check_target(values["out"])
+        tables = files_in(values["out"], "rehearsal-*.*")
+        faults.messages += obstacles(tables, folder=values["out"], force=values["force"], fresh=True)
     with faults:
         if "model" in values:
             small_model(values)
@@ -218,7 +222,7 @@ def _cluster(values: Values, options: Options, folder: Path, ranks: int, tick: P
 
     if "cluster" in values:
         return by_file(values["cluster"], options.backend, ranks)
-    return by_profile(folder, options.backend, ranks, quick=values["quick"], write=write_file, tick=tick)
+    return by_profile(folder, options.backend, ranks, quick=values["quick"], write=_write_new, tick=tick)
 
 
 def _cases(values: Values, cluster: Cluster, step_s: float) -> list[Case]:
@@ -233,7 +237,14 @@ def _cases(values: Values, cluster: Cluster, step_s: float) -> list[Case]:
     return [case_of(model, cluster, global_batch=values["global_batch"], sequence_tokens=values["sequence"], precision=precision)]
 
 
-def _keep(name: Path, view: dict[str, Any]) -> None:
-    """The table as JSON and as a picture, beside the runs."""
-    write_file(f"{name}.json", json.dumps(view, indent=2) + "\n")
-    write_file(f"{name}.svg", render("rehearsal.svg", view))
+def _write_new(path: str, text: str) -> None:
+    """The cluster file of a profile, in the folder of the rehearsal."""
+    write([Output(path=path, text=text, folder=str(Path(path).parent))])
+
+
+def _keep(name: Path, view: dict[str, Any], *, force: bool) -> None:
+    """The table as JSON and as a picture, beside the runs; sealed, so that the next rehearsal may renew them."""
+    drawn = render("rehearsal.svg", view).rstrip()
+    texts = {"json": json.dumps({**view, "seal": SEAL}, indent=2) + "\n", "svg": f"{drawn}\n<!-- {SEAL} -->\n"}
+    write([Output(path=f"{name}.{ending}", text=sealed(text), folder=str(name.parent)) for ending, text in texts.items()],
+          force=force)

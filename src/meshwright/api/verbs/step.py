@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api import numbers
 from meshwright.api.fields import Faults, Field, Values
-from meshwright.api.files import check_file, check_target, write_file
 from meshwright.api.machine_options import BACKEND, COMPILE, SHRINK, backend, small_model
 from meshwright.api.options import CASE, LAYOUT
 from meshwright.api.request import Answer, Progress, Request
 from meshwright.errors import InputError, Message, NoAnswerError, fault
+from meshwright.outputs import Output, files_in, obstacles, write
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -61,6 +61,7 @@ class StepRequest(Request):
         Field(name="trace", metavar="DIR", panel=_RUN, in_file=False,
               help="Kineto traces there, one of each rank; implies --profiled."),
         Field(name="save", metavar="FILE", panel="Output", in_file=False, help="Write the JSON document there."),
+        Field(name="force", kind="flag", panel="Output", in_file=False, help="Replace the file and the traces where they exist."),
     )
 
     model: str | Path | Model | None = None
@@ -82,6 +83,7 @@ class StepRequest(Request):
     profiled: bool = False
     trace: str | Path | None = None
     save: str | Path | None = None
+    force: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +131,7 @@ def step(request: StepRequest, *, progress: Progress | None = None) -> StepAnswe
     unsaved = None
     if "save" in values:
         try:
-            write_file(values["save"], json.dumps(view, indent=1) + "\n")
+            write([Output(path=values["save"], text=json.dumps(view, indent=1) + "\n")], force=values["force"])
         except InputError as error:
             unsaved = error.messages[0]
     return StepAnswer(document=view, unsaved=unsaved)
@@ -142,11 +144,11 @@ def _check(values: Values, faults: Faults) -> None:
         if name not in given:
             option = "MODEL" if name == "model" else f"--{name.replace('_', '-')}"
             faults.add(f"step.{name.replace('_', '-')}", "{option} is missing", option=option)
-    if "save" in values:
-        with faults:
-            check_file(values["save"])
+    inputs = [values[name] for name in ("model", "cluster") if name in values]
+    saved = [values["save"]] if "save" in values else []
+    faults.messages += obstacles(saved, folder=values.get("trace", ""), inputs=inputs, force=values["force"], fresh=True)
     if "trace" in values:
-        faults.messages += check_target(values["trace"])
+        faults.messages += obstacles(files_in(values["trace"], "rank-*.json"), force=values["force"], fresh=True)
     faults.check()
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api.fields import Faults, Field, one_of
 from meshwright.api.request import Answer, Progress, Request, ticking
+from meshwright.errors import InputError, Message
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -33,6 +34,7 @@ class ValidateRequest(Request):
         Field(name="calibration", metavar="none|NAME", panel="Validation",
               help="Predict with this calibration as it is; none: the priors [default: the shipped one]."),
         Field(name="rows", metavar="OUT.csv", panel="Output", help="Write every row, predicted and measured."),
+        Field(name="force", kind="flag", panel="Output", help="Replace the file of --rows where it exists."),
     )
 
     csv: str | Path | None = None
@@ -40,6 +42,7 @@ class ValidateRequest(Request):
     scheme: str | None = None
     calibration: str | None = None
     rows: str | Path | None = None
+    force: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +51,18 @@ class ValidateAnswer(Answer):
 
     validation: Validation
     summary: Summary
+    unsaved: Message | None = None
+    """Why the rows could not be written: no reason to lose a validation."""
+
+    @property
+    def status(self) -> int:
+        """2 where the rows could not be written."""
+        return 0 if self.unsaved is None else 2
+
+    @property
+    def refusal(self) -> Message | None:
+        """Why the rows could not be written."""
+        return self.unsaved
 
     def to_json(self) -> dict[str, Any]:
         """The document of ``validate --json``."""
@@ -66,23 +81,29 @@ def validate(request: ValidateRequest, *, progress: Progress | None = None) -> V
     if "scheme" in values and "calibration" in values and values["calibration"] != "none":
         faults.add("validate.both", "--scheme fits to these rows, --calibration does not: give one of them", path="--scheme")
     faults.check()
-    from meshwright.api.files import check_file, write_file
     from meshwright.evidence.rows.table import read_table, shipped_table
     from meshwright.evidence.score import validation as scoring
     from meshwright.evidence.score.rows_csv import rows_csv
     from meshwright.evidence.score.summary import summarise
+    from meshwright.outputs import Output, obstacles, write
 
+    inputs = [values[name] for name in ("csv", "calibration") if name in values]
     if "rows" in values:
-        check_file(values["rows"], inputs=(values["csv"],) if "csv" in values else ())
+        faults.messages += obstacles([values["rows"]], inputs=inputs, force=values["force"])
+        faults.check()
     table = read_table(values["csv"]) if "csv" in values else shipped_table()
     scheme: Scheme | None = values.get("scheme")
     if scheme is None and "calibration" not in values and scoring.is_shipped(table):
         scheme = "grouped"
     fitter = _fitter(values.get("calibration"), scheme, progress)
     found = scoring.validate(table, scheme=scheme, fitter=fitter, legal=refusals, progress=ticking(progress, "rows"))
+    unsaved = None
     if "rows" in values:
-        write_file(values["rows"], rows_csv(found))
-    return ValidateAnswer(validation=found, summary=summarise(found))
+        try:
+            write([Output(path=values["rows"], text=rows_csv(found))], force=values["force"], inputs=inputs)
+        except InputError as error:
+            unsaved = error.messages[0]
+    return ValidateAnswer(validation=found, summary=summarise(found), unsaved=unsaved)
 
 
 def refusals(case: Case, layout: Layout) -> tuple[str, ...]:

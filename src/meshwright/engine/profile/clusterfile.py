@@ -11,6 +11,7 @@ from meshwright.catalog import cluster_for
 from meshwright.catalog import provenance as provenance_named
 from meshwright.engine.profile.fit import fit
 from meshwright.errors import fault
+from meshwright.outputs import SEAL, sealed
 from meshwright.units import FACTORS
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ NO_TEXT = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
 LONGEST = 400
 """Characters of a text of the machine that are kept."""
 MARK = "# A cluster as `meshwright profile` measured it"
-"""How a file of this module begins; a profile replaces no other."""
+"""How a file of this module begins."""
 
 
 def cluster_text(samples: Sequence[Sample], machine: Machine, *, name: str) -> str:
@@ -42,8 +43,8 @@ def cluster_text(samples: Sequence[Sample], machine: Machine, *, name: str) -> s
 
 
 def fit_text(found: FittedMachine, samples: Sequence[Sample], machine: Machine) -> str:
-    """The text of a cluster file for a fit that is already there."""
-    return "\n".join(_lines(found, samples, machine)) + "\n"
+    """The text of a cluster file for a fit that is already there; sealed, so that the next profile may renew it."""
+    return sealed("\n".join(_lines(found, samples, machine)) + "\n")
 
 
 def _lines(found: FittedMachine, samples: Sequence[Sample], machine: Machine) -> Iterator[str]:
@@ -56,7 +57,8 @@ def _lines(found: FittedMachine, samples: Sequence[Sample], machine: Machine) ->
     yield f"{MARK}. Every figure: value, unit, source; what was not measured says so."
     yield "# Constants under `measured` stand above priors and calibrations. Products and collectives correct the formulas:"
     yield "# seconds as measured (of products and cores on a processor without the host's part), formula_s as the cost model says"
-    yield "# with the figures of this file."
+    yield "# with the figures of this file. As long as nothing is changed here, a profile may renew it:"
+    yield f"# {SEAL}"
     yield "sources:"
     yield f"  profile: {_text(said)}"
     yield "devices:"
