@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from meshwright.cli.fields import Faults, Field, Values
-from meshwright.cli.options import JSON
+from meshwright.api.fields import Faults, Field, Values
+from meshwright.api.options import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -63,7 +63,8 @@ def run(values: Values, faults: Faults) -> int:
         else:
             table = _whole(readings, name, version, provenance, progress)
     write([Output(path=out, text=table_text(table))], force=values["force"], inputs=inputs)
-    from meshwright.report.calibration import calibration_report, calibration_view
+    from meshwright.api.views.calibration import calibration_view
+    from meshwright.report.calibration import calibration_report
 
     if values["json"]:
         print_json({"path": out, **calibration_view(table, readings)})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from meshwright.cli.fields import Faults, Field, Values, one_of
-from meshwright.cli.options import JSON
+from meshwright.api.fields import Faults, Field, Values, one_of
+from meshwright.api.options import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +58,7 @@ def run(values: Values, faults: Faults) -> int:
         validation = validate(table, scheme=scheme, fitter=fitter, legal=refusals, progress=rows)
     summary = summarise(validation)
     if values["json"]:
-        from meshwright.report.validation_view import validation_view
+        from meshwright.api.views.validation import validation_view
 
         print_json(validation_view(validation, summary))
     else:
@@ -72,7 +72,7 @@ def run(values: Values, faults: Faults) -> int:
 
 def refusals(case: Case, layout: Layout) -> tuple[str, ...]:
     """Why no framework can run a layout. Rows name frameworks of any time, so only what none has had counts."""
-    from meshwright.cli.legality import ANY_FRAMEWORK
+    from meshwright.api.legality import ANY_FRAMEWORK
     from meshwright.search import layout_refusals
 
     return layout_refusals(case, ANY_FRAMEWORK, layout)
