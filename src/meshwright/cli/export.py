@@ -36,7 +36,7 @@ FIELDS = (
 def run(values: Values, faults: Faults) -> int:
     """Write the files and print their paths; with ``--onto`` also what was changed."""
     from meshwright.cli.files import write_files
-    from meshwright.cli.output import print_json
+    from meshwright.cli.output import print_json, print_lines
     from meshwright.cli.saved import load_plan
     from meshwright.estimate import estimate as predict
 
@@ -56,7 +56,7 @@ def run(values: Values, faults: Faults) -> int:
     if values["json"]:
         print_json({"files": paths})
     else:
-        print("\n".join(paths))
+        print_lines(paths)
     return 0
 
 

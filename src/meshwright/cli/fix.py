@@ -70,7 +70,7 @@ FIELDS = (
 
 def run(values: Values, faults: Faults) -> int:
     """Print the changes; exit status 1 where nothing grants the wish."""
-    from meshwright.cli.output import print_json, print_report
+    from meshwright.cli.output import print_json, print_lines, print_report
     from meshwright.fix import fix
     from meshwright.report.fix import fix_report, fix_view
 
@@ -87,8 +87,7 @@ def run(values: Values, faults: Faults) -> int:
         print_json(fix_view(fixed, applied))
     else:
         print_report(fix_report(fixed, number))
-        for path in applied:
-            print(f"changed: {path}")
+        print_lines(f"changed: {path}" for path in applied)
     nothing_wrong = fixed.observed is None and (fixed.wish is None or fixed.granted)
     return 0 if fixed.changes or nothing_wrong else 1
 

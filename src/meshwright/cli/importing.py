@@ -23,7 +23,7 @@ FIELDS = (
 
 def run(values: Values, faults: Faults) -> int:
     """Print what the files come to; exit status 1 where they determine no layout."""
-    from meshwright.cli.output import print_json, print_report
+    from meshwright.cli.output import print_json, print_lines, print_report
     from meshwright.report.reading import reading_report, reading_view
 
     taken = take(values, faults)
@@ -33,7 +33,7 @@ def run(values: Values, faults: Faults) -> int:
     else:
         print_report(reading_report(taken.framework, taken.reading, taken.why_release))
         if saved:
-            print(saved)
+            print_lines([saved])
     return 0 if taken.reading.layout is not None else 1
 
 

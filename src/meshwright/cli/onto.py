@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def change(given: Setup, layout: Layout, values: Values) -> int:
     """Print what changes, with what it means for a run that resumes, and write the changed copies to ``--out``."""
     from meshwright.cli.files import write_files
-    from meshwright.cli.output import print_json, print_report
+    from meshwright.cli.output import print_json, print_lines, print_report
     from meshwright.frameworks.editing import edit
     from meshwright.report.edits import edits_report, edits_view
 
@@ -31,7 +31,7 @@ def change(given: Setup, layout: Layout, values: Values) -> int:
         print_json({"files": paths, **edits_view(edited)})
     else:
         print_report(edits_report(edited))
-        print("\n".join(paths))
+        print_lines(paths)
     return 0
 
 

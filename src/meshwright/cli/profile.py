@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -120,7 +119,7 @@ def _asked(values: Values, samples: str) -> Asked:
 
 def _profile(asked: Asked, world: World | None) -> Profile | None:
     """Measured by ranks of this host, or as one rank of an allocation."""
-    from meshwright.cli.output import progress
+    from meshwright.cli.output import progress, warn
     from meshwright.engine.profile.joined import measured_joined
     from meshwright.engine.profile.run import measured
 
@@ -131,10 +130,10 @@ def _profile(asked: Asked, world: World | None) -> Profile | None:
                 return measured_joined(asked, world, tick)
             _warn_of_cores(asked)
             for each in said:
-                print(f"warning: {each.message}", file=sys.stderr)
+                warn(f"warning: {each.message}")
             return measured(asked, tick)
     except KeyboardInterrupt:
-        print(f"samples so far are in {asked.samples}: the same command goes on from there", file=sys.stderr)
+        warn(f"samples so far are in {asked.samples}: the same command goes on from there")
         raise
 
 

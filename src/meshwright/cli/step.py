@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import warnings
 from dataclasses import replace
 from math import prod
@@ -138,6 +137,7 @@ def _options(values: Values) -> Options:
 
 def _report(case: Case, layout: Layout, options: Options, *, on_cluster: bool) -> StepReport | None:
     """What was measured; None on ranks beside the first of those that somebody else has started."""
+    from meshwright.cli.output import warn
     from meshwright.engine.join import join, joined_world, started_by_another
     from meshwright.engine.launch import Task, warn_of_cores
     from meshwright.engine.refusals import refused
@@ -157,7 +157,7 @@ def _report(case: Case, layout: Layout, options: Options, *, on_cluster: bool) -
         warnings.simplefilter("always")
         warn_of_cores(layout.world, Task(target=TARGET, payload=None, backend=options.backend, threads=options.threads))
     for each in said:
-        print(f"warning: {each.message}", file=sys.stderr)
+        warn(f"warning: {each.message}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return run_request(request)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -11,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from meshwright.documents.quoting import flags, flow
 from meshwright.report.balance_view import stage_lines, treated
 from meshwright.report.bars import MIN_BAR, Part, StackedBar
 from meshwright.report.pieces import Pieces
@@ -22,10 +21,11 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from meshwright.documents.quoting import flags, flow
     from meshwright.domain.balance import Balance, BalanceProblem, Overfull, Placement
     from meshwright.domain.estimate import Estimate
     from meshwright.frameworks.stage_lists import Words
-    from meshwright.report.balance_view import BalanceShown, StageLine, Units
+from meshwright.report.balance_view import BalanceShown, StageLine, Units
 
 BAR = 24
 MAX_LINES = 32
@@ -244,11 +244,8 @@ def setting_word(key: str, value: object) -> str:
 def setting_text(key: str, value: object) -> str:
     """A setting as it stands in a file or on a command line."""
     if not key.startswith("--"):
-        return f"{key}: {value if isinstance(value, str) else json.dumps(value)}"
-    if value is True:
-        return key
-    words = value if isinstance(value, (tuple, list)) else [value]
-    return " ".join([key, *(shlex.quote(str(word)) for word in words)])
+        return f"{key}: {flow(value)}"
+    return flags({key: tuple(value) if isinstance(value, list) else value})[0]
 
 
 def overfull_report(problem: BalanceProblem, verdict: Overfull, name: str, units: Units) -> Iterator[RenderableType]:

@@ -14,6 +14,7 @@ from meshwright.report.edits import diff_text
 from meshwright.report.findings import simple
 from meshwright.report.words import gib, integer, percent, plural, seconds
 from meshwright.search.repair import Devices, Faster, Legal, WithinMemory
+from meshwright.text import visible
 from meshwright.units import GIB
 
 if TYPE_CHECKING:
@@ -257,7 +258,7 @@ def _stages(base: Estimate | None, change: Change) -> Iterator[RenderableType]:
 
 
 def _value(value: object) -> str:
-    return "-" if value is None else str(value)
+    return "-" if value is None else visible(str(value))
 
 
 def _nothing(fixed: Fixed) -> Iterator[RenderableType]:
