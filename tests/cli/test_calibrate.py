@@ -172,7 +172,7 @@ def test_a_hostile_name_does_not_reach_the_terminal(cli, wrong, tmp_path):
     (tmp_path / "red.json").write_text(table_text(replace(shipped, name="\x1b[31mred")))
     answer = cli(*ESTIMATE, "--calibration", str(tmp_path / "red.json"))
     assert answer.status == 2
-    assert "has control characters" in answer.err
+    assert r"'\x1b[31mred' holds a control character" in answer.err
     assert "\x1b" not in answer.err
     (tmp_path / "bold.json").write_text(table_text(replace(shipped, name="[bold]x", version="1")))
     assert "[bold]x@1" in cli(*ESTIMATE, "--calibration", str(tmp_path / "bold.json")).out

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from meshwright.api import numbers
 from meshwright.api.cases import setup
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.numbers import MAX_COUNT
 from meshwright.api.options import CASE
+from meshwright.documents.quoting import command, export
 from meshwright.errors import InputError, Message, fault
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ _OWN = {"model", "framework"}
 FILES = (
     Field(name="files", kind="arguments", metavar="FILE...", help="Configuration files and launch scripts of one training."),
     Field(name="from_", metavar="NAME[@VERSION]", panel="Trainer", help="The framework that the files are for."),
-    Field(name="arguments", metavar="WORDS", panel="Trainer",
+    Field(name="arguments", parse=numbers.words, metavar="WORDS", panel="Trainer",
           help='Arguments that the script is called with, in one word: "8 /data"; NAME=VALUE in front of them sets variables.'),
     *(replace(field, kind="option", metavar="MODEL", panel="Model") for field in CASE if field.name == "model"),
     *(field for field in CASE if field.name not in _OWN),
@@ -145,9 +147,9 @@ def _positional(words: str) -> str:
     try:
         called = shlex.split(words)
         head = list(takewhile(lambda word: re.match(r"[A-Za-z_]\w*=", word), called))
-        exports = "".join(f"export {name}={shlex.quote(value)}; " for name, _, value in (word.partition("=") for word in head))
+        exports = "".join(f"{export(name, value)}; " for name, _, value in (word.partition("=") for word in head))
         rest = called[len(head) :]
-        return exports + (f"set -- {shlex.join(rest)}; " if rest or not head else "")
+        return exports + (f"set -- {command(*rest)}; " if rest or not head else "")
     except ValueError as error:
         raise fault("import.arguments", "{words!r} are no words of a shell: {reason}", path="--arguments",
                     words=words[:60], reason=str(error)) from None

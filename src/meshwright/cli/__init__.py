@@ -56,5 +56,5 @@ def _guarded(arguments: list[str]) -> int:
 def complain(messages: Sequence[Message], status: int) -> int:
     """One line per message on standard error; the status is handed through."""
     for message in messages:
-        print(f"error: {' '.join(str(message).split())}", file=sys.stderr)
+        print(f"error: {message}", file=sys.stderr)
     return status

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -50,7 +51,9 @@ def _asked(verb: Any, raw: Mapping[str, Any]) -> int:
 
     request = verb.REQUEST(**{field.name: raw[field.name] for field in verb.REQUEST.FIELDS})
     watched = verb.WATCH(raw, show) if hasattr(verb, "WATCH") else {}
-    with stages() as tick:
+    with stages() as tick, warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = _said
         answer = verb.ASK(request, progress=tick, **watched)
     if answer is None:  # a rank of an allocation that is not the first
         return 0
@@ -61,6 +64,13 @@ def _asked(verb: Any, raw: Mapping[str, Any]) -> int:
     if answer.refusal is not None:
         complain([answer.refusal], answer.status)
     return int(answer.status)
+
+
+def _said(message: Warning | str, *_: object, **__: object) -> None:
+    """A warning is one line on standard error."""
+    from meshwright.cli.output import warn
+
+    warn(f"warning: {message}")
 
 
 def _parameter(field: Field) -> inspect.Parameter:

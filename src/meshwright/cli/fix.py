@@ -35,5 +35,6 @@ def report(answer: FixAnswer, _options: object) -> Iterator[RenderableType]:
 
 def AFTER(answer: FixAnswer, options: Mapping[str, Any]) -> None:  # noqa: N802
     """What was changed."""
-    for path in [] if options["json"] else answer.applied:
-        print(f"changed: {path}")
+    from meshwright.cli.output import print_lines
+
+    print_lines(f"changed: {path}" for path in (() if options["json"] else answer.applied))

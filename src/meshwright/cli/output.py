@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from meshwright.text import visible
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 WAIT_S, EVERY_S = 0.5, 0.1
 
@@ -18,6 +20,17 @@ WAIT_S, EVERY_S = 0.5, 0.1
 def print_json(document: object) -> None:
     """One JSON document."""
     print(json.dumps(document, indent=2, allow_nan=False))
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Lines of text, as paths; what nobody sees in them stands as an escape."""
+    for line in lines:
+        print(visible(line))
+
+
+def warn(text: str) -> None:
+    """One line on standard error."""
+    print(visible(text), file=sys.stderr)
 
 
 def print_report(parts: Any) -> None:

@@ -165,7 +165,7 @@ BAD: dict[str, tuple[Callable[[Any], None], str]] = {
     "no source": (_put(f"{HERE}/constants/gemm_ratio", _figure(1, "ratio", "")), "source is empty"),
     "a speed of a kind beyond sense": (_put(f"{HERE}/passes/norm", _figure(1e9)), "passes.norm: 1e\\+09 is not within"),
     "a kind in colours": (_put(f"{HERE}/passes/\x1b[31m", _figure(1)), "is no kind of pass"),
-    "a source in colours": (_put(f"{HERE}/constants/gemm_ratio", _figure(1, "ratio", "a\x1b[31mb")), "not one line of plain text"),
+    "a source in colours": (_put(f"{HERE}/constants/gemm_ratio", _figure(1, "ratio", "a\x1b[31mb")), "a control character"),
     "an unknown section": (
         _put("measurements", {}),
         "measurements: is no known section; did you mean measured|is no known section",

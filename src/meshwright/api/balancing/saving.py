@@ -68,13 +68,14 @@ def _settings(question: Asked, answer: BalanceShown) -> list[TextFile]:
 def _words_file(words: Words) -> TextFile:
     """The settings of one framework: YAML lines, or flags."""
     from meshwright.api.views.balance import setting_text
+    from meshwright.documents.quoting import comment
 
     name = re.sub(r"[^a-z0-9.]+", "-", words.framework.lower())
     flags = all(key.startswith("--") for key in words.settings)
     head = [
-        f"# {words.framework}",
-        *(f"# has no setting for {lack}" for lack in words.lacks),
-        *(f"# {note}" for note in words.notes),
+        f"# {comment(words.framework)}",
+        *(f"# has no setting for {comment(lack)}" for lack in words.lacks),
+        *(f"# {comment(note)}" for note in words.notes),
     ]
     lines = [setting_text(key, value) for key, value in words.settings.items()]
     return TextFile(path=f"{name}.{'args' if flags else 'yaml'}", text="\n".join([*head, *lines]) + "\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,16 +152,13 @@ def _profile(asked: Asked, world: World | None, tick: Callable[[float, float], N
     from meshwright.engine.profile.run import measured
 
     try:
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            if world is not None:
-                return measured_joined(asked, world, tick)
+        if world is None:
             _warn_of_cores(asked)
-            for each in said:
-                print(f"warning: {each.message}", file=sys.stderr)
-            return measured(asked, tick)
+        with warnings.catch_warnings(record=True):
+            warnings.simplefilter("always")
+            return measured(asked, tick) if world is None else measured_joined(asked, world, tick)
     except KeyboardInterrupt:
-        print(f"samples so far are in {asked.samples}: the same command goes on from there", file=sys.stderr)
+        warnings.warn(f"samples so far are in {asked.samples}: the same command goes on from there", stacklevel=2)
         raise
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import warnings
 from dataclasses import dataclass, replace
 from math import prod
@@ -208,11 +207,7 @@ def _report(case: Case, layout: Layout, options: Options, *, on_cluster: bool) -
         rank, report = join(Task(target=TARGET, payload=request, backend=options.backend, threads=options.threads))
         return report if rank == 0 else None
     _check_memory(case, layout, options)
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        warn_of_cores(layout.world, Task(target=TARGET, payload=None, backend=options.backend, threads=options.threads))
-    for each in said:
-        print(f"warning: {each.message}", file=sys.stderr)
+    warn_of_cores(layout.world, Task(target=TARGET, payload=None, backend=options.backend, threads=options.threads))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return run_request(request)

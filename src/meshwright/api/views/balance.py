@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from meshwright.api.views.estimates import layout_view, number, whole
+from meshwright.documents.quoting import flags, flow
 from meshwright.search.balance.memory import excess
 from meshwright.search.balance.times import chunk_times, slot_times
 
@@ -261,8 +260,5 @@ def _memory(value: float, units: Units) -> Any:
 def setting_text(key: str, value: object) -> str:
     """A setting as it stands in a file or on a command line."""
     if not key.startswith("--"):
-        return f"{key}: {value if isinstance(value, str) else json.dumps(value)}"
-    if value is True:
-        return key
-    words = value if isinstance(value, (tuple, list)) else [value]
-    return " ".join([key, *(shlex.quote(str(word)) for word in words)])
+        return f"{key}: {flow(value)}"
+    return flags({key: tuple(value) if isinstance(value, list) else value})[0]

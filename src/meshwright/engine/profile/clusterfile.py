@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from meshwright.catalog import cluster_for
 from meshwright.catalog import provenance as provenance_named
+from meshwright.documents.quoting import yaml_scalar
 from meshwright.engine.profile.fit import fit
 from meshwright.errors import fault
 from meshwright.outputs import SEAL, sealed
+from meshwright.text import visible
 from meshwright.units import FACTORS
 
 if TYPE_CHECKING:
@@ -135,13 +136,12 @@ def _shape_of(device: str) -> str:
 
 def _key(name: str) -> str:
     """A name, in quotes where YAML would read a number, a date or a truth value."""
-    return name if name[0].isalpha() and name not in NO_TEXT else json.dumps(name)
+    return name if name[0].isalpha() and name not in NO_TEXT else yaml_scalar(name)
 
 
 def _text(text: str) -> str:
-    """One line of text in quotes, whatever the system called the machine."""
-    kept = "".join(letter if letter.isprintable() else " " for letter in text)[:LONGEST]
-    return json.dumps(kept, ensure_ascii=False)
+    """One line of text, whatever the system called the machine."""
+    return yaml_scalar(visible(text)[:LONGEST])
 
 
 def _number(value: float) -> str:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from meshwright.errors import InputError, Message, did_you_mean, fault
 from meshwright.evidence.rows.columns import REQUIRED, RESULTS, SCHEMA, WORDS, cell_fault, normal, shown
 from meshwright.readers.safe import read_text
+from meshwright.text import hidden
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -170,6 +171,7 @@ def _row(names: list[str], cells: list[str] | str) -> tuple[Row | None, tuple[st
     for column in SCHEMA:
         if row[column] and (problem := cell_fault(column, row[column])):
             kind = "unknown " + column if column in WORDS else "not a number of its column"
+            kind = "characters that cannot be seen" if hidden(row[column]) else kind
             return row, (kind, problem)
         row[column] = normal(column, row[column])
     row["task"] = row["task"] or "pretrain"
