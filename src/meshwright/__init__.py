@@ -15,8 +15,8 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # ``typing`` takes longer than all else here, and so long the command line hears no interrupt
 if TYPE_CHECKING:
     from meshwright.api import balance_layers, balance_layout, check_files, find_plans, fix_layout, make_case, read_files
     from meshwright.catalog import (

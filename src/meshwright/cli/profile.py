@@ -133,7 +133,7 @@ def _profile(asked: Asked, world: World | None) -> Profile | None:
             for each in said:
                 print(f"warning: {each.message}", file=sys.stderr)
             return measured(asked, tick)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):  # Ctrl-C, or a scheduler that ends the job
         print(f"samples so far are in {asked.samples}: the same command goes on from there", file=sys.stderr)
         raise
 
