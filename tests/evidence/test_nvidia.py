@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from meshwright import catalog
-from meshwright.evidence import nvidia
+from meshwright.evidence.rows import nvidia
 from meshwright.evidence.rows.attempts import corpus
 from meshwright.evidence.rows.run import run
 

@@ -11,11 +11,11 @@ from tests.evidence.runs_csv import write_runs
 from meshwright.cli.validate import refusals
 from meshwright.domain.estimate import Interval
 from meshwright.errors import InputError
-from meshwright.evidence import prediction, validation
 from meshwright.evidence.fit.fitters import Fixed, prior_fitter
 from meshwright.evidence.rows.groups import folds
 from meshwright.evidence.rows.reading import read_runs
 from meshwright.evidence.rows.table import count_reasons, read_table, shipped_table
+from meshwright.evidence.score import prediction, validation
 from meshwright.evidence.score.rows_csv import COLUMNS, rows_csv
 from meshwright.evidence.score.summary import summarise
 
