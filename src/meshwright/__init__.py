@@ -15,8 +15,8 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # ``typing`` takes longer than all else here, and so long the command line hears no interrupt
 if TYPE_CHECKING:
     from meshwright.api import (
         BalanceAnswer,

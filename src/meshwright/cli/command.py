@@ -35,7 +35,7 @@ def _asked(verb: Any, raw: Mapping[str, Any]) -> int:
 
     ``WATCH``: what a verb shows before it is done; ``AFTER``: what it says when it is.
     """
-    from meshwright.cli import complain
+    from meshwright.cli.ending import complain
     from meshwright.cli.output import print_json, print_report, stages
 
     shown = False

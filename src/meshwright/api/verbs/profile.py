@@ -157,7 +157,7 @@ def _profile(asked: Asked, world: World | None, tick: Callable[[float, float], N
         with warnings.catch_warnings(record=True):
             warnings.simplefilter("always")
             return measured(asked, tick) if world is None else measured_joined(asked, world, tick)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):  # Ctrl-C, or a scheduler that ends the job
         warnings.warn(f"samples so far are in {asked.samples}: the same command goes on from there", stacklevel=2)
         raise
 
