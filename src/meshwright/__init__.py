@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from meshwright.frameworks import framework
     from meshwright.search import PlanResult, RankedPlan, SearchOptions, compare, min_devices, run_cost
     from meshwright.search.balance import balance
+    from meshwright.version import __version__ as __version__
 
 _HOMES = {
     "meshwright.api": (
@@ -81,6 +82,7 @@ _HOMES = {
     "meshwright.frameworks": ("framework",),
     "meshwright.search": ("PlanResult", "RankedPlan", "SearchOptions", "compare", "min_devices", "run_cost"),
     "meshwright.search.balance": ("balance",),
+    "meshwright.version": ("__version__",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

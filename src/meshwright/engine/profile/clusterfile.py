@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from meshwright import catalog
 from meshwright.engine.profile.fit import fit
 from meshwright.errors import fault
 from meshwright.units import FACTORS
+from meshwright.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -50,7 +50,7 @@ def _lines(found: FittedMachine, samples: Sequence[Sample], machine: Machine) ->
     assert measured is not None, "a fit knows what was measured"
     device, name = cluster.device, _key(cluster.name)
     base, usual = catalog.provenance("device", found.base), catalog.provenance("cluster", _shape_of(found.base))
-    software = f"meshwright {version('meshwright')}, torch {machine.torch}, {machine.threads} threads a rank"
+    software = f"meshwright {__version__}, torch {machine.torch}, {machine.threads} threads a rank"
     said = f"profile of {machine.host}, {machine.date}: {machine.name}, {machine.ranks} ranks at once, {software}"
     yield f"{MARK}. Every figure: value, unit, source; what was not measured says so."
     yield "# Constants under `measured` stand above priors and calibrations. Products and collectives correct the formulas:"
