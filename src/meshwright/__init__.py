@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from meshwright.errors import InputError, MeshwrightError, NoAnswerError
     from meshwright.frameworks import framework
     from meshwright.search import PlanResult, RankedPlan, SearchOptions, compare, min_devices, run_cost
+    from meshwright.version import __version__ as __version__
 
 _HOMES = {
     "meshwright.api": (
@@ -122,6 +123,7 @@ _HOMES = {
     "meshwright.domain.training": ("Batch", "Lora", "Training"),
     "meshwright.errors": ("InputError", "MeshwrightError", "NoAnswerError"),
     "meshwright.frameworks": ("framework",),
+    "meshwright.version": ("__version__",),
     "meshwright.search": ("PlanResult", "RankedPlan", "SearchOptions", "compare", "min_devices", "run_cost"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

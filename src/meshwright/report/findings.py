@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from meshwright.api.views.findings import simple
+from meshwright.catalog.guides import cited
 from meshwright.domain.label import label
 from meshwright.text import visible
 from meshwright.words import gib_of, percent, plural, seconds
@@ -49,9 +50,14 @@ def _finding(each: Finding) -> Iterator[RenderableType]:
     if _short(each.value) and _short(each.expected):
         tail.append(f"{_short(each.value)} -> {_short(each.expected)}   ")
     if each.source:
-        tail.append(each.source, style="dim")
+        tail.append(cited(each.source, _rule(each)), style="dim")
     if tail:
         yield Padding(tail, (0, 0, 0, 8))
+
+
+def _rule(each: Finding) -> str:
+    """The rule of the guides that a finding is about, or nothing."""
+    return each.message.id.removeprefix("guide.") if each.message.id.startswith("guide.") else ""
 
 
 def _short(value: object) -> str:

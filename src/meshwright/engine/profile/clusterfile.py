@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from meshwright.catalog import cluster_for
@@ -14,6 +13,7 @@ from meshwright.errors import fault
 from meshwright.outputs import SEAL, sealed
 from meshwright.text import visible
 from meshwright.units import FACTORS
+from meshwright.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -53,7 +53,7 @@ def _lines(found: FittedMachine, samples: Sequence[Sample], machine: Machine) ->
     assert measured is not None, "a fit knows what was measured"
     device, name = cluster.device, _key(cluster.name)
     base, usual = provenance_named("device", found.base), provenance_named("cluster", _shape_of(found.base))
-    software = f"meshwright {version('meshwright')}, torch {machine.torch}, {machine.threads} threads a rank"
+    software = f"meshwright {__version__}, torch {machine.torch}, {machine.threads} threads a rank"
     said = f"profile of {machine.host}, {machine.date}: {machine.name}, {machine.ranks} ranks at once, {software}"
     yield f"{MARK}. Every figure: value, unit, source; what was not measured says so."
     yield "# Constants under `measured` stand above priors and calibrations. Products and collectives correct the formulas:"
