@@ -62,7 +62,7 @@ def listing(values: Values, faults: Faults) -> int:
 def single(values: Values, faults: Faults) -> int:
     """One row in full, by its id: our figures, then every column that its source filled."""
     from meshwright.cli.output import print_json, print_report
-    from meshwright.evidence.rows.attempts import attempt_key, attempts, corpus
+    from meshwright.evidence.rows.attempts import attempt_key, attempts, cells_of, corpus
     from meshwright.evidence.rows.published import published
     from meshwright.report.facts import entry
     from meshwright.report.runs import published_view
@@ -70,22 +70,22 @@ def single(values: Values, faults: Faults) -> int:
     faults.check()
     name = values["name"]
     rows = corpus()
-    row = next((each for each in rows if each["id"].lower() == name.lower()), None)
+    row = next((each for each in rows if each.id.lower() == name.lower()), None)
     if row is None:
         near = did_you_mean(name, (cell.best.id for cell in attempts())) or "; the corpus has ids such as playbook-1128"
         raise fault("catalog.run", "no published run has the id {name!r}{hint}", name=name, hint=near)
-    same = [each for each in rows if attempt_key(each) == attempt_key(row) and not each["flag"]]
-    columns = {column: cell for column, cell in row.items() if cell and column not in {"id", "source"}}
-    failed = sum(each["status"] == "failed" for each in same)
+    same = [each for each in rows if attempt_key(each) == attempt_key(row) and not each.flag]
+    columns = {column: cell for column, cell in cells_of(row.id).items() if cell and column not in {"id", "source"}}
+    failed = sum(each.status == "failed" for each in same)
     facts = {
-        "name": row["id"], "status": row["status"],
+        "name": row.id, "status": row.status,
         **{key: value for key, value in published_view(published(row)).items() if key != "id"},
         "tried": len(same), "ran": len(same) - failed, "failed": failed, "published": columns,
     }
     if values["json"]:
-        print_json({"kind": "runs", "name": row["id"], "facts": facts, "sources": {"source": {"source": row["source"]}}})
+        print_json({"kind": "runs", "name": row.id, "facts": facts, "sources": {"source": {"source": row.source}}})
     else:
-        print_report(entry("run", row["id"], {key: value for key, value in facts.items() if value is not None}, {}))
+        print_report(entry("run", row.id, {key: value for key, value in facts.items() if value is not None}, {}))
     return 0
 
 

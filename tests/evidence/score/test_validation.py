@@ -6,16 +6,16 @@ from dataclasses import replace
 from statistics import median
 
 import pytest
-from tests.evidence.runs_csv import write_runs
+from tests.evidence.runs_csv import cells, write_runs
 
 from meshwright.cli.validate import refusals
 from meshwright.domain.estimate import Interval
 from meshwright.errors import InputError
-from meshwright.evidence import prediction, validation
 from meshwright.evidence.fit.fitters import Fixed, prior_fitter
 from meshwright.evidence.rows.groups import folds
 from meshwright.evidence.rows.reading import read_runs
 from meshwright.evidence.rows.table import count_reasons, read_table, shipped_table
+from meshwright.evidence.score import prediction, validation
 from meshwright.evidence.score.rows_csv import COLUMNS, rows_csv
 from meshwright.evidence.score.summary import summarise
 
@@ -197,7 +197,8 @@ def test_rows_are_written_in_the_order_of_the_file(tmp_path):
 
 
 def test_rows_of_known_configurations_are_counted(tmp_path):
-    row = next(each for each in shipped_table().rows if each["id"].startswith("playbook-"))
+    known = next(each for each in shipped_table().rows if each.id.startswith("playbook-"))
+    row = cells(known)
     assert validated(table_of(tmp_path, row, {}), None).known_configurations == 1
     assert validated(table_of(tmp_path, row, {}), "grouped").known_configurations == 0
     assert validation.is_shipped(shipped_table())
