@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from meshwright.measure.scores import spread
 from meshwright.report.rehearse import score_rows, terse
 from meshwright.report.rehearse_picture import picture
-from meshwright.report.words import percent, seconds
+from meshwright.words import percent, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -19,7 +19,7 @@ from meshwright.errors import InputError
 from meshwright.estimate.single import estimate
 from meshwright.frameworks import framework
 from meshwright.search.legality import layout_refusals
-from meshwright.search.repair import Fit, repair
+from meshwright.search.repair import WithinMemory, repair
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -75,7 +75,7 @@ def main() -> None:
             continue
         case, runner, layout = draw
         begin = time.process_time()
-        answer = repair(case, runner.features, layout, Fit(), check=runner.check, said=runner.overlap)
+        answer = repair(case, runner.features, layout, WithinMemory(), check=runner.check, said=runner.overlap)
         taken.append(time.process_time() - begin)
         first = "; ".join(edit.words for edit in answer.found[0].edits) if answer.found else "nothing fits"
         label = answer.base_estimate.label if answer.base_estimate else ""

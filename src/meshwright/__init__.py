@@ -18,7 +18,21 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from meshwright.api import balance_layers, balance_layout, check_files, find_plans, fix_layout, make_case, read_files
+    from meshwright.api import (
+        EstimateAnswer,
+        EstimateRequest,
+        PlanAnswer,
+        PlanRequest,
+        balance_layers,
+        balance_layout,
+        check_files,
+        estimate,
+        find_plans,
+        fix_layout,
+        make_case,
+        plan,
+        read_files,
+    )
     from meshwright.catalog import (
         calibration,
         cluster_for,
@@ -42,13 +56,15 @@ if TYPE_CHECKING:
     from meshwright.domain.model import Model
     from meshwright.domain.training import Batch, Lora, Training
     from meshwright.errors import InputError, MeshwrightError, NoAnswerError
-    from meshwright.estimate import estimate
     from meshwright.frameworks import framework
     from meshwright.search import PlanResult, RankedPlan, SearchOptions, compare, min_devices, run_cost
     from meshwright.search.balance import balance
 
 _HOMES = {
-    "meshwright.api": ("balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "make_case", "read_files"),
+    "meshwright.api": (
+        "EstimateAnswer", "EstimateRequest", "PlanAnswer", "PlanRequest", "estimate", "plan",
+        "balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "make_case", "read_files",
+    ),
     "meshwright.catalog": (
         "calibration", "cluster_for", "clusters", "device", "devices", "implementation", "implementations", "load_cluster",
         "load_model", "models", "optimizer", "precision",
@@ -63,7 +79,6 @@ _HOMES = {
     "meshwright.domain.training": ("Batch", "Lora", "Training"),
     "meshwright.errors": ("InputError", "MeshwrightError", "NoAnswerError"),
     "meshwright.frameworks": ("framework",),
-    "meshwright.estimate": ("estimate",),
     "meshwright.search": ("PlanResult", "RankedPlan", "SearchOptions", "compare", "min_devices", "run_cost"),
     "meshwright.search.balance": ("balance",),
 }
@@ -79,6 +94,8 @@ __all__ = [
     "Device",
     "End",
     "Estimate",
+    "EstimateAnswer",
+    "EstimateRequest",
     "Fits",
     "Full",
     "Infeasible",
@@ -94,6 +111,8 @@ __all__ = [
     "Overfull",
     "Overlap",
     "Placement",
+    "PlanAnswer",
+    "PlanRequest",
     "PlanResult",
     "RankedPlan",
     "SearchOptions",
@@ -123,6 +142,7 @@ __all__ = [
     "models",
     "optimizer",
     "parse_layout",
+    "plan",
     "precision",
     "read_files",
     "run_cost",

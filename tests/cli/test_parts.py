@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.cli import numbers
-from meshwright.cli.fields import Faults
-from meshwright.cli.files import write_files
-from meshwright.cli.lengths import mean_square_tokens, read_lengths
+from meshwright.api import numbers
+from meshwright.api.fields import Faults
+from meshwright.api.files import write_files
+from meshwright.api.lengths import mean_square_tokens, read_lengths
+from meshwright.api.pins import KNOBS, consistent, pin
+from meshwright.api.saved import TextFile
 from meshwright.cli.output import progress
-from meshwright.cli.pins import KNOBS, consistent, pin
-from meshwright.cli.saved import TextFile
 from meshwright.errors import InputError
 from meshwright.search.space import PIN_KNOBS, parse_pins
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from meshwright.cli.applying import apply
+from meshwright.api.applying import apply
 from meshwright.errors import InputError
 from meshwright.frameworks import File
 

@@ -78,8 +78,10 @@ def models() -> tuple[str, ...]:
     return model_names().names
 
 
-def load_model(name_or_path: str, *, layers: int | None = None) -> Model:
-    """A model of the catalogue, of a ``config.json`` (or the folder that holds it) or of a YAML file with one model."""
+def load_model(name_or_path: str | Model, *, layers: int | None = None) -> Model:
+    """A model of the catalogue, of a ``config.json`` (or the folder that holds it), of a YAML file with one model, or the value."""
+    if isinstance(name_or_path, Model):
+        return name_or_path if layers is None else shrink(name_or_path, layers)
     name = model_names().find(name_or_path)
     if name is not None:
         model = _catalogued(name)

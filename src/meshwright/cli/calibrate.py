@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from meshwright.cli.fields import Faults, Field, Values
-from meshwright.cli.options import JSON
+from meshwright.api.fields import Faults, Field, Values
+from meshwright.api.options import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,9 +45,9 @@ def run(values: Values, faults: Faults) -> int:
     faults.check()
     from pathlib import Path
 
+    from meshwright.api.files import check_file, write_file
     from meshwright.catalog import freedoms
     from meshwright.catalog.calibrations import table_text
-    from meshwright.cli.files import check_file, write_file
     from meshwright.cli.output import print_json, print_report
 
     check_file(out, inputs=tuple(values["runs"]))
@@ -60,7 +60,8 @@ def run(values: Values, faults: Faults) -> int:
         else:
             table = _whole(readings, name, version, provenance, progress)
     write_file(out, table_text(table))
-    from meshwright.report.calibration import calibration_report, calibration_view
+    from meshwright.api.views.calibration import calibration_view
+    from meshwright.report.calibration import calibration_report
 
     if values["json"]:
         print_json({"path": out, **calibration_view(table, readings)})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from meshwright.api.fields import Faults, Field, Values, one_of
+from meshwright.api.options import JSON
 from meshwright.cli import catalog_runs
-from meshwright.cli.fields import Faults, Field, Values, one_of
-from meshwright.cli.options import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -58,10 +58,10 @@ def _list(values: Values) -> int:
 
 def _entry(values: Values) -> int:
     """One entry with every figure and its source."""
+    from meshwright.api.views.estimates import plain
     from meshwright.cli.output import print_json, print_report
     from meshwright.report.entries import framework_facts, without_samples
     from meshwright.report.facts import entry
-    from meshwright.report.view import plain
 
     kind = values["kind"]
     item = _tables()[kind][1](values["name"])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from meshwright.cli import numbers
-from meshwright.cli.fields import Faults, Field, Values, one_of
+from meshwright.api import numbers
+from meshwright.api.fields import Faults, Field, Values, one_of
 from meshwright.errors import did_you_mean, fault
 
 if TYPE_CHECKING:
@@ -34,11 +34,12 @@ QUESTION = tuple(name for name in NAMES if name != "limit")
 
 def listing(values: Values, faults: Faults) -> int:
     """The runs nearest to what was asked, or all of them."""
+    from meshwright.api.views.estimates import plain
+    from meshwright.api.views.runs import attempts_view, run_view
     from meshwright.cli.output import print_json, print_report
     from meshwright.evidence.rows.attempts import attempts
     from meshwright.evidence.rows.near import nearest
-    from meshwright.report.runs import attempts_list, attempts_view, nearest_list, run_view
-    from meshwright.report.view import plain
+    from meshwright.report.runs import attempts_list, nearest_list
 
     limit = values.get("limit")
     if not any(name in values for name in QUESTION):
@@ -61,11 +62,11 @@ def listing(values: Values, faults: Faults) -> int:
 
 def single(values: Values, faults: Faults) -> int:
     """One row in full, by its id: our figures, then every column that its source filled."""
+    from meshwright.api.views.runs import published_view
     from meshwright.cli.output import print_json, print_report
     from meshwright.evidence.rows.attempts import attempt_key, attempts, cells_of, corpus
     from meshwright.evidence.rows.published import published
     from meshwright.report.facts import entry
-    from meshwright.report.runs import published_view
 
     faults.check()
     name = values["name"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.cli.fields import Faults, Field, Values
-from meshwright.cli.numbers import real
-from meshwright.cli.options import JSON
-from meshwright.cli.sources import FILES, Taken, take
+from meshwright.api.fields import Faults, Field, Values
+from meshwright.api.numbers import real
+from meshwright.api.options import JSON
+from meshwright.api.sources import FILES, Taken, take
 from meshwright.errors import fault
 
 if TYPE_CHECKING:
@@ -41,9 +41,10 @@ FIELDS = (
 
 def run(values: Values, faults: Faults) -> int:
     """Print the findings; exit status 1 where one is an error."""
+    from meshwright.api.views.findings import findings_view
     from meshwright.check import check
     from meshwright.cli.output import print_json, print_report
-    from meshwright.report.findings import findings_report, findings_view
+    from meshwright.report.findings import findings_report
 
     checked = check(_question(values, take(values, faults)))
     if values["json"]:

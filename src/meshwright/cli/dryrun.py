@@ -8,17 +8,17 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from meshwright.cli import numbers
-from meshwright.cli.fields import Faults, Field, Values
-from meshwright.cli.legality import check_layout
-from meshwright.cli.options import CASE, JSON, LAYOUT
-from meshwright.cli.request import setup
+from meshwright.api import numbers
+from meshwright.api.cases import setup
+from meshwright.api.fields import Faults, Field, Values
+from meshwright.api.legality import check_layout
+from meshwright.api.options import CASE, JSON, LAYOUT
 from meshwright.errors import InputError, Message, fault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from meshwright.cli.request import Setup
+    from meshwright.api.cases import Setup
     from meshwright.domain.layout import Layout
     from meshwright.domain.model import Model
     from meshwright.engine.dry_run import Found, Job
@@ -44,9 +44,10 @@ FEWER, MORE = 2, 4
 
 def run(values: Values, faults: Faults) -> int:
     """Run the ranks in processes of their own and print what they found."""
+    from meshwright.api.views.dryrun import dryrun_view, own_view
     from meshwright.cli.output import print_json, print_report
     from meshwright.engine.dry_run import require_torch
-    from meshwright.report.dryrun import dryrun_report, dryrun_view, own_report, own_view
+    from meshwright.report.dryrun import dryrun_report, own_report
 
     require_torch()
     builder = values.get("builder", "reference")

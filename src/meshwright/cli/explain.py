@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.cli.fields import Faults, Values
-from meshwright.cli.legality import check_layout
-from meshwright.cli.options import CASE, JSON, LAYOUT, SPARE_NODES
-from meshwright.cli.request import Setup, setup
+from meshwright.api.cases import Setup, setup
+from meshwright.api.fields import Faults, Values
+from meshwright.api.legality import check_layout
+from meshwright.api.options import CASE, JSON, LAYOUT, SPARE_NODES
 from meshwright.errors import Message, NoAnswerError
 
 if TYPE_CHECKING:
@@ -19,10 +19,11 @@ FIELDS = (*CASE, SPARE_NODES, LAYOUT, JSON)
 
 def run(values: Values, faults: Faults) -> int:
     """Explain the layout that was given, or else the best one."""
+    from meshwright.api.views.explain import explanation_view
     from meshwright.cli.output import print_json, print_report
     from meshwright.estimate import estimate as predict
     from meshwright.explain import explain
-    from meshwright.report.explain import explanation_report, explanation_view
+    from meshwright.report.explain import explanation_report
 
     given = setup(values, faults)
     if "layout" in values:

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from meshwright.cli import numbers
-from meshwright.cli.fields import Faults, Field, Values
-from meshwright.cli.options import JSON, LAYOUT, SPARE_NODES
-from meshwright.cli.sources import FILES
+from meshwright.api import numbers
+from meshwright.api.fields import Faults, Field, Values
+from meshwright.api.options import JSON, LAYOUT, SPARE_NODES
+from meshwright.api.sources import FILES
 from meshwright.errors import fault
 
 if TYPE_CHECKING:
@@ -70,9 +70,10 @@ FIELDS = (
 
 def run(values: Values, faults: Faults) -> int:
     """Print the changes; exit status 1 where nothing grants the wish."""
+    from meshwright.api.views.fix import fix_view
     from meshwright.cli.output import print_json, print_report
     from meshwright.fix import fix
-    from meshwright.report.fix import fix_report, fix_view
+    from meshwright.report.fix import fix_report
 
     messages = _messages(values, faults)
     _check(values, faults)
@@ -180,7 +181,7 @@ _NOT_OF_THE_CASE = frozenset({field.name for field in FIELDS if not field.in_fil
 
 def _named(values: Values, faults: Faults) -> Named:
     """A layout by its label, for a case by its options."""
-    from meshwright.cli.request import setup
+    from meshwright.api.cases import setup
 
     if len(values["files"]) > 1:
         faults.add("fix.model", "one MODEL is wanted with --layout, not {words}", words=" ".join(values["files"]))
@@ -191,9 +192,9 @@ def _named(values: Values, faults: Faults) -> Named:
 
 def _read(values: Values, faults: Faults) -> Named:
     """The layout of files, and the case that they and the options make."""
+    from meshwright.api.sources import take
     from meshwright.check import Question
     from meshwright.check.context import Context
-    from meshwright.cli.sources import take
     from meshwright.errors import InputError
 
     taken = take(values, faults)
@@ -222,7 +223,7 @@ def _apply(fixed: Fixed, change: Change, number: int, originals: dict[str, str])
 
     Errors: ``InputError`` where part of it has to be made by hand, unless that is only how the launcher is called.
     """
-    from meshwright.cli.applying import apply
+    from meshwright.api.applying import apply
     from meshwright.errors import InputError, Message
 
     if change.by_hand and not change.launcher_only:

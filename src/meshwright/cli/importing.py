@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from meshwright.cli.fields import Faults, Field, Values
-from meshwright.cli.options import JSON
-from meshwright.cli.sources import FILES, Taken, take
+from meshwright.api.fields import Faults, Field, Values
+from meshwright.api.options import JSON
+from meshwright.api.sources import FILES, Taken, take
 
 if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate
@@ -23,8 +23,9 @@ FIELDS = (
 
 def run(values: Values, faults: Faults) -> int:
     """Print what the files come to; exit status 1 where they determine no layout."""
+    from meshwright.api.views.reading import reading_view
     from meshwright.cli.output import print_json, print_report
-    from meshwright.report.reading import reading_report, reading_view
+    from meshwright.report.reading import reading_report
 
     taken = take(values, faults)
     saved = _save(values, taken) if "save" in values else None
@@ -42,8 +43,8 @@ def _save(values: Values, taken: Taken) -> str | None:
 
     Errors: ``InputError`` for what a plan lacks, and for a layout that cannot be estimated.
     """
-    from meshwright.cli.files import check_file, write_file
-    from meshwright.cli.saved import plan_file
+    from meshwright.api.files import check_file, write_file
+    from meshwright.api.saved import plan_file
     from meshwright.errors import InputError, fault
 
     target = values["save"]

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from meshwright.cli.fields import Values
-    from meshwright.cli.request import Setup
+    from meshwright.api.cases import Setup
+    from meshwright.api.fields import Values
     from meshwright.domain.layout import Layout
     from meshwright.frameworks import File
     from meshwright.frameworks.settings import Given
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 def change(given: Setup, layout: Layout, values: Values) -> int:
     """Print what changes, with what it means for a run that resumes, and write the changed copies to ``--out``."""
-    from meshwright.cli.files import write_files
+    from meshwright.api.files import write_files
+    from meshwright.api.views.edits import edits_view
     from meshwright.cli.output import print_json, print_report
     from meshwright.frameworks.editing import edit
-    from meshwright.report.edits import edits_report, edits_view
+    from meshwright.report.edits import edits_report
 
     reading = given.framework.read(user_files(values["onto"]), given=known(given), version=given.framework.version)
     edited = edit(given.framework, reading, given.case, layout)

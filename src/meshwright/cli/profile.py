@@ -7,9 +7,9 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from meshwright.cli import numbers
-from meshwright.cli.fields import Faults, Field, Values, one_of
-from meshwright.cli.options import JSON
+from meshwright.api import numbers
+from meshwright.api.fields import Faults, Field, Values, one_of
+from meshwright.api.options import JSON
 from meshwright.errors import Message, NoAnswerError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def run(values: Values, faults: Faults) -> int:
 
 def _places(values: Values, faults: Faults) -> tuple[str, str, str]:
     """Cluster file, name and samples; what cannot be written is refused before anything is measured."""
-    from meshwright.cli.files import check_file
+    from meshwright.api.files import check_file
     from meshwright.engine.profile.clusterfile import NAME
 
     out = values.get("out", DEFAULT_OUT)
@@ -146,12 +146,13 @@ def _warn_of_cores(asked: Asked) -> None:
 
 def _answer(values: Values, profile: Profile, out: str, name: str, samples: str) -> int:
     """The cluster file and the report; no file from a machine that was too noisy."""
-    from meshwright.cli.files import write_file
+    from meshwright.api.files import write_file
+    from meshwright.api.views.profile import profile_view
     from meshwright.cli.output import print_json, print_report
     from meshwright.engine.profile.clusterfile import fit_text
     from meshwright.engine.profile.fit import fit
     from meshwright.engine.profile.statistics import TOO_NOISY_RATIO
-    from meshwright.report.profile import profile_report, profile_view
+    from meshwright.report.profile import profile_report
 
     refused = profile.noise_ratio > TOO_NOISY_RATIO and not values["force"]
     found = None if refused else fit(profile.samples, profile.machine, name=name)

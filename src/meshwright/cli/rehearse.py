@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meshwright.cli import numbers
-from meshwright.cli.fields import Faults, Field, Values
-from meshwright.cli.files import check_target, write_file
-from meshwright.cli.machine_options import BACKEND, COMPILE, SHRINK, backend, small_model
-from meshwright.cli.options import JSON
+from meshwright.api import numbers
+from meshwright.api.fields import Faults, Field, Values
+from meshwright.api.files import check_target, write_file
+from meshwright.api.machine_options import BACKEND, COMPILE, SHRINK, backend, small_model
+from meshwright.api.options import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,10 +59,11 @@ QUICK: dict[str, Any] = {"layouts": 6, "rounds": 2, "step_seconds": 0.3}
 
 def run(values: Values, faults: Faults) -> int:
     """The whole loop for every number of ranks, each shown when it is done."""
+    from meshwright.api.views.rehearse import rehearsal_view
     from meshwright.cli.output import print_json, print_report
     from meshwright.engine.launch import require_torch
     from meshwright.measure.here import machine_name
-    from meshwright.report.rehearse import rehearsal_report, rehearsal_view
+    from meshwright.report.rehearse import rehearsal_report
 
     _check(values, faults)
     require_torch()

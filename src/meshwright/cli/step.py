@@ -11,11 +11,11 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from meshwright.cli import numbers
-from meshwright.cli.fields import Faults, Field, Values
-from meshwright.cli.files import check_file, check_target, write_file
-from meshwright.cli.machine_options import BACKEND, COMPILE, SHRINK, backend, small_model
-from meshwright.cli.options import CASE, JSON, LAYOUT
+from meshwright.api import numbers
+from meshwright.api.fields import Faults, Field, Values
+from meshwright.api.files import check_file, check_target, write_file
+from meshwright.api.machine_options import BACKEND, COMPILE, SHRINK, backend, small_model
+from meshwright.api.options import CASE, JSON, LAYOUT
 from meshwright.errors import InputError, Message, NoAnswerError, fault
 
 if TYPE_CHECKING:
@@ -59,11 +59,12 @@ TARGET = "meshwright.engine.measure:measure"
 
 def run(values: Values, faults: Faults) -> int:
     """Run it, or join ranks that are started, and print what was measured; of these the first one prints."""
+    from meshwright.api.views.step import step_view
     from meshwright.cli.output import print_json, print_report
     from meshwright.engine.launch import require_torch
     from meshwright.estimate.single import estimate
     from meshwright.measure.choice import short_label
-    from meshwright.report.step import step_report, step_view
+    from meshwright.report.step import step_report
 
     _check(values, faults)
     require_torch()

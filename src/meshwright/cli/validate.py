@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from meshwright.cli.fields import Faults, Field, Values, one_of
-from meshwright.cli.options import JSON
+from meshwright.api.fields import Faults, Field, Values, one_of
+from meshwright.api.options import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ def run(values: Values, faults: Faults) -> int:
     if "scheme" in values and "calibration" in values and values["calibration"] != "none":
         faults.add("validate.both", "--scheme fits to these rows, --calibration does not: give one of them", path="--scheme")
     faults.check()
-    from meshwright.cli.files import check_file, write_file
+    from meshwright.api.files import check_file, write_file
     from meshwright.cli.output import print_json, print_report, stages
     from meshwright.evidence.rows.table import read_table, shipped_table
     from meshwright.evidence.score.rows_csv import rows_csv
@@ -57,7 +57,7 @@ def run(values: Values, faults: Faults) -> int:
     if "rows" in values:
         write_file(values["rows"], rows_csv(validation))
     if values["json"]:
-        from meshwright.report.validation_view import validation_view
+        from meshwright.api.views.validation import validation_view
 
         print_json(validation_view(validation, summary))
     else:
@@ -69,7 +69,7 @@ def run(values: Values, faults: Faults) -> int:
 
 def refusals(case: Case, layout: Layout) -> tuple[str, ...]:
     """Why no framework can run a layout. Rows name frameworks of any time, so only what none has had counts."""
-    from meshwright.cli.legality import ANY_FRAMEWORK
+    from meshwright.api.legality import ANY_FRAMEWORK
     from meshwright.search import layout_refusals
 
     return layout_refusals(case, ANY_FRAMEWORK, layout)

@@ -11,21 +11,21 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from meshwright.report.balance_view import stage_lines, treated
+from meshwright.api.views.balance import stage_lines, treated
 from meshwright.report.bars import MIN_BAR, Part, StackedBar
 from meshwright.report.pieces import Pieces
-from meshwright.report.words import gib, gib_of, percent, plural, seconds
 from meshwright.units import GIB
+from meshwright.words import gib, gib_of, percent, plural, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rich.console import RenderableType
 
+    from meshwright.api.views.balance import BalanceShown, StageLine, Units
     from meshwright.domain.balance import Balance, BalanceProblem, Overfull, Placement
     from meshwright.domain.estimate import Estimate
     from meshwright.frameworks.stage_lists import Words
-    from meshwright.report.balance_view import BalanceShown, StageLine, Units
 
 BAR = 24
 MAX_LINES = 32

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from meshwright.api.views.estimates import number, whole
 from meshwright.perf.parameters import active_parameters, total_parameters
-from meshwright.report.view import number, whole
 from meshwright.units import GIB, GIGA, TERA, count
 
 if TYPE_CHECKING:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.padding import Padding
 from rich.text import Text
 
 from meshwright.explain import sections
-from meshwright.report.constants import constants_table, constants_view
+from meshwright.report.constants import constants_table
 from meshwright.report.estimate import estimate_report
-from meshwright.report.view import estimate_view, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,9 +31,3 @@ def explanation_report(case: Case, estimate: Estimate, explanation: Explanation)
             yield Padding(Text(line), (0, 0, 0, 2))
 
 
-def explanation_view(case: Case, estimate: Estimate, explanation: Explanation) -> dict[str, Any]:
-    """The document of ``explain --json``."""
-    return {
-        "estimate": estimate_view(estimate), "constants": constants_view(case.calibration, estimate),
-        "explanation": plain(explanation),
-    }

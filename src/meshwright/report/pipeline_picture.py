@@ -12,7 +12,7 @@ from meshwright.report.balance import memory_word, time_word
 from meshwright.report.pipeline_view import memory_steps
 from meshwright.report.svg import BLUE, GREEN, GRID, INK, MUTED, ORANGE, PAPER, RED, Drawing, short
 from meshwright.report.windows import Widths, Window, windows
-from meshwright.report.words import percent, plural
+from meshwright.words import percent, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

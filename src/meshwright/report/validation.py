@@ -10,7 +10,7 @@ from rich.text import Text
 
 from meshwright.evidence.rows.table import count_reasons
 from meshwright.report.figures import Column, Figures, plain_table
-from meshwright.report.words import integer, percent, plural
+from meshwright.words import integer, percent, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from tests.profile.synthetic import cpu_world, machine, samples
+from tests.engine.profile.synthetic import cpu_world, machine, samples
 
 import meshwright
 from meshwright import catalog

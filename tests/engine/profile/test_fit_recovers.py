@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tests.profile.synthetic import KINDS, SEEN_BYTES, cpu_world, gpu_world, machine, samples
+from tests.engine.profile.synthetic import KINDS, SEEN_BYTES, cpu_world, gpu_world, machine, samples
 from tests.strategies import examples
 
 from meshwright import catalog
