@@ -7,8 +7,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from tests.evidence.runs_csv import write_runs
-from tests.evidence.test_fit import TRUTH, invented
+from tests.evidence.fit.test_fit import TRUTH, invented
+from tests.evidence.runs_csv import cells, write_runs
 
 from meshwright.catalog import calibration_table
 from meshwright.catalog.calibrations import table_text
@@ -33,7 +33,7 @@ def rows(runs, tmp_path_factory):
     with path.open("w", newline="") as stream:
         writer = csv.DictWriter(stream, SCHEMA)
         writer.writeheader()
-        writer.writerows(each.row | {"step_time_s": repr(each.step_s)} for each in runs)
+        writer.writerows(cells(each.row) | {"step_time_s": repr(each.step_s)} for each in runs)
     return str(path)
 
 

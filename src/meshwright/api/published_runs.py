@@ -45,23 +45,23 @@ def in_full(name: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
     Errors:  ``InputError`` for an id that no row has.
     """
     from meshwright.api.views.runs import published_view
-    from meshwright.evidence.rows.attempts import attempt_key, attempts, corpus
+    from meshwright.evidence.rows.attempts import attempt_key, attempts, cells_of, corpus
     from meshwright.evidence.rows.published import published
 
     rows = corpus()
-    row = next((each for each in rows if each["id"].lower() == name.lower()), None)
+    row = next((each for each in rows if each.id.lower() == name.lower()), None)
     if row is None:
         near = did_you_mean(name, (cell.best.id for cell in attempts())) or "; the corpus has ids such as playbook-1128"
         raise fault("catalog.run", "no published run has the id {name!r}{hint}", name=name, hint=near)
-    same = [each for each in rows if attempt_key(each) == attempt_key(row) and not each["flag"]]
-    columns = {column: cell for column, cell in row.items() if cell and column not in {"id", "source"}}
-    failed = sum(each["status"] == "failed" for each in same)
+    same = [each for each in rows if attempt_key(each) == attempt_key(row) and not each.flag]
+    columns = {column: cell for column, cell in cells_of(row.id).items() if cell and column not in {"id", "source"}}
+    failed = sum(each.status == "failed" for each in same)
     facts = {
-        "name": row["id"], "status": row["status"],
+        "name": row.id, "status": row.status,
         **{key: value for key, value in published_view(published(row)).items() if key != "id"},
         "tried": len(same), "ran": len(same) - failed, "failed": failed, "published": columns,
     }
-    return row["id"], facts, {"source": {"source": row["source"]}}
+    return row.id, facts, {"source": {"source": row.source}}
 
 
 def wanted(values: Values, faults: Faults) -> Wanted:

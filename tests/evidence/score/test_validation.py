@@ -6,7 +6,7 @@ from dataclasses import replace
 from statistics import median
 
 import pytest
-from tests.evidence.runs_csv import write_runs
+from tests.evidence.runs_csv import cells, write_runs
 
 from meshwright.api.verbs.validate import refusals
 from meshwright.domain.estimate import Interval
@@ -197,7 +197,8 @@ def test_rows_are_written_in_the_order_of_the_file(tmp_path):
 
 
 def test_rows_of_known_configurations_are_counted(tmp_path):
-    row = next(each for each in shipped_table().rows if each["id"].startswith("playbook-"))
+    known = next(each for each in shipped_table().rows if each.id.startswith("playbook-"))
+    row = cells(known)
     assert validated(table_of(tmp_path, row, {}), None).known_configurations == 1
     assert validated(table_of(tmp_path, row, {}), "grouped").known_configurations == 0
     assert validation.is_shipped(shipped_table())

@@ -21,7 +21,7 @@ from meshwright.evidence.score.validation import Validation, validate
 def found() -> Validation:
     """Every eighth row by the priors, as if they were calibrated."""
     whole = shipped_table()
-    some = replace(whole, rows=whole.rows[::8], lines=whole.lines[::8], skipped=whole.skipped[:5])
+    some = replace(whole, rows=whole.rows[::8], skipped=whole.skipped[:5])
     result = validate(some, scheme="grouped", fitter=prior_fitter(), legal=refusals, jobs=1)
     bounded = [
         replace(row, step_interval_s=(row.predicted_step_s / 1.5, row.predicted_step_s * 1.5)) if row.predicted_step_s else row
@@ -111,8 +111,8 @@ def test_the_worst_rows_have_reasons_from_their_own_figures(found):
 
 
 def test_a_measurement_that_disagrees_with_itself_is_named(found):
-    row = next(row for row in found.rows if row.timed and row.row["framework"] == "nanotron")
-    again = replace(row, id="again-1", measured_step_s=row.measured_step_s * 10, row={**row.row, "id": "again-1"})
+    row = next(row for row in found.rows if row.timed and row.row.framework == "nanotron")
+    again = replace(row, id="again-1", measured_step_s=row.measured_step_s * 10, row=replace(row.row, id="again-1"))
     first = worst([row, again], 1)[0]
     assert any("the same settings" in words for words in first.reasons)
 

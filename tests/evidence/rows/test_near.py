@@ -33,14 +33,14 @@ def test_the_index_is_current(rows):
 
 
 def test_the_index_counts_every_row_without_a_flag(rows):
-    assert sum(cell.ran + cell.failed for cell in attempts()) == sum(not row["flag"] for row in rows)
+    assert sum(cell.ran + cell.failed for cell in attempts()) == sum(not row.flag for row in rows)
     assert len({cell.best.id for cell in attempts()}) == len(attempts())
 
 
 def test_the_best_of_a_cell_is_its_fastest(rows):
     best = next(cell for cell in attempts() if cell.best.id == "playbook-1141").best
-    same = [row for row in rows if row["model"] == "nanotron-llama-8B" and row["n_gpus"] == "16" and row["status"] == "ok"]
-    assert best.step_s == min(float(row["step_time_s"]) for row in same if not row["flag"])
+    same = [row for row in rows if row.model == "nanotron-llama-8B" and row.num_devices == 16 and row.status == "ok"]
+    assert best.step_s == min(row.measured.step_s for row in same if not row.flag)
 
 
 @pytest.mark.parametrize("name", ["8B", "nanotron-llama-8B"])
@@ -67,9 +67,9 @@ def test_a_size_is_met_by_a_name_that_says_it():
 
 
 def test_mfu_is_told_by_our_convention_not_the_sources(rows):
-    row = next(row for row in rows if row["id"] == "playbook-1128")
+    row = next(row for row in rows if row.id == "playbook-1128")
     causal = published(row).mfu_ratio
-    assert float(row["mfu"]) == pytest.approx(0.452)  # 6 N + the whole attention square
+    assert row.measured.mfu_ratio == pytest.approx(0.452)  # 6 N + the whole attention square
     assert causal == pytest.approx(0.4032, abs=1e-3)
     alike = make_case(
         "nanotron-llama-8b", load_cluster("p5", num_devices=8), global_batch_sequences=256, sequence_tokens=4096
@@ -162,11 +162,11 @@ def test_every_row_can_be_told(rows):
     for row in rows[::7]:
         run = published(row)
         assert run.device in devices()
-        if row["status"] == "failed" or row["flag"]:
+        if row.status == "failed" or row.flag:
             continue
         assert run.mfu_ratio is None or 0 < run.mfu_ratio < 0.85, run.id
-        if row["tokens_per_s_per_gpu"]:
-            assert run.tokens_per_s_per_device == pytest.approx(float(row["tokens_per_s_per_gpu"]), rel=0.03), run.id
+        if row.measured.tokens_per_s_per_device:
+            assert run.tokens_per_s_per_device == pytest.approx(row.measured.tokens_per_s_per_device, rel=0.03), run.id
 
 
 def test_a_broken_catalogue_is_no_blank_index(rows, monkeypatch):

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from tests.evidence.scored_rows import steady
 
 from meshwright.errors import InputError
-from meshwright.evidence.rows.columns import SCHEMA
+from meshwright.evidence.rows.columns import RATIOS, SCHEMA, SWITCHES
+from meshwright.evidence.rows.row import row_of
 from meshwright.evidence.rows.table import count_reasons, has_results, read_table, shipped_table, step_times
 
 HEADER = "id,framework,model,gpu,n_gpus,seq,gbs,mbs,tp,pp,step_time_s,tokens_per_s_per_gpu,mem_gb,status,flag"
@@ -35,17 +36,23 @@ def test_the_shipped_corpus_is_read_whole():
     assert len(found.rows) + len(found.skipped) == 3769
     assert count_reasons(found.skipped) == {"flagged": 56}
     assert found.unknown_columns == ()
-    assert all(set(each) == set(SCHEMA) for each in found.rows)
 
 
-def test_a_good_row_has_every_column_of_the_schema(table):
+def test_a_good_row_is_typed_and_blank_where_it_says_nothing(table):
     found = table(GOOD, cells(id="a-2", tp="2.0", mbs=" 1 "))
     assert found.skipped == ()
-    assert found.lines == (2, 3)
     first, second = found.rows
-    assert first["vpp"] == first["notes"] == ""
-    assert first["task"] == "pretrain"
-    assert (second["tp"], second["mbs"]) == ("2", "1")
+    assert (first.line, second.line) == (2, 3)
+    assert (first.virtual_stages, first.notes, first.shape.hidden, first.sequence_parallel) == (None, "", None, None)
+    assert (first.task, first.measured.step_s, first.measured.memory_gib) == ("pretrain", 1.5, 60.5)
+    assert (second.tensor_parallel, second.microbatch_sequences, second.word("tp")) == (2, 1, "2")
+
+
+@given(st.sampled_from(SCHEMA), st.integers(1, 4))
+def test_every_column_is_one_field_and_comes_back_as_it_was_spelt(column, number):
+    cell = "1" if column in SWITCHES else f"0.{number}25" if column in RATIOS else str(number)
+    assert [name for name in SCHEMA if row_of({column: cell}).cell(name) != row_of({}).cell(name)] == [column]
+    assert row_of({column: cell}).word(column) == cell
 
 
 @pytest.mark.parametrize(
@@ -84,7 +91,7 @@ def test_a_faulty_row_is_left_out_with_its_reason(table, changed, reason):
     assert skipped.line == 3
     assert len(skipped.reason) < 200
     assert skipped.reason.isprintable()
-    assert [each["id"] for each in found.rows] == ["b-7"]
+    assert [each.id for each in found.rows] == ["b-7"]
 
 
 @pytest.mark.parametrize("column", ["tp", "pp", "mbs"])
@@ -95,7 +102,7 @@ def test_an_impossible_degree_is_read(table, column):
 
 def test_all_later_rows_of_an_id_are_left_out(table):
     found = table(GOOD, cells(gbs="128"), cells(gbs="64"))
-    assert [each["gbs"] for each in found.rows] == ["256"]
+    assert [each.global_batch_sequences for each in found.rows] == [256]
     assert count_reasons(found.skipped) == {"stands again": 2}
 
 
@@ -144,7 +151,7 @@ def test_a_row_in_another_encoding_is_left_out_alone(table):
 def test_a_record_that_does_not_match_is_left_out_alone(table, line, kind):
     found = table(GOOD, line, cells(id="b"))
     assert count_reasons(found.skipped) == {kind: 1}
-    assert [each["id"] for each in found.rows] == ["a-1", "b"]
+    assert [each.id for each in found.rows] == ["a-1", "b"]
 
 
 def test_an_open_quote_at_the_end_is_a_fault_of_that_row(table):
@@ -198,5 +205,5 @@ def test_whatever_is_read_is_a_number_where_one_is_wanted(tmp_path_factory, valu
     line = ",".join('"' + each.replace('"', '""') + '"' for each in ["a-1", *values[1:13], "ok", ""])
     path.write_text(f"{HEADER}\n{line}\n")
     for each in read_table(path).rows:
-        assert all(each[key] == "" or int(each[key]) == float(each[key]) for key in ("n_gpus", "seq", "gbs", "tp", "pp", "mbs"))
-        assert all(each[key] == "" or 0 < float(each[key]) < 1e13 for key in ("step_time_s", "mem_gb"))
+        assert all(isinstance(each.cell(key), int | None) for key in ("n_gpus", "seq", "gbs", "tp", "pp", "mbs"))
+        assert all(value is None or 0 < value < 1e13 for value in (each.measured.step_s, each.measured.memory_gib))

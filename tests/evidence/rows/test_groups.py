@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -31,7 +32,7 @@ def test_the_source_group_is_the_id_up_to_its_last_dash_or_digits(id_, group):
 
 
 def test_every_source_of_the_corpus_is_a_group():
-    assert {source_group(each["id"]) for each in ROWS} >= {"playbook", "fail", "nv", "vtrain-m", "vtrain-s", "bloom", "ascend-st"}
+    assert {source_group(each.id) for each in ROWS} >= {"playbook", "fail", "nv", "vtrain-m", "vtrain-s", "bloom", "ascend-st"}
 
 
 def test_folds_keep_groups_together_and_are_balanced():
@@ -43,7 +44,7 @@ def test_folds_keep_groups_together_and_are_balanced():
     sizes = Counter(found)
     assert set(sizes) == set(range(FOLDS))
     assert max(sizes.values()) - min(sizes.values()) <= 20
-    playbook = Counter(fold for each, fold in zip(ROWS, found, strict=True) if each["id"].startswith("playbook-"))
+    playbook = Counter(fold for each, fold in zip(ROWS, found, strict=True) if each.id.startswith("playbook-"))
     assert max(playbook.values()) - min(playbook.values()) <= 10
 
 
@@ -51,19 +52,17 @@ def test_folds_keep_groups_together_and_are_balanced():
 @steady
 @given(random=st.randoms(use_true_random=False))
 def test_folds_do_not_depend_on_the_order_or_the_number_in_the_id(scheme, random):
-    rows = [each | {"id": f"{source_group(each['id'])}-{index}"} for index, each in enumerate(ROWS[:300])]
-    by_content = dict(
-        zip((tuple(each[key] for key in each if key != "id") for each in ROWS[:300]), folds(ROWS[:300], scheme), strict=True)
-    )
+    rows = [replace(each, id=f"{source_group(each.id)}-{index}") for index, each in enumerate(ROWS[:300])]
+    by_content = dict(zip((replace(each, id="") for each in ROWS[:300]), folds(ROWS[:300], scheme), strict=True))
     random.shuffle(rows)
     for each, fold in zip(rows, folds(rows, scheme), strict=True):
-        assert by_content[tuple(each[key] for key in each if key != "id")] == fold
+        assert by_content[replace(each, id="")] == fold
 
 
 def test_schemes_hold_out_what_they_name():
     for scheme, key in (("leave-one-model-out", "model"), ("leave-one-cluster-size-out", "n_gpus")):
         found = folds(ROWS, scheme)
-        values = {(each[key].lower(), fold) for each, fold in zip(ROWS, found, strict=True)}
+        values = {(each.word(key).lower(), fold) for each, fold in zip(ROWS, found, strict=True)}
         assert len(values) == len({value for value, _ in values}) == len({fold for _, fold in values})
     assert set(folds(ROWS, "in-sample")) == {-1}
 

@@ -16,7 +16,7 @@ from meshwright.evidence.fit.own import added, calibrate_on_top
 from meshwright.evidence.fit.pooling import pooling
 from meshwright.evidence.fit.solve import fit
 from meshwright.evidence.fit.spread import conformal_quantile, fit_curve, fit_scale
-from meshwright.evidence.rows.columns import SCHEMA
+from meshwright.evidence.rows.row import Row, row_of
 from meshwright.evidence.rows.run import run
 
 LAYOUTS = (
@@ -31,7 +31,7 @@ FREEDOMS = tuple(
 )
 
 
-def row_of(number: int, tp: int, pp: int, dp: int, mb: int, *, gpu: str = "h800") -> dict[str, str]:
+def own_row(number: int, tp: int, pp: int, dp: int, mb: int, *, gpu: str = "h800") -> Row:
     """A row in the schema of the corpus, of a Llama-like 8B on an invented cluster."""
     values = {
         "id": f"mine-{number}", "status": "ok", "task": "pretrain", "framework": "megatron-lm", "model": "mine-8b",
@@ -41,12 +41,12 @@ def row_of(number: int, tp: int, pp: int, dp: int, mb: int, *, gpu: str = "h800"
         "precision": "bf16", "seq": "4096", "gbs": "64", "mbs": str(mb), "tp": str(tp), "sp": "1" if tp > 1 else "0", "cp": "1",
         "pp": str(pp), "dp": str(dp), "zero": "3" if pp == 1 else "1", "recompute": "none",
     }
-    return dict.fromkeys(SCHEMA, "") | values
+    return row_of(values)
 
 
 def invented(truth: dict[str, float], noise: np.ndarray = NOISE, gpu: str = "h800") -> list:
     """Runs whose step times were made by constants that differ from the priors by known factors."""
-    runs = [run(row_of(number, *layout, gpu=gpu)) for number, layout in enumerate(LAYOUTS, start=1)]
+    runs = [run(own_row(number, *layout, gpu=gpu)) for number, layout in enumerate(LAYOUTS, start=1)]
     made = []
     for each, error in zip(runs, noise, strict=True):
         prior = each.case.calibration.constants

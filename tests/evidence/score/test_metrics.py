@@ -8,7 +8,7 @@ from statistics import fmean, median
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.evidence.scipy_free import spearman_by_hand
+from tests.evidence.score.scipy_free import spearman_by_hand
 from tests.evidence.scored_rows import scored, scored_rows, seconds, steady
 
 from meshwright.evidence.score.metrics import reliability, scores, spearman

@@ -12,7 +12,7 @@ from meshwright.evidence.rows.run import run
 
 @pytest.fixture(scope="module")
 def rows():
-    return {row["id"]: row for row in corpus()}
+    return {row.id: row for row in corpus()}
 
 
 def test_a_layout_string_places_layers_by_chunk_and_stage():
@@ -45,9 +45,9 @@ def test_dropped_tokens_need_no_counts_and_no_flex_dispatcher(rows):
 
 def test_multi_token_prediction_is_counted_where_the_flops_count_it(rows):
     for row in rows.values():
-        if row["model"] == "deepseek-v3" and row["id"].startswith("nv") and not row["flag"] and row["id"] != "nv0291":
-            per_token = 1e12 * float(row["tflops_per_gpu"]) / float(row["tokens_per_s_per_gpu"])
-            assert nvidia.said(row).mtp_layers == (per_token > 255e9), row["id"]
+        if row.model == "deepseek-v3" and row.id.startswith("nv") and not row.flag and row.id != "nv0291":
+            per_token = 1e12 * row.measured.tflops_per_device / row.measured.tokens_per_s_per_device
+            assert nvidia.said(row).mtp_layers == (per_token > 255e9), row.id
 
 
 def test_windows_come_from_the_catalogue_where_every_shape_agrees(rows):

@@ -127,7 +127,7 @@ def test_cells_need_five_measured_rows_of_one_question():
 
 
 def test_decisions_are_mean_and_worst_over_cells():
-    other = [replace(each, row=each.row | {"n_gpus": "16"}) for each in five(predicted_step_s=2.5)]
+    other = [replace(each, row=replace(each.row, num_devices=16)) for each in five(predicted_step_s=2.5)]
     found = decisions(cells_of([*five(), *other]))
     assert found.cells == 2
     assert found.regret_worst_ratio == pytest.approx(0.5)
