@@ -72,9 +72,9 @@ def test_a_good_row_has_every_column_of_the_schema(table):
         ({"flag": "doubt"}, "flagged: 'doubt'"),
         ({"tokens_per_s_per_gpu": "1000"}, "mixed units?"),
         ({"status": "ok\x1b[31m"}, r"ok\x1b[31m"),
-        ({"notes": "a\x1b[31m"}, "a control character"),
+        ({"framework": "a\x1b[31m"}, "a control character"),
         ({"model": "llama\u202e"}, "direction of writing"),
-        ({"source": "a\nb"}, "a line break"),
+        ({"gpu": '"a\nb"'}, "a line break"),
     ],
 )
 def test_a_faulty_row_is_left_out_with_its_reason(table, changed, reason):
