@@ -30,8 +30,8 @@ VERBS = {
     "validate": "Score the predictions against measured runs that no fit has seen.",
     "catalog": "List and show devices, clusters, models, frameworks, implementations, and what others measured.",
 }
-"""Verb -> what it does. Its module in ``meshwright.cli`` has ``FIELDS`` (its options), ``EPILOG`` and ``run``."""
-MODULES = {"import": "importing", "balance": "balance.verb"}
+"""Verb -> what it does. ``cli.command`` says what its module in ``meshwright.cli`` has."""
+MODULES = {"import": "importing"}
 """Verb -> module, where the verb is a word of Python; the others are modules of their own name."""
 
 
@@ -54,7 +54,7 @@ class LazyGroup(TyperGroup):
         from meshwright.cli.command import command
 
         module = import_module(f"meshwright.cli.{MODULES.get(cmd_name, cmd_name)}")
-        return command(cmd_name, VERBS[cmd_name], module.FIELDS, module.run, module.EPILOG)
+        return command(cmd_name, VERBS[cmd_name], module)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The list of verbs from the table above."""
@@ -68,13 +68,9 @@ app = typer.Typer(cls=LazyGroup, rich_markup_mode=None, add_completion=False)
 def _show_version(wanted: bool) -> None:
     """Print the version and stop."""
     if wanted:
-        from importlib.metadata import PackageNotFoundError, version
+        from meshwright.version import __version__
 
-        try:
-            number = version("meshwright")
-        except PackageNotFoundError:
-            number = "0 (not installed)"
-        typer.echo(f"meshwright {number}")
+        typer.echo(f"meshwright {__version__}")
         raise typer.Exit
 
 

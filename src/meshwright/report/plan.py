@@ -14,7 +14,7 @@ from meshwright.report.runs import closest_line
 from meshwright.report.stages import stage_memory
 from meshwright.report.timesplit import time_split
 from meshwright.report.verdict import infeasible
-from meshwright.report.words import integer, percent, plural
+from meshwright.words import integer, percent, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

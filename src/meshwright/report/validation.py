@@ -10,8 +10,8 @@ from rich.text import Text
 
 from meshwright.evidence.rows.table import count_reasons
 from meshwright.report.figures import Column, Figures, plain_table
-from meshwright.report.words import integer, percent, plural
 from meshwright.text import visible
+from meshwright.words import integer, percent, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -70,13 +70,6 @@ def cell_fault(column: str, cell: str) -> str:
     return ""
 
 
-def normal(column: str, cell: str) -> str:
-    """A cell without a fault, spelt in one way: whole numbers without a fraction."""
-    if column in WORDS or column in RATES + RATIOS or not cell:
-        return cell
-    return str(int(float(cell)))
-
-
 def shown(cell: str) -> str:
     """A cell as a message quotes it: short, and visible."""
     return quoted(cell, SHOWN)

@@ -33,7 +33,7 @@ def rows_csv(validation: Validation) -> str:
 def _cells(each: Scored) -> list[str]:
     return [
         csv_cell(each.id), _number(each.predicted_step_s), _number(each.measured_step_s), _bytes(each.predicted_memory_bytes),
-        _bytes(each.measured_memory_bytes), str(each.predicted_fits).lower(), _number(each.fit_probability), each.row["status"],
+        _bytes(each.measured_memory_bytes), str(each.predicted_fits).lower(), _number(each.fit_probability), each.row.status,
         *_bounds(each.step_interval_s), *map(_bytes, each.memory_interval_bytes or (None, None)), "",
     ]
 
