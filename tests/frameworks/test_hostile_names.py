@@ -35,10 +35,10 @@ RELEASES = (
 )
 """Each framework as it is written by default, and where its files differ an older release."""
 PARTS = (
-    "model", "模型", "модель", "é", "$(pwned)", "`pwned`", "; pwned ;", "&& pwned #", "| pwned", "\n pwned \n", "\rpwned", "> pwned",
-    '"', "'", '"; pwned; "', "'; pwned; '", "\\", "\\\\", "#", " # ", "*", "?", "~", "{{ 7 }}", "{% raw %}", "}", "${HOME}",
-    "${oc.env:HOME}", "\\${x}", "%", "!", "!!", "-", "--nnodes", "=", ": ", "- ", "[a](b)", "<b>", "&amp;", "@", "null", "EOF", "]",
-    "\x1b[31m", "\u202e", "\u2028", "\x85", "\t", "\x7f", "\ufeff", "\U0001f600", "long" * 60, "a b",
+    "model", "模型", "модель", "é", "$(pwned)", "`pwned`", "; pwned ;", "&& pwned #", "| pwned", "\n pwned \n", "\rpwned",
+    "> pwned", '"', "'", '"; pwned; "', "'; pwned; '", "\\", "\\\\", "#", " # ", "*", "?", "~", "{{ 7 }}", "{% raw %}", "}",
+    "${HOME}", "${oc.env:HOME}", "\\${x}", "%", "!", "!!", "-", "--nnodes", "=", ": ", "- ", "[a](b)", "<b>", "&amp;", "@",
+    "\x1b[31m", "\u202e", "\u2028", "\x85", "\t", "\x7f", "\ufeff", "\U0001f600", "long" * 60, "a b", "]", "null", "EOF",
 )
 UNWRITABLE = ("\0", "\ud800")
 """What no file can hold: the writers refuse it."""
@@ -164,7 +164,8 @@ def test_names_are_data_in_every_file_of_every_framework(programs, plain, tmp_pa
         calls_now = called(place / release / said["folder"], files)
         for path, expected in calls_before.items():
             assert not any(words[0] == CANARY for words in calls_now[path]), f"{release}: {path} ran a name"
-            assert calls_now[path] == [[word.replace(MARKS["model"], in_recipe(said["model"])) for word in words] for words in expected], f"{release}: {path}"
+            meant = [[word.replace(MARKS["model"], in_recipe(said["model"])) for word in words] for words in expected]
+            assert calls_now[path] == meant, f"{release}: {path}"
         for path, text in files.items():
             if path.endswith((".yaml", ".json", ".toml", ".py")):
                 values = {**said, "model": interpolated(said["model"])} if release.startswith("chatlearn") else said
