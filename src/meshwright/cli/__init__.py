@@ -62,7 +62,12 @@ def _guarded(arguments: list[str]) -> int:
 
     try:
         from meshwright.cli.app import run
+        from meshwright.outputs import recover_named
 
+        for message in recover_named(arguments):
+            from meshwright.cli.output import warn
+
+            warn(f"note: {message}")
         return run(arguments)
     except MeshwrightError as error:
         return complain(error.messages, NO if isinstance(error, NoAnswerError) else BAD_INPUT)

@@ -9,8 +9,10 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from meshwright.text import visible
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 WAIT_S, EVERY_S = 0.5, 0.1
 
@@ -18,6 +20,18 @@ WAIT_S, EVERY_S = 0.5, 0.1
 def print_json(document: object) -> None:
     """One JSON document, out before anything else is done."""
     print(json.dumps(document, indent=2, allow_nan=False), flush=True)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Lines of text, as paths; what nobody sees in them stands as an escape."""
+    for line in lines:
+        print(visible(line))
+
+
+def warn(text: str) -> None:
+    """One line on standard error; where that cannot be written, nothing."""
+    with suppress(OSError, ValueError):
+        print(visible(text), file=sys.stderr)
 
 
 def print_report(parts: Any) -> None:
