@@ -85,7 +85,7 @@ def estimate(case: Case, layout: Layout) -> values.Estimate:
     Units:   bytes, seconds, ratios, as the names say.
     Errors:  none for legal layouts; legality is the search's and the framework's business.
     Holds:   where stages differ, the bubble is that of the event simulation, not of the closed form.
-    Source:  ``plan.evaluate``, ``plan.simulate``.
+    Source:  ``estimate.evaluate``, ``estimate.simulate``.
     """
     closed = evaluate(case, layout)
     evaluation = simulated(case, layout, closed)
@@ -187,7 +187,7 @@ def host_memory_bytes(case: Case, evaluation: Evaluation) -> float:
     Symbols: d devices of a node; P_o parameters whose state a rank owns, staged once for a checkpoint; c, o, w bytes.
     Units:   bytes.
     Holds:   asynchronous checkpoints stage every owned state in pinned memory.
-    Source:  MISSION MS13; prior of ``host_process_bytes``.
+    Source:  guide 002:122 (memory of the host beside the device's); prior of ``host_process_bytes``.
     """
     precision, optimizer = case.training.precision, case.training.optimizer
     owned = float(np.max(evaluation.state.states.owned_parameters))
@@ -227,7 +227,7 @@ def time_split(evaluation: Evaluation) -> values.TimeSplit:
     """Exposed seconds on the busiest stage by cause; stragglers, stalls and launch floors are host time.
 
     Units:   s; the parts sum to ``step_s``.
-    Source:  ``plan.combine.step_time``.
+    Source:  ``estimate.combine.step_time``.
     """
     ahead, behind = stage_seconds(evaluation.costs, evaluation.composition)
     busiest, m, time = int(evaluation.time.pipeline.busiest), float(evaluation.num_microbatches), evaluation.time
