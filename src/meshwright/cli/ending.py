@@ -154,7 +154,7 @@ def let_go(stream: TextIO) -> None:
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         stream.flush()
-    except (OSError, ValueError):
+    except (OSError, ValueError, AttributeError):
         return
 
 
