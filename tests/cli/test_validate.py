@@ -12,8 +12,8 @@ from typing import get_args
 import pytest
 from tests.evidence.runs_csv import cells, write_runs
 
+from meshwright.api.verbs.validate import SCHEMES, _fitter
 from meshwright.catalog.calibrations import calibrations
-from meshwright.cli.validate import SCHEMES, _fitter
 from meshwright.evidence.fit.fitters import Pooled
 from meshwright.evidence.rows.groups import Scheme
 from meshwright.evidence.rows.table import read_table, shipped_path, shipped_table

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright import catalog
+from meshwright.catalog import cluster_for, device, freedoms, key_for, priors
 from meshwright.domain.calibration import CalibrationTable, Freedom, Key, Offsets, fitted_constants
 from meshwright.domain.uncertainty import FitCurve, Scale
 from meshwright.estimate import estimate
@@ -27,7 +27,7 @@ LAYOUTS = (
 """tp, pp, dp and micro-batch of twenty runs, on one to four nodes."""
 NOISE = np.array([0.01, -0.02, 0.0, 0.015, -0.01, 0.02, -0.015, 0.005, -0.005, 0.0] * 2)
 FREEDOMS = tuple(
-    each for each in catalog.freedoms() if each.name in ("gemm_ratio", "memory_ratio", "scale_up_ratio", "network_ratio")
+    each for each in freedoms() if each.name in ("gemm_ratio", "memory_ratio", "scale_up_ratio", "network_ratio")
 )
 
 
@@ -82,7 +82,7 @@ def test_twenty_rows_of_an_invented_cluster_give_its_constants_back() -> None:
         provenance={},
     )
     first = runs[0]
-    found = catalog.key_for(first.case.cluster, framework="megatron", precision="bf16")
+    found = key_for(first.case.cluster, framework="megatron", precision="bf16")
     constants = table.calibration(first.case.calibration.constants, found).constants
     ratios = {name: getattr(constants, name) / getattr(first.case.calibration.constants, name) for name in TRUTH}
     assert ratios["gemm_ratio"] == pytest.approx(TRUTH["gemm_ratio"], rel=0.05)
@@ -119,11 +119,11 @@ def test_a_mistaken_row_has_a_bounded_pull() -> None:
 def test_a_device_without_runs_borrows_from_its_family() -> None:
     free = (Freedom(name="gemm_ratio", spreads={"family": 0.3, "device": 0.05}, maximum=0.95),)
     found = fit(invented({"gemm_ratio": 0.75}), free)
-    cluster = catalog.cluster_for("h200", num_devices=8)
+    cluster = cluster_for("h200", num_devices=8)
     h200 = cluster.device
-    prior = catalog.priors(h200).constants
-    key = catalog.key_for(cluster, framework="megatron", precision="bf16")
-    assert h200.family == catalog.device("h800").family
+    prior = priors(h200).constants
+    key = key_for(cluster, framework="megatron", precision="bf16")
+    assert h200.family == device("h800").family
     moved = fitted_constants(prior, found.named_offsets(), key)
     assert float(moved.gemm_ratio) == pytest.approx(0.75 * float(prior.gemm_ratio), rel=0.08)
 

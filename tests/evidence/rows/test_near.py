@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from meshwright import catalog
 from meshwright.api import make_case
+from meshwright.catalog import cluster_for, devices, implementation, implementations, load_cluster
+from meshwright.catalog import device as device_named
 from meshwright.errors import InputError, fault
 from meshwright.evidence.rows.attempts import attempts, build, corpus, data_path, text_of
 from meshwright.evidence.rows.conventions import conventions
@@ -14,12 +15,12 @@ from meshwright.evidence.rows.published import published
 
 
 def case(model="llama3-8b", device="h100-sxm", nodes=1, batch=128, sequence=8192, **more):
-    cluster = catalog.cluster_for(device, nodes=nodes)
+    cluster = cluster_for(device, nodes=nodes)
     return make_case(model, cluster, global_batch_sequences=batch, sequence_tokens=sequence, **more)
 
 
 def on(name, device="h100-sxm", **more):
-    return replace(on_device(wanted_model(name), catalog.device(device)), precision="bf16", task="pretrain", **more)
+    return replace(on_device(wanted_model(name), device_named(device)), precision="bf16", task="pretrain", **more)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,7 @@ def test_mfu_is_told_by_our_convention_not_the_sources(rows):
     assert row.measured.mfu_ratio == pytest.approx(0.452)  # 6 N + the whole attention square
     assert causal == pytest.approx(0.4032, abs=1e-3)
     alike = make_case(
-        "nanotron-llama-8b", catalog.load_cluster("p5", num_devices=8), global_batch_sequences=256, sequence_tokens=4096
+        "nanotron-llama-8b", load_cluster("p5", num_devices=8), global_batch_sequences=256, sequence_tokens=4096
     )
     from meshwright.estimate import model_flops
 
@@ -161,7 +162,7 @@ def test_a_model_that_only_the_corpus_knows():
 def test_every_row_can_be_told(rows):
     for row in rows[::7]:
         run = published(row)
-        assert run.device in catalog.devices()
+        assert run.device in devices()
         if row.status == "failed" or row.flag:
             continue
         assert run.mfu_ratio is None or 0 < run.mfu_ratio < 0.85, run.id
@@ -184,6 +185,6 @@ def test_the_index_is_not_gutted():
 
 
 def test_families_are_those_of_implementations_or_their_own():
-    ours = {catalog.implementation(name).family for name in catalog.implementations()}
+    ours = {implementation(name).family for name in implementations()}
     told = {rule.then["family"] for rule in conventions().rules if "family" in rule.then}
     assert told - ours == {"mindformers"}

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from meshwright import catalog
+from meshwright.catalog import load_model
 from meshwright.evidence.rows.attempts import corpus
 from meshwright.evidence.rows.row_model import windowed
 from meshwright.evidence.rows.row_placement import layers_of
@@ -60,7 +60,7 @@ def test_windows_come_from_the_catalogue_where_every_shape_agrees(rows):
     model = run(rows["nv0092"]).case.model
     assert [kind.attention.window_tokens for kind in model.kinds] == [128, None]
     assert windowed(replace(model, hidden=4096)) is None
-    assert windowed(catalog.load_model("llama3-8b")) is None
+    assert windowed(load_model("llama3-8b")) is None
 
 
 def test_fine_tuning_is_packed_and_adapts_queries_keys_and_values(rows):

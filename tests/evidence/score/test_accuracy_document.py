@@ -11,7 +11,7 @@ from benchmarks.disclosure import seen_priors
 from benchmarks.regimes import LEAST_ROWS, disjoint_sets, regimes
 from benchmarks.worst import worst
 
-from meshwright.cli.validate import refusals
+from meshwright.api.verbs.validate import refusals
 from meshwright.evidence.fit.fitters import prior_fitter
 from meshwright.evidence.rows.table import shipped_table
 from meshwright.evidence.score.validation import Validation, validate

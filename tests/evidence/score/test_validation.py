@@ -8,7 +8,7 @@ from statistics import median
 import pytest
 from tests.evidence.runs_csv import cells, write_runs
 
-from meshwright.cli.validate import refusals
+from meshwright.api.verbs.validate import refusals
 from meshwright.domain.estimate import Interval
 from meshwright.errors import InputError
 from meshwright.evidence.fit.fitters import Fixed, prior_fitter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from meshwright import catalog
+from meshwright.catalog import device as device_named
 from meshwright.domain.label import label
 from meshwright.domain.layout import Overlap
 from meshwright.estimate import model_flops
@@ -62,7 +62,7 @@ def published(row: Row) -> Published:
     """A row in the product's units; figures that the source leaves out are derived where others of the row define them."""
     read = read_row(row)
     known = read if isinstance(read, Run) else None
-    device = known.case.cluster.device if known else catalog.device(row.device)
+    device = known.case.cluster.device if known else device_named(row.device)
     shape, measured = row.shape, row.measured
     tokens_per_s, step_s = speed(row)
     parameters = shape.parameters_billions * GIGA if shape.parameters_billions else None

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from meshwright import catalog
+from meshwright.catalog import load_model, models
 from meshwright.catalog.model_sheet import model_names
 from meshwright.domain.model import Attention, LayerKind, MixtureOfExperts, Mlp, Model
 from meshwright.evidence.rows.columns import shown
@@ -31,7 +31,7 @@ def model_of(row: Row) -> Model:
         name = model_names().find(row.model)
         if name is None:
             raise UnreadableError("architecture is blank", f"{', '.join(blank)}; {shown(row.model)} is not in the catalogue")
-        return catalog.load_model(name)
+        return load_model(name)
     model = _built(row.model, shape, said.latent_of, said.position, said.tied_embeddings, row.sequence_tokens or 1)
     return replace(model, num_mtp_layers=said.mtp_layers)
 
@@ -87,7 +87,7 @@ def _built(name: str, shape: Shape, latent_of: str, told: str, ties: bool | None
 
 def _attention(shape: Shape, hidden: int, latent_of: str) -> Attention:
     heads = shape.num_heads or 1
-    if latent_of and (latent := catalog.load_model(latent_of).kinds[0].attention.latent):
+    if latent_of and (latent := load_model(latent_of).kinds[0].attention.latent):
         return Attention(num_heads=heads, num_key_value_heads=heads, head_dim=latent.nope_dim + latent.rope_dim, latent=latent)
     bias = not shape.gated and shape.attention == "mha"
     return Attention(
@@ -99,9 +99,9 @@ def _attention(shape: Shape, hidden: int, latent_of: str) -> Attention:
 
 def windowed(model: Model) -> Model | None:
     """The catalogue's model of the same name and shapes, if some of its layers attend to a window."""
-    if model.name not in catalog.models():
+    if model.name not in models():
         return None
-    known = catalog.load_model(model.name)
+    known = load_model(model.name)
 
     def shape(each: Model) -> tuple[object, ...]:
         parts = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from meshwright import catalog
+from meshwright.catalog import cluster_for, implementation, load_cluster
 
 if TYPE_CHECKING:
     from meshwright.domain.cluster import Cluster
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def cluster_of(row: Row) -> Cluster:
     """The cluster: where such runs are known to have been made, else what the device usually comes in."""
     said, devices = row.said, row.num_devices or 1
-    cluster = catalog.cluster_for(said.device or row.device, num_devices=devices, devices_per_node=row.devices_per_node)
+    cluster = cluster_for(said.device or row.device, num_devices=devices, devices_per_node=row.devices_per_node)
     if said.cluster:
-        return catalog.load_cluster(said.cluster, num_devices=devices)
+        return load_cluster(said.cluster, num_devices=devices)
     if said.network_bytes_per_s is None:
         return cluster
     return replace(cluster, network=replace(cluster.network, bytes_per_s=said.network_bytes_per_s))
@@ -27,7 +27,7 @@ def cluster_of(row: Row) -> Cluster:
 def implementation_of(row: Row) -> Implementation:
     """How the row's framework ran it."""
     said = row.said
-    chosen = catalog.implementation(said.implementation)
+    chosen = implementation(said.implementation)
     graphs = chosen.cuda_graphs or said.graphs
     return replace(
         chosen, cuda_graphs=graphs, expert_host_sync=chosen.expert_host_sync and said.dropless and not graphs,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from meshwright import catalog
-from meshwright.catalog import recipes
+from meshwright.catalog import calibration, recipes
 from meshwright.domain.case import Case
 from meshwright.domain.memory_reading import MemoryReading
 from meshwright.domain.training import Batch, Lora, Training
@@ -116,7 +115,7 @@ def run(row: Row) -> Run:
             task=row.task, precision=precision, optimizer=recipes.optimizer("adamw"),
             lora=_adapters(row), balanced_routing=said.balanced,
         ),
-        implementation=implementation, calibration=catalog.calibration("none", cluster.device),
+        implementation=implementation, calibration=calibration("none", cluster.device),
     )
     return Run(
         id=row.id, row=row, case=case, layout=layout, step_s=_step_s(row), failed=row.status == "failed",

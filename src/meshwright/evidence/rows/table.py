@@ -19,6 +19,7 @@ from meshwright.errors import InputError, Message, did_you_mean, fault
 from meshwright.evidence.rows.columns import REQUIRED, RESULTS, SCHEMA, WORDS, cell_fault, shown
 from meshwright.evidence.rows.row import row_of
 from meshwright.readers.safe import read_text
+from meshwright.text import hidden
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -174,7 +175,8 @@ def _row(names: list[str], cells: list[str] | str, line: int) -> Row | Skipped:
         return skipped(FLAGGED, f"flagged: {shown(given['flag'])}", row)
     if problem or row is None:
         column, why = problem or ("", "")
-        return skipped("unknown " + column if column in WORDS else "not a number of its column", why)
+        kind = "unknown " + column if column in WORDS else "not a number of its column"
+        return skipped("characters that cannot be seen" if hidden(given.get(column, "")) else kind, why)
     if why := _disagreement(row):
         return skipped("speeds disagree", why)
     return row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from meshwright.errors import fault
 from meshwright.evidence.rows.groups import ALL_IN, device_key, folds, group_key
 from meshwright.evidence.rows.reading import read_runs
 from meshwright.evidence.rows.table import Skipped, count_reasons, shipped_table
-from meshwright.evidence.score.prediction import Predicted, predict
+from meshwright.evidence.score.prediction import Predicted, jobs_for, predict
 from meshwright.evidence.score.scored import Scored
 
 if TYPE_CHECKING:
@@ -61,7 +62,12 @@ def validate(
         for run, fold in zip(reading.runs, fold_of, strict=True)
     ]
     tasks = [(case, run.layout, run.reading) for case, run in zip(cases, reading.runs, strict=True)]
-    predicted = predict(tasks, legal, progress, jobs)
+    predicted: list[Predicted] = []
+    with closing(predict(tasks, legal, jobs or jobs_for(len(tasks)))) as results:
+        for each in results:
+            predicted.append(each)
+            if progress is not None:
+                progress(len(predicted), len(tasks))
     scored: list[Scored] = []
     skipped = list(reading.skipped)
     for run, fold, result in zip(reading.runs, fold_of, predicted, strict=True):

@@ -6,45 +6,46 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+from meshwright.api.renderers import render
 from meshwright.api.saved import TextFile
 
 if TYPE_CHECKING:
-    from meshwright.api.balance.questions import Asked
+    from meshwright.api.balancing.questions import Asked
     from meshwright.api.fields import Values
     from meshwright.api.views.balance import BalanceShown
+    from meshwright.errors import Message
     from meshwright.frameworks.stage_lists import Words
-    from meshwright.report.pipeline_view import PipelineView
 
 ANSWER_FILE, PICTURE_FILE, TRACE_FILE = "balance.json", "pipeline.svg", "pipeline.trace.json"
 
 
-def check_targets(values: Values) -> None:
-    """Refuse files that could not be written before anything is solved."""
-    from meshwright.api.files import check_file, check_target
-    from meshwright.errors import InputError
+def in_the_way(values: Values) -> list[Message]:
+    """Files that could not be written, before anything is solved."""
+    from meshwright.outputs import obstacles
 
-    inputs = [values[name] for name in ("model", "manual", "training_config") if name in values]
-    for name in ("picture", "trace"):
-        if name in values:
-            check_file(values[name], inputs)
-    if "save" in values and (faults := check_target(values["save"])):
-        raise InputError(faults)
+    return obstacles([values[name] for name in ("picture", "trace") if name in values], folder=values.get("save", ""),
+                     inputs=_inputs(values))
 
 
 def write(values: Values, question: Asked, answer: BalanceShown) -> list[str]:
     """Write what was asked for; the paths."""
-    from meshwright.api.files import write_file, write_files
+    from meshwright.outputs import Output, in_folder
+    from meshwright.outputs import write as write_all
 
-    paths: list[str] = []
+    outputs: list[Output] = []
     if "save" in values:
         files = [_answer_file(question, answer), TextFile(path=PICTURE_FILE, text=picture(question, answer)),
                  TextFile(path=TRACE_FILE, text=trace(question, answer))]
-        paths += write_files(values["save"], [*files, *_settings(question, answer)], force=values["force"])
+        outputs += in_folder(values["save"], [*files, *_settings(question, answer)])
     for name, draw in (("picture", picture), ("trace", trace)):
         if name in values:
-            write_file(values[name], draw(question, answer))
-            paths.append(str(values[name]))
-    return paths
+            outputs.append(Output(path=values[name], text=draw(question, answer)))
+    return write_all(outputs, force=values["force"], inputs=_inputs(values))
+
+
+def _inputs(values: Values) -> list[str]:
+    """Files that may be read."""
+    return [values[name] for name in ("model", "manual", "training_config", "request", "cluster") if name in values]
 
 
 def _answer_file(question: Asked, answer: BalanceShown) -> TextFile:
@@ -58,7 +59,7 @@ def _answer_file(question: Asked, answer: BalanceShown) -> TextFile:
 def _settings(question: Asked, answer: BalanceShown) -> list[TextFile]:
     """Launch files where there is a model, otherwise one file of settings for each framework."""
     if question.case is not None:
-        from meshwright.api.balance.layouts import launch
+        from meshwright.api.balancing.layouts import launch
 
         return launch(question.case, answer)
     return [_words_file(words) for words in answer.words if words.settings]
@@ -66,14 +67,15 @@ def _settings(question: Asked, answer: BalanceShown) -> list[TextFile]:
 
 def _words_file(words: Words) -> TextFile:
     """The settings of one framework: YAML lines, or flags."""
-    from meshwright.report.balance import setting_text
+    from meshwright.api.views.balance import setting_text
+    from meshwright.documents.quoting import comment
 
     name = re.sub(r"[^a-z0-9.]+", "-", words.framework.lower())
     flags = all(key.startswith("--") for key in words.settings)
     head = [
-        f"# {words.framework}",
-        *(f"# has no setting for {lack}" for lack in words.lacks),
-        *(f"# {note}" for note in words.notes),
+        f"# {comment(words.framework)}",
+        *(f"# has no setting for {comment(lack)}" for lack in words.lacks),
+        *(f"# {comment(note)}" for note in words.notes),
     ]
     lines = [setting_text(key, value) for key, value in words.settings.items()]
     return TextFile(path=f"{name}.{'args' if flags else 'yaml'}", text="\n".join([*head, *lines]) + "\n")
@@ -81,20 +83,9 @@ def _words_file(words: Words) -> TextFile:
 
 def picture(question: Asked, answer: BalanceShown) -> str:
     """The pipeline as SVG."""
-    from meshwright.report.pipeline_picture import pipeline_picture
-
-    return pipeline_picture(_view(question, answer))
+    return render("pipeline.svg", question.name, answer)
 
 
 def trace(question: Asked, answer: BalanceShown) -> str:
     """The pipeline as a trace for Perfetto."""
-    from meshwright.report.perfetto import perfetto
-
-    return perfetto(_view(question, answer))
-
-
-def _view(question: Asked, answer: BalanceShown) -> PipelineView:
-    """The simulated pipeline of an answer."""
-    from meshwright.report.pipeline_view import pipeline_view
-
-    return pipeline_view(question.name, answer.problem, answer.balance.best, answer.units)
+    return render("pipeline.trace", question.name, answer)

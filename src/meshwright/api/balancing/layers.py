@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meshwright.api.balance.beside import beside
-from meshwright.api.balance.levers import of_file, tried
-from meshwright.api.balance.questions import Asked, Question, Source, chunk_numbers, reasons
+from meshwright.api.balancing.beside import beside
+from meshwright.api.balancing.levers import of_file, tried
+from meshwright.api.balancing.questions import Asked, Question, Source, chunk_numbers, reasons
 from meshwright.api.options import CASE
 from meshwright.errors import InputError, Message, did_you_mean, fault
 

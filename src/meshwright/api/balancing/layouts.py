@@ -6,9 +6,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from meshwright.api.balance.levers import of_layout
-from meshwright.api.balance.measured import Measured, read_measured
-from meshwright.api.balance.questions import OF_A_FILE, Asked, Question, chunk_numbers, is_plan, reasons
+from meshwright.api.balancing.levers import of_layout
+from meshwright.api.balancing.measured import Measured, read_measured
+from meshwright.api.balancing.questions import OF_A_FILE, Asked, Question, chunk_numbers, is_plan, reasons
 from meshwright.api.views.balance import SECONDS_AND_BYTES, BalanceShown, rival
 from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective
 from meshwright.errors import InputError, Message, NoAnswerError, fault
