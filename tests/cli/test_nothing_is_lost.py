@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from balance_layer_files import ls1
 from launch_files import configuration
-from meshwright.cli.onto import copy_names
 
+from meshwright.api.verbs.export import copy_names
 from meshwright.outputs import Output, write
 
 CASE = ["llama3-8b", "--device", "h100-sxm", "--nodes", "2", "--global-batch", "64", "--sequence", "4096"]

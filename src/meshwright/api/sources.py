@@ -71,7 +71,7 @@ def take(values: Values, faults: Faults) -> Taken:
     from meshwright.frameworks import framework
 
     found: dict[str, Any] = {}
-    if not values["files"]:
+    if not values["files"] and "files" not in faults.failed:
         faults.add("import.files", "FILE is missing: configuration files or launch scripts")
     if "from_" not in values and "from_" not in faults.failed:
         faults.add("import.from", "--from is missing: the framework that the files are for")
