@@ -12,8 +12,8 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from meshwright import catalog
 from meshwright.api import make_case
+from meshwright.catalog import cluster_for
 from meshwright.domain.label import parse_layout
 from meshwright.errors import InputError
 from meshwright.estimate.single import estimate
@@ -37,7 +37,7 @@ def drawn(rng: random.Random) -> tuple[Case, Framework, Layout] | None:
     """A case and a layout that do not go together for memory alone; None where the draw is illegal, or fits."""
     name = rng.choice(tuple(CLUSTERS))
     devices, batch = 64 * 2 ** rng.randrange(4), 128 * 2 ** rng.randrange(4)
-    cluster = replace(catalog.cluster_for(rng.choice(CLUSTERS[name])), num_devices=devices)
+    cluster = replace(cluster_for(rng.choice(CLUSTERS[name])), num_devices=devices)
     runner = framework(name)
     words = [
         f"{knob}{2 ** rng.randrange(most)}" for knob, most in (("tp", 4), ("cp", 2), ("pp", 4), ("vp", 2), ("mb", 4), ("ep", 3))

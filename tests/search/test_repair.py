@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from meshwright import catalog
 from meshwright.api import make_case
+from meshwright.catalog import calibration, cluster_for
 from meshwright.domain.label import parse_layout
 from meshwright.domain.layout import Full
 from meshwright.errors import InputError, Message
@@ -44,8 +44,8 @@ def layout_for(case: Case, text: str, devices: int | None = None) -> Layout:
 
 @cache
 def ladder(name: str) -> tuple[Case, Framework, Layout]:
-    """Llama-3-70B SFT in FP8 on 32 H100, as in Megatron-Bridge's guide to memory (reference/pipeline-balance.md section 8)."""
-    cluster = replace(catalog.cluster_for("h100-sxm"), num_devices=32)
+    """Llama-3-70B SFT in FP8 on 32 H100, as in Megatron-Bridge's guide to memory (docs/sources.md#minimal-change-repair)."""
+    cluster = replace(cluster_for("h100-sxm"), num_devices=32)
     case = make_case(
         "llama3-70b", cluster, global_batch_sequences=32, sequence_tokens=4096, task="sft", precision="fp8-cs", framework=name
     )
@@ -107,7 +107,7 @@ def test_nothing_has_to_change_where_the_wish_is_true() -> None:
     case, runner, layout = ladder("bridge")
     wishes: list[Wish] = [WithinMemory(bound_bytes=1e15), Devices(count=32)]
     for wish in wishes:
-        roomy = replace(case, memory_ratio=1.0, calibration=catalog.calibration("none", case.cluster.device))
+        roomy = replace(case, memory_ratio=1.0, calibration=calibration("none", case.cluster.device))
         found = repair(roomy, runner.features, layout, wish, check=runner.check).found
         fits = estimate(roomy, layout).fits or isinstance(wish, WithinMemory)
         assert ([each.edits for each in found] == [()]) == fits
@@ -179,7 +179,7 @@ def test_layers_leave_the_stage_that_overran() -> None:
 def test_only_the_stages_that_run_over_recompute() -> None:
     """Where the framework counts layers by stage, those of the first stages alone are recomputed."""
     runner = framework("mindformers")
-    cluster = replace(catalog.cluster_for("ascend-910b"), num_devices=64)
+    cluster = replace(cluster_for("ascend-910b"), num_devices=64)
     case = make_case("llama2-70b", cluster, global_batch_sequences=64, sequence_tokens=4096, framework="mindformers")
     layout = layout_for(case, "tp8 pp4 dp2 mb1 sp zero2")
     stages = [stage.memory.reserved_bytes for stage in estimate(case, layout).stages]

@@ -11,6 +11,7 @@ from meshwright.api.options import DEFAULTS
 from meshwright.domain.cluster import Cluster
 from meshwright.domain.model import Model
 from meshwright.errors import fault
+from meshwright.readers.names import require_name
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -52,7 +53,7 @@ class Setup:
 
 def setup(values: Values, faults: Faults) -> Setup:
     """The case that the values name; every fault in it is raised together with those found before."""
-    from meshwright import catalog
+    from meshwright.catalog import load_model, shrink
     from meshwright.catalog.calibrations import calibration, check_name
     from meshwright.catalog.implementations import implementation
     from meshwright.catalog.recipes import optimizer, precision
@@ -67,8 +68,8 @@ def setup(values: Values, faults: Faults) -> Setup:
         found["framework"] = framework(request["framework"])
     with faults:
         if "model" in values:
-            model = catalog.load_model(values["model"])
-            found["model"] = catalog.shrink(model, values["layers"]) if "layers" in values else model
+            model = load_model(values["model"])
+            found["model"] = shrink(model, values["layers"]) if "layers" in values else model
     with faults:
         found["cluster"] = _cluster(values, faults)
     with faults:
@@ -131,7 +132,7 @@ def _require(values: Values, faults: Faults) -> None:
 
 def _cluster(values: Values, faults: Faults) -> Cluster | None:
     """The cluster by name or by device, at its own size or at the size asked for."""
-    from meshwright import catalog
+    from meshwright.catalog import cluster_for, load_cluster
 
     size = {"num_devices": values.get("devices"), "nodes": values.get("nodes")}
     if "cluster" in values:
@@ -139,7 +140,7 @@ def _cluster(values: Values, faults: Faults) -> Cluster | None:
             if other in values:
                 option = f"--{other.replace('_', '-')}"
                 faults.add("request.either", "--cluster already says it: leave out {option}", path=option, option=option)
-        return catalog.load_cluster(values["cluster"], **size)
+        return load_cluster(values["cluster"], **size)
     if "device" not in values:
         return None
     if "," in values["device"] or "+" in values["device"]:
@@ -147,7 +148,7 @@ def _cluster(values: Values, faults: Faults) -> Cluster | None:
         return None
     if not any(size.values()) and not {"nodes", "devices"} & faults.failed:
         faults.add("request.size", "--nodes or --devices is missing: how many", path="--device")
-    return catalog.cluster_for(values["device"], **size, devices_per_node=values.get("devices_per_node"))
+    return cluster_for(values["device"], **size, devices_per_node=values.get("devices_per_node"))
 
 
 def _batch(values: Values) -> Batch | None:
@@ -170,7 +171,7 @@ def _said(request: dict[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in request.items() if value not in (None, [], False) and key not in _NOT_SAID}
     for key in ("model", "cluster", "lengths", "calibration"):
         if isinstance(kept.get(key), str) and Path(kept[key]).is_file():
-            kept[key] = str(Path(kept[key]).resolve())
+            kept[key] = require_name(str(Path(kept[key]).resolve()), key)
     return {key: value.name if isinstance(value, Model | Cluster) else value for key, value in kept.items()}
 
 

@@ -26,11 +26,11 @@ COMPILE = Field(name="compile", kind="flag", panel=_RUN, help="Layers go through
 
 def small_model(values: Values) -> Model:
     """The model that the options name, cut down as they say."""
-    from meshwright import catalog
+    from meshwright.catalog import load_model
     from meshwright.engine.smaller import smaller
 
     return smaller(
-        catalog.load_model(values["model"]), **{name: values.get(name) for name in ("layers", "hidden", "experts", "vocabulary")}
+        load_model(values["model"]), **{name: values.get(name) for name in ("layers", "hidden", "experts", "vocabulary")}
     )
 
 

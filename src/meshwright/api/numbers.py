@@ -10,6 +10,7 @@ import re
 from math import isfinite
 
 from meshwright.errors import fault
+from meshwright.readers.names import require_name
 
 MAX_COUNT = 10**12
 _NUMBER = re.compile(r"[+-]?([0-9][0-9_]*(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]{1,3})?", re.IGNORECASE)
@@ -19,8 +20,14 @@ MAX_LENGTH = 40
 
 
 def text(word: str) -> str:
-    """Any text, without the spaces around it."""
-    return word.strip()
+    """A name or a path, without the spaces around it."""
+    return require_name(word, "").strip()
+
+
+def words(line: str) -> str:
+    """Words of a shell, which tabs and line breaks may part."""
+    require_name("".join(line.split()), "")
+    return line.strip()
 
 
 def real(word: str) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,6 +24,11 @@ Progress = Callable[[str, float, float], None]
 """Called with a noun, how many are done, and how many there are."""
 
 
+def ticking(progress: Progress | None, noun: str) -> Callable[[float, float], None] | None:
+    """Progress of one kind of things; None where nobody watches."""
+    return None if progress is None else partial(progress, noun)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """Base of all requests. Fields are those of ``FIELDS``; None was not said."""
@@ -35,8 +41,8 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaseRequest(Request):
-    """A model on a cluster with a batch: what names a case."""
+class NamedCase(Request):
+    """A model on a cluster with a batch: what names a case, but for the framework."""
 
     model: str | Path | Model | None = None
     """A catalogue name, a ``config.json``, a model YAML, or the value itself."""
@@ -58,7 +64,6 @@ class CaseRequest(Request):
     precision: str | None = None
     optimizer: str | None = None
     gradient_dtype: str | None = None
-    framework: str | None = None
     implementation: str | None = None
     calibration: str | Path | None = None
     flops_convention: str | None = None
@@ -67,13 +72,41 @@ class CaseRequest(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CaseRequest(NamedCase):
+    """A case, and the framework that is to run it."""
+
+    framework: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilesRequest(NamedCase):
+    """Files of a framework, and what they leave open of the case that they train."""
+
+    files: Sequence[str | Path] = ()
+    from_: str | None = None
+    """The framework that the files are for: ``megatron``, ``megatron@0.16``."""
+    arguments: str | None = None
+    """What a script is called with, as one text of words."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Answer:
     """Base of all answers."""
 
     @property
     def ok(self) -> bool:
-        """Whether the answer is a yes: exit status 0, else 1."""
+        """Whether the answer is a yes."""
         return True
+
+    @property
+    def status(self) -> int:
+        """The exit status: 0 is a yes, 1 a no."""
+        return 0 if self.ok else 1
+
+    @property
+    def refusal(self) -> Message | None:
+        """Why part of what was asked was not done, though there is an answer."""
+        return None
 
     def to_json(self) -> dict[str, Any]:
         """The document that ``--json`` prints: plain values, units in the keys."""

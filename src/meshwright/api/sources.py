@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from meshwright.api import numbers
 from meshwright.api.cases import setup
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.numbers import MAX_COUNT
 from meshwright.api.options import CASE
+from meshwright.documents.quoting import command, export
 from meshwright.errors import InputError, Message, fault
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ _OWN = {"model", "framework"}
 FILES = (
     Field(name="files", kind="arguments", metavar="FILE...", help="Configuration files and launch scripts of one training."),
     Field(name="from_", metavar="NAME[@VERSION]", panel="Trainer", help="The framework that the files are for."),
-    Field(name="arguments", metavar="WORDS", panel="Trainer",
+    Field(name="arguments", parse=numbers.words, metavar="WORDS", panel="Trainer",
           help='Arguments that the script is called with, in one word: "8 /data"; NAME=VALUE in front of them sets variables.'),
     *(replace(field, kind="option", metavar="MODEL", panel="Model") for field in CASE if field.name == "model"),
     *(field for field in CASE if field.name not in _OWN),
@@ -65,11 +67,11 @@ class Taken:
 
 def take(values: Values, faults: Faults) -> Taken:
     """Read the files; every fault of flags and files is raised together."""
-    from meshwright import catalog
+    from meshwright.catalog import load_cluster, load_model, shrink
     from meshwright.frameworks import framework
 
     found: dict[str, Any] = {}
-    if not values["files"]:
+    if not values["files"] and "files" not in faults.failed:
         faults.add("import.files", "FILE is missing: configuration files or launch scripts")
     if "from_" not in values and "from_" not in faults.failed:
         faults.add("import.from", "--from is missing: the framework that the files are for")
@@ -78,9 +80,9 @@ def take(values: Values, faults: Faults) -> Taken:
             found["framework"] = framework(values["from_"])
     with faults:
         if "model" in values:
-            found["model"] = catalog.load_model(values["model"])
+            found["model"] = load_model(values["model"])
             if "layers" in values:
-                found["model"] = catalog.shrink(found["model"], values["layers"])
+                found["model"] = shrink(found["model"], values["layers"])
     files = _texts(values, faults)
     faults.check()
     named, model = found["framework"], found.get("model")
@@ -90,7 +92,7 @@ def take(values: Values, faults: Faults) -> Taken:
     _refuse_strange(named.at(reading.version), reading)
     size = size or reading.said.devices or reading.source.devices
     if size is None and "cluster" in values:
-        size = catalog.load_cluster(values["cluster"]).num_devices
+        size = load_cluster(values["cluster"]).num_devices
     if size is not None and reading.layout is None:
         reading = named.read(files, version=version and named.version, given=_given(values, model, size))
     why = "given" if version else "shown" if _shown(named, reading) else "assumed"
@@ -145,9 +147,9 @@ def _positional(words: str) -> str:
     try:
         called = shlex.split(words)
         head = list(takewhile(lambda word: re.match(r"[A-Za-z_]\w*=", word), called))
-        exports = "".join(f"export {name}={shlex.quote(value)}; " for name, _, value in (word.partition("=") for word in head))
+        exports = "".join(f"{export(name, value)}; " for name, _, value in (word.partition("=") for word in head))
         rest = called[len(head) :]
-        return exports + (f"set -- {shlex.join(rest)}; " if rest or not head else "")
+        return exports + (f"set -- {command(*rest)}; " if rest or not head else "")
     except ValueError as error:
         raise fault("import.arguments", "{words!r} are no words of a shell: {reason}", path="--arguments",
                     words=words[:60], reason=str(error)) from None
@@ -155,17 +157,17 @@ def _positional(words: str) -> str:
 
 def _size(values: Values) -> int | None:
     """Devices, as far as flags alone say them."""
-    from meshwright import catalog
+    from meshwright.catalog import cluster_for, load_cluster
 
     if "devices" in values:
         return int(values["devices"])
     if "nodes" not in values:
         return None
     if "cluster" in values:
-        return catalog.load_cluster(values["cluster"], nodes=values["nodes"]).num_devices
+        return load_cluster(values["cluster"], nodes=values["nodes"]).num_devices
     if "device" in values:
         per_node = values.get("devices_per_node")
-        return catalog.cluster_for(values["device"], nodes=values["nodes"], devices_per_node=per_node).num_devices
+        return cluster_for(values["device"], nodes=values["nodes"], devices_per_node=per_node).num_devices
     return None
 
 

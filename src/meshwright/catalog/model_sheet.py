@@ -86,10 +86,18 @@ def load_model(name_or_path: str | Model, *, layers: int | None = None) -> Model
     if name is not None:
         model = _catalogued(name)
     elif looks_like_path(name_or_path):
-        model = _from_path(Path(name_or_path).expanduser())
+        model = _from_path(_expanded(name_or_path))
     else:
         model = _catalogued(model_names().resolve(name_or_path))
     return model if layers is None else shrink(model, layers)
+
+
+def _expanded(path: str) -> Path:
+    """A path with ``~`` as the user's folder; as it stands where nobody has that name."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
 
 
 def published_parameters(name: str) -> int | None:

@@ -68,13 +68,9 @@ app = typer.Typer(cls=LazyGroup, rich_markup_mode=None, add_completion=False)
 def _show_version(wanted: bool) -> None:
     """Print the version and stop."""
     if wanted:
-        from importlib.metadata import PackageNotFoundError, version
+        from meshwright.version import __version__
 
-        try:
-            number = version("meshwright")
-        except PackageNotFoundError:
-            number = "0 (not installed)"
-        typer.echo(f"meshwright {number}")
+        typer.echo(f"meshwright {__version__}")
         raise typer.Exit
 
 

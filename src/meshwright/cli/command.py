@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
-from meshwright.api.fields import Faults, Field
-from meshwright.api.request import read
+from meshwright.api.fields import Field
 
 
 def command(name: str, summary: str, verb: Any) -> Any:
@@ -31,19 +31,46 @@ def command(name: str, summary: str, verb: Any) -> Any:
 
 
 def _asked(verb: Any, raw: Mapping[str, Any]) -> int:
-    """Ask, print, and say by the exit status whether the answer is a yes."""
+    """Ask, print, and say by the exit status whether the answer is a yes.
+
+    ``WATCH``: what a verb shows before it is done; ``AFTER``: what it says when it is.
+    """
+    from meshwright.cli.ending import complain
     from meshwright.cli.output import print_json, print_report, stages
 
-    if not hasattr(verb, "REQUEST"):
-        faults = Faults()
-        return int(verb.run(read(verb.FIELDS, raw, faults), faults))
-    with stages() as tick:
-        answer = verb.ASK(verb.REQUEST(**{field.name: raw[field.name] for field in verb.REQUEST.FIELDS}), progress=tick)
-    if raw["json"]:
-        print_json(answer.to_json())
-    else:
-        print_report(verb.report(answer, raw))
-    return 0 if answer.ok else 1
+    shown = False
+
+    def show(answer: Any) -> None:
+        nonlocal shown
+        shown = True
+        if raw["json"]:
+            print_json(answer.to_json())
+        else:
+            print_report(verb.report(answer, raw))
+        print(end="", flush=True)  # an error of the stream ends it here
+
+    request = verb.REQUEST(**{field.name: raw[field.name] for field in verb.REQUEST.FIELDS})
+    watched = verb.WATCH(raw, show) if hasattr(verb, "WATCH") else {}
+    with stages() as tick, warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = _said
+        answer = verb.ASK(request, progress=tick, **watched)
+    if answer is None:  # a rank of an allocation that is not the first
+        return 0
+    if not shown:
+        show(answer)
+    if hasattr(verb, "AFTER"):
+        verb.AFTER(answer, raw)
+    if answer.refusal is not None:
+        complain([answer.refusal], answer.status)
+    return int(answer.status)
+
+
+def _said(message: Warning | str, *_: object, **__: object) -> None:
+    """A warning is one line on standard error."""
+    from meshwright.cli.output import warn
+
+    warn(f"warning: {message}")
 
 
 def _parameter(field: Field) -> inspect.Parameter:

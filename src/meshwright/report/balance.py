@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -11,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from meshwright.api.views.balance import stage_lines, treated
+from meshwright.api.views.balance import setting_text, stage_lines, treated
 from meshwright.report.bars import MIN_BAR, Part, StackedBar
 from meshwright.report.pieces import Pieces
 from meshwright.units import GIB
@@ -239,16 +237,6 @@ def setting_word(key: str, value: object) -> str:
         return f"{key}: the modules of {len(value)} parts with {', '.join(map(str, counts))} layers ({rest})"
     text = setting_text(key, value)
     return text if len(text) <= MAX_WORD else f"{text[:MAX_WORD]}... ({rest})"
-
-
-def setting_text(key: str, value: object) -> str:
-    """A setting as it stands in a file or on a command line."""
-    if not key.startswith("--"):
-        return f"{key}: {value if isinstance(value, str) else json.dumps(value)}"
-    if value is True:
-        return key
-    words = value if isinstance(value, (tuple, list)) else [value]
-    return " ".join([key, *(shlex.quote(str(word)) for word in words)])
 
 
 def overfull_report(problem: BalanceProblem, verdict: Overfull, name: str, units: Units) -> Iterator[RenderableType]:

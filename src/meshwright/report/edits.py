@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
+from meshwright.text import visible
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -53,4 +55,4 @@ def _word(value: object) -> str:
         return "-"
     if value is True:
         return "on"
-    return " ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
+    return visible(" ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value))

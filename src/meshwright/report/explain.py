@@ -1,4 +1,4 @@
-"""The report of ``explain``: the estimate, what it is made of, and the findings of ``diagnose``."""
+"""The report of ``explain``: the estimate, what it is made of, and the findings of ``meshwright.explain``."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ def explanation_report(case: Case, estimate: Estimate, explanation: Explanation)
     for section in sections(explanation):
         yield Padding(Text(section.title, style="bold"), (1, 0, 0, 0))
         for line in section.lines:
-            yield Padding(Text(line), (0, 0, 0, 2))
+            words, *below = line.split("\n")
+            yield Padding(Text(words), (0, 0, 0, 2))
+            yield from (Padding(Text(each, style="dim"), (0, 0, 0, 6)) for each in below)
 
 

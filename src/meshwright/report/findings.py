@@ -10,7 +10,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from meshwright.api.views.findings import simple
+from meshwright.catalog.guides import cited
 from meshwright.domain.label import label
+from meshwright.text import visible
 from meshwright.words import gib_of, percent, plural, seconds
 
 if TYPE_CHECKING:
@@ -43,14 +45,19 @@ def _finding(each: Finding) -> Iterator[RenderableType]:
     if each.message.path:
         head.append(f"  {each.message.path}", style="cyan")
     yield head
-    yield Padding(Text(each.message.template.format(**each.message.values)), (0, 0, 0, 8))
+    yield Padding(Text(each.message.words), (0, 0, 0, 8))
     tail = Text()
     if _short(each.value) and _short(each.expected):
         tail.append(f"{_short(each.value)} -> {_short(each.expected)}   ")
     if each.source:
-        tail.append(each.source, style="dim")
+        tail.append(cited(each.source, _rule(each)), style="dim")
     if tail:
         yield Padding(tail, (0, 0, 0, 8))
+
+
+def _rule(each: Finding) -> str:
+    """The rule of the guides that a finding is about, or nothing."""
+    return each.message.id.removeprefix("guide.") if each.message.id.startswith("guide.") else ""
 
 
 def _short(value: object) -> str:
@@ -59,7 +66,7 @@ def _short(value: object) -> str:
         return ""
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(simple(value))
+    text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else visible(str(simple(value)))
     return text if len(text) <= _LONG else ""
 
 

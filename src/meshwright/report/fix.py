@@ -12,6 +12,7 @@ from rich.text import Text
 from meshwright.api.views.fix import wish_words
 from meshwright.domain.label import label
 from meshwright.report.edits import diff_text
+from meshwright.text import visible
 from meshwright.units import GIB
 from meshwright.words import gib, integer, plural, seconds
 
@@ -167,7 +168,7 @@ def _stages(base: Estimate | None, change: Change) -> Iterator[RenderableType]:
 
 
 def _value(value: object) -> str:
-    return "-" if value is None else str(value)
+    return "-" if value is None else visible(str(value))
 
 
 def _nothing(fixed: Fixed) -> Iterator[RenderableType]:

@@ -12,6 +12,7 @@ from rich.text import Text
 from meshwright.api.views.reading import _SAID, own_keys, remarks, unmapped
 from meshwright.check import likely_models
 from meshwright.domain.label import label
+from meshwright.text import visible
 from meshwright.words import plural
 
 if TYPE_CHECKING:
@@ -57,15 +58,15 @@ def _facts(framework: Framework, reading: Reading, why: str) -> Table:
     table.add_row("framework", f"{framework.title} {reading.version} ({WHY[why]})")
     source = reading.source
     if source.program:
-        table.add_row("program", Text(source.program))
+        table.add_row("program", Text(visible(source.program)))
     if source.nodes is not None and source.devices_per_node is not None:
         table.add_row("launch", f"{plural(source.nodes, 'node')} of {plural(source.devices_per_node, 'device')}")
     for name, noun in _SAID.items():
         value = getattr(reading.said, name)
         if value is not None:
-            table.add_row(noun, f"{value:,}" if isinstance(value, int) else str(value))
+            table.add_row(noun, f"{value:,}" if isinstance(value, int) else visible(str(value)))
     if reading.said.figures:
-        table.add_row("model", ", ".join(f"{name} {value}" for name, value in reading.said.figures.items()))
+        table.add_row("model", visible(", ".join(f"{name} {value}" for name, value in reading.said.figures.items())))
     if likely := likely_models(reading):
         table.add_row("looks like", ", ".join(likely))
     return table
@@ -79,4 +80,5 @@ def _own(groups: Mapping[str, tuple[str, ...]]) -> Iterator[RenderableType]:
     yield Padding(Text(f"Left alone: {plural(total, 'key')}", style="bold"), (1, 0, 0, 0))
     for name, keys in groups.items():
         more = f" and {len(keys) - _LISTED} more" if len(keys) > _LISTED else ""
-        yield Padding(Text.assemble((f"{name} ({len(keys)}): ", "dim"), ", ".join(keys[:_LISTED]) + more), (0, 0, 0, 2))
+        words = visible(", ".join(keys[:_LISTED])) + more
+        yield Padding(Text.assemble((f"{visible(name)} ({len(keys)}): ", "dim"), words), (0, 0, 0, 2))

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 RANKING_ERROR = 0.03
 """Plans nearer than this are one group: the same dense run differs by up to 3 % between software releases of one device
-(reference/cost-model.md section 12), so no model without that knowledge tells them apart."""
+(docs/sources.md#throughput-by-device), so no model without that knowledge tells them apart."""
 TIGHT, ROOMY = 0.92, 0.85
 """A plan above the first share of the usable memory is tight; one below the second is a safer neighbour worth naming."""
 TIE = 0.005
@@ -64,8 +64,8 @@ def plan(
     ``acceptable`` asks the framework about a finalist; where it refuses all of them, they are listed all the same. ``said``: the
     overlap that the framework has under a finalist's sharding, where that is not the same for all layouts.
 
-    Every layout of the grid (contract.md) is evaluated, or left out because its states alone exceed the memory; the best are
-    refined by knobs finer than the grid, their stages filled anew, simulated where these differ, and ranked.
+    Every layout of the grid (docs/json.md#the-grid) is evaluated, or left out because its states alone exceed the memory; the best
+    are refined by knobs finer than the grid, their stages filled anew, simulated where these differ, and ranked.
 
     Errors:  ``InputError`` where no layout is legal (which divisibility fails, which batches near by work), or pins contradict.
     Holds:   deterministic; ``legal = evaluated + bounded``. The batch, the sequence and the numerics are never changed.

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api.fields import Faults, Field, Values
-from meshwright.api.files import check_target
 from meshwright.api.options import CASE, PLAN
 from meshwright.api.pins import consistent, divides
-from meshwright.api.request import Answer, CaseRequest, Progress
+from meshwright.api.request import Answer, CaseRequest, Progress, ticking
 from meshwright.errors import InputError, Message, fault
+from meshwright.outputs import in_folder, obstacles, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -96,7 +96,7 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswe
     given, options = _prepared(values, faults)
     compared = given.layout(values["compare"]) if "compare" in values else None
     features = given.framework.features
-    result = _searched(given, options, _tick(progress, "layouts"), asked="framework" in values)
+    result = _searched(given, options, ticking(progress, "layouts"), asked="framework" in values)
     answer = PlanAnswer(given=given, result=result, closest=closest(given.case))
     tokens, deadline = values.get("tokens"), values.get("deadline_days")
     if compared is not None and answer.ok:
@@ -109,7 +109,7 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswe
         answer = replace(answer, run=cost)
     if values["min_devices"]:
         least = search.min_devices(
-            given.case, features, tokens=tokens, deadline_days=deadline, progress=_tick(progress, "cluster sizes")
+            given.case, features, tokens=tokens, deadline_days=deadline, progress=ticking(progress, "cluster sizes")
         )
         answer = replace(answer, min_devices=least)
     if "save" in values and answer.ok:
@@ -122,11 +122,6 @@ def _answered(result: PlanResult) -> bool:
     from meshwright.domain.estimate import Infeasible
 
     return bool(result.plans) and not isinstance(result.verdict, Infeasible)
-
-
-def _tick(progress: Progress | None, noun: str) -> Callable[[int, int], None] | None:
-    """Progress of one kind of things."""
-    return None if progress is None else lambda done, total: progress(noun, done, total)
 
 
 def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions]:
@@ -142,7 +137,7 @@ def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions]:
                 option = f"--{name.replace('_', '-')}"
                 faults.add("plan.tokens", "{option} needs --tokens: the length of the run", option=option)
     if "save" in values:
-        faults.messages += check_target(values["save"])
+        faults.messages += obstacles(folder=values["save"])
     given = setup(values, faults)
     if "framework" in values and given.case.training.task not in given.framework.features.tasks:
         able = [name for name in frameworks() if given.case.training.task in framework(name).features.tasks]
@@ -210,7 +205,6 @@ def _cannot_run(plan: RankedPlan) -> RankedPlan:
 
 def _save(given: Setup, result: PlanResult, values: Values) -> list[str]:
     """Write the first plan and the framework's launch files."""
-    from meshwright.api.files import write_files
     from meshwright.api.launch_files import launch_files
     from meshwright.api.saved import plan_file
 
@@ -221,4 +215,5 @@ def _save(given: Setup, result: PlanResult, values: Values) -> list[str]:
     files = [plan_file(given.request, best.estimate)]
     if given.framework.writer is not None and not given.framework.check(given.case, best.layout):
         files += launch_files(given, best.layout, best.estimate)
-    return write_files(values["save"], files, force=values["force"])
+    inputs = [str(values[name]) for name in ("model", "request", "cluster", "lengths", "calibration") if name in values]
+    return write(in_folder(values["save"], files), force=values["force"], inputs=inputs)

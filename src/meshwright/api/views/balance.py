@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshwright.api.views.estimates import layout_view, number, whole
+from meshwright.documents.quoting import flags, flow
 from meshwright.search.balance.memory import excess
 from meshwright.search.balance.times import chunk_times, slot_times
 
@@ -254,3 +255,10 @@ def _lists(grid: Sequence[Sequence[int]]) -> list[list[int]]:
 def _memory(value: float, units: Units) -> Any:
     """Bytes are whole; megabytes are as they come."""
     return round(value) if units.memory == "bytes" and np.isfinite(value) else number(value)
+
+
+def setting_text(key: str, value: object) -> str:
+    """A setting as it stands in a file or on a command line."""
+    if not key.startswith("--"):
+        return f"{key}: {flow(value)}"
+    return flags({key: tuple(value) if isinstance(value, list) else value})[0]

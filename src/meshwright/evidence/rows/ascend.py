@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from meshwright.domain.layout import Full, NoRecompute, Overlap, Recompute, Selective
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from meshwright.domain.layout import ContextKind
     from meshwright.domain.training import Precision
     from meshwright.estimate.split import Split
-    from meshwright.evidence.rows.table import Row
+    from meshwright.evidence.rows.row import Row
 
 ASSUMPTIONS = (
     "Ascend rows: blank feed-forward width of a layer without gate = 4 hidden (Megatron's default); blank vocabulary of the "
@@ -47,44 +47,41 @@ UNFUSED = ("llama_7b", "codegeex2_6b")
 
 def is_megatron(row: Row) -> bool:
     """Megatron on Ascend: MindSpeed-LLM and its older name ModelLink."""
-    return row["framework"].startswith(("MindSpeed", "ModelLink"))
+    return row.framework.startswith(("MindSpeed", "ModelLink"))
 
 
 def is_mindspore(row: Row) -> bool:
     """MindFormers in graph mode."""
-    return row["framework"].startswith("MindSpore")
+    return row.framework.startswith("MindSpore")
 
 
 def completed(row: Row) -> Row:
-    """The row with the blanks filled whose value its source leaves to a documented default; ``tied`` is 0, 1 or blank."""
-    filled = {"tied": ""}
-    name = row["model"].removeprefix("st-").removeprefix("tune_")
+    """The row with the blanks filled whose value its source leaves to a documented default."""
     if not (is_megatron(row) or is_mindspore(row)):
-        return row | filled
+        return row
+    shape, filled = row.shape, dict[str, Any]()
+    name = row.model.removeprefix("st-").removeprefix("tune_")
     if is_megatron(row):
-        filled["tied"] = "1" if "tied-emb" in row["notes"] else "0"
-    elif not row["vocab"]:
-        filled["tied"] = "0"
-    if not row["vocab"]:
-        filled["vocab"] = next((str(size) for start, size in VOCABULARIES.items() if name.startswith(start)), "")
-    if not row["ffn_hidden"] and row["hidden"] and row["gated_mlp"] == "0" and not row["n_experts"]:
-        filled["ffn_hidden"] = str(4 * int(row["hidden"]))
-    if row["n_dense_layers"].startswith("-"):
-        filled["n_dense_layers"] = (
-            "1" if name.startswith("deepseek2") else "0"
-        )  # its script sets -1 and later 1: the last one holds
+        filled["tied_embeddings"] = "tied-emb" in row.notes
+    elif not shape.vocabulary:
+        filled["tied_embeddings"] = False
+    if not shape.vocabulary:
+        filled["vocabulary"] = next((size for start, size in VOCABULARIES.items() if name.startswith(start)), None)
+    if not shape.ffn_width and shape.hidden and shape.gated is False and not shape.num_experts:
+        filled["ffn_width"] = 4 * shape.hidden
+    if (shape.num_dense_layers or 0) < 0:
+        filled["num_dense_layers"] = int(name.startswith("deepseek2"))  # its script sets -1 and later 1: the last one holds
     if name == "gemma2-9b":
-        filled["gated_mlp"] = "1"
-    idle = _idle_layers(row)
-    if idle:
-        filled["n_layers"] = str(int(row["n_layers"]) - len(idle))
-    if row["n_experts"] and not row["etp"] and is_megatron(row):
-        filled["etp"] = row["tp"]
-    return row | filled
+        filled["gated"] = True
+    if idle := _idle_layers(row):
+        filled["num_layers"] = (shape.num_layers or 0) - len(idle)
+    follows = shape.num_experts and row.expert_tensor_parallel is None and is_megatron(row)
+    etp = row.tensor_parallel if follows else row.expert_tensor_parallel
+    return replace(row, shape=replace(shape, **filled), expert_tensor_parallel=etp)
 
 
 def _idle_layers(row: Row) -> tuple[int, ...]:
-    found = re.search(r"noop-layers=([\d,]*\d)", row["notes"])
+    found = re.search(r"noop-layers=([\d,]*\d)", row.notes)
     return tuple(int(word) for word in found[1].split(",")) if found else ()
 
 
@@ -93,7 +90,7 @@ def stage_layers(row: Row, stages: int, chunks: int) -> Split | None:
     idle = _idle_layers(row)
     if not idle:
         return None
-    each = int(row["n_layers"]) // (stages * chunks)
+    each = (row.shape.num_layers or 0) // (stages * chunks)
     counts = [each] * (stages * chunks)
     for layer in idle:
         counts[layer // each] -= 1
@@ -102,44 +99,44 @@ def stage_layers(row: Row, stages: int, chunks: int) -> Split | None:
 
 def device(row: Row) -> str:
     """Spelling of the device; the heading of the source's table tells the 313 from the 376 TFLOP/s part."""
-    return "ascend-910b(atlas 900 a2 podc)" if 'heading="Atlas 900 A2 PoDc"' in row["notes"] else row["gpu"]
+    return "ascend-910b(atlas 900 a2 podc)" if 'heading="Atlas 900 A2 PoDc"' in row.notes else row.device
 
 
 def implementation(row: Row) -> str:
     """Name of the implementation."""
     if is_mindspore(row):
-        return "mindspore-unfused" if row["model"] in UNFUSED else "mindspore"
-    return "mindspeed" if "flash-attn" in row["notes"] else "mindspeed-unfused"
+        return "mindspore-unfused" if row.model in UNFUSED else "mindspore"
+    return "mindspeed" if "flash-attn" in row.notes else "mindspeed-unfused"
 
 
 def precision(row: Row, recipe: Precision) -> Precision:
     """What Megatron on Ascend keeps per parameter: see ``ASSUMPTIONS``. Checked against the allocated bytes after a step."""
-    if is_megatron(row) and row["precision"] == "fp16":
+    if is_megatron(row) and row.precision == "fp16":
         recipe = replace(recipe, gradient_bytes=2.0)
-    if "reuse-fp32-param" in row["notes"]:
+    if "reuse-fp32-param" in row.notes:
         recipe = replace(recipe, master_bytes=recipe.master_bytes - 2.0)
     return recipe
 
 
 def overlap(row: Row) -> Overlap:
     """Which communication the row's switches hide."""
-    notes = row["notes"]
+    notes = row.notes
     if is_mindspore(row):
-        return Overlap(tensor=row["model"].startswith("llama") and row["sp"] == "1")
+        return Overlap(tensor=row.model.startswith("llama") and bool(row.sequence_parallel))
     return Overlap(
-        tensor=int(row["tp"]) > 1 and ("mc2, " in notes or row["model"].startswith(MC2)),
+        tensor=(row.tensor_parallel or 1) > 1 and ("mc2, " in notes or row.model.startswith(MC2)),
         gradient_reduce="overlap-grad-reduce" in notes, parameter_gather="overlap-param-gather" in notes,
     )
 
 
 def context_kind(row: Row) -> ContextKind:
     """How the sequence is split: the scripts' context-parallel-algo, else a ring."""
-    return "ulysses" if "ulysses_cp_algo" in row["notes"] else "hybrid" if "hybrid_cp_algo" in row["notes"] else "ring"
+    return "ulysses" if "ulysses_cp_algo" in row.notes else "hybrid" if "hybrid_cp_algo" in row.notes else "ring"
 
 
 def recompute(row: Row, stages: int, chunks: int) -> Recompute:
     """What is run again: ``full(block, k)`` is k layers of every chunk, or of the first chunk of a stage with per-pp-rank."""
-    text = row["recompute"]
+    text = row.recompute
     kind, _, rest = text.partition("(")
     if kind == "full" and rest.startswith("block,"):
         layers = int(rest.split(",")[1].rstrip(")"))
@@ -153,9 +150,9 @@ def recompute(row: Row, stages: int, chunks: int) -> Recompute:
 
 def is_first_step(row: Row) -> bool:
     """Whether the memory is the peak up to the end of the first step: the baselines of system tests."""
-    return is_megatron(row) and "CI baseline" in row["notes"]
+    return is_megatron(row) and "CI baseline" in row.notes
 
 
-def memory_gib(row: Row) -> str:
+def memory_gib(row: Row) -> float | None:
     """The published memory; blank where tensors are swapped to the host, which is not modelled."""
-    return "" if "swap-" in row["notes"] else row["mem_gb"]
+    return None if "swap-" in row.notes else row.measured.memory_gib

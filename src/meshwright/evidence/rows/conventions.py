@@ -12,7 +12,7 @@ from meshwright.readers.safe import load_yaml
 from meshwright.readers.structure import make_converter, structure
 
 if TYPE_CHECKING:
-    from meshwright.evidence.rows.table import Row
+    from meshwright.evidence.rows.row import Row
 
 FILE = Path(__file__).parents[1] / "data" / "conventions.yaml"
 
@@ -34,12 +34,12 @@ class Rule:
     def holds(self, row: Row, device: str = "") -> bool:
         """Whether the row meets the conditions; ``device`` is the catalogue's name of its device."""
         return (
-            row["framework"].lower().startswith(self.framework)
-            and row["framework_version"].startswith(self.version)
+            row.framework.lower().startswith(self.framework)
+            and row.framework_version.startswith(self.version)
             and self.device in ("", device)
-            and row["source"].startswith(self.source)
-            and self.notes in row["notes"]
-            and self.precision in ("", row["precision"])
+            and row.source.startswith(self.source)
+            and self.notes in row.notes
+            and self.precision in ("", row.precision)
         )
 
 

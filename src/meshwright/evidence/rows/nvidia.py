@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from math import ceil, log2
 from typing import TYPE_CHECKING
 
-from meshwright import catalog
+from meshwright.catalog import load_model, models
 from meshwright.domain.training import Lora
 
 if TYPE_CHECKING:
     from meshwright.domain.model import Model
-    from meshwright.evidence.rows.table import Row
+    from meshwright.evidence.rows.row import Row
 
 SOURCE = "NVIDIA"
 """Beginning of the names of NVIDIA's own repositories, whose recipes the conventions here are."""
@@ -44,40 +44,40 @@ class Said:
 
 def release(row: Row) -> str:
     """The year and month of a container: ``26.04`` of ``NeMo 26.04.01 (bridge v0.4.1)``."""
-    found = re.search(r"\d\d\.\d\d", row["framework_version"])
+    found = re.search(r"\d\d\.\d\d", row.framework_version)
     return found.group() if found else ""
 
 
 def packed(row: Row) -> bool:
     """Fine-tuning on packed SQuAD, as all of NVIDIA's fine-tuning recipes run."""
-    return row["source"].startswith(SOURCE) and row["task"] in ("sft", "lora")
+    return row.source.startswith(SOURCE) and row.task in ("sft", "lora")
 
 
 def adapters(row: Row) -> Lora | None:
     """Adapters of a LoRA row: on query, key and value alone in NVIDIA's recipes (target_modules linear_qkv)."""
-    if row["task"] != "lora":
+    if row.task != "lora":
         return None
     return Lora(targets=("query", "key", "value")) if packed(row) else Lora()
 
 
 def said(row: Row) -> Said:
     """Settings of a row from its ``extra_settings`` and ``notes``; what a recipe is known to do where they are silent."""
-    extra, notes = row["extra_settings"].lower(), row["notes"].lower()
-    bridge = row["framework"] == "megatron-bridge" and bool(row["n_experts"])
-    racks = bridge and row["gpu"] in RACKS and release(row) >= GRAPHS_SINCE
+    extra, notes = row.extra_settings.lower(), row.notes.lower()
+    bridge = row.framework == "megatron-bridge" and bool(row.shape.num_experts)
+    racks = bridge and row.device in RACKS and release(row) >= GRAPHS_SINCE
     drop = "tokendrop" in notes
-    domain = 72 if row["gpu"] in RACKS else 8
-    crosses = bridge and not drop and "a2a_overlap=" not in extra and float(row["ep"] or 1) > domain
+    domain = 72 if row.device in RACKS else 8
+    crosses = bridge and not drop and "a2a_overlap=" not in extra and (row.expert_parallel or 1) > domain
     named = "dispatcher=" in extra or "dispatcher-type" in extra
     flex = "deepep" in extra + notes or "hybridep" in extra + notes
     graphs = "full_iteration" in extra and "none:full_iteration" not in extra
-    layout = re.search(r'pp_layout=(E[^;]*)|pipeline-model-parallel-layout": "(E[^"]*)"', row["extra_settings"])
-    latent = row["attention"] == "mla" and row["source"].startswith(SOURCE)
+    layout = re.search(r'pp_layout=(E[^;]*)|pipeline-model-parallel-layout": "(E[^"]*)"', row.extra_settings)
+    latent = row.shape.attention == "mla" and row.source.startswith(SOURCE)
     return Said(
         graphs=graphs or racks,
         flex=flex or (bridge and not named and not drop),
         expert_overlap="a2a_overlap=true" in extra or "overlap-moe-expert" in extra or "ep overlap" in notes or racks or crosses,
-        dropless=bool(row["n_experts"]) and not drop,
+        dropless=bool(row.shape.num_experts) and not drop,
         balanced="forced router balance" in notes or "force-load-balancing" in extra or drop,
         mtp_layers=int(latent and "w/o mtp" not in notes),
         layout=(layout.group(1) or layout.group(2)) if layout else "",
@@ -107,9 +107,9 @@ def layers_of(layout: str, stages: int, chunks: int) -> tuple[tuple[int, ...], .
 
 def windowed(model: Model) -> Model | None:
     """The catalogue's model of the same name and shapes, if some of its layers attend to a window."""
-    if model.name not in catalog.models():
+    if model.name not in models():
         return None
-    known = catalog.load_model(model.name)
+    known = load_model(model.name)
 
     def shape(each: Model) -> tuple[object, ...]:
         parts = {
@@ -126,7 +126,7 @@ def windowed(model: Model) -> Model | None:
 def shards(row: Row, ranks: int, memory_bytes: float) -> int:
     """Ranks over which MaxText and PaxML shard: all, 256 under HSDP, and under ``FSDP+DP`` the least power of two from 8 up at
     which 16 bytes a parameter take at most 30 % of memory."""
-    if "FSDP+DP" in row["notes"]:
-        needed = 16e9 * float(row["n_params_B"]) / (0.3 * memory_bytes)
+    if "FSDP+DP" in row.notes:
+        needed = 16e9 * (row.shape.parameters_billions or 0.0) / (0.3 * memory_bytes)
         return min(ranks, max(8, int(2 ** ceil(log2(needed)))))
-    return min(ranks, 256) if row["zero"] == "hsdp" else ranks
+    return min(ranks, 256) if row.zero == "hsdp" else ranks

@@ -12,51 +12,52 @@ from meshwright.evidence.rows import ascend, nvidia
 from meshwright.evidence.rows.conventions import conventions
 from meshwright.evidence.rows.refused import ImpossibleError
 from meshwright.evidence.rows.row_system import cluster_of
-from meshwright.evidence.rows.table import whole
 
 if TYPE_CHECKING:
     from meshwright.domain.model import Model
     from meshwright.estimate.split import Split
-    from meshwright.evidence.rows.table import Row
+    from meshwright.evidence.rows.row import Row
 
 
 def layout_of(row: Row, num_layers: int) -> Layout:
     """The layout of the columns; stages are as even as possible until ``placed`` says otherwise."""
-    tp, cp, pp, ep = (whole(row, key) for key in ("tp", "cp", "pp", "ep"))
-    mb, chunks = whole(row, "mbs"), whole(row, "vpp", max(1, num_layers // pp) if nvidia.packed(row) else 1)
-    if row["model"] in (known := conventions().micro_batches) and row["framework_version"].startswith("2021"):
-        mb, chunks = known[row["model"]]
+    tp, cp, pp, ep = (row.tensor_parallel or 1, row.context_parallel or 1, row.pipeline_parallel or 1, row.expert_parallel or 1)
+    mb, chunks = row.microbatch_sequences or 1, row.virtual_stages or (max(1, num_layers // pp) if nvidia.packed(row) else 1)
+    devices, sequences = row.num_devices or 1, row.global_batch_sequences or 1
+    if row.model in (known := conventions().micro_batches) and row.framework_version.startswith("2021"):
+        mb, chunks = known[row.model]
     chunks = chunks if pp > 1 else 1
-    dp = whole(row, "n_gpus") // (tp * cp * pp)
-    if dp < 1 or dp * tp * cp * pp != whole(row, "n_gpus"):
+    dp = devices // (tp * cp * pp)
+    if dp < 1 or dp * tp * cp * pp != devices:
         raise ImpossibleError("degrees do not multiply to the devices")
-    if whole(row, "gbs") % (dp * mb):
+    if sequences % (dp * mb):
         raise ImpossibleError("the batch does not split over the replicas")
-    framework = row["framework"]
-    old = framework == "nemo" and row["framework_version"][:5] < "25.04"
-    etp = whole(row, "etp", tp if old and ep > 1 else 1)
-    shards, zero = dp * cp, row["zero"]
+    framework = row.framework
+    old = framework == "nemo" and row.framework_version[:5] < "25.04"
+    etp = row.expert_tensor_parallel or (tp if old and ep > 1 else 1)
+    shards, zero = dp * cp, row.zero
     if framework == "nanotron":
         shards = dp
     if zero == "hsdp":
         shards = max(1, min(shards, 8 // tp))
     if framework in ("maxtext", "paxml"):
         shards = nvidia.shards(row, dp * cp, cluster_of(row).device.memory_bytes)
-    named = re.search(r"zero1 group size=(\d+)", row["notes"])
+    named = re.search(r"zero1 group size=(\d+)", row.notes)
     if named:
         shards = int(named[1])
     bridge = framework in ("nemo", "megatron-bridge")
     if ascend.is_megatron(row) or ascend.is_mindspore(row):
         overlap, again = ascend.overlap(row), ascend.recompute(row, pp, chunks)
     else:
-        overlap, again = _overlap(row, tensor=bridge and tp > 1), _recompute(row["recompute"])
+        overlap, again = _overlap(row, tensor=bridge and tp > 1), _recompute(row.recompute)
     return Layout(
-        tensor_parallel=tp, sequence_parallel=tp > 1 and (row["sp"] == "1" or (row["sp"] == "" and bridge)), context_parallel=cp,
+        tensor_parallel=tp, context_parallel=cp,
+        sequence_parallel=tp > 1 and (bridge if row.sequence_parallel is None else row.sequence_parallel),
         pipeline_parallel=pp, virtual_stages=chunks, expert_parallel=ep, expert_tensor_parallel=etp, data_parallel=dp,
         optimizer_shards=shards if zero in ("1", "2", "3", "fsdp", "hsdp") else 1,
         gradient_shards=shards if zero in ("2", "3", "fsdp", "hsdp") else 1,
         parameter_shards=shards if zero in ("3", "fsdp", "hsdp") else 1,
-        microbatch_sequences=mb, num_microbatches=whole(row, "gbs") // (dp * mb), recompute=again,
+        microbatch_sequences=mb, num_microbatches=sequences // (dp * mb), recompute=again,
         schedule="interleaved" if chunks > 1 else "1f1b",
         overlap=overlap, context_kind=ascend.context_kind(row),
     )
@@ -65,17 +66,17 @@ def layout_of(row: Row, num_layers: int) -> Layout:
 def placed(row: Row, given: Row, model: Model, layout: Layout) -> Layout:
     """The layout with its layers where the row or its framework puts them; ``given`` is the row before blanks were filled."""
     stages, chunks, layers = layout.pipeline_parallel, layout.virtual_stages, layout.stage_layers
-    if row["framework"] == "nanotron" and stages > 1:
+    if row.framework == "nanotron" and stages > 1:
         layers = cost_split(model, stages)
     if told := nvidia.said(row).layout:
         split = nvidia.layers_of(told, stages, chunks)
         layers = split if split and sum(map(sum, split)) == model.num_layers else None
-    if "type:transformer|embedding" in row["notes"] and stages > 1:
+    if "type:transformer|embedding" in row.notes and stages > 1:
         layers = _embedding_slots(model.num_layers, stages)
     if ascend.is_megatron(row):
         layers = ascend.stage_layers(given, stages, chunks)
     layout = replace(layout, stage_layers=layers)
-    if row["framework"] == "nanotron" and (reason := _refused_by_nanotron(layout)):
+    if row.framework == "nanotron" and (reason := _refused_by_nanotron(layout)):
         raise ImpossibleError(reason)
     return layout
 
@@ -115,7 +116,7 @@ def _recompute(text: str) -> Recompute:
 
 
 def _overlap(row: Row, *, tensor: bool) -> Overlap:
-    off = "no comm overlap" in row["notes"]
+    off = "no comm overlap" in row.notes
     return Overlap(
         tensor=tensor, expert=nvidia.said(row).expert_overlap, gradient_reduce=not off, parameter_gather=not off,
         point_to_point=not off,

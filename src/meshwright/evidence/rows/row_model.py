@@ -6,84 +6,76 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from meshwright import catalog
+from meshwright.catalog import load_model
 from meshwright.catalog.model_sheet import model_names
 from meshwright.domain.model import Attention, LatentAttention, LayerKind, MixtureOfExperts, Mlp, Model
 from meshwright.evidence.rows import nvidia
 from meshwright.evidence.rows.columns import shown
 from meshwright.evidence.rows.refused import UnreadableError
-from meshwright.evidence.rows.table import whole
 from meshwright.perf.parameters import total_parameters
 
 if TYPE_CHECKING:
     from meshwright.domain.model import PositionEncoding
-    from meshwright.evidence.rows.table import Row
+    from meshwright.evidence.rows.row import Row, Shape
 
 ARCHITECTURE = ("hidden", "n_layers", "n_heads", "ffn_hidden", "vocab")
-BLOOM_HEADS = "64"
+BLOOM_HEADS = 64
 """Heads where the column cannot hold: "all NHEADS=64 (above too)", bigscience train/tr11-176B-ml/chronicles-prequel.md."""
 DEEPSEEK = LatentAttention(query_rank=1536, key_value_rank=512, nope_dim=128, rope_dim=64, value_dim=128)
 
 
 def model_of(row: Row) -> Model:
     """The model of the columns, or the catalogue's where they are blank and it knows the name."""
-    blank = [key for key in ARCHITECTURE if not row[key]]
+    blank = [key for key in ARCHITECTURE if row.cell(key) is None]
     if blank:
-        name = model_names().find(row["model"])
+        name = model_names().find(row.model)
         if name is None:
-            raise UnreadableError("architecture is blank", f"{', '.join(blank)}; {shown(row['model'])} is not in the catalogue")
-        return catalog.load_model(name)
-    keys = (
-        "model", "hidden", "vocab", "n_layers", "n_heads", "n_kv_heads", "head_dim", "ffn_hidden", "gated_mlp", "attention",
-        "n_experts", "top_k", "moe_ffn_hidden", "n_shared_experts", "n_dense_layers", "n_params_B", "seq",
-        "tied",
-    )
-    return replace(_built(tuple((key, row[key]) for key in keys)), num_mtp_layers=nvidia.said(row).mtp_layers)
+            raise UnreadableError("architecture is blank", f"{', '.join(blank)}; {shown(row.model)} is not in the catalogue")
+        return load_model(name)
+    return replace(_built(row.model, row.shape, row.sequence_tokens or 1), num_mtp_layers=nvidia.said(row).mtp_layers)
 
 
 @cache
-def _built(columns: tuple[tuple[str, str], ...]) -> Model:
-    row = dict(columns)
-    attention = _attention(row)
-    gated = row["gated_mlp"] == "1"
-    plain = not gated and row["attention"] == "mha"
-    dense = LayerKind(attention=attention, feed_forward=Mlp(width=whole(row, "ffn_hidden"), gated=gated, bias=plain))
-    layers = whole(row, "n_layers")
+def _built(name: str, shape: Shape, sequence_tokens: int) -> Model:
+    hidden, layers, width = shape.hidden or 1, shape.num_layers or 1, shape.ffn_width or 1
+    attention, gated = _attention(shape, hidden), bool(shape.gated)
+    plain = not gated and shape.attention == "mha"
+    dense = LayerKind(attention=attention, feed_forward=Mlp(width=width, gated=gated, bias=plain))
     kinds: tuple[LayerKind, ...] = (dense,)
     pattern = (0,) * layers
-    if row["n_experts"]:
-        width = whole(row, "moe_ffn_hidden", whole(row, "ffn_hidden"))
+    if shape.num_experts:
+        expert_width = shape.expert_width or width
         experts = MixtureOfExperts(
-            num_experts=whole(row, "n_experts"), experts_per_token=whole(row, "top_k"), expert_width=width, gated=gated,
-            shared_width=whole(row, "n_shared_experts", 0) * width,
+            num_experts=shape.num_experts, experts_per_token=shape.experts_per_token or 1, expert_width=expert_width, gated=gated,
+            shared_width=(shape.num_shared_experts or 0) * expert_width,
         )
-        mixed, first = LayerKind(attention=attention, feed_forward=experts), max(0, whole(row, "n_dense_layers", 0))
+        mixed, first = LayerKind(attention=attention, feed_forward=experts), max(0, shape.num_dense_layers or 0)
         kinds = (dense, mixed) if first else (mixed,)
         pattern = (0,) * first + (len(kinds) - 1,) * (layers - first)
-    position: PositionEncoding = "alibi" if row["model"].startswith("bloom") else "learned" if plain else "rope"
+    position: PositionEncoding = "alibi" if name.startswith("bloom") else "learned" if plain else "rope"
     model = Model(
-        name=row["model"], hidden=whole(row, "hidden"), vocabulary=whole(row, "vocab"), kinds=kinds, pattern=pattern,
-        norm="layer" if plain else "rms", position=position, position_table=whole(row, "seq") if position == "learned" else 0,
+        name=name, hidden=hidden, vocabulary=shape.vocabulary or 1, kinds=kinds, pattern=pattern,
+        norm="layer" if plain else "rms", position=position, position_table=sequence_tokens if position == "learned" else 0,
     )
     windowed = nvidia.windowed(model)
     if windowed:
         return windowed
     tied = replace(model, tied_embeddings=True)
-    if row["tied"] or not row["n_params_B"]:
-        return tied if row["tied"] == "1" else model
-    wanted = float(row["n_params_B"]) * 1e9
+    if shape.tied_embeddings is not None or not shape.parameters_billions:
+        return tied if shape.tied_embeddings else model
+    wanted = shape.parameters_billions * 1e9
     return min((model, tied), key=lambda each: abs(float(total_parameters(each)) - wanted))
 
 
-def _attention(row: Row) -> Attention:
-    if row["head_dim"] and float(row["head_dim"]) % 1.0:
-        row = row | {"n_heads": BLOOM_HEADS, "n_kv_heads": BLOOM_HEADS, "head_dim": ""}
-    heads = whole(row, "n_heads")
-    bias = row["gated_mlp"] != "1" and row["attention"] == "mha"
-    if row["attention"] == "mla":
+def _attention(shape: Shape, hidden: int) -> Attention:
+    heads, groups, head_dim = shape.num_heads or 1, shape.num_key_value_heads, shape.head_dim
+    if head_dim and head_dim % 1.0:
+        heads, groups, head_dim = BLOOM_HEADS, BLOOM_HEADS, None
+    if shape.attention == "mla":
         width = DEEPSEEK.nope_dim + DEEPSEEK.rope_dim
         return Attention(num_heads=heads, num_key_value_heads=heads, head_dim=width, latent=DEEPSEEK)
+    bias = not shape.gated and shape.attention == "mha"
     return Attention(
-        num_heads=heads, num_key_value_heads=whole(row, "n_kv_heads", heads),
-        head_dim=whole(row, "head_dim", whole(row, "hidden") // heads), query_bias=bias, key_value_bias=bias, output_bias=bias,
+        num_heads=heads, num_key_value_heads=groups or heads, head_dim=int(head_dim) if head_dim else hidden // heads,
+        query_bias=bias, key_value_bias=bias, output_bias=bias,
     )

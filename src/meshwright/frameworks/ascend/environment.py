@@ -1,4 +1,4 @@
-"""What the environment of a launch on Ascend does to its speed (the guide of seed 002: its checklists of users and of memory)."""
+"""What the environment of a launch on Ascend does to its speed (guide 002, MindSpore's: its checklists of users and of memory)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def environment_checks(prefix: str, *, mindspore: bool) -> tuple[Check, ...]:
     variable = "MS_ALLOC_CONF" if mindspore else "PYTORCH_NPU_ALLOC_CONF"
 
     @add(f"{prefix}.alloc-twice", "{variable} is set twice: the second value ({value}) replaces the first ({first})",
-         severity="error", source="seed 002, memory checklist: several options in one variable, separated by commas")
+         severity="error", source="guide 002:164")
     def _twice(reading: Reading, case: Case | None) -> Iterator[Values]:
         for document in reading.source.documents:
             if document.path.endswith((".yaml", ".yml", ".json")):
@@ -46,7 +46,7 @@ def environment_checks(prefix: str, *, mindspore: bool) -> tuple[Check, ...]:
                 seen[name] = value
 
     @add(f"{prefix}.vmm", "virtual memory is not switched on: peaks come from fragments of large blocks", severity="advice",
-         source="seed 002, memory checklist" if mindspore else "torch_npu: PYTORCH_NPU_ALLOC_CONF")
+         source="guide 002:164" if mindspore else "torch_npu: PYTORCH_NPU_ALLOC_CONF")
     def _vmm(reading: Reading, case: Case | None) -> Iterator[Values]:
         wanted = "enable_vmm:True" if mindspore else "expandable_segments:True"
         setting = reading.source.environment.get(variable)
@@ -56,7 +56,7 @@ def environment_checks(prefix: str, *, mindspore: bool) -> tuple[Check, ...]:
                    "path": setting.place if setting else ""}
 
     @add(f"{prefix}.slow-variable", "{name}={value} {effect}", severity="warning",
-         source="seed 002, user checklist; CANN and MindSpore environment variables")
+         source="guide 002:53, 002:59; CANN and MindSpore environment variables")
     def _slow(reading: Reading, case: Case | None) -> Iterator[Values]:
         for name, (slow, effect, expected) in _SLOW.items():
             setting = reading.source.environment.get(name)
@@ -67,7 +67,7 @@ def environment_checks(prefix: str, *, mindspore: bool) -> tuple[Check, ...]:
             yield at(tracker, "enable_vmm:True", name="MS_ALLOC_CONF", effect="writes every allocation to a file")
 
     @add(f"{prefix}.simulation", "MS_SIMULATION_LEVEL={value} only simulates: nothing is trained", severity="error",
-         source="MindSpore environment variables; seed 002, analysis of memory")
+         source="MindSpore environment variables; guide 002:222")
     def _simulation(reading: Reading, case: Case | None) -> Iterator[Values]:
         setting = reading.source.environment.get("MS_SIMULATION_LEVEL")
         if setting and setting.value not in (None, UNKNOWN, ""):

@@ -1,4 +1,4 @@
-"""What the guide of seed 002 asks of every training on Ascend, under each framework's own key."""
+"""What guide 002 (MindSpore's) asks of every training on Ascend, under each framework's own key."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def deterministic(prefix: str, key: str) -> Check:
 
     return Check(
         id=f"{prefix}.deterministic", words=f"{key.rpartition('.')[2]} is on, which is slower", severity="warning",
-        source="seed 002, user checklist: deterministic OFF", find=find,
+        source="guide 002:53", find=find,
     )
 
 
@@ -39,5 +39,5 @@ def whole_states(prefix: str, key: str) -> Check:
 
     return Check(
         id=f"{prefix}.whole-states", words=f"data parallel {{dp}} without {key} keeps whole optimizer states on every rank",
-        severity="advice", source="seed 002, memory: distributed optimizer", find=find,
+        severity="advice", source="guide 002:195", find=find,
     )

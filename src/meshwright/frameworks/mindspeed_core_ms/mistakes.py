@@ -28,7 +28,7 @@ PROSE = {
     "full_recompute_list": "recompute", "select_recompute_list": "select_recompute",
     "select_comm_recompute_list": "select_comm_recompute",
 }
-"""Names in the prose of the tuning guide (seed 002) -> the keys that are read."""
+"""Names in the prose of the tuning guide (002) -> the keys that are read."""
 DEAD = {
     "zero_shard_size": "nothing reads it: all data-parallel ranks share the states",
     "num_layers_per_virtual_pipeline_stage": "nothing reads it: set virtual_pipeline_model_parallel_size",
@@ -74,7 +74,7 @@ def file_checks(prefix: str) -> tuple[Check, ...]:
             yield at(setting, None, key=key, why=DEAD[name])
 
     @add(f"{prefix}.prose-list", "{key} is a name of the guide, not a key: {fate}", severity="error",
-         source="seed 002, memory; mindspeed_ms/core/config.py validate_recompute_config")
+         source="guide 002:179; mindspeed_ms/core/config.py validate_recompute_config")
     def _prose(reading: Reading, case: Case | None) -> Iterator[Values]:
         for key, setting in reading.source.settings.items():
             section, _, name = key.rpartition(".")
@@ -160,7 +160,7 @@ def file_checks(prefix: str) -> tuple[Check, ...]:
         f"{prefix}.select-mlp",
         "select_recompute with flash attention recomputes the MLP's activation function, and only if it is a Cell; {act} is {fate}",
         severity="advice",
-        source="mindspeed_ms/legacy/model/transformer.py _set_selective_recompute; seed 002, memory",
+        source="mindspeed_ms/legacy/model/transformer.py _set_selective_recompute; guide 002:181",
     )
     def _select(reading: Reading, case: Case | None) -> Iterator[Values]:
         found = _lists(reading).get("select_recompute")
