@@ -38,9 +38,14 @@ def parsed() -> argparse.Namespace:
     return options.parse_args()
 
 
+DEEPEST = 50_000
+"""Folders in folders: some cases make thousands, and the walks of the standard library recurse."""
+
+
 def main() -> int:
     """Run the campaign; 1 where a case has a fault."""
     options = parsed()
+    sys.setrecursionlimit(DEEPEST)
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = "1"  # before numpy starts: a forked child has no threads of its parent
     from benchmarks.hostile.campaign import Campaign

@@ -223,7 +223,8 @@ def _called(main: Callable[[list[str]], int], arguments: list[str], targets: lis
     sys.argv = ["meshwright", *arguments]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        status = main(arguments)
+        sys.argv = ["meshwright", *arguments]
+        status = main()  # as a process calls it
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     except BaseException:
