@@ -34,12 +34,15 @@ def visible(text: str, keep: str = "") -> str:
 
 
 def quoted(text: str, longest: int = LONGEST) -> str:
-    """A text as a message quotes it: visible, in quotes, and short.
+    """A text as a message quotes it: visible, in quotes, and short; of a long one the part where something hides.
 
-    >>> quoted("llama\\nrm"), quoted("x" * 70, 3)
-    ("'llama\\\\nrm'", "'xxx...'")
+    >>> quoted("llama\\nrm"), quoted("x" * 70, 3), quoted("x" * 70 + "\\n", 4)
+    ("'llama\\\\nrm'", "'xxx...'", "'...xx\\\\n'")
     """
-    return f"'{visible(text[:longest])}{'...' if len(text) > longest else ''}'"
+    found = _HIDDEN.search(text)
+    first = max(0, found.end() - longest + longest // 4) if found else 0
+    end = first + longest
+    return f"'{'...' * (first > 0)}{visible(text[first:end])}{'...' * (len(text) > end)}'"
 
 
 def _escaped(letter: str) -> str:

@@ -11,6 +11,7 @@ from meshwright.api.options import DEFAULTS
 from meshwright.domain.cluster import Cluster
 from meshwright.domain.model import Model
 from meshwright.errors import fault
+from meshwright.readers.names import require_name
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -170,7 +171,7 @@ def _said(request: dict[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in request.items() if value not in (None, [], False) and key not in _NOT_SAID}
     for key in ("model", "cluster", "lengths", "calibration"):
         if isinstance(kept.get(key), str) and Path(kept[key]).is_file():
-            kept[key] = str(Path(kept[key]).resolve())
+            kept[key] = require_name(str(Path(kept[key]).resolve()), key)
     return {key: value.name if isinstance(value, Model | Cluster) else value for key, value in kept.items()}
 
 

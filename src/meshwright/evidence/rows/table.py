@@ -1,6 +1,6 @@
 """A CSV in the corpus schema, hostile until read: every record is a typed row, or is left out with its reason.
 
-Nothing of a row is guessed: what a row leaves blank is the business of ``evidence.rows``.
+Nothing of a row is guessed: what a row leaves blank is the business of ``evidence.rows.run``.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def read_table(path: Path | str) -> Table:
     records = _records(text)
     _, header = next(records, (0, None))
     if header is None or isinstance(header, str):
-        raise fault("table.empty", "holds no header line: the columns of corpus/README.md are expected", path=where)
+        raise fault("table.empty", "holds no header line: the columns of evidence/data/README.md are expected", path=where)
     names = _header(header, where)
     rows: list[Row] = []
     skipped: list[Skipped] = []
@@ -193,7 +193,7 @@ def step_times(row: Row) -> dict[str, float]:
     t;   gbs seq / (tokens per second and device x devices);   gbs / samples per second
 
     Units:   s.
-    Source:  corpus/README.md: "where one is given the others follow".
+    Source:  src/meshwright/evidence/data/README.md: "where one is given the others follow".
     """
     found: dict[str, float] = {}
     measured, batch = row.measured, row.global_batch_sequences
