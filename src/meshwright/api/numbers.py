@@ -63,7 +63,7 @@ def real(word: str) -> float:
     """A finite number."""
     tight = word.strip()
     if len(tight) > MAX_LENGTH or not _NUMBER.fullmatch(tight):
-        raise fault("number.form", "{word!r} is not a number", word=word[:MAX_LENGTH])
+        raise fault("number.form", "{word!r} is not a number", word=word)
     value = float(tight.replace("_", ""))
     if not isfinite(value):
         raise fault("number.size", "{word} is too large", word=tight)
@@ -151,5 +151,5 @@ def size(word: str) -> float:
     found = re.fullmatch(r"\s*([0-9][0-9_.]*(?:e[+-]?[0-9]+)?)\s*([A-Za-z]*)\s*", word)
     factor = _BYTES.get(found[2].lower()) if found else None
     if found is None or factor is None:
-        raise fault("number.bytes", "{word!r} is no size in bytes; write it as in 61.2GiB or 65e9", word=word[:MAX_LENGTH])
+        raise fault("number.bytes", "{word!r} is no size in bytes; write it as in 61.2GiB or 65e9", word=word)
     return positive(found[1]) * factor
