@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from benchmarks.accuracy_plots import coverage_picture, memory_picture, regimes_picture, steps_picture
 from benchmarks.accuracy_text import MAIN, SCHEMES, document
 from benchmarks.disclosure import subtitle
+from meshwright.api.verbs.validate import refusals
 from meshwright.catalog.calibrations import freedoms
-from meshwright.cli.validate import refusals
 from meshwright.evidence.fit.fitters import Pooled, prior_fitter
 from meshwright.evidence.rows.table import shipped_table
 from meshwright.evidence.score.validation import validate

@@ -33,13 +33,13 @@ def solved(problem: BalanceProblem) -> tuple[Balance, str]:
 
 def predicted(rung: Rung, calibration: str) -> Estimate:
     """The cost model's estimate of a rung of the ladder."""
-    from meshwright import catalog
     from meshwright.api import make_case
+    from meshwright.catalog import cluster_for
     from meshwright.domain.label import parse_layout
     from meshwright.estimate import estimate
 
     case = make_case(
-        "llama2-13b", catalog.cluster_for("ascend-910b", num_devices=rung.devices), global_batch_sequences=rung.batch,
+        "llama2-13b", cluster_for("ascend-910b", num_devices=rung.devices), global_batch_sequences=rung.batch,
         sequence_tokens=4096, framework="mindformers", implementation="mindspore", gradient_dtype="bf16", calibration=calibration,
     )
     layout = parse_layout(rung.layout, num_devices=rung.devices, global_batch_sequences=rung.batch, model=case.model)

@@ -12,14 +12,14 @@ import subprocess
 import sys
 import tempfile
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meshwright.measure.scores import spread
 from meshwright.report.rehearse import score_rows, terse
 from meshwright.report.rehearse_picture import picture
-from meshwright.report.words import percent, seconds
+from meshwright.version import __version__
+from meshwright.words import percent, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ def page(documents: Sequence[View]) -> str:
     machine = documents[0]["machine"]
     lines = [
         "# Predicted beside measured on a small machine", "",
-        f"`meshwright rehearse` on {machine}, {datetime.now(tz=UTC).date()}, meshwright {version('meshwright')}. Written by "
+        f"`meshwright rehearse` on {machine}, {datetime.now(tz=UTC).date()}, meshwright {__version__}. Written by "
         "`python -m benchmarks.closed_loop --write`, as measured.", "",
         "The command measures the machine by micro-benchmarks (no layer and no step among them), sizes a small decoder, plans it, "
         "runs the plan's first layouts and others that show what these do not, each in fresh ranks and in rounds (A B C A B C), "

@@ -31,10 +31,10 @@ def contradictions(rows: Sequence[Scored]) -> list[tuple[str, str, str, str]]:
         if other is not None:
             apart = (other.mfu or 1.0) / (row.mfu or 1.0)
             found.append((
-                f"`{row.id}`", f"{settings(row)} ({row.row['framework_version']})",
+                f"`{row.id}`", f"{settings(row)} ({row.row.framework_version})",
                 f"MFU {row.mfu:.1%}, predicted / measured {row.step_ratio:.2f}",
                 f"`{other.id}` reaches {apart:.2f} times its MFU, predicted / measured {other.step_ratio:.2f}; differs in "
-                + (", ".join(f"{name} {other.row[name] or 'blank'}" for name in _different(row, other)) or "nothing"),
+                + (", ".join(f"{name} {other.row.word(name) or 'blank'}" for name in _different(row, other)) or "nothing"),
             ))
     return found
 
@@ -43,7 +43,7 @@ def _neighbour(row: Scored, timed: Sequence[Scored]) -> Scored | None:
     """The row of the same model and device that differs in fewest columns; None where it does not contradict."""
     others = [
         each for each in timed
-        if each.id != row.id and each.device == row.device and all(each.row[name] == row.row[name] for name in SAME)
+        if each.id != row.id and each.device == row.device and all(each.row.cell(name) == row.row.cell(name) for name in SAME)
         and len(_different(row, each)) <= MAX_DIFFERENT and abs(log(each.step_ratio)) <= log(WELL)
         and abs(log((each.mfu or 1.0) / (row.mfu or 1.0))) > log(APART)
     ]
@@ -51,4 +51,4 @@ def _neighbour(row: Scored, timed: Sequence[Scored]) -> Scored | None:
 
 
 def _different(row: Scored, other: Scored) -> tuple[str, ...]:
-    return tuple(name for name in OTHERS if (row.row[name] or "1") != (other.row[name] or "1"))
+    return tuple(name for name in OTHERS if (row.row.word(name) or "1") != (other.row.word(name) or "1"))

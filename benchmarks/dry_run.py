@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 from tests.engine.dry_run_layouts import CP, SP, TOKENS, TRIALS, case_of, zero
 
+from meshwright.api.views.dryrun import figures
 from meshwright.catalog import load_model
 from meshwright.domain.label import label
 from meshwright.domain.layout import Full, Layout
 from meshwright.engine.dry_run import Job, in_process
-from meshwright.report.dryrun import figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from meshwright.api.views.dryrun import Figure
     from meshwright.engine.dry_run import Found
-    from meshwright.report.dryrun import Figure
 
 PAGE = Path(__file__).parents[1] / "docs" / "dry-run.md"
 BATCH = 16

@@ -13,7 +13,7 @@ from statistics import median
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING
 
-from meshwright import catalog
+from meshwright.catalog import load_cluster
 from meshwright.domain.label import label
 from meshwright.domain.layout import Full, Layout, Selective
 from meshwright.domain.model import Attention, LayerKind, Mlp, Model
@@ -132,7 +132,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, choices=(1, 2))
     parser.add_argument("--only", default="", help="words that the layout's label must contain")
     asked = parser.parse_args()
-    cluster = catalog.load_cluster(str(asked.cluster))
+    cluster = load_cluster(str(asked.cluster))
     trials = [*(single() if asked.ranks != 2 else ()), *(pairs() if asked.ranks != 1 else ())]
     errors = []
     print(

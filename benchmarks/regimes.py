@@ -53,7 +53,8 @@ def _band(row: Scored) -> tuple[float, str]:
 
 
 def _degree(row: Scored, column: str) -> int:
-    return int(float(row.row[column] or 1))
+    value = row.row.cell(column)
+    return value if isinstance(value, int) else 1
 
 
 def _powers(column: str) -> Callable[[Scored], tuple[float, str]]:
@@ -93,9 +94,9 @@ KINDS: dict[str, Callable[[Scored], tuple[float, str]]] = {
     "micro-batch": _powers("mbs"),
     "nodes": _nodes,
     "model": lambda row: (float(row.is_moe), "mixture of experts" if row.is_moe else "dense"),
-    "precision": lambda row: (0.0, row.row["precision"]),
+    "precision": lambda row: (0.0, row.row.precision),
     "device": lambda row: (0.0, row.device),
-    "framework": lambda row: (0.0, row.row["framework"].split(" (")[0].split("/")[0].lower()),
-    "task": lambda row: (0.0, row.row["task"]),
+    "framework": lambda row: (0.0, row.row.framework.split(" (")[0].split("/")[0].lower()),
+    "task": lambda row: (0.0, row.row.task),
 }
 """Way to divide the rows -> the class of a row, with its place in the order."""

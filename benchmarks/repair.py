@@ -12,14 +12,14 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from meshwright import catalog
 from meshwright.api import make_case
+from meshwright.catalog import cluster_for
 from meshwright.domain.label import parse_layout
 from meshwright.errors import InputError
 from meshwright.estimate.single import estimate
 from meshwright.frameworks import framework
 from meshwright.search.legality import layout_refusals
-from meshwright.search.repair import Fit, repair
+from meshwright.search.repair import WithinMemory, repair
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -37,7 +37,7 @@ def drawn(rng: random.Random) -> tuple[Case, Framework, Layout] | None:
     """A case and a layout that do not go together for memory alone; None where the draw is illegal, or fits."""
     name = rng.choice(tuple(CLUSTERS))
     devices, batch = 64 * 2 ** rng.randrange(4), 128 * 2 ** rng.randrange(4)
-    cluster = replace(catalog.cluster_for(rng.choice(CLUSTERS[name])), num_devices=devices)
+    cluster = replace(cluster_for(rng.choice(CLUSTERS[name])), num_devices=devices)
     runner = framework(name)
     words = [
         f"{knob}{2 ** rng.randrange(most)}" for knob, most in (("tp", 4), ("cp", 2), ("pp", 4), ("vp", 2), ("mb", 4), ("ep", 3))
@@ -75,7 +75,7 @@ def main() -> None:
             continue
         case, runner, layout = draw
         begin = time.process_time()
-        answer = repair(case, runner.features, layout, Fit(), check=runner.check, said=runner.overlap)
+        answer = repair(case, runner.features, layout, WithinMemory(), check=runner.check, said=runner.overlap)
         taken.append(time.process_time() - begin)
         first = "; ".join(edit.words for edit in answer.found[0].edits) if answer.found else "nothing fits"
         label = answer.base_estimate.label if answer.base_estimate else ""

@@ -63,11 +63,11 @@ class Timing:
 
 def child(task: Task, *, scalar: bool) -> dict[str, object]:
     """Plan a task in this process, or time the scalar path on its first layouts."""
-    from meshwright import catalog
     from meshwright.api import find_plans, make_case
+    from meshwright.catalog import cluster_for
 
     case = make_case(
-        task.model, catalog.cluster_for(task.device, num_devices=task.devices), global_batch_sequences=task.batch,
+        task.model, cluster_for(task.device, num_devices=task.devices), global_batch_sequences=task.batch,
         sequence_tokens=task.sequence,
     )
     result = find_plans(case)

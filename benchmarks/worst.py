@@ -46,13 +46,13 @@ def worst(rows: Sequence[Scored], count: int) -> list[Worst]:
 
 def settings(row: Scored) -> str:
     """A row in one line."""
-    cells = row.row
+    said, cells = row.row, row.row.word
     names = {"tp": "tp", "cp": "cp", "pp": "pp", "vpp": "vp", "ep": "ep", "dp": "dp", "mbs": "mb"}
     always = ("tp", "pp", "dp", "mbs")
-    words = [f"{word}{cells[knob]}" for knob, word in names.items() if cells[knob] not in ("", "1") or knob in always]
-    words += [f"zero{cells['zero']}"] if cells["zero"] else []
-    words += [cells["recompute"]] if cells["recompute"] not in ("", "none") else []
-    return f"{cells['model']}, {cells['n_gpus']} x {row.device}, {cells['precision']}: {' '.join(words)}"
+    words = [f"{word}{cells(knob)}" for knob, word in names.items() if cells(knob) not in ("", "1") or knob in always]
+    words += [f"zero{said.zero}"] if said.zero else []
+    words += [said.recompute] if said.recompute not in ("", "none") else []
+    return f"{said.model}, {said.num_devices} x {row.device}, {said.precision}: {' '.join(words)}"
 
 
 def _reasons(row: Scored, cell: Sequence[Scored]) -> list[str]:
@@ -73,14 +73,14 @@ def _measured_again(row: Scored, cell: Sequence[Scored]) -> str:
 
 def _regime(row: Scored, known: Run) -> str:
     """What runs of this kind are known for, judged by the row's degrees, memory and MFU."""
-    layout, cluster, cells = known.layout, known.case.cluster, row.row
+    layout, cluster = known.layout, known.case.cluster
     tp, pp, low = layout.tensor_parallel, layout.pipeline_parallel, row.step_ratio < 1.0
     nodes = layout.world > cluster.devices_per_node
     full = (row.measured_memory_bytes or 0.0) > EDGE * cluster.device.memory_bytes
     if full and low:
         share = (row.measured_memory_bytes or 0.0) / cluster.device.memory_bytes
         return f"{share:.0%} of the device's memory: the allocator retries, and throughput collapses"
-    if low and pp > 1 and layout.zero_stage == 0 and layout.data_parallel > 1 and cells["framework"] == "nanotron":
+    if low and pp > 1 and layout.zero_stage == 0 and layout.data_parallel > 1 and row.row.framework == "nanotron":
         return "ZeRO-0 beside PP: nanotron reduces gradients of every micro-batch"
     if tp > cluster.scale_up_devices:
         return "TP across nodes: the latency of every collective, and its spread, is the step"
@@ -94,7 +94,7 @@ def _regime(row: Scored, known: Run) -> str:
         return "32 nodes and more: rows of this cluster that differ only in ZeRO 0 and 1 differ by up to 67 %"
     if (row.mfu or 1.0) < 0.10:
         return f"MFU of {row.mfu:.1%}: launch- and latency-bound"
-    if cells["precision"].startswith(("fp8", "nvfp4")):
+    if row.row.precision.startswith(("fp8", "nvfp4")):
         return "low-precision kernels of this release"
     if pp > 1 and layout.virtual_stages == 1 and low is False:
         return "the source may leave out virtual stages"
@@ -110,14 +110,14 @@ def _neighbour(row: Scored, cell: Sequence[Scored]) -> str:
     other, knobs = min(
         others, key=lambda pair: (len(pair[1]), _steps(row, pair[0], pair[1]), abs(log(pair[0].step_ratio)), pair[0].id)
     )
-    words = " and ".join(f"{knob} {other.row[knob] or '1'} for {row.row[knob] or '1'}" for knob in knobs)
+    words = " and ".join(f"{knob} {other.row.word(knob) or '1'} for {row.row.word(knob) or '1'}" for knob in knobs)
     said = (other.predicted_step_s or 1.0) / (row.predicted_step_s or 1.0)
     itself = ", and is itself predicted within 25 %" if abs(log(other.step_ratio)) <= log(WITHIN) else ""
     return f"`{other.id}` with {words} took {_factor(1.0 / _times(row, other))}, predicted {_factor(said)}{itself}"
 
 
 def _different(row: Scored, other: Scored) -> tuple[str, ...]:
-    knobs = [knob for knob in KNOBS if (row.row[knob] or "1") != (other.row[knob] or "1")]
+    knobs = [knob for knob in KNOBS if (row.row.word(knob) or "1") != (other.row.word(knob) or "1")]
     return tuple(knob for knob in knobs if knob != "dp" or len(knobs) == 1)
 
 
@@ -126,7 +126,7 @@ def _steps(row: Scored, other: Scored, knobs: Sequence[str]) -> float:
     total = 0.0
     for knob in knobs:
         try:
-            total += abs(log(float(row.row[knob] or 1) / float(other.row[knob] or 1)))
+            total += abs(log(float(row.row.word(knob) or 1) / float(other.row.word(knob) or 1)))
         except (ValueError, ZeroDivisionError):
             total += 1.0
     return total

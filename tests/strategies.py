@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from functools import cache
 from operator import sub
 
-from hypothesis import HealthCheck, assume, settings
+from hypothesis import assume
 from hypothesis import strategies as st
+from tests.draws import examples
 
-from meshwright import catalog
+from meshwright.catalog import calibration, cluster_for, implementations, load_model, optimizer, optimizers, precisions, shrink
+from meshwright.catalog import implementation as implementation_named
+from meshwright.catalog import precision as precision_named
 from meshwright.domain.case import Case
 from meshwright.domain.cluster import Cluster
 from meshwright.domain.features import Features
@@ -21,9 +23,6 @@ from meshwright.estimate.split import default_split
 from meshwright.search import layout_refusals
 from meshwright.search.rules import knobs_of, rules_of
 from meshwright.search.space import Pins, divisors, make_space, mesh_grid
-
-FUZZ = int(os.environ.get("MESHWRIGHT_FUZZ", "0"))
-"""Factor on the number of examples, which are then drawn at random; 0: the same few every time."""
 
 EVERYTHING = Features(
     name="everything",
@@ -41,18 +40,10 @@ EVERYTHING = Features(
 MEGATRON = Features(name="megatron", zero_stages=(0, 1, 2, 3))
 
 
-_precision = cache(catalog.precision)
-_optimizer = cache(catalog.optimizer)
-_implementation = cache(catalog.implementation)
-_cluster = cache(catalog.cluster_for)
-
-
-def examples(number: int) -> settings:
-    """Settings of a property: so many examples, no deadline (the machine is shared)."""
-    quiet = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
-    return settings(
-        max_examples=number * max(1, FUZZ), deadline=None, derandomize=FUZZ == 0, database=None, suppress_health_check=quiet
-    )
+_precision = cache(precision_named)
+_optimizer = cache(optimizer)
+_implementation = cache(implementation_named)
+_cluster = cache(cluster_for)
 
 
 def attentions() -> st.SearchStrategy[Attention]:
@@ -181,14 +172,14 @@ def trainings(draw: st.DrawFn, cluster: Cluster) -> Training:
     """Tasks and the precision recipes that the device can run."""
     names = [
         name
-        for name in catalog.precisions()
+        for name in precisions()
         if {_precision(name).gemm_dtype, _precision(name).base_dtype} <= set(cluster.device.peak_flops_per_s)
     ]
     task = draw(st.sampled_from(("pretrain", "pretrain", "sft", "lora")))
     return Training(
         task=task,
         precision=_precision(draw(st.sampled_from(sorted(names)))),
-        optimizer=_optimizer(draw(st.sampled_from(sorted(catalog.optimizers())))),
+        optimizer=_optimizer(draw(st.sampled_from(sorted(optimizers())))),
         lora=Lora(rank=4) if task == "lora" else None,
     )
 
@@ -197,14 +188,14 @@ def trainings(draw: st.DrawFn, cluster: Cluster) -> Training:
 def cases(draw: st.DrawFn, *, uniform: bool = False, moe: bool | None = None, implementation: str | None = None) -> Case:
     """A whole case of small parts."""
     cluster = draw(clusters())
-    name = implementation or draw(st.sampled_from(sorted(catalog.implementations())))
+    name = implementation or draw(st.sampled_from(sorted(implementations())))
     return Case(
         model=draw(models(uniform=uniform, moe=moe)),
         cluster=cluster,
         batch=draw(batches()),
         training=draw(trainings(cluster)),
         implementation=_implementation(name),
-        calibration=catalog.calibration("none", cluster.device),
+        calibration=calibration("none", cluster.device),
         flops_convention=draw(st.sampled_from(("causal", "full", "megatron"))),
     )
 
@@ -292,26 +283,25 @@ def small_case(
     per_node: int | None = None,
 ) -> Case:
     """A case from the catalogue, shrunk to a few layers where asked."""
-    found = catalog.load_model(model)
-    cluster = catalog.cluster_for(device, num_devices=devices, devices_per_node=per_node)
+    found = load_model(model)
+    cluster = cluster_for(device, num_devices=devices, devices_per_node=per_node)
     return Case(
-        model=found if layers is None else catalog.shrink(found, layers),
+        model=found if layers is None else shrink(found, layers),
         cluster=cluster,
         batch=Batch(global_batch_sequences=batch, sequence_tokens=sequence),
         training=Training(
             task=task,
-            precision=catalog.precision(precision),
-            optimizer=catalog.optimizer("adamw"),
+            precision=precision_named(precision),
+            optimizer=optimizer("adamw"),
             lora=Lora() if task == "lora" else None,
         ),
-        implementation=catalog.implementation(implementation),
-        calibration=catalog.calibration("none", cluster.device),
+        implementation=implementation_named(implementation),
+        calibration=calibration("none", cluster.device),
     )
 
 
 __all__ = [
     "EVERYTHING",
-    "FUZZ",
     "MEGATRON",
     "attentions",
     "batches",

@@ -16,6 +16,8 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from meshwright.text import visible
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -29,10 +31,14 @@ class Message:
     values: Mapping[str, object]
     path: str = ""
 
+    @property
+    def words(self) -> str:
+        """The message without its path; what nobody sees in a value stands as an escape, so that it is one line."""
+        return visible(self.template.format(**self.values))
+
     def __str__(self) -> str:
         """The message as a person reads it, with the path in front where there is one."""
-        text = self.template.format(**self.values)
-        return f"{self.path}: {text}" if self.path else text
+        return f"{visible(self.path)}: {self.words}" if self.path else self.words
 
 
 class MeshwrightError(Exception):

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from meshwright import catalog
+from meshwright.catalog import calibration, calibration_table, cluster_for, devices
+from meshwright.catalog import device as device_named
+from meshwright.catalog import freedoms as freedoms_named
+from meshwright.catalog import priors as priors_named
 from meshwright.catalog.calibration_faults import LARGEST, MOVABLE
 from meshwright.catalog.calibrations import is_none, read_table, table_text
 from meshwright.catalog.sheets import data_path
@@ -25,7 +28,7 @@ SHIPPED = data_path("calibrations") / "shipped.json"
 
 
 def test_a_fit_moves_numbers_of_the_constants_alone() -> None:
-    freedoms = catalog.freedoms()
+    freedoms = freedoms_named()
     names = [each.name for each in freedoms]
     assert names
     assert len(set(names)) == len(names)
@@ -33,26 +36,26 @@ def test_a_fit_moves_numbers_of_the_constants_alone() -> None:
     for each in freedoms:
         assert set(each.spreads) <= set(LEVELS), each.name
         assert all(0.0 < spread < LARGEST for spread in each.spreads.values()), each.name
-        priors = [float(getattr(catalog.priors(catalog.device(device)).constants, each.name)) for device in catalog.devices()]
+        priors = [float(getattr(priors_named(device_named(device)).constants, each.name)) for device in devices()]
         assert all(prior > 0.0 for prior in priors), f"{each.name} cannot be moved by a factor"
         assert each.maximum is None or each.maximum >= max(priors), each.name
 
 
 def test_the_shipped_calibration_reads_back_as_it_was(tmp_path: Path) -> None:
-    table = catalog.calibration_table("shipped")
+    table = calibration_table("shipped")
     text = table_text(table)
     (tmp_path / "again.json").write_text(text)
-    again = catalog.calibration_table(str(tmp_path / "again.json"))
+    again = calibration_table(str(tmp_path / "again.json"))
     assert again == table
     assert table_text(again) == text
 
 
 def test_the_shipped_calibration_is_one_of_this_product() -> None:
-    table = catalog.calibration_table("shipped")
+    table = calibration_table("shipped")
     assert table.name == SHIPPED.stem
-    assert catalog.calibration_table(f"shipped@{table.version}") is table
-    assert set(table.offsets) <= {each.name for each in catalog.freedoms()}
-    assert set(table.seen["device"]) <= set(catalog.devices())
+    assert calibration_table(f"shipped@{table.version}") is table
+    assert set(table.offsets) <= {each.name for each in freedoms_named()}
+    assert set(table.seen["device"]) <= set(devices())
     assert OTHER in table.fits
     assert table.provenance
 
@@ -60,15 +63,15 @@ def test_the_shipped_calibration_is_one_of_this_product() -> None:
 def test_a_file_that_was_written_again_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
     for version in ("1", "2"):
-        path.write_text(SHIPPED.read_text().replace(catalog.calibration_table("shipped").version, version))
-        assert catalog.calibration_table(str(path)).version == version
+        path.write_text(SHIPPED.read_text().replace(calibration_table("shipped").version, version))
+        assert calibration_table(str(path)).version == version
 
 
 def test_no_calibration_is_the_priors_of_version_0() -> None:
-    cluster = catalog.cluster_for("h100-sxm", num_devices=8)
+    cluster = cluster_for("h100-sxm", num_devices=8)
     for name in ("none", "none@0"):
         assert is_none(name)
-        assert catalog.calibration(name, cluster) == catalog.priors(cluster.device)
+        assert calibration(name, cluster) == priors_named(cluster.device)
     assert not is_none("nones")
     with pytest.raises(InputError, match="none has version 0, not '7'"):
         is_none("none@7")

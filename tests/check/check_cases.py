@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
-from meshwright import catalog
 from meshwright.api import make_case
+from meshwright.catalog import cluster_for
 from meshwright.check import Question, check, claim
 from meshwright.check.run import CHECKS
 from meshwright.frameworks import File, framework
@@ -70,7 +70,7 @@ def megatron_text(
 @cache
 def case_of(model: str, device: str, devices: int, batch: int, sequence: int, runs_on: str) -> Case:
     """A case without a fit, which is slow to compare."""
-    cluster = catalog.cluster_for(device, num_devices=devices)
+    cluster = cluster_for(device, num_devices=devices)
     return make_case(model, cluster, global_batch_sequences=batch, sequence_tokens=sequence, framework=runs_on)
 
 

@@ -11,7 +11,7 @@ import yaml
 from balance_layer_files import BODY, DRY_RUNS, HEAD, KINDS, LEAST_SQUARES, TAIL, ls1, written
 
 import meshwright as mw
-from meshwright.cli.balance.beside import beside
+from meshwright.api.balancing.beside import beside
 from meshwright.frameworks.ascend.recompute_lists import LISTS, kinds_of_lists
 from meshwright.frameworks.stage_lists import KINDS as LIST_KINDS
 from meshwright.readers.sapp import problem, read_layer_file

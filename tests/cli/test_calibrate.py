@@ -7,10 +7,10 @@ import json
 from dataclasses import replace
 
 import pytest
-from tests.evidence.runs_csv import write_runs
-from tests.evidence.test_fit import TRUTH, invented
+from tests.evidence.fit.test_fit import TRUTH, invented
+from tests.evidence.runs_csv import cells, write_runs
 
-from meshwright import catalog
+from meshwright.catalog import calibration_table
 from meshwright.catalog.calibrations import table_text
 from meshwright.catalog.sheets import data_path
 from meshwright.estimate import estimate
@@ -33,7 +33,7 @@ def rows(runs, tmp_path_factory):
     with path.open("w", newline="") as stream:
         writer = csv.DictWriter(stream, SCHEMA)
         writer.writeheader()
-        writer.writerows(each.row | {"step_time_s": repr(each.step_s)} for each in runs)
+        writer.writerows(cells(each.row) | {"step_time_s": repr(each.step_s)} for each in runs)
     return str(path)
 
 
@@ -50,9 +50,9 @@ def test_twenty_own_runs_make_a_calibration_that_estimates_use(cli, rows, runs, 
     assert "mine@1 written to" in printed
     assert "20 rows used, 20 of them measured" in printed
     assert "median error of own held-out runs: step time" in printed
-    table = catalog.calibration_table(out)
+    table = calibration_table(out)
     assert table.provenance["base"].startswith("shipped@")
-    assert error_of(table, runs) < 0.04 < error_of(catalog.calibration_table("shipped"), runs)
+    assert error_of(table, runs) < 0.04 < error_of(calibration_table("shipped"), runs)
     view = cli(*ESTIMATE, "--calibration", out, "--json").json
     usual = cli(*ESTIMATE, "--json").json
     assert (view["calibration"], view["calibrated"]) == ("mine@1", True)
@@ -84,7 +84,7 @@ def test_a_calibration_may_refine_one_of_ones_own(cli, rows, tmp_path):
     first, second = str(tmp_path / "first.json"), str(tmp_path / "second.json")
     assert cli("calibrate", "--runs", rows, "--out", first).status == 0
     assert cli("calibrate", "--runs", rows, "--base", first, "--out", second).status == 0
-    assert catalog.calibration_table(second).provenance["base"].startswith("first@")
+    assert calibration_table(second).provenance["base"].startswith("first@")
 
 
 @pytest.fixture
@@ -168,11 +168,11 @@ def test_a_calibration_is_judged_even_where_the_cluster_is_missing(cli):
 
 
 def test_a_hostile_name_does_not_reach_the_terminal(cli, wrong, tmp_path):
-    shipped = catalog.calibration_table("shipped")
+    shipped = calibration_table("shipped")
     (tmp_path / "red.json").write_text(table_text(replace(shipped, name="\x1b[31mred")))
     answer = cli(*ESTIMATE, "--calibration", str(tmp_path / "red.json"))
     assert answer.status == 2
-    assert "has control characters" in answer.err
+    assert r"'\x1b[31mred' holds a control character" in answer.err
     assert "\x1b" not in answer.err
     (tmp_path / "bold.json").write_text(table_text(replace(shipped, name="[bold]x", version="1")))
     assert "[bold]x@1" in cli(*ESTIMATE, "--calibration", str(tmp_path / "bold.json")).out

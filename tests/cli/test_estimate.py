@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cli_case import CASE
 
-from meshwright.cli.catalog import KINDS
+from meshwright.api.verbs.catalog import KINDS
 
 
 def test_an_estimate_has_the_figures_of_its_layout(cli):

@@ -8,13 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.cli import numbers
-from meshwright.cli.fields import Faults
-from meshwright.cli.files import write_files
-from meshwright.cli.lengths import mean_square_tokens, read_lengths
+from meshwright.api import numbers
+from meshwright.api.fields import Faults
+from meshwright.api.lengths import mean_square_tokens, read_lengths
+from meshwright.api.pins import KNOBS, consistent, pin
 from meshwright.cli.output import progress
-from meshwright.cli.pins import KNOBS, consistent, pin
-from meshwright.cli.saved import TextFile
 from meshwright.errors import InputError
 from meshwright.search.space import PIN_KNOBS, parse_pins
 
@@ -137,26 +135,6 @@ def test_pins_that_do_not(words):
     faults = Faults()
     consistent([pin(word) for word in words], faults)
     assert not faults.messages
-
-
-def test_files_are_all_written_or_none(tmp_path):
-    files = [TextFile(path="a.txt", text="a"), TextFile(path="sub/run.sh", text="#!", executable=True)]
-    target = tmp_path / "new" / "out"
-    assert write_files(str(target), files) == [str(target / "a.txt"), str(target / "sub/run.sh")]
-    assert (target / "sub/run.sh").stat().st_mode & 0o111
-    assert not (target / "a.txt").stat().st_mode & 0o111
-    (target / "sub/run.sh").write_text("edited")
-    with pytest.raises(InputError, match=r"run\.sh: exists with other content"):
-        write_files(str(target), [TextFile(path="a.txt", text="new"), *files[1:]])
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a.txt", "new", "out", "run.sh", "sub"]
-
-
-def test_a_directory_that_cannot_be_written(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError):
-        write_files(str(tmp_path / "file" / "below"), [TextFile(path="a", text="")])
-    with pytest.raises(AssertionError):
-        write_files(str(tmp_path), [TextFile(path="../a", text="")])
 
 
 def test_progress_is_only_for_a_terminal(capsys, monkeypatch):

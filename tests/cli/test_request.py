@@ -130,7 +130,7 @@ def test_a_path_of_a_model_is_absolute_in_the_saved_plan(cli, search, tmp_path, 
 
 
 def test_the_default_share_of_memory_is_what_the_help_says(cli, search):
-    from meshwright.cli.options import CASE as FIELDS
+    from meshwright.api.options import CASE as FIELDS
 
     assert cli("plan", *CASE).status == 0
     [help_text] = [field.help for field in FIELDS if field.name == "max_memory_ratio"]
@@ -138,7 +138,7 @@ def test_the_default_share_of_memory_is_what_the_help_says(cli, search):
 
 
 def test_the_defaults_of_the_search_are_what_the_help_says():
-    from meshwright.cli.options import PLAN
+    from meshwright.api.options import PLAN
     from meshwright.search import SearchOptions
 
     defaults = SearchOptions()

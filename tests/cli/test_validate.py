@@ -10,10 +10,10 @@ import time
 from typing import get_args
 
 import pytest
-from tests.evidence.runs_csv import write_runs
+from tests.evidence.runs_csv import cells, write_runs
 
+from meshwright.api.verbs.validate import SCHEMES, _fitter
 from meshwright.catalog.calibrations import calibrations
-from meshwright.cli.validate import SCHEMES, _fitter
 from meshwright.evidence.fit.fitters import Pooled
 from meshwright.evidence.rows.groups import Scheme
 from meshwright.evidence.rows.table import read_table, shipped_path, shipped_table
@@ -134,10 +134,10 @@ def test_the_shipped_corpus_is_known_whatever_its_name(tmp_path):
 def test_a_part_of_the_corpus_is_scored_by_its_sets(cli, tmp_path):
     """Every fourth row of the playbook up to one node, every tenth other row: seconds instead of minutes."""
     rows = shipped_table().rows
-    one_node = [each for each in rows if each["framework"] == "nanotron" and each["n_gpus"] == "8"]
-    others = [each for each in rows if not each["id"].startswith(("playbook", "fail"))]
+    one_node = [each for each in rows if each.framework == "nanotron" and each.num_devices == 8]
+    others = [each for each in rows if not each.id.startswith(("playbook", "fail"))]
     chosen = [*one_node[::4], *others[::10]]
-    path = write_runs(tmp_path / "part.csv", *(dict(each) for each in chosen))
+    path = write_runs(tmp_path / "part.csv", *(cells(each) for each in chosen))
     document = cli("validate", str(path), "--scheme", "grouped", "--calibration", "none", "--json").json
     assert document["scheme"] == "grouped"
     assert document["folds"] == 10

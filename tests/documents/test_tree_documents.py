@@ -12,8 +12,9 @@ import yaml
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from meshwright.documents.quoting import flow
 from meshwright.documents.toml import parse_toml
-from meshwright.documents.tree import flow_words, parse_tree
+from meshwright.documents.tree import parse_tree
 from meshwright.errors import InputError
 
 COMMON = settings(
@@ -190,7 +191,7 @@ def test_toml_is_changed_in_place(mapping, value, data):
 @COMMON
 @given(VALUES)
 def test_a_value_reads_back_from_its_words(value):
-    assert yaml.safe_load(f"key: {flow_words(value)}") == {"key": value}
+    assert yaml.safe_load(f"key: {flow(value)}") == {"key": value}
 
 
 def test_no_edit_is_byte_identical():

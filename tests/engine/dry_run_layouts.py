@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from meshwright import catalog
+from meshwright.catalog import calibration, cluster_for
 from meshwright.catalog.implementations import implementation
 from meshwright.catalog.recipes import optimizer, precision
 from meshwright.domain.case import Case
@@ -44,12 +44,12 @@ class Trial:
 
 def case_of(model: Model, layout: Layout, sequence_tokens: int = TOKENS) -> Case:
     """The case of a trial: BF16 with FP32 gradients and AdamW, priors, ``torch-eager``."""
-    cluster = catalog.cluster_for("h100-sxm", num_devices=8 * -(-layout.world // 8))
+    cluster = cluster_for("h100-sxm", num_devices=8 * -(-layout.world // 8))
     sequences = layout.data_parallel * layout.microbatch_sequences * layout.num_microbatches
     return Case(
         model=model, cluster=cluster, batch=Batch(global_batch_sequences=sequences, sequence_tokens=sequence_tokens),
         training=Training(task="pretrain", precision=precision("bf16", "fp32"), optimizer=optimizer("adamw")),
-        implementation=implementation("torch-eager"), calibration=catalog.calibration("none", cluster.device),
+        implementation=implementation("torch-eager"), calibration=calibration("none", cluster.device),
     )
 
 

@@ -142,7 +142,7 @@ def test_a_dry_run_needs_no_cluster(capsys: pytest.CaptureFixture[str], monkeypa
     """The world is what the layout's degrees make, or --devices."""
     asked: list[Job] = []
 
-    def found(jobs: list[Job]) -> list[Found]:
+    def found(jobs: list[Job], _: object) -> list[Found]:
         asked.extend(jobs)
         raise InputError("enough")
 

@@ -193,5 +193,5 @@ def _price(monkeypatch: pytest.MonkeyPatch, operation: str, second_per_byte: flo
         several = np.asarray(group.ranks) > 1.0  # type: ignore[attr-defined]
         return np.where(several, second_per_byte * np.asarray(payload_bytes, dtype=np.float64), 0.0)
 
-    for module in ("exchange", "ends", "units", "data_parallel"):
+    for module in ("exchange", "ends", "sharded_units", "data_parallel"):
         monkeypatch.setattr(f"meshwright.perf.{module}.{operation}_s", seconds, raising=False)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from meshwright import catalog
+from meshwright.catalog import calibration
 from meshwright.domain.layout import Full, Layout, NoRecompute, Selective
 from meshwright.estimate import estimate, evaluate
 from meshwright.perf.parameters import layer_parameters, mtp_parameters, total_parameters
@@ -383,7 +383,7 @@ def test_capacity_is_what_may_be_used_less_what_is_kept_for_others(pair, share, 
 @examples(20)
 @given(models(), clusters(), st.data())
 def test_a_larger_vocabulary_or_more_layers_never_cost_less(model, cluster, data):
-    case = replace(small_case(), model=model, cluster=cluster, calibration=catalog.calibration("none", cluster.device))
+    case = replace(small_case(), model=model, cluster=cluster, calibration=calibration("none", cluster.device))
     layout = data.draw(layouts(case))
     base = evaluate(case, layout)
     wider = evaluate(replace(case, model=replace(model, vocabulary=model.vocabulary + 4096)), layout)

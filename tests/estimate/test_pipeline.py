@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.domain.layout import Layout
-from meshwright.estimate import Evaluation, estimate, evaluate
+from meshwright.estimate import Evaluation, estimate, evaluate, simulate
 from meshwright.estimate.combine import pipeline_time
 from meshwright.estimate.simulate import simulated_bubble_s
 from meshwright.estimate.stages import stage_costs, stage_inputs
@@ -96,5 +96,5 @@ def test_long_pipelines_are_simulated_over_a_few_rounds_without_changing_the_bub
     case = small_case(layers=layers, devices=4, batch=96)
     found = evaluate(case, layout)
     short = simulated_bubble_s(case, layout, found)
-    monkeypatch.setattr("meshwright.estimate.simulate.ROUNDS", 24)
+    monkeypatch.setattr(simulate, "ROUNDS", 24)
     assert simulated_bubble_s(case, layout, found) == pytest.approx(short, rel=1e-9)

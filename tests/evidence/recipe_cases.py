@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from meshwright import catalog
 from meshwright.api import make_case
+from meshwright.catalog import cluster_for
 from meshwright.domain.label import parse_layout
 from meshwright.estimate import estimate
 from meshwright.frameworks import framework
@@ -72,7 +72,7 @@ def recipes() -> tuple[Recipe, ...]:
 def case_of(recipe: Recipe, calibration: str = "none") -> Case:
     """The case of a recipe; without a calibration it is the formulas that are compared."""
     case = make_case(
-        recipe.model, catalog.cluster_for(recipe.device, num_devices=recipe.devices), global_batch_sequences=recipe.batch,
+        recipe.model, cluster_for(recipe.device, num_devices=recipe.devices), global_batch_sequences=recipe.batch,
         sequence_tokens=recipe.sequence, precision=recipe.precision, framework=recipe.framework,
         gradient_dtype=recipe.gradients, optimizer=recipe.optimizer,
         calibration=calibration,

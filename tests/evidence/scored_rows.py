@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from meshwright.evidence.rows.columns import SCHEMA
+from meshwright.evidence.rows.row import Row, row_of
 from meshwright.evidence.score.scored import Scored
 
 steady = settings(derandomize=True, deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
@@ -18,9 +18,9 @@ BASE = {
 }
 
 
-def row(**cells: str) -> dict[str, str]:
+def row(**cells: str) -> Row:
     """A row of the schema."""
-    return dict.fromkeys(SCHEMA, "") | BASE | cells
+    return row_of(BASE | cells)
 
 
 def scored(id_: str = "a-1", measured: float | None = 1.0, predicted: float | None = 1.0, **more: Any) -> Scored:

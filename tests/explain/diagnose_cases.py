@@ -8,7 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from meshwright import catalog
+from meshwright.catalog import calibration, cluster_for, load_model, optimizer, precision
+from meshwright.catalog import implementation as implementation_named
 from meshwright.domain.case import Case
 from meshwright.domain.label import parse_layout
 from meshwright.domain.training import Batch, Training
@@ -44,11 +45,11 @@ CASES = {
 
 
 def case_of(model: str, device: str, devices: int, batch: int, sequence: int, implementation: str = "megatron-te") -> Case:
-    cluster = catalog.cluster_for(device, num_devices=devices)
+    cluster = cluster_for(device, num_devices=devices)
     return Case(
-        model=catalog.load_model(model), cluster=cluster, batch=Batch(global_batch_sequences=batch, sequence_tokens=sequence),
-        training=Training(task="pretrain", precision=catalog.precision("bf16"), optimizer=catalog.optimizer("adamw")),
-        implementation=catalog.implementation(implementation), calibration=catalog.calibration("none", cluster.device),
+        model=load_model(model), cluster=cluster, batch=Batch(global_batch_sequences=batch, sequence_tokens=sequence),
+        training=Training(task="pretrain", precision=precision("bf16"), optimizer=optimizer("adamw")),
+        implementation=implementation_named(implementation), calibration=calibration("none", cluster.device),
     )
 
 

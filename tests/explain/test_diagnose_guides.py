@@ -10,9 +10,9 @@ import pytest
 from diagnose_cases import CASES, explained, given, judged, seeds
 
 from meshwright.catalog import guides
-from meshwright.catalog.guides import markdown
+from meshwright.catalog.guides import cited, markdown
 from meshwright.estimate.single import estimate
-from meshwright.explain import judge
+from meshwright.explain import judge, sections
 from meshwright.judging.judges.stated import CITED
 from meshwright.judging.predicates import PREDICATES
 
@@ -27,9 +27,41 @@ def test_every_quote_stands_in_its_line() -> None:
     place, book = seeds(), guides()
     assert place is not None
     lines = {key: (place / document.file).read_text(encoding="utf-8").split("\n") for key, document in book.documents.items()}
-    for rule in book.rules:
-        for passage in rule.passages:
-            assert passage.quote in lines[passage.document][passage.line - 1], (rule.id, passage.place)
+    for passage in (*book.passages, *(each for rule in book.rules for each in rule.passages)):
+        assert passage.quote in lines[passage.document][passage.line - 1], passage.place
+
+
+def test_a_citation_shows_title_and_sentence() -> None:
+    shown = cited("prediction; guide 003:66", "megatron.accumulation-flag")
+    assert shown == 'prediction; guide 003 (Megatron-LM throughput guide), line 66: "--gradient-accumulation-steps 32"'
+    both = cited("guide 000:15, 001:20", "chatlearn.context-from-8192")
+    assert both.startswith("guide 001 (ChatLearn tuning guide), line 20: \"Recommended to set 2 or larger")
+    assert "000" not in both, "one of two languages is enough"
+    assert cited("CUDA programming guide") == "CUDA programming guide"
+    for rule in guides().rules:
+        assert rule.passages[-1].quote in cited(f"guide {rule.places}", rule.id)
+
+
+def test_every_place_that_the_sources_cite_has_its_sentence() -> None:
+    package = Path(__file__).resolve().parents[2] / "src" / "meshwright"
+    texts = {path: path.read_text(encoding="utf-8") for path in package.rglob("*") if path.suffix in {".py", ".yaml"}}
+    found = [several for text in texts.values() for several in re.findall(r"guide (\d{3}:\d+(?:, \d{3}:\d+)*)", text)]
+    places = {place for several in found for place in several.split(", ")}
+    assert len(places) > 5
+    for place in places:
+        assert guides().passage(place).quote in cited(f"guide {place}")
+    assert not [path.name for path, text in texts.items() if re.search(r"\bseed 0", text)], "no reader knows a seed"
+
+
+def test_people_read_the_sentences_and_programs_the_places() -> None:
+    explanation = explained(next(iter(CASES)))
+    (rules,) = (each for each in sections(explanation) if each.title == "What the guides say")
+    shown = [each for each in explanation.judgements if each.verdict != "does-not-apply"]
+    assert len(rules.lines) == len(shown)
+    for line, judgement in zip(rules.lines, shown, strict=True):
+        words, source = line.split("\n")
+        assert judgement.says in words and not re.search(r"\d{3}:\d", words)
+        assert source == cited(f"guide {judgement.source}", judgement.rule)
 
 
 def test_every_mission_line_has_rules() -> None:

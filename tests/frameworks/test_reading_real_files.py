@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from meshwright.api.sources import _positional
 from meshwright.check import Question, check
 from meshwright.cli import main
-from meshwright.cli.sources import _positional
 from meshwright.documents.shell import parse_shell
 from meshwright.errors import InputError
 from meshwright.frameworks import File, framework

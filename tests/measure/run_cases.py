@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from meshwright import catalog
+from meshwright.catalog import cluster_for
 from meshwright.engine.request import Options
 from meshwright.measure.choice import pool
 from meshwright.measure.here import on_one_host
@@ -22,7 +22,7 @@ OPTIONS = Options(steps=1, warmup_steps=0, saved=False)
 
 
 def cluster(ranks: int) -> Cluster:
-    return on_one_host(catalog.cluster_for("cpu", num_devices=1), ranks)
+    return on_one_host(cluster_for("cpu", num_devices=1), ranks)
 
 
 @cache

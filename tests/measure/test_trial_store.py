@@ -32,6 +32,14 @@ def test_what_was_added_is_there_when_it_is_opened_again(tmp_path: Path) -> None
     assert again.done() == {DONE.key: DONE}, "what failed may be tried again"
 
 
+def test_a_file_of_one_line_that_is_no_store_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    path.write_text("mine, in one line")
+    with pytest.raises(InputError, match=r"runs\.jsonl:1: is no run of this program"):
+        Store(path, "here")
+    assert path.read_text() == "mine, in one line"
+
+
 def test_without_a_file_it_keeps_them_in_memory() -> None:
     store = Store(None, "here")
     store.add(DONE)

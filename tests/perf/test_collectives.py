@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright import catalog
+from meshwright.catalog import calibration, load_model
 from meshwright.domain.mesh import group
 from meshwright.perf.arrays import array
 from meshwright.perf.collectives import (
@@ -111,7 +111,7 @@ def _groups(draw, cluster):
 @given(st.data(), clusters(), st.sampled_from(COLLECTIVES), st.floats(0, 1e12), st.floats(1.0, 8.0))
 def test_collectives_never_gain_from_more_bytes_or_a_worse_network(data, cluster, collective, size, worse):
     members = _groups(data.draw, cluster)
-    constants = catalog.calibration("none", cluster.device).constants
+    constants = calibration("none", cluster.device).constants
     base = float(collective(size, members, cluster, constants))
     assert base >= 0
     assert float(collective(size * worse, members, cluster, constants)) >= base
@@ -129,7 +129,7 @@ def test_collectives_never_gain_from_more_bytes_or_a_worse_network(data, cluster
 @given(st.data(), clusters(), st.floats(1, 1e12))
 def test_an_all_reduce_takes_at_least_its_bytes_and_at_most_two_rings(data, cluster, size):
     members = _groups(data.draw, cluster)
-    constants = catalog.calibration("none", cluster.device).constants
+    constants = calibration("none", cluster.device).constants
     reduce = float(all_reduce_s(size, members, cluster, constants))
     ring = 2 * float(reduce_scatter_s(size, members, cluster, constants))
     assert reduce <= ring
@@ -159,7 +159,7 @@ def test_columns_of_collectives_are_their_scalars(collective):
 
 
 def test_one_copy_per_node_sends_fewer_copies():
-    mixture = catalog.load_model("deepseek-v3").experts
+    mixture = load_model("deepseek-v3").experts
     members = group(array(64), 1.0, CLUSTER)
     assert float(copies_ratio(mixture, members, deduplicated=False)) == 1.0
     ratio = float(copies_ratio(mixture, members, deduplicated=True))

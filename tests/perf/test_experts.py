@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from meshwright import catalog
 from meshwright.api import make_case
+from meshwright.catalog import cluster_for
+from meshwright.catalog import implementation as implementation_named
+from meshwright.catalog import precision as precision_named
 from meshwright.domain.layout import Layout, Overlap
 from meshwright.domain.training import Lora
 from meshwright.estimate.evaluate import evaluate
@@ -18,10 +20,10 @@ LAYOUT = Layout(expert_parallel=8, data_parallel=8, optimizer_shards=8, num_micr
 
 def case(model="qwen3-30b-a3b", implementation="megatron-te", precision="fp8-mx", device="b200", **more):
     made = make_case(
-        model, catalog.cluster_for(device, num_devices=8), global_batch_sequences=64, sequence_tokens=4096,
+        model, cluster_for(device, num_devices=8), global_batch_sequences=64, sequence_tokens=4096,
         precision=precision, calibration="none", **more,
     )
-    return replace(made, implementation=catalog.implementation(implementation))
+    return replace(made, implementation=implementation_named(implementation))
 
 
 def layer(made, layout=LAYOUT):
@@ -60,8 +62,8 @@ def test_quantised_experts_launch_more_kernels_unless_they_are_fused():
     made = case()
     shape = evaluate(made, LAYOUT).costs.shape
     kind = made.model.kinds[-1]
-    plain = replace(made, training=replace(made.training, precision=catalog.precision("bf16")))
-    fused = replace(plain, implementation=catalog.implementation("megatron-te-graphed"))
+    plain = replace(made, training=replace(made.training, precision=precision_named("bf16")))
+    fused = replace(plain, implementation=implementation_named("megatron-te-graphed"))
     local = made.model.experts.num_experts / 8
     more = float(kernels(kind, made, shape, "ring")[0] - kernels(kind, plain, shape, "ring")[0])
     assert more == (made.training.precision.expert_kernels - 1) * made.implementation.kernels_expert_forward * local

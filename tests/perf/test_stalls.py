@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright import catalog
+from meshwright.catalog import load_cluster
 from meshwright.perf.arrays import array
 from meshwright.perf.exchange import collective_host_s
 from meshwright.perf.placement import layer_groups
@@ -65,7 +65,7 @@ def test_stalled_messages_are_counted():
 
 
 def test_hosts_wait_for_each_other_only_beside_a_pipeline_between_nodes():
-    cluster = catalog.load_cluster("p5", num_devices=64)
+    cluster = load_cluster("p5", num_devices=64)
     case = replace(CASE, cluster=cluster)
 
     def wait(tp, stage, pp):

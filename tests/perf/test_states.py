@@ -1,4 +1,4 @@
-"""Bytes per parameter of every sharding scheme (reference/cost-model.md section 8), and the optimizer step."""
+"""Bytes per parameter of every sharding scheme (docs/sources.md#states), and the optimizer step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright import catalog
+from meshwright.catalog import optimizer as optimizer_named
 from meshwright.perf.arrays import array
 from meshwright.perf.states import Shards, adapter_parameters, optimizer_s, training_states
 from strategies import examples, small_case
@@ -38,7 +38,7 @@ def _with(case, *, gradient_bytes=None, optimizer=None):
     if gradient_bytes is not None:
         training = replace(training, precision=replace(training.precision, gradient_bytes=gradient_bytes))
     if optimizer is not None:
-        training = replace(training, optimizer=catalog.optimizer(optimizer))
+        training = replace(training, optimizer=optimizer_named(optimizer))
     return replace(case, training=training)
 
 

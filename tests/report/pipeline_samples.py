@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from meshwright.api.views.balance import FILE_UNITS
 from meshwright.domain.balance import BalanceProblem, Body, End, Placement
-from meshwright.report.balance_view import FILE_UNITS
 from meshwright.report.pipeline_view import MOST_OPERATIONS, pipeline_view
 from meshwright.search.balance.memory import stage_memory
 from meshwright.search.balance.times import chunk_times, simulated_times, slot_times

@@ -7,10 +7,10 @@ import io
 import numpy as np
 import pytest
 
+from meshwright.api.views.balance import FILE_UNITS, SECONDS_AND_BYTES, BalanceShown, balance_view, rival, stage_lines
 from meshwright.domain.balance import Balance, BalanceProblem, Body, BubbleSplit, End, Overfull
 from meshwright.frameworks.stage_lists import Words
 from meshwright.report.balance import balance_report, figure, overfull_report, ranking_report, setting_text, setting_word
-from meshwright.report.balance_view import FILE_UNITS, SECONDS_AND_BYTES, BalanceShown, balance_view, rival, stage_lines
 from meshwright.report.console import show
 from meshwright.search.balance.solve import place
 

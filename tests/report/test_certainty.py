@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from report_samples import GIB, case, estimate, result, text
 
+from meshwright.api.views.constants import constants_view
+from meshwright.api.views.estimates import plan_view
 from meshwright.domain.calibration import Calibration, Key, Move, Offsets
 from meshwright.domain.estimate import Interval
-from meshwright.report.constants import constants_table, constants_view
+from meshwright.report.constants import constants_table
 from meshwright.report.headline import headline, standing
 from meshwright.report.plan import plan_report
 from meshwright.report.ranking import ranked_table
-from meshwright.report.view import plan_view
 
 
 def certain(**changes: Any) -> Any:

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from pipeline_samples import view_of
 
-from meshwright.report.balance_view import SECONDS_AND_BYTES
+from meshwright.api.views.balance import SECONDS_AND_BYTES
 from meshwright.report.perfetto import MOST_ARROWS, perfetto
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pipeline_samples import problem_of, view_of
 
-from meshwright.report.balance_view import SECONDS_AND_BYTES
+from meshwright.api.views.balance import SECONDS_AND_BYTES
 from meshwright.report.pipeline_picture import ACTIVATION, EDGE, LEFT, STATIC, TREATMENTS, WIDTH, pipeline_picture
 from meshwright.report.pipeline_view import memory_steps
 from meshwright.report.svg import BLUE, GREEN, ORANGE, RED

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from meshwright.api.views.rehearse import verdict
 from meshwright.domain.label import parse_layout
 from meshwright.report.console import show
-from meshwright.report.rehearse import rehearsal_report, terse, verdict
+from meshwright.report.rehearse import rehearsal_report, terse
 from meshwright.report.rehearse_picture import picture
 
 NOISE = {"spread_ratio": 0.04, "regret_low_ratio": 0.0, "regret_high_ratio": 0.06, "choice_regret_ratio": 0.01}

@@ -33,8 +33,8 @@ from meshwright.report.plan import plan_report
 from meshwright.report.ranking import group_letters, ranked_table
 from meshwright.report.stages import MAX_STAGES, shown
 from meshwright.report.timesplit import parts_of
-from meshwright.report.words import list_of, rate, seconds
 from meshwright.search import DeviceCount, MinimumDevices, RunCost
+from meshwright.words import list_of, rate, seconds
 
 
 @pytest.mark.parametrize("name", ["plan.txt", "nothing.txt", "estimate.txt", "compare.txt"])

@@ -45,7 +45,7 @@ def printed(summary: Summary, width: int) -> str:
     """The report of a summary."""
     validation = Validation(
         path="x.csv", scheme="grouped", calibration="refitted", rows=(), unknown_columns=("sparkles",), folds=10,
-        skipped=(Skipped(id="a-1", line=3, reason="layout or batch is blank", kind="layout or batch is blank", row={}),),
+        skipped=(Skipped(id="a-1", line=3, reason="layout or batch is blank", kind="layout or batch is blank"),),
     )
     stream = io.StringIO()
     show(validation_report(validation, summary), stream, width)

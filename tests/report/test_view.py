@@ -7,8 +7,8 @@ import json
 import numpy as np
 from report_samples import case, comparison, estimate, nothing, result
 
+from meshwright.api.views.estimates import comparison_view, estimate_view, layout_view, plain, plan_view, verdict_view
 from meshwright.domain.layout import Layout, Overlap
-from meshwright.report.view import comparison_view, estimate_view, layout_view, plain, plan_view, verdict_view
 
 PLAN = ["request", "legal", "evaluated", "bounded", "fitting", "rejected", "search_s", "evaluations_per_s", "plans"]
 RANKED = ["rank", "label", "layout", "estimate", "reasons"]

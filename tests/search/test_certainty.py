@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from meshwright import catalog
+from meshwright.catalog import calibration
+from meshwright.catalog import implementation as implementation_named
 from meshwright.domain.uncertainty import FitCurve
 from meshwright.estimate import estimate
 from meshwright.estimate.certainty import expected_s
@@ -19,8 +20,8 @@ OPTIONS = SearchOptions(risk="exact")
 
 def calibrated(case, implementation="megatron-te"):
     """A case under the shipped calibration."""
-    chosen = catalog.implementation(implementation)
-    fitted = catalog.calibration("shipped", case.cluster, framework=chosen.family, precision=case.training.precision.name)
+    chosen = implementation_named(implementation)
+    fitted = calibration("shipped", case.cluster, framework=chosen.family, precision=case.training.precision.name)
     return replace(case, implementation=chosen, calibration=fitted)
 
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from meshwright import catalog
 from meshwright.api import make_case
+from meshwright.catalog import calibration, cluster_for
 from meshwright.domain.label import parse_layout
 from meshwright.domain.layout import Full
 from meshwright.errors import InputError, Message
 from meshwright.estimate.single import estimate
 from meshwright.frameworks import framework
 from meshwright.search import layout_refusals
-from meshwright.search.repair import Devices, Faster, Fit, Legal, repair
+from meshwright.search.repair import Devices, Faster, Legal, WithinMemory, repair
 from strategies import MEGATRON, small_case
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def layout_for(case: Case, text: str, devices: int | None = None) -> Layout:
 
 @cache
 def ladder(name: str) -> tuple[Case, Framework, Layout]:
-    """Llama-3-70B SFT in FP8 on 32 H100, as in Megatron-Bridge's guide to memory (reference/pipeline-balance.md section 8)."""
-    cluster = replace(catalog.cluster_for("h100-sxm"), num_devices=32)
+    """Llama-3-70B SFT in FP8 on 32 H100, as in Megatron-Bridge's guide to memory (docs/sources.md#minimal-change-repair)."""
+    cluster = replace(cluster_for("h100-sxm"), num_devices=32)
     case = make_case(
         "llama3-70b", cluster, global_batch_sequences=32, sequence_tokens=4096, task="sft", precision="fp8-cs", framework=name
     )
@@ -58,7 +58,7 @@ def test_the_published_ladder_has_its_order(name: str, free: float) -> None:
     """Measured: PP 8 -5.9 %, recomputing the MLP -16 %, TP 8 -28.4 % of the throughput."""
     case, runner, layout = ladder(name)
     bound = estimate(case, layout).memory_reserved_bytes - free
-    answer = repair(case, runner.features, layout, Fit(bound_bytes=bound), check=runner.check, said=runner.overlap)
+    answer = repair(case, runner.features, layout, WithinMemory(bound_bytes=bound), check=runner.check, said=runner.overlap)
     singles = [words(each) for each in answer.found if len(each.edits) == 1]
     rungs = ["pp 4 -> 8", "recompute none -> selective:mlp", "tp 4 -> 8"]
     assert [each for each in singles if each in rungs] == rungs
@@ -69,7 +69,7 @@ def test_the_published_ladder_has_its_order(name: str, free: float) -> None:
 def test_every_answer_is_judged_again() -> None:
     case, runner, layout = ladder("megatron")
     bound = estimate(case, layout).memory_reserved_bytes - 15 * GB
-    answer = repair(case, runner.features, layout, Fit(bound_bytes=bound), check=runner.check, said=runner.overlap)
+    answer = repair(case, runner.features, layout, WithinMemory(bound_bytes=bound), check=runner.check, said=runner.overlap)
     assert answer.base_estimate is not None
     assert len(answer.found) >= 3
     for each in answer.found:
@@ -90,7 +90,7 @@ def test_every_answer_is_judged_again() -> None:
 def test_answers_are_ranked_by_edits_and_then_by_cost() -> None:
     case = small_case(devices=16, batch=32, sequence=8192)
     layout = layout_for(case, "tp1 pp2 dp8 mb4 zero0")
-    found = repair(case, MEGATRON, layout, Fit()).found
+    found = repair(case, MEGATRON, layout, WithinMemory()).found
     assert len(found) > 5
     for one, other in pairwise(found):
         assert (len(one.edits), one.estimate.step_s) <= (len(other.edits), other.estimate.step_s)
@@ -98,32 +98,32 @@ def test_answers_are_ranked_by_edits_and_then_by_cost() -> None:
 
 def test_the_same_question_has_the_same_answer() -> None:
     case, runner, layout = ladder("bridge")
-    wish = Fit(bound_bytes=60 * GB)
+    wish = WithinMemory(bound_bytes=60 * GB)
     one, other = (repair(case, runner.features, layout, wish, check=runner.check, said=runner.overlap) for _ in range(2))
     assert replace(one, search_s=0.0) == replace(other, search_s=0.0)
 
 
 def test_nothing_has_to_change_where_the_wish_is_true() -> None:
     case, runner, layout = ladder("bridge")
-    wishes: list[Wish] = [Fit(bound_bytes=1e15), Devices(count=32)]
+    wishes: list[Wish] = [WithinMemory(bound_bytes=1e15), Devices(count=32)]
     for wish in wishes:
-        roomy = replace(case, memory_ratio=1.0, calibration=catalog.calibration("none", case.cluster.device))
+        roomy = replace(case, memory_ratio=1.0, calibration=calibration("none", case.cluster.device))
         found = repair(roomy, runner.features, layout, wish, check=runner.check).found
-        fits = estimate(roomy, layout).fits or isinstance(wish, Fit)
+        fits = estimate(roomy, layout).fits or isinstance(wish, WithinMemory)
         assert ([each.edits for each in found] == [()]) == fits
 
 
 def test_where_nothing_fits_the_nearest_is_told() -> None:
     case = small_case(devices=8, batch=8)
     layout = layout_for(case, "tp1 pp1 dp8 mb1 zero1")
-    answer = repair(case, MEGATRON, layout, Fit(bound_bytes=1e6))
+    answer = repair(case, MEGATRON, layout, WithinMemory(bound_bytes=1e6))
     assert not answer.found
     assert answer.searched_edits == 3
     assert answer.proved
     assert answer.nearest is not None
     assert answer.nearest.unit == "B"
     assert answer.nearest.missing == pytest.approx(answer.nearest.estimate.memory_reserved_bytes - 1e6)
-    alone = repair(case, MEGATRON, layout, Fit(bound_bytes=1e6), max_edits=1)
+    alone = repair(case, MEGATRON, layout, WithinMemory(bound_bytes=1e6), max_edits=1)
     assert alone.nearest is not None
     assert answer.nearest.missing < alone.nearest.missing
 
@@ -132,7 +132,8 @@ def test_more_edits_are_looked_at_only_where_fewer_do_not_answer() -> None:
     case = small_case(devices=8, batch=8, sequence=4096)
     layout = layout_for(case, "tp1 pp1 dp8 mb1 zero0")
     base = estimate(case, layout).memory_reserved_bytes
-    edits = {share: repair(case, MEGATRON, layout, Fit(bound_bytes=share * base)).found[0].edits for share in (0.8, 0.2, 0.1)}
+    wishes = {share: WithinMemory(bound_bytes=share * base) for share in (0.8, 0.2, 0.1)}
+    edits = {share: repair(case, MEGATRON, layout, wish).found[0].edits for share, wish in wishes.items()}
     counts = [len(each) for each in edits.values()]
     assert counts == sorted(counts)
     assert counts[0] == 1
@@ -141,7 +142,8 @@ def test_more_edits_are_looked_at_only_where_fewer_do_not_answer() -> None:
 
 def test_frozen_knobs_stay() -> None:
     case, runner, layout = ladder("bridge")
-    answer = repair(case, runner.features, layout, Fit(bound_bytes=75 * GB), check=runner.check, frozen=("pp", "tp", "recompute"))
+    wish = WithinMemory(bound_bytes=75 * GB)
+    answer = repair(case, runner.features, layout, wish, check=runner.check, frozen=("pp", "tp", "recompute"))
     assert answer.found
     assert not {edit.knob for each in answer.found for edit in each.edits} & {"pp", "tp", "recompute"}
 
@@ -149,8 +151,8 @@ def test_frozen_knobs_stay() -> None:
 def test_what_a_run_needed_beyond_its_prediction_counts() -> None:
     case, runner, layout = ladder("bridge")
     reserved = estimate(case, layout).memory_reserved_bytes
-    plain = repair(case, runner.features, layout, Fit(bound_bytes=reserved - 5 * GB))
-    beyond = repair(case, runner.features, layout, Fit(bound_bytes=reserved, extra_bytes=5 * GB))
+    plain = repair(case, runner.features, layout, WithinMemory(bound_bytes=reserved - 5 * GB))
+    beyond = repair(case, runner.features, layout, WithinMemory(bound_bytes=reserved, extra_bytes=5 * GB))
     assert [each.layout for each in plain.found] == [each.layout for each in beyond.found]
     assert [each.margin_bytes for each in plain.found] == pytest.approx([each.margin_bytes for each in beyond.found])
 
@@ -163,7 +165,7 @@ def test_layers_leave_the_stage_that_overran() -> None:
     last = each.stages[-1].memory.reserved_bytes
     bound = max(stage.memory.reserved_bytes for stage in each.stages)
     layer = last / each.stages[-1].layers
-    wish = Fit(bound_bytes=bound, extra_bytes=bound - last + 0.5 * layer, stage=3)
+    wish = WithinMemory(bound_bytes=bound, extra_bytes=bound - last + 0.5 * layer, stage=3)
     found = repair(case, MEGATRON, layout, wish).found
     moved = [one for one in found if [edit.knob for edit in one.edits] == ["layers"]]
     assert moved
@@ -177,12 +179,12 @@ def test_layers_leave_the_stage_that_overran() -> None:
 def test_only_the_stages_that_run_over_recompute() -> None:
     """Where the framework counts layers by stage, those of the first stages alone are recomputed."""
     runner = framework("mindformers")
-    cluster = replace(catalog.cluster_for("ascend-910b"), num_devices=64)
+    cluster = replace(cluster_for("ascend-910b"), num_devices=64)
     case = make_case("llama2-70b", cluster, global_batch_sequences=64, sequence_tokens=4096, framework="mindformers")
     layout = layout_for(case, "tp8 pp4 dp2 mb1 sp zero2")
     stages = [stage.memory.reserved_bytes for stage in estimate(case, layout).stages]
     bound = sorted(stages)[2] * 1.001  # all but the fullest
-    found = repair(case, runner.features, layout, Fit(bound_bytes=bound), check=runner.check, said=runner.overlap).found
+    found = repair(case, runner.features, layout, WithinMemory(bound_bytes=bound), check=runner.check, said=runner.overlap).found
     lists = [
         each.layout.recompute.layers[0] for each in found
         if [edit.knob for edit in each.edits] == ["recompute"] and isinstance(each.layout.recompute, Full)
@@ -254,7 +256,7 @@ def test_a_rule_of_the_framework_counts() -> None:
         rules = [*runner.check(case, layout)]
         return rules if layout.pipeline_parallel < 8 else [*rules, Message("no", "no", {}, path="layout")]
 
-    wish = Fit(bound_bytes=estimate(case, layout).memory_reserved_bytes - 3 * GB)
+    wish = WithinMemory(bound_bytes=estimate(case, layout).memory_reserved_bytes - 3 * GB)
     found = repair(case, runner.features, layout, wish, check=check).found
     assert found
     assert all(each.layout.pipeline_parallel < 8 for each in found)
@@ -275,7 +277,7 @@ def test_what_no_layout_mends_is_told_at_once() -> None:
 def test_mixtures_mark_micro_batches_that_change_their_balance_loss() -> None:
     case = small_case("mixtral-8x7b", devices=32, batch=64, sequence=4096)
     layout = layout_for(case, "tp4 pp2 dp4 mb4 ep4 sp zero1")
-    found = repair(case, MEGATRON, layout, Fit(bound_bytes=0.6 * estimate(case, layout).memory_reserved_bytes)).found
+    found = repair(case, MEGATRON, layout, WithinMemory(bound_bytes=0.6 * estimate(case, layout).memory_reserved_bytes)).found
     risks = {edit.knob: edit.risk for each in found for edit in each.edits}
     assert risks["mb"] == "approximate"
     for edits in {len(each.edits) for each in found}:
@@ -284,7 +286,11 @@ def test_mixtures_mark_micro_batches_that_change_their_balance_loss() -> None:
 
 
 @pytest.mark.parametrize(
-    "wish", [Fit(bound_bytes=0.0), Fit(bound_bytes=-1.0), Fit(extra_bytes=1e15), Faster(ratio=float("inf")), Devices(count=1009)]
+    "wish",
+    [
+        WithinMemory(bound_bytes=0.0), WithinMemory(bound_bytes=-1.0), WithinMemory(extra_bytes=1e15), Faster(ratio=float("inf")),
+        Devices(count=1009),
+    ],
 )
 def test_impossible_wishes_have_no_answer(wish: Wish) -> None:
     case = small_case(devices=8, batch=8)

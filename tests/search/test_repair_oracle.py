@@ -16,7 +16,7 @@ from meshwright.estimate import estimate, evaluate
 from meshwright.estimate.many import evaluate_many
 from meshwright.estimate.split import even_split
 from meshwright.search import layout_refusals
-from meshwright.search.repair import Fit, repair
+from meshwright.search.repair import WithinMemory, repair
 from meshwright.search.repair.candidates import combined
 from meshwright.search.repair.engine import ENOUGH, ROOMY, TIE, prepared
 from meshwright.search.repair.following import legal, settle
@@ -188,7 +188,7 @@ def test_answers_are_those_of_enumeration(both: tuple[Case, Layout], free: set[s
     lower = [need for need in needs if need < float(np.max(evaluate(case, layout).memory.reserved_bytes))]
     assume(lower)
     bound = lower[int(share * len(lower))] * (1.0 if share > 0.1 else 0.999)
-    wish = Fit(bound_bytes=bound)
+    wish = WithinMemory(bound_bytes=bound)
     answer = repair(case, EVERYTHING, layout, wish, limit=10**6, frozen=frozen)
     asked, _ = prepared(case, EVERYTHING, layout, wish, estimate(case, layout))
     table = knobs(asked, frozen)
@@ -230,5 +230,5 @@ def test_recomputing_some_layers_never_needs_less_than_all(both: tuple[Case, Lay
     rows = legal(settle(asked, table, np.concatenate(list(combined(table, 2)), axis=1)))
     _, needed = evaluated(rows, Extra())
     for bound in np.unique(needed):
-        target = target_of(case, layout, Fit(bound_bytes=float(bound)), None)
+        target = target_of(case, layout, WithinMemory(bound_bytes=float(bound)), None)
         assert not (~possible(rows, target) & (needed <= bound)).any()

@@ -63,8 +63,10 @@ def cluster_names() -> Names:
     return Names("cluster", aliases_of(shipped("clusters.yaml").clusters))
 
 
-def load_cluster(name_or_path: str, *, num_devices: int | None = None, nodes: int | None = None) -> Cluster:
-    """A shape of the catalogue or the one cluster of a YAML file, at its own size or at the size asked for."""
+def load_cluster(name_or_path: str | Cluster, *, num_devices: int | None = None, nodes: int | None = None) -> Cluster:
+    """A shape of the catalogue, the one cluster of a YAML file, or the value itself, at its own size or at the size asked for."""
+    if isinstance(name_or_path, Cluster):
+        return _sized(name_or_path, num_devices=num_devices, nodes=nodes)
     name = cluster_names().find(name_or_path)
     if name is not None:
         cluster = _shape(name)

@@ -110,8 +110,6 @@ def _figure_hook(kind: Any, result: cattrs.Converter) -> Any:
             )
         if not figure.source.strip():
             raise Reject("figure.source", "the source is empty")
-        if not figure.source.isprintable():
-            raise Reject("figure.source", "the source is not one line of plain text")
         if figure.value < 0 or (figure.value == 0 and kind is not Power):
             raise Reject("figure.positive", "{value} must be above 0", value=figure.value)
         if figure.base > LARGEST:

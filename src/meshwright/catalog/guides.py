@@ -1,12 +1,14 @@
 """The advice of the five tuning guides as rules: ``data/guides.yaml``.
 
 Every rule says where it stands (document, line, the words themselves), what it means, whether it is true in general, and which
-predicate of ``meshwright.explain`` judges it for a case.
+predicate of ``meshwright.judging`` judges it for a case. The guides are other people's documents and not part of this repository,
+so every sentence that is cited stands there too, and ``cited`` shows it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -17,6 +19,7 @@ from meshwright.readers.structure import make_converter, structure
 
 Status = Literal["holds", "wrong", "holds-only-if"]
 FILE = "guides.yaml"
+_CITATION = re.compile(r"guide (\d{3}:\d+(?:, \d{3}:\d+)*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +77,22 @@ class Guides:
 
     documents: Mapping[str, Document]
     rules: tuple[Rule, ...]
+    passages: tuple[Passage, ...] = ()
+    """Cited by checks of files, beside those of the rules."""
 
     def rule(self, id: str) -> Rule:
         """The rule of an identifier; one that does not exist is our mistake."""
         found = next((rule for rule in self.rules if rule.id == id), None)
         assert found is not None, f"no rule {id!r} in {FILE}"
+        return found
+
+
+    def passage(self, place: str, rule: str = "") -> Passage:
+        """The passage of ``003:66``; of several that stand in one line that of a rule."""
+        preferred = self.rule(rule).passages if rule else ()
+        every = (*preferred, *self.passages, *(each for one in self.rules for each in one.passages))
+        found = next((each for each in every if each.place == place), None)
+        assert found is not None, f"nothing is quoted from {place} in {FILE}"
         return found
 
 
@@ -88,14 +102,38 @@ def guides() -> Guides:
     return structure(make_converter(), load_yaml(data_path(FILE)), Guides, where=FILE)
 
 
+def cited(source: str, rule: str = "") -> str:
+    """A source for people: where it names places of guides, their titles and sentences stand there; the rest stays as it is.
+
+    Of one guide in two languages the English sentence is shown. ``rule``: whose words are meant where several stand in one line.
+
+    >>> cited("prediction; guide 003:66", "megatron.accumulation-flag")
+    'prediction; guide 003 (Megatron-LM throughput guide), line 66: "--gradient-accumulation-steps 32"'
+    """
+    book = guides()
+    return _CITATION.sub(lambda match: _shown(book, [book.passage(each, rule) for each in match[1].split(", ")]), source)
+
+
+def _shown(book: Guides, passages: Sequence[Passage]) -> str:
+    """Guide by guide, sentence by sentence."""
+    documents = [book.documents[each.document] for each in passages]
+    english = {each.title for each in documents if each.language == "en"}
+    lines: dict[str, list[str]] = {}
+    for each, document in zip(passages, documents, strict=True):
+        if document.language == "en" or document.title not in english:
+            lines.setdefault(f"guide {each.document} ({document.title})", []).append(f'line {each.line}: "{each.quote}"')
+    return "; ".join(f"{guide}, {'; '.join(sentences)}" for guide, sentences in lines.items())
+
+
 def markdown() -> str:
     """The rules as a page for people: what is said, where, and whether it is true."""
     book = guides()
     lines = [
         "# What the guides say",
         "",
-        "Every rule of the five tuning guides, where it stands (document:line), and whether it is true in general.",
-        "`meshwright explain` judges each for a case, with a figure. This page is written from `catalog/data/guides.yaml`:",
+        "Every rule of the five tuning guides, where it stands (document:line), and whether it is true in general; below, the",
+        "sentences themselves. `meshwright explain` judges each for a case, with a figure. The guides belong to their authors and",
+        "are not part of this repository. This page is written from `src/meshwright/catalog/data/guides.yaml`:",
         "",
         '    python -c "from meshwright.catalog.guides import markdown; print(markdown(), end=str())" > docs/guides.md',
         "",
@@ -109,8 +147,24 @@ def markdown() -> str:
             f"| {rule.id} | {rule.places} | {_cell(rule.says)} | {rule.status} | {_cell(rule.condition or rule.correction)} |"
             for rule in book.rules
         ),
+        "",
+        "## The sentences",
+        "",
+        "| place | words |",
+        "|---|---|",
+        *(f"| {place} | {_cell(quotes)} |" for place, quotes in _sentences(book).items()),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _sentences(book: Guides) -> Mapping[str, str]:
+    """Place -> what is quoted from there, in the order of the guides."""
+    found: dict[tuple[str, int], list[str]] = {}
+    for each in (*book.passages, *(each for rule in book.rules for each in rule.passages)):
+        quotes = found.setdefault((each.document, each.line), [])
+        if each.quote not in quotes:
+            quotes.append(each.quote)
+    return {f"{document}:{line}": " ... ".join(found[document, line]) for document, line in sorted(found)}
 
 
 def _cell(text: str) -> str:

@@ -78,16 +78,26 @@ def models() -> tuple[str, ...]:
     return model_names().names
 
 
-def load_model(name_or_path: str, *, layers: int | None = None) -> Model:
-    """A model of the catalogue, of a ``config.json`` (or the folder that holds it) or of a YAML file with one model."""
+def load_model(name_or_path: str | Model, *, layers: int | None = None) -> Model:
+    """A model of the catalogue, of a ``config.json`` (or the folder that holds it), of a YAML file with one model, or the value."""
+    if isinstance(name_or_path, Model):
+        return name_or_path if layers is None else shrink(name_or_path, layers)
     name = model_names().find(name_or_path)
     if name is not None:
         model = _catalogued(name)
     elif looks_like_path(name_or_path):
-        model = _from_path(Path(name_or_path).expanduser())
+        model = _from_path(_expanded(name_or_path))
     else:
         model = _catalogued(model_names().resolve(name_or_path))
     return model if layers is None else shrink(model, layers)
+
+
+def _expanded(path: str) -> Path:
+    """A path with ``~`` as the user's folder; as it stands where nobody has that name."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
 
 
 def published_parameters(name: str) -> int | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError, Message, did_you_mean, fault
+from meshwright.readers.names import name_fault
 from meshwright.readers.safe import load_yaml, require_mapping
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def read_sheet(path: Path | str) -> Sheet:
             faults.append(Message("sheet.mapping", "is not a mapping of names to blocks", {}, f"{path}: {key}"))
         else:
             sections[key] = value
+            faults += [wrong for name in value if (wrong := name_fault(name, f"{path}: {key}"))]
     faults += [
         Message("sheet.source", "is not text", {}, f"{path}: sources.{key}")
         for key, value in sections["sources"].items()

@@ -1,107 +1,55 @@
-"""``meshwright catalog``: the facts, with their sources."""
+"""``meshwright catalog``: its options and its report."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from meshwright.cli import catalog_runs
-from meshwright.cli.fields import Faults, Field, Values, one_of
-from meshwright.cli.options import JSON
+from meshwright.api.options import JSON
+from meshwright.api.verbs.catalog import (
+    CatalogAnswer,
+    CatalogRequest,
+    EntriesAnswer,
+    EntryAnswer,
+    NearestAnswer,
+    RunsAnswer,
+    catalog,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Iterator
 
-KINDS = ("devices", "clusters", "models", "frameworks", "implementations", "runs")
+    from rich.console import RenderableType
+
 EPILOG = (
     "Example: meshwright catalog devices h100-sxm, "
     "or meshwright catalog runs --near llama3-70b --device h100-sxm --nodes 8 --sequence 8192"
 )
-FIELDS = (
-    Field(name="kind", kind="argument", metavar="KIND", parse=one_of(*KINDS), help=", ".join(KINDS)),
-    Field(name="name", kind="argument", metavar="NAME", help="One entry, with every figure and its source."),
-    *catalog_runs.FIELDS,
-    JSON,
-)
+FIELDS = (*CatalogRequest.FIELDS, JSON)
+REQUEST, ASK = CatalogRequest, catalog
 
 
-def run(values: Values, faults: Faults) -> int:
-    """List a kind, or show one entry."""
-    if "kind" not in values and not faults.messages:
-        faults.add("catalog.kind", "KIND is missing: one of {kinds}", kinds=", ".join(KINDS))
-    kind, single = values.get("kind"), "name" in values
-    for name in catalog_runs.NAMES:
-        if name in values and (kind != "runs" or single):
-            option = f"--{name.replace('_', '-')}"
-            faults.add("catalog.option", "{option} belongs to `catalog runs` without a NAME", path=option, option=option)
-    if kind == "runs":
-        return (catalog_runs.single if single else catalog_runs.listing)(values, faults)
-    faults.check()
-    return _entry(values) if single else _list(values)
+def report(answer: CatalogAnswer, _options: object) -> Iterator[RenderableType]:
+    """A table of entries, one entry in full, or published runs."""
+    match answer:
+        case EntriesAnswer(kind=kind, entries=entries):
+            from meshwright.report.entries import words
+            from meshwright.report.facts import name_list
 
+            yield from name_list(kind, [words(kind, each) for each in entries])
+        case EntryAnswer(kind="runs", name=name, facts=facts):
+            from meshwright.report.facts import entry
 
-def _list(values: Values) -> int:
-    """All entries of a kind: numbers in base units as JSON, words in a table."""
-    from meshwright.cli.output import print_json, print_report
+            yield from entry("run", name, {key: value for key, value in facts.items() if value is not None}, {})
+        case EntryAnswer(kind=kind, name=name, facts=facts, sources=sources):
+            from meshwright.report.entries import without_samples
+            from meshwright.report.facts import entry
 
-    kind = values["kind"]
-    names, show, facts = _tables()[kind]
-    rows = [{"name": name, **facts(show(name))} for name in names()]
-    if values["json"]:
-        print_json({"kind": kind, "entries": rows})
-    else:
-        from meshwright.report.entries import words
-        from meshwright.report.facts import name_list
+            yield from entry(kind.removesuffix("s"), name, without_samples(facts), sources)
+        case RunsAnswer(cells=cells, limit=limit):
+            from meshwright.report.runs import attempts_list
 
-        print_report(name_list(kind, [words(kind, row) for row in rows]))
-    return 0
+            yield from attempts_list(cells, limit)
+        case NearestAnswer(found=found, total=total):
+            from meshwright.report.runs import nearest_list
 
-
-def _entry(values: Values) -> int:
-    """One entry with every figure and its source."""
-    from meshwright.cli.output import print_json, print_report
-    from meshwright.report.entries import framework_facts, without_samples
-    from meshwright.report.facts import entry
-    from meshwright.report.view import plain
-
-    kind = values["kind"]
-    item = _tables()[kind][1](values["name"])
-    sources = _sources(kind, values["name"])
-    if kind == "frameworks":
-        facts = plain(framework_facts(item))
-    else:
-        facts = {key: value for key, value in plain(item).items() if value is not None}
-    if values["json"]:
-        print_json({"kind": kind, "name": values["name"], "facts": facts, "sources": plain(sources)})
-    else:
-        print_report(entry(kind.removesuffix("s"), values["name"], without_samples(facts), plain(sources)))
-    return 0
-
-
-def _tables() -> dict[str, tuple[Callable[[], Any], Callable[[str], Any], Callable[[Any], dict[str, Any]]]]:
-    """Kind -> its names, one entry, and what a list says of an entry."""
-    from meshwright import catalog, frameworks
-    from meshwright.catalog.implementations import implementation, implementations
-    from meshwright.report import entries
-
-    return {
-        "devices": (catalog.devices, catalog.device, entries.device),
-        "clusters": (catalog.clusters, catalog.load_cluster, entries.cluster),
-        "models": (catalog.models, catalog.load_model, entries.model),
-        "frameworks": (frameworks.frameworks, frameworks.framework, entries.framework),
-        "implementations": (implementations, implementation, entries.implementation),
-    }
-
-
-def _sources(kind: str, name: str) -> Mapping[str, Any]:
-    """Where each figure of an entry comes from."""
-    from meshwright import catalog
-
-    match kind:
-        case "devices":
-            return catalog.provenance("device", name)
-        case "clusters":
-            return catalog.provenance("cluster", name)
-        case "models":
-            return catalog.provenance("model", name)
-        case _:
-            return {}
+            yield from nearest_list(found, total)

@@ -1,57 +1,24 @@
-"""``meshwright explain``: why a layout is as fast as it is, and where the rest goes."""
+"""``meshwright explain``: its options and its report."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.cli.fields import Faults, Values
-from meshwright.cli.legality import check_layout
-from meshwright.cli.options import CASE, JSON, LAYOUT, SPARE_NODES
-from meshwright.cli.request import Setup, setup
-from meshwright.errors import Message, NoAnswerError
+from meshwright.api.options import JSON
+from meshwright.api.verbs.explain import ExplainAnswer, ExplainRequest, explain
 
 if TYPE_CHECKING:
-    from meshwright.domain.layout import Layout
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
 
 EPILOG = "Example: meshwright explain llama3-70b --device h100-sxm --nodes 64 --global-batch 1024 --sequence 8192"
-FIELDS = (*CASE, SPARE_NODES, LAYOUT, JSON)
+FIELDS = (*ExplainRequest.FIELDS, JSON)
+REQUEST, ASK = ExplainRequest, explain
 
 
-def run(values: Values, faults: Faults) -> int:
-    """Explain the layout that was given, or else the best one."""
-    from meshwright.cli.output import print_json, print_report
-    from meshwright.estimate import estimate as predict
-    from meshwright.explain import explain
-    from meshwright.report.explain import explanation_report, explanation_view
+def report(answer: ExplainAnswer, _options: object) -> Iterator[RenderableType]:
+    """The estimate and what there is to say about it."""
+    from meshwright.report.explain import explanation_report
 
-    given = setup(values, faults)
-    if "layout" in values:
-        layout = given.layout(values["layout"])
-        check_layout(given, layout, framework_asked="framework" in values)
-    else:
-        layout = _best(given, values)
-    estimate = predict(given.case, layout)
-    explanation = explain(given.case, layout, given.framework.features, estimate)
-    if values["json"]:
-        print_json(explanation_view(given.case, estimate, explanation))
-    else:
-        print_report(explanation_report(given.case, estimate, explanation))
-    return 0
-
-
-def _best(given: Setup, values: Values) -> Layout:
-    """The first plan, as ``plan`` finds it; where nothing fits there is nothing to explain."""
-    from meshwright import search
-    from meshwright.cli.output import progress
-    from meshwright.search.result import SearchOptions
-
-    options = SearchOptions(spare_nodes=values.get("spare_nodes", 0))
-    with progress("layouts") as tick:
-        result = search.plan(
-            given.case, given.framework.features, options, progress=tick,
-            acceptable=lambda layout: not given.framework.check(given.case, layout),
-            said=lambda layout: given.framework.overlap(given.case, layout),
-        )
-    if not result.plans:
-        raise NoAnswerError(Message("explain.nothing", "nothing fits: `meshwright plan` says what is missing", {}))
-    return result.plans[0].layout
+    return explanation_report(answer.given.case, answer.estimate, answer.explanation)

@@ -1,108 +1,28 @@
-"""``meshwright export``: a plan as the files of a framework, new ones or the user's own with another layout."""
+"""``meshwright export``: its options and its report."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from meshwright.cli.fields import Faults, Field, Values
-from meshwright.cli.options import JSON
-from meshwright.cli.request import Setup, setup
+from meshwright.api.options import JSON
+from meshwright.api.verbs.export import ExportAnswer, ExportRequest, export
 
 if TYPE_CHECKING:
-    from meshwright.domain.estimate import Estimate
-    from meshwright.domain.layout import Layout
-    from meshwright.frameworks import File
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
 
 EPILOG = "Example: meshwright export run/plan.yaml --to megatron@0.16 --out run"
-PROBE = """
-## Smaller run
-
-`probe/` trains fewer layers on one node with the same tensor and context parallelism, micro-batch and recomputation.
-Read its peak of allocated memory, and correct the prediction of the whole plan with it:
-`meshwright estimate --request plan.yaml --anchor-memory probe/plan.yaml=BYTES`.
-"""
-FIELDS = (
-    Field(name="plan", kind="argument", metavar="PLAN", help="A plan.yaml that `plan --save` wrote, or its directory."),
-    Field(name="to", metavar="NAME[@VERSION]", panel="Output", help="The framework to write for."),
-    Field(name="out", metavar="DIR", panel="Output", help="Where to write the files."),
-    Field(name="onto", kind="many", metavar="FILE", panel="Output",
-          help="Change this file of yours instead, repeatable: only what the plan decides; the copy goes to DIR."),
-    Field(name="force", kind="flag", panel="Output", help="Overwrite files that were changed."),
-    JSON,
-)
+FIELDS = (*ExportRequest.FIELDS, JSON)
+REQUEST, ASK = ExportRequest, export
 
 
-def run(values: Values, faults: Faults) -> int:
-    """Write the files and print their paths; with ``--onto`` also what was changed."""
-    from meshwright.cli.files import write_files
-    from meshwright.cli.output import print_json
-    from meshwright.cli.saved import load_plan
-    from meshwright.estimate import estimate as predict
+def report(answer: ExportAnswer, _options: object) -> Iterator[RenderableType]:
+    """What changes in the user's files, where they are; the paths."""
+    from meshwright.report.edits import edits_report
+    from meshwright.report.pieces import path_line
 
-    for name, what in (("plan", "PLAN"), ("to", "--to"), *([] if values["onto"] else [("out", "--out")])):
-        if name not in values and name not in faults.failed:
-            faults.add("export.missing", "{what} is missing", what=what)
-    faults.check()
-    saved = {**load_plan(values["plan"], faults), "framework": values["to"]}
-    given = setup(saved, faults)
-    layout = given.layout(saved["layout"])
-    if values["onto"]:
-        from meshwright.cli.onto import change
-
-        return change(given, layout, values)
-    estimate = predict(given.case, layout)
-    paths = write_files(values["out"], launch_files(given, layout, estimate), force=values["force"])
-    if values["json"]:
-        print_json({"files": paths})
-    else:
-        print("\n".join(paths))
-    return 0
-
-
-def launch_files(given: Setup, layout: Layout, estimate: Estimate) -> list[Any]:
-    """The framework's files for a layout with the predicted figures quoted in them, and a probe where it writes none.
-
-    Errors: ``NoAnswerError`` with every reason where the framework cannot express the plan.
-    """
-    from meshwright.errors import InputError, NoAnswerError
-    from meshwright.frameworks import Options
-
-    options = Options(estimate=estimate, label=estimate.label)
-    if given.framework.writer is not None and (reasons := given.framework.check(given.case, layout)):
-        raise NoAnswerError(reasons)
-    files = list(given.framework.write(given.case, layout, options=options))
-    try:
-        probe = [] if any(file.path.startswith("probe") for file in files) else _probe(given, layout)
-    except InputError:
-        probe = []
-    return [*(_with_probe(file) if probe else file for file in files), *probe]
-
-
-def _with_probe(file: File) -> File:
-    """The README with how the smaller run is used; any other file as it is."""
-    return replace(file, text=file.text + PROBE) if file.path == "README.md" else file
-
-
-def _probe(given: Setup, layout: Layout) -> list[File]:
-    """A smaller run of one node below ``probe/``, with the plan that ``estimate --anchor-memory`` takes."""
-    from meshwright.cli.saved import plan_file
-    from meshwright.estimate import estimate as predict
-    from meshwright.frameworks import File, Options
-    from meshwright.frameworks.probe import smaller
-
-    found = smaller(given.framework, given.case, layout)
-    if found is None or layout.world == found[1].world:
-        return []
-    case, small = found
-    estimate = predict(case, small)
-    written = given.framework.write(case, small, options=Options(estimate=estimate, label=estimate.label, train_iters=3))
-    request = {
-        **{key: value for key, value in given.request.items() if key not in {"cluster", "nodes", "lengths", "spare_nodes"}},
-        "device": case.cluster.device.name, "devices": case.cluster.num_devices, "layers": case.model.num_layers,
-        "devices_per_node": case.cluster.devices_per_node, "global_batch": case.batch.global_batch_sequences,
-        "sequence": case.batch.sequence_tokens,
-    }
-    saved = plan_file(request, estimate)
-    files = [*written, File(path=saved.path, text=saved.text)]
-    return [replace(file, path=f"probe/{file.path}") for file in files]
+    if answer.edited is not None:
+        yield from edits_report(answer.edited)
+    for path in answer.files:
+        yield path_line(path)

@@ -5,26 +5,41 @@ from __future__ import annotations
 import json
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from meshwright.text import visible
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 WAIT_S, EVERY_S = 0.5, 0.1
 
 
 def print_json(document: object) -> None:
-    """One JSON document."""
-    print(json.dumps(document, indent=2, allow_nan=False))
+    """One JSON document, out before anything else is done."""
+    print(json.dumps(document, indent=2, allow_nan=False), flush=True)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Lines of text, as paths; what nobody sees in them stands as an escape."""
+    for line in lines:
+        print(visible(line))
+
+
+def warn(text: str) -> None:
+    """One line on standard error; where that cannot be written, nothing."""
+    with suppress(OSError, ValueError):
+        print(visible(text), file=sys.stderr)
 
 
 def print_report(parts: Any) -> None:
-    """The parts of a report, in order."""
+    """The parts of a report, in order, out before anything else is done."""
     from meshwright.report.console import show
 
     show(parts)
+    sys.stdout.flush()
 
 
 @contextmanager
@@ -49,12 +64,17 @@ def stages() -> Iterator[Callable[[str, float, float], None] | None]:
         if now - begun >= WAIT_S and now - last >= EVERY_S:
             last, shown = now, True
             ratio = 100 * done / total if total else 0
-            sys.stderr.write(f"\r\033[K{done:,.0f} of {total:,.0f} {noun} ({ratio:.0f} %)")
-            sys.stderr.flush()
+            _beside(f"\r\033[K{done:,.0f} of {total:,.0f} {noun} ({ratio:.0f} %)")
 
     try:
         yield tick
     finally:
         if shown:
-            sys.stderr.write("\r\033[K")
-            sys.stderr.flush()
+            _beside("\r\033[K")
+
+
+def _beside(text: str) -> None:
+    """Text on the terminal's standard error; a terminal that is gone changes nothing."""
+    with suppress(OSError, ValueError):
+        sys.stderr.write(text)
+        sys.stderr.flush()

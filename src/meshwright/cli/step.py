@@ -1,176 +1,27 @@
-"""``meshwright step``: the reference training step of one layout, run on this machine and measured."""
+"""``meshwright step``: its options and its report."""
 
 from __future__ import annotations
 
-import json
-import re
-import sys
-import warnings
-from dataclasses import replace
-from math import prod
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from meshwright.cli import numbers
-from meshwright.cli.fields import Faults, Field, Values
-from meshwright.cli.files import check_file, check_target, write_file
-from meshwright.cli.machine_options import BACKEND, COMPILE, SHRINK, backend, small_model
-from meshwright.cli.options import CASE, JSON, LAYOUT
-from meshwright.errors import InputError, Message, NoAnswerError, fault
+from meshwright.api.options import JSON
+from meshwright.api.verbs.step import StepAnswer, StepRequest, step
 
 if TYPE_CHECKING:
-    from meshwright.domain.case import Case
-    from meshwright.domain.layout import Layout
-    from meshwright.engine.report import StepReport
-    from meshwright.engine.request import Options
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
 
 EPILOG = (
     "Example: meshwright step llama3-8b --layers 4 --hidden 1024 --vocabulary 8192 --global-batch 8 --sequence 256 "
     '--layout "tp2 sp mb4"'
 )
-_RUN = "Run"
-FIELDS = (
-    CASE[0], *SHRINK,
-    Field(name="global_batch", parse=numbers.count, metavar="N", panel="Batch", in_file=False,
-          help="Sequences per optimizer step."),
-    Field(name="sequence", parse=numbers.sequence, metavar="TOKENS", panel="Batch", in_file=False, help="Tokens of a sequence."),
-    Field(name="precision", metavar="NAME", panel="Batch", in_file=False, help="Precision of the products [default: bf16]."),
-    LAYOUT,
-    Field(name="cluster", metavar="NAME|FILE", panel="Cluster", in_file=False,
-          help="A cluster file of meshwright profile, or a name of the catalogue: the estimate stands beside the run."),
-    BACKEND, COMPILE,
-    Field(name="steps", parse=numbers.count, metavar="N", panel=_RUN, in_file=False, help="Measured steps [default: 5]."),
-    Field(name="warmup", parse=numbers.count_or_none, metavar="N", panel=_RUN, in_file=False,
-          help="Steps before them that no figure counts [default: 2]."),
-    Field(name="threads", parse=numbers.count, metavar="N", panel=_RUN, in_file=False,
-          help="Threads of a rank on processors [default: 1]."),
-    Field(name="packed", kind="flag", panel=_RUN, in_file=False, help="Sequences are packed documents that do not see each other."),
-    Field(name="profiled", kind="flag", panel=_RUN, in_file=False, help="One step more under the profiler: exposed communication."),
-    Field(name="trace", metavar="DIR", panel=_RUN, in_file=False,
-          help="Kineto traces there, one of each rank; implies --profiled."),
-    Field(name="save", metavar="FILE", panel="Output", in_file=False, help="Write the JSON document there."),
-    JSON,
-)
-_DEGREE = re.compile(r"(?:tp|cp|pp|dp)=?([0-9]{1,9})")
-MAX_RANKS, MAX_RANKS_HERE = 1024, 64
-"""Ranks of an allocation, and processes that are started on this machine."""
-TARGET = "meshwright.engine.measure:measure"
+FIELDS = (*StepRequest.FIELDS, JSON)
+REQUEST, ASK = StepRequest, step
 
 
-def run(values: Values, faults: Faults) -> int:
-    """Run it, or join ranks that are started, and print what was measured; of these the first one prints."""
-    from meshwright.cli.output import print_json, print_report
-    from meshwright.engine.launch import require_torch
-    from meshwright.estimate.single import estimate
-    from meshwright.measure.choice import short_label
-    from meshwright.report.step import step_report, step_view
+def report(answer: StepAnswer, _options: object) -> Iterator[RenderableType]:
+    """What was measured."""
+    from meshwright.report.step import step_report
 
-    _check(values, faults)
-    require_torch()
-    case, layout = _chosen(values)
-    options = _options(values)
-    report = _report(case, layout, options, on_cluster="cluster" in values)
-    if report is None:
-        return 0
-    view = step_view(report, short_label(layout), estimate(case, layout) if "cluster" in values else None)
-    if values["json"]:
-        print_json(view)
-    else:
-        print_report(step_report(view))
-    if "save" in values:  # behind what is shown: a place that cannot be written to loses no run
-        write_file(values["save"], json.dumps(view, indent=1) + "\n")
-    return 0
-
-
-def _check(values: Values, faults: Faults) -> None:
-    """Everything that is wrong with the options, before anything starts."""
-    given = set(values) | faults.failed
-    for name in ("model", "layout", "global_batch", "sequence"):
-        if name not in given:
-            option = "MODEL" if name == "model" else f"--{name.replace('_', '-')}"
-            faults.add(f"step.{name.replace('_', '-')}", "{option} is missing", option=option)
-    if "save" in values:
-        with faults:
-            check_file(values["save"])
-    if "trace" in values:
-        faults.messages += check_target(values["trace"])
-    faults.check()
-
-
-def _chosen(values: Values) -> tuple[Case, Layout]:
-    """The case on as many devices as the layout has ranks, and the layout; all that stands against it is said."""
-    from meshwright.domain.label import parse_layout
-    from meshwright.engine.join import started_by_another
-    from meshwright.measure.here import by_file, by_nothing, check_devices
-    from meshwright.measure.reference import case_of, overlap_of
-
-    ranks = prod(int(found[1]) for word in values["layout"].lower().split() if (found := _DEGREE.fullmatch(word)))
-    most = MAX_RANKS if started_by_another() else MAX_RANKS_HERE
-    if not 1 <= ranks <= most:
-        raise fault("step.ranks", "tp x cp x pp x dp = {ranks} ranks are not within 1 and {most}", path="--layout",
-                    ranks=ranks, most=most)
-    check_devices(1 if started_by_another() else ranks, backend(values))
-    cluster = by_file(values["cluster"], backend(values), ranks) if "cluster" in values else by_nothing(backend(values), ranks)
-    case = case_of(
-        small_model(values), cluster, global_batch=values["global_batch"], sequence_tokens=values["sequence"],
-        precision=values.get("precision", "bf16"),
-    )
-    layout = parse_layout(
-        values["layout"], num_devices=ranks, global_batch_sequences=values["global_batch"], devices_per_node=ranks, model=case.model
-    )
-    if layout.context_parallel > 1 and "context=" not in values["layout"].lower():
-        layout = replace(layout, context_kind="ulysses")
-    asked = layout.overlap  # what the reference step has not is kept, to be refused
-    return case, replace(layout, overlap=replace(overlap_of(layout, backend(values)), tensor=asked.tensor, expert=asked.expert))
-
-
-def _options(values: Values) -> Options:
-    from meshwright.engine.request import Options
-
-    names = {"steps": "steps", "warmup": "warmup_steps", "threads": "threads", "trace": "trace"}
-    said = {field: values[name] for name, field in names.items() if name in values}
-    if "trace" in said:
-        said["trace"] = str(Path(said["trace"]).resolve())
-    return Options(
-        backend=backend(values), packed=values["packed"], compiled=values["compile"], profiled=values["profiled"], **said
-    )
-
-
-def _report(case: Case, layout: Layout, options: Options, *, on_cluster: bool) -> StepReport | None:
-    """What was measured; None on ranks beside the first of those that somebody else has started."""
-    from meshwright.engine.join import join, joined_world, started_by_another
-    from meshwright.engine.launch import Task, warn_of_cores
-    from meshwright.engine.refusals import refused
-    from meshwright.engine.run import request_of, run_request
-
-    request = request_of(case, layout, options)
-    if not on_cluster and options.backend == "cpu":  # the catalogue's processor is nobody's: no MFU of it
-        request = replace(request, peak_flops_per_s=None)
-    if started_by_another():
-        reasons = refused(request, world=joined_world())
-        if reasons:
-            raise InputError(reasons)
-        rank, report = join(Task(target=TARGET, payload=request, backend=options.backend, threads=options.threads))
-        return report if rank == 0 else None
-    _check_memory(case, layout, options)
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        warn_of_cores(layout.world, Task(target=TARGET, payload=None, backend=options.backend, threads=options.threads))
-    for each in said:
-        print(f"warning: {each.message}", file=sys.stderr)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return run_request(request)
-
-
-def _check_memory(case: Case, layout: Layout, options: Options) -> None:
-    """Refuse what this host's free memory cannot hold: the system would end other programs for it."""
-    from meshwright.estimate.single import estimate
-    from meshwright.measure.here import free_memory_bytes
-    from meshwright.units import gib
-
-    need, free = layout.world * float(estimate(case, layout).memory_peak_bytes), free_memory_bytes()
-    if options.backend == "cpu" and free is not None and need > free:
-        raise NoAnswerError(Message("step.memory", "{ranks} ranks need about {need}, and {free} of this host are free: "
-                            "fewer --layers, a smaller --hidden or --vocabulary",
-                            {"ranks": layout.world, "need": gib(need), "free": gib(free)}))
+    return step_report(answer.document)

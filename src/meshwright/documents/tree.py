@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from meshwright.documents.quoting import flow, yaml_scalar
 from meshwright.documents.source import Setting
 from meshwright.errors import InputError, fault
 from meshwright.readers.safe import parse_json, parse_yaml, require_mapping
@@ -23,7 +24,6 @@ _ANCHOR = re.compile(r"&[^\s,\[\]{}]+[ \t]+")
 _ODD = re.compile("[^\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 """What may stand in a string of JSON, but in none of YAML or as a line break there."""
 _SURROGATE = re.compile(r"(?<!\\)((?:\\\\)*)\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./+-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,11 +242,11 @@ class TreeDocument:
 
     def _key(self, key: str) -> str:
         """A key as the language writes it."""
-        return json.dumps(key) if self.is_json else _scalar(key)
+        return json.dumps(key) if self.is_json else yaml_scalar(key)
 
     def _words(self, value: object) -> str:
         """A value as the language writes it, on one line."""
-        return json.dumps(value) if self.is_json else flow_words(value)
+        return json.dumps(value) if self.is_json else flow(value)
 
 
 def parse_tree(text: str, *, path: str = "", is_json: bool = False) -> TreeDocument:
@@ -291,15 +291,6 @@ def _without_comments(text: str, comment: re.Pattern[str]) -> str:
     return token.sub(lambda found: found[0] if found[0].startswith('"') else " " * len(found[0]), text)
 
 
-def flow_words(value: object) -> str:
-    """A value on one line of YAML."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_scalar(key)}: {flow_words(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(flow_words(item) for item in value) + "]"
-    return _scalar(value)
-
-
 def _related(name: str, key: str) -> bool:
     """Whether one of two dotted keys holds the other."""
     return name == key or name.startswith(f"{key}.") or key.startswith(f"{name}.")
@@ -308,20 +299,6 @@ def _related(name: str, key: str) -> bool:
 def _is_alias(pair: tuple[yaml.Node, yaml.Node]) -> bool:
     """Whether a key's value is an alias: its node stands at the anchor, before the key."""
     return bool(pair[1].start_mark.index < pair[0].end_mark.index)
-
-
-def _scalar(value: object) -> str:
-    """A scalar of YAML; text is quoted where it would be read as something else."""
-    if isinstance(value, float):
-        return yaml.safe_dump(value).partition("\n")[0]  # YAML reads 1e-05 as text
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        plain = _PLAIN.fullmatch(value) and isinstance(yaml.safe_load(value), str)
-        return value if plain else json.dumps(value, ensure_ascii=False)
-    return str(value)
 
 
 def _nested(keys: list[str], value: object) -> Any:
@@ -333,8 +310,8 @@ def _nested(keys: list[str], value: object) -> Any:
 
 def _block(keys: list[str], value: object, indent: int) -> str:
     """Lines of YAML for a path of keys."""
-    lines = [f"{' ' * (indent + 2 * depth)}{_scalar(key)}:" for depth, key in enumerate(keys)]
-    return "\n".join(lines) + f" {flow_words(value)}\n"
+    lines = [f"{' ' * (indent + 2 * depth)}{yaml_scalar(key)}:" for depth, key in enumerate(keys)]
+    return "\n".join(lines) + f" {flow(value)}\n"
 
 
 def _joined(text: str, body: str) -> str:

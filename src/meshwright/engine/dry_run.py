@@ -10,10 +10,12 @@ import json
 import os
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import cattrs
@@ -26,7 +28,7 @@ from meshwright.errors import InputError, Message, NoAnswerError, fault
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-TIMEOUT_S = 1800.0
+TIMEOUT_S, POLL_S = 1800.0, 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +89,14 @@ def dry_run(jobs: Sequence[Job], *, workers: int = 2) -> list[Found]:
              NoAnswerError where a process ends without a word.
     """
     require_torch()
+    ended = Event()
     with ThreadPoolExecutor(max_workers=max(1, min(workers, len(jobs)))) as pool:
-        return [found for batch in pool.map(lambda job: in_process([job]), jobs) for found in batch]
+        results = pool.map(lambda job: in_process([job], ended), jobs)
+        try:
+            return [found for batch in results for found in batch]
+        finally:  # one that failed, or an interrupt, ends the others
+            pool.shutdown(wait=False, cancel_futures=True)
+            ended.set()
 
 
 def require_torch() -> None:
@@ -97,24 +105,39 @@ def require_torch() -> None:
         raise fault("dryrun.no-torch", "a dry run needs PyTorch: pip install 'meshwright[torch]'")
 
 
-def in_process(jobs: Sequence[Job]) -> list[Found]:
-    """Jobs one after the other in one process of their own: quicker for many small ones, as torch is imported once."""
+def in_process(jobs: Sequence[Job], ended: Event | None = None) -> list[Found]:
+    """Jobs one after the other in one process of their own: quicker for many small ones, as torch is imported once.
+
+    ``ended`` is how another thread ends it.
+    """
     text = json.dumps([CONVERTER.unstructure(job, Job) for job in jobs])
-    command = [sys.executable, "-m", "meshwright.engine.dry_run_worker"]
-    try:
-        done = subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, env=_environment()
-        )
-    except subprocess.TimeoutExpired:
-        raise NoAnswerError(Message("dryrun.timeout", "the dry run took more than {s:.0f} s", {"s": TIMEOUT_S})) from None
-    answer = _answer(done.stdout)
+    command, pipe = [sys.executable, "-m", "meshwright.engine.dry_run_worker"], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=_environment()) as process:
+        try:
+            said, complained = _exchanged(process, text, ended)
+        finally:
+            process.kill()  # where it has not ended by itself
+    answer = _answer(said)
     if answer is None:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        values = {"status": done.returncode, "last": last}
+        last = (complained.strip().splitlines() or ["no message"])[-1]
+        values = {"status": process.returncode, "last": last}
         raise NoAnswerError(Message("dryrun.died", "the dry run's process ended with status {status}: {last}", values))
     if "fault" in answer:
         raise InputError(Message(answer["fault"]["id"], "{text}", {"text": answer["fault"]["text"]}))
     return CONVERTER.structure(answer["found"], list[Found])
+
+
+def _exchanged(process: subprocess.Popen[str], text: str, ended: Event | None) -> tuple[str, str]:
+    """What a process prints on both streams, once it has been told the text; nothing of one that is to end."""
+    until, given = time.monotonic() + TIMEOUT_S, [text]
+    while ended is None or not ended.is_set():
+        try:
+            return process.communicate(given.pop() if given else None, timeout=POLL_S)
+        except subprocess.TimeoutExpired:
+            if time.monotonic() > until:
+                values = {"s": TIMEOUT_S}
+                raise NoAnswerError(Message("dryrun.timeout", "the dry run took more than {s:.0f} s", values)) from None
+    return "", ""
 
 
 def _environment() -> dict[str, str]:

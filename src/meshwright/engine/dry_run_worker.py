@@ -8,11 +8,13 @@ import warnings
 from contextlib import redirect_stdout
 
 from meshwright.engine.dry_run import CONVERTER, Found, Job
+from meshwright.engine.worker import end_with_parent
 from meshwright.errors import InputError
 
 
 def main() -> int:
     """Run every job; a fault of the input is an answer, too."""
+    end_with_parent()
     from meshwright.engine.dry_run_step import dry_step
 
     jobs = CONVERTER.structure(json.load(sys.stdin), list[Job])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import tempfile
 from math import isfinite
 from pathlib import Path
 from time import perf_counter
@@ -19,10 +20,14 @@ from meshwright.engine.memory import bytes_of, saved_bytes
 from meshwright.engine.report import RankReport, StepReport
 from meshwright.engine.step import build, clear_gradients, gradients_of, sample_of, train_step
 from meshwright.errors import InputError, Message, NoAnswerError
+from meshwright.outputs import Output, write
 
 if TYPE_CHECKING:
     from meshwright.engine.request import Options, Request
     from meshwright.engine.step import Trainer
+
+WAIT_FOR_RANKS_S = 600.0
+"""For other ranks that write their traces into the same folder."""
 
 
 def measure(request: Request) -> StepReport:
@@ -100,10 +105,17 @@ def _profiled(trainer: Trainer, options: Options) -> tuple[float, float] | None:
         train_step(trainer, sample)
         _wait(trainer.device)
     if options.trace:
-        folder = Path(options.trace)
-        folder.mkdir(parents=True, exist_ok=True)
-        recorded.export_chrome_trace(str(folder / f"rank-{dist.get_rank()}.json"))
+        _keep(recorded, options.trace)
     return exposed_s(recorded.events() or [])
+
+
+def _keep(recorded: profile, folder: str) -> None:
+    """The trace of this rank in a folder; ranks write one after the other."""
+    with tempfile.TemporaryDirectory(prefix="meshwright-trace-") as name:
+        path = Path(name) / f"rank-{dist.get_rank()}.json"
+        recorded.export_chrome_trace(str(path))
+        output = Output(path=str(Path(folder) / path.name), text=path.read_text(encoding="utf-8"), folder=folder)
+    write([output], force=True, wait_s=WAIT_FOR_RANKS_S)  # who started the ranks has asked for the user's leave
 
 
 def _own(trainer: Trainer, memory: dict[str, int | None], talk: tuple[float, float] | None) -> RankReport:

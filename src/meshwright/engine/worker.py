@@ -19,13 +19,14 @@ from meshwright.errors import MeshwrightError
 
 TIMEOUT_S = 600
 """How long a rank waits for others in one exchange."""
+WATCH_S = 0.5
 
 
 def main(folder: Path) -> int:
     """Run the task -> exit status."""
     rank = int(os.environ["RANK"])
     if "MASTER_ADDR" not in os.environ:
-        _end_with_parent()
+        end_with_parent()
     try:
         _leave(folder / f"result-{rank}", pickle.dumps(_run(folder, rank)))
     except BaseException as error:
@@ -63,13 +64,13 @@ def _leave(path: Path, content: bytes) -> None:
     temporary.rename(path)
 
 
-def _end_with_parent() -> None:
-    """End this rank when the process that started it is gone, however that ended."""
+def end_with_parent() -> None:
+    """End this process when the one that started it is gone, however that ended."""
     parent = os.getppid()
 
     def watch() -> None:
         while os.getppid() == parent:
-            time.sleep(1.0)
+            time.sleep(WATCH_S)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from meshwright.catalog.guides import cited
 from meshwright.units import count, gib, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from meshwright.explain.explanation import Explanation
     from meshwright.explain.sensitivity import Sensitivity
+    from meshwright.judging.finding import Judgement, Side
 
 SMALLEST_POINTS = 0.05
 """Terms below so many points are not listed."""
@@ -23,6 +25,7 @@ class Section:
 
     title: str
     lines: tuple[str, ...]
+    """Each a sentence or more; what follows a line break stands below it, further in."""
 
 
 def sections(explanation: Explanation, *, all_rules: bool = False) -> tuple[Section, ...]:
@@ -97,12 +100,17 @@ def _step(each: Sensitivity) -> str:
 
 def _disagreements(explanation: Explanation) -> Iterator[str]:
     for each in explanation.disagreements:
-        places = "; ".join(f"{side.says} ({side.source})" for side in each.sides)
+        sides = "; ".join(side.says for side in each.sides)
         right = ", ".join(each.right) or "none of them"
-        yield f"{each.topic}: {places}. Right here: {right}. {each.sentence}"
+        yield _with_sources(f"{each.topic}: {sides}. Right here: {right}. {each.sentence}", each.sides)
 
 
 def _rules(explanation: Explanation, *, all_rules: bool) -> Iterator[str]:
     for judgement in explanation.judgements:
         if all_rules or judgement.verdict != "does-not-apply":
-            yield f"[{judgement.verdict}] {judgement.says} ({judgement.source}): {judgement.sentence}"
+            yield _with_sources(f"[{judgement.verdict}] {judgement.says}: {judgement.sentence}", [judgement])
+
+
+def _with_sources(words: str, cites: Sequence[Judgement | Side]) -> str:
+    """A line, and in lines of its own below what the guides say, in their words."""
+    return "\n".join([words, *(cited(f"guide {each.source}", each.rule) for each in cites)])

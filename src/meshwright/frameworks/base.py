@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+from meshwright.documents.quoting import require_text
 from meshwright.documents.source import File, Source
 from meshwright.domain.layout import Mixed, NoRecompute, Overlap
 from meshwright.errors import InputError, Message, fault
@@ -209,7 +210,10 @@ class Framework:
             raise fault("framework.no-writer", "{title} has no writer: its plugin only plans", title=self.title)
         if broken := there.check(case, layout):
             raise InputError(broken)
-        return there.writer(case, layout, there.version, options)
+        files = there.writer(case, layout, there.version, options)
+        for file in files:
+            require_text(file.text, file.path)
+        return files
 
     def read(self, files: Sequence[File], *, version: str | None = None, given: Given = NOTHING_GIVEN) -> Reading:
         """What a user's files mean to the framework, without running any of them.

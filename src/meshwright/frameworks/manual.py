@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from math import ceil
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from meshwright.documents import quoting
+from meshwright.documents.quoting import Shell, Written
 from meshwright.domain.label import label
 from meshwright.frameworks.base import File, Options
 from meshwright.units import GIB
@@ -32,6 +33,7 @@ class Variable:
 
     name: str
     value: str | None
+    """Written as it is; a ``Shell`` is what the shell makes of it."""
     reason: str
 
 
@@ -41,6 +43,7 @@ class Blank:
 
     name: str
     default: str
+    """Written as it is; a ``Shell`` (``$PWD``) is what the shell makes of it."""
     what: str = ""
 
 
@@ -155,7 +158,7 @@ def common_values(case: Case, layout: Layout, options: Options) -> dict[str, Any
         "case": case, "layout": layout, "label": options.label or label(layout), "predicted": predicted(options.estimate),
         "nodes": layout.world // per_node, "per_node": per_node,
         "devices_asked": f"--gres=npu:{per_node}" if case.cluster.device.family == "ascend" else f"--gpus-per-node={per_node}",
-        "job": quote(f"{case.model.name}-{layout.world}"),
+        "job": f"{case.model.name}-{layout.world}",
     }
 
 
@@ -164,10 +167,47 @@ def _environment() -> Environment:
     """Templates of all frameworks; a name without a value is our mistake. Jinja is imported when a file is written."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    return Environment(
-        loader=PackageLoader("meshwright.frameworks", "templates"), undefined=StrictUndefined,
+    environment = Environment(
+        loader=PackageLoader("meshwright.frameworks", "templates"), undefined=StrictUndefined, finalize=_written,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, autoescape=False,
     )
+    environment.filters |= {
+        "word": quoting.word, "comment": quoting.comment, "slurm": quoting.slurm, "markdown": quoting.markdown,
+        "code": quoting.markdown_code, "prose": quoting.prose, "value": _value, "line": _line, "variable": _variable,
+        "assigned": _assigned, "exported": _exported,
+    }
+    return environment
+
+
+def _written(value: object) -> object:
+    """What a template puts in, which is a number or has gone through a filter that knows the language."""
+    if isinstance(value, str) and not isinstance(value, Written):
+        raise TypeError(f"a template writes {value!r} without a filter that quotes it")
+    return value
+
+
+def _value(value: str | None, absent: str) -> Written:
+    """A value in a table of Markdown, or the word for none."""
+    return quoting.markdown_code(value) if value else quoting.markdown(absent)
+
+
+def _line(command: str | tuple[str, ...]) -> Written:
+    """A command of ours, of which each line is shell already."""
+    return Written(command if isinstance(command, str) else " \\\n    ".join(command))
+
+
+def _variable(name: str) -> Written:
+    """What a variable of the script holds."""
+    return quoting.word(Shell(f"${name}"))
+
+
+def _assigned(blank: Blank, *, required: bool = True) -> Written:
+    """A blank as a variable; one without a default must be given where it is required."""
+    return quoting.assignment(blank.name, blank.default, (blank.what or "must be given") if required else "")
+
+
+def _exported(variable: Variable) -> Written:
+    return quoting.export(variable.name, variable.value)
 
 
 def template(name: str) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from meshwright import catalog
+from meshwright.catalog import cluster_for, device, devices, load_cluster
 from meshwright.engine.devices import count_devices, device_name
 from meshwright.engine.launch import cores_here
 from meshwright.engine.profile.machine import host_memory_bytes, processor, this_machine, torch_version
@@ -51,8 +51,8 @@ def by_file(name_or_path: str, backend: Backend, ranks: int) -> Cluster:
 
     Errors:  InputError where its devices are not of the sort that the ranks run on.
     """
-    known = name_or_path in catalog.devices()
-    cluster = catalog.cluster_for(name_or_path, num_devices=1) if known else catalog.load_cluster(name_or_path)
+    known = name_or_path in devices()
+    cluster = cluster_for(name_or_path, num_devices=1) if known else load_cluster(name_or_path)
     if (cluster.device.family == "cpu") != (backend == "cpu"):
         raise fault("here.sort", "{name} is made of {device}, and ranks run on {backend}: nothing could be compared",
                     path="--cluster", name=cluster.name, device=cluster.device.name, backend=backend)
@@ -62,12 +62,12 @@ def by_file(name_or_path: str, backend: Backend, ranks: int) -> Cluster:
 def by_catalogue(backend: Backend, ranks: int) -> Cluster | None:
     """What the catalogue knows of such a machine before anything is measured; None where it does not know the device."""
     if backend == "cpu":
-        return on_one_host(catalog.cluster_for("cpu", num_devices=1), ranks)
+        return on_one_host(cluster_for("cpu", num_devices=1), ranks)
     spelling = "-".join(device_name().lower().split())
-    for known in catalog.devices():
-        each = catalog.device(known)
+    for known in devices():
+        each = device(known)
         if spelling in {word.lower() for word in (each.name, *each.aliases)}:
-            return on_one_host(catalog.cluster_for(known, num_devices=1), ranks)
+            return on_one_host(cluster_for(known, num_devices=1), ranks)
     return None
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright import catalog
+from meshwright.catalog import calibration, implementation, optimizer
+from meshwright.catalog import precision as precision_named
 from meshwright.domain.case import Case
 from meshwright.domain.features import Features
 from meshwright.domain.layout import Overlap
@@ -42,12 +43,12 @@ def case_of(model: Model, cluster: Cluster, *, global_batch: int, sequence_token
     Units:   ``global_batch`` sequences of ``sequence_tokens`` tokens each.
     Errors:  InputError for a precision that is not known.
     """
-    kernels = catalog.implementation(IMPLEMENTATION)
-    recipe = catalog.precision(precision, kernels.gradient_dtype)
+    kernels = implementation(IMPLEMENTATION)
+    recipe = precision_named(precision, kernels.gradient_dtype)
     return Case(
         model=model, cluster=cluster, batch=Batch(global_batch_sequences=global_batch, sequence_tokens=sequence_tokens),
-        training=Training(task="pretrain", precision=recipe, optimizer=catalog.optimizer("adamw")), implementation=kernels,
-        calibration=catalog.calibration("shipped", cluster, framework=kernels.family, precision=recipe.name),
+        training=Training(task="pretrain", precision=recipe, optimizer=optimizer("adamw")), implementation=kernels,
+        calibration=calibration("shipped", cluster, framework=kernels.family, precision=recipe.name),
     )
 
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MAX_BYTES = 64 * 2**20
+BEGIN = b'{"machine": "'
+"""How each line begins; a file of one unfinished line that does not is no store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +68,10 @@ class Store:
             whole, _, torn = content.rpartition(b"\n")
             lines = whole.splitlines()
             self.trials = [_trial(line, f"{path}:{number}") for number, line in enumerate(lines, start=1) if line.strip()]
-            if torn:  # the line that was being written when the last run ended; a file that is no store is left as it is
+            if torn and not self.trials and not torn.startswith(BEGIN[: len(torn)]):
+                raise fault("store.line", "is no run of this program: choose another --out, or remove the line",
+                            path=f"{path}:{len(lines) + 1}")
+            if torn:  # the line that was being written when the last run ended
                 with path.open("r+b") as file:
                     file.truncate(len(content) - len(torn))
         except OSError as error:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from meshwright.errors import Message
 from meshwright.readers.limits import MAX_LAYERS, MAX_NUMBER, MAX_SIZE
+from meshwright.readers.names import name_fault
 from meshwright.readers.structure import join, shown
 
 
@@ -32,6 +33,11 @@ class Fields:
     def _at(self, name: str) -> str:
         """``file: key`` for a key of the file, ``file: key.inner`` below."""
         return join(self.path, name) if ": " in self.path else f"{self.path}: {name}"
+
+    def check_name(self, key: str, name: object) -> None:
+        """Remember a text that cannot be a name; other values are nobody's name."""
+        if isinstance(name, str) and (wrong := name_fault(name, self._at(key))):
+            self.faults.append(wrong)
 
     def size(self, *names: str, default: int | None = None, minimum: int = 1, maximum: int = MAX_SIZE) -> int:
         """A whole number under the first of the names that is there; missing without a default is a fault."""

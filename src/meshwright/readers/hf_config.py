@@ -12,6 +12,7 @@ from meshwright.readers.architectures import architectures
 from meshwright.readers.architectures.positions import with_rotary
 from meshwright.readers.fields import Fields
 from meshwright.readers.limits import refuse_giants
+from meshwright.readers.names import require_name
 from meshwright.readers.safe import load_json, require_mapping
 from meshwright.readers.structure import shown
 
@@ -30,6 +31,7 @@ def read_config(path: Path | str) -> Model:
 def model_from_config(config: Mapping[str, object], *, where: str, name: str = "model") -> Model:
     """The model that a configuration describes; of a multi-modal wrapper the text part, and the source says so."""
     fields = Fields(config, where)
+    _check_names(fields)
     key = _architecture(fields)
     note = ""
     if key is None and isinstance(config.get("text_config"), Mapping):
@@ -39,7 +41,7 @@ def model_from_config(config: Mapping[str, object], *, where: str, name: str = "
             fields.data = {**fields.data, "tie_word_embeddings": wrapper.data["tie_word_embeddings"]}
         key = _architecture(fields)
     if key is None:
-        raise InputError(_unknown(fields, config))
+        raise InputError([*fields.faults, _unknown(fields, config)])
     try:
         model = with_rotary(architectures[key](fields), fields, key)
     except InputError as error:
@@ -47,10 +49,12 @@ def model_from_config(config: Mapping[str, object], *, where: str, name: str = "
     if fields.faults:
         raise InputError(fields.faults)
     own_name = config.get("_name_or_path")
+    if not isinstance(own_name, str) or not own_name:
+        own_name = require_name(name, f"{where}: the name of its folder")
     refuse_giants(model, where)
     return replace(
         model,
-        name=own_name if isinstance(own_name, str) and own_name else name,
+        name=own_name,
         architecture=_class_name(fields, key),
         source=f"{where}{note}",
     )
@@ -65,6 +69,17 @@ def _names(config: Mapping[str, object]) -> list[str]:
     classes = config.get("architectures")
     listed = classes if isinstance(classes, list) else []
     return [name for name in (*listed, config.get("model_type")) if isinstance(name, str)]
+
+
+def _check_names(fields: Fields) -> None:
+    """Remember the names of a configuration, and of the text part of a wrapper, that are none."""
+    for key in ("_name_or_path", "model_type"):
+        fields.check_name(key, fields.data.get(key))
+    classes = fields.data.get("architectures")
+    for place, name in enumerate(classes if isinstance(classes, list) else []):
+        fields.check_name(f"architectures[{place}]", name)
+    if isinstance(fields.data.get("text_config"), Mapping):
+        _check_names(fields.inner("text_config"))
 
 
 def _class_name(fields: Fields, key: str) -> str:

@@ -14,6 +14,7 @@ import cattrs
 from cattrs.gen import make_dict_structure_fn
 
 from meshwright.errors import InputError, Message, did_you_mean
+from meshwright.readers.names import name_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -40,7 +41,7 @@ class Several(ValueError):
 
 
 def make_converter() -> cattrs.Converter:
-    """A converter that refuses coercion and unknown keys."""
+    """A converter that refuses coercion, unknown keys, and text in which something hides."""
     converter = cattrs.Converter(forbid_extra_keys=True)
     converter.register_structure_hook(int, _integer)
     converter.register_structure_hook(float, _number)
@@ -142,7 +143,14 @@ def _number_hint(value: object) -> str:
 def _text(value: object, _: object) -> str:
     if not isinstance(value, str):
         raise Reject("value.text", "{value} is not text; put it in quotes", value=shown(value))
-    return value
+    return _seen(value)
+
+
+def _seen(text: str) -> str:
+    """A name or a line of text, of which nothing hides."""
+    if wrong := name_fault(text, ""):
+        raise Reject(wrong.id, wrong.template, **wrong.values)
+    return text
 
 
 def _boolean(value: object, _: object) -> bool:
@@ -192,17 +200,19 @@ def _mapping(kind: Any, converter: cattrs.Converter) -> Callable[[Any, Any], Any
     def structure_mapping(value: Any, _: Any) -> Any:
         if not isinstance(value, Mapping):
             raise Reject("value.mapping", "{value} is not a mapping of keys to values", value=shown(value))
-        return _items(((str(key), item) for key, item in value.items()), item_kind, converter)
+        return _items(((str(key), item) for key, item in value.items()), item_kind, converter, check=_seen)
 
     return structure_mapping
 
 
-def _items(items: Iterable[tuple[Any, object]], kind: Any, converter: cattrs.Converter) -> dict[Any, Any]:
+def _items(
+    items: Iterable[tuple[Any, object]], kind: Any, converter: cattrs.Converter, check: Callable[[Any], Any] = lambda key: key
+) -> dict[Any, Any]:
     result: dict[Any, Any] = {}
     failed: list[tuple[Any, Exception]] = []
     for key, item in items:
         try:
-            result[key] = converter.structure(item, kind)
+            result[check(key)] = converter.structure(item, kind)
         except Exception as error:
             failed.append((key, error))
     if failed:

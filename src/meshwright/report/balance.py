@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -11,21 +9,21 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from meshwright.report.balance_view import stage_lines, treated
+from meshwright.api.views.balance import setting_text, stage_lines, treated
 from meshwright.report.bars import MIN_BAR, Part, StackedBar
 from meshwright.report.pieces import Pieces
-from meshwright.report.words import gib, gib_of, percent, plural, seconds
 from meshwright.units import GIB
+from meshwright.words import gib, gib_of, percent, plural, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rich.console import RenderableType
 
+    from meshwright.api.views.balance import BalanceShown, StageLine, Units
     from meshwright.domain.balance import Balance, BalanceProblem, Overfull, Placement
     from meshwright.domain.estimate import Estimate
     from meshwright.frameworks.stage_lists import Words
-    from meshwright.report.balance_view import BalanceShown, StageLine, Units
 
 BAR = 24
 MAX_LINES = 32
@@ -239,16 +237,6 @@ def setting_word(key: str, value: object) -> str:
         return f"{key}: the modules of {len(value)} parts with {', '.join(map(str, counts))} layers ({rest})"
     text = setting_text(key, value)
     return text if len(text) <= MAX_WORD else f"{text[:MAX_WORD]}... ({rest})"
-
-
-def setting_text(key: str, value: object) -> str:
-    """A setting as it stands in a file or on a command line."""
-    if not key.startswith("--"):
-        return f"{key}: {value if isinstance(value, str) else json.dumps(value)}"
-    if value is True:
-        return key
-    words = value if isinstance(value, (tuple, list)) else [value]
-    return " ".join([key, *(shlex.quote(str(word)) for word in words)])
 
 
 def overfull_report(problem: BalanceProblem, verdict: Overfull, name: str, units: Units) -> Iterator[RenderableType]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from meshwright.evidence.rows.table import count_reasons
-from meshwright.report.words import integer, percent
+from meshwright.words import integer, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,20 +20,6 @@ if TYPE_CHECKING:
 
 MOST = 15
 """Largest offsets that are shown."""
-
-
-def calibration_view(table: CalibrationTable, readings: Sequence[RowsRead]) -> dict[str, Any]:
-    """The JSON of ``calibrate``: provenance and diagnostics; the file has the rest."""
-    return {
-        "calibration": f"{table.name}@{table.version}", "provenance": dict(table.provenance),
-        "diagnostics": dict(table.diagnostics),
-        "runs": sum(len(reading.runs) for reading in readings), "ranking_error_ratio": table.ranking_ratio,
-        "skipped": count_reasons([each for reading in readings for each in reading.skipped]),
-        "fit_curves": {
-            name: {"edge_ratio": curve.usable_bytes(1.0), "width": curve.width, "failures_ratio": curve.failures}
-            for name, curve in table.fits.items()
-        },
-    }
 
 
 def calibration_report(

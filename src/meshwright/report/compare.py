@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from meshwright.report.timesplit import parts_of
-from meshwright.report.words import gib, percent, seconds
+from meshwright.words import gib, percent, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

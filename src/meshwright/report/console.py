@@ -7,21 +7,33 @@ import sys
 from typing import IO, TYPE_CHECKING
 
 from rich.console import Console
+from rich.segment import Segment
 from rich.text import Text
+
+from meshwright.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rich.console import RenderableType
+    from rich.console import ConsoleOptions, RenderableType
 
 MIN_WIDTH, PIPED_WIDTH, MAX_WIDTH = 80, 110, 140
+
+
+class _Visible(Console):
+    """A console on which every piece of text is visible, whoever wrote it: it moves no cursor and turns no direction."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """The segments of a renderable; what only rich puts in (colours, cursor) stands beside their text."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(segment.text, keep="\n"), segment.style)
 
 
 def console(stream: IO[str] | None = None, width: int | None = None) -> Console:
     """A console on a stream (standard output), without markup, so that names with brackets stay what they are."""
     if width is None:
         width = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
-    return Console(
+    return _Visible(
         file=stream if stream is not None else sys.stdout,
         width=min(max(width, MIN_WIDTH), MAX_WIDTH),
         markup=False, highlight=False, emoji=False,

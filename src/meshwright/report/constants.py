@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from meshwright.api.views.constants import _grade
 from meshwright.domain.measured import MEASURED
-from meshwright.report.words import gib, percent, seconds
 from meshwright.units import GIB
+from meshwright.words import gib, percent, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,22 +21,10 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from meshwright.domain.calibration import Calibration, Move
-    from meshwright.domain.estimate import Estimate, Grade
+    from meshwright.domain.estimate import Estimate
 
 MOVED = 0.005
 """Offsets of a log below it are not worth a word."""
-
-
-def constants_view(calibration: Calibration, estimate: Estimate) -> list[dict[str, Any]]:
-    """Every constant with its prior, its value, its grade, and the factor of every level that moved it; empty for the priors."""
-    return [
-        {
-            "name": move.name, "prior": move.prior, "value": move.value, "grade": _grade(move, estimate),
-            "moved_by": {level: math.exp(offset) for level, offset in move.offsets.items()},
-            **({"source": move.source} if move.source else {}),
-        }
-        for move in calibration.moved
-    ]
 
 
 def constants_table(calibration: Calibration, estimate: Estimate) -> Iterator[RenderableType]:
@@ -77,16 +66,6 @@ def _far(move: Move) -> float:
 def _told(move: Move) -> bool:
     """Whether a constant is worth a line: it was measured, or runs moved it."""
     return MEASURED in move.offsets or _far(move) >= MOVED
-
-
-def _grade(move: Move, estimate: Estimate) -> Grade:
-    """``measured`` by a profile of this cluster; ``analytic`` where no run moved it; else its step time's, kin at least."""
-    grade = (estimate.grades or {}).get("step_s", "analytic")
-    if not move.offsets:
-        return "analytic"
-    if MEASURED in move.offsets:
-        return "measured"
-    return "kin" if grade == "analytic" else grade
 
 
 def _figure(name: str, value: float) -> str:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from meshwright.report.headline import UNCALIBRATED
-from meshwright.report.words import count, integer, plural, seconds
+from meshwright.words import count, integer, plural, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

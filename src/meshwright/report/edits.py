@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
+
+from meshwright.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rich.console import RenderableType
 
-    from meshwright.frameworks.editing import Edit, Edited
+    from meshwright.frameworks.editing import Edited
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 _RESUME = {"same checkpoint": "green", "reshard": "yellow", "convert": "yellow", "not possible": "red"}
-
-
-def edits_view(edited: Edited) -> dict[str, Any]:
-    """The JSON of changes."""
-    return {
-        "edits": [_edit_view(edit) for edit in edited.edits], "resume": edited.meaning.resume, "diff": edited.diff,
-        "messages": [str(message) for message in edited.messages],
-    }
-
-
-def _edit_view(edit: Edit) -> dict[str, Any]:
-    """One change."""
-    return {
-        "field": edit.key, "from": edit.before, "to": edit.after, "file": edit.file, "line": edit.line or None,
-        "resume": edit.meaning.resume,
-    }
 
 
 def edits_report(edited: Edited) -> Iterator[RenderableType]:
@@ -69,4 +55,4 @@ def _word(value: object) -> str:
         return "-"
     if value is True:
         return "on"
-    return " ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
+    return visible(" ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value))

@@ -1,16 +1,15 @@
-"""The report of ``explain``: the estimate, what it is made of, and the findings of ``diagnose``."""
+"""The report of ``explain``: the estimate, what it is made of, and the findings of ``meshwright.explain``."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.padding import Padding
 from rich.text import Text
 
 from meshwright.explain import sections
-from meshwright.report.constants import constants_table, constants_view
+from meshwright.report.constants import constants_table
 from meshwright.report.estimate import estimate_report
-from meshwright.report.view import estimate_view, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,12 +28,8 @@ def explanation_report(case: Case, estimate: Estimate, explanation: Explanation)
     for section in sections(explanation):
         yield Padding(Text(section.title, style="bold"), (1, 0, 0, 0))
         for line in section.lines:
-            yield Padding(Text(line), (0, 0, 0, 2))
+            words, *below = line.split("\n")
+            yield Padding(Text(words), (0, 0, 0, 2))
+            yield from (Padding(Text(each, style="dim"), (0, 0, 0, 6)) for each in below)
 
 
-def explanation_view(case: Case, estimate: Estimate, explanation: Explanation) -> dict[str, Any]:
-    """The document of ``explain --json``."""
-    return {
-        "estimate": estimate_view(estimate), "constants": constants_view(case.calibration, estimate),
-        "explanation": plain(explanation),
-    }

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.padding import Padding
 from rich.text import Text
 
-from meshwright.documents.source import UNKNOWN
+from meshwright.api.views.findings import simple
+from meshwright.catalog.guides import cited
 from meshwright.domain.label import label
-from meshwright.report.words import gib_of, percent, plural, seconds
+from meshwright.text import visible
+from meshwright.words import gib_of, percent, plural, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,40 +27,6 @@ STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "advice
 _PLURALS: dict[Severity, str] = {"error": "errors", "warning": "warnings", "advice": "pieces of advice"}
 _LONG = 40
 """Characters of a value beyond which the words are left to say it."""
-
-
-def findings_view(checked: Checked) -> dict[str, Any]:
-    """``check --json``: the contract's keys, the place of each finding, and what was not looked at."""
-    found = checked.estimate
-    return {
-        "ok": checked.ok,
-        "findings": [finding_view(each) for each in checked.findings],
-        "skipped": list(checked.skipped),
-        "label": found.label if found is not None else None,
-    }
-
-
-def finding_view(each: Finding) -> dict[str, Any]:
-    """One finding."""
-    return {
-        "id": each.message.id, "severity": each.severity, "message": str(each.message), "value": simple(each.value),
-        "expected": simple(each.expected), "source": each.source, "place": each.message.path,
-    }
-
-
-def simple(value: object) -> Any:
-    """A value as JSON has it."""
-    if value is UNKNOWN:
-        return "unknown"
-    if value is None or isinstance(value, (str, bool, int)):
-        return value
-    if isinstance(value, float):
-        return value if value - value == 0 else str(value)
-    if isinstance(value, Mapping):
-        return {str(key): simple(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [simple(each) for each in value]
-    return str(value)
 
 
 def findings_report(checked: Checked) -> Iterator[RenderableType]:
@@ -77,14 +45,19 @@ def _finding(each: Finding) -> Iterator[RenderableType]:
     if each.message.path:
         head.append(f"  {each.message.path}", style="cyan")
     yield head
-    yield Padding(Text(each.message.template.format(**each.message.values)), (0, 0, 0, 8))
+    yield Padding(Text(each.message.words), (0, 0, 0, 8))
     tail = Text()
     if _short(each.value) and _short(each.expected):
         tail.append(f"{_short(each.value)} -> {_short(each.expected)}   ")
     if each.source:
-        tail.append(each.source, style="dim")
+        tail.append(cited(each.source, _rule(each)), style="dim")
     if tail:
         yield Padding(tail, (0, 0, 0, 8))
+
+
+def _rule(each: Finding) -> str:
+    """The rule of the guides that a finding is about, or nothing."""
+    return each.message.id.removeprefix("guide.") if each.message.id.startswith("guide.") else ""
 
 
 def _short(value: object) -> str:
@@ -93,7 +66,7 @@ def _short(value: object) -> str:
         return ""
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(simple(value))
+    text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else visible(str(simple(value)))
     return text if len(text) <= _LONG else ""
 
 

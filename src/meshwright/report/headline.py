@@ -10,7 +10,7 @@ from rich.text import Text
 
 from meshwright.perf.parameters import active_parameters, total_parameters
 from meshwright.report.pieces import Pieces
-from meshwright.report.words import count, gib, gib_of, integer, percent, plural, rate, seconds, tflops
+from meshwright.words import count, gib, gib_of, integer, percent, plural, rate, seconds, tflops
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

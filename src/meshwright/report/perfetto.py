@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshwright.perf.schedules import KIND_NAMES
-from meshwright.report.pipeline_view import memory_steps
+from meshwright.report.pipeline_view import memory_steps, pipeline_view
 from meshwright.units import GIB, MICRO, MILLI
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from meshwright.api.views.balance import BalanceShown
     from meshwright.report.pipeline_view import PipelineView
 
 Event = dict[str, Any]
@@ -115,3 +116,8 @@ def _micro(view: PipelineView, times: np.ndarray[Any, np.dtype[np.float64]]) -> 
     """Times in microseconds."""
     unit = MICRO if view.units.time == "s" else MILLI
     return [round(value, DIGITS) for value in (times / unit).tolist()]
+
+
+def trace_of(name: str, answer: BalanceShown) -> str:
+    """The simulated pipeline of a balance's answer, under its name."""
+    return perfetto(pipeline_view(name, answer.problem, answer.balance.best, answer.units))

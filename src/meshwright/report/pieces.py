@@ -35,3 +35,8 @@ class Pieces:
                     line = Text(" " * self.indent)
             line.append_text(piece)
         yield line
+
+
+def path_line(path: str) -> Text:
+    """A path on a line of its own: it runs over the edge, and can be copied whole."""
+    return Text(path, no_wrap=True)

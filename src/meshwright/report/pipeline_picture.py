@@ -9,14 +9,15 @@ import numpy as np
 
 from meshwright.perf.schedules import FORWARD, WEIGHT
 from meshwright.report.balance import memory_word, time_word
-from meshwright.report.pipeline_view import memory_steps
+from meshwright.report.pipeline_view import memory_steps, pipeline_view
 from meshwright.report.svg import BLUE, GREEN, GRID, INK, MUTED, ORANGE, PAPER, RED, Drawing, short
 from meshwright.report.windows import Widths, Window, windows
-from meshwright.report.words import percent, plural
+from meshwright.words import percent, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from meshwright.api.views.balance import BalanceShown
     from meshwright.report.pipeline_view import PipelineView
     from meshwright.report.svg import Point
 
@@ -268,3 +269,8 @@ def _lighter(colour: str, share: float) -> str:
     """A colour mixed with white."""
     parts = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
     return "#" + "".join(f"{round(part + (255 - part) * share):02x}" for part in parts)
+
+
+def picture_of(name: str, answer: BalanceShown) -> str:
+    """The simulated pipeline of a balance's answer, under its name."""
+    return pipeline_picture(pipeline_view(name, answer.problem, answer.balance.best, answer.units))

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.api.views.balance import treated
 from meshwright.perf.schedules import FORWARD, ORDERS, simulate
 from meshwright.perf.schedules.graph import graph_of
-from meshwright.report.balance_view import treated
 from meshwright.search.balance.memory import chunk_activation
 from meshwright.search.balance.times import chunk_times, short_microbatches
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from meshwright.api.views.balance import Units
     from meshwright.domain.balance import BalanceProblem, Grid, Placement
     from meshwright.perf.schedules import Timeline
-    from meshwright.report.balance_view import Units
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]

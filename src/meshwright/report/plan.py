@@ -14,7 +14,7 @@ from meshwright.report.runs import closest_line
 from meshwright.report.stages import stage_memory
 from meshwright.report.timesplit import time_split
 from meshwright.report.verdict import infeasible
-from meshwright.report.words import integer, percent, plural
+from meshwright.words import integer, percent, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,6 +51,7 @@ def plan_report(case: Case, result: PlanResult, closest: Near | None = None) -> 
     yield from pareto_table(result.pareto)
     yield from stage_memory(winner.estimate)
     yield from time_split(winner.estimate)
+    yield Text("  `meshwright estimate ... --layout LABEL --terms` names the formula of every figure", style="dim")
     yield from notes(result)
     yield from search_summary(result)
 

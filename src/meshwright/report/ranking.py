@@ -13,8 +13,8 @@ from rich.text import Text
 from meshwright.domain.label import recompute_word
 from meshwright.report.bars import Part, StackedBar
 from meshwright.report.headline import UNCALIBRATED
-from meshwright.report.words import list_of, percent, rate, seconds, small
 from meshwright.units import GIB
+from meshwright.words import list_of, percent, rate, seconds, small
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -6,7 +6,7 @@ from math import log10
 from typing import TYPE_CHECKING, Any
 
 from meshwright.report.svg import BLUE, GREEN, GRID, MUTED, Drawing
-from meshwright.report.words import seconds
+from meshwright.words import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

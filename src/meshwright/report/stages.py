@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from meshwright.report.bars import MIN_BAR, Legend, Part, StackedBar
-from meshwright.report.words import count, gib, seconds
 from meshwright.units import GIB
+from meshwright.words import count, gib, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

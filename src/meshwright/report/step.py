@@ -9,26 +9,16 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from meshwright.report.view import estimate_view
-from meshwright.report.words import gib, integer, percent, plural, seconds
 from meshwright.units import GIB
+from meshwright.words import gib, integer, percent, plural, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from rich.console import RenderableType
 
-    from meshwright.domain.estimate import Estimate
-    from meshwright.engine.report import StepReport
 
     View = Mapping[str, Any]
-
-
-def step_view(report: StepReport, name: str, estimate: Estimate | None) -> dict[str, Any]:
-    """The run of the layout ``name`` as JSON of the contract; what compares is null where nothing was predicted."""
-    predicted = None if estimate is None else estimate_view(estimate)
-    error = None if estimate is None else float(estimate.step_s) / report.step_s - 1.0
-    return {**report.document(), "label": name, "estimate": predicted, "error_ratio": error}
 
 
 def step_report(view: View) -> Iterator[RenderableType]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-from xml.sax.saxutils import escape
+
+from meshwright.documents.quoting import xml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -89,7 +90,7 @@ class Drawing:
         look += ' font-weight="600"' if bold else ""
         look += f' transform="rotate(-90 {short(x)} {short(y)})"' if turned else ""
         look += f' fill="{colour}"' if colour != INK else ""
-        self.parts.append(f'<text x="{short(x)}" y="{short(y)}" font-size="{size:g}"{look}>{escape(words)}</text>')
+        self.parts.append(f'<text x="{short(x)}" y="{short(y)}" font-size="{size:g}"{look}>{xml(words)}</text>')
 
     def __str__(self) -> str:
         """The whole file."""
@@ -98,8 +99,8 @@ class Drawing:
             f'width="{short(self.width)}" height="{short(self.height)}" font-family="{FONT}" fill="{INK}" role="img">'
         )
         paper = f'<rect width="100%" height="100%" fill="{PAPER}"/>'
-        words = [f"<title>{escape(self.title)}</title>"]
-        words += [f"<desc>{escape(self.description)}</desc>"] if self.description else []
+        words = [f"<title>{xml(self.title)}</title>"]
+        words += [f"<desc>{xml(self.description)}</desc>"] if self.description else []
         words += [f"<style>{self.style}</style>"] if self.style else []
         return "\n".join([head, *words, paper, *self.parts, "</svg>"]) + "\n"
 

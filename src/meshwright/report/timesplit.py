@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from meshwright.report.bars import Part, StackedBar
-from meshwright.report.words import percent, seconds
+from meshwright.words import percent, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,8 @@ from rich.text import Text
 
 from meshwright.evidence.rows.table import count_reasons
 from meshwright.report.figures import Column, Figures, plain_table
-from meshwright.report.words import integer, percent, plural
+from meshwright.text import visible
+from meshwright.words import integer, percent, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -66,7 +67,7 @@ def _head(validation: Validation, summary: Summary) -> Iterator[RenderableType]:
         words = f"{plural(validation.known_configurations, 'row is', 'rows are')} of configurations that the shipped corpus holds"
         yield Padding(Text(f"note: {words}: a calibration fitted to it has seen them", style="yellow"), (0, 0, 0, 2))
     if validation.unknown_columns:
-        names = ", ".join(each if each.isprintable() else repr(each) for each in validation.unknown_columns)
+        names = visible(", ".join(validation.unknown_columns))
         yield Padding(Text(f"note: columns that are not read: {names}", style="yellow"), (0, 0, 0, 2))
 
 

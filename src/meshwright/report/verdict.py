@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from meshwright.report.words import gib, integer, seconds
+from meshwright.words import gib, integer, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

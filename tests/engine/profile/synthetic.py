@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from meshwright import catalog
+from meshwright.catalog import implementation, load_cluster, priors
 from meshwright.domain.calibration import Constants, Tile
 from meshwright.domain.cluster import Cluster
 from meshwright.domain.mesh import group
@@ -57,7 +57,7 @@ def machine(**changes: Any) -> Machine:
 
 def cpu_world(**constants: float) -> World:
     """Two processes of one host."""
-    cluster = catalog.load_cluster("workstation")
+    cluster = load_cluster("workstation")
     device = replace(
         cluster.device, num_units=1, peak_flops_per_s={"bf16": 1.2e12, "fp32": 1.6e11}, memory_bytes_per_s=13e9, synchronous=True
     )
@@ -66,16 +66,16 @@ def cpu_world(**constants: float) -> World:
         "scale_up_ratio": 1.0, "memory_ratio": 0.7, "attention_forward_ratio": 0.2, "attention_backward_ratio": 0.15,
         "grouped_gemm_ratio": 0.6, "kernel_gap_s": 5e-6, "tiles": (Tile(rows=32, columns=32, ratio=1.0),),
     }
-    changed = replace(catalog.priors(device).constants, **values | constants)
+    changed = replace(priors(device).constants, **values | constants)
     link = replace(cluster.scale_up, bytes_per_s=1.5e9, latency_s=1e-4)
     return World(machine=machine(), cluster=replace(cluster, device=device, scale_up=link), constants=changed)
 
 
 def gpu_world() -> World:
     """One node of eight GPUs that the catalogue knows, which reach other shares of their peaks than its priors say."""
-    cluster = catalog.load_cluster("dgx-h100")
+    cluster = load_cluster("dgx-h100")
     constants = replace(
-        catalog.priors(cluster.device).constants, gemm_ratio=0.66, gemm_setup_k=120.0, gemm_wave_ratio=0.7, memory_ratio=0.9,
+        priors(cluster.device).constants, gemm_ratio=0.66, gemm_setup_k=120.0, gemm_wave_ratio=0.7, memory_ratio=0.9,
         attention_forward_ratio=0.5, attention_backward_ratio=0.4, collective_fixed_s=2e-5, peer_s=2e-6, scale_up_ratio=1.0,
     )
     here = machine(
@@ -137,7 +137,7 @@ def _compute(clock: Clock, scale: int) -> Iterator[Sample]:
 
 def _passes(clock: Clock, scale: int) -> Iterator[Sample]:
     device, constants = clock.world.cluster.device, clock.world.constants
-    reference = catalog.implementation("reference")
+    reference = implementation("reference")
     rate = device.memory_bytes_per_s * float(constants.memory_ratio)
     for kind, speed in KINDS.items():
         for exponent, direction in product((16, 20, 22), ("forward",) if kind == "adam" else ("forward", "backward")):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from meshwright import catalog
+from meshwright.catalog import load_cluster
 from meshwright.engine.profile.clusterfile import MARK
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "two-cores.yaml"
@@ -12,7 +12,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "two-cores.yaml"
 
 def test_the_example_is_a_measured_cluster() -> None:
     assert EXAMPLE.read_text().startswith(MARK)
-    cluster = catalog.load_cluster(str(EXAMPLE))
+    cluster = load_cluster(str(EXAMPLE))
     assert cluster.device.synchronous and cluster.num_devices == 2
     assert cluster.measured is not None
     assert "gemm_ratio" in cluster.measured.constants

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.strategies import examples, small_case
 
-from meshwright import catalog
+from meshwright.catalog import load_cluster, priors
 from meshwright.domain.label import parse_layout
 from meshwright.domain.measured import OPERATIONS, Measured, TimedCollective, TimedCore, TimedProduct
 from meshwright.domain.mesh import group
@@ -25,8 +25,8 @@ from meshwright.perf.corrections import near_ratio, product_ratio, timed_ratio
 if TYPE_CHECKING:
     from meshwright.domain.cluster import Cluster
 
-CLUSTER = catalog.load_cluster("dgx-h100", nodes=4)
-CONSTANTS = catalog.priors(CLUSTER.device).constants
+CLUSTER = load_cluster("dgx-h100", nodes=4)
+CONSTANTS = priors(CLUSTER.device).constants
 COLLECTIVES = {
     "all-reduce": all_reduce_s, "all-gather": all_gather_s, "reduce-scatter": reduce_scatter_s, "all-to-all": all_to_all_s,
 }

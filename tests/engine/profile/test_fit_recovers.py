@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tests.profile.synthetic import KINDS, SEEN_BYTES, cpu_world, gpu_world, machine, samples
+from tests.engine.profile.synthetic import KINDS, SEEN_BYTES, cpu_world, gpu_world, machine, samples
 from tests.strategies import examples
 
-from meshwright import catalog
+from meshwright.catalog import calibration, implementation, load_cluster
 from meshwright.domain.mesh import group
 from meshwright.engine.profile.clusterfile import cluster_text
 from meshwright.engine.profile.fit import fit
@@ -72,8 +72,8 @@ def test_predictions_through_the_file_are_the_samples(tmp_path: Path) -> None:
     world = cpu_world()
     taken = samples(world)
     (tmp_path / "here.yaml").write_text(cluster_text(taken, world.machine, name="here"))
-    cluster = catalog.load_cluster(str(tmp_path / "here.yaml"))
-    constants = catalog.calibration("none", cluster).constants
+    cluster = load_cluster(str(tmp_path / "here.yaml"))
+    constants = calibration("none", cluster).constants
     products = [each for each in taken if each.bench == "product"]
     np.testing.assert_allclose(formula_s(products, cluster.device, constants), [each.seconds for each in products], rtol=2e-3)
     timed = {"all-reduce": all_reduce_s, "all-gather": all_gather_s, "reduce-scatter": reduce_scatter_s}
@@ -82,7 +82,7 @@ def test_predictions_through_the_file_are_the_samples(tmp_path: Path) -> None:
             formula = timed[str(each.arguments["operation"])]
             seconds = formula(each.arguments["payload_bytes"], group(2.0, 1.0, cluster), cluster, constants)
             assert float(seconds) == pytest.approx(each.seconds, rel=1e-4)
-    reference = catalog.implementation("reference")
+    reference = implementation("reference")
     for each in taken:
         if each.bench == "pass":
             kind, direction, elements = (each.arguments[name] for name in ("kind", "direction", "elements"))
@@ -96,8 +96,8 @@ def test_samples_that_no_formula_says_are_said_by_their_corrections(tmp_path: Pa
     world = cpu_world()
     taken = [_slower(each, "all-gather", 3.0) for each in samples(world)]
     (tmp_path / "here.yaml").write_text(cluster_text(taken, world.machine, name="here"))
-    cluster = catalog.load_cluster(str(tmp_path / "here.yaml"))
-    constants = catalog.calibration("none", cluster).constants
+    cluster = load_cluster(str(tmp_path / "here.yaml"))
+    constants = calibration("none", cluster).constants
     both = group(2.0, 1.0, cluster)
     for payload in (2**10, 2**20, 2**24):
         gather = float(all_gather_s(payload, both, cluster, constants))
@@ -121,8 +121,8 @@ def test_both_tiers_of_two_hosts_are_found(tmp_path: Path) -> None:
     assert found.network.bytes_per_s == pytest.approx(2.5e8, rel=0.05)
     assert found.network.latency_s == pytest.approx(4e-4, rel=0.1)
     (tmp_path / "pair.yaml").write_text(cluster_text(taken, world.machine, name="pair"))
-    read = catalog.load_cluster(str(tmp_path / "pair.yaml"))
-    constants = catalog.calibration("none", read).constants
+    read = load_cluster(str(tmp_path / "pair.yaml"))
+    constants = calibration("none", read).constants
     for ranks, stride in ((2.0, 1.0), (2.0, 2.0), (4.0, 1.0)):
         times = [
             float(all_reduce_s(2**20, group(ranks, stride, each), each, fixed))
@@ -179,8 +179,8 @@ def test_a_device_that_nobody_knows_has_the_peaks_that_were_seen(kind: str, tmp_
     strange = machine(name="Card of Tomorrow", kind=kind, memory_bytes=2**36, ranks=8, ranks_per_node=8, num_units=132)
     taken = samples(world, scale=8)
     (tmp_path / "new.yaml").write_text(cluster_text(taken, strange, name="new"))
-    cluster = catalog.load_cluster(str(tmp_path / "new.yaml"))
-    constants = catalog.calibration("none", cluster).constants
+    cluster = load_cluster(str(tmp_path / "new.yaml"))
+    constants = calibration("none", cluster).constants
     assert set(cluster.device.peak_flops_per_s) == {"bf16"}
     assert cluster.device.memory_bytes == 2**36
     reached = cluster.device.peak_flops_per_s["bf16"] * float(constants.gemm_ratio)

@@ -198,4 +198,4 @@ def test_a_world_that_cannot_be_is_refused(
 def test_a_file_that_no_profile_wrote_is_kept(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tiny / "mine.yaml").write_text("clusters: {mine: {like: workstation}}\n")
     status, _, err = profile(capsys, "--quick", "--ranks", "1", "--out", "mine.yaml")
-    assert (status, err) == (2, "error: mine.yaml: exists and no profile has written it; --force replaces it\n")
+    assert (status, err) == (2, "error: mine.yaml: exists; --force replaces it\n")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from meshwright import catalog
+from meshwright.catalog import cluster_for
+from meshwright.catalog import provenance as provenance_named
+from meshwright.documents.quoting import yaml_scalar
 from meshwright.engine.profile.fit import fit
 from meshwright.errors import fault
+from meshwright.outputs import SEAL, sealed
+from meshwright.text import visible
 from meshwright.units import FACTORS
+from meshwright.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +30,7 @@ NO_TEXT = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
 LONGEST = 400
 """Characters of a text of the machine that are kept."""
 MARK = "# A cluster as `meshwright profile` measured it"
-"""How a file of this module begins; a profile replaces no other."""
+"""How a file of this module begins."""
 
 
 def cluster_text(samples: Sequence[Sample], machine: Machine, *, name: str) -> str:
@@ -41,21 +44,22 @@ def cluster_text(samples: Sequence[Sample], machine: Machine, *, name: str) -> s
 
 
 def fit_text(found: FittedMachine, samples: Sequence[Sample], machine: Machine) -> str:
-    """The text of a cluster file for a fit that is already there."""
-    return "\n".join(_lines(found, samples, machine)) + "\n"
+    """The text of a cluster file for a fit that is already there; sealed, so that the next profile may renew it."""
+    return sealed("\n".join(_lines(found, samples, machine)) + "\n")
 
 
 def _lines(found: FittedMachine, samples: Sequence[Sample], machine: Machine) -> Iterator[str]:
     cluster, measured = found.cluster, found.cluster.measured
     assert measured is not None, "a fit knows what was measured"
     device, name = cluster.device, _key(cluster.name)
-    base, usual = catalog.provenance("device", found.base), catalog.provenance("cluster", _shape_of(found.base))
-    software = f"meshwright {version('meshwright')}, torch {machine.torch}, {machine.threads} threads a rank"
+    base, usual = provenance_named("device", found.base), provenance_named("cluster", _shape_of(found.base))
+    software = f"meshwright {__version__}, torch {machine.torch}, {machine.threads} threads a rank"
     said = f"profile of {machine.host}, {machine.date}: {machine.name}, {machine.ranks} ranks at once, {software}"
     yield f"{MARK}. Every figure: value, unit, source; what was not measured says so."
     yield "# Constants under `measured` stand above priors and calibrations. Products and collectives correct the formulas:"
     yield "# seconds as measured (of products and cores on a processor without the host's part), formula_s as the cost model says"
-    yield "# with the figures of this file."
+    yield "# with the figures of this file. As long as nothing is changed here, a profile may renew it:"
+    yield f"# {SEAL}"
     yield "sources:"
     yield f"  profile: {_text(said)}"
     yield "devices:"
@@ -127,18 +131,17 @@ def _lines(found: FittedMachine, samples: Sequence[Sample], machine: Machine) ->
 
 def _shape_of(device: str) -> str:
     """The shape of the catalogue that a device usually comes in."""
-    return catalog.cluster_for(device).name
+    return cluster_for(device).name
 
 
 def _key(name: str) -> str:
     """A name, in quotes where YAML would read a number, a date or a truth value."""
-    return name if name[0].isalpha() and name not in NO_TEXT else json.dumps(name)
+    return name if name[0].isalpha() and name not in NO_TEXT else yaml_scalar(name)
 
 
 def _text(text: str) -> str:
-    """One line of text in quotes, whatever the system called the machine."""
-    kept = "".join(letter if letter.isprintable() else " " for letter in text)[:LONGEST]
-    return json.dumps(kept, ensure_ascii=False)
+    """One line of text, whatever the system called the machine."""
+    return yaml_scalar(visible(text)[:LONGEST])
 
 
 def _number(value: float) -> str:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from meshwright import catalog
+from meshwright.catalog import cluster_for, implementation, priors
+from meshwright.catalog import device as device_named
 from meshwright.catalog.device_sheet import device_names
 from meshwright.domain.measured import Measured
 from meshwright.engine.profile.fit_attention import fit_attention
@@ -45,7 +46,7 @@ def fit(samples: Sequence[Sample], machine: Machine, *, name: str = "this-machin
         raise fault("profile.products", "no matrix product was timed: measure more before a cluster file is written")
     base, known = _base(machine)
     cluster = _shape(machine, base, name, known=known)
-    constants = catalog.priors(base).constants
+    constants = priors(base).constants
     figures: dict[str, Fitted] = {}
     found: dict[str, Fitted] = {}
     benches: list[BenchFit] = []
@@ -134,7 +135,7 @@ def _base(machine: Machine) -> tuple[Device, bool]:
     """The catalogue's device behind a machine, and whether it is that very device, with published peaks."""
     spelling = "-".join(machine.name.lower().split())
     known = device_names().find(spelling) if machine.kind != "cpu" else None
-    return catalog.device(known or STRANGERS[machine.kind]), known is not None
+    return device_named(known or STRANGERS[machine.kind]), known is not None
 
 
 def _shape(machine: Machine, base: Device, name: str, *, known: bool) -> Cluster:
@@ -142,7 +143,7 @@ def _shape(machine: Machine, base: Device, name: str, *, known: bool) -> Cluster
 
     Its tiers are those that were measured: inside a node, and between nodes; of one node alone a scale-up domain may reach further.
     """
-    usual = catalog.cluster_for(base.name)
+    usual = cluster_for(base.name)
     per_node = max(1, min(machine.ranks_per_node, machine.ranks))
     on_host = machine.kind == "cpu"
     memory = machine.memory_bytes // per_node if on_host else machine.memory_bytes
@@ -160,4 +161,4 @@ def _shape(machine: Machine, base: Device, name: str, *, known: bool) -> Cluster
 
 def pass_bytes() -> Callable[[str, str], float | None]:
     """Bytes that the reference step's implementation counts per element of a kind of pass, by kind and direction."""
-    return partial(kind_bytes, catalog.implementation(REFERENCE))
+    return partial(kind_bytes, implementation(REFERENCE))

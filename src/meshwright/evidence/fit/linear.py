@@ -33,7 +33,7 @@ def key_of(run: Run) -> Key:
     device, row = run.case.cluster.device, run.row
     return Key(
         device=device.name, device_family=device.family, cluster=run.case.cluster.name, framework=run.case.implementation.family,
-        release=" ".join(part for part in (row["framework"].lower(), row["framework_version"]) if part),
+        release=" ".join(part for part in (row.framework.lower(), row.framework_version) if part),
         precision=run.case.training.precision.name,
     )
 

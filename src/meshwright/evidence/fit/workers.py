@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import get_context
 from os import cpu_count
 from typing import TYPE_CHECKING, TypeVar
 
-from meshwright.evidence.fit.processes import ignore_interrupts, quiet_interrupts, stop
+from meshwright.evidence.fit.processes import processes, submit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import ProcessPoolExecutor
 
     import numpy as np
     from numpy.typing import NDArray
@@ -57,8 +56,7 @@ class Pool:
         done = 0
         if not self._broken:
             try:
-                with quiet_interrupts():
-                    futures = [self._executor.submit(_several, function, chunk, multipliers, ceilings) for chunk in chunks]
+                futures = [submit(self._executor, _several, function, chunk, multipliers, ceilings) for chunk in chunks]
                 for future in futures:
                     found = future.result()
                     done += 1
@@ -77,15 +75,11 @@ def workers(space: Runs) -> Iterator[Pool | None]:
     if jobs < 2 or len(space.runs) < WORTH_IT:
         yield None
         return
-    executor = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_hold, initargs=(space,))
-    try:
+    with processes(jobs, _hold, space) as executor:
         yield Pool(space, executor)
-    finally:
-        stop(executor)
 
 
 def _hold(space: Runs) -> None:
-    ignore_interrupts()
     _held[:] = [space]
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from meshwright.evidence.rows.published import Published
-    from meshwright.evidence.rows.table import Row
+    from meshwright.evidence.rows.row import Row
 
 KEY = ("framework", "model", "task", "gpu", "n_gpus", "precision", "gbs", "seq")
 """Columns that runs of one cell share: everything that is given, the framework's release aside."""
@@ -50,21 +50,30 @@ def attempts() -> tuple[Attempts, ...]:
 
 
 def corpus() -> list[Row]:
-    """All rows of the shipped corpus, those with a flag too: 2.4 MB, read only where a single row is asked for."""
+    """All rows of the shipped corpus in its order, those with a flag too: read only where a single row is asked for."""
+    from meshwright.evidence.rows.table import shipped_table
+
+    table = shipped_table()
+    found = [*table.rows, *(each.row for each in table.skipped if each.row)]
+    return sorted(found, key=lambda row: row.line)
+
+
+def cells_of(id_: str) -> dict[str, str]:
+    """Every column of a row of the shipped corpus as its source filled it."""
     with data_path("measured_runs.csv").open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+        return next(row for row in csv.DictReader(file) if row["id"] == id_)
 
 
 def attempt_key(row: Row) -> tuple[str, ...]:
     """What the runs of a cell share."""
-    return tuple(row[column].lower() for column in KEY)
+    return tuple(row.word(column).lower() for column in KEY)
 
 
 def build(rows: Iterable[Row]) -> list[Attempts]:
     """Cells of all rows without a flag, in the order of their keys."""
     by_key: dict[tuple[str, ...], list[Row]] = defaultdict(list)
     for row in rows:
-        if not row["flag"]:
+        if not row.flag:
             by_key[attempt_key(row)].append(row)
     return [_cell(by_key[key]) for key in sorted(by_key)]
 
@@ -83,11 +92,11 @@ def text_of(found: Sequence[Attempts]) -> str:
 def _cell(rows: list[Row]) -> Attempts:
     from meshwright.evidence.rows.published import published, speed
 
-    ran = [row for row in rows if row["status"] == "ok"]
+    ran = [row for row in rows if row.status == "ok"]
     if ran:
-        best = published(min(ran, key=lambda row: (-(speed(row)[0] or 0.0), row["id"])))
+        best = published(min(ran, key=lambda row: (-(speed(row)[0] or 0.0), row.id)))
     else:
-        given = published(min(rows, key=lambda row: row["id"]))
+        given = published(min(rows, key=lambda row: row.id))
         best = replace(given, label="", data_parallel=None, num_microbatches=None, recompute="")
     return Attempts(best=best, ran=len(ran), failed=len(rows) - len(ran))
 
@@ -98,7 +107,7 @@ def _word(value: object) -> str:
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _read(row: Row) -> Attempts:
+def _read(row: dict[str, str]) -> Attempts:
     from meshwright.evidence.rows.published import Published
 
     values = {name: _value(row[name], kind) for name, kind in _kinds().items()}

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from math import isfinite
 
+from meshwright.readers.names import name_fault
+from meshwright.text import quoted
+
 REQUIRED = ("id", "framework", "model", "gpu", "n_gpus", "seq", "gbs", "tp", "pp")
 """A file without one of these columns describes no runs."""
 WORDS = (
@@ -67,24 +70,17 @@ def cell_fault(column: str, cell: str) -> str:
     return ""
 
 
-def normal(column: str, cell: str) -> str:
-    """A cell without a fault, spelt in one way: whole numbers without a fraction."""
-    if column in WORDS or column in RATES + RATIOS or not cell:
-        return cell
-    return str(int(float(cell)))
-
-
 def shown(cell: str) -> str:
-    """A cell as a message quotes it: short, and printable."""
-    printable = "".join(each if each.isprintable() else "?" for each in cell[: SHOWN + 1])
-    return f"'{printable[:SHOWN]}...'" if len(cell) > SHOWN else f"'{printable}'"
+    """A cell as a message quotes it: short, and visible."""
+    return quoted(cell, SHOWN)
 
 
 def _word_fault(column: str, cell: str) -> str:
     known = {"status": STATUSES, "task": TASKS, "zero": ZEROS}.get(column)
     if known is not None and cell not in known:
         return f"{column}: {shown(cell)} is none of {', '.join(each for each in known if each)}"
-    return ""
+    wrong = name_fault(cell, "")
+    return f"{column}: {wrong}" if wrong else ""
 
 
 def _number(cell: str) -> float | None:

@@ -16,7 +16,7 @@ from meshwright.evidence.rows.conventions import precision_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
 
-    from meshwright.evidence.rows.table import Row
+    from meshwright.evidence.rows.row import Row
 
 Scheme = Literal["grouped", "leave-one-model-out", "leave-one-cluster-size-out", "leave-one-source-out", "in-sample"]
 SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
@@ -49,20 +49,20 @@ def group_key(row: Row) -> tuple[str, ...]:
     purpose: rows that differ in ZeRO or virtual stages alone stay together, too.
     """
     return (
-        row["model"].lower(), device_key(row["gpu"]), row["n_gpus"], row["gbs"], row["seq"],
+        row.model.lower(), device_key(row.device), *(row.word(key) for key in ("n_gpus", "gbs", "seq")),
         *(_degree(row, key) for key in ("tp", "cp", "pp", "ep", "etp", "mbs")),
-        precision_name(row["precision"]), row["recompute"].lower() or "none",
+        precision_name(row.precision), row.recompute.lower() or "none",
     )
 
 
 def cell_key(row: Row) -> tuple[str, ...]:
     """Rows that answer one question: which settings are best? The source group comes on top (``metrics.cells_of``)."""
-    return tuple(row[key] for key in CELL)
+    return tuple(row.word(key) for key in CELL)
 
 
 def settings_key(row: Row) -> tuple[str, ...]:
     """The settings of a row inside its cell."""
-    return tuple(_degree(row, key) if key in ONE_WHERE_BLANK else row[key] for key in SETTINGS)
+    return tuple(_degree(row, key) if key in ONE_WHERE_BLANK else row.word(key) for key in SETTINGS)
 
 
 def device_key(name: str) -> str:
@@ -81,9 +81,9 @@ def folds(rows: Sequence[Row], scheme: Scheme) -> tuple[int, ...]:
     if scheme == "grouped":
         return _dealt(rows)
     by: dict[str, Callable[[Row], Hashable]] = {
-        "leave-one-model-out": lambda row: row["model"].lower(),
-        "leave-one-cluster-size-out": lambda row: int(row["n_gpus"] or 0),
-        "leave-one-source-out": lambda row: source_group(row["id"]),
+        "leave-one-model-out": lambda row: row.model.lower(),
+        "leave-one-cluster-size-out": lambda row: row.num_devices or 0,
+        "leave-one-source-out": lambda row: source_group(row.id),
     }
     keys = [by[scheme](row) for row in rows]
     numbers = {key: number for number, key in enumerate(sorted(set(keys)))}  # type: ignore[type-var]
@@ -97,7 +97,7 @@ def _dealt(rows: Sequence[Row]) -> tuple[int, ...]:
     sources: dict[tuple[str, ...], frozenset[str]] = {}
     for key, row in zip(keys, rows, strict=True):
         sizes[key] += 1
-        sources[key] = sources.get(key, frozenset()) | {source_group(row["id"])}
+        sources[key] = sources.get(key, frozenset()) | {source_group(row.id)}
     total = [0] * FOLDS
     of_source: dict[frozenset[str], list[int]] = defaultdict(lambda: [0] * FOLDS)
     fold_of: dict[tuple[str, ...], int] = {}
@@ -116,4 +116,4 @@ def _hash(parts: Iterable[str]) -> bytes:
 
 def _degree(row: Row, key: str) -> str:
     """A degree; blank is 1."""
-    return row[key] or "1"
+    return row.word(key) or "1"

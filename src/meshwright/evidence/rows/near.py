@@ -78,13 +78,13 @@ def wanted_model(name: str) -> Wanted:
 
     Errors: ``InputError`` where it is none of these.
     """
-    from meshwright import catalog
+    from meshwright.catalog import load_model
 
     size = _SIZE.fullmatch(name.strip().lower())
     if size and (parameters := _parameters(size.groups())):
         return Wanted(parameters=parameters)
     try:
-        return of_model(catalog.load_model(name))
+        return of_model(load_model(name))
     except InputError as error:
         known = [cell.best for cell in attempts() if cell.best.model.lower() == name.strip().lower()]
         if not known:

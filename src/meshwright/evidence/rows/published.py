@@ -5,33 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from meshwright import catalog
+from meshwright.catalog import device as device_named
 from meshwright.domain.label import label
 from meshwright.domain.layout import Overlap
-from meshwright.errors import InputError
 from meshwright.estimate import model_flops
 from meshwright.evidence.rows.conventions import precision_name
-from meshwright.evidence.rows.refused import ImpossibleError, UnreadableError
-from meshwright.evidence.rows.run import Run, run
+from meshwright.evidence.rows.reading import read_row
+from meshwright.evidence.rows.run import Run
 from meshwright.perf.parameters import active_parameters, total_parameters
 from meshwright.units import GIB, GIGA
 
 if TYPE_CHECKING:
-    from meshwright.evidence.rows.table import Row
-
-FAMILIES = {
-    "nemo": "megatron", "megatron-bridge": "megatron", "megatron-lm": "megatron", "megatron-core": "megatron",
-    "megatron-deepspeed": "megatron-deepspeed", "megatron+deepspeed 3d": "megatron-deepspeed",
-    "megatron+deepspeed zero-3 (old branch)": "megatron-deepspeed",
-    "nanotron": "nanotron", "torchtitan": "torchtitan", "llm-foundry/composer fsdp": "torch",
-    "mindspeed-llm": "mindspeed", "modellink": "mindspeed", "modellink (mcore)": "mindspeed", "modellink (legacy)": "mindspeed",
-    "mindspore": "mindformers", "mindspore mindformers": "mindformers",
-}
-"""Framework as the corpus spells it, in lower case -> family, as ``Implementation.family`` names it; others are their own."""
-
-ROW_FAULTS = {"catalog.unknown", "cluster.ragged", "model.heads", "model.experts", "model.positive"}
-"""Faults that lie in what a row says."""
-
+    from meshwright.evidence.rows.row import Row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
@@ -75,55 +60,43 @@ class Published:
 
 def published(row: Row) -> Published:
     """A row in the product's units; figures that the source leaves out are derived where others of the row define them."""
-    known = _run(row)
-    device = known.case.cluster.device if known else catalog.device(row["gpu"])
-    devices, sequence, batch = _whole(row, "n_gpus"), _whole(row, "seq"), _whole(row, "gbs")
+    read = read_row(row)
+    known = read if isinstance(read, Run) else None
+    device = known.case.cluster.device if known else device_named(row.device)
+    shape, measured = row.shape, row.measured
     tokens_per_s, step_s = speed(row)
-    parameters = float(row["n_params_B"]) * GIGA if row["n_params_B"] else None
+    parameters = shape.parameters_billions * GIGA if shape.parameters_billions else None
     if parameters is None and known:
         parameters = float(total_parameters(known.case.model))
-    active = float(active_parameters(known.case.model)) if known and row["n_experts"] else parameters
+    active = float(active_parameters(known.case.model)) if known and shape.num_experts else parameters
     layout = known.layout if known else None
-    framework = row["framework"]
     return Published(
-        id=row["id"], source=row["source"], framework=framework, framework_version=row["framework_version"],
-        family=FAMILIES.get(framework.lower(), framework.lower()), model=row["model"],
-        parameters=_count(parameters), active_parameters=_count(active), is_moe=bool(row["n_experts"]),
-        layers=_whole(row, "n_layers"), hidden=_whole(row, "hidden"), device=device.name, device_family=device.family,
-        devices=devices, devices_per_node=_whole(row, "gpus_per_node"), task=row["task"],
-        precision=precision_name(row["precision"]), sequence_tokens=sequence, global_batch_sequences=batch,
+        id=row.id, source=row.source, framework=row.framework, framework_version=row.framework_version,
+        family=row.said.family or row.framework.lower(), model=row.model,
+        parameters=_count(parameters), active_parameters=_count(active), is_moe=bool(shape.num_experts),
+        layers=shape.num_layers, hidden=shape.hidden, device=device.name, device_family=device.family,
+        devices=row.num_devices, devices_per_node=row.devices_per_node, task=row.task,
+        precision=precision_name(row.precision), sequence_tokens=row.sequence_tokens,
+        global_batch_sequences=row.global_batch_sequences,
         label=label(replace(layout, stage_layers=None, overlap=Overlap())) if layout else _words(row),
-        data_parallel=layout.data_parallel if layout else _whole(row, "dp"),
-        num_microbatches=layout.num_microbatches if layout else None, recompute=row["recompute"],
+        data_parallel=layout.data_parallel if layout else row.data_parallel,
+        num_microbatches=layout.num_microbatches if layout else None, recompute=row.recompute,
         tokens_per_s_per_device=_round(tokens_per_s), step_s=_round(step_s),
-        mfu_ratio=_round(_mfu(known, step_s)), memory_bytes=round(float(row["mem_gb"]) * GIB) if row["mem_gb"] else None,
-        memory_kind=row["mem_kind"],
+        mfu_ratio=_round(_mfu(known, step_s)), memory_bytes=round(measured.memory_gib * GIB) if measured.memory_gib else None,
+        memory_kind=measured.memory_kind,
     )
 
 
 def speed(row: Row) -> tuple[float | None, float | None]:
     """(tokens/s/device, seconds per step), each from the other where only one is published."""
-    rate = float(row["tokens_per_s_per_gpu"]) if row["tokens_per_s_per_gpu"] else None
-    step_s = float(row["step_time_s"]) if row["step_time_s"] else None
-    devices, sequence, batch = (_whole(row, column) for column in ("n_gpus", "seq", "gbs"))
-    if devices and sequence and batch:
-        tokens = sequence * batch
+    rate, step_s, devices = row.measured.tokens_per_s_per_device, row.measured.step_s, row.num_devices
+    if devices and row.sequence_tokens and row.global_batch_sequences:
+        tokens = row.sequence_tokens * row.global_batch_sequences
         if step_s:
             return tokens / step_s / devices, step_s
         if rate:
             return rate, tokens / rate / devices
     return rate, step_s
-
-
-def _run(row: Row) -> Run | None:
-    try:
-        return run(row)
-    except (UnreadableError, ImpossibleError):
-        return None
-    except InputError as error:  # a row's own fault; a fault of the catalogue's files must not empty the index
-        if {each.id for each in error.messages} <= ROW_FAULTS:
-            return None
-        raise
 
 
 def _mfu(known: Run | None, step_s: float | None) -> float | None:
@@ -137,16 +110,13 @@ def _mfu(known: Run | None, step_s: float | None) -> float | None:
 
 def _words(row: Row) -> str:
     """Degrees of a row that makes no case, in the label's words."""
-    columns = {"tp": "tp", "cp": "cp", "pp": "pp", "vp": "vpp", "ep": "ep", "etp": "etp", "dp": "dp", "mb": "mbs"}
-    found = {word: _whole(row, column) for word, column in columns.items()}
+    found = {
+        "tp": row.tensor_parallel, "cp": row.context_parallel, "pp": row.pipeline_parallel, "vp": row.virtual_stages,
+        "ep": row.expert_parallel, "etp": row.expert_tensor_parallel, "dp": row.data_parallel, "mb": row.microbatch_sequences,
+    }
     words = [f"{word}{degree}" for word, degree in found.items() if degree and (degree > 1 or word in {"tp", "pp", "dp", "mb"})]
-    words += ["sp"] if row["sp"] == "1" and (found["tp"] or 1) > 1 else []
-    zero = {"fsdp": "3", "hsdp": "3"}.get(row["zero"], row["zero"])
-    return " ".join([*words, f"zero{zero}"] if zero and words else words)
-
-
-def _whole(row: Row, column: str) -> int | None:
-    return int(float(row[column])) if row[column] else None
+    words += ["sp"] if row.sequence_parallel and (found["tp"] or 1) > 1 else []
+    return " ".join([*words, f"zero{row.zero_stage}"] if row.zero and words else words)
 
 
 def _count(value: float | None) -> int | None:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError
 from meshwright.evidence.rows.refused import ImpossibleError, UnreadableError
-from meshwright.evidence.rows.run import run
+from meshwright.evidence.rows.run import Run, run
 from meshwright.evidence.rows.table import Skipped
 from meshwright.perf.parameters import active_parameters
 
 if TYPE_CHECKING:
     from meshwright.domain.model import Model
-    from meshwright.evidence.rows.run import Run
-    from meshwright.evidence.rows.table import Row, Table
+    from meshwright.evidence.rows.row import Row
+    from meshwright.evidence.rows.table import Table
 
 
 MAX_CHUNKS = 512
@@ -27,6 +27,17 @@ MIXED = "a figure that no device reaches: mixed units?"
 OUR_FAULT = ("yaml.", "json.", "file.", "sheet.", "document.")
 """Faults of the shipped data, which are no row's."""
 KINDS = {"cluster.ragged": "devices are no whole nodes"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Why a row is no run."""
+
+    kind: str
+    """The reason without its values: what is counted."""
+    reason: str
+    impossible: bool = False
+    """Nothing can run its degrees: the row is predicted not to fit. Else it says too little, or contradicts itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,34 +56,49 @@ def read_runs(table: Table) -> RowsRead:
     runs: list[Run] = []
     impossible: list[tuple[Row, str]] = []
     skipped = list(table.skipped)
-    for row, line in zip(table.rows, table.lines, strict=True):
-        try:
-            _check_shape(row)
-            each = run(row)
-            _check_units(each)
-            runs.append(each)
-        except ImpossibleError as why:
-            impossible.append((row, str(why)))
-        except UnreadableError as why:
-            skipped.append(Skipped(id=row["id"], line=line, reason=why.detail, kind=str(why), row=row))
-        except InputError as error:
-            first = error.messages[0]
-            if first.id.startswith(OUR_FAULT):
-                raise
-            kind = KINDS.get(first.id, "no such model or cluster")
-            kind = f"unknown {first.values['noun']}" if first.id == "catalog.unknown" else kind
-            skipped.append(Skipped(id=row["id"], line=line, reason=str(first), kind=kind, row=row))
+    for row in table.rows:
+        found = read_row(row)
+        if isinstance(found, Run):
+            runs.append(found)
+        elif found.impossible:
+            impossible.append((row, found.reason))
+        else:
+            skipped.append(Skipped(id=row.id, line=row.line, reason=found.reason, kind=found.kind, row=row))
     return RowsRead(runs=tuple(runs), impossible=tuple(impossible), skipped=tuple(skipped))
+
+
+def read_row(row: Row) -> Run | Refused:
+    """A row as a run, or why it is none; the figures of a flagged row are as its source tells them.
+
+    Errors: ``InputError`` where the fault lies in the shipped data: it must not empty an index or a validation.
+    """
+    try:
+        _check_shape(row)
+        each = run(row)
+        if not row.flag:
+            _check_units(each)
+    except ImpossibleError as why:
+        return Refused(kind=str(why), reason=str(why), impossible=True)
+    except UnreadableError as why:
+        return Refused(kind=str(why), reason=why.detail)
+    except InputError as error:
+        first = error.messages[0]
+        if first.id.startswith(OUR_FAULT):
+            raise
+        kind = KINDS.get(first.id, "no such model or cluster")
+        kind = f"unknown {first.values['noun']}" if first.id == "catalog.unknown" else kind
+        return Refused(kind=kind, reason=str(first))
+    return each
 
 
 def _check_shape(row: Row) -> None:
     """Refuse shapes that contradict themselves, and pipelines so long that a row would take minutes."""
-    layers, first = int(row["n_layers"] or 0), int(row["n_dense_layers"] or 0)
+    layers, first = row.shape.num_layers or 0, row.shape.num_dense_layers or 0
     if layers and first > layers:
         raise UnreadableError("cells contradict each other", f"n_dense_layers {first} of n_layers {layers}")
-    if row["n_experts"] and not row["top_k"]:
+    if row.shape.num_experts and not row.shape.experts_per_token:
         raise UnreadableError("architecture is blank", "top_k, though n_experts is given")
-    chunks = max(1, int(row["pp"] or 1)) * max(1, int(row["vpp"] or 1))
+    chunks = max(1, row.pipeline_parallel or 1) * max(1, row.virtual_stages or 1)
     if MAX_CHUNKS < chunks <= layers:
         raise UnreadableError("the pipeline is too long to simulate", f"{chunks} chunks, {MAX_CHUNKS} is the limit")
 
@@ -82,7 +108,7 @@ def _check_units(each: Run) -> None:
     device, precision = each.case.cluster.device, each.case.training.precision
     if each.memory_bytes and each.memory_bytes > MEMORY_SLACK * device.memory_bytes:
         have = device.memory_bytes / 2**30
-        raise UnreadableError(MIXED, f"mem_gb {each.row['mem_gb']}, but {device.name} has {have:.0f}")
+        raise UnreadableError(MIXED, f"mem_gb {each.row.word('mem_gb')}, but {device.name} has {have:.0f}")
     if each.step_s:
         dtypes = (precision.gemm_dtype, precision.base_dtype)
         peak = max((device.peak_flops_per_s[dtype] for dtype in dtypes if device.supports(dtype)), default=0.0)

@@ -1,6 +1,6 @@
-"""A CSV in the corpus schema, hostile until read: every row is a row of clean cells, or is left out with its reason.
+"""A CSV in the corpus schema, hostile until read: every record is a typed row, or is left out with its reason.
 
-Nothing of a row is guessed: what a row leaves blank is the business of ``evidence.rows``.
+Nothing of a row is guessed: what a row leaves blank is the business of ``evidence.rows.run``.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError, Message, did_you_mean, fault
-from meshwright.evidence.rows.columns import REQUIRED, RESULTS, SCHEMA, WORDS, cell_fault, normal, shown
+from meshwright.evidence.rows.columns import REQUIRED, RESULTS, SCHEMA, WORDS, cell_fault, shown
+from meshwright.evidence.rows.row import row_of
 from meshwright.readers.safe import read_text
+from meshwright.text import hidden
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-Row = dict[str, str]
-"""Column -> cell, every column of the schema, blank where the file has none."""
+    from meshwright.evidence.rows.row import Row
 
 MAX_BYTES = 64 * 10**6
 MAX_ROWS = 200_000
 MAX_ID = 120
 DISAGREE = 1.1
 """Speeds of one row may differ by rounding, not by more: then a unit is wrong."""
-FLAGGED = "flagged"
+FLAGGED, NO_ID = "flagged", "no id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ class Skipped:
     kind: str
     """The reason without its values: what is counted."""
     row: Row | None = None
-    """The cells, where they could be told apart."""
+    """What it says, where its cells can be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +53,6 @@ class Table:
 
     path: str
     rows: tuple[Row, ...]
-    lines: tuple[int, ...]
-    """Line of each row."""
     skipped: tuple[Skipped, ...]
     unknown_columns: tuple[str, ...]
     digest: str
@@ -83,10 +82,9 @@ def read_table(path: Path | str) -> Table:
     records = _records(text)
     _, header = next(records, (0, None))
     if header is None or isinstance(header, str):
-        raise fault("table.empty", "holds no header line: the columns of corpus/README.md are expected", path=where)
+        raise fault("table.empty", "holds no header line: the columns of evidence/data/README.md are expected", path=where)
     names = _header(header, where)
     rows: list[Row] = []
-    lines: list[int] = []
     skipped: list[Skipped] = []
     seen: set[str] = set()
     for line, cells in records:
@@ -94,18 +92,18 @@ def read_table(path: Path | str) -> Table:
             continue
         if len(rows) + len(skipped) >= MAX_ROWS:
             raise fault("table.long", "more than {limit:,} rows", path=where, limit=MAX_ROWS)
-        row, why = _row(names, cells)
-        id_ = row["id"] if row else ""
-        if not why and id_ in seen:
-            why = ("stands again", f"id {shown(id_)} stands again")
-        seen.add(id_)
-        if why:
-            skipped.append(Skipped(id=id_[:MAX_ID], line=line, reason=why[1], kind=why[0], row=row))
-        elif row:
-            rows.append(row)
-            lines.append(line)
+        found = _row(names, cells, line)
+        if isinstance(found, Skipped):
+            skipped.append(found)
+            if found.kind == NO_ID:
+                continue
+        elif found.id in seen:
+            skipped.append(Skipped(id=found.id, line=line, reason=f"id {shown(found.id)} stands again", kind="stands again"))
+        else:
+            rows.append(found)
+        seen.add(found.id)
     return Table(
-        path=where, rows=tuple(rows), lines=tuple(lines), skipped=tuple(skipped),
+        path=where, rows=tuple(rows), skipped=tuple(skipped),
         unknown_columns=tuple(name for name in names if name not in SCHEMA),
         digest=hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest(),
     )
@@ -154,28 +152,39 @@ def _header(cells: list[str], where: str) -> list[str]:
     return names
 
 
-def _row(names: list[str], cells: list[str] | str) -> tuple[Row | None, tuple[str, str] | None]:
-    """The clean row, or what is wrong: the kind of fault and the fault itself."""
+def _row(names: list[str], cells: list[str] | str, line: int) -> Row | Skipped:
+    """The typed row of a record, or what is wrong with it."""
+
+    def skipped(kind: str, reason: str = "", row: Row | None = None) -> Skipped:
+        return Skipped(id=row.id if row else id_[:MAX_ID], line=line, reason=reason or kind, kind=kind, row=row)
+
+    id_ = ""
     if isinstance(cells, str):
-        return None, ("not a CSV record", f"not a CSV record: {cells}")
+        return skipped("not a CSV record", f"not a CSV record: {cells}")
     if len(cells) != len(names):
-        return None, ("cells do not match the header", f"{len(cells)} cells, the header has {len(names)}")
-    row = dict.fromkeys(SCHEMA, "") | {name: cell for name, cell in zip(names, cells, strict=True) if name in SCHEMA}
-    if not all(_is_text(cell) for cell in row.values()):
-        return None, ("not UTF-8 text", "not UTF-8 text")
-    if not row["id"] or len(row["id"]) > MAX_ID:
-        return row, ("no id", "the id is blank" if not row["id"] else f"the id is longer than {MAX_ID} characters")
-    if row["flag"]:
-        return row, (FLAGGED, f"flagged: {shown(row['flag'])}")
-    for column in SCHEMA:
-        if row[column] and (problem := cell_fault(column, row[column])):
-            kind = "unknown " + column if column in WORDS else "not a number of its column"
-            return row, (kind, problem)
-        row[column] = normal(column, row[column])
-    row["task"] = row["task"] or "pretrain"
-    if problem := _disagreement(row):
-        return row, ("speeds disagree", problem)
-    return row, None
+        return skipped("cells do not match the header", f"{len(cells)} cells, the header has {len(names)}")
+    given = {name: cell for name, cell in zip(names, cells, strict=True) if name in SCHEMA}
+    if not all(_is_text(cell) for cell in given.values()):
+        return skipped("not UTF-8 text")
+    id_ = given["id"]
+    if not id_ or len(id_) > MAX_ID:
+        return skipped(NO_ID, "the id is blank" if not id_ else f"the id is longer than {MAX_ID} characters")
+    problem = next(((column, why) for column in SCHEMA if (why := _fault(column, given))), None)
+    row = None if problem else row_of(given, line)
+    if given.get("flag"):
+        return skipped(FLAGGED, f"flagged: {shown(given['flag'])}", row)
+    if problem or row is None:
+        column, why = problem or ("", "")
+        kind = "unknown " + column if column in WORDS else "not a number of its column"
+        return skipped("characters that cannot be seen" if hidden(given.get(column, "")) else kind, why)
+    if why := _disagreement(row):
+        return skipped("speeds disagree", why)
+    return row
+
+
+def _fault(column: str, given: Mapping[str, str]) -> str:
+    cell = given.get(column, "")
+    return cell_fault(column, cell) if cell else ""
 
 
 def step_times(row: Row) -> dict[str, float]:
@@ -184,27 +193,23 @@ def step_times(row: Row) -> dict[str, float]:
     t;   gbs seq / (tokens per second and device x devices);   gbs / samples per second
 
     Units:   s.
-    Source:  corpus/README.md: "where one is given the others follow".
+    Source:  src/meshwright/evidence/data/README.md: "where one is given the others follow".
     """
     found: dict[str, float] = {}
-    if row["step_time_s"]:
-        found["step_time_s"] = float(row["step_time_s"])
-    if row["gbs"] and row["seq"] and row["n_gpus"] and row["tokens_per_s_per_gpu"]:
-        tokens = float(row["gbs"]) * float(row["seq"])
-        found["tokens_per_s_per_gpu"] = tokens / float(row["n_gpus"]) / float(row["tokens_per_s_per_gpu"])
-    if row["gbs"] and row["samples_per_s"]:
-        found["samples_per_s"] = float(row["gbs"]) / float(row["samples_per_s"])
+    measured, batch = row.measured, row.global_batch_sequences
+    if measured.step_s:
+        found["step_time_s"] = measured.step_s
+    if batch and row.sequence_tokens and row.num_devices and measured.tokens_per_s_per_device:
+        tokens = float(batch) * float(row.sequence_tokens)
+        found["tokens_per_s_per_gpu"] = tokens / float(row.num_devices) / measured.tokens_per_s_per_device
+    if batch and measured.samples_per_s:
+        found["samples_per_s"] = float(batch) / measured.samples_per_s
     return found
-
-
-def whole(row: Row, key: str, default: int = 1) -> int:
-    """A whole number of a row; the default where it is blank."""
-    return int(float(row[key])) if row[key] else default
 
 
 def has_results(row: Row) -> bool:
     """Whether the row measured anything, or says how it ended."""
-    return bool(row["status"]) or any(row[column] for column in RESULTS)
+    return bool(row.status) or any(row.cell(column) is not None for column in RESULTS)
 
 
 def _disagreement(row: Row) -> str:

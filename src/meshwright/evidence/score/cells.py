@@ -115,7 +115,7 @@ def decisions(cells: Sequence[Cell]) -> Decisions | None:
 
 
 def _where(each: Scored) -> tuple[str, str]:
-    return each.row["framework"], each.device
+    return each.row.framework, each.device
 
 
 def _cell(key: tuple[str, ...], measured: Sequence[Scored], failed: Sequence[Scored], most_bytes: float) -> Cell:

@@ -12,8 +12,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from meshwright import catalog
-from meshwright.catalog import recipes
+from meshwright.catalog import calibration, cluster_for, recipes
+from meshwright.catalog import implementation as implementation_named
 from meshwright.domain.case import Case
 from meshwright.domain.layout import Layout
 from meshwright.domain.memory_reading import MemoryReading
@@ -89,15 +89,15 @@ def _resolved(row: Mapping[str, str]) -> tuple[Case, Layout]:
     if row["transformer-impl"] != "transformer_engine":
         raise UnresolvedError("not Transformer Engine")
     devices = int(row["nodes"]) * int(row["gpus_per_node"])
-    implementation = catalog.implementation("megatron-te")
+    implementation = implementation_named("megatron-te")
     if row["cross-entropy-loss-fusion"] != "true":
         implementation = replace(implementation, logit_bytes=UNFUSED_LOGIT_BYTES)
-    cluster = catalog.cluster_for(device, num_devices=devices)
+    cluster = cluster_for(device, num_devices=devices)
     batch = Batch(global_batch_sequences=int(row["global-batch-size"]), sequence_tokens=int(row["seq-length"]))
     case = Case(
         model=_model(row), cluster=cluster, batch=batch, implementation=implementation,
         training=Training(task="pretrain", precision=recipes.precision("bf16"), optimizer=recipes.optimizer("adamw")),
-        calibration=catalog.calibration("none", cluster.device),
+        calibration=calibration("none", cluster.device),
     )
     return case, _layout(row, devices)
 

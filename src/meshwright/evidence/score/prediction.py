@@ -1,13 +1,14 @@
-"""Estimates of many cases, on one or two processes, in a fixed order."""
+"""Estimates of many cases, on one process or several, in a fixed order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from math import isfinite
-from multiprocessing import get_context
 from os import cpu_count
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,11 @@ import numpy as np
 
 from meshwright.estimate import estimate
 from meshwright.estimate.evaluate import shown_bytes
-from meshwright.evidence.fit.processes import ignore_interrupts, quiet_interrupts, stop
+from meshwright.evidence.fit.processes import processes, submit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+    from concurrent.futures import Future
 
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
@@ -34,7 +36,9 @@ Bounds = tuple[float, float]
 CHUNK = 48
 WORTH_IT = 400
 """Fewer predictions take less time than the start of a process."""
-MAX_JOBS = 2
+MAX_JOBS = 4
+AHEAD = 2
+"""Chunks that wait for each process beyond the one that it works on, so that it never waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,39 +61,45 @@ class Predicted:
     """Why there is no estimate of a legal layout; blank otherwise."""
 
 
-def predict(tasks: Sequence[Task], legal: Legal, progress: Progress | None = None, jobs: int | None = None) -> list[Predicted]:
-    """An estimate of every case and layout, in their order.
+def predict(tasks: Iterable[Task], legal: Legal, jobs: int = 1) -> Generator[Predicted, None, None]:
+    """An estimate of every case and layout, in their order, on so many processes.
 
-    ``jobs``: processes; None: two where there are processors and enough to do.
+    Holds:   tasks are taken as they are needed, so that they may come from a file of any length.
     """
-    wanted = jobs or (min(MAX_JOBS, cpu_count() or 1) if len(tasks) >= WORTH_IT else 1)
-    chunks = [tasks[begin : begin + CHUNK] for begin in range(0, len(tasks), CHUNK)]
-    found: list[Predicted] = []
-    for part in _parts(chunks, legal, wanted):
-        found += part
-        if progress is not None:
-            progress(len(found), len(tasks))
-    return found
+    left = iter(tasks)
+    chunks = iter(lambda: list(islice(left, CHUNK)), [])
+    if jobs > 1:
+        yield from _beside(chunks, legal, jobs)
+    for chunk in chunks:
+        yield from _chunk(chunk, legal)
 
 
-def _parts(chunks: Sequence[Sequence[Task]], legal: Legal, jobs: int) -> Iterator[list[Predicted]]:
-    """Results of the chunks in order; on one process where others cannot be started."""
-    done = 0
-    if jobs > 1 and len(chunks) > 1:
-        pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=ignore_interrupts)
-        try:
-            with quiet_interrupts():  # children are started here, and inherit that they ignore Ctrl-C
-                futures = [pool.submit(_chunk, chunk, legal) for chunk in chunks]
-            for future in futures:
-                part = future.result()
-                done += 1
-                yield part
-        except BrokenProcessPool:  # no room for a second process, or a script without a main guard
-            pass
-        finally:
-            stop(pool)
-    for chunk in chunks[done:]:
-        yield _chunk(chunk, legal)
+def jobs_for(tasks: int) -> int:
+    """As many processes as pay for so many predictions."""
+    return min(MAX_JOBS, cpu_count() or 1) if tasks >= WORTH_IT else 1
+
+
+def _beside(chunks: Iterator[list[Task]], legal: Legal, jobs: int) -> Generator[Predicted, None, None]:
+    """Chunks on other processes; where those are no more, what they had is done here, and further chunks are not taken."""
+    waiting: deque[list[Task]] = deque()
+    futures: deque[Future[list[Predicted]]] = deque()
+
+    def first() -> list[Predicted]:
+        found = futures[0].result()
+        futures.popleft()
+        waiting.popleft()
+        return found
+
+    with processes(jobs) as pool, suppress(BrokenProcessPool):  # no room for a second process, or a script without a main guard
+        for chunk in chunks:
+            waiting.append(chunk)
+            futures.append(submit(pool, _chunk, chunk, legal))
+            if len(waiting) > AHEAD * jobs:
+                yield from first()
+        while waiting:
+            yield from first()
+    for chunk in waiting:
+        yield from _chunk(chunk, legal)
 
 
 def _chunk(chunk: Sequence[Task], legal: Legal) -> list[Predicted]:

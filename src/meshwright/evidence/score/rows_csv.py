@@ -6,6 +6,9 @@ import csv
 import io
 from typing import TYPE_CHECKING
 
+from meshwright.documents.quoting import csv_cell
+from meshwright.text import visible
+
 if TYPE_CHECKING:
     from meshwright.evidence.rows.table import Skipped
     from meshwright.evidence.score.scored import Bounds, Scored
@@ -30,15 +33,15 @@ def rows_csv(validation: Validation) -> str:
 
 def _cells(each: Scored) -> list[str]:
     return [
-        each.id, _number(each.predicted_step_s), _number(each.measured_step_s), _bytes(each.predicted_memory_bytes),
-        _bytes(each.measured_memory_bytes), str(each.predicted_fits).lower(), _number(each.fit_probability), each.row["status"],
+        csv_cell(each.id), _number(each.predicted_step_s), _number(each.measured_step_s), _bytes(each.predicted_memory_bytes),
+        _bytes(each.measured_memory_bytes), str(each.predicted_fits).lower(), _number(each.fit_probability), each.row.status,
         *_bounds(each.step_interval_s), *map(_bytes, each.memory_interval_bytes or (None, None)), "",
     ]
 
 
 def _left_out(each: Skipped) -> list[str]:
     blank = [""] * len(COLUMNS)
-    blank[0], blank[COLUMNS.index("skipped")] = each.id, each.reason
+    blank[0], blank[COLUMNS.index("skipped")] = csv_cell(visible(each.id)), csv_cell(each.reason)
     return blank
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from meshwright.evidence.rows.groups import source_group
 
 if TYPE_CHECKING:
-    from meshwright.evidence.rows.table import Row
+    from meshwright.evidence.rows.row import Row
 
 HALF = 0.5
 Bounds = tuple[float, float]

@@ -37,18 +37,18 @@ class Where:
 
     def holds(self, each: Scored) -> bool:
         """Whether a row meets all conditions; an unmeasured row has no MFU and meets no condition on it."""
-        row, version = each.row, each.row["framework_version"]
-        devices = int(row["n_gpus"] or 0)
+        row, version = each.row, each.row.framework_version
+        devices = row.num_devices or 0
         return (
             (not self.sources or each.source in self.sources)
-            and (not self.frameworks or row["framework"].lower() in self.frameworks)
+            and (not self.frameworks or row.framework.lower() in self.frameworks)
             and (not self.versions or version.startswith(self.versions))
             and not (self.not_versions and version.startswith(self.not_versions))
             and (not self.devices or each.device.startswith(self.devices))
-            and (not self.precisions or row["precision"].startswith(self.precisions))
-            and (not self.tasks or row["task"] in self.tasks)
+            and (not self.precisions or row.precision.startswith(self.precisions))
+            and (not self.tasks or row.task in self.tasks)
             and self.mixture in (None, each.is_moe)
-            and self.micro_batch in (None, bool(row["mbs"]))
+            and self.micro_batch in (None, bool(row.microbatch_sequences))
             and (self.min_devices is None or devices >= self.min_devices)
             and (self.max_devices is None or devices <= self.max_devices)
             and (self.min_mfu is None or (each.mfu is not None and each.mfu >= self.min_mfu))

@@ -79,8 +79,8 @@ def summarise(validation: Validation) -> Summary:
     cells = cells_of(rows)
     return Summary(
         total=Part(name="all", scores=scores(rows, skipped=len(validation.skipped)), decisions=decisions(cells)),
-        groups=groups, sets=_sets(rows), devices=_parts(rows, lambda each: each.device or each.row["gpu"]),
-        frameworks=_parts(rows, lambda each: each.row["framework"]),
+        groups=groups, sets=_sets(rows), devices=_parts(rows, lambda each: each.device or each.row.device),
+        frameworks=_parts(rows, lambda each: each.row.framework),
         kinds=_parts(rows, lambda each: "mixture of experts" if each.is_moe else "dense"), cells=cells,
         reliability=reliability(rows),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,14 +10,15 @@ from meshwright.errors import fault
 from meshwright.evidence.rows.groups import ALL_IN, device_key, folds, group_key
 from meshwright.evidence.rows.reading import read_runs
 from meshwright.evidence.rows.table import Skipped, count_reasons, shipped_table
-from meshwright.evidence.score.prediction import Predicted, predict
+from meshwright.evidence.score.prediction import Predicted, jobs_for, predict
 from meshwright.evidence.score.scored import Scored
 
 if TYPE_CHECKING:
     from meshwright.evidence.fit.fitters import Fitter
     from meshwright.evidence.rows.groups import Scheme
+    from meshwright.evidence.rows.row import Row
     from meshwright.evidence.rows.run import Run
-    from meshwright.evidence.rows.table import Row, Table
+    from meshwright.evidence.rows.table import Table
     from meshwright.evidence.score.prediction import Legal, Progress
 
 
@@ -52,7 +54,6 @@ def validate(
     if not reading.runs and not reading.impossible:
         reasons = "; ".join(f"{count} {kind}" for kind, count in count_reasons(reading.skipped).items())
         raise fault("validate.nothing", "no usable row ({reasons})", path=table.path, reasons=reasons or "it has no rows")
-    lines = {row["id"]: line for row, line in zip(table.rows, table.lines, strict=True)}
     fold_of = folds([each.row for each in reading.runs], scheme) if scheme else (ALL_IN,) * len(reading.runs)
     predictors = fitter.fit_folds(reading.runs, fold_of) if max(fold_of, default=ALL_IN) > ALL_IN else ()
     everything = None if predictors else fitter.fit(reading.runs if scheme else ())
@@ -61,16 +62,21 @@ def validate(
         for run, fold in zip(reading.runs, fold_of, strict=True)
     ]
     tasks = [(case, run.layout, run.reading) for case, run in zip(cases, reading.runs, strict=True)]
-    predicted = predict(tasks, legal, progress, jobs)
+    predicted: list[Predicted] = []
+    with closing(predict(tasks, legal, jobs or jobs_for(len(tasks)))) as results:
+        for each in results:
+            predicted.append(each)
+            if progress is not None:
+                progress(len(predicted), len(tasks))
     scored: list[Scored] = []
     skipped = list(reading.skipped)
     for run, fold, result in zip(reading.runs, fold_of, predicted, strict=True):
         if result.fault:
             kind = "the model has no estimate"
-            skipped.append(Skipped(id=run.id, line=lines[run.id], reason=f"{kind}: {result.fault}", kind=kind, row=run.row))
+            skipped.append(Skipped(id=run.id, line=run.row.line, reason=f"{kind}: {result.fault}", kind=kind, row=run.row))
         else:
-            scored.append(_scored(run, result, fold, lines[run.id]))
-    scored += [_impossible(row, why, lines[row["id"]]) for row, why in reading.impossible]
+            scored.append(_scored(run, result, fold))
+    scored += [_impossible(row, why) for row, why in reading.impossible]
     return Validation(
         path=table.path, scheme=scheme, calibration=fitter.label, rows=tuple(sorted(scored, key=lambda each: each.line)),
         skipped=tuple(sorted(skipped, key=lambda each: each.line)), unknown_columns=table.unknown_columns,
@@ -88,12 +94,12 @@ def _known(table: Table, runs: tuple[Run, ...]) -> int:
     return sum(run.group in known for run in runs)
 
 
-def _scored(run: Run, result: Predicted, fold: int, line: int) -> Scored:
+def _scored(run: Run, result: Predicted, fold: int) -> Scored:
     mfu = result.mfu_ratio * result.step_s / run.step_s if run.step_s and result.step_s else None
-    if run.row["mfu"]:
-        mfu = float(run.row["mfu"])
+    if run.row.measured.mfu_ratio is not None:
+        mfu = run.row.measured.mfu_ratio
     return Scored(
-        id=run.id, line=line, row=run.row, status=_status(run.row, measured=run.step_s is not None),
+        id=run.id, line=run.row.line, row=run.row, status=_status(run.row, measured=run.step_s is not None),
         predicted_step_s=result.step_s, measured_step_s=run.step_s, predicted_memory_bytes=result.memory_shown_bytes,
         measured_memory_bytes=run.memory_bytes, fit_probability=result.fit_probability, refused=result.refused,
         step_interval_s=result.step_interval_s, memory_interval_bytes=result.memory_interval_bytes, mfu=mfu, ideal_s=result.ideal_s,
@@ -102,14 +108,14 @@ def _scored(run: Run, result: Predicted, fold: int, line: int) -> Scored:
     )
 
 
-def _impossible(row: Row, why: str, line: int) -> Scored:
+def _impossible(row: Row, why: str) -> Scored:
     return Scored(
-        id=row["id"], line=line, row=row, status=_status(row, measured=False), predicted_step_s=None, measured_step_s=None,
+        id=row.id, line=row.line, row=row, status=_status(row, measured=False), predicted_step_s=None, measured_step_s=None,
         predicted_memory_bytes=None, measured_memory_bytes=None, fit_probability=0.0, refused=(why,),
-        device=device_key(row["gpu"]), is_moe=bool(row["n_experts"]),
+        device=device_key(row.device), is_moe=bool(row.shape.num_experts),
     )
 
 
 def _status(row: Row, *, measured: bool) -> str:
     """A blank status beside a measured speed means that the run ended well."""
-    return row["status"] or ("ok" if measured else "")
+    return row.status or ("ok" if measured else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from meshwright.documents.quoting import Shell, flags, markdown_code, word, yaml_text
 from meshwright.domain.layout import Full, NoRecompute, Overlap
 from meshwright.frameworks.base import File, Options, Values
 from meshwright.frameworks.hub import hub_name
@@ -116,16 +117,16 @@ def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[F
     """``accelerate_config.yaml``, ``launch.sh`` and ``README.md``."""
     keys = decide(case, layout, release)
     manual = _manual(case, layout, release)
-    flags = [key if value is True else f"{key} {value}" for key, value in keys.items() if key.startswith("--")]
+    given = flags({key: value for key, value in keys.items() if key.startswith("--")})
     launch = Launch(
         command=(
             'accelerate launch --config_file "$HERE/accelerate_config.yaml" --machine_rank "$NODE"',
             '--main_process_ip "$MASTER_ADDR" --main_process_port "$MASTER_PORT"',
-            f'"$TRAIN_SCRIPT" {" ".join(flags)}',
+            " ".join([word(Shell("$TRAIN_SCRIPT")), *given]),
         )
     )
     return (
-        File(path="accelerate_config.yaml", text=_yaml(document(case, layout, keys))),
+        File(path="accelerate_config.yaml", text=yaml_text(document(case, layout, keys))),
         launch_script(case, layout, options, manual, launch),
         readme(case, layout, options, manual),
     )
@@ -151,19 +152,6 @@ def document(case: Case, layout: Layout, keys: Values) -> dict[str, Any]:
         if name:
             found.setdefault(section, {})[name] = value
     return {key: dict(sorted(value.items())) if isinstance(value, dict) else value for key, value in sorted(found.items())}
-
-
-def _yaml(values: dict[str, Any]) -> str:
-    """Block YAML of two levels."""
-    from meshwright.documents.tree import flow_words
-
-    lines = []
-    for key, value in values.items():
-        if isinstance(value, dict):
-            lines += [f"{key}:", *(f"  {name}: {flow_words(item)}" for name, item in value.items())]
-        else:
-            lines.append(f"{key}: {flow_words(value)}")
-    return "\n".join(lines) + "\n"
 
 
 def _manual(case: Case, layout: Layout, release: str) -> Manual:
@@ -199,7 +187,8 @@ def _manual(case: Case, layout: Layout, release: str) -> Manual:
         )
     return Manual(
         title=f"HF accelerate {release}",
-        needs=f"The training program builds {hub_name(case.model)} and its data with transformers; torch 2.6 or later.",
+        needs=f"The training program builds {markdown_code(hub_name(case.model))} and its data with transformers; torch 2.6 or "
+              "later.",
         commands=start_commands(layout, case, before="TRAIN_SCRIPT=/path/to/train.py"),
         blanks=(Blank(name="TRAIN_SCRIPT", default="train.py", what="your training program"),),
         off=(

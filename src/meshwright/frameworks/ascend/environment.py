@@ -1,4 +1,4 @@
-"""What the environment of a launch on Ascend does to its speed (the guide of seed 002: its checklists of users and of memory)."""
+"""What the environment of a launch on Ascend does to its speed (guide 002, MindSpore's: its checklists of users and of memory)."""
 
 from __future__ import annotations
 
@@ -95,19 +95,19 @@ def environment_mistakes(*, mindspore: bool) -> tuple[Mistake, ...]:
     kept = () if mindspore else ("CUDA_DEVICE_MAX_CONNECTIONS",)  # Megatron's own check reads it on any device
     return (
         Mistake("alloc-twice", "{variable} is set twice: the second value ({value}) replaces the first ({first})", _twice,
-                source="seed 002, memory checklist: several options in one variable, separated by commas"),
+                source="guide 002:164"),
         Mistake("vmm", "virtual memory is not switched on: peaks come from fragments of large blocks", _no_virtual_memory(*memory),
-                "advice", "seed 002, memory checklist" if mindspore else "torch_npu: PYTORCH_NPU_ALLOC_CONF"),
+                "advice", "guide 002:164" if mindspore else "torch_npu: PYTORCH_NPU_ALLOC_CONF"),
         Mistake("slow-variable", "{name}={value} {effect}",
                 (
                         *(At(f"${name}", expected, _is_slow(slow), values={"name": name, "effect": effect})
                           for name, (slow, effect, expected) in _SLOW.items()),
                         At("$MS_ALLOC_CONF", "enable_vmm:True", _tracks_memory,
                            values={"name": "MS_ALLOC_CONF", "effect": "writes every allocation to a file"}),
-                    ), "warning", "seed 002, user checklist; CANN and MindSpore environment variables"),
+                    ), "warning", "guide 002:53, 002:59; CANN and MindSpore environment variables"),
         Mistake("simulation", "MS_SIMULATION_LEVEL={value} only simulates: nothing is trained",
                 At("$MS_SIMULATION_LEVEL", None, other_than(None, UNKNOWN, "")),
-                source="MindSpore environment variables; seed 002, analysis of memory"),
+                source="MindSpore environment variables; guide 002:222"),
         Mistake("connect-timeout", "{devices} devices join within HCCL_CONNECT_TIMEOUT={value} s; slow ranks then end the job",
                 _timeout, "advice", "CANN environment variables: HCCL_CONNECT_TIMEOUT, default 120 s"),
         Mistake("foreign-variable", "{name} does nothing on Ascend", _foreign(kept), "advice", "CANN reads HCCL_ and ASCEND_ "

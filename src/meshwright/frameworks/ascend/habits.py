@@ -1,4 +1,4 @@
-"""What the guide of seed 002 asks of every training on Ascend, under each framework's own key."""
+"""What guide 002 (MindSpore's) asks of every training on Ascend, under each framework's own key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def deterministic(key: str) -> Mistake:
     """``deterministic``: a key that makes every operator deterministic is on."""
     return Mistake("deterministic", f"{key.rpartition('.')[2]} is on, which is slower", At(key, False, is_true), "warning",
-                   "seed 002, user checklist: deterministic OFF")
+                   "guide 002:53")
 
 
 def whole_states(key: str) -> Mistake:
@@ -30,4 +30,4 @@ def whole_states(key: str) -> Mistake:
             yield {"dp": layout.data_parallel, "value": False, "expected": True}
 
     return Mistake("whole-states", f"data parallel {{dp}} without {key} keeps whole optimizer states on every rank", find, "advice",
-                   "seed 002, memory: distributed optimizer")
+                   "guide 002:195")

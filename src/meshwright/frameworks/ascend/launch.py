@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.frameworks.ascend.text import yaml_text
+from meshwright.documents.quoting import yaml_text
 from meshwright.frameworks.base import File, Options
-from meshwright.frameworks.manual import Blank, Launch, Variable, launch_script, readme
+from meshwright.frameworks.manual import Blank, Launch, Variable, launch_script, readme, template
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,27 +60,8 @@ def simulation(layout: Layout, options: Options, checkout: str, command: str, bl
 
     ``blanks`` are those of the launch script: the command names some of them.
     """
-    pp, world = layout.pipeline_parallel, layout.world
-    own = "\n".join(
-        f'{blank.name}="${{{blank.name}:{"-" + blank.default if blank.default else "?" + blank.what}}}"'
-        for blank in blanks if blank.name.isidentifier()
-    )
-    return File(
-        path="probe.sh", executable=True,
-        text=f"""#!/bin/bash
-# Memory of one pipeline stage without the cluster: MindSpore compiles and runs one rank's memory plan.
-# Level 1 needs no device; 2 adds workspaces and needs one. Usage: [STAGE=0..{pp - 1}] bash probe.sh
-set -euo pipefail
-HERE="${{HERE:-$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)}}"
-STAGE="${{STAGE:-{fullest_stage(layout, options)}}}"
-export HERE MS_SIMULATION_LEVEL="${{MS_SIMULATION_LEVEL:-1}}" GLOG_v=1
-export RANK_SIZE={world} RANK_ID="$((STAGE * {world // pp}))" DEVICE_ID="${{DEVICE_ID:-0}}"
-{own}
-cd "${checkout}"
-python {command} 2>&1 | tee "$HERE/probe_stage_$STAGE.log"
-grep "Used peak memory usage (without fragments)" "$HERE/probe_stage_$STAGE.log"
-""",
-    )
+    values = {"layout": layout, "stage": fullest_stage(layout, options), "blanks": blanks, "checkout": checkout, "command": command}
+    return File(path="probe.sh", text=template("mindspore_probe.sh.j2").render(values), executable=True)
 
 
 def simulation_words(layout: Layout, options: Options, before: str, *, mock: bool) -> str:

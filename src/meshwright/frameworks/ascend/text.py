@@ -1,15 +1,8 @@
-"""YAML as people write it: sections as blocks, lists on one line."""
+"""Settings as sections."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
-from meshwright.documents.tree import flow_words
-
-
-def yaml_text(document: Mapping[str, object]) -> str:
-    """A document; empty sections stand as ``{}``."""
-    return "\n".join(_lines(document, 0)) + "\n"
+from collections.abc import Mapping
 
 
 def nested(settings: Mapping[str, object]) -> dict[str, object]:
@@ -22,14 +15,3 @@ def nested(settings: Mapping[str, object]) -> dict[str, object]:
             section = section.setdefault(part, {})  # type: ignore[assignment]
         section[name] = value
     return document
-
-
-def _lines(section: Mapping[str, object], depth: int) -> Iterator[str]:
-    """The lines of a section."""
-    for key, value in section.items():
-        head = f"{'  ' * depth}{flow_words(key)}:"
-        if isinstance(value, Mapping) and value:
-            yield head
-            yield from _lines(value, depth + 1)
-        else:
-            yield f"{head} {flow_words(value)}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from meshwright.frameworks.settings import Reading, Severity
 
 _STAGES, _CHUNKS = "model.pipeline_model_parallel_size", "model.virtual_pipeline_model_parallel_size"
-_MISTAKES = "reference/frameworks-mistakes.md 1"
+_MISTAKES = "docs/sources.md#accepted-although-wrong"
 _CLI = {
     "model.decoder_first_pipeline_num_layers": "model.num_layers_in_first_pipeline_stage",
     "model.decoder_last_pipeline_num_layers": "model.num_layers_in_last_pipeline_stage",
@@ -123,11 +123,12 @@ def _connections(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 CHECKS = checks("bridge", (
     Mistake("parameter-overlap-key", "overlap_param_gather without overlap_grad_reduce is accepted in silence: Megatron-LM's flags "
-            "refuse the same", _parameter_overlap, "warning", f"training/config.py ConfigContainer.validate; {_MISTAKES}"),
+            "refuse the same", _parameter_overlap, "warning",
+            f"Megatron-Bridge training/config.py ConfigContainer.validate; {_MISTAKES}"),
     Mistake("sequence-length", "Please ensure sequence length configuration in model config and dataset config match. Sequence "
             "length in model config: {model}, Sequence length in dataset config: {data}",
             tuple(At(key, when=_other_length(key)) for key in ("dataset.sequence_length", "dataset.seq_length")),
-            source="training/config.py validate"),
+            source="Megatron-Bridge training/config.py validate"),
     Mistake("sequence-parallel-key", "Cannot use sequence parallelism without tensor parallelism",
             At("model.sequence_parallel", False, is_true, beside={"model.tensor_model_parallel_size": _is_one}),
             source="megatron/core/model_parallel_config.py __post_init__"),
@@ -142,18 +143,20 @@ CHECKS = checks("bridge", (
             "the layout has {found}", At(_CHUNKS, when=_layout_twice),
             source="megatron/core/transformer/transformer_config.py __post_init__"),
     Mistake("fsdp-checkpoint", "Megatron FSDP only supports fsdp_dtensor checkpoint format", _fsdp_checkpoint,
-            source="training/config.py validate"),
+            source="Megatron-Bridge training/config.py validate"),
     Mistake("fsdp-strategy", "Megatron-FSDP with data_parallel_sharding_strategy {value} shards nothing", _fsdp_strategy, "warning",
             "megatron/core/distributed/distributed_data_parallel_config.py"),
     Mistake("two-fsdp", "Using use_megatron_fsdp and use_torch_fsdp2 at the same time is not supported.",
             At("dist.use_torch_fsdp2", False, is_true, beside={"dist.use_megatron_fsdp": is_true}),
-            source="training/config.py validate"),
+            source="Megatron-Bridge training/config.py validate"),
     Mistake("packed-microbatch", "Micro batch size should be 1 when training with packed sequence, but your micro batch size is "
-            "{value}.", At("train.micro_batch_size", 1, above(1), when=_is_packed), source="training/config.py validate"),
+            "{value}.", At("train.micro_batch_size", 1, above(1), when=_is_packed),
+            source="Megatron-Bridge training/config.py validate"),
     Mistake("two-packings", "in-batch and offline packing exclude each other",
             At("dataset.enable_in_batch_packing", False, is_true, beside={"dataset.enable_offline_packing": is_true}),
-            source="training/config.py; reference/frameworks.md 4.2"),
-    Mistake("peft-checkpoint", "PEFT requires a pretrained checkpoint path", _peft, "warning", "training/config.py validate"),
+            source="Megatron-Bridge src/megatron/bridge/training/config.py ConfigContainer.validate"),
+    Mistake("peft-checkpoint", "PEFT requires a pretrained checkpoint path", _peft, "warning", "Megatron-Bridge training/config.py "
+            "validate"),
     Mistake("connections", "CUDA_DEVICE_MAX_CONNECTIONS is {value}: {reason}", _connections, "warning", "ROCm/Megatron-LM PR 91; "
             "megatron/training/arguments.py"),
 ))

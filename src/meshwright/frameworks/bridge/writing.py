@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING
 
+from meshwright.documents.quoting import Shell, hydra, word
 from meshwright.frameworks.base import File, Options
 from meshwright.frameworks.bridge.deciding import decide
 from meshwright.frameworks.bridge.limits import PRECISIONS
@@ -34,7 +34,7 @@ MODES = {"pretrain": "pretrain", "sft": "sft", "lora": "peft"}
 def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[File, ...]:
     """``launch.sh`` and ``README.md``."""
     manual = _manual(case, layout, release)
-    words = [f"{key}={quote(_word(value))}" for key, value in overrides(case, layout, release, options).items()]
+    words = [f"{key}={word(hydra(value))}" for key, value in overrides(case, layout, release, options).items()]
     select = ('--recipe "$RECIPE"',) if release == "0.3" else (f'--model "$RECIPE" --mode {_mode(case)}',)
     launch = Launch(checkout="BRIDGE_PATH", command=(*TORCHRUN, "scripts/training/run_recipe.py", *select, *words))
     return (launch_script(case, layout, options, manual, launch), readme(case, layout, options, manual))
@@ -53,16 +53,6 @@ def overrides(case: Case, layout: Layout, release: str, options: Options) -> dic
     experts: dict[str, object] = {"model.moe_token_dispatcher_type": "alltoall"} if case.model.is_moe else {}
     peft: dict[str, object] = {"peft.dim": case.training.lora.rank} if case.training.lora else {}
     return {**back, **decided, **fixed, **experts, **peft}
-
-
-def _word(value: object) -> str:
-    """A value as Hydra reads it; a layout string is quoted, because ``*`` and ``(`` mean something there."""
-    if value is None:
-        return "null"
-    if isinstance(value, (list, tuple)):
-        return f"[{','.join(map(_word, value))}]"
-    text = str(value)
-    return f'"{text}"' if any(letter in text for letter in "|*()") else text
 
 
 def _mode(case: Case) -> str:
@@ -89,7 +79,7 @@ def _manual(case: Case, layout: Layout, release: str) -> Manual:
         needs="Python 3.12 and Megatron-Bridge's container; its recipes take mock data until a data set is given.",
         commands=start_commands(layout, case, before="BRIDGE_PATH=/path/to/Megatron-Bridge"),
         blanks=(
-            Blank(name="BRIDGE_PATH", default="$PWD", what=f"checkout of Megatron-Bridge at {release}"),
+            Blank(name="BRIDGE_PATH", default=Shell("$PWD"), what=f"checkout of Megatron-Bridge at {release}"),
             Blank(name="RECIPE", default=recipe_name(case, release),
                   what=f"recipe of Megatron-Bridge to start from, for {hub_name(case.model)}"),
         ),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from meshwright.documents.quoting import comment, interpolated
 from meshwright.frameworks.chatlearn.deciding import TRAINER
 from meshwright.frameworks.chatlearn.limits import is_fsdp
 
@@ -23,8 +24,8 @@ def document_text(case: Case, layout: Layout, keys: Values) -> str:
     document: dict[str, object] = {"runtime_args": _runtime(case), "models": _models(case, layout, keys)}
     for key, value in keys.items():
         _put(document, key, value)
-    head = f"# {case.model.name} on {layout.world} x {case.cluster.device.name}: ChatLearn, written by Meshwright.\n"
-    return head + yaml.safe_dump(document, sort_keys=False, width=200)
+    head = comment(f"{case.model.name} on {layout.world} x {case.cluster.device.name}: ChatLearn, written by Meshwright.")
+    return f"# {head}\n" + yaml.safe_dump(document, sort_keys=False, width=200)
 
 
 def _put(document: dict[str, object], key: str, value: object) -> None:
@@ -41,7 +42,7 @@ def _runtime(case: Case) -> dict[str, object]:
     """One optimizer step in an episode: samples are trained on as soon as they are made."""
     batch = case.batch.global_batch_sequences
     return {
-        "train_backend": "megatron", "rollout_backend": "vllm", "exp_name": case.model.name,
+        "train_backend": "megatron", "rollout_backend": "vllm", "exp_name": interpolated(case.model.name),
         "colocation": ["policy", "policy_trainer", "ref_policy"], "num_episode": EPISODES, "sample_per_episode": batch,
         "train_micro_batch_size": 1, "train_global_batch_size": batch, "num_inference_per_prompt": _per_prompt(batch),
         "save_episode_interval": EPISODES, "log_args_dict": {"log_dir": "${runtime_args.output_dir}"},

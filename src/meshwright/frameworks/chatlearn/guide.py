@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.documents.quoting import Shell
 from meshwright.frameworks.chatlearn.deciding import is_packed, multiple, packing_limit
 from meshwright.frameworks.chatlearn.limits import is_fsdp
 from meshwright.frameworks.chatlearn.packing import headroom_ratio
@@ -20,12 +21,13 @@ def manual_of(case: Case, layout: Layout, release: str, *, patched: bool) -> Man
     """What the README and the launch script say."""
     fsdp = is_fsdp(layout)
     model = hub_name(case.model)
-    trainer = "$HF_MODEL" if fsdp else "/path/to/megatron/checkpoint"
+    trainer = Shell("$HF_MODEL") if fsdp else "/path/to/megatron/checkpoint"
     paths = "CHATLEARN=/path/to/ChatLearn" + ("" if fsdp else " MEGATRON_PATH=/path/to/Megatron-LM")
-    blanks = [Blank(name="CHATLEARN", default="$PWD", what=f"checkout of ChatLearn at {release}")]
+    blanks = [Blank(name="CHATLEARN", default=Shell("$PWD"), what=f"checkout of ChatLearn at {release}")]
     if not fsdp:
         blanks.append(
-            Blank(name="MEGATRON_PATH", default="$CHATLEARN/../Megatron-LM", what="the Megatron-LM that ChatLearn's scripts name")
+            Blank(name="MEGATRON_PATH", default=Shell("$CHATLEARN/../Megatron-LM"),
+                  what="the Megatron-LM that ChatLearn's scripts name")
         )
     blanks += [
         Blank(name="HF_MODEL", default=model, what="folder of the Hugging Face model (rollout and model shapes)"),
@@ -37,13 +39,13 @@ def manual_of(case: Case, layout: Layout, release: str, *, patched: bool) -> Man
     variables = [
         Variable(
             name="PYTHONPATH",
-            value='"$CHATLEARN${MEGATRON_PATH:+:$MEGATRON_PATH}${PYTHONPATH:+:$PYTHONPATH}"',
+            value=Shell("$CHATLEARN${MEGATRON_PATH:+:$MEGATRON_PATH}${PYTHONPATH:+:$PYTHONPATH}"),
             reason="both are run from their checkouts",
         ),
         Variable(name="RAY_DEDUP_LOGS", value="0", reason="each worker's errors are seen"),
         Variable(
             name="CUSTOM_PORTS",
-            value="\"$(seq -s ';' 30010 30050)\"",
+            value=Shell("$(seq -s ';' 30010 30050)"),
             reason="ports of the workers, as ChatLearn's base_env.sh gives them",
         ),
     ]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from meshwright.frameworks.settings import Reading
 
 _WORLD = f"{TRAINER}.num_gpu"
-_MISTAKES = "reference/frameworks-mistakes.md 1"
+_MISTAKES = "docs/sources.md#accepted-although-wrong"
 _FSDP_ONLY = ("fsdp_size", "ulysses_sequence_parallel_size", "meta_init", "groupgemm", "gradient_checkpointing", "save_hf")
 _MEGATRON_ONLY = (
     "tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size",
@@ -112,40 +112,40 @@ def _backend_keys(names: tuple[str, ...], owner: str, when: Callable[[Reading], 
 TRAINER_CHECKS = checks("chatlearn", (
     Mistake("floor-division", "num_gpu {world} is no multiple of tp x pp x cp = {replica}: ChatLearn rounds dp down to {dp} and "
             "{idle} GPUs are not accounted for", At(_WORLD, when=_floor_division),
-            source=f"configs/megatron_config.py _post_init_impl; {_MISTAKES}"),
+            source=f"ChatLearn configs/megatron_config.py _post_init_impl; {_MISTAKES}"),
     Mistake("virtual-stages", "virtual_pipeline_model_parallel_size has no effect: Megatron computes it anew and runs without "
             "interleaving", At(_key("virtual_pipeline_model_parallel_size"), None, other_than(None), when=_virtual_stages),
-            "warning", f"models/megatron_module.py; {_MISTAKES}"),
+            "warning", f"ChatLearn models/megatron_module.py; {_MISTAKES}"),
     Mistake("interleaved-data", "interleaved pipeline parallelism expected each model chunk to have a data iterator: ChatLearn "
-            "hands over one iterator, so {chunks} chunks need the patch of its trainer", _interleaved_data, "advice",
+            "hands over one iterator, so {chunks} chunks need the patch of its trainer", _interleaved_data, "advice", "ChatLearn "
             "algorithm/grpo_utils/megatron_policy_trainer.py train_step"),
     Mistake("packing-limit", "a sample may have {sequence} tokens, more than the {worst} that max_token_in_packing {limit} "
             "accounts for: ChatLearn only warns, and the micro-batch is that much larger",
             At(_key("max_token_in_packing"), when=_packing_limit), "warning",
-            f"algorithm/grpo_utils/packing_utils.py bin_packing; {_MISTAKES}"),
+            f"ChatLearn algorithm/grpo_utils/packing_utils.py bin_packing; {_MISTAKES}"),
     Mistake("text-bool", "the text {value!r} becomes True: values are cast with bool(), and no text but the empty one is False",
-            _text_bool, source="models/megatron_module.py try_convert_to_default_type; reference/frameworks.md 6.1"),
+            _text_bool, source="ChatLearn models/megatron_module.py try_convert_to_default_type; docs/sources.md#chatlearn"),
     Mistake("interpolation", "InterpolationKeyError: Interpolation key '{name}' not found (OmegaConf 2.3.1)", _interpolation,
-            source="omegaconf 2.3.1 on template/grpo_megatron.yaml; reference/frameworks.md 4.3"),
+            source="omegaconf 2.3.1 on template/grpo_megatron.yaml; docs/sources.md#chatlearn"),
     Mistake("undeclared", "{key} is no field of MegatronPolicyTrainerConfig: without the patch that adds it ChatLearn stops with "
             '"got an unexpected keyword argument"', tuple(At(_key(name), values={"key": name}) for name in FIELDS), "advice",
-            "configs/megatron_config.py; reference/frameworks.md 6.1"),
+            "ChatLearn configs/megatron_config.py; docs/sources.md#chatlearn"),
     Mistake("gradient-overlap-key", '{key} would fail in the second micro-batch ("Cannot set grad twice"): ChatLearn never sets '
-            "no_sync_func",
-            tuple(At(_key(name), False, _is_asked_for, values={"key": name}) for name in _KNOWN_NOT_DECLARED),
-            source="algorithm/grpo_utils/megatron_policy_trainer.py; reference/frameworks.md 6.1"),
+            "no_sync_func", tuple(At(_key(name), False, _is_asked_for, values={"key": name}) for name in _KNOWN_NOT_DECLARED),
+            source="ChatLearn algorithm/grpo_utils/megatron_policy_trainer.py; docs/sources.md#chatlearn"),
     Mistake("expert-overlap-key", "overlap_moe_expert_parallel_comm cannot run: ChatLearn's forward_step takes no "
             "return_schedule_plan", At(_key("megatron_model_cfg.overlap_moe_expert_parallel_comm"), False, is_true),
-            source="algorithm/grpo_utils/megatron_utils/train_helper.py forward_step"),
+            source="ChatLearn algorithm/grpo_utils/megatron_utils/train_helper.py forward_step"),
     Mistake("backend-key", "{key} belongs to the other back end: {owner}.__init__() got an unexpected keyword argument '{key}'",
             (*_backend_keys(_MEGATRON_ONLY, "FSDPPolicyTrainerConfig", is_fsdp),
-                *_backend_keys(_FSDP_ONLY, "MegatronPolicyTrainerConfig", is_megatron)), source="algorithm/grpo.py GrpoConfig"),
+                *_backend_keys(_FSDP_ONLY, "MegatronPolicyTrainerConfig", is_megatron)),
+            source="ChatLearn algorithm/grpo.py GrpoConfig"),
     Mistake("checkpointing", "gradient_checkpointing: false has no effect: the FSDP back end always recomputes every layer",
-            At(_key("gradient_checkpointing"), True, is_false), "warning", "models/fsdp_module.py model_setup"),
+            At(_key("gradient_checkpointing"), True, is_false), "warning", "ChatLearn models/fsdp_module.py model_setup"),
     Mistake("fsdp-size-key", "fsdp_size {value} has no effect: it is set to all {world} GPUs",
-            At(_key("fsdp_size"), when=_fsdp_size), "warning", "configs/fsdp_config.py _post_init_impl"),
+            At(_key("fsdp_size"), when=_fsdp_size), "warning", "ChatLearn configs/fsdp_config.py _post_init_impl"),
     Mistake("expert-tensor-parallel", "expert_tensor_parallel_size is not set, so Megatron takes that of the dense layers, {tp}",
-            _cut_experts, "warning", f"megatron/training/arguments.py; {_MISTAKES}"),
+            _cut_experts, "warning", f"Megatron-LM megatron/training/arguments.py; {_MISTAKES}"),
     Mistake("connections", "CUDA_DEVICE_MAX_CONNECTIONS is {value}: Megatron-LM demands 1 for tensor and context parallelism",
-            _connections, "warning", "scripts/base_env.sh; megatron/training/arguments.py"),
+            _connections, "warning", "ChatLearn scripts/base_env.sh; megatron/training/arguments.py"),
 ))

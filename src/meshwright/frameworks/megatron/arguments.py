@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
-from meshwright.frameworks.megatron.flags import Arguments, Shell, Version, surface
+from meshwright.documents.quoting import Shell
+from meshwright.frameworks.megatron.flags import Arguments, Version, surface
 from meshwright.frameworks.megatron.layout_arguments import decide
 from meshwright.frameworks.megatron.model_arguments import add_model
 from meshwright.frameworks.megatron.precision_arguments import add_dispatcher, add_optimizer, add_precision

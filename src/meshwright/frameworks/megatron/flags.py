@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from shlex import quote
 
+from meshwright.documents.quoting import flags
 from meshwright.errors import fault
 from meshwright.frameworks.surface import Surface, load_surface
 
@@ -47,12 +47,6 @@ def parse_version(text: str | None) -> Version:
     return Version(minor=minor, name=f"0.{minor}")
 
 
-class Shell(str):
-    """A word that the shell expands: written as it is, in double quotes."""
-
-    __slots__ = ()
-
-
 @dataclass(slots=True, kw_only=True)
 class Arguments:
     """Flags with their values, in order, for one version: True for a switch, a tuple for several words."""
@@ -82,6 +76,4 @@ class Arguments:
 
     def lines(self) -> Iterator[str]:
         """One shell line for each flag."""
-        for flag, value in self.items.items():
-            words = () if value is True else value if isinstance(value, tuple) else (value,)
-            yield " ".join([flag, *(f'"{word}"' if isinstance(word, Shell) else quote(str(word)) for word in words)])
+        yield from flags(self.items)

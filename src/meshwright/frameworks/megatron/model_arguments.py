@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from meshwright.documents.quoting import Shell
 from meshwright.domain.model import MixtureOfExperts, Mlp
-from meshwright.frameworks.megatron.flags import Arguments, Shell
+from meshwright.frameworks.megatron.flags import Arguments
 
 if TYPE_CHECKING:
+    from meshwright.documents.quoting import Shell
     from meshwright.domain.case import Case
-    from meshwright.domain.model import Attention, Model
+from meshwright.domain.model import Attention, Model
 
 _ACTIVATIONS = {
     "GptOssForCausalLM": ("--quick-geglu",),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.frameworks.megatron.flags import Arguments, Shell
+from meshwright.documents.quoting import Shell
+from meshwright.frameworks.megatron.flags import Arguments
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case

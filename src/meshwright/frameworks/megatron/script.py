@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from meshwright.documents.quoting import Shell
 from meshwright.frameworks.base import File, Options
 from meshwright.frameworks.manual import (
     Blank,
@@ -71,7 +72,7 @@ def _places(case: Case, version: Version) -> tuple[Blank, ...]:
     sft = case.training.task == "sft"
     data = "conversations (JSONL)" if sft else "preprocessed data, the prefix of its .bin and .idx files"
     return (
-        Blank(name="MEGATRON_PATH", default="$PWD", what=f"checkout of Megatron-LM {version.name}"),
+        Blank(name="MEGATRON_PATH", default=Shell("$PWD"), what=f"checkout of Megatron-LM {version.name}"),
         Blank(name="DATA_PATH", default="", what=f"{data}; empty: mock data"),
         Blank(name="TOKENIZER_TYPE", default="SFTTokenizer" if sft else "HuggingFaceTokenizer", what="of the data"),
         Blank(name="TOKENIZER_MODEL", default="", what="Hugging Face name or path"),

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.documents.quoting import Shell, Written, flags
 from meshwright.domain.layout import Full, Overlap, Selective
 from meshwright.domain.model import MixtureOfExperts
 from meshwright.frameworks.base import File, Options, Values
@@ -100,14 +101,14 @@ def _json(case: Case, keys: Values) -> dict[str, object]:
 
 def flag_lines(keys: Values) -> list[str]:
     """Flags among the keys, one a line."""
-    return [key if value is True else f"{key} {value}" for key, value in keys.items() if key.startswith("-")]
+    return list(flags({key: value for key, value in keys.items() if key.startswith("-")}))
 
 
 def model_flags(case: Case) -> list[str]:
     """The flags that describe the model."""
     model, attention = case.model, attention_of(case)
     block = model.kinds[0].feed_forward
-    flags: dict[str, object] = {
+    found: dict[str, object] = {
         "--num-layers": model.num_layers, "--hidden-size": model.hidden, "--num-attention-heads": attention.num_heads,
         "--num-key-value-heads": attention.num_key_value_heads, "--kv-channels": attention.head_dim,
         "--ffn-hidden-size": block.expert_width if isinstance(block, MixtureOfExperts) else block.width,
@@ -117,28 +118,29 @@ def model_flags(case: Case) -> list[str]:
         "--make-vocab-size-divisible-by": case.implementation.pads_vocabulary_to,
     }
     if model.position == "rope":
-        base = "$ROTARY_BASE" if model.rotary_base is None else str(round(model.rotary_base))
-        flags |= {"--use-rotary-position-embeddings": True, "--rotary-position-embeddings-theta": base}
-        flags |= {"--rotary-percent": model.rotary_ratio} if model.rotary_ratio != 1 else {}
+        base = Shell("$ROTARY_BASE") if model.rotary_base is None else str(round(model.rotary_base))
+        found |= {"--use-rotary-position-embeddings": True, "--rotary-position-embeddings-theta": base}
+        found |= {"--rotary-percent": model.rotary_ratio} if model.rotary_ratio != 1 else {}
     if isinstance(block, MixtureOfExperts):
-        flags |= {"--num-experts": block.num_experts, "--expert-interval": 1, "--topk": block.experts_per_token,
-                  "--moe-loss-coeff": "$MOE_LOSS_COEFFICIENT"}
+        found |= {"--num-experts": block.num_experts, "--expert-interval": 1, "--topk": block.experts_per_token,
+                  "--moe-loss-coeff": Shell("$MOE_LOSS_COEFFICIENT")}
     switches = {
         "--swiglu": block.gated, "--disable-bias-linear": not attention.output_bias,
         "--untie-embeddings-and-output-weights": not model.tied_embeddings,
         "--use-flash-attn-v2": case.implementation.flash_attention,
     }
-    return flag_lines(flags | {flag: True for flag, on in switches.items() if on})
+    return flag_lines(found | {flag: True for flag, on in switches.items() if on})
 
 
 def training_flags(case: Case, options: Options) -> list[str]:
     """Numbers, length and data of the training; what is not known stands as a variable."""
     return flag_lines({
         f"--{case.training.precision.base_dtype}": True, "--optimizer": "sgd" if case.training.optimizer.name == "sgd" else "adam",
-        "--train-iters": train_steps(case, options), "--lr": '"$LR"', "--min-lr": '"$MIN_LR"', "--lr-decay-style": "cosine",
-        "--weight-decay": 0.1, "--clip-grad": 1.0, "--adam-beta1": 0.9, "--adam-beta2": 0.95, "--init-method-std": '"$INIT_STD"',
-        "--data-path": "$DATA_PATH", "--split": "949,50,1", "--tokenizer-type": '"$TOKENIZER_TYPE"',
-        "--tokenizer-model": '"$TOKENIZER_MODEL"', "--log-interval": 1, "--eval-iters": 0, "--eval-interval": 1000,
+        "--train-iters": train_steps(case, options), "--lr": Shell("$LR"), "--min-lr": Shell("$MIN_LR"),
+        "--lr-decay-style": "cosine", "--weight-decay": 0.1, "--clip-grad": 1.0, "--adam-beta1": 0.9, "--adam-beta2": 0.95,
+        "--init-method-std": Shell("$INIT_STD"), "--data-path": Written("$DATA_PATH"),  # several words where data sets are mixed
+        "--split": "949,50,1", "--tokenizer-type": Shell("$TOKENIZER_TYPE"),
+        "--tokenizer-model": Shell("$TOKENIZER_MODEL"), "--log-interval": 1, "--eval-iters": 0, "--eval-interval": 1000,
         "--attention-dropout": 0.0, "--hidden-dropout": 0.0,
     })
 
@@ -148,7 +150,7 @@ def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manua
     model = case.model
     engine = pipeline_engine(case, layout)
     blanks = [
-        Blank(name="MEGATRON_DEEPSPEED_PATH", default="$PWD", what=f"checkout of Megatron-DeepSpeed at {release}"),
+        Blank(name="MEGATRON_DEEPSPEED_PATH", default=Shell("$PWD"), what=f"checkout of Megatron-DeepSpeed at {release}"),
         Blank(name="DATA_PATH", default="/path/to/data_text_document", what="preprocessed data set (path prefix)"),
         Blank(name="TOKENIZER_TYPE", default="HFTokenizer", what="how text became tokens"),
         Blank(name="TOKENIZER_MODEL", default=hub_name(case.model), what="tokenizer of the model: a name of the hub, or a folder"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.documents.quoting import Shell
 from meshwright.domain.layout import Overlap
 from meshwright.frameworks.ascend.arithmetic import inner_ranks
 from meshwright.frameworks.ascend.launch import mindspore_variables, msrun_files, simulation_words
@@ -16,8 +17,9 @@ from meshwright.frameworks.manual import Blank, Manual, Switch, start_commands, 
 from meshwright.frameworks.mindformers.models import model_section
 
 if TYPE_CHECKING:
+    from meshwright.documents.quoting import Shell
     from meshwright.domain.case import Case
-    from meshwright.domain.layout import Layout
+from meshwright.domain.layout import Layout
 
 ALGORITHMS = {"ring": "colossalai_cp", "ulysses": "ulysses_cp", "hybrid": "hybrid_cp"}
 UNSPOKEN = (
@@ -137,7 +139,7 @@ def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manua
         needs="MindFormers, MindSpore, CANN.",
         commands=start_commands(layout, case, before="MINDFORMERS_PATH=/path/to/mindformers"),
         blanks=(
-            Blank(name="MINDFORMERS_PATH", default="$PWD", what="checkout of MindFormers"),
+            Blank(name="MINDFORMERS_PATH", default=Shell("$PWD"), what="checkout of MindFormers"),
             Blank(name="train_dataset.data_loader", default="", what="in config.yaml: the data set with its loader"),
             Blank(name="lr_schedule.learning_rate", default="", what="in config.yaml: learning rate and its course"),
         ),

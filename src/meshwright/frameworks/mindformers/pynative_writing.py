@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.documents.quoting import Shell
 from meshwright.domain.layout import Full, Overlap, Selective
 from meshwright.frameworks.ascend.arithmetic import inner_ranks
 from meshwright.frameworks.ascend.launch import mindspore_variables, msrun_files, simulation_words
@@ -16,8 +17,9 @@ from meshwright.frameworks.mindformers.models import ARCHITECTURES, model_sectio
 from meshwright.frameworks.mindformers.ranges import first_ids, ids_text, stage_ranges
 
 if TYPE_CHECKING:
+    from meshwright.documents.quoting import Shell
     from meshwright.domain.case import Case
-    from meshwright.domain.layout import Layout
+from meshwright.domain.layout import Layout
 
 METHODS = {"ring": "colossal", "ulysses": "ulysses", "hybrid": "hybrid"}
 SCHEDULES = {"1f1b": "1f1b", "interleaved": "interleaved_1f1b", "gpipe": "gpipe"}
@@ -139,7 +141,7 @@ def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manua
         needs="MindFormers 2.1, MindSpore with hyper_parallel, CANN.",
         commands=start_commands(layout, case, before="MINDFORMERS_PATH=/path/to/mindformers"),
         blanks=(
-            Blank(name="MINDFORMERS_PATH", default="$PWD", what=f"checkout of MindFormers {release}"),
+            Blank(name="MINDFORMERS_PATH", default=Shell("$PWD"), what=f"checkout of MindFormers {release}"),
             Blank(name="train_dataset.dataloader", default="", what="in config.yaml: the data set; its paths are not guessed"),
             Blank(name="lr_scheduler.learning_rate", default="1e-05", what="in config.yaml: MindFormers' default until you set it"),
             *(

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.documents.quoting import Shell, flags
 from meshwright.domain.layout import Full, Layout, Overlap, Selective
 from meshwright.frameworks.ascend.launch import MSRUN, mindspore_variables, simulation, simulation_words
 from meshwright.frameworks.ascend.stages import (
@@ -39,7 +40,7 @@ def own_split(num_layers: int, stages: int, chunks: int) -> Split:
 
 def decide(case: Case, layout: Layout, release: str) -> Values:
     """The flags that express a layout."""
-    flags: dict[str, object] = {
+    found: dict[str, object] = {
         "--tensor-model-parallel-size": layout.tensor_parallel,
         "--pipeline-model-parallel-size": layout.pipeline_parallel,
         "--context-parallel-size": layout.context_parallel,
@@ -56,27 +57,27 @@ def decide(case: Case, layout: Layout, release: str) -> Values:
         "--overlap-param-gather": distributed and layout.overlap.parameter_gather,
         "--no-overlap-p2p-communication": not layout.overlap.point_to_point,
     }
-    flags |= {flag: True for flag, on in switches.items() if on}
+    found |= {flag: True for flag, on in switches.items() if on}
     if layout.context_parallel > 1:
-        flags["--context-parallel-algo"] = ALGORITHMS[layout.context_kind]
+        found["--context-parallel-algo"] = ALGORITHMS[layout.context_kind]
     if layout.virtual_stages > 1:
-        flags["--virtual-pipeline-model-parallel-size"] = layout.virtual_stages
+        found["--virtual-pipeline-model-parallel-size"] = layout.virtual_stages
     split = split_of(case, layout)
     if split != own_split(case.model.num_layers, layout.pipeline_parallel, layout.virtual_stages):
         lists = transposed(split) if layout.virtual_stages > 1 else split[0]
-        flags["--num-layer-list"] = json.dumps(lists)
+        found["--num-layer-list"] = json.dumps(lists)
     if layout.zero_stage >= 2:
-        flags["--zero-level"] = f"z{layout.zero_stage}"
+        found["--zero-level"] = f"z{layout.zero_stage}"
     if 1 < layout.optimizer_shards < layout.data_parallel * layout.context_parallel:
-        flags["--zero_shard_size"] = layout.optimizer_shards
+        found["--zero_shard_size"] = layout.optimizer_shards
     if isinstance(layout.recompute, Full):
         counts = layout.recompute.layers
         method = {"--recompute-method": "uniform", "--recompute-num-layers": 1} if counts is None else {
             "--recompute-method": "block", "--recompute-num-layers": counts}
-        flags |= {"--recompute-granularity": "full", **method}
+        found |= {"--recompute-granularity": "full", **method}
     elif isinstance(layout.recompute, Selective):
-        flags["--recompute-granularity"] = "selective"
-    return flags
+        found["--recompute-granularity"] = "selective"
+    return found
 
 
 def normal(case: Case, layout: Layout) -> Layout:
@@ -96,8 +97,6 @@ def normal(case: Case, layout: Layout) -> Layout:
 def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[File, ...]:
     """``launch.sh``, ``probe.sh`` and ``README.md``."""
     from meshwright.frameworks.mindspeed_core_ms import surface
-    from meshwright.frameworks.mindspeed_llm.writing import flag_lines
-
     known = surface().at(release)
     model = {flag: value for flag, value in model_flags(case).items() if flag in known}
     training = {
@@ -106,7 +105,7 @@ def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[F
         "--no-gradient-accumulation-fusion": True,
     }
     lines = (
-        *flag_lines(model | dict(decide(case, layout, release)) | training),
+        *flags(model | dict(decide(case, layout, release)) | training),
         '--data-path "$DATA" --split 100,0,0',
         '--tokenizer-type PretrainedFromHF --tokenizer-name-or-path "$TOKENIZER"',
         '--lr "$LR"',
@@ -115,7 +114,7 @@ def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[F
         title=f"MindSpeed-Core-MS {release}", needs="MindSpeed-Core-MS, MindSpore, CANN.",
         commands=start_commands(layout, case, before="MINDSPEED_MS_PATH=/path/to/MindSpeed-Core-MS DATA=... TOKENIZER=... LR=..."),
         blanks=(
-            Blank(name="MINDSPEED_MS_PATH", default="$PWD", what=f"checkout of MindSpeed-Core-MS at {release}"),
+            Blank(name="MINDSPEED_MS_PATH", default=Shell("$PWD"), what=f"checkout of MindSpeed-Core-MS at {release}"),
             Blank(name="DATA", default="", what="prefix of the preprocessed data"),
             Blank(name="TOKENIZER", default="", what="folder of the tokenizer"),
             Blank(name="LR", default="1e-5", what="learning rate: choose your own"),

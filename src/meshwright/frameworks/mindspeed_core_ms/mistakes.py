@@ -27,7 +27,7 @@ PROSE = {
     "full_recompute_list": "recompute", "select_recompute_list": "select_recompute",
     "select_comm_recompute_list": "select_comm_recompute",
 }
-"""Names in the prose of the tuning guide (seed 002) -> the keys that are read."""
+"""Names in the prose of the tuning guide (002) -> the keys that are read."""
 DEAD = {
     "zero_shard_size": "nothing reads it: all data-parallel ranks share the states",
     "num_layers_per_virtual_pipeline_stage": "nothing reads it: set virtual_pipeline_model_parallel_size",
@@ -184,9 +184,9 @@ _WRAPPED = ("use_distributed_optimizer", "overlap_grad_reduce", "check_for_nan_i
 _MISTAKES = (
     Mistake("dead-key", "{key} has no effect: {why}", _dead,
             source=f"{_CONFIG} BaseConfig.update_attrs: unknown keys are stored, never read; parallel_state.py: the argument only "
-                   "logs \"not used\""),
+                "logs \"not used\""),
     Mistake("prose-list", "{key} is a name of the guide, not a key: {fate}", _prose,
-            source=f"seed 002, memory; {_CONFIG} validate_recompute_config"),
+            source=f"guide 002:179; {_CONFIG} validate_recompute_config"),
     Mistake("list-text", "malformed node or string: {value}; {key} is read as the text of a list", _text,
             source=f"{_CONFIG} ModelParallelConfig"),
     Mistake("list-kind", "Key '{key}' should be list in recompute_config.",
@@ -201,7 +201,7 @@ _MISTAKES = (
     Mistake("layer-sum", "The number of model layers is {layers}, but the sum of num_layer_list  {value} is {total}.", _layer_sum,
             source=f"{_LAYERS} _get_num_layers"),
     Mistake("select-mlp", "select_recompute with flash attention recomputes the MLP's activation function, and only if it is a "
-            "Cell; {act} is {fate}", _select, "advice", f"{_LAYERS} _set_selective_recompute; seed 002, memory"),
+            "Cell; {act} is {fate}", _select, "advice", f"{_LAYERS} _set_selective_recompute; guide 002:181"),
     Mistake("unwrapped-optimizer", "For training config, {key} only take effect when `wrap_with_ddp=True`",
             tuple(At(f"training_config.{name}", "wrap_with_ddp: true", is_true, beside={_DDP: is_not_true}, values={"key": name})
                   for name in _WRAPPED), "warning", f"{_CONFIG} TrainingConfig validators: set to False with a warning"),

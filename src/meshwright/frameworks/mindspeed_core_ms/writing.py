@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.documents.quoting import Shell
 from meshwright.domain.model import MixtureOfExperts, Mlp
 from meshwright.frameworks.ascend.arithmetic import inner_ranks
 from meshwright.frameworks.ascend.launch import mindspore_variables, msrun_files, simulation_words
@@ -171,7 +172,7 @@ def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manua
               "`docs/source_zh_cn/usage/pretrain_gpt.md` shows.",
         commands=start_commands(layout, case, before="MINDSPEED_MS_PATH=/path/to/MindSpeed-Core-MS"),
         blanks=(
-            Blank(name="MINDSPEED_MS_PATH", default="$PWD", what=f"checkout of MindSpeed-Core-MS at {release}"),
+            Blank(name="MINDSPEED_MS_PATH", default=Shell("$PWD"), what=f"checkout of MindSpeed-Core-MS at {release}"),
             Blank(name="TRAIN_SCRIPT", default="pretrain_gpt.py", what="your script; it takes --config_path and reads the data"),
         ),
         variables=mindspore_variables(),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from shlex import quote
 from typing import TYPE_CHECKING
 
+from meshwright.documents.quoting import Shell, flags
 from meshwright.domain.layout import Full, Mixed, Selective
 from meshwright.frameworks.ascend.arithmetic import inner_ranks
 from meshwright.frameworks.ascend.launch import CONNECT_TIMEOUT_S, fullest_stage
@@ -168,8 +168,8 @@ def write(case: Case, layout: Layout, release: str, options: Options, title: str
     """``launch.sh`` and ``README.md``."""
     manual = _manual(case, layout, release, options, title)
     program = "pretrain_gpt.py" if case.training.task == "pretrain" else "posttrain_gpt.py"
-    flags = model_flags(case) | dict(decide(case, layout, release)) | _training(case, options)
-    launch = Launch(checkout="MINDSPEED_LLM_PATH", command=(*TORCHRUN, program, *flag_lines(flags), *_BLANKS))
+    settings = model_flags(case) | dict(decide(case, layout, release)) | _training(case, options)
+    launch = Launch(checkout="MINDSPEED_LLM_PATH", command=(*TORCHRUN, program, *flags(settings), *_BLANKS))
     return (launch_script(case, layout, options, manual, launch), readme(case, layout, options, manual))
 
 
@@ -178,12 +178,6 @@ _BLANKS = (
     '--data-path "$DATA" --split 100,0,0',
     '--lr "$LR"',
 )
-
-
-def flag_lines(flags: dict[str, object]) -> list[str]:
-    """One line of the shell for each flag."""
-    words = ((flag, () if value is True else value if isinstance(value, tuple) else (value,)) for flag, value in flags.items())
-    return [" ".join([flag, *(quote(str(each)) for each in values)]) for flag, values in words]
 
 
 def _training(case: Case, options: Options) -> dict[str, object]:
@@ -215,7 +209,7 @@ def _manual(case: Case, layout: Layout, release: str, options: Options, title: s
         needs="MindSpeed-LLM with Megatron-LM core_v0.12.1, MindSpeed, torch_npu and CANN.",
         commands=start_commands(layout, case, before="MINDSPEED_LLM_PATH=/path/to/MindSpeed-LLM DATA=... TOKENIZER=... LR=..."),
         blanks=(
-            Blank(name="MINDSPEED_LLM_PATH", default="$PWD", what=f"checkout of MindSpeed-LLM at {release}"),
+            Blank(name="MINDSPEED_LLM_PATH", default=Shell("$PWD"), what=f"checkout of MindSpeed-LLM at {release}"),
             Blank(name="DATA", default="", what="prefix of the preprocessed data"),
             Blank(name="TOKENIZER", default="", what="folder of the tokenizer"),
             Blank(name="LR", default="1e-5", what="learning rate: choose your own"),

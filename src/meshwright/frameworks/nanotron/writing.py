@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from meshwright.documents.quoting import Shell
 from meshwright.domain.layout import Full, Overlap
 from meshwright.domain.model import Mlp
 from meshwright.frameworks.base import File, Options, Values
@@ -25,8 +26,9 @@ from meshwright.frameworks.manual import (
 from meshwright.frameworks.rules import attention_of
 
 if TYPE_CHECKING:
+    from meshwright.documents.quoting import Shell
     from meshwright.domain.case import Case
-    from meshwright.domain.layout import ContextKind, Layout
+from meshwright.domain.layout import ContextKind, Layout
 
 ENGINES = {"1f1b": "1f1b", "gpipe": "afab"}
 ATTENTION: dict[ContextKind, str] = {"all-gather": "llama3_ring_attention", "ring": "ring"}
@@ -163,7 +165,7 @@ def _model(case: Case, layout: Layout) -> dict[str, object]:
 
 def _manual(case: Case, layout: Layout, release: str) -> Manual:
     """What the README and the launch script say."""
-    blanks = [Blank(name="NANOTRON_PATH", default="$PWD", what=f"checkout of nanotron {release} (2411b02)")]
+    blanks = [Blank(name="NANOTRON_PATH", default=Shell("$PWD"), what=f"checkout of nanotron {release} (2411b02)")]
     if hub_name(case.model) == PLACEHOLDER:
         blanks.append(
             Blank(name="tokenizer.tokenizer_name_or_path", default=PLACEHOLDER, what="in config.yaml; unused with dummy data")

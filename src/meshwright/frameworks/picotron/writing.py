@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.documents.quoting import Shell
 from meshwright.domain.layout import Overlap
 from meshwright.frameworks.base import File, Options, Values
 from meshwright.frameworks.hub import PLACEHOLDER, hub_name
@@ -23,8 +24,9 @@ from meshwright.frameworks.manual import (
 from meshwright.frameworks.rules import attention_of
 
 if TYPE_CHECKING:
+    from meshwright.documents.quoting import Shell
     from meshwright.domain.case import Case
-    from meshwright.domain.layout import Layout
+from meshwright.domain.layout import Layout
 
 ENGINES = {"1f1b": "1f1b", "gpipe": "afab"}
 UNSPOKEN = ("overlap: gradients are always reduced beside the backward pass, nothing else overlaps",)
@@ -96,7 +98,7 @@ def _manual(case: Case, layout: Layout, release: str) -> Manual:
         needs="picotron takes the model's width and vocabulary from the Hugging Face hub, so `HF_TOKEN` must be set.",
         commands=start_commands(layout, case, before=before),
         blanks=(
-            Blank(name="PICOTRON_PATH", default="$PWD", what=f"checkout of picotron at {release}"),
+            Blank(name="PICOTRON_PATH", default=Shell("$PWD"), what=f"checkout of picotron at {release}"),
             *((Blank(name="model.name", default=PLACEHOLDER, what="in config.json: its name on the hub"),) if unnamed else ()),
         ),
         variables=(

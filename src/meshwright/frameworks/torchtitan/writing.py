@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING
 
 import tomlkit
 
+from meshwright.documents.quoting import Shell, command, python
 from meshwright.frameworks.base import File, Options
 from meshwright.frameworks.manual import (
     TORCHRUN,
@@ -18,6 +18,7 @@ from meshwright.frameworks.manual import (
     launch_script,
     readme,
     start_commands,
+    template,
     train_steps,
 )
 from meshwright.frameworks.torchtitan.layout_keys import decide
@@ -116,7 +117,7 @@ def _toml(settings: dict[str, object]) -> str:
 
 def _arguments(settings: dict[str, object]) -> list[str]:
     """Settings as lines of flags, the sub-command behind them."""
-    lines = [" ".join(map(quote, flag_words(key, value))) for key, value in settings.items() if key != CHECKPOINTING]
+    lines = [command(*flag_words(key, value)) for key, value in settings.items() if key != CHECKPOINTING]
     return [*lines, f"activation-checkpoint:{settings[CHECKPOINTING]}"]
 
 
@@ -136,7 +137,7 @@ from torchtitan.models.{flavour.module}.config_registry import {flavour.base}
 
 def {flavour.function}():
     config = {flavour.base}()
-    config.model_spec = model_registry("{flavour.name}")
+    config.model_spec = model_registry({python(flavour.name)})
     return config
 '''
 
@@ -150,22 +151,13 @@ def _probed(arguments: list[str], release: str) -> list[str]:
     return [*kept[:-1], *fake, kept[-1]]
 
 
-def _probe(case: Case, layout: Layout, release: str, options: Options, command: list[str]) -> File:
+def _probe(case: Case, layout: Layout, release: str, options: Options, words: list[str]) -> File:
     """One rank of the whole job on one device."""
     stage = _probe_stage(layout, release, options)
     rank = stage * (layout.world // layout.pipeline_parallel)
-    lines = " \\\n    ".join(command)
-    text = f"""#!/bin/bash
-# {case.model.name}: rank {rank} (stage {stage}) of {layout.world} on one device. Written by Meshwright.
-# Collectives return at once: times and losses mean nothing, the memory in the log does.
-set -euo pipefail
-HERE="${{HERE:-$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)}}"
-cd "${{TORCHTITAN_PATH:-$PWD}}"
-export HF_ASSETS_PATH="${{HF_ASSETS_PATH:-{_TEST_ASSETS}}}" DATASET="${{DATASET:-c4_test}}"
-export NGPU={layout.world} RANK={rank} LOCAL_RANK=0 PYTORCH_ALLOC_CONF=expandable_segments:True
-{lines}
-"""
-    return File(path="probe.sh", text=text, executable=True)
+    blanks = (Blank(name="HF_ASSETS_PATH", default=_TEST_ASSETS), Blank(name="DATASET", default="c4_test"))
+    values = {"case": case, "layout": layout, "stage": stage, "rank": rank, "blanks": blanks, "command": tuple(words)}
+    return File(path="probe.sh", text=template("torchtitan_probe.sh.j2").render(values), executable=True)
 
 
 def _probe_stage(layout: Layout, release: str, options: Options) -> int:
@@ -219,7 +211,7 @@ def _manual(case: Case, layout: Layout, release: str, options: Options, flavour:
         title=f"torchtitan {_FULL[release]}",
         commands=start_commands(layout, case, before="TORCHTITAN_PATH=/path/to/torchtitan"),
         blanks=(
-            Blank(name="TORCHTITAN_PATH", default="$PWD", what=f"checkout of torchtitan {_FULL[release]}"),
+            Blank(name="TORCHTITAN_PATH", default=Shell("$PWD"), what=f"checkout of torchtitan {_FULL[release]}"),
             Blank(name="HF_ASSETS_PATH", default=_ASSETS, what="folder with the model's tokenizer"),
             Blank(name="DATASET", default="c4_test", what="a known dataset (main and SFT: that of the configuration)"),
         ),

@@ -73,6 +73,7 @@ def layer_file_from(document: object, *, where: str) -> LayerFile:
     known_keys(top, _TOP, {"layers": "; SAPP reads layers_description"})
     constant = amount(top, "stage_const_mem", default=0.0, minimum=-math.inf)
     remarks: list[Message] = []
+    top.check_name("name", top.data.get("name") or Path(where).stem)
     layers = [_layer(fields, remarks) for fields in _entries(top)]
     if top.faults:
         raise InputError(top.faults)
@@ -127,6 +128,7 @@ def _layer(fields: Fields, remarks: list[Message]) -> _Layer:
     name = fields.data.get("name")
     if not isinstance(name, str) or not name:
         fields.fault("name", "sapp.name", "{value} is no name", value=shown(name))
+    fields.check_name("name", name)
     body = kind == "BODY"
     time = amount(fields, "time", above=body)
     layers = fields.size("nb_layer", default=None if body else 1, maximum=MAX_LAYERS)

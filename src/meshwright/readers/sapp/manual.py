@@ -84,6 +84,7 @@ def manual_from(document: object, *, where: str, layers: int, stages: int, chunk
         raise fault("sapp.many", "{count} strategies; {limit} is the limit", path=where, count=len(top.data), limit=MAX_ROWS)
     found = []
     for name, block in top.data.items():
+        top.check_name(label(name), name)
         if isinstance(block, dict):
             found.append(_strategy(name, Fields(block, f"{where}: {label(name)}", top.faults), layers, stages, chunks))
         else:

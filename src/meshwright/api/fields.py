@@ -1,0 +1,72 @@
+"""Options as a table: one row serves the command line, the request file and the help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from meshwright.api.numbers import text
+from meshwright.errors import InputError, Message, did_you_mean
+
+Values = Mapping[str, Any]
+"""Name of a field -> parsed value; what was not given is absent, flags and lists are always there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One option, key of a request file, or positional argument."""
+
+    name: str
+    help: str
+    parse: Callable[[str], Any] = text
+    metavar: str = "TEXT"
+    panel: str = "Case"
+    kind: str = "option"
+    """``option``, ``flag`` (no value), ``many`` (repeatable), ``argument`` or ``arguments`` (positional, one or several)."""
+    in_file: bool = True
+    """Whether a request file may hold it."""
+
+    @property
+    def option(self) -> str:
+        """``--global-batch`` for ``global_batch``, ``--from`` for ``from_``; the bare word for an argument."""
+        return self.metavar if self.kind.startswith("argument") else f"--{self.name.rstrip('_').replace('_', '-')}"
+
+
+class Faults:
+    """Collects the messages of several steps; ``check`` raises them all together. ``with faults:`` catches into it."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.failed: set[str] = set()
+        """Names of fields that were given but are wrong: they are not missing."""
+
+    def __enter__(self) -> Faults:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> bool:
+        if isinstance(error, InputError):
+            self.messages += error.messages
+            return True
+        return False
+
+    def add(self, id: str, template: str, *, path: str = "", **values: object) -> None:
+        """Note one fault."""
+        self.messages.append(Message(id, template, values, path))
+
+    def check(self) -> None:
+        """Raise what was collected, if anything."""
+        if self.messages:
+            raise InputError(self.messages)
+
+
+def one_of(*names: str) -> Callable[[str], str]:
+    """A parser that takes one of some words."""
+
+    def parse(word: str) -> str:
+        if word.lower() in names:
+            return word.lower()
+        values = {"word": word, "names": ", ".join(names), "hint": did_you_mean(word, names)}
+        raise InputError(Message("option.choice", "{word!r} is none of {names}{hint}", values))
+
+    return parse

@@ -1,0 +1,45 @@
+"""Whether a layout that somebody names may be estimated at all, and whether the framework could run it.
+
+What breaks arithmetic (heads, batch, layers) is refused. What only the framework lacks is refused where the framework
+was asked for, and otherwise a remark: an estimate of ZeRO-3 is worth having without naming a framework that has it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshwright.domain.features import Features
+from meshwright.errors import InputError, Message
+
+if TYPE_CHECKING:
+    from meshwright.api.cases import Setup
+    from meshwright.domain.layout import Layout
+
+ANY_FRAMEWORK = Features(
+    name="any", schedules=("1f1b", "interleaved"), zero_stages=(0, 1, 2, 3), parameter_shards_with_pipeline=True,
+    positions=("rope", "learned", "alibi", "none"), context_kinds=("ring", "all-gather", "ulysses", "hybrid"),
+    interleaved_needs_multiple=False, tasks=("pretrain", "sft", "lora"),
+)
+"""What some framework has run: published runs are judged by it."""
+
+
+def check_layout(given: Setup, layout: Layout, *, framework_asked: bool) -> list[str]:
+    """Raise every reason why the layout makes no sense; return why the default framework could not run it."""
+    from meshwright.search.legality import able
+
+    features = given.framework.features
+    broken = _refusals(given, able(features), layout)
+    limits = [reason for reason in _refusals(given, features, layout) if reason not in broken]
+    own = given.framework.check(given.case, layout)
+    limits += [str(Message(message.id, message.template, message.values)) for message in own]
+    if broken or (framework_asked and limits):
+        reasons = broken + (limits if framework_asked else [])
+        raise InputError(Message("layout.refused", "{reason}", {"reason": reason}, path="layout") for reason in reasons)
+    return limits
+
+
+def _refusals(given: Setup, features: Features, layout: Layout) -> list[str]:
+    """The rules of the search that refuse the layout."""
+    from meshwright.search import layout_refusals
+
+    return list(layout_refusals(given.case, features, layout))

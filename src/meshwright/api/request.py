@@ -1,0 +1,174 @@
+"""What a verb is asked, and what it answers: the two kinds of values that pass the door.
+
+A request holds options under the names of the command line, as values or as text; both are parsed by the one table of the verb
+(``FIELDS``), so that the command line, a request file and Python find the same faults, all at once, and read alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from meshwright.api.fields import Faults, Field, Values
+from meshwright.api.numbers import within
+from meshwright.api.request_file import read_request_file
+from meshwright.errors import MeshwrightError, Message
+
+if TYPE_CHECKING:
+    from meshwright.domain.cluster import Cluster
+    from meshwright.domain.model import Model
+
+Progress = Callable[[str, float, float], None]
+"""Called with a noun, how many are done, and how many there are."""
+
+
+def ticking(progress: Progress | None, noun: str) -> Callable[[float, float], None] | None:
+    """Progress of one kind of things; None where nobody watches."""
+    return None if progress is None else partial(progress, noun)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """Base of all requests. Fields are those of ``FIELDS``; None was not said."""
+
+    FIELDS: ClassVar[tuple[Field, ...]] = ()
+
+    def read(self, faults: Faults) -> Values:
+        """What was said, parsed, over what the request file says; faults are noted and left out."""
+        return read(self.FIELDS, {field.name: getattr(self, field.name) for field in self.FIELDS}, faults)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedCase(Request):
+    """A model on a cluster with a batch: what names a case, but for the framework."""
+
+    model: str | Path | Model | None = None
+    """A catalogue name, a ``config.json``, a model YAML, or the value itself."""
+    layers: int | str | None = None
+    request: str | Path | None = None
+    """YAML with any of these options, or a saved ``plan.yaml``; what is said here wins."""
+    cluster: str | Path | Cluster | None = None
+    """A catalogue name, a cluster YAML, or the value itself."""
+    device: str | None = None
+    nodes: int | str | None = None
+    devices: int | str | None = None
+    devices_per_node: int | str | None = None
+    global_batch: int | str | None = None
+    """Sequences of one optimizer step."""
+    sequence: int | str | None = None
+    """Tokens of a sequence."""
+    lengths: str | Path | None = None
+    task: str | None = None
+    precision: str | None = None
+    optimizer: str | None = None
+    gradient_dtype: str | None = None
+    implementation: str | None = None
+    calibration: str | Path | None = None
+    flops_convention: str | None = None
+    max_memory_ratio: float | str | None = None
+    reserve_memory_ratio: float | str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseRequest(NamedCase):
+    """A case, and the framework that is to run it."""
+
+    framework: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilesRequest(NamedCase):
+    """Files of a framework, and what they leave open of the case that they train."""
+
+    files: Sequence[str | Path] = ()
+    from_: str | None = None
+    """The framework that the files are for: ``megatron``, ``megatron@0.16``."""
+    arguments: str | None = None
+    """What a script is called with, as one text of words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Base of all answers."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the answer is a yes."""
+        return True
+
+    @property
+    def status(self) -> int:
+        """The exit status: 0 is a yes, 1 a no."""
+        return 0 if self.ok else 1
+
+    @property
+    def refusal(self) -> Message | None:
+        """Why part of what was asked was not done, though there is an answer."""
+        return None
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that ``--json`` prints: plain values, units in the keys."""
+        raise NotImplementedError
+
+
+def read(fields: Sequence[Field], raw: Mapping[str, Any], faults: Faults) -> Values:
+    """Flags over the request file, parsed; what is wrong is noted in ``faults`` and left out."""
+    file: Mapping[str, Any] = {}
+    where = str(raw.get("request") or "")
+    if where:  # a file that cannot be read ends it here: everything else would only seem to be missing
+        file = read_request_file(where, faults)
+    values: dict[str, Any] = {}
+    for field in fields:
+        flagged = raw.get(field.name)
+        said = not (flagged is None or flagged is False or (isinstance(flagged, (list, tuple)) and not flagged))
+        given, path = (flagged, field.option) if said else (file.get(field.name), f"{where}: {field.name}")
+        if flagged == "":
+            faults.add("option.empty", "an empty value", path=field.option)
+            faults.failed.add(field.name)
+        elif field.kind == "flag":
+            values[field.name] = _switch(given, faults, path)
+        elif field.kind in ("many", "arguments"):
+            parsed = [_parsed(field, each, faults, path) for each in _several(given)]
+            values[field.name] = [each for each in parsed if each is not None]
+        elif given is not None and (value := _parsed(field, given, faults, path)) is not None:
+            values[field.name] = value
+    return values
+
+
+def _several(given: object) -> list[Any]:
+    """The values of a repeatable option: a list, or in a file also a mapping or one value."""
+    if isinstance(given, Mapping):
+        return [f"{key}={_word(value)}" for key, value in given.items()]
+    return list(given) if isinstance(given, (list, tuple)) else [] if given is None else [given]
+
+
+def _parsed(field: Field, value: object, faults: Faults, path: str) -> Any:
+    """The parsed value of one field, or None and a fault."""
+    if isinstance(value, (list, dict)):
+        faults.add("option.scalar", "one value is expected, not {kind}", path=path, kind=type(value).__name__)
+        faults.failed.add(field.name)
+        return None
+    if not isinstance(value, (str, int, float, Path)):  # a value of the domain, as Python gives it
+        return value
+    try:
+        return within(field.name, field.parse(_word(value)), _word(value))
+    except MeshwrightError as error:
+        faults.messages += [Message(each.id, each.template, each.values, path) for each in error.messages]
+        faults.failed.add(field.name)
+        return None
+
+
+def _switch(value: object, faults: Faults, path: str) -> bool:
+    """A flag of the command line or of a file."""
+    if isinstance(value, bool) or value is None:
+        return bool(value)
+    faults.add("option.switch", "{value!r} is neither true nor false", path=path, value=value)
+    return False
+
+
+def _word(value: object) -> str:
+    """A scalar of YAML as the text that a flag would have been."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,67 @@
+"""A saved plan: the request, the layout that was chosen, and what was predicted; readable, and read back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from meshwright.api.fields import Faults, Values
+from meshwright.api.options import CASE, LAYOUT, PLAN
+from meshwright.api.request import read
+from meshwright.api.request_file import PLAN_KEY
+
+if TYPE_CHECKING:
+    from meshwright.domain.estimate import Estimate
+
+FORMAT = 1
+PLAN_FILE = "plan.yaml"
+HEAD = """\
+# A plan of Meshwright. `meshwright export {file} --to megatron --out DIR` writes launch files from it,
+# `meshwright estimate --request {file}` predicts it again.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextFile:
+    """A file to write."""
+
+    path: str
+    text: str
+    executable: bool = False
+
+
+def plan_file(request: dict[str, Any], estimate: Estimate) -> TextFile:
+    """``plan.yaml``: no dates and no durations, so that the same plan is the same file."""
+    import yaml
+
+    document = {
+        PLAN_KEY: FORMAT,
+        "request": _plain(request),
+        "layout": estimate.label,
+        "predicted": {
+            "calibration": estimate.calibration,
+            "step_s": float(estimate.step_s),
+            "mfu_ratio": float(estimate.mfu_ratio),
+            "tokens_per_s_per_device": float(estimate.tokens_per_s_per_device),
+            "memory_reserved_bytes": round(estimate.memory_reserved_bytes),
+            "memory_capacity_bytes": round(estimate.memory_capacity_bytes),
+        },
+    }
+    body = yaml.safe_dump(document, sort_keys=False, default_flow_style=False, width=120)
+    return TextFile(path=PLAN_FILE, text=HEAD.format(file=PLAN_FILE) + body)
+
+
+def load_plan(where: str, faults: Faults) -> Values:
+    """The values of a saved plan (the file, or the directory that holds it), with its layout."""
+    path = Path(where) / PLAN_FILE if Path(where).is_dir() else Path(where)
+    values = read((*CASE, *PLAN, LAYOUT), {"request": str(path)}, faults)
+    if "layout" not in values and not faults.messages:
+        faults.add("plan.layout", "is no plan: it has no 'layout'", path=str(path))
+    faults.check()
+    return values
+
+
+def _plain(request: dict[str, Any]) -> dict[str, Any]:
+    """Values as YAML writes them: pins as a mapping."""
+    return {key: dict(value) if key == "pin" else value for key, value in request.items()}

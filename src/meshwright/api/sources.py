@@ -1,0 +1,220 @@
+"""Files of a framework on the command line: read, and made a case with what the flags and the files themselves say."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+from meshwright.api import numbers
+from meshwright.api.cases import setup
+from meshwright.api.fields import Faults, Field, Values
+from meshwright.api.numbers import MOST
+from meshwright.api.options import CASE
+from meshwright.documents.quoting import command, export
+from meshwright.errors import InputError, Message, fault
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from meshwright.api.cases import Setup
+    from meshwright.domain.model import Model
+    from meshwright.frameworks import File, Framework
+    from meshwright.frameworks.settings import Given, Reading, Said
+
+_OWN = {"model", "framework"}
+FILES = (
+    Field(name="files", kind="arguments", metavar="FILE...", help="Configuration files and launch scripts of one training."),
+    Field(name="from_", metavar="NAME[@VERSION]", panel="Trainer", help="The framework that the files are for."),
+    Field(name="arguments", parse=numbers.words, metavar="WORDS", panel="Trainer",
+          help='Arguments that the script is called with, in one word: "8 /data"; NAME=VALUE in front of them sets variables.'),
+    *(replace(field, kind="option", metavar="MODEL", panel="Model") for field in CASE if field.name == "model"),
+    *(field for field in CASE if field.name not in _OWN),
+)
+"""Options of verbs that read files; those of a case are optional here."""
+
+_SAID = {
+    "devices": "devices", "global_batch": "global_batch_sequences", "sequence": "sequence_tokens", "precision": "precision",
+    "gradient_dtype": "gradient_dtype", "optimizer": "optimizer", "task": "task",
+}
+"""Option -> field of ``Said`` that means the same."""
+_NEEDED = ("model", "cluster", "global_batch", "sequence")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """Files as read, and the case that they and the flags make."""
+
+    framework: Framework
+    """At the release that the files are for."""
+    reading: Reading
+    model: Model | None
+    case: Setup | None
+    """None where something is missing, or where what the files say is impossible."""
+    missing: tuple[str, ...]
+    """Options without which there is no case."""
+    impossible: tuple[Message, ...]
+    """What the files say and no case can be."""
+    size: int | None
+    """Devices, as far as anybody says."""
+    asked: Mapping[str, object]
+    """What the flags said, by field of ``Said``."""
+    why_release: str
+    """``given``, ``shown`` by the files, or ``assumed``."""
+
+
+def take(values: Values, faults: Faults) -> Taken:
+    """Read the files; every fault of flags and files is raised together."""
+    from meshwright.catalog import load_cluster, load_model, shrink
+    from meshwright.frameworks import framework
+
+    found: dict[str, Any] = {}
+    if not values["files"] and "files" not in faults.failed:
+        faults.add("import.files", "FILE is missing: configuration files or launch scripts")
+    if "from_" not in values and "from_" not in faults.failed:
+        faults.add("import.from", "--from is missing: the framework that the files are for")
+    with faults:
+        if "from_" in values:
+            found["framework"] = framework(values["from_"])
+    with faults:
+        if "model" in values:
+            found["model"] = load_model(values["model"])
+            if "layers" in values:
+                found["model"] = shrink(found["model"], values["layers"])
+    files = _texts(values, faults)
+    faults.check()
+    named, model = found["framework"], found.get("model")
+    version = values["from_"].partition("@")[2] or None
+    size = _size(values)
+    reading = named.read(files, version=version and named.version, given=_given(values, model, size))
+    _refuse_strange(named.at(reading.version), reading)
+    size = size or reading.said.devices or reading.source.devices
+    if size is None and "cluster" in values:
+        size = load_cluster(values["cluster"]).num_devices
+    if size is not None and reading.layout is None:
+        reading = named.read(files, version=version and named.version, given=_given(values, model, size))
+    why = "given" if version else "shown" if _shown(named, reading) else "assumed"
+    merged = _merged(values, reading.said, size, f"{named.name}@{reading.version}")
+    missing = tuple(name for name in _NEEDED if name not in merged and not (name == "cluster" and _has_cluster(merged)))
+    case, impossible = (None, ()) if missing else _case(values, merged)
+    return Taken(
+        framework=named.at(reading.version), reading=reading, model=model, case=case, missing=missing, impossible=impossible,
+        size=size,
+        asked={said: values[option] for option, said in _SAID.items() if option in values}, why_release=why,
+    )
+
+
+def _texts(values: Values, faults: Faults) -> Sequence[File]:
+    """The files with their texts; scripts get the arguments that they are called with."""
+    from meshwright.documents.opening import is_script
+    from meshwright.frameworks import File
+    from meshwright.readers.safe import read_text
+
+    head = ""
+    with faults:
+        head = _positional(values["arguments"]) if "arguments" in values else ""
+    files = []
+    for path in values["files"]:
+        with faults:
+            text = read_text(path)
+            files.append(File(path=path, text=head + text if is_script(path) else text))
+    return files
+
+
+def _refuse_strange(framework: Framework, reading: Reading) -> None:
+    """Refuse files that hold nothing of the framework: any layout of them would be its defaults."""
+    if framework.surface is None or any(message.id == "import.config-file" for message in reading.messages):
+        return
+    surface, keys = framework.surface(), reading.source.settings
+    if not any(surface.find(key, reading.version) for key in keys):
+        program = reading.source.program
+        launches = f" and launches {program}" if program else ""
+        question = 'give that file, with --arguments "..." as it is called' if program.endswith(".sh") else "is --from right?"
+        raise fault(
+            "import.strange", "holds no key of {title}{launches}: {question}",
+            title=framework.title, launches=launches, question=question,
+            path=", ".join(document.path for document in reading.source.documents),
+        )
+
+
+def _positional(words: str) -> str:
+    """``set --`` for the arguments of a script, on the script's own first line so that lines keep their numbers.
+
+    Words of the form ``NAME=VALUE`` in front of them are its environment, as on a command line.
+    """
+    try:
+        called = shlex.split(words)
+        head = list(takewhile(lambda word: re.match(r"[A-Za-z_]\w*=", word), called))
+        exports = "".join(f"{export(name, value)}; " for name, _, value in (word.partition("=") for word in head))
+        rest = called[len(head) :]
+        return exports + (f"set -- {command(*rest)}; " if rest or not head else "")
+    except ValueError as error:
+        raise fault("import.arguments", "{words!r} are no words of a shell: {reason}", path="--arguments",
+                    words=words[:60], reason=str(error)) from None
+
+
+def _size(values: Values) -> int | None:
+    """Devices, as far as flags alone say them."""
+    from meshwright.catalog import cluster_for, load_cluster
+
+    if "devices" in values:
+        return int(values["devices"])
+    if "nodes" not in values:
+        return None
+    if "cluster" in values:
+        return load_cluster(values["cluster"], nodes=values["nodes"]).num_devices
+    if "device" in values:
+        per_node = values.get("devices_per_node")
+        return cluster_for(values["device"], nodes=values["nodes"], devices_per_node=per_node).num_devices
+    return None
+
+
+def _given(values: Values, model: Model | None, size: int | None) -> Given:
+    """What is known beside the files."""
+    from meshwright.frameworks.settings import Given
+
+    return Given(
+        num_devices=size, devices_per_node=values.get("devices_per_node"), model=model,
+        global_batch_sequences=values.get("global_batch"), sequence_tokens=values.get("sequence"),
+    )
+
+
+def _shown(framework: Framework, reading: Reading) -> bool:
+    """Whether the files themselves show their release."""
+    return framework.detect is not None and framework.detect(reading.source) is not None
+
+
+def _merged(values: Values, said: Said, size: int | None, framework: str) -> dict[str, Any]:
+    """A request: flags first, then what the files say."""
+    names = {field.name for field in CASE} - _OWN | {"model"}
+    merged = {name: value for name, value in values.items() if name in names and name != "request"}
+    for option, field in _SAID.items():
+        value = getattr(said, field)
+        if option != "devices" and value is not None:
+            merged.setdefault(option, value)
+    if size is not None and "nodes" not in merged:
+        merged["devices"] = size
+    return merged | {"framework": framework}
+
+
+def _has_cluster(values: Mapping[str, Any]) -> bool:
+    """Whether a cluster of a size is named."""
+    return "cluster" in values or ("device" in values and bool({"devices", "nodes"} & values.keys()))
+
+
+def _case(values: Values, merged: dict[str, Any]) -> tuple[Setup | None, tuple[Message, ...]]:
+    """The case of a merged request; faults are those of the files where the flags alone make a case."""
+    large = [name for name in ("devices", "global_batch", "sequence") if merged.get(name, 0) > MOST[name]]
+    if large:
+        template = "{name}={value} is more than {limit:,}"
+        values_of = ({"name": _SAID[name], "value": merged[name], "limit": MOST[name]} for name in large)
+        return None, tuple(Message("number.high", template, each) for each in values_of)
+    try:
+        return setup(merged, Faults()), ()
+    except InputError as error:
+        flags = {"global_batch": 1, "sequence": 1, **({} if "nodes" in values else {"devices": 1})}
+        flags |= {name: value for name, value in merged.items() if name in values or name == "framework"}
+        setup(flags, Faults())  # raises where the flags are at fault
+        return None, error.messages

@@ -1,0 +1,1 @@
+"""One module a verb: its request, its answer, and the function from one to the other."""

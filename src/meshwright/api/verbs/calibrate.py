@@ -1,0 +1,163 @@
+"""``calibrate``: physical constants, intervals and probabilities from measured runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from meshwright.api.fields import Faults, Field, Values
+from meshwright.api.request import Answer, Progress, Request
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from meshwright.domain.calibration import CalibrationTable, Freedom
+    from meshwright.evidence.fit.calibrate import Progress as Stages
+    from meshwright.evidence.rows.reading import RowsRead
+    from meshwright.evidence.rows.run import Run
+
+DEFAULT_OUT = "calibration.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrateRequest(Request):
+    """Measured runs, and what they are fitted on top of."""
+
+    FIELDS: ClassVar[tuple[Field, ...]] = (
+        Field(name="runs", kind="many", metavar="CSV", panel="Calibration",
+              help="Your own measured runs in the schema of the corpus, repeatable [default: none, the corpus alone]."),
+        Field(name="base", metavar="NAME|FILE", panel="Calibration",
+              help="With --runs: the calibration that they refine, in seconds [default: shipped]."),
+        Field(name="joint", kind="flag", panel="Calibration",
+              help="With --runs: fit them together with the whole corpus, in minutes."),
+        Field(name="name", metavar="NAME", panel="Output", help="Name of the calibration [default: that of the file]."),
+        Field(name="version", metavar="TEXT", panel="Output", help="Its version [default: today's date]."),
+        Field(name="out", metavar="FILE.json", panel="Output", help=f"Where to write it [default: {DEFAULT_OUT}]."),
+        Field(name="force", kind="flag", panel="Output", help="Replace the file where it exists."),
+    )
+
+    runs: Sequence[str | Path] = ()
+    base: str | Path | None = None
+    joint: bool = False
+    name: str | None = None
+    version: str | None = None
+    out: str | Path | None = None
+    force: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrateAnswer(Answer):
+    """The calibration, the rows that it was fitted to, and where it was written."""
+
+    table: CalibrationTable
+    readings: tuple[RowsRead, ...]
+    path: str
+    freedoms: tuple[Freedom, ...]
+    """The constants that a fit may move."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of ``calibrate --json``."""
+        from meshwright.api.views.calibration import calibration_view
+
+        return {"path": self.path, **calibration_view(self.table, self.readings)}
+
+
+def calibrate(request: CalibrateRequest, *, progress: Progress | None = None) -> CalibrateAnswer:
+    """Fit, and write the calibration.
+
+    Errors:  ``InputError`` with every fault of the request, and for tables without a measured run.
+    """
+    faults = Faults()
+    values = request.read(faults)
+    out = values.get("out", DEFAULT_OUT)
+    if not out.endswith(".json"):
+        faults.add("calibrate.out", "{out!r} does not end in .json", path="--out", out=out)
+    if ("base" in values or values["joint"]) and not values["runs"]:
+        faults.add("calibrate.runs", "--base and --joint refine by --runs, which is missing", path="--runs")
+    if "base" in values and values["joint"]:
+        faults.add("calibrate.base", "--joint starts from the priors, --base from a calibration: give one of them", path="--base")
+    faults.check()
+    from meshwright.catalog import freedoms
+    from meshwright.catalog.calibrations import table_text
+    from meshwright.outputs import Output, obstacles, write
+
+    inputs = [*values["runs"], *([values["base"]] if "base" in values else [])]
+    faults.messages += obstacles([out], inputs=inputs, force=values["force"], fresh=True)
+    faults.check()
+    name = values.get("name", Path(out).stem)
+    version = values.get("version", datetime.now(tz=UTC).date().isoformat())
+    readings, provenance = _read(values)
+    stages = None if progress is None else lambda _stage, done, total: progress("runs", done, total)
+    if values["runs"] and not values["joint"]:
+        table = _on_top(readings, values.get("base", "shipped"), name, version, provenance, stages)
+    else:
+        table = _whole(readings, name, version, provenance, stages)
+    write([Output(path=out, text=table_text(table))], force=values["force"], inputs=inputs)
+    return CalibrateAnswer(table=table, readings=tuple(readings), path=out, freedoms=tuple(freedoms()))
+
+
+def _read(values: Values) -> tuple[list[RowsRead], dict[str, str]]:
+    """The runs of every table, and where they come from."""
+    from meshwright.errors import fault
+    from meshwright.evidence.rows.reading import read_runs
+    from meshwright.evidence.rows.table import count_reasons, read_table, shipped_table
+
+    tables = [read_table(path) for path in values["runs"]]
+    if not tables or values["joint"]:
+        tables.insert(0, shipped_table())
+    readings = [read_runs(table) for table in tables]
+    provenance: dict[str, str] = {}
+    for number, (table, reading) in enumerate(zip(tables, readings, strict=True), start=1):
+        measured = sum(1 for run in reading.runs if run.step_s or run.memory_bytes)
+        if not measured:
+            raise fault("calibrate.nothing", "no row with a measured step time or memory", path=table.path)
+        left_out = ", ".join(f"{count} {reason}" for reason, count in count_reasons(reading.skipped).items()) or "none"
+        words = f"sha256 {table.digest[:16]}; {len(reading.runs)} rows used, {measured} of them measured; left out: {left_out}"
+        provenance[f"runs {number}"] = words
+    return readings, provenance
+
+
+def _whole(
+    readings: list[RowsRead], name: str, version: str, provenance: dict[str, str], progress: Stages | None
+) -> CalibrationTable:
+    """A fit to all runs from the priors."""
+    from meshwright.catalog import freedoms
+    from meshwright.evidence.fit.calibrate import calibrate
+
+    runs = [run for reading in readings for run in reading.runs]
+    return calibrate(
+        runs, freedoms(), groups=_groups(runs), fold_of=_folds(runs),
+        name=name, version=version, provenance=provenance, progress=progress,
+    )
+
+
+def _on_top(
+    readings: list[RowsRead], base: str, name: str, version: str, provenance: dict[str, str], progress: Stages | None
+) -> CalibrationTable:
+    """A calibration refined by further runs."""
+    from dataclasses import replace
+
+    from meshwright.catalog import calibration_table, freedoms
+    from meshwright.evidence.fit.fitters import predictor_of
+    from meshwright.evidence.fit.own import calibrate_on_top
+
+    table = calibration_table(base)
+    case = predictor_of(table)
+    runs = [replace(run, case=case(run)) for reading in readings for run in reading.runs]
+    return calibrate_on_top(
+        table, runs, freedoms(), groups=_groups(runs), fold_of=_folds(runs),
+        name=name, version=version,
+        provenance={**provenance, "base": f"{table.name}@{table.version}"}, progress=progress,
+    )
+
+
+def _groups(runs: Sequence[Run]) -> list[str]:
+    return ["\x1f".join(run.group) for run in runs]
+
+
+def _folds(runs: Sequence[Run]) -> tuple[int, ...]:
+    from meshwright.evidence.rows.groups import folds
+
+    return folds([run.row for run in runs], "grouped")

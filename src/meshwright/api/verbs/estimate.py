@@ -1,0 +1,95 @@
+"""``estimate``: one layout, predicted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, overload
+
+from meshwright.api.anchoring import ANCHOR, with_anchors
+from meshwright.api.fields import Faults, Field
+from meshwright.api.legality import check_layout
+from meshwright.api.options import CASE, LAYOUT, SPARE_NODES
+from meshwright.api.request import Answer, CaseRequest, Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from meshwright.api.cases import Setup
+    from meshwright.api.fields import Values
+    from meshwright.domain.case import Case
+    from meshwright.domain.estimate import Estimate
+    from meshwright.domain.layout import Layout
+    from meshwright.evidence.rows.near import Near
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimateRequest(CaseRequest):
+    """A case and a layout of it."""
+
+    FIELDS: ClassVar[tuple[Field, ...]] = (*CASE, SPARE_NODES, LAYOUT, ANCHOR)
+
+    spare_nodes: int | str | None = None
+    layout: str | None = None
+    """A label, as in ``tp8 pp4 mb1 sp zero1``."""
+    anchor_memory: Sequence[str] = ()
+    """Measured peaks: ``STAGE=BYTES`` or ``PROBE_PLAN=BYTES``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimateAnswer(Answer):
+    """The prediction, and what stands beside it."""
+
+    given: Setup
+    estimate: Estimate
+    limits: tuple[str, ...]
+    """Why the framework could not run it."""
+    closest: Near | None
+    """The published run that is nearest to the case."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of ``estimate --json``."""
+        from meshwright.api.views.estimates import estimate_view
+        from meshwright.api.views.runs import closest_view
+
+        more = {"request": self.given.request, "framework_limits": list(self.limits), "closest_run": closest_view(self.closest)}
+        return {**estimate_view(self.estimate), **more}
+
+
+@overload
+def estimate(request: EstimateRequest, *, progress: Progress | None = None) -> EstimateAnswer: ...
+@overload
+def estimate(request: Case, layout: Layout) -> Estimate: ...
+def estimate(
+    request: EstimateRequest | Case, layout: Layout | None = None, *, progress: Progress | None = None
+) -> EstimateAnswer | Estimate:
+    """Predict a layout: memory by stage, time by cause, MFU. A case and a layout are answered by the bare prediction.
+
+    Errors:  ``InputError`` with every fault of the request, and for a layout that makes no sense.
+    """
+    from meshwright.domain.case import Case
+    from meshwright.estimate import estimate as predict
+    from meshwright.evidence.rows.near import closest
+    from meshwright.search import linearity_of
+
+    if isinstance(request, Case):
+        assert layout is not None, "a case is predicted with a layout"
+        return predict(request, layout)
+    faults = Faults()
+    values = request.read(faults)
+    given, layout, limits = chosen(values, faults)
+    anchored = with_anchors(given, predict(given.case, layout), values["anchor_memory"])
+    predicted = linearity_of(given.case, given.framework.features, anchored)
+    if limits:
+        predicted = replace(predicted, fit_probability=0.0)
+    return EstimateAnswer(given=given, estimate=predicted, limits=tuple(limits), closest=closest(given.case))
+
+
+def chosen(values: Values, faults: Faults) -> tuple[Setup, Layout, list[str]]:
+    """The case, the layout that was asked for, and what the default framework lacks for it."""
+    from meshwright.api.cases import setup
+
+    if "layout" not in values and "layout" not in faults.failed:
+        faults.add("estimate.layout", '--layout is missing, as in --layout "tp8 pp4 mb1 sp zero1"')
+    given = setup(values, faults)
+    layout = given.layout(values["layout"])
+    return given, layout, check_layout(given, layout, framework_asked="framework" in values)

@@ -1,0 +1,81 @@
+"""``explain``: why a layout is as fast as it is, and where the rest goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from meshwright.api.fields import Faults, Field, Values
+from meshwright.api.legality import check_layout
+from meshwright.api.options import CASE, LAYOUT, SPARE_NODES
+from meshwright.api.request import Answer, CaseRequest, Progress, ticking
+from meshwright.errors import Message, NoAnswerError
+
+if TYPE_CHECKING:
+    from meshwright.api.cases import Setup
+    from meshwright.domain.estimate import Estimate
+    from meshwright.domain.layout import Layout
+    from meshwright.explain import Explanation
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainRequest(CaseRequest):
+    """A case, and a layout of it; without one, the first plan is explained."""
+
+    FIELDS: ClassVar[tuple[Field, ...]] = (*CASE, SPARE_NODES, LAYOUT)
+
+    spare_nodes: int | str | None = None
+    layout: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainAnswer(Answer):
+    """The prediction of the layout, and what there is to say about it."""
+
+    given: Setup
+    estimate: Estimate
+    explanation: Explanation
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of ``explain --json``."""
+        from meshwright.api.views.explain import explanation_view
+
+        return explanation_view(self.given.case, self.estimate, self.explanation)
+
+
+def explain(request: ExplainRequest, *, progress: Progress | None = None) -> ExplainAnswer:
+    """Explain the layout that was given, or else the best one.
+
+    Errors:  ``InputError`` with every fault of the request; ``NoAnswerError`` where nothing fits and no layout was given.
+    """
+    from meshwright.api.cases import setup
+    from meshwright.estimate import estimate as predict
+    from meshwright.explain import explain as explained
+
+    faults = Faults()
+    values = request.read(faults)
+    given = setup(values, faults)
+    if "layout" in values:
+        layout = given.layout(values["layout"])
+        check_layout(given, layout, framework_asked="framework" in values)
+    else:
+        layout = _best(given, values, progress)
+    estimate = predict(given.case, layout)
+    explanation = explained(given.case, layout, given.framework.features, estimate)
+    return ExplainAnswer(given=given, estimate=estimate, explanation=explanation)
+
+
+def _best(given: Setup, values: Values, progress: Progress | None) -> Layout:
+    """The first plan, as ``plan`` finds it; where nothing fits there is nothing to explain."""
+    from meshwright import search
+    from meshwright.search.result import SearchOptions
+
+    result = search.plan(
+        given.case, given.framework.features, SearchOptions(spare_nodes=values.get("spare_nodes", 0)),
+        progress=ticking(progress, "layouts"),
+        acceptable=lambda layout: not given.framework.check(given.case, layout),
+        said=lambda layout: given.framework.overlap(given.case, layout),
+    )
+    if not result.plans:
+        raise NoAnswerError(Message("explain.nothing", "nothing fits: `meshwright plan` says what is missing", {}))
+    return result.plans[0].layout

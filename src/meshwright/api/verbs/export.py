@@ -1,0 +1,129 @@
+"""``export``: a plan as the files of a framework, new ones or the user's own with another layout."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from meshwright.api.fields import Faults, Field, Values
+from meshwright.api.request import Answer, Progress, Request
+
+if TYPE_CHECKING:
+    from meshwright.api.cases import Setup
+    from meshwright.domain.layout import Layout
+    from meshwright.frameworks import File
+    from meshwright.frameworks.editing import Edited
+    from meshwright.frameworks.settings import Given
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportRequest(Request):
+    """A saved plan, and what to write of it."""
+
+    FIELDS: ClassVar[tuple[Field, ...]] = (
+        Field(name="plan", kind="argument", metavar="PLAN", help="A plan.yaml that `plan --save` wrote, or its directory."),
+        Field(name="to", metavar="NAME[@VERSION]", panel="Output", help="The framework to write for."),
+        Field(name="out", metavar="DIR", panel="Output", help="Where to write the files."),
+        Field(name="onto", kind="many", metavar="FILE", panel="Output",
+              help="Change this file of yours instead, repeatable: only what the plan decides; the copy goes to DIR."),
+        Field(name="force", kind="flag", panel="Output", help="Overwrite files that were changed."),
+    )
+
+    plan: str | Path | None = None
+    to: str | None = None
+    """The framework: ``megatron``, ``megatron@0.16``."""
+    out: str | Path | None = None
+    onto: Sequence[str | Path] = ()
+    force: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportAnswer(Answer):
+    """What was written."""
+
+    files: tuple[str, ...]
+    """Paths."""
+    edited: Edited | None = None
+    """With ``onto``: what changes in the user's files, and what it means for a run that resumes."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of ``export --json``."""
+        from meshwright.api.views.edits import edits_view
+
+        return {"files": list(self.files), **(edits_view(self.edited) if self.edited is not None else {})}
+
+
+def export(request: ExportRequest, *, progress: Progress | None = None) -> ExportAnswer:
+    """Write the files of a framework for a saved plan, or change the user's own.
+
+    Errors:  ``InputError`` with every fault of the request; ``NoAnswerError`` where the framework cannot run the plan.
+    """
+    from meshwright.api.cases import setup
+    from meshwright.api.launch_files import launch_files
+    from meshwright.api.saved import load_plan
+    from meshwright.estimate import estimate as predict
+    from meshwright.outputs import in_folder, obstacles, write
+
+    faults = Faults()
+    values = request.read(faults)
+    for name, what in (("plan", "PLAN"), ("to", "--to"), *([] if values["onto"] else [("out", "--out")])):
+        if name not in values and name not in faults.failed:
+            faults.add("export.missing", "{what} is missing", what=what)
+    if "out" in values:
+        faults.messages += obstacles(folder=values["out"])
+    faults.check()
+    saved = {**load_plan(values["plan"], faults), "framework": values["to"]}
+    given = setup(saved, faults)
+    layout = given.layout(saved["layout"])
+    if values["onto"]:
+        return _changed(given, layout, values)
+    outputs = in_folder(values["out"], launch_files(given, layout, predict(given.case, layout)))
+    return ExportAnswer(files=tuple(write(outputs, force=values["force"], inputs=[values["plan"]])))
+
+
+def _changed(given: Setup, layout: Layout, values: Values) -> ExportAnswer:
+    """A user's own files with the layout of a plan; data, learning rate, checkpoints stay. Changed copies go to ``out``."""
+    from meshwright.frameworks.editing import edit
+    from meshwright.outputs import Output, write
+
+    reading = given.framework.read(user_files(values["onto"]), given=known(given), version=given.framework.version)
+    edited = edit(given.framework, reading, given.case, layout)
+    paths: list[str] = []
+    if "out" in values:
+        names = copy_names(values["onto"])
+        copies = [Output(path=str(Path(values["out"]) / names[file.path]), text=file.text, folder=values["out"], like=file.path)
+                  for file in edited.files]
+        paths = write(copies, force=values["force"], inputs=[values["plan"], *values["onto"]])
+    return ExportAnswer(files=tuple(paths), edited=edited)
+
+
+def user_files(paths: Sequence[str]) -> list[File]:
+    """The texts of a user's files."""
+    from meshwright.frameworks import File
+    from meshwright.readers.safe import read_text
+
+    return [File(path=path, text=read_text(path)) for path in paths]
+
+
+def known(given: Setup) -> Given:
+    """What the case says beside the files."""
+    from meshwright.frameworks.settings import Given
+
+    case = given.case
+    return Given(
+        num_devices=case.cluster.num_devices, devices_per_node=case.cluster.devices_per_node, model=case.model,
+        global_batch_sequences=case.batch.global_batch_sequences, sequence_tokens=case.batch.sequence_tokens,
+    )
+
+
+def copy_names(paths: Sequence[str]) -> dict[str, str]:
+    """What copies of files are called: as the files, and where two have one name, with the folders that tell them apart."""
+    names = {path: Path(path).name for path in paths}
+    if len(set(names.values())) == len(names):
+        return names
+    whole = {path: os.path.realpath(Path(path).parent) for path in paths}
+    top = os.path.commonpath(whole.values())
+    return {path: str(Path(os.path.relpath(whole[path], top)) / names[path]) for path in paths}

@@ -1,0 +1,219 @@
+"""``plan``: search, rank, explain, compare, cost, save."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from meshwright.api.fields import Faults, Field, Values
+from meshwright.api.options import CASE, PLAN
+from meshwright.api.pins import consistent, divides
+from meshwright.api.request import Answer, CaseRequest, Progress, ticking
+from meshwright.errors import InputError, Message, fault
+from meshwright.outputs import in_folder, obstacles, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from meshwright.api.cases import Setup
+    from meshwright.evidence.rows.near import Near
+    from meshwright.search.cost import RunCost
+    from meshwright.search.devices import MinimumDevices
+    from meshwright.search.result import Comparison, PlanResult, RankedPlan, SearchOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanRequest(CaseRequest):
+    """A case, how its layouts are searched, and what else is asked of the best."""
+
+    FIELDS: ClassVar[tuple[Field, ...]] = (*CASE, *PLAN)
+
+    top: int | str | None = None
+    objective: str | None = None
+    pin: Mapping[str, object] | Sequence[str] = ()
+    """Knobs that are fixed: ``{"tp": 8}`` or ``["tp=8"]``."""
+    risk: str | None = None
+    spare_nodes: int | str | None = None
+    weak: bool = False
+    no_balance: bool = False
+    compare: str | None = None
+    """A label: why not this layout?"""
+    tokens: float | str | None = None
+    deadline_days: float | str | None = None
+    price_per_device_hour: float | str | None = None
+    power_w: float | str | None = None
+    min_devices: bool = False
+    save: str | Path | None = None
+    """A folder for ``plan.yaml`` and the launch files of the first plan."""
+    force: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanAnswer(Answer):
+    """Ranked plans, and what was asked about the first of them."""
+
+    given: Setup
+    result: PlanResult
+    closest: Near | None
+    """The published run that is nearest to the case."""
+    comparison: Comparison | None = None
+    run: RunCost | None = None
+    min_devices: MinimumDevices | None = None
+    saved: tuple[str, ...] | None = None
+    """Paths of the files that were written."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether a plan fits."""
+        return _answered(self.result)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of ``plan --json``."""
+        from meshwright.api.views.estimates import comparison_view, plain, plan_view
+        from meshwright.api.views.runs import closest_view
+
+        document = plan_view(self.given.request, self.result) | {"closest_run": closest_view(self.closest)}
+        if self.comparison is not None:
+            document["comparison"] = comparison_view(self.comparison)
+        for key in ("run", "min_devices", "saved"):
+            if (value := getattr(self, key)) is not None:
+                document[key] = plain(value)
+        return document
+
+
+def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswer:
+    """Search every layout of a case, and answer everything that was asked about the best.
+
+    Errors:  ``InputError`` with every fault of the request; that nothing fits is a verdict of the answer.
+    """
+    from meshwright import search
+    from meshwright.evidence.rows.near import closest
+
+    faults = Faults()
+    values = request.read(faults)
+    given, options = _prepared(values, faults)
+    compared = given.layout(values["compare"]) if "compare" in values else None
+    features = given.framework.features
+    result = _searched(given, options, ticking(progress, "layouts"), asked="framework" in values)
+    answer = PlanAnswer(given=given, result=result, closest=closest(given.case))
+    tokens, deadline = values.get("tokens"), values.get("deadline_days")
+    if compared is not None and answer.ok:
+        answer = replace(answer, comparison=search.compare(given.case, features, result, compared, options))
+    if tokens is not None and answer.ok:
+        cost = search.run_cost(
+            given.case, result.plans[0].estimate, tokens, price_per_device_hour=values.get("price_per_device_hour"),
+            power_w=values.get("power_w"), deadline_days=deadline,
+        )
+        answer = replace(answer, run=cost)
+    if values["min_devices"]:
+        least = search.min_devices(
+            given.case, features, tokens=tokens, deadline_days=deadline, progress=ticking(progress, "cluster sizes")
+        )
+        answer = replace(answer, min_devices=least)
+    if "save" in values and answer.ok:
+        answer = replace(answer, saved=tuple(_save(given, result, values)))
+    return answer
+
+
+def _answered(result: PlanResult) -> bool:
+    """Whether a plan fits."""
+    from meshwright.domain.estimate import Infeasible
+
+    return bool(result.plans) and not isinstance(result.verdict, Infeasible)
+
+
+def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions]:
+    """The case and the options of the search; every fault of both at once."""
+    from meshwright.api.cases import setup
+    from meshwright.frameworks import framework, frameworks
+    from meshwright.search.result import SearchOptions
+
+    pins = consistent(values["pin"], faults)
+    if "tokens" not in values:
+        for name in ("deadline_days", "price_per_device_hour", "power_w"):
+            if name in values:
+                option = f"--{name.replace('_', '-')}"
+                faults.add("plan.tokens", "{option} needs --tokens: the length of the run", option=option)
+    if "save" in values:
+        faults.messages += obstacles(folder=values["save"])
+    given = setup(values, faults)
+    if "framework" in values and given.case.training.task not in given.framework.features.tasks:
+        able = [name for name in frameworks() if given.case.training.task in framework(name).features.tasks]
+        raise fault("plan.task", "{name} does not train with {task}; {able} can", path="--framework", name=given.framework.title,
+                    task=given.case.training.task, able=", ".join(able))
+    if "framework" in values:
+        _trains(given)
+    if not values.get("spare_nodes"):
+        divides(pins, given.case.cluster.num_devices)
+    wanted = {name: values[name] for name in ("top", "objective", "risk", "spare_nodes", "weak") if name in values}
+    return given, SearchOptions(pins=pins, balance=not values.get("no_balance"), **wanted)
+
+
+def _trains(given: Setup) -> None:
+    """Refuse a model, a recipe or a device that the framework does not train, whatever the layout, before anything is searched."""
+    from meshwright.domain.layout import Layout
+
+    devices, batch = given.case.cluster.num_devices, given.case.batch.global_batch_sequences
+    plain = Layout(data_parallel=devices, num_microbatches=max(1, batch // devices))
+    reasons = [each for each in given.framework.check(given.case, plain) if each.path in {"model", "training", "cluster"}]
+    if reasons:
+        raise InputError(Message(each.id, each.template, each.values, "--framework") for each in reasons)
+
+
+def _searched(given: Setup, options: SearchOptions, tick: Callable[[int, int], None] | None, *, asked: bool) -> PlanResult:
+    """Search; say what the framework could not run, and which others could where it was not asked for."""
+    from meshwright import search
+    from meshwright.frameworks import framework, frameworks
+
+    position = given.case.model.position
+    try:
+        result = search.plan(
+            given.case, given.framework.features, options, progress=tick,
+            acceptable=lambda layout: not given.framework.check(given.case, layout),
+            said=lambda layout: given.framework.overlap(given.case, layout),
+        )
+    except InputError as error:
+        able = [name for name in frameworks() if position in framework(name).features.positions]
+        if asked or position in given.framework.features.positions or not able:
+            raise
+        hint = Message("plan.other-framework", "{name} is only the default; --framework {able} can run it",
+                       {"name": given.framework.title, "able": ", ".join(able)}, path="--framework")
+        raise InputError([*error.messages, hint]) from None
+    if not result.plans:
+        return result
+    limits = given.framework.check(given.case, result.plans[0].layout)
+    notes = [
+        Message(
+            "plan.framework",
+            "{name} cannot run the first plan: {reason}",
+            {"name": given.framework.title, "reason": Message(each.id, each.template, each.values)},
+        )
+        for each in limits
+    ]
+    if asked and limits:
+        raise InputError(notes)
+    runs = result.plans if not limits else tuple(_cannot_run(plan) for plan in result.plans)
+    return replace(result, notes=(*result.notes, *notes), plans=runs)
+
+
+def _cannot_run(plan: RankedPlan) -> RankedPlan:
+    """A plan that the framework refuses: no run of it finishes."""
+    return replace(plan, estimate=replace(plan.estimate, fit_probability=0.0))
+
+
+def _save(given: Setup, result: PlanResult, values: Values) -> list[str]:
+    """Write the first plan and the framework's launch files."""
+    from meshwright.api.launch_files import launch_files
+    from meshwright.api.saved import plan_file
+
+    if given.values:
+        raise fault("save.value", "{names} was given as a value: a plan that can be read again needs its name or file",
+                    path="save", names=" and ".join(given.values))
+    best = result.plans[0]
+    files = [plan_file(given.request, best.estimate)]
+    if given.framework.writer is not None and not given.framework.check(given.case, best.layout):
+        files += launch_files(given, best.layout, best.estimate)
+    inputs = [str(values[name]) for name in ("model", "request", "cluster", "lengths", "calibration") if name in values]
+    return write(in_folder(values["save"], files), force=values["force"], inputs=inputs)

@@ -1,0 +1,1 @@
+"""Answers as the JSON documents of the contract."""

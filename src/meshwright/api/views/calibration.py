@@ -1,0 +1,27 @@
+"""JSON of ``calibration``: the document of the contract."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from meshwright.evidence.rows.table import count_reasons
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from meshwright.domain.calibration import CalibrationTable
+    from meshwright.evidence.rows.reading import RowsRead
+
+
+def calibration_view(table: CalibrationTable, readings: Sequence[RowsRead]) -> dict[str, Any]:
+    """The JSON of ``calibrate``: provenance and diagnostics; the file has the rest."""
+    return {
+        "calibration": f"{table.name}@{table.version}", "provenance": dict(table.provenance),
+        "diagnostics": dict(table.diagnostics),
+        "runs": sum(len(reading.runs) for reading in readings), "ranking_error_ratio": table.ranking_ratio,
+        "skipped": count_reasons([each for reading in readings for each in reading.skipped]),
+        "fit_curves": {
+            name: {"edge_ratio": curve.usable_bytes(1.0), "width": curve.width, "failures_ratio": curve.failures}
+            for name, curve in table.fits.items()
+        },
+    }

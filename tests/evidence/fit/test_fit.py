@@ -1,0 +1,235 @@
+"""The fit finds constants that made the runs, borrows from kin, shrugs at mistaken rows, and says how sure it is."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.catalog import cluster_for, device, freedoms, key_for, priors
+from meshwright.domain.calibration import CalibrationTable, Freedom, Key, Offsets, fitted_constants
+from meshwright.domain.uncertainty import FitCurve, Scale
+from meshwright.estimate import estimate
+from meshwright.evidence.fit.calibrate import outside
+from meshwright.evidence.fit.own import added, calibrate_on_top
+from meshwright.evidence.fit.pooling import pooling
+from meshwright.evidence.fit.solve import fit
+from meshwright.evidence.fit.spread import conformal_quantile, fit_curve, fit_scale
+from meshwright.evidence.rows.row import Row, row_of
+from meshwright.evidence.rows.run import run
+
+LAYOUTS = (
+    (1, 1, 8, 1), (2, 1, 4, 2), (4, 1, 2, 4), (8, 1, 1, 8), (2, 2, 2, 2), (4, 2, 1, 1), (1, 2, 4, 2), (1, 4, 2, 1), (2, 4, 1, 4),
+    (1, 8, 1, 2), (8, 1, 2, 4), (8, 2, 1, 2), (4, 2, 2, 2), (2, 4, 2, 2), (4, 4, 1, 1), (4, 1, 4, 2), (2, 1, 8, 1), (1, 1, 16, 1),
+    (1, 1, 32, 1), (2, 1, 16, 1),
+)
+"""tp, pp, dp and micro-batch of twenty runs, on one to four nodes."""
+NOISE = np.array([0.01, -0.02, 0.0, 0.015, -0.01, 0.02, -0.015, 0.005, -0.005, 0.0] * 2)
+FREEDOMS = tuple(
+    each for each in freedoms() if each.name in ("gemm_ratio", "memory_ratio", "scale_up_ratio", "network_ratio")
+)
+
+
+def own_row(number: int, tp: int, pp: int, dp: int, mb: int, *, gpu: str = "h800") -> Row:
+    """A row in the schema of the corpus, of a Llama-like 8B on an invented cluster."""
+    values = {
+        "id": f"mine-{number}", "status": "ok", "task": "pretrain", "framework": "megatron-lm", "model": "mine-8b",
+        "n_params_B": "8.03",
+        "n_layers": "32", "hidden": "4096", "n_heads": "32", "n_kv_heads": "8", "head_dim": "128", "ffn_hidden": "14336",
+        "vocab": "128256", "gated_mlp": "1", "attention": "gqa", "gpu": gpu, "n_gpus": str(tp * pp * dp), "gpus_per_node": "8",
+        "precision": "bf16", "seq": "4096", "gbs": "64", "mbs": str(mb), "tp": str(tp), "sp": "1" if tp > 1 else "0", "cp": "1",
+        "pp": str(pp), "dp": str(dp), "zero": "3" if pp == 1 else "1", "recompute": "none",
+    }
+    return row_of(values)
+
+
+def invented(truth: dict[str, float], noise: np.ndarray = NOISE, gpu: str = "h800") -> list:
+    """Runs whose step times were made by constants that differ from the priors by known factors."""
+    runs = [run(own_row(number, *layout, gpu=gpu)) for number, layout in enumerate(LAYOUTS, start=1)]
+    made = []
+    for each, error in zip(runs, noise, strict=True):
+        prior = each.case.calibration.constants
+        constants = replace(prior, **{name: getattr(prior, name) * factor for name, factor in truth.items()})
+        case = replace(each.case, calibration=replace(each.case.calibration, constants=constants))
+        made.append(replace(each, step_s=estimate(case, each.layout).step_s * float(np.exp(error))))
+    return made
+
+
+TRUTH = {"gemm_ratio": 0.8, "memory_ratio": 0.85, "scale_up_ratio": 0.7, "network_ratio": 0.75}
+
+
+def base() -> CalibrationTable:
+    """A calibration that learnt nothing."""
+    scale = Scale(base=-2.0, effects={"framework": {"*": 0.5}, "cell": {"*": 0.0}}, quantiles={"0.9": 1.6})
+    return CalibrationTable(
+        name="base", version="0", offsets={}, step=scale, memory=scale, fits={"*": FitCurve(edge=-0.05, width=0.05, failures=0.0)},
+        ranking_ratio=0.03, seen={}, provenance={}, diagnostics={},
+    )
+
+
+def test_twenty_rows_of_an_invented_cluster_give_its_constants_back() -> None:
+    runs = invented(TRUTH)
+    groups = ["\x1f".join(each.group) for each in runs]
+    table = calibrate_on_top(
+        base(),
+        runs,
+        FREEDOMS,
+        groups=groups,
+        fold_of=[index % 5 for index in range(len(runs))],
+        name="mine",
+        version="1",
+        provenance={},
+    )
+    first = runs[0]
+    found = key_for(first.case.cluster, framework="megatron", precision="bf16")
+    constants = table.calibration(first.case.calibration.constants, found).constants
+    ratios = {name: getattr(constants, name) / getattr(first.case.calibration.constants, name) for name in TRUTH}
+    assert ratios["gemm_ratio"] == pytest.approx(TRUTH["gemm_ratio"], rel=0.05)
+    assert ratios["scale_up_ratio"] == pytest.approx(TRUTH["scale_up_ratio"], rel=0.12)
+    assert ratios["network_ratio"] == pytest.approx(TRUTH["network_ratio"], rel=0.12)
+    off = [
+        estimate(replace(each.case, calibration=table.calibration(each.case.calibration.constants, found)), each.layout).step_s
+        / each.step_s
+        for each in runs
+    ]
+    assert float(np.mean(np.abs(np.array(off) - 1.0))) < 0.03
+    assert table.seen["cell"] == {"h800|megatron|bf16": 20}
+
+
+def test_the_fit_is_deterministic_and_its_order_free() -> None:
+    runs = invented(TRUTH)[:8]
+    one, two, turned = fit(runs, FREEDOMS), fit(runs, FREEDOMS), fit(runs[::-1], FREEDOMS)
+    assert (one.offsets == two.offsets).all()
+    ours = one.named_offsets()
+    for name, offsets in turned.named_offsets().items():
+        for level, values in offsets.by_level.items():
+            assert values == pytest.approx(ours[name].by_level[level], abs=2e-3)
+
+
+def test_a_mistaken_row_has_a_bounded_pull() -> None:
+    runs = invented(TRUTH)
+    spoilt = [replace(runs[0], step_s=runs[0].step_s * 30.0), *runs[1:]]
+    honest, robust = fit(runs, FREEDOMS), fit(spoilt, FREEDOMS)
+    index = [freedom.name for freedom in FREEDOMS].index("gemm_ratio")
+    moved = robust.pool.multipliers(robust.offsets)[0, index] - honest.pool.multipliers(honest.offsets)[0, index]
+    assert abs(moved) < 0.05
+
+
+def test_a_device_without_runs_borrows_from_its_family() -> None:
+    free = (Freedom(name="gemm_ratio", spreads={"family": 0.3, "device": 0.05}, maximum=0.95),)
+    found = fit(invented({"gemm_ratio": 0.75}), free)
+    cluster = cluster_for("h200", num_devices=8)
+    h200 = cluster.device
+    prior = priors(h200).constants
+    key = key_for(cluster, framework="megatron", precision="bf16")
+    assert h200.family == device("h800").family
+    moved = fitted_constants(prior, found.named_offsets(), key)
+    assert float(moved.gemm_ratio) == pytest.approx(0.75 * float(prior.gemm_ratio), rel=0.08)
+
+
+def test_held_out_predictions_do_not_see_their_fold() -> None:
+    """A fold whose runs are all twice as slow cannot pull its own predictions."""
+    runs = invented(TRUTH)
+    slow = [replace(each, step_s=each.step_s * (2.0 if index < 4 else 1.0)) for index, each in enumerate(runs)]
+    folds = np.array([0] * 4 + [1] * 8 + [2] * 8)
+    held = [outside(fit(each, FREEDOMS), folds)[0].step[:4] for each in (runs, slow)]
+    assert held[1] == pytest.approx(held[0], abs=0.02)
+
+
+def test_no_constant_passes_its_maximum() -> None:
+    offsets = Offsets(by_level={"all": {"": 3.0}}, maximum=0.95)
+    key = Key(device="d", device_family="f", cluster="c", framework="w", release="", precision="p")
+    assert offsets.apply(0.7, key) == 0.95
+    assert Offsets(by_level={"device": {"other": 1.0}}).apply(0.7, key) == 0.7
+
+
+def test_own_runs_move_a_constant_from_its_maximum() -> None:
+    key = Key(device="d", device_family="f", cluster="c", framework="w", release="", precision="p")
+    offsets = Offsets(by_level={"all": {"": 3.0}, "own": {"d|w|p": -0.5, "d|w|q": 9.0}}, maximum=0.95)
+    assert offsets.apply(0.7, key) == pytest.approx(0.95 * float(np.exp(-0.5)))
+    assert offsets.apply(0.7, replace(key, precision="q")) == 0.95
+
+
+def test_offsets_of_two_fits_add() -> None:
+    both = added(
+        {"a": Offsets(by_level={"all": {"": 0.1}})},
+        {"a": Offsets(by_level={"all": {"": 0.2}, "cell": {"x": -0.1}}), "b": Offsets(by_level={})},
+    )
+    assert both["a"].by_level == {"all": {"": pytest.approx(0.3)}, "cell": {"x": -0.1}}
+
+
+def test_pooling_counts_every_level_once() -> None:
+    keys = [Key(device=d, device_family="f", cluster="c", framework=w, release="", precision="p") for d in "ab" for w in "xy"]
+    free = (Freedom(name="gemm_ratio", spreads={"all": 0.1, "device": 0.1, "framework": 0.1, "cell": 0.1}),)
+    pool = pooling(free, keys)
+    assert pool.size == 1 + 2 + 2 + 4
+    offsets = np.arange(1.0, pool.size + 1.0)
+    by_hand = [sum(offsets[column] for column in row) for row in pool.member[0]]
+    assert pool.multipliers(offsets)[:, 0] == pytest.approx(by_hand)
+
+
+def test_normal_equations_are_those_of_the_whole_design() -> None:
+    keys = [Key(device=d, device_family="f", cluster="c", framework=w, release="", precision="p") for d in "ab" for w in "xy"]
+    free = (
+        Freedom(name="gemm_ratio", spreads={"all": 0.1, "device": 0.1, "framework": 0.1, "cell": 0.1}),
+        Freedom(name="launch_s", spreads={"all": 0.1}),
+    )
+    pool, random = pooling(free, keys), np.random.default_rng(5)
+    key_of = np.array([0, 3, 1, 1, 0, 3, 3])
+    jacobian, factor, residual = random.normal(size=(7, 2)), random.random(7), random.normal(size=7)
+    design = np.zeros((7, pool.size))
+    for row, key in enumerate(key_of):
+        for constant, member in enumerate(pool.member):
+            design[row, member[key]] = jacobian[row, constant]
+    matrix, right = pool.normal_equations(jacobian, key_of, factor, residual)
+    assert matrix == pytest.approx(design.T @ (design * factor[:, None]))
+    assert right == pytest.approx(design.T @ (factor * residual))
+
+
+def test_the_fit_curve_is_the_likeliest_of_its_grid() -> None:
+    """Against the plain sum over runs at every edge, width and share nearby."""
+    random = np.random.default_rng(2)
+    ratio, weights = random.normal(0.0, 0.3, 300), random.random(300) + 0.1
+    ran = (random.random(300) < 1.0 / (1.0 + np.exp((ratio + 0.05) / 0.05))) & (random.random(300) > 0.1)
+    found = fit_curve(ratio, ran, weights)
+
+    def loss(edge: float, width: float, failures: float) -> float:
+        p = np.clip((1.0 - failures) / (1.0 + np.exp(np.clip((ratio - edge) / width, -60.0, 60.0))), 1e-6, 1.0 - 1e-6)
+        return -float((weights * np.where(ran, np.log(p), np.log1p(-p))).sum())
+
+    best = loss(found.edge, found.width, found.failures)
+    assert best <= min(
+        loss(found.edge + edge, found.width * width, min(1.0, max(0.0, found.failures + share)))
+        for edge in (-0.02, 0.0, 0.02) for width in (0.8, 1.0, 1.25) for share in (-0.03, 0.0, 0.03)
+    ) + 1e-3
+
+
+@given(st.lists(st.floats(0.001, 2.0), min_size=12, max_size=80))
+def test_a_conformal_quantile_covers_its_own_scores(scores: list[float]) -> None:
+    values, weights = np.array(scores), np.ones(len(scores))
+    limit = conformal_quantile(values, weights, 0.9)
+    assert (values <= limit).mean() >= 0.9
+
+
+def test_intervals_are_as_wide_as_their_regime() -> None:
+    rng = np.random.default_rng(5)
+    quiet, loud = rng.normal(0.0, 0.03, 400), rng.normal(0.0, 0.3, 400)
+    features = [{"framework": "a", "cell": "a h"}] * 400 + [{"framework": "b", "cell": "b h"}] * 400
+    scale = fit_scale(np.concatenate([quiet, loud]), features, np.ones(800), unseen=0.7)
+    for values, feature in ((quiet, features[0]), (loud, features[-1])):
+        covered = float((np.abs(values) <= scale.half_width(feature)).mean())
+        assert 0.85 <= covered <= 0.95
+    unseen = scale.half_width({"framework": "c", "cell": "c h"})
+    assert unseen > scale.half_width(features[0])
+
+
+def test_the_fit_curve_finds_the_edge() -> None:
+    ratio = np.linspace(-0.6, 0.4, 600)
+    rng = np.random.default_rng(7)
+    p = 0.94 / (1.0 + np.exp((ratio + 0.1) / 0.04))
+    curve = fit_curve(ratio, rng.random(600) < p, np.ones(600))
+    assert curve.edge == pytest.approx(-0.1, abs=0.04)
+    assert curve.failures == pytest.approx(0.06, abs=0.04)
+    assert curve.memory_probability(np.array(curve.usable_bytes(80e9)), 80e9) == pytest.approx(0.5)
+    assert curve.usable_bytes(80e9, 0.9) < curve.usable_bytes(80e9, 0.5)
