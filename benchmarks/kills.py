@@ -367,6 +367,8 @@ def report(outcomes: list[Outcome], seed: int, *, mounted: bool, fork: bool) -> 
     full = [each for each in outcomes if each.how == "full disk"]
     disk = "a file system in memory with a drawn number of free pages" if mounted else "calls that need room fail from one on"
     process = "in a copy of the benchmark's process" if fork else "in a new process"
+    drawn_calls, timed = (sum(word in each.moment for each in ended) for word in ("call", "ms"))
+    in_time = f"{sum(each.status != 0 for each in ended)} of {len(ended)} ended the command, the others came late."
     rows = []
     for scene in SCENES:
         for how in HOWS:
@@ -376,14 +378,13 @@ def report(outcomes: list[Outcome], seed: int, *, mounted: bool, fork: bool) -> 
     return f"""\
 # Commands that are ended while they write
 
-Written by `python -m benchmarks.kills --write`: {len(outcomes)} draws with seed {seed}. A folder is made anew; a command writes into it,
-{process}, and is ended; another command (`catalog devices`) is started in that folder; and what is there is compared with what
-was there before and with what the whole command writes: contents, modes, owners, links, and which names are one file.
+Written by `python -m benchmarks.kills --write`: {len(outcomes)} draws with seed {seed}.
+A folder is made anew; a command writes into it, {process}, and is ended; another command
+(`catalog devices`) is started in that folder; and what is there is compared with what was there before and with what the whole
+command writes: contents, modes, owners, links, and which names are one file.
 
-- SIGKILL and SIGTERM: {sum("call" in each.moment for each in ended)} at a drawn call that changes the disk (a write is cut in half), \
-{sum("ms" in each.moment for each in ended)} from outside, up to
-  {1000 * LONGEST_S:.0f} ms after the writer is seen to have begun. {sum(each.status != 0 for each in ended)} of {len(ended)} ended the \
-command, the others came when it was done.
+- SIGKILL and SIGTERM: {drawn_calls} at a drawn call that changes the disk (a write is cut in half), {timed} from outside, up to
+  {1000 * LONGEST_S:.0f} ms after the writer is seen to have begun. {in_time}
   What SIGTERM ends puts back by itself what it has begun; what SIGKILL ends leaves that to the next start.
 - Full disk: {disk}. {sum(each.status != 0 for each in full)} of {len(full)} had not room enough, and said so in one line
   ({", ".join(reasons) or "none"}).
