@@ -45,14 +45,16 @@ def visible(text: str, keep: str = "") -> str:
 
 
 def quoted(text: str, longest: int = LONGEST) -> str:
-    """A text as a message quotes it: visible, in quotes, and short.
+    """A text as a message quotes it: visible, in quotes, and short; of a long one the part where something hides.
 
-    >>> quoted("llama\\nrm"), quoted("x" * 70, 3)
-    ("'llama\\\\nrm'", "'xxx...' (70 characters)")
+    >>> quoted("llama\\nrm"), quoted("x" * 70, 3), quoted("x" * 70 + "\\n", 4)
+    ("'llama\\\\nrm'", "'xxx...' (70 characters)", "'...xx\\\\n' (71 characters)")
     """
-    if len(text) <= longest:
-        return f"'{visible(text)}'"
-    return f"'{visible(text[:longest])}...' ({len(text):,} characters)"
+    found = _HIDDEN.search(text)
+    first = max(0, found.end() - longest + longest // 4) if found else 0
+    end = first + longest
+    short = f"'{'...' * (first > 0)}{visible(text[first:end])}{'...' * (len(text) > end)}'"
+    return f"{short} ({len(text):,} characters)" if len(text) > longest else short
 
 
 def shown(value: object, longest: int = LONGEST) -> str:

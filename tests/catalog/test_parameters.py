@@ -37,7 +37,7 @@ def stage(model: Model, layers: int, *, first: bool = False, last: bool = False,
     [(True, False, 2_270_756_864), (False, False, 2_139_422_720), (False, True, 2_270_765_056)],
 )
 def test_llama3_70b_tp8_pp4_equals_megatron_core(first: bool, last: bool, parameters: int) -> None:
-    """Source: reference/frameworks.md section 7 (megatron-core 0.16.1 GPTModel)."""
+    """Source: docs/sources.md#parameters-of-a-rank (megatron-core 0.16.1 GPTModel)."""
     counts = stage(load_model("llama3-70b"), 20, first=first, last=last, tp=8)
     assert counts.total == parameters
     assert counts.routed == 0
@@ -45,7 +45,7 @@ def test_llama3_70b_tp8_pp4_equals_megatron_core(first: bool, last: bool, parame
 
 @pytest.mark.parametrize(("first", "last", "parameters"), [(True, False, 7_523_596_032), (False, True, 7_523_600_128)])
 def test_qwen3_235b_tp4_pp4_ep8_equals_megatron_core(first: bool, last: bool, parameters: int) -> None:
-    """Source: reference/frameworks.md section 7; stages of 23, 24, 24, 23 layers."""
+    """Source: docs/sources.md#parameters-of-a-rank; stages of 23, 24, 24, 23 layers."""
     counts = stage(load_model("qwen3-235b-a22b"), 23, first=first, last=last, tp=4, ep=8, etp=1)
     assert counts.total == parameters
     assert counts.routed == 6_945_767_424

@@ -53,7 +53,7 @@ IN_FLIGHT = "2: torch.OutOfMemoryError: " + modern(
 FRAGMENTS = "[rank3]: torch.OutOfMemoryError: " + modern(
     896 * MIB, 79.11 * GIB, 512.06 * MIB, 54.76 * GIB, 18.90 * GIB, process=78.60 * GIB, device=3
 )
-"""54.76 GiB: the measured peak of the run that passed with expandable segments (reference/pipeline-balance.md, section 8)."""
+"""54.76 GiB: the measured peak of the run that passed with expandable segments (docs/sources.md#minimal-change-repair)."""
 
 GRPO = """runtime_args:
   train_backend: megatron

@@ -1,4 +1,4 @@
-"""What a message shows: the verdicts of reference/diagnosis.md 2.10 and of its known-answer cases."""
+"""What a message shows: the verdicts of docs/sources.md#out-of-memory-messages and of its known-answer cases."""
 
 from __future__ import annotations
 

@@ -110,7 +110,8 @@ def test_a_packing_limit_that_is_too_high(fix, script):
 
 
 def test_the_ladder_of_llama_3_70b_after_a_message_of_fragmentation(fix):
-    """Measured: expandable segments 0 %, PP 8 -5.9 %, mlp recomputed -16 %, TP 8 -28.4 % (reference/pipeline-balance.md)."""
+    """Measured: expandable segments 0 %, PP 8 -5.9 %, mlp recomputed -16 %, TP 8 -28.4 % (docs/sources.md,
+    minimal-change repair)."""
     view = fix(*BRIDGE, "--oom", FRAGMENTS, "--json", "--top", "20").json
     first, *others = view["changes"]
     assert [(edit["field"], edit["to"]) for edit in first["edits"]] == [("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")]

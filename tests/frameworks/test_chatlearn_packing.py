@@ -1,4 +1,4 @@
-"""ChatLearn's packing against section 6 of reference/frameworks.md, and against ChatLearn's own functions where they are."""
+"""ChatLearn's packing against docs/sources.md#chatlearn, and against ChatLearn's own functions where they are."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from benchmarks.failing_disk import failing, leftovers, picture
 from hypothesis import given
 from hypothesis import strategies as st
-from machine import failing, leftovers, picture
 
 from meshwright.errors import InputError
 from meshwright.outputs import SEAL, Output, in_folder, obstacles, recover, recover_named, sealed, write, writing

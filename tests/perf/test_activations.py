@@ -1,4 +1,4 @@
-"""Saved tensors against the closed expressions of reference/cost-model.md 7.1."""
+"""Saved tensors against the closed expressions of docs/sources.md#activations."""
 
 from __future__ import annotations
 

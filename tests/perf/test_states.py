@@ -1,4 +1,4 @@
-"""Bytes per parameter of every sharding scheme (reference/cost-model.md section 8), and the optimizer step."""
+"""Bytes per parameter of every sharding scheme (docs/sources.md#states), and the optimizer step."""
 
 from __future__ import annotations
 

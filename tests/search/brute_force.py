@@ -1,6 +1,6 @@
 """The grid of the contract, walked one layout at a time in plain Python: an oracle that shares nothing with the search.
 
-The rules are written down again from reference/contract.md and the frameworks' documents, in whole numbers; each legal layout
+The rules are written down again from docs/json.md#the-grid and the frameworks' documents, in whole numbers; each legal layout
 is evaluated alone by ``plan.evaluate``.
 """
 

@@ -44,7 +44,7 @@ def layout_for(case: Case, text: str, devices: int | None = None) -> Layout:
 
 @cache
 def ladder(name: str) -> tuple[Case, Framework, Layout]:
-    """Llama-3-70B SFT in FP8 on 32 H100, as in Megatron-Bridge's guide to memory (reference/pipeline-balance.md section 8)."""
+    """Llama-3-70B SFT in FP8 on 32 H100, as in Megatron-Bridge's guide to memory (docs/sources.md#minimal-change-repair)."""
     cluster = replace(cluster_for("h100-sxm"), num_devices=32)
     case = make_case(
         "llama3-70b", cluster, global_batch_sequences=32, sequence_tokens=4096, task="sft", precision="fp8-cs", framework=name

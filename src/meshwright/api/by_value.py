@@ -134,7 +134,7 @@ def check_files(
 ) -> Checked:
     """Files of a framework, judged: by themselves, and for the case that they are to train where it is given.
 
-    ``claims``: figures that somebody gives of the run, by the names of ``diagnose.check.NAMES``.
+    ``claims``: figures that somebody gives of the run, by the names of ``check.claim.NAMES``.
     Errors:  ``InputError`` as ``read_files``, and for unknown claims.
     """
     from meshwright.check import Question, check, claim

@@ -12,6 +12,7 @@ from meshwright.api.options import DEFAULTS
 from meshwright.domain.cluster import Cluster
 from meshwright.domain.model import Model
 from meshwright.errors import InputError, fault
+from meshwright.readers.names import require_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -138,8 +139,12 @@ def drafted(values: Values, faults: Faults) -> Draft:
     unknown = faults.failed & {"cluster", "device", "nodes", "devices", "devices_per_node", "spare_nodes"}
     sized = found.get("cluster") is not None and not unknown and bool({"cluster", "nodes", "devices"} & set(values))
     complete = sized and all(found.get(name) is not None for name in _PARTS) and not faults.failed & _OF_A_CASE
+    case: Setup | None = None
+    if complete:
+        with faults:
+            case = _case(found, values, request)
     return Draft(
-        setup=_case(found, values, request) if complete else None, found=found,
+        setup=case, found=found,
         num_devices=found["cluster"].num_devices if sized else None if "devices" in faults.failed else values.get("devices"),
     )
 
@@ -181,9 +186,9 @@ def check_names(values: Values, faults: Faults) -> None:
     from meshwright.catalog.implementations import implementation
     from meshwright.catalog.recipes import optimizer, precision
 
-    size = {"num_devices": values.get("devices"), "nodes": values.get("nodes")}
+    cluster = partial(load_cluster, num_devices=values.get("devices"), nodes=values.get("nodes"))
     looked_up: dict[str, Callable[[Any], object]] = {
-        "cluster": partial(load_cluster, **size) if any(size.values()) else load_cluster, "device": device,
+        "cluster": cluster, "device": device,
         "precision": precision, "optimizer": optimizer, "implementation": implementation, "calibration": check_name,
     }
     for name, look_up in looked_up.items():
@@ -269,7 +274,7 @@ def _said(request: dict[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in request.items() if value not in (None, [], False) and key not in _NOT_SAID}
     for key in ("model", "cluster", "lengths", "calibration"):
         if isinstance(kept.get(key), str) and Path(kept[key]).is_file():
-            kept[key] = str(Path(kept[key]).resolve())
+            kept[key] = require_name(str(Path(kept[key]).resolve()), key)
     return {key: value.name if isinstance(value, Model | Cluster) else value for key, value in kept.items()}
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api.fields import Faults, Field, Values
+from meshwright.api.numbers import within
 from meshwright.api.request_file import read_request_file
 from meshwright.errors import MeshwrightError, Message
 from meshwright.text import kind, shown
@@ -161,7 +162,7 @@ def _parsed(field: Field, value: object, faults: Faults, path: str, *, from_file
     if not isinstance(value, (str, int, float, Path)):  # a value of the domain, as Python gives it
         return value
     try:
-        return field.parse(_word(value))
+        return within(field.name, field.parse(_word(value)), _word(value))
     except MeshwrightError as error:
         faults.note(replace(each, path=path) for each in error.messages)
         faults.failed.add(field.name)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from meshwright.api import numbers
 from meshwright.api.cases import check_names, setup
 from meshwright.api.fields import Faults, Field, Values
-from meshwright.api.numbers import MAX_COUNT
+from meshwright.api.numbers import MOST
 from meshwright.api.options import CASE
 from meshwright.documents.quoting import command, export
 from meshwright.errors import InputError, Message, fault
@@ -74,7 +74,7 @@ def take(values: Values, faults: Faults) -> Taken:
     from meshwright.frameworks import framework
 
     found: dict[str, Any] = {}
-    if not values["files"]:
+    if not values["files"] and "files" not in faults.failed:
         faults.add("import.files", "FILE is missing: configuration files or launch scripts")
     if "from_" not in values and "from_" not in faults.failed:
         faults.add("import.from", "--from is missing: the framework that the files are for")
@@ -214,10 +214,10 @@ def _has_cluster(values: Mapping[str, Any]) -> bool:
 
 def _case(values: Values, merged: dict[str, Any]) -> tuple[Setup | None, tuple[Message, ...]]:
     """The case of a merged request; faults are those of the files where the flags alone make a case."""
-    large = [name for name in ("devices", "global_batch", "sequence") if merged.get(name, 0) > MAX_COUNT]
+    large = [name for name in ("devices", "global_batch", "sequence") if merged.get(name, 0) > MOST[name]]
     if large:
         template = "{name}={value} is more than {limit:,}"
-        values_of = ({"name": _SAID[name], "value": merged[name], "limit": MAX_COUNT} for name in large)
+        values_of = ({"name": _SAID[name], "value": merged[name], "limit": MOST[name]} for name in large)
         return None, tuple(Message("number.high", template, each) for each in values_of)
     try:
         return setup(merged, Faults()), ()

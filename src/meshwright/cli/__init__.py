@@ -57,6 +57,11 @@ def _guarded(arguments: list[str]) -> int:
     """Run, and turn every way to fail but that of standard output into lines and a status."""
     import os
 
+    if arguments in ([], ["--help"]):
+        from meshwright.cli.overview import columns_here, overview
+
+        sys.stdout.write(overview(columns_here()))
+        return DONE
     from meshwright.cli.ending import OUTPUT, complain
     from meshwright.errors import MeshwrightError, Message, NoAnswerError, lines
 

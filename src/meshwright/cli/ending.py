@@ -154,18 +154,20 @@ def let_go(stream: TextIO) -> None:
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         stream.flush()
-    except (OSError, ValueError):
+    except (OSError, ValueError, AttributeError):
         return
 
 
 def complain(faults: Iterable[object], status: int) -> int:
     """One line per fault on standard error; the status is handed through, also where nothing can be written."""
+    from meshwright.text import visible
+
     try:
         for number, each in enumerate(faults):
             if number == MAX_LINES:
                 print("error: and more", file=sys.stderr)
                 break
-            line = " ".join(str(each).split())
+            line = visible(str(each))
             print(f"error: {line if len(line) <= MAX_LINE else line[:MAX_LINE] + ' ...'}", file=sys.stderr)
         sys.stderr.flush()
     except (OSError, ValueError):

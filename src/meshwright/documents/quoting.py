@@ -37,7 +37,7 @@ class Shell(str):
     __slots__ = ()
 
 
-def require_text(text: str, path: str) -> str:
+def require_text(text: str, path: str = "") -> str:
     """The text of a file, of which every character can be written.
 
     Errors: ``InputError`` for zero bytes and lone surrogates, which no name of a reader has.
@@ -62,7 +62,7 @@ def word(value: object) -> Written:
     if isinstance(value, Shell):
         return Written(f'"{value}"')
     text = str(value)
-    return Written(f"$'{_bytes(text)}'" if hidden(text) else shlex.quote(text))
+    return Written(f"$'{_bytes(require_text(text))}'" if hidden(text) else shlex.quote(text))
 
 
 def _bytes(text: str) -> str:
@@ -71,7 +71,7 @@ def _bytes(text: str) -> str:
     def escaped(letter: str) -> str:
         if letter in "\\'":
             return f"\\{letter}"
-        return "".join(f"\\x{byte:02x}" for byte in letter.encode("utf-8", "surrogateescape")) if hidden(letter) else letter
+        return "".join(f"\\x{byte:02x}" for byte in letter.encode()) if hidden(letter) else letter
 
     return "".join(map(escaped, text))
 
@@ -97,14 +97,12 @@ def assignment(name: str, default: str, what: str = "") -> Written:
     """A variable that the environment may give: with a default, or refused with what it is where it is not given.
 
     >>> print(assignment("LR", "1e-4"), assignment("HERE", Shell("$PWD")), assignment("X", 'a"}$(b)'), assignment("D", "", "data"))
-    LR="${LR:-1e-4}" HERE="${HERE:-$PWD}" X="${X:-a\\"\\}\\$(b)}" D="${D:?data}"
+    LR="${LR:-1e-4}" HERE="${HERE:-$PWD}" X=${X:-'a"}$(b)'} D="${D:?data}"
     """
-    return Written(f'{name}="${{{name}:-{_within(default)}}}"' if default or not what else f'{name}="${{{name}:?{_within(what)}}}"')
-
-
-def _within(text: str) -> str:
-    """Text between double quotes and braces."""
-    return text if isinstance(text, Shell) else re.sub(r'(["$`\\}])', r"\\\1", text)
+    sign, text = ("?", what) if what and not default else ("-", default)
+    if isinstance(text, Shell) or re.fullmatch(r"[\w@%+=:,;./ -]*", text):
+        return Written(f'{name}="${{{name}:{sign}{text}}}"')
+    return Written(f"{name}=${{{name}:{sign}{word(text)}}}")  # between double quotes a lone ' would open a string
 
 
 def export(name: str, value: str | None) -> Written:
@@ -224,7 +222,7 @@ def markdown(text: object) -> Written:
     >>> print(markdown("llama3-8b"), markdown("a|b <i>"))
     llama3-8b a\\|b \\<i\\>
     """
-    return Written(re.sub(r"([\\`*\[\]<>&|~$]|\b_|_\b)", r"\\\1", visible(str(text))))
+    return Written(re.sub(r"([\\`*#\[\]<>&|~$]|\b_|_\b)", r"\\\1", visible(str(text))))
 
 
 def markdown_code(text: object) -> Written:

@@ -29,7 +29,7 @@ class Case:
     """Share of the device's memory that the trainer may use; one tenth stays free unless the user says otherwise.
 
     Near the edge the allocator retries and throughput collapses: published runs with pipelines took 3 to 8 times as long above
-    68 of 80 GB (corpus/README.md).
+    68 of 80 GB (src/meshwright/evidence/data/README.md).
     """
     reserve_ratio: float = 0.0
     """Share of the device's memory kept free for another program (an inference engine)."""

@@ -11,14 +11,17 @@ from meshwright.estimate.costs import vocabulary_rows
 from meshwright.estimate.stages import stage_seconds
 from meshwright.perf.attention import attended_pairs, attention_flops
 from meshwright.perf.operators import head_product, layer_products
+from meshwright.perf.schedules import SCHEDULES
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.estimate.evaluate import Evaluation
 
 
-def breakdown(case: Case, evaluation: Evaluation, *, model_flops: float, peak_flops_per_s: float, devices: int) -> tuple[Term, ...]:
-    """Terms in seconds of one step on the busiest stage; they sum to the step.
+def breakdown(
+    case: Case, evaluation: Evaluation, *, model_flops: float, peak_flops_per_s: float, devices: int, simulated: bool = False
+) -> tuple[Term, ...]:
+    """Terms in seconds of one step on the busiest stage; they sum to the step. ``simulated``: the bubble is the event simulation's.
 
         step = ideal + inefficiency of products and attention + other operators + recompute + communication + bubble + ...
 
@@ -86,9 +89,10 @@ def breakdown(case: Case, evaluation: Evaluation, *, model_flops: float, peak_fl
     # The busiest stage may hold less than the mean of useful work (it has other work); what is missing is idle elsewhere.
     surplus = own_ideal - ideal - imbalance
     low = "" if base_peak == peak_flops_per_s else " (of the low-precision peak)"
+    stall = "message_stall_s" if case.implementation.message_handshake else "memory_pressure"
     terms = (
         ("ideal", ideal, "perf.flops.training_flops"),
-        ("imbalance of stages", imbalance, "plan.split.compose"),
+        ("imbalance of stages", imbalance, "estimate.split.compose"),
         (f"matrix products below peak{low}", sums["products"] - sums["products_ideal"], "perf.gemm.gemm_s"),
         (f"attention below peak{low}", sums["attention"] - sums["attention_ideal"], "perf.attention.flash_attention_s"),
         ("embedding, output layer and loss", ends - head_ideal + surplus, "perf.ends.head_time"),
@@ -100,12 +104,20 @@ def breakdown(case: Case, evaluation: Evaluation, *, model_flops: float, peak_fl
         ("context parallelism", of(both.context), "perf.exchange.context_s"),
         ("expert parallelism", of(both.expert), "perf.exchange.expert_s"),
         ("pipeline transfers", float(time.pipeline.pipeline_exposed_s), "perf.collectives.point_to_point_s"),
-        ("pipeline bubble", float(time.pipeline.bubble_s), "perf.schedules"),
+        ("pipeline bubble", float(time.pipeline.bubble_s), _bubble_formula(evaluation, simulated)),
         ("data parallelism", float(time.data_parallel_exposed_s), "perf.data_parallel.exposed_s"),
         ("optimizer", float(time.optimizer_s), "perf.states.optimizer_s"),
         ("kernel launches", of(both.host), "perf.elementwise.launch_floor_s"),
-        ("host", float(time.pipeline.host_s), "plan.combine.step_time"),
-        ("stalled messages and memory pressure", float(time.stall_s), "perf.stalls"),
-        ("stragglers", float(time.straggler_s), "plan.combine.step_time"),
+        ("host", float(time.pipeline.host_s), "estimate.combine.step_time"),
+        ("stalled messages and memory pressure", float(time.stall_s), f"perf.stalls.{stall}"),
+        ("stragglers", float(time.straggler_s), "estimate.combine.step_time"),
     )
     return tuple(Term(name=name, value=value, unit="s", formula=f"meshwright.{formula}") for name, value, formula in terms)
+
+
+def _bubble_formula(evaluation: Evaluation, simulated: bool) -> str:
+    """Who gave the bubble: the event simulation, or the closed form of the schedule."""
+    if simulated:
+        return "estimate.simulate.simulated_bubble_s"
+    closed: object = SCHEDULES[evaluation.settings.schedule].bubble_s
+    return f"{getattr(closed, '__module__')}.{getattr(closed, '__qualname__')}".removeprefix("meshwright.")  # noqa: B009

@@ -262,7 +262,7 @@ def step_time(
              instead.
     Shapes:  everything broadcasts.
     Units:   s.
-    Source:  stragglers as in zhebrak (reference/cost-model.md section 9).
+    Source:  stragglers as in zhebrak, docs/sources.md#reserve-and-stragglers.
     """
     overlap, implementation, constants = settings.overlap, case.implementation, case.calibration.constants
     hooks = bool(implementation.replicated_bucket_bytes) & (degrees.optimizer_shards <= 1.0)

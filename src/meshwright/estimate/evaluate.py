@@ -106,7 +106,7 @@ def evaluate_columns(
 
     Shapes:  degrees and batches broadcast; the composition has rows first.
     Units:   s and bytes.
-    Source:  ``plan.costs``, ``plan.stages``, ``plan.combine``.
+    Source:  ``estimate.costs``, ``estimate.stages``, ``estimate.combine``.
     """
     costs = work_costs(
         case, settings, microbatch_sequences=microbatch_sequences,
@@ -141,7 +141,7 @@ def shown_bytes(case: Case, layout: Layout, reading: MemoryReading) -> float:
     """What a run's own figure of memory would be.
 
     Units:   bytes.
-    Source:  ``plan.memory.StageMemory.shown``.
+    Source:  ``estimate.memory.StageMemory.shown``.
     """
     found = evaluate(case, layout)
     return float(found.memory.shown(reading, found.composition, case.cluster.device.memory_bytes))

@@ -26,7 +26,7 @@ def evaluate_many(case: Case, layouts: Sequence[Layout]) -> tuple[Array, Array]:
     Shapes:  n layouts -> two columns of n.
     Units:   s, bytes.
     Holds:   equal to ``evaluate`` of each up to the last bits.
-    Source:  ``plan.evaluate.evaluate_columns``.
+    Source:  ``estimate.evaluate.evaluate_columns``.
     """
     groups: defaultdict[Settings, list[int]] = defaultdict(list)
     for index, layout in enumerate(layouts):

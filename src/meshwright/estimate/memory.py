@@ -101,7 +101,7 @@ def activation_memory(
     Shapes:  ``[row]`` or ``[row, column]``.
     Units:   bytes.
     Holds:   the working set of one layer comes on top of all in flight, and what the micro-batch before leaves, where there is one.
-    Source:  reference/cost-model.md 7.2 (peak_i = static_i + (n_i - 1) cache_i + peak of one micro-batch).
+    Source:  docs/sources.md#in-flight (peak_i = static_i + (n_i - 1) cache_i + peak of one micro-batch).
     """
     chunks = SCHEDULES[settings.schedule].in_flight_until_weight(
         stage=composition.stage.astype(np.int64), num_stages=np.asarray(pipeline_parallel).astype(np.int64),
@@ -147,7 +147,7 @@ def stage_memory(case: Case, activation: ActivationMemory, state: StateCosts, pi
     Symbols: phi ``fragmentation_ratio``.
     Shapes:  ``[row]`` or ``[row, column]``.
     Units:   bytes.
-    Source:  reference/cost-model.md section 9; SimuMax B200 runs reserve 3-6 % more than all that they allocate.
+    Source:  docs/sources.md#reserve-and-stragglers; SimuMax B200 runs reserve 3-6 % more than all that they allocate.
     """
     constants, states = case.calibration.constants, state.states
     temporary = activation.transient + state.gathered_bytes

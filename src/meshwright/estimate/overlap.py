@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from meshwright.domain.layout import Risk
 
 DEFAULT_RISK: Risk = "exact"
-"""Overlap and fusion that may change sums stay off until convergence is confirmed (ChatLearn's guide, MISSION CL7)."""
+"""Overlap and fusion that may change sums stay off until convergence is confirmed (guide 001:43)."""
 
 
 def overlap_for(case: Case, risk: Risk = DEFAULT_RISK, words: Sequence[str] | None = None) -> Overlap:

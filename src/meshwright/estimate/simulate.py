@@ -28,8 +28,8 @@ def chunk_seconds(case: Case, layout: Layout, evaluation: Evaluation) -> tuple[N
     Embedding and output layer stand on the first and last chunk; what is recomputed counts in the input gradient.
 
     Units:   s.
-    Holds:   chunks of a stage sum to ``plan.stages.stage_costs``.
-    Source:  ``plan.stages.stage_costs``, chunk by chunk.
+    Holds:   chunks of a stage sum to ``estimate.stages.stage_costs``.
+    Source:  ``estimate.stages.stage_costs``, chunk by chunk.
     """
     folded = layout.schedule == "dualpipev"
     chunks, stages = layout.virtual_stages, layout.pipeline_parallel

@@ -24,6 +24,7 @@ from meshwright.perf.operators import layer_products, work_shape
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
+    from meshwright.estimate.memory import StageMemory
 
 
 def sequence_work(case: Case, convention: str | None = None) -> SequenceFlops:
@@ -84,9 +85,10 @@ def estimate(case: Case, layout: Layout) -> values.Estimate:
     Units:   bytes, seconds, ratios, as the names say.
     Errors:  none for legal layouts; legality is the search's and the framework's business.
     Holds:   where stages differ, the bubble is that of the event simulation, not of the closed form.
-    Source:  ``plan.evaluate``, ``plan.simulate``.
+    Source:  ``estimate.evaluate``, ``estimate.simulate``.
     """
-    evaluation = simulated(case, layout, evaluate(case, layout))
+    closed = evaluate(case, layout)
+    evaluation = simulated(case, layout, closed)
     time, memory = evaluation.time, evaluation.memory
     step_s = float(time.step_s)
     devices = layout.world
@@ -97,7 +99,7 @@ def estimate(case: Case, layout: Layout) -> values.Estimate:
     reserved = memory.reserved_bytes
     fullest = int(np.argmax(reserved))
     stages = _stages(evaluation)
-    upper = float(np.max(reserved + case.calibration.constants.upper_margin_ratio * (memory.activations + memory.temporary)))
+    upper = upper_bytes(case, memory)
     fits = bool(reserved[fullest] <= case.capacity_bytes)
     tokens = case.batch.tokens
     mfu = work / step_s / devices / peak
@@ -137,10 +139,25 @@ def estimate(case: Case, layout: Layout) -> values.Estimate:
         flops_convention=case.flops_convention,
         peak_flops_per_s=peak,
         peak_dtype=peak_dtype,
-        terms=breakdown(case, evaluation, model_flops=work, peak_flops_per_s=peak, devices=devices),
+        terms=breakdown(
+            case, evaluation, model_flops=work, peak_flops_per_s=peak, devices=devices, simulated=evaluation is not closed,
+        ),
         grades=grades(known),
         interval=interval(known, regime(case, layout, mfu_ratio=mfu, reserved_bytes=float(reserved[fullest])), step_s, allocated),
     )
+
+
+def upper_bytes(case: Case, memory: StageMemory) -> float:
+    """Reserved bytes of the fullest stage with a margin for what varies.
+
+        max over stages (reserved + mu (activations + temporary))
+
+    Symbols: mu ``upper_margin_ratio``.
+    Units:   bytes.
+    Source:  the residuals of memory in the evidence, ``catalog/data/constants.yaml``.
+    """
+    margin = case.calibration.constants.upper_margin_ratio
+    return float(np.max(memory.reserved_bytes + margin * (memory.activations + memory.temporary)))
 
 
 def simulated(case: Case, layout: Layout, evaluation: Evaluation) -> Evaluation:
@@ -170,7 +187,7 @@ def host_memory_bytes(case: Case, evaluation: Evaluation) -> float:
     Symbols: d devices of a node; P_o parameters whose state a rank owns, staged once for a checkpoint; c, o, w bytes.
     Units:   bytes.
     Holds:   asynchronous checkpoints stage every owned state in pinned memory.
-    Source:  MISSION MS13; prior of ``host_process_bytes``.
+    Source:  guide 002:122 (memory of the host beside the device's); prior of ``host_process_bytes``.
     """
     precision, optimizer = case.training.precision, case.training.optimizer
     owned = float(np.max(evaluation.state.states.owned_parameters))
@@ -210,7 +227,7 @@ def time_split(evaluation: Evaluation) -> values.TimeSplit:
     """Exposed seconds on the busiest stage by cause; stragglers, stalls and launch floors are host time.
 
     Units:   s; the parts sum to ``step_s``.
-    Source:  ``plan.combine.step_time``.
+    Source:  ``estimate.combine.step_time``.
     """
     ahead, behind = stage_seconds(evaluation.costs, evaluation.composition)
     busiest, m, time = int(evaluation.time.pipeline.busiest), float(evaluation.num_microbatches), evaluation.time

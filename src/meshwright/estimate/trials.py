@@ -44,7 +44,7 @@ def evaluate_trials(
     Shapes:  n layouts, constants of k trials each -> ``[n, k]``. Constants that ``values`` does not name keep the case's value.
     Units:   s, bytes.
     Holds:   equal to ``evaluate`` with those constants up to the last bits; the bubble is the closed form.
-    Source:  ``plan.evaluate.evaluate_columns``: a trial is a column like any other.
+    Source:  ``estimate.evaluate.evaluate_columns``: a trial is a column like any other.
     """
     trials = len(next(iter(values.values())))
     result = Trials(

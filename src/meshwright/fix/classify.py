@@ -49,7 +49,7 @@ class Verdict:
 def classify(said: OutOfMemory) -> tuple[Verdict, ...]:
     """All that one message shows, in the order of the decision: what no other remedy could help comes first.
 
-    Source: reference/diagnosis.md 2.10.
+    Source: docs/sources.md#out-of-memory-messages.
     """
     if said.speaker == "kernel":
         return (

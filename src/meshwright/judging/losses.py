@@ -60,7 +60,7 @@ def losses(estimate: Estimate) -> tuple[Loss, ...]:
         100 t / step
 
     Units:   s, percent of the step; ``ideal`` gives 100 MFU.
-    Source:  ``plan.breakdown``; nothing is computed twice.
+    Source:  ``estimate.breakdown``; nothing is computed twice.
     """
     total = sum(term.value for term in estimate.terms)
     return tuple(

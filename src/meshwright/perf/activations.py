@@ -35,7 +35,7 @@ def saved_bytes(
     Shapes:  the columns of ``shape``.
     Units:   bytes.
     Holds:   ``megatron-2022`` gives Korthikanti's s b h (10 + 24/t + 5 a s / (h t)) exactly.
-    Source:  Korthikanti et al. 2022 (arXiv 2205.05198) section 4; reference/cost-model.md 7.1 for the other tables.
+    Source:  Korthikanti et al. 2022 (arXiv 2205.05198) section 4; docs/sources.md#activations for the other tables.
     """
     total = array(0.0)
     for row in implementation.saved:
@@ -108,7 +108,7 @@ def working_bytes(kind: LayerKind, hidden: int, shape: WorkShape, *, weight_grad
     Shapes:  the columns of ``shape``.
     Units:   bytes.
     Holds:   upper estimate; the allocator reuses most of it from layer to layer.
-    Source:  walk of the backward as in SimuMax (peak without cache), reference/cost-model.md 7.1.
+    Source:  walk of the backward as in SimuMax (peak without cache), docs/sources.md#activations.
     """
     part = "experts" if kind.experts else "mlp"
     shard = "tensor"

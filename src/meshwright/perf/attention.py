@@ -23,7 +23,7 @@ def attended_pairs(
     Shapes:  sequence_tokens broadcasts.
     Units:   pairs.
     Holds:   window and packing together take the smaller of the two; the diagonal's half token is left out.
-    Source:  reference/cost-model.md section 2; Megatron's own throughput line counts packed squares likewise since 2026.
+    Source:  docs/sources.md#flops; Megatron's own throughput line counts packed squares likewise since 2026.
     """
     s = array(sequence_tokens)
     square = np.minimum(np.square(s), mean_square_document_tokens) if mean_square_document_tokens else np.square(s)
@@ -71,7 +71,7 @@ def flash_attention_s(
     Shapes:  pairs, heads, sequence_tokens broadcast; a tuple of two arrays comes back.
     Units:   pairs -> s.
     Holds:   head dims of 64 to 256; below 128 the shares fall with d / 128 to the power 1/4.
-    Source:  SimuMax B200 (SDPA 0.706 forward, 0.694 backward); Primus tile model (reference/cost-model.md 3.2);
+    Source:  SimuMax B200 (SDPA 0.706 forward, 0.694 backward); Primus tile model (docs/sources.md#attention);
              FlashAttention-2 and -3 papers (arXiv 2307.08691, 2407.08608).
     """
     flops = attention_flops(pairs, heads, key_dim, value_dim)

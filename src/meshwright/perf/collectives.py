@@ -31,7 +31,7 @@ def scale_up_bytes_per_s(cluster: Cluster, constants: Constants, local: Number) 
     Shapes:  local broadcasts.
     Units:   bytes/s.
     Holds:   groups that talk at once share no link of a mesh.
-    Source:  device data sheet; mesh derate as Primus (reference/cost-model.md section 4). All-reduce bus bandwidth measured on
+    Source:  device data sheet; mesh derate as Primus (docs/sources.md#collectives). All-reduce bus bandwidth measured on
              eight 910B, 2 / 4 / 8 devices: 18 / 45 / 126 GB/s, and on A800: 143 / 156 / 156 (github gameofdimension/limulidae).
     """
     rate = cluster.scale_up.bytes_per_s * constants.scale_up_ratio
@@ -49,7 +49,7 @@ def network_bytes_per_s(group: Group, cluster: Cluster, constants: Constants) ->
     Shapes:  the group's fields broadcast.
     Units:   bytes/s.
     Holds:   every device of the domain drives its own NIC (or share of one) and all groups talk at once.
-    Source:  the all-reduce bands of the playbook's cluster over 1-64 nodes (reference/cost-model.md section 4).
+    Source:  the all-reduce bands of the playbook's cluster over 1-64 nodes (docs/sources.md#collectives).
     """
     domains = array(group.domains)
     loss = 1.0 + constants.fabric_slope * np.log2(np.maximum(1.0, domains / cluster.network.flat_domains))
@@ -159,7 +159,7 @@ def all_to_all_s(send_bytes: Number, group: Group, cluster: Cluster, constants: 
     Shapes:  everything broadcasts.
     Units:   bytes -> s.
     Holds:   uniform destinations.
-    Source:  Primus collective model (maximum of the tiers plus a start per remote peer), reference/cost-model.md section 4.
+    Source:  Primus collective model (maximum of the tiers plus a start per remote peer), docs/sources.md#collectives.
     """
     payload, n, local = array(send_bytes), array(group.ranks), array(group.local)
     inside = payload * (local - 1.0) / n / scale_up_bytes_per_s(cluster, constants, local)

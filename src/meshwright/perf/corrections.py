@@ -49,7 +49,7 @@ def timed_ratio(timed: Sequence[TimedCollective], operation: Operation, ranks: N
     Shapes:  ranks and each_bytes broadcast.
     Units:   bytes -> ratio.
     Holds:   c > 0; 1 where this operation was not measured. Several measurements of one payload count as their geometric mean.
-    Source:  a library changes its algorithm with the payload, so that no line fits all of it (reference/torch-and-slurm.md d).
+    Source:  a library changes its algorithm with the payload, so that no line fits all of it (docs/sources.md#micro-benchmarks).
     """
     curves = _curves([each for each in timed if each.operation == operation])
     log_bytes, log_ranks = np.log(np.maximum(1.0, array(each_bytes))), np.log(np.maximum(1.0, array(ranks)))

@@ -48,7 +48,7 @@ def synchronisation(
     Shapes:  everything broadcasts.
     Units:   parameters -> s.
     Holds:   dense and expert parameters are reduced one after the other.
-    Source:  Rajbhandari et al. 2020; Megatron-Core distributed optimizer instances; reference/frameworks.md 3.6 (zero_shard_size).
+    Source:  Rajbhandari et al. 2020; Megatron-Core distributed optimizer instances; docs/sources.md#shard-groups.
     """
     precision = case.training.precision
     scatter = reduce = gather = bucket = array(0.0)

@@ -28,7 +28,7 @@ def memory_bound_s(moved_bytes: Number, device: Device, constants: Constants, *,
     Shapes:  moved_bytes broadcasts.
     Units:   bytes -> s.
     Holds:   large tensors; the fixed cost of a kernel is counted per launch (``launch_floor_s``).
-    Source:  SimuMax default 0.67-0.91 of the bandwidth (reference/cost-model.md 3.3).
+    Source:  SimuMax default 0.67-0.91 of the bandwidth (docs/sources.md#memory-bound-operators).
     """
     time = array(moved_bytes) / (device.memory_bytes_per_s * constants.memory_ratio)
     return time / constants.pass_speeds[kind] if kind in constants.pass_speeds else time
@@ -75,7 +75,7 @@ def launch_floor_s(
     Shapes:  device_s, kernels and collectives_s broadcast.
     Units:   s.
     Holds:   eager frameworks, one launching thread; with CUDA graphs the launch is the graph's.
-    Source:  reference/cost-model.md section 10; CUDA C++ Programming Guide, CUDA_LAUNCH_BLOCKING.
+    Source:  docs/sources.md#launch-floor; CUDA C++ Programming Guide, CUDA_LAUNCH_BLOCKING.
     """
     if synchronous:
         return array(collectives_s)

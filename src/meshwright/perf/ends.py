@@ -68,7 +68,7 @@ def head_time(case: Case, shape: WorkShape, groups: Groups, vocabulary: Number) 
     Shapes:  the columns of ``shape``.
     Units:   s.
     Holds:   the output layer computes in the base data type under every recipe.
-    Source:  Megatron-Core vocab_parallel_cross_entropy; SimuMax ParallelCE (reference/cost-model.md 7.3).
+    Source:  Megatron-Core vocab_parallel_cross_entropy; SimuMax ParallelCE (docs/sources.md#logits-and-loss).
     """
     device, constants, cluster, model = case.cluster.device, case.calibration.constants, case.cluster, case.model
     product = head_product(model, shape, vocabulary)
@@ -132,7 +132,7 @@ def logits_bytes(case: Case, shape: WorkShape, vocabulary: Number) -> Array:
     Shapes:  the columns of ``shape``.
     Units:   bytes.
     Holds:   one micro-batch at a time is between head and loss, in every schedule.
-    Source:  SimuMax ParallelCE: 4 cached and 2 transient, or 2 fused (reference/cost-model.md 7.3).
+    Source:  SimuMax ParallelCE: 4 cached and 2 transient, or 2 fused (docs/sources.md#logits-and-loss).
     """
     whole = 1.0 if case.implementation.logits_gathered else shape.tensor_parallel
     each: Number = case.implementation.logit_bytes

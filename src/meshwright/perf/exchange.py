@@ -61,7 +61,7 @@ def hide(communication: Array, window: Array, ratio: Number) -> tuple[Array, Arr
     Symbols: t communication; w window; r ``Constants.overlap_ratio``.
     Shapes:  communication and window broadcast.
     Units:   s -> (exposed s, hidden s).
-    Source:  reference/cost-model.md section 5; 0.92-0.96 ceilings of Primus and zhebrak.
+    Source:  docs/sources.md#overlap; 0.92-0.96 ceilings of Primus and zhebrak.
     """
     hidden = np.minimum(ratio * communication, window)
     return communication - hidden, hidden

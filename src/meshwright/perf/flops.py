@@ -39,7 +39,7 @@ def layer_sequence_flops(
     Symbols: pairs s^2/2 (causal), s^2 (full, megatron), or the packed and windowed counts under ``causal``.
     Units:   FLOP.
     Holds:   balanced routing; both expert and dense layers.
-    Source:  reference/cost-model.md section 2; Narayanan et al. 2021, appendix.
+    Source:  docs/sources.md#flops; Narayanan et al. 2021, appendix.
     """
     shape = work_shape(microbatch_sequences=1, sequence_tokens=sequence_tokens)
     products = sum(float(product.flops) for product in layer_products(kind, hidden, shape))
@@ -60,7 +60,7 @@ def sequence_flops(
 
     Units:   FLOP.
     Holds:   ``megatron`` counts the padded vocabulary that is passed in; the others the model's own.
-    Source:  reference/cost-model.md section 2.
+    Source:  docs/sources.md#flops.
     """
     products = attention = 0.0
     by_kind = [
@@ -83,7 +83,7 @@ def training_flops(forward: SequenceFlops, *, weights_frozen: bool = False) -> f
 
     Units:   FLOP per sequence.
     Holds:   no recompute (that is hardware work); adapters of LoRA are below one per cent and left out.
-    Source:  reference/cost-model.md section 2.
+    Source:  docs/sources.md#flops.
     """
     weights = forward.products + forward.head
     return (2.0 if weights_frozen else 3.0) * weights + 3.0 * forward.attention

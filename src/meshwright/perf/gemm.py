@@ -93,7 +93,7 @@ def grouped_gemm_s(
     Shapes:  m, n, k, groups broadcast. m is the mean number of tokens of an expert.
     Units:   elements -> s.
     Holds:   balanced routing; imbalance is a factor of the caller.
-    Source:  SimuMax B200 table: grouped 0.302 against dense 0.488 of peak, most of it small m (reference/cost-model.md 3.1).
+    Source:  SimuMax B200 table: grouped 0.302 against dense 0.488 of peak, most of it small m (docs/sources.md#gemm).
     """
     return gemm_s(
         m, n, k, device=device, constants=constants, dtype=dtype, in_bytes=in_bytes, out_bytes=out_bytes,
@@ -121,7 +121,7 @@ def linear_s(
     Symbols: m rows (tokens), n columns (outputs), k inner (inputs); ``grouped``: one kernel of ``groups`` products.
     Shapes:  rows, columns, inner and groups broadcast.
     Units:   elements -> s.
-    Source:  layouts TN, NN, NT of a linear layer (reference/cost-model.md 3.1).
+    Source:  layouts TN, NN, NT of a linear layer (docs/sources.md#gemm).
     """
     m, n, k = rows, columns, inner
     speed: Number = 1.0

@@ -336,7 +336,7 @@ def recompute_s(time: LayerTime, modules: tuple[str, ...] | None) -> Seconds:
     Shapes:  the columns of ``time``.
     Units:   s.
     Holds:   ``moe`` runs its all-to-all again, ``comm`` gathers again; ``layernorm`` and activations cost their passes only.
-    Source:  Korthikanti et al. 2022 section 5; Megatron-Core recompute modules (reference/frameworks.md section 2).
+    Source:  Korthikanti et al. 2022 section 5; Megatron-Core recompute modules (docs/sources.md#activations).
     """
     if modules is None:
         return time.forward.plus(time.left_out.times(-1.0))

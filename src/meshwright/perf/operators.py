@@ -168,7 +168,7 @@ def routed_tokens(experts: MixtureOfExperts, shape: WorkShape) -> Array:
              gathered from their shards; without sequence parallelism each has them all from the start).
     Shapes:  the columns of ``shape``.
     Units:   tokens.
-    Source:  reference/cost-model.md 7.1; Megatron-Core token dispatchers.
+    Source:  docs/sources.md#activations; Megatron-Core token dispatchers.
     """
     return shape.shard_tokens * experts.experts_per_token * np.minimum(shape.expert_tensor_parallel, shape.sequence_shards)
 

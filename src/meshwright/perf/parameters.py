@@ -82,7 +82,8 @@ def layer_parameters(model: Model, kind: LayerKind, *, tp: Count = 1, ep: Count 
     Units:  parameters; degrees may be columns.
     Holds:  Megatron with Transformer Engine: the MLA down projections are replicated (``parallel_mode='duplicated'``);
             the local spec splits them. Norms over all heads (OLMo-2) are taken as replicated.
-    Source: Megatron-LM d98e8a64 megatron/core/transformer (attention, multi_latent_attention, moe/*); frameworks.md 7.
+    Source: Megatron-LM d98e8a64 megatron/core/transformer (attention, multi_latent_attention, moe/*);
+            docs/sources.md#parameters-of-a-rank.
     """
     attention, block = kind.attention, kind.feed_forward
     counts = _latent_attention(model, attention, tp=tp) if attention.latent else _attention(model, attention, tp=tp)

@@ -59,7 +59,7 @@ def training_states(dense: Array, experts: Array, adapters: Array, shards: Shard
              Frozen weights have parameters only; their adapters have all three, whole.
     Shapes:  everything broadcasts.
     Units:   parameters -> bytes.
-    Source:  Rajbhandari et al. 2020 (ZeRO, arXiv 1910.02054); Megatron-Core 6 + 12/(D c) (reference/cost-model.md section 8).
+    Source:  Rajbhandari et al. 2020 (ZeRO, arXiv 1910.02054); Megatron-Core 6 + 12/(D c) (docs/sources.md#states).
     """
     precision, optimizer = case.training.precision, case.training.optimizer
     full = precision.gradient_bytes >= FULL_PRECISION_BYTES
@@ -103,7 +103,7 @@ def optimizer_s(states: States, case: Case, *, offload: bool = False) -> Array:
              ``update_bytes``.
     Shapes:  the fields of ``states``.
     Units:   s.
-    Source:  itemised as in SimuMax _compute_optim_time (reference/cost-model.md 3.3).
+    Source:  itemised as in SimuMax _compute_optim_time (docs/sources.md#memory-bound-operators).
     """
     precision, optimizer, constants = case.training.precision, case.training.optimizer, case.calibration.constants
     moved = 2.0 * (precision.master_bytes + optimizer.state_bytes) + precision.gradient_bytes + precision.parameter_bytes

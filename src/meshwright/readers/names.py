@@ -1,4 +1,4 @@
-"""What may be a name: of a model, a device, a cluster, a run, a file that is named in another one.
+"""What may be a name: of a model, a device, a cluster, a run, or a path.
 
 Names are written into scripts, settings and pictures. One that holds what nobody sees is refused where it comes in, and never
 changed in silence; quoting (``documents.quoting``) takes care of all others.
@@ -14,13 +14,13 @@ def name_fault(name: str, path: str) -> Message | None:
     """What is wrong with a name that stands at ``path`` (``file: key``), or None.
 
     >>> print(name_fault("llama\\ntouch x", "config.json: _name_or_path"))
-    config.json: _name_or_path: 'llama\\ntouch x' holds a line break (\\n): a name is one line of characters that can be seen
+    config.json: _name_or_path: 'llama\\ntouch x' holds a line break (\\n): one line of characters that can be seen is taken
     """
     mark = hidden(name)
     if not mark:
         return None
     values = {"name": quoted(name), "what": _what(mark), "mark": mark}
-    return Message("name.hidden", "{name} holds {what} ({mark}): a name is one line of characters that can be seen", values, path)
+    return Message("name.hidden", "{name} holds {what} ({mark}): one line of characters that can be seen is taken", values, path)
 
 
 def require_name(name: str, path: str) -> str:
@@ -39,5 +39,5 @@ def _what(mark: str) -> str:
     if mark in known:
         return known[mark]
     if mark.startswith(r"\ud"):
-        return "half a character, or bytes that are not UTF-8"
+        return "half a character" if mark < r"\udc80" or mark > r"\udcff" else "a byte that is not UTF-8"
     return "a mark that turns the direction of writing" if mark.startswith(r"\u") else "a control character"

@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from meshwright.estimate.figures import figures
 from meshwright.report.headline import case_header, headline, standing
 from meshwright.report.runs import closest_line
 from meshwright.report.stages import stage_memory
@@ -43,14 +44,14 @@ def limit_lines(framework: str, limits: Sequence[str]) -> Iterator[RenderableTyp
 
 def term_table(estimate: Estimate) -> Iterator[RenderableType]:
     """The figures behind the figures: value, formula and grade of every term."""
-    if not estimate.terms:
-        return
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    table.add_column("term", overflow="fold")
-    table.add_column("value", justify="right", no_wrap=True)
-    table.add_column("grade", no_wrap=True)
-    table.add_column("formula", overflow="fold", style="dim")
-    for term in estimate.terms:
-        table.add_row(term.name, amount(term.value, term.unit), term.grade, term.formula)
-    yield Padding(Text("Terms", style="bold"), (1, 0, 0, 0))
-    yield Padding(table, (0, 0, 0, 2))
+    for title, terms in figures(estimate).items():
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
+        table.add_column("term", overflow="fold")
+        table.add_column("value", justify="right", no_wrap=True)
+        table.add_column("grade", no_wrap=True)
+        table.add_column("formula", overflow="fold", style="dim")
+        for term in terms:
+            table.add_row(term.name, amount(term.value, term.unit), term.grade, term.formula)
+        yield Padding(Text(title, style="bold"), (1, 0, 0, 0))
+        yield Padding(table, (0, 0, 0, 2))
+    yield Text("`python -m pydoc FORMULA` shows a formula: its equation, symbols, range of validity and source", style="dim")

@@ -51,6 +51,7 @@ def plan_report(case: Case, result: PlanResult, closest: Near | None = None) -> 
     yield from pareto_table(result.pareto)
     yield from stage_memory(winner.estimate)
     yield from time_split(winner.estimate)
+    yield Text("  `meshwright estimate ... --layout LABEL --terms` names the formula of every figure", style="dim")
     yield from notes(result)
     yield from search_summary(result)
 

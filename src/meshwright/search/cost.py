@@ -38,7 +38,7 @@ def run_cost(
 
     Symbols: n devices that are paid for (those of the layout unless idle ones are counted); P power of a device.
     Units:   tokens, hours, currency of the price, kWh.
-    Source:  MISSION GX2.
+    Source:  definitions of the words.
     """
     count = devices if devices is not None else estimate.layout.world
     seconds = tokens / estimate.tokens_per_s

@@ -55,7 +55,7 @@ def baseline(case: Case, features: Features, *, overlap: Overlap, weak: bool = F
     """The smallest number of whole nodes on which a layout fits, and tokens per second and device there.
 
     Holds:   node counts that divide the number of nodes are tried, rising.
-    Source:  MISSION MS1 (linearity = throughput of many nodes / (of one node x number)).
+    Source:  guide 002:15 (linearity = throughput of many nodes / (of one node x number)).
     """
     per_node = case.cluster.devices_per_node
     if case.cluster.num_devices % per_node:

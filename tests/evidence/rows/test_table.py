@@ -79,9 +79,9 @@ def test_every_column_is_one_field_and_comes_back_as_it_was_spelt(column, number
         ({"flag": "doubt"}, "flagged: 'doubt'"),
         ({"tokens_per_s_per_gpu": "1000"}, "mixed units?"),
         ({"status": "ok\x1b[31m"}, r"ok\x1b[31m"),
-        ({"notes": "a\x1b[31m"}, "a control character"),
+        ({"framework": "a\x1b[31m"}, "a control character"),
         ({"model": "llama\u202e"}, "direction of writing"),
-        ({"source": "a\nb"}, "a line break"),
+        ({"gpu": '"a\nb"'}, "a line break"),
     ],
 )
 def test_a_faulty_row_is_left_out_with_its_reason(table, changed, reason):

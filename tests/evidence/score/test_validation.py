@@ -189,7 +189,7 @@ def test_rows_are_written_in_the_order_of_the_file(tmp_path):
     found = validated(table_of(tmp_path, {"flag": 'doubt, "quoted"'}, {"mem_gb": "20"}, {"tp": "16"}, {"id": "=1+1"}))
     lines = rows_csv(found).splitlines()
     assert lines[0] == ",".join(COLUMNS)
-    assert [line.split(",")[0] for line in lines[1:]] == ["a-1", "a-2", "a-3", "=1+1"]
+    assert [line.split(",")[0] for line in lines[1:]] == ["a-1", "a-2", "a-3", "'=1+1"]
     cells = dict(zip(COLUMNS, lines[2].split(","), strict=True))
     assert cells["measured_memory_bytes"] == str(20 * 2**30)
     assert (cells["predicted_fits"], cells["status"], cells["skipped"], cells["lo_step_s"]) == ("true", "ok", "", "")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.domain.estimate import Fits
 from meshwright.domain.label import OVERLAPS, recompute_word
+from meshwright.estimate.figures import figures
 
 if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate, Stage, Verdict
@@ -71,6 +72,7 @@ def estimate_view(estimate: Estimate) -> Document:
     view["grades"] = dict(estimate.grades or {})
     view |= {name: plain(getattr(estimate, name)) for name in _EXTRA}
     view["terms"] = [plain(term) for term in estimate.terms]
+    view["figures"] = {title: plain(terms) for title, terms in figures(estimate).items() if terms is not estimate.terms}
     return view
 
 

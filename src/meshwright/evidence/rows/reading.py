@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError
 from meshwright.evidence.rows.refused import ImpossibleError, UnreadableError
-from meshwright.evidence.rows.run import run
+from meshwright.evidence.rows.run import Run, run
 from meshwright.evidence.rows.table import Skipped
 from meshwright.perf.parameters import active_parameters
 
 if TYPE_CHECKING:
     from meshwright.domain.model import Model
     from meshwright.evidence.rows.row import Row
-    from meshwright.evidence.rows.run import Run
     from meshwright.evidence.rows.table import Table
 
 
@@ -28,6 +27,17 @@ MIXED = "a figure that no device reaches: mixed units?"
 OUR_FAULT = ("yaml.", "json.", "file.", "sheet.", "document.")
 """Faults of the shipped data, which are no row's."""
 KINDS = {"cluster.ragged": "devices are no whole nodes"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Why a row is no run."""
+
+    kind: str
+    """The reason without its values: what is counted."""
+    reason: str
+    impossible: bool = False
+    """Nothing can run its degrees: the row is predicted not to fit. Else it says too little, or contradicts itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,23 +57,38 @@ def read_runs(table: Table) -> RowsRead:
     impossible: list[tuple[Row, str]] = []
     skipped = list(table.skipped)
     for row in table.rows:
-        try:
-            _check_shape(row)
-            each = run(row)
-            _check_units(each)
-            runs.append(each)
-        except ImpossibleError as why:
-            impossible.append((row, str(why)))
-        except UnreadableError as why:
-            skipped.append(Skipped(id=row.id, line=row.line, reason=why.detail, kind=str(why), row=row))
-        except InputError as error:
-            first = error.messages[0]
-            if first.id.startswith(OUR_FAULT):
-                raise
-            kind = KINDS.get(first.id, "no such model or cluster")
-            kind = f"unknown {first.values['noun']}" if first.id == "catalog.unknown" else kind
-            skipped.append(Skipped(id=row.id, line=row.line, reason=str(first), kind=kind, row=row))
+        found = read_row(row)
+        if isinstance(found, Run):
+            runs.append(found)
+        elif found.impossible:
+            impossible.append((row, found.reason))
+        else:
+            skipped.append(Skipped(id=row.id, line=row.line, reason=found.reason, kind=found.kind, row=row))
     return RowsRead(runs=tuple(runs), impossible=tuple(impossible), skipped=tuple(skipped))
+
+
+def read_row(row: Row) -> Run | Refused:
+    """A row as a run, or why it is none; the figures of a flagged row are as its source tells them.
+
+    Errors: ``InputError`` where the fault lies in the shipped data: it must not empty an index or a validation.
+    """
+    try:
+        _check_shape(row)
+        each = run(row)
+        if not row.flag:
+            _check_units(each)
+    except ImpossibleError as why:
+        return Refused(kind=str(why), reason=str(why), impossible=True)
+    except UnreadableError as why:
+        return Refused(kind=str(why), reason=why.detail)
+    except InputError as error:
+        first = error.messages[0]
+        if first.id.startswith(OUR_FAULT):
+            raise
+        kind = KINDS.get(first.id, "no such model or cluster")
+        kind = f"unknown {first.values['noun']}" if first.id == "catalog.unknown" else kind
+        return Refused(kind=kind, reason=str(first))
+    return each
 
 
 def _check_shape(row: Row) -> None:

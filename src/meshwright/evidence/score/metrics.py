@@ -72,7 +72,7 @@ def scores(rows: Sequence[Scored], *, skipped: int = 0) -> Scores:
     """All metrics of some rows.
 
     Units:   ratios; ``step_bias_ratio`` is the mean of predicted / measured - 1.
-    Source:  reference/contract.md, ``validate``.
+    Source:  docs/sources.md#scores.
     """
     timed = [each for each in rows if each.timed]
     sized = [each for each in rows if each.sized]

@@ -7,6 +7,7 @@ import io
 from typing import TYPE_CHECKING
 
 from meshwright.documents.quoting import csv_cell
+from meshwright.text import visible
 
 if TYPE_CHECKING:
     from meshwright.evidence.rows.table import Skipped
@@ -40,7 +41,7 @@ def _cells(each: Scored) -> list[str]:
 
 def _left_out(each: Skipped) -> list[str]:
     blank = [""] * len(COLUMNS)
-    blank[0], blank[COLUMNS.index("skipped")] = csv_cell(each.id), csv_cell(each.reason)
+    blank[0], blank[COLUMNS.index("skipped")] = csv_cell(visible(each.id)), csv_cell(each.reason)
     return blank
 
 

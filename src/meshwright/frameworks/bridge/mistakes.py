@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 CHECKS: list[Check] = []
 _rule = partial(file_rule, CHECKS)
-_MISTAKES = "reference/frameworks-mistakes.md 1"
+_MISTAKES = "docs/sources.md#accepted-although-wrong"
 _CLI = {
     "model.decoder_first_pipeline_num_layers": "model.num_layers_in_first_pipeline_stage",
     "model.decoder_last_pipeline_num_layers": "model.num_layers_in_last_pipeline_stage",
@@ -39,7 +39,8 @@ def unknown_key(key: str) -> tuple[Severity, str] | None:
 
 
 @_rule("bridge.parameter-overlap-key", "overlap_param_gather without overlap_grad_reduce is accepted in silence: Megatron-LM's "
-       "flags refuse the same", severity="warning", source=f"training/config.py ConfigContainer.validate; {_MISTAKES}")
+       "flags refuse the same", severity="warning",
+       source=f"Megatron-Bridge training/config.py ConfigContainer.validate; {_MISTAKES}")
 def _parameter_overlap(reading: Reading, case: Case | None) -> Iterator[Values]:
     for section in ("ddp", "comm_overlap"):
         gather, reduce = f"{section}.overlap_param_gather", f"{section}.overlap_grad_reduce"
@@ -50,7 +51,7 @@ def _parameter_overlap(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("bridge.sequence-length", "Please ensure sequence length configuration in model config and dataset config match. Sequence "
        "length in model config: {model}, Sequence length in dataset config: {data}",
-           source="training/config.py validate")
+           source="Megatron-Bridge training/config.py validate")
 def _sequence_length(reading: Reading, case: Case | None) -> Iterator[Values]:
     model = reading.source.value("model.seq_length")
     for key in ("dataset.sequence_length", "dataset.seq_length"):
@@ -104,7 +105,8 @@ def _layout_twice(reading: Reading, case: Case | None) -> Iterator[Values]:
                "path": place_of(reading, "model.virtual_pipeline_model_parallel_size")}
 
 
-@_rule("bridge.fsdp-checkpoint", "Megatron FSDP only supports fsdp_dtensor checkpoint format", source="training/config.py validate")
+@_rule("bridge.fsdp-checkpoint", "Megatron FSDP only supports fsdp_dtensor checkpoint format",
+       source="Megatron-Bridge training/config.py validate")
 def _fsdp_checkpoint(reading: Reading, case: Case | None) -> Iterator[Values]:
     fsdp = True in (reading.source.value("ddp.use_megatron_fsdp"), reading.source.value("dist.use_megatron_fsdp"))
     saved = [key for key in ("checkpoint.save", "checkpoint.load") if reading.source.value(key) is not None]
@@ -127,7 +129,7 @@ def _fsdp_strategy(reading: Reading, case: Case | None) -> Iterator[Values]:
 @_rule(
     "bridge.two-fsdp",
     "Using use_megatron_fsdp and use_torch_fsdp2 at the same time is not supported.",
-    source="training/config.py validate",
+    source="Megatron-Bridge training/config.py validate",
 )
 def _two_fsdp(reading: Reading, case: Case | None) -> Iterator[Values]:
     if reading.source.value("dist.use_megatron_fsdp") is True and reading.source.value("dist.use_torch_fsdp2") is True:
@@ -136,7 +138,7 @@ def _two_fsdp(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("bridge.packed-microbatch",
        "Micro batch size should be 1 when training with packed sequence, but your micro batch size is {value}.",
-       source="training/config.py validate")
+       source="Megatron-Bridge training/config.py validate")
 def _packed_microbatch(reading: Reading, case: Case | None) -> Iterator[Values]:
     size = reading.source.value("train.micro_batch_size")
     packed = (
@@ -150,7 +152,7 @@ def _packed_microbatch(reading: Reading, case: Case | None) -> Iterator[Values]:
 @_rule(
     "bridge.two-packings",
     "in-batch and offline packing exclude each other",
-    source="training/config.py; reference/frameworks.md 4.2",
+    source="Megatron-Bridge src/megatron/bridge/training/config.py ConfigContainer.validate",
 )
 def _two_packings(reading: Reading, case: Case | None) -> Iterator[Values]:
     keys = ("dataset.enable_offline_packing", "dataset.enable_in_batch_packing")
@@ -159,7 +161,8 @@ def _two_packings(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_rule(
-    "bridge.peft-checkpoint", "PEFT requires a pretrained checkpoint path", severity="warning", source="training/config.py validate"
+    "bridge.peft-checkpoint", "PEFT requires a pretrained checkpoint path", severity="warning",
+    source="Megatron-Bridge training/config.py validate",
 )
 def _peft(reading: Reading, case: Case | None) -> Iterator[Values]:
     peft = [key for key, setting in reading.source.settings.items() if key.startswith("peft.") and setting.value is not None]

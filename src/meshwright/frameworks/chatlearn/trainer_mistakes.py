@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TRAINER_CHECKS: list[Check] = []
 _rule = partial(file_rule, TRAINER_CHECKS)
-_MISTAKES = "reference/frameworks-mistakes.md 1"
+_MISTAKES = "docs/sources.md#accepted-although-wrong"
 _FSDP_ONLY = ("fsdp_size", "ulysses_sequence_parallel_size", "meta_init", "groupgemm", "gradient_checkpointing", "save_hf")
 _MEGATRON_ONLY = (
     "tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size",
@@ -33,7 +33,7 @@ _KNOWN_NOT_DECLARED = ("overlap_grad_reduce", "overlap_param_gather")
 
 @_rule("chatlearn.floor-division",
        "num_gpu {world} is no multiple of tp x pp x cp = {replica}: ChatLearn rounds dp down to {dp} and {idle} GPUs "
-       "are not accounted for", source=f"configs/megatron_config.py _post_init_impl; {_MISTAKES}")
+       "are not accounted for", source=f"ChatLearn configs/megatron_config.py _post_init_impl; {_MISTAKES}")
 def _floor_division(reading: Reading, case: Case | None) -> Iterator[Values]:
     world = number_of(reading, f"{TRAINER}.num_gpu", 0)
     tp, pp, cp = degrees_of(reading)
@@ -46,7 +46,7 @@ def _floor_division(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("chatlearn.virtual-stages",
        "virtual_pipeline_model_parallel_size has no effect: Megatron computes it anew and runs without interleaving",
-       severity="warning", source=f"models/megatron_module.py; {_MISTAKES}")
+       severity="warning", source=f"ChatLearn models/megatron_module.py; {_MISTAKES}")
 def _virtual_stages(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting = setting_of(reading, "virtual_pipeline_model_parallel_size")
     if setting is not None and not is_fsdp(reading):
@@ -61,7 +61,7 @@ def _virtual_stages(reading: Reading, case: Case | None) -> Iterator[Values]:
 @_rule("chatlearn.interleaved-data",
        "interleaved pipeline parallelism expected each model chunk to have a data iterator: ChatLearn hands over one "
        "iterator, so {chunks} chunks need the patch of its trainer", severity="advice",
-       source="algorithm/grpo_utils/megatron_policy_trainer.py train_step")
+       source="ChatLearn algorithm/grpo_utils/megatron_policy_trainer.py train_step")
 def _interleaved_data(reading: Reading, case: Case | None) -> Iterator[Values]:
     if reading.layout is not None and reading.layout.virtual_stages > 1:
         setting = setting_of(reading, "pipeline_model_parallel_layout") or setting_of(
@@ -73,7 +73,7 @@ def _interleaved_data(reading: Reading, case: Case | None) -> Iterator[Values]:
 @_rule("chatlearn.packing-limit",
        "a sample may have {sequence} tokens, more than the {worst} that max_token_in_packing {limit} accounts for: "
        "ChatLearn only warns, and the micro-batch is that much larger", severity="warning",
-       source=f"algorithm/grpo_utils/packing_utils.py bin_packing; {_MISTAKES}")
+       source=f"ChatLearn algorithm/grpo_utils/packing_utils.py bin_packing; {_MISTAKES}")
 def _packing_limit(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting = setting_of(reading, "max_token_in_packing")
     sequence = sequence_of(reading)
@@ -92,7 +92,7 @@ def _packing_limit(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("chatlearn.text-bool",
        "the text {value!r} becomes True: values are cast with bool(), and no text but the empty one is False",
-       source="models/megatron_module.py try_convert_to_default_type; reference/frameworks.md 6.1")
+       source="ChatLearn models/megatron_module.py try_convert_to_default_type; docs/sources.md#chatlearn")
 def _text_bool(reading: Reading, case: Case | None) -> Iterator[Values]:
     from meshwright.frameworks.chatlearn import surface
 
@@ -104,7 +104,7 @@ def _text_bool(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_rule("chatlearn.interpolation", "InterpolationKeyError: Interpolation key '{name}' not found (OmegaConf 2.3.1)",
-       source="omegaconf 2.3.1 on template/grpo_megatron.yaml; reference/frameworks.md 4.3")
+       source="omegaconf 2.3.1 on template/grpo_megatron.yaml; docs/sources.md#chatlearn")
 def _interpolation(reading: Reading, case: Case | None) -> Iterator[Values]:
     for remark in reading.source.remarks:
         if remark.id == "chatlearn.interpolation":
@@ -114,7 +114,7 @@ def _interpolation(reading: Reading, case: Case | None) -> Iterator[Values]:
 @_rule("chatlearn.undeclared",
        "{key} is no field of MegatronPolicyTrainerConfig: without the patch that adds it ChatLearn stops with \"got an "
        "unexpected keyword argument\"",
-           severity="advice", source="configs/megatron_config.py; reference/frameworks.md 6.1")
+           severity="advice", source="ChatLearn configs/megatron_config.py; docs/sources.md#chatlearn")
 def _undeclared(reading: Reading, case: Case | None) -> Iterator[Values]:
     for name in undeclared(reading.source.settings):
         setting = reading.source.settings[f"{TRAINER}.{name}"]
@@ -123,7 +123,7 @@ def _undeclared(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("chatlearn.gradient-overlap-key",
        "{key} would fail in the second micro-batch (\"Cannot set grad twice\"): ChatLearn never sets no_sync_func",
-       source="algorithm/grpo_utils/megatron_policy_trainer.py; reference/frameworks.md 6.1")
+       source="ChatLearn algorithm/grpo_utils/megatron_policy_trainer.py; docs/sources.md#chatlearn")
 def _gradient_overlap(reading: Reading, case: Case | None) -> Iterator[Values]:
     for name in _KNOWN_NOT_DECLARED:
         setting = setting_of(reading, name)
@@ -133,7 +133,7 @@ def _gradient_overlap(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("chatlearn.expert-overlap-key",
        "overlap_moe_expert_parallel_comm cannot run: ChatLearn's forward_step takes no return_schedule_plan",
-       source="algorithm/grpo_utils/megatron_utils/train_helper.py forward_step")
+       source="ChatLearn algorithm/grpo_utils/megatron_utils/train_helper.py forward_step")
 def _expert_overlap(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting = setting_of(reading, "megatron_model_cfg.overlap_moe_expert_parallel_comm")
     if setting is not None and setting.value is True:
@@ -142,7 +142,7 @@ def _expert_overlap(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("chatlearn.backend-key",
        "{key} belongs to the other back end: {owner}.__init__() got an unexpected keyword argument '{key}'",
-       source="algorithm/grpo.py GrpoConfig")
+       source="ChatLearn algorithm/grpo.py GrpoConfig")
 def _backend_key(reading: Reading, case: Case | None) -> Iterator[Values]:
     fsdp = is_fsdp(reading)
     for name in _MEGATRON_ONLY if fsdp else _FSDP_ONLY:
@@ -154,7 +154,7 @@ def _backend_key(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("chatlearn.checkpointing",
        "gradient_checkpointing: false has no effect: the FSDP back end always recomputes every layer", severity="warning",
-       source="models/fsdp_module.py model_setup")
+       source="ChatLearn models/fsdp_module.py model_setup")
 def _checkpointing(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting = setting_of(reading, "gradient_checkpointing")
     if setting is not None and setting.value is False:
@@ -162,7 +162,7 @@ def _checkpointing(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 @_rule("chatlearn.fsdp-size-key", "fsdp_size {value} has no effect: it is set to all {world} GPUs", severity="warning",
-       source="configs/fsdp_config.py _post_init_impl")
+       source="ChatLearn configs/fsdp_config.py _post_init_impl")
 def _fsdp_size(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting, world = setting_of(reading, "fsdp_size"), number_of(reading, f"{TRAINER}.num_gpu", 0)
     if setting is not None and isinstance(setting.value, int) and world and setting.value != world:
@@ -171,7 +171,7 @@ def _fsdp_size(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 @_rule("chatlearn.expert-tensor-parallel",
        "expert_tensor_parallel_size is not set, so Megatron takes that of the dense layers, {tp}",
-       severity="warning", source=f"megatron/training/arguments.py; {_MISTAKES}")
+       severity="warning", source=f"Megatron-LM megatron/training/arguments.py; {_MISTAKES}")
 def _expert_tensor_parallel(reading: Reading, case: Case | None) -> Iterator[Values]:
     tp, _, _ = degrees_of(reading)
     experts = number_of(reading, f"{TRAINER}.expert_model_parallel_size", 1) or 1
@@ -181,7 +181,7 @@ def _expert_tensor_parallel(reading: Reading, case: Case | None) -> Iterator[Val
 
 @_rule("chatlearn.connections",
        "CUDA_DEVICE_MAX_CONNECTIONS is {value}: Megatron-LM demands 1 for tensor and context parallelism", severity="warning",
-       source="scripts/base_env.sh; megatron/training/arguments.py")
+       source="ChatLearn scripts/base_env.sh; megatron/training/arguments.py")
 def _connections(reading: Reading, case: Case | None) -> Iterator[Values]:
     tp, _, cp = degrees_of(reading)
     variable = reading.source.environment.get("CUDA_DEVICE_MAX_CONNECTIONS")

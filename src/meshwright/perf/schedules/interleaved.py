@@ -99,7 +99,7 @@ def in_flight_interleaved(
     Units:   counts (activations of one chunk; a stage has V).
     Holds:   0 <= i < P; exact. group None is microbatch_group(P, M), larger than P where P does
              not divide M: the price of a legal order is memory.
-    Source:  Megatron-LM warm-up rule (schedules.py); cost-model 7.2; checked against simulate().
+    Source:  Megatron-LM warm-up rule (schedules.py); docs/sources.md#in-flight; checked against simulate().
 
     >>> int(in_flight_interleaved(stage=0, num_stages=4, num_microbatches=8, num_chunks=2))
     11

@@ -29,7 +29,7 @@ def bubble_ratio_of_step(*, work_s: Value, bubble_s: Value) -> Floats:
     Shapes:  scalars, or arrays that broadcast together.
     Units:   s -> ratio 0..1.
     Holds:   work + bubble > 0.
-    Source:  cost-model section 6.
+    Source:  docs/sources.md#flops.
 
     >>> float(bubble_ratio_of_step(work_s=24.0, bubble_s=8.0))
     0.25

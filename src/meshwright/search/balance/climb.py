@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import combinations, islice, permutations, product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from meshwright.search.balance.times import backward_table, chunk_times, simulat
 from meshwright.search.balance.treatments import as_lists_say, carried, kinds_at, leading, treated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -21,9 +22,12 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Counts = NDArray[np.int64]
+    Change = tuple[int, int, int, int, int]
 
 BATCH = 256
 """Neighbours of one round that are simulated: those with the least lower bounds."""
+MOST_CELLS = 8 * 2**20
+"""Counts of all neighbours of a placement together; of larger pipelines layers are moved to nearby places alone."""
 LEAST_GAIN = 1e-9
 """Relative improvement that counts as one."""
 
@@ -116,7 +120,7 @@ def kicked(problem: BalanceProblem, best: Counts, number: int) -> Counts:
     numbers = np.random.default_rng(number)
     totals = best.sum(axis=(0, 1))
     for _ in range(2 + number % 4):
-        near = shifts(totals)
+        near = shifts(totals, MOST_CELLS // best.size)
         if not near.shape[-1]:
             break
         totals = near[..., int(numbers.integers(near.shape[-1]))]
@@ -140,8 +144,10 @@ def neighbours(problem: BalanceProblem, counts: Counts, leading_of: tuple[int, i
     return columns if leading_of is not None else as_lists_say(problem, columns)
 
 
-def shifts(totals: Counts) -> Counts:
+def shifts(totals: Counts, most: int) -> Counts:
     """Every split with one layer moved from a place to another; only the two ends of the model may become empty.
+
+    ``most``: moves beyond which only those to nearby places are among them.
 
     Shapes:  ``[chunk, stage]`` -> ``[chunk, stage, move]``.
     """
@@ -150,7 +156,8 @@ def shifts(totals: Counts) -> Counts:
     least = np.ones(flat.size, dtype=np.int64)
     least[[0, -1]] = 0
     source, target = (each.ravel() for each in np.meshgrid(places, places, indexing="ij"))
-    able = (source != target) & (flat[source] > least[source])
+    reach = flat.size if flat.size**2 <= most else max(1, most // (2 * flat.size))
+    able = (source != target) & (flat[source] > least[source]) & (np.abs(source - target) <= reach)
     source, target = source[able], target[able]
     result = np.repeat(flat[:, None], source.size, axis=1)
     moves = np.arange(source.size)
@@ -161,7 +168,7 @@ def shifts(totals: Counts) -> Counts:
 
 def _shifted(problem: BalanceProblem, counts: Counts, leading_of: tuple[int, int] | None) -> Counts:
     """A layer moved, and recomputation made to fit: as it was as far as it can be, and all anew."""
-    kinds = kinds_at(problem, shifts(counts.sum(axis=(0, 1))))
+    kinds = kinds_at(problem, shifts(counts.sum(axis=(0, 1)), MOST_CELLS // counts.size))
     if leading_of is not None:
         return leading(problem, kinds, *leading_of)
     kept = carried(counts[..., None], kinds)
@@ -181,21 +188,20 @@ def _retreated(problem: BalanceProblem, counts: Counts) -> Counts:
 
 def _exchanged(counts: Counts) -> Counts:
     """Two layers of one stage, in different chunks, exchange their treatments."""
+    pairs = list(islice(_exchanges(counts), MOST_CELLS // counts.size))
+    return _changed(counts, [one for one, _ in pairs], [other for _, other in pairs])
+
+
+def _exchanges(counts: Counts) -> Iterator[tuple[Change, Change]]:
     bodies, treatments, chunks, stages = counts.shape
-    first, second = [], []
-    for body in range(bodies):
-        for stage in range(stages):
-            for one in range(chunks):
-                for other in range(one + 1, chunks):
-                    for t in range(treatments):
-                        for u in range(treatments):
-                            if t != u and counts[body, t, one, stage] and counts[body, u, other, stage]:
-                                first.append((body, t, u, one, stage))
-                                second.append((body, u, t, other, stage))
-    return _changed(counts, first, second)
+    for body, stage in product(range(bodies), range(stages)):
+        for one, other in combinations(range(chunks), 2):
+            for t, u in permutations(range(treatments), 2):
+                if counts[body, t, one, stage] and counts[body, u, other, stage]:
+                    yield (body, t, u, one, stage), (body, u, t, other, stage)
 
 
-def _changed(counts: Counts, *several: Iterable[tuple[int, int, int, int, int]]) -> Counts:
+def _changed(counts: Counts, *several: Iterable[Change]) -> Counts:
     """Columns with changes (body, before, after, chunk, stage) applied: one of each list to a column."""
     lists = [list(moves) for moves in several if moves]
     size = len(lists[0]) if lists else 0

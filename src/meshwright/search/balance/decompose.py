@@ -125,7 +125,7 @@ def decompose(runs: DryRuns, *, constant: bool | None = None, force: bool = Fals
     negative components and ``InputError`` says what they would be without it.
 
     Units:   MB.
-    Source:  pipeline-balance reference, section 2; SAPP ``utils/compute_memory.py`` (whose head and tail hold the constant, too).
+    Source:  docs/sources.md#dry-run-decomposition; SAPP ``utils/compute_memory.py`` (whose head and tail hold the constant, too).
     Errors:  unknowns that the peaks do not determine, in words; negative components without ``force``.
     """
     constant = _enough(runs) if constant is None else constant

@@ -80,7 +80,7 @@ def equations(runs: DryRuns, *, constant: bool, chosen: Sequence[int] | None = N
     Symbols: n layers of the stage, k those under treatment r in chunk v; A micro-batches in flight (``flights``). The
              constant stands on middle stages: head and tail are what the ends hold beside their layers, it included.
     ``chosen`` picks one of several fullest moments of each row's stage; the one with most in flight without it.
-    Source:  pipeline-balance reference, section 2.
+    Source:  docs/sources.md#dry-run-decomposition.
     """
     flying = [flights(runs)[peak.stage] for peak in runs.peaks]
     picks = chosen or [int(vectors.sum(axis=1).argmax()) for vectors in flying]

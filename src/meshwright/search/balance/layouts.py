@@ -88,10 +88,11 @@ def problem_of(case: Case, features: Features, layout: Layout, choice: Choice | 
     ``choice`` is the freest of ``choices`` unless said. Where the framework cannot move layers, the split stays.
 
     Units:   s, bytes; micro-batches are whole.
-    Holds:   linear in layers, so ``search.balance.memory.stage_memory`` is ``plan.evaluate``'s, except: layers of different kinds
-             that alternate are one body of their mean; chunks of unequal size, which the cost model takes at their mean in flight;
-             full sharding of a stage that holds several kinds (an upper bound).
-    Source:  ``plan.costs``, ``plan.stages``, ``plan.combine``; static bytes of a layer are those of a stage with that layer alone.
+    Holds:   linear in layers, so ``search.balance.memory.stage_memory`` is ``estimate.evaluate``'s, except: layers of different
+             kinds that alternate are one body of their mean; chunks of unequal size, which the cost model takes at their mean in
+             flight; full sharding of a stage that holds several kinds (an upper bound).
+    Source:  ``estimate.costs``, ``estimate.stages``, ``estimate.combine``; static bytes of a layer are those of a stage with that
+             layer alone.
     """
     chosen = choice or choices(features, layout)[0]
     inputs = _inputs(case, layout, chosen.treatments)

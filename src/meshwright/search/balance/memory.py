@@ -84,7 +84,7 @@ def stage_memory(problem: BalanceProblem, counts: Counts) -> Floats:
     Shapes:  ``[body, treatment, chunk, stage(, placement)]`` -> ``[stage(, placement)]``.
     Units:   the problem's.
     Holds:   exact for the schedule's order (no cap or average over chunks).
-    Source:  pipeline-balance reference, sections 3.5 and 6 (memory at every prefix of the schedule).
+    Source:  docs/sources.md#stage-balance (memory at every prefix of the schedule).
     """
     static = np.einsum("b,b...->...", static_table(problem), counts.sum(axis=(1, 2)))
     activation = chunk_activation(problem, counts)

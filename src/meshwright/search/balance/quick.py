@@ -64,8 +64,8 @@ class _Column(NamedTuple):
 def quick_placements(problem: BalanceProblem, *, keep: int = 1) -> tuple[Placement, ...]:
     """The best few placements that were met, by simulation; none where nothing fits.
 
-    Their memory is the larger of what the order of operations holds and what ``plan.memory`` says, which takes chunks of unequal
-    size at their mean in flight.
+    Their memory is the larger of what the order of operations holds and what ``estimate.memory`` says, which takes chunks of
+    unequal size at their mean in flight.
 
     Units:   the problem's.
     Holds:   deterministic; no better than ``balance``.
@@ -91,7 +91,8 @@ def quick_placements(problem: BalanceProblem, *, keep: int = 1) -> tuple[Placeme
 
 
 def _pipeline(problem: BalanceProblem, times: ChunkTimes) -> Floats:
-    """The pipeline as ``plan.simulate`` counts it: a few rounds simulated, and the busiest stage's work for every micro-batch more.
+    """The pipeline as ``estimate.simulate`` counts it: a few rounds simulated, and the busiest stage's work for every micro-batch
+    more.
 
     Shapes:  ``[stage, chunk, placement]`` -> ``[placement]``.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,7 +65,7 @@ class Rows:
         if start is not None:
             columns = np.array(list(start), dtype=np.int32)
             solver.setSolution(len(columns), columns, np.array(list(start.values()), dtype=np.float64))
-        solver.run()
+        _run(solver)
         status, info = solver.getModelStatus(), solver.getInfo()
         feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
         return Solution(
@@ -90,3 +91,20 @@ class Rows:
         model.a_matrix_.index_ = np.array([column for row, _, _ in self.rows for column in row], dtype=np.int32)
         model.a_matrix_.value_ = np.array([value for row, _, _ in self.rows for value in row.values()])
         return model
+
+
+def _run(solver: Any) -> None:
+    """In a thread of its own, where the solver keeps no interrupt from being heard; what it still computes then is nobody's."""
+    failed: list[Exception] = []
+
+    def run() -> None:
+        try:
+            solver.run()
+        except Exception as error:
+            failed.append(error)
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]

@@ -127,12 +127,12 @@ class _Run:
         shortest, loose = self._programmes(hint)
         if self.infeasible:
             return
+        yield from (hint, *ranked)
         for start in shortest:
             yield from climb(self.problem, start, deadline=self.begin + 0.9 * self.limit_s, slot_limit=self.slot_limit)
-        for start in (*shortest, *loose, hint.counts):
-            yield from climb(self.problem, start, deadline=deadline)
-        for each in ranked:
-            yield from climb(self.problem, each.counts, deadline=deadline)
+        for start in (*shortest, *loose, hint.counts, *(each.counts for each in ranked)):
+            if self.until(1.0) > 0.0:
+                yield from climb(self.problem, start, deadline=deadline)
 
     def _programmes(self, hint: Standing) -> tuple[list[Counts], list[Counts]]:
         """What the programmes found: placements with the shortest slot, and others; their bounds are noted."""
@@ -147,13 +147,15 @@ class _Run:
         if slot.counts is not None:
             self.slot_found = float(slot_times(chunk_times(problem, slot.counts)))
             shortest.append(slot.counts)
-        pipeline = Programme(problem, goal="pipeline").solve(self.until(BOUND_UNTIL), gap_ratio=NEAR, start=slot.counts)
-        self.pipeline_bound = max(self.pipeline_bound, pipeline.bound)
-        if pipeline.counts is not None:
-            loose.append(pipeline.counts)
+        if self.until(BOUND_UNTIL) > 0.0:
+            pipeline = Programme(problem, goal="pipeline").solve(self.until(BOUND_UNTIL), gap_ratio=NEAR, start=slot.counts)
+            self.pipeline_bound = max(self.pipeline_bound, pipeline.bound)
+            loose += [] if pipeline.counts is None else [pipeline.counts]
         if slot.counts is not None:
             goals = (("pipeline", PIPELINE_UNTIL), ("lockstep", LOCKSTEP_UNTIL))
             for goal, share in goals if problem.chunks > 1 else goals[:1]:
+                if self.until(share) <= 0.0:
+                    break
                 among = Programme(problem, goal=goal, slot_limit=self.slot_limit)  # type: ignore[arg-type]
                 answer = among.solve(self.until(share), gap_ratio=NEAR, start=slot.counts)
                 shortest += [] if answer.counts is None else [answer.counts]
@@ -174,10 +176,13 @@ class _Run:
         """The same number of leading layers of every chunk recomputed: every number tried, the best ones climbed."""
         problem, deadline = self.problem, self.begin + self.limit_s
         choices = leading_choices(problem)
-        tried = [(each, choice) for choice in choices for each in standings(problem, led(problem, *choice), keep=1)]
+        tried: list[tuple[Standing, tuple[int, int]]] = []
+        for choice in choices:
+            if not tried or self.until(0.5) > 0.0:
+                tried += [(each, choice) for each in standings(problem, led(problem, *choice), keep=1)]
         tried.sort(key=lambda pair: pair[0].key)
-        met: list[Standing] = []
-        for each, choice in tried:
+        met = [each for each, _ in tried]
+        for each, choice in tried if self.until(0.5) > 0.0 else ():
             met += climb(problem, each.counts, deadline=self.begin + 0.5 * self.limit_s, leading_of=choice)
         self._prove_led(choices, met)
         if self.objective == "slot":
@@ -193,6 +198,9 @@ class _Run:
             self.slot_found = min(self.slot_found, float(slots.min()))
         bounds: list[float] = []
         for choice in choices:
+            if self.until(0.9) <= 0.0:
+                bounds.append(self.slot_bound)
+                continue
             limit = None if np.isinf(self.slot_found) else self.slot_found * (1.0 - PROVED)
             each = Programme(problem, goal="slot", slot_limit=limit, leading=choice).solve(self.until(0.9))
             if each.counts is not None:  # which of several bodies in a chunk lead is not the programme's to choose
@@ -212,7 +220,7 @@ class _Run:
         if self.objective == "slot":
             slots = slot_times(chunk_times(problem, np.stack([each.counts for each in found], axis=-1)))
             chosen = [each for each, slot in zip(found, slots, strict=True) if slot <= self.slot_limit]
-        best, *rest = (place(problem, each.counts) for each in chosen[: others + 1])
+        best, *rest = placed(problem, [each.counts for each in chosen[: others + 1]])
         bound = min(self.slot_bound, self.slot_found)
         gap = (self.slot_found - bound) / self.slot_found if self.slot_found > 0.0 else 0.0
         status: Status = "optimal" if gap <= PROVED else "gap"
@@ -243,17 +251,24 @@ class _Run:
 
 
 def place(problem: BalanceProblem, counts: Counts) -> Placement:
-    """A placement with its figures.
+    """A placement with its figures; see ``placed``."""
+    return placed(problem, [counts])[0]
+
+
+def placed(problem: BalanceProblem, several: list[Counts]) -> list[Placement]:
+    """Placements with their figures, simulated together.
 
     Errors: ``AssertionError`` where layers are missing: an answer is never taken on trust.
     """
-    for body, own in zip(problem.bodies, counts.sum(axis=(1, 2, 3)), strict=True):
-        assert own == body.layers, f"{own} of {body.layers} layers placed"
-    times = chunk_times(problem, counts)
-    return Placement(
-        counts=counts, slot_time=float(slot_times(times)), simulated_time=float(simulated_times(problem, times)),
-        stage_memory=tuple(float(each) for each in stage_memory(problem, counts)),
-    )
+    for counts in several:
+        for body, own in zip(problem.bodies, counts.sum(axis=(1, 2, 3)), strict=True):
+            assert own == body.layers, f"{own} of {body.layers} layers placed"
+    columns = np.stack(several, axis=-1)
+    times, memory = chunk_times(problem, columns), stage_memory(problem, columns)
+    return [
+        Placement(counts=counts, slot_time=float(slot), simulated_time=float(whole), stage_memory=tuple(own.tolist()))
+        for counts, slot, whole, own in zip(several, slot_times(times), simulated_times(problem, times), memory.T, strict=True)
+    ]
 
 
 def least_slot(problem: BalanceProblem) -> float:

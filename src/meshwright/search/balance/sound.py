@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
 Fault = tuple[str, str, dict[str, object]]
 """Identifier, words, values."""
-MOST_PLACES = 4096
+MOST_PLACES = 1024
 """Chunks of all stages: more than any pipeline has."""
 MOST_OPERATIONS = 2_000_000
+MOST_FOLLOWED = 500_000
+"""Operations that are simulated one by one, for every placement that is tried: about a second of them."""
 
 
 def require_sound(problem: BalanceProblem) -> None:
@@ -70,14 +72,31 @@ def _shape_faults(problem: BalanceProblem) -> Iterator[Fault]:
 def _size_faults(problem: BalanceProblem) -> Iterator[Fault]:
     places, layers = problem.stages * problem.chunks, [body.layers for body in problem.bodies]
     if places > MOST_PLACES or problem.microbatches * places > MOST_OPERATIONS:
-        words = "{places} chunks and {m} micro-batches are more than any pipeline has"
-        yield "size", words, {"places": places, "m": problem.microbatches}
+        words = "{places} chunks and {m} micro-batches are more than any pipeline has: {most} chunks, {operations} multiplied"
+        yield "size", words, {
+            "places": places, "m": problem.microbatches, "most": f"{MOST_PLACES:,}", "operations": f"{MOST_OPERATIONS:,}"
+        }
+    elif (followed := 2 * places * problem.sequence_splits * _followed(problem)) > MOST_FOLLOWED:
+        words = (
+            "{followed} operations would be simulated for each of many placements, {most} is the limit: give fewer stages, virtual "
+            "stages or splits, or micro-batches that the stages divide"
+        )
+        yield "operations", words, {"followed": f"{followed:,}", "most": f"{MOST_FOLLOWED:,}"}
     if min(layers, default=0) < 0 or sum(layers) < 1:
         yield "layers", "{layers} layers: a model has at least one", {"layers": sum(layers)}
     elif sum(layers) < places - 2:
         shape = {"layers": sum(layers), "places": places, "stages": problem.stages, "chunks": problem.chunks}
         words = "{layers} layers cannot fill {places} chunks ({stages} stages x {chunks}): at most {most}"
         yield "places", words, {**shape, "most": sum(layers) + 2}
+
+
+def _followed(problem: BalanceProblem) -> int:
+    """Micro-batches that are simulated, or held at once."""
+    from meshwright.search.balance.times import short_microbatches
+
+    if problem.schedule == "gpipe":
+        return problem.microbatches
+    return min(problem.microbatches, short_microbatches(problem) + problem.stages * problem.sequence_splits)
 
 
 def _row_faults(problem: BalanceProblem) -> Iterator[Fault]:

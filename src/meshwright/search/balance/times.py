@@ -78,7 +78,7 @@ def chunk_times(problem: BalanceProblem, counts: Counts) -> ChunkTimes:
 
     Shapes:  counts ``[body, treatment, chunk, stage(, placement)]`` -> ``[stage, chunk(, placement)]``.
     Units:   the problem's.
-    Source:  pipeline-balance reference, section 3.
+    Source:  docs/sources.md#stage-balance.
     """
     of_body = counts.sum(axis=1)
     table = backward_table(problem)

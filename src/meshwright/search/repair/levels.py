@@ -53,7 +53,7 @@ class Target:
 
         Units:   s.
         Holds:   the bound stands where the case's own would: how likely something near it runs is the same, whoever set it.
-        Source:  ``plan.certainty.expected_s``.
+        Source:  ``estimate.certainty.expected_s``.
         """
         likened = needed_bytes * (case.capacity_bytes / max(self.bound_bytes, 1.0))
         return expected_s(case, step_s, likened) * np.where(needed_bytes <= self.bound_bytes, 1.0, UNFIT)

@@ -56,7 +56,7 @@ def evaluated(settled: Settled, extra: Extra) -> tuple[Floats, Floats]:
 
     Shapes:  n candidates -> two columns of n.
     Units:   s, bytes.
-    Source:  ``plan.evaluate.evaluate_columns``.
+    Source:  ``estimate.evaluate.evaluate_columns``.
     """
     step_s, needed = np.zeros(len(settled)), np.zeros(len(settled))
     words = ("schedule", "context", "offload", "recompute", "layers")
