@@ -10,9 +10,8 @@ from meshwright.api.fields import Faults, Field, Values, one_of
 from meshwright.errors import did_you_mean, fault
 
 if TYPE_CHECKING:
-    from meshwright.evidence.rows.attempts import Attempts
+    from meshwright.evidence.rows.attempts import Attempts, Published
     from meshwright.evidence.rows.near import Wanted
-    from meshwright.evidence.rows.published import Published
 
 _PANEL = "Published runs near a case (catalog runs)"
 FIELDS = (
