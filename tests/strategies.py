@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from functools import cache
 from operator import sub
 
-from hypothesis import HealthCheck, assume, settings
+from hypothesis import assume
 from hypothesis import strategies as st
+from tests.draws import examples
 
 from meshwright.catalog import calibration, cluster_for, implementations, load_model, optimizer, optimizers, precisions, shrink
 from meshwright.catalog import implementation as implementation_named
@@ -23,9 +23,6 @@ from meshwright.estimate.split import default_split
 from meshwright.search import layout_refusals
 from meshwright.search.rules import knobs_of, rules_of
 from meshwright.search.space import Pins, divisors, make_space, mesh_grid
-
-FUZZ = int(os.environ.get("MESHWRIGHT_FUZZ", "0"))
-"""Factor on the number of examples, which are then drawn at random; 0: the same few every time."""
 
 EVERYTHING = Features(
     name="everything",
@@ -47,14 +44,6 @@ _precision = cache(precision_named)
 _optimizer = cache(optimizer)
 _implementation = cache(implementation_named)
 _cluster = cache(cluster_for)
-
-
-def examples(number: int) -> settings:
-    """Settings of a property: so many examples, no deadline (the machine is shared)."""
-    quiet = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
-    return settings(
-        max_examples=number * max(1, FUZZ), deadline=None, derandomize=FUZZ == 0, database=None, suppress_health_check=quiet
-    )
 
 
 def attentions() -> st.SearchStrategy[Attention]:
@@ -313,7 +302,6 @@ def small_case(
 
 __all__ = [
     "EVERYTHING",
-    "FUZZ",
     "MEGATRON",
     "attentions",
     "batches",

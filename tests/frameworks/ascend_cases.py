@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tests.draws import draws, seed
 
 from meshwright.api import make_case
 from meshwright.catalog import cluster_for
@@ -89,13 +90,13 @@ def refused(name: str, case: Case, layout: Layout) -> set[str]:
 
 def plans(name: str, *, many: int, each: int) -> list[tuple[Case, Layout]]:
     """Random legal plans, and some with each feature that the framework offers."""
-    result = list(legal_plans(name, many, seed=11))
+    result = list(legal_plans(name, draws(many), seed=seed(11)))
     for feature in offered(framework(name).features):
-        result += legal_plans(name, each, seed=7, feature=feature)
+        result += legal_plans(name, draws(each), seed=seed(7), feature=feature)
     return result
 
 
-def unread(name: str, many: int = 60, each: int = 6) -> list[str]:
+def unread(name: str, many: int = 20, each: int = 3) -> list[str]:
     """What differs between plans and the reading of their files."""
     there, odd = framework(name), []
     for case, layout in plans(name, many=many, each=each):

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import subprocess
 import sys
-import tempfile
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +14,7 @@ import yaml
 from deepspeed_family import judged as json_or_yaml
 from deepspeed_family import judged_flags
 from megatron_cases import arguments_of, environment_of
-from oracles_run import Case, Verdict, judge, missing
+from oracles_run import Case, Verdict, judge, missing, runner
 
 from meshwright.documents.launch import parse_launch
 from meshwright.frameworks.chatlearn.patch import FIELDS
@@ -95,43 +91,16 @@ def _both(many: Sequence[Written]) -> list[Verdict]:
     return [document if one["accepted"] else one for one, document in zip(flags, documents, strict=True)]
 
 
-def torchtitan_case(written: Written) -> tuple[Case, str | None]:
-    """A case of the oracle, and the module that must be importable for it."""
+def torchtitan_case(written: Written) -> Case:
+    """The TOML, or the command line with the module that it may name."""
     files, case, layout = written
     texts = {file.path: file.text for file in files}
     checks = {"num_layers": case.model.num_layers}
     if "config.toml" in texts:
-        return {"files": {"config.toml": texts["config.toml"]}, "world": layout.world, "checks": checks}, None
+        return {"files": {"config.toml": texts["config.toml"]}, "world": layout.world, "checks": checks}
     arguments = [word.text for word in parse_launch(texts["launch.sh"]).shell.launch.arguments]
-    return {"argv": arguments, "world": layout.world, "checks": checks}, texts.get("meshwright_flavour.py")
-
-
-def _torchtitan(name: str) -> Callable[[Sequence[Written]], list[Verdict]]:
-    """Plans that need a module of their own are judged apart, with it on the path."""
-
-    def verdicts(many: Sequence[Written]) -> list[Verdict]:
-        cases = [torchtitan_case(written) for written in many]
-        groups = defaultdict(list)
-        for index, (_, own) in enumerate(cases):
-            groups[own].append(index)
-        found: dict[int, Verdict] = {}
-        before = os.environ.get("PYTHONPATH")
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                for number, (own, indices) in enumerate(groups.items()):
-                    there = Path(folder, str(number))
-                    there.mkdir()
-                    if own:
-                        (there / "meshwright_flavour.py").write_text(own)
-                    os.environ["PYTHONPATH"] = str(there)
-                    found |= zip(indices, judge(name, [cases[index][0] for index in indices]), strict=True)
-            finally:
-                os.environ.pop("PYTHONPATH")
-                if before is not None:
-                    os.environ["PYTHONPATH"] = before
-        return [found[index] for index in range(len(many))]
-
-    return verdicts
+    own = {name: text for name, text in texts.items() if name == "meshwright_flavour.py"}
+    return {"argv": arguments, "files": own, "world": layout.world, "checks": checks}
 
 
 def megatron_source() -> str:
@@ -151,13 +120,7 @@ def _megatron(many: Sequence[Written]) -> list[Verdict]:
     scripts = [(text_of(files, "train.sh"), layout) for files, _, layout in many]
     cases = [{"argv": arguments_of(text), "world": layout.world, "env": environment_of(text)} for text, layout in scripts]
     python = os.environ.get("MESHWRIGHT_MEGATRON_PYTHON", sys.executable)
-    done = subprocess.run(
-        [python, "-W", "ignore", str(Path(__file__).with_name("megatron_parser.py")), megatron_source()],
-        input="\n".join(map(json.dumps, cases)), capture_output=True, text=True, check=False,
-    )
-    verdicts = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(verdicts) == len(cases), done.stderr[-3000:]
-    return verdicts
+    return runner(python, "-W", "ignore", str(Path(__file__).with_name("megatron_parser.py")), megatron_source()).verdicts(cases)
 
 
 def judges() -> tuple[Judge, ...]:
@@ -178,7 +141,7 @@ def judges() -> tuple[Judge, ...]:
     found += [
         Judge(
             framework=f"torchtitan@{oracle[11:14]}", parser=f"ConfigManager, ParallelDims, split and schedule of {oracle[11:]}",
-            absent=lambda oracle=oracle: missing(oracle), verdicts=_torchtitan(oracle),
+            absent=lambda oracle=oracle: missing(oracle), verdicts=_by_oracle(oracle, torchtitan_case),
         )
         for oracle in ("torchtitan-0.2.2", "torchtitan-0.3.0")
     ]

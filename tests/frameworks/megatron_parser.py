@@ -10,6 +10,7 @@ Transformer Engine are stood in for; nothing here is Megatron-LM's.
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import io
 import json
@@ -17,7 +18,9 @@ import os
 import sys
 import typing
 import warnings
+from collections.abc import Callable
 from types import SimpleNamespace
+from unittest import mock
 
 
 def prepare(source: str) -> None:
@@ -153,12 +156,32 @@ def _value(words: list[str]) -> typing.Any:
         return words[0]
 
 
+def once(build: Callable[..., typing.Any]) -> Callable[..., typing.Any]:
+    """Layers and experts of the same arguments are built once; the others are shallow copies that know their number."""
+    first: dict[tuple[int, ...], tuple[typing.Any, ...]] = {}
+
+    def built(*args: typing.Any, layer_number: int | None = None, **kwargs: typing.Any) -> typing.Any:
+        numbered = {} if layer_number is None else {"layer_number": layer_number}
+        key = tuple(map(id, (*args, *kwargs.values())))
+        if key not in first:
+            first[key] = (build(*args, **kwargs, **numbered), layer_number, args, kwargs)  # kept, so that no id comes again
+        module, number, *_ = first[key]
+        twin = copy.copy(module)
+        if layer_number is not None:
+            twin.layer_number = module.layer_number + layer_number - number
+        return twin
+
+    return built
+
+
 def count(args: typing.Any, config: typing.Any, rank: int) -> int:
     """Parameters of one rank, all its model chunks together."""
     import torch
     from megatron.core import parallel_state
     from megatron.core.models.gpt import GPTModel
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec, get_gpt_mtp_block_spec
+    from megatron.core.transformer import transformer_block
+    from megatron.core.transformer.moe import experts
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
     GPTModel.setup_embeddings_and_output_layer = lambda self: None  # synchronises copies of the embedding
@@ -192,15 +215,19 @@ def count(args: typing.Any, config: typing.Any, rank: int) -> int:
                     mtp = get_gpt_mtp_block_spec(
                         config, spec.layer_specs[-1], use_transformer_engine=False, vp_stage=stage["vp_stage"]
                     )
-                model = GPTModel(
-                    config, spec, vocabulary, args.max_position_embeddings,
-                    pre_process=parallel_state.is_pipeline_first_stage(**stage),
-                    post_process=parallel_state.is_pipeline_last_stage(**stage),
-                    share_embeddings_and_output_weights=not args.untie_embeddings_and_output_weights,
-                    position_embedding_type=args.position_embedding_type, mtp_block_spec=mtp,
-                    vp_stage=stage["vp_stage"],
-                )
-            total += sum(parameter.numel() for parameter in model.parameters())
+                with (
+                    mock.patch.object(transformer_block, "build_module", once(transformer_block.build_module)),
+                    mock.patch.object(experts, "MLP", once(experts.MLP)),
+                ):
+                    model = GPTModel(
+                        config, spec, vocabulary, args.max_position_embeddings,
+                        pre_process=parallel_state.is_pipeline_first_stage(**stage),
+                        post_process=parallel_state.is_pipeline_last_stage(**stage),
+                        share_embeddings_and_output_weights=not args.untie_embeddings_and_output_weights,
+                        position_embedding_type=args.position_embedding_type, mtp_block_spec=mtp,
+                        vp_stage=stage["vp_stage"],
+                    )
+            total += sum(parameter.numel() for _, parameter in model.named_parameters(remove_duplicate=False))
     finally:
         parallel_state.destroy_model_parallel()
         torch.distributed.destroy_process_group()
@@ -213,6 +240,6 @@ if __name__ == "__main__":
     verdicts, sys.stdout = sys.stdout, sys.stderr  # Megatron-LM prints while it is imported
     prepare(source)
     judged = judge if source else judge_core
-    for line in sys.stdin.read().splitlines():
+    for line in sys.stdin:
         why, parameters = judged(json.loads(line))
         print(json.dumps({"accepted": not why, "why": why, "parameters": parameters}), file=verdicts, flush=True)

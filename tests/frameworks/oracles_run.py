@@ -2,7 +2,8 @@
 
 ``judge("deepspeed-0.19.8", cases)`` gives one verdict a case; ``@needs("deepspeed-0.19.8")`` skips where the oracle is not
 installed (``scripts/oracles``), but not in CI. Oracles without a version in their name are for developers: they need a
-checkout of the framework, named by ``MESHWRIGHT_<NAME>_SOURCE``.
+checkout of the framework, named by ``MESHWRIGHT_<NAME>_SOURCE``. A process starts when it is first asked and serves until the
+tests end (``conftest.py``): most of its time is the import of torch.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import typing
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -70,16 +74,59 @@ def needs(name: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(missing(name)) and not demanded, reason=missing(name) or "present")
 
 
-def judge(name: str, cases: list[Case]) -> list[Verdict]:
+class Runner:
+    """A process that answers each case, a line of JSON, with a verdict, another."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self.log = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115  # closed by ``end``
+        lean = {"TORCHDYNAMO_DISABLE": "1", "OMP_NUM_THREADS": "1"}  # frameworks decorate with torch.compile; nothing is compiled
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True, env=os.environ | lean
+        )
+
+    def verdicts(self, cases: Sequence[Case]) -> list[Verdict]:
+        """One for each case; an error with the end of the log where the process ended."""
+        return [self._verdict(case) for case in cases]
+
+    def _verdict(self, case: Case) -> Verdict:
+        assert self.process.stdin and self.process.stdout
+        try:
+            self.process.stdin.write(json.dumps(case) + "\n")
+            self.process.stdin.flush()
+            return json.loads(self.process.stdout.readline())
+        except (BrokenPipeError, json.JSONDecodeError):
+            self.log.seek(0)
+            raise AssertionError(f"the oracle ended: {self.log.read()[-3000:]}") from None
+
+    def end(self) -> None:
+        """No more cases: the process ends."""
+        self.process.communicate()
+        self.log.close()
+
+
+RUNNING: list[Runner] = []
+"""What ``end_all`` ends."""
+
+
+@cache
+def runner(*command: str) -> Runner:
+    """The process of a command: one, however often it is asked."""
+    RUNNING.append(Runner(command))
+    return RUNNING[-1]
+
+
+def end_all() -> None:
+    """Ends every oracle."""
+    while RUNNING:
+        RUNNING.pop().end()
+    runner.cache_clear()
+
+
+def judge(name: str, cases: Sequence[Case]) -> list[Verdict]:
     """Verdicts of one oracle, one a case and in their order (see ``oracles/serving.py`` for both)."""
     assert not missing(name), missing(name)
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(HERE / "oracles" / RUNNERS[name]), str(packages(name)), *filter(None, [source(name)])],
-        input="\n".join(map(json.dumps, cases)), capture_output=True, text=True, check=False,
-    )
-    verdicts = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(verdicts) == len(cases), done.stderr[-3000:]
-    return verdicts
+    script = str(HERE / "oracles" / RUNNERS[name])
+    return runner(sys.executable, "-W", "ignore", script, str(packages(name)), *filter(None, [source(name)])).verdicts(cases)
 
 
 def in_order(name: str, cases: list[tuple[Case, str]]) -> list[Verdict]:

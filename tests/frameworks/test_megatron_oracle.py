@@ -7,11 +7,9 @@ interpreter with torch, triton, six, einops and regex; the wheel ``megatron-core
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import random
 import re
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -20,6 +18,7 @@ import numpy as np
 import pytest
 from megatron_cases import MODELS, arguments_of, case_of, environment_of, layout_of, random_layout
 from megatron_configurations import model_flags, random_flags, script_of
+from oracles_run import runner
 
 from meshwright.domain.label import label
 from meshwright.estimate.split import chunk_kinds, default_split, even_split
@@ -41,14 +40,8 @@ needs_core = pytest.mark.skipif(
 
 
 def judge(cases):
-    runner = Path(__file__).with_name("megatron_parser.py")
-    done = subprocess.run(
-        [PYTHON, "-W", "ignore", str(runner), *([SOURCE] if SOURCE else [])],
-        input="\n".join(map(json.dumps, cases)), capture_output=True, text=True, check=False,
-    )
-    verdicts = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(verdicts) == len(cases), done.stderr[-3000:]
-    return verdicts
+    parser = Path(__file__).with_name("megatron_parser.py")
+    return runner(PYTHON, "-W", "ignore", str(parser), *([SOURCE] if SOURCE else [])).verdicts(cases)
 
 
 def version():

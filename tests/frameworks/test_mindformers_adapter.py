@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from ascend_cases import case_of, document, found, function_of, layout_of, plans, read, refused, unread
 from oracles_run import judge, needs, packages
+from tests.draws import draws, seed
 
 from meshwright.domain.label import label, recompute_word
 from meshwright.domain.layout import Full, Mixed, Selective, mixed
@@ -21,17 +22,11 @@ from meshwright.frameworks.ascend.recompute_lists import parts_of
 from meshwright.frameworks.ascend.stages import layer_starts, split_of
 from meshwright.frameworks.editing import edit
 from meshwright.frameworks.mindformers.ranges import counts_of_ranges, ids_text, parse_ids, parse_stages, stage_ranges
-from meshwright.testing import any_plans, conformance
+from meshwright.testing import any_plans
 
 NAME = "mindformers"
 GRAPH = f"{NAME}@graph"
 RELEASES = (NAME, GRAPH, f"{NAME}@experimental")
-
-
-@pytest.mark.parametrize("name", RELEASES)
-@pytest.mark.parametrize("promise", ["keys_are_known", "own_files_are_clean", "edits_are_minimal", "limits_know_arithmetic"])
-def test_a_release_keeps_its_promises(name, promise):
-    conformance(name, examples=20)[promise]()
 
 
 @pytest.mark.parametrize("name", RELEASES)
@@ -51,7 +46,7 @@ def cases_of(some):
 @pytest.mark.slow
 @needs("mindformers-2.1.0")
 def test_the_framework_accepts_what_is_written():
-    some = plans(NAME, many=200, each=20)
+    some = plans(NAME, many=60, each=6)
     verdicts = judge("mindformers-2.1.0", cases_of(some))
     assert not [verdict["why"] for verdict in verdicts if not verdict["accepted"]]
     for verdict, (case, layout) in zip(verdicts, some, strict=True):
@@ -92,7 +87,7 @@ def test_what_the_framework_accepts_the_limits_accept():
             )
         },
     )
-    for case, layout in any_plans(NAME, 600, seed=5):
+    for case, layout in any_plans(NAME, draws(200), seed=seed(5)):
         broken = {message.id for message in there.check(case, layout)}
         if f"{NAME}.knobs" in broken or f"{NAME}.stage-empty" in broken or isinstance(layout.recompute, Mixed):
             continue  # no key says them
@@ -111,7 +106,7 @@ def test_what_the_framework_accepts_the_limits_accept():
     ]
     verdicts = judge("mindformers-2.1.0", texts)
     accepted = [broken - later for verdict, (_, _, broken) in zip(verdicts, writable, strict=True) if verdict["accepted"]]
-    assert len(accepted) > 100
+    assert len(accepted) > draws(30)
     agreed = sum(not broken for broken in accepted) / len(accepted)
     assert agreed >= 0.95, agreed
 

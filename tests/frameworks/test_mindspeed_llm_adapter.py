@@ -23,15 +23,9 @@ from meshwright.frameworks.mindspeed_llm.layouts import (
     parse_rank_lists,
     without_noops,
 )
-from meshwright.testing import conformance
 from meshwright.testing.promises import read_back
 
 NAME = "mindspeed-llm"
-
-
-@pytest.mark.parametrize("promise", ["keys_are_known", "own_files_are_clean", "edits_are_minimal", "limits_know_arithmetic"])
-def test_promises(promise):
-    conformance(NAME, examples=20)[promise]()
 
 
 def test_what_is_written_is_read_back():

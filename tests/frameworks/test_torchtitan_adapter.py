@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 
 import pytest
 import tomlkit
+from judged import torchtitan_case
 from megatron_cases import case_of, layout_of
 from oracles_run import judge, needs
+from tests.draws import draws, seed
 
-from meshwright.documents.launch import parse_launch
 from meshwright.domain.layout import Full, Layout, Mixed, NoRecompute, Overlap, Selective
 from meshwright.errors import InputError
 from meshwright.frameworks import File, framework
@@ -18,7 +18,7 @@ from meshwright.frameworks.editing import edit
 from meshwright.frameworks.settings import Given
 from meshwright.frameworks.torchtitan.layout_keys import split_of
 from meshwright.frameworks.torchtitan.stages import by_chunk, generated, in_order, split_keys
-from meshwright.testing import any_plans, conformance, legal_plans, offered
+from meshwright.testing import any_plans, legal_plans, offered
 
 RELEASES = {"torchtitan@0.2.2": "torchtitan-0.2.2", "torchtitan@0.3.0": "torchtitan-0.3.0"}
 OLD, NEW, MAIN = framework("torchtitan@0.2.2"), framework("torchtitan"), framework("torchtitan@main")
@@ -63,40 +63,10 @@ def script(*flags, before=""):
 LLAMA = ("--module llama3", "--config llama3_8b")
 
 
-@pytest.mark.parametrize("promise", [
-    pytest.param(test, id=f"{release}-{name}") for release in ("0.2.2", "0.3.0", "main")
-    for name, test in conformance(f"torchtitan@{release}", examples=20).items()
-])
-def test_promises_hold(promise):
-    promise()
-
-
 # --- oracles -------------------------------------------------------------------------------------------------------
-def asked(files, case, layout):
-    """A case of the oracle, and the module that must be importable for it."""
-    texts = {file.path: file.text for file in files}
-    checks = {"num_layers": case.model.num_layers}
-    if "config.toml" in texts:
-        return {"files": {"config.toml": texts["config.toml"]}, "world": layout.world, "checks": checks}, None
-    arguments = [word.text for word in parse_launch(texts["launch.sh"]).shell.launch.arguments]
-    return {"argv": arguments, "world": layout.world, "checks": checks}, texts.get("meshwright_flavour.py")
-
-
-def verdicts(oracle, adapter, plans, monkeypatch, tmp_path):
-    """One verdict for each plan; plans that need another module of their own are judged apart."""
-    cases = [asked(adapter.write(*each), *each) for each in plans]
-    groups = defaultdict(list)
-    for index, (_, own) in enumerate(cases):
-        groups[own].append(index)
-    result = {}
-    for number, (own, indices) in enumerate(groups.items()):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        if own:
-            (folder / "meshwright_flavour.py").write_text(own)
-        monkeypatch.setenv("PYTHONPATH", str(folder))
-        result |= zip(indices, judge(oracle, [cases[index][0] for index in indices]), strict=True)
-    return [result[index] for index in range(len(plans))]
+def verdicts(oracle, adapter, plans):
+    """One verdict for each plan."""
+    return judge(oracle, [torchtitan_case((adapter.write(*plan), *plan)) for plan in plans])
 
 
 @pytest.mark.oracle
@@ -104,12 +74,12 @@ def verdicts(oracle, adapter, plans, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("name", "oracle"), [pytest.param(name, oracle, marks=needs(oracle), id=oracle) for name, oracle in RELEASES.items()]
 )
-def test_torchtitan_takes_what_is_written_and_splits_the_model_as_planned(name, oracle, monkeypatch, tmp_path):
+def test_torchtitan_takes_what_is_written_and_splits_the_model_as_planned(name, oracle):
     adapter = framework(name)
-    plans = list(legal_plans(name, 200))
+    plans = list(legal_plans(name, draws(40), seed=seed(0)))
     for feature in offered(adapter.features):
-        plans += legal_plans(name, 20, feature=feature)
-    for (there, layout), verdict in zip(plans, verdicts(oracle, adapter, plans, monkeypatch, tmp_path), strict=True):
+        plans += legal_plans(name, draws(4), feature=feature, seed=seed(0))
+    for (there, layout), verdict in zip(plans, verdicts(oracle, adapter, plans), strict=True):
         assert verdict["accepted"], (there.model.name, layout, verdict["why"])
         if layout.pipeline_parallel > 1:
             counts = [sum(name.startswith("layers.") for name in part) for part in verdict["config"]["module_fqns"]]
@@ -121,21 +91,22 @@ def test_torchtitan_takes_what_is_written_and_splits_the_model_as_planned(name, 
 @pytest.mark.parametrize(
     ("name", "oracle"), [pytest.param(name, oracle, marks=needs(oracle), id=oracle) for name, oracle in RELEASES.items()]
 )
-def test_what_torchtitan_takes_the_limits_take(name, oracle, monkeypatch, tmp_path):
+def test_what_torchtitan_takes_the_limits_take(name, oracle):
     """Random layouts: the limits refuse no more than 5 % of what the parsers take, beside what only building a model shows."""
     later = {"knobs", "heads", "key-value-heads", "width", "experts", "expert-width", "expert-sequence", "expert-parallel",
     "stages", "few",
              "sequence-maximum", "context-attention", "tied", "microbatches", "rounds", "dual-pipe", "data-parallel",
              "split"}
     adapter = framework(name)
-    plans = [each for each in any_plans(name, 200) if each[1].zero_stage != 1 and not isinstance(each[1].recompute, Mixed)]
+    drawn = any_plans(name, draws(80), seed=seed(0))
+    plans = [each for each in drawn if each[1].zero_stage != 1 and not isinstance(each[1].recompute, Mixed)]
     plans = [each for each in plans if not {"torchtitan.schedule", "torchtitan.split"} & {m.id for m in adapter.check(*each)}]
-    judged = verdicts(oracle, replace(adapter, limits=()), plans, monkeypatch, tmp_path)
+    judged = verdicts(oracle, replace(adapter, limits=()), plans)
     accepted = [each for each, verdict in zip(plans, judged, strict=True) if verdict["accepted"]]
     odd = [
         ids for each in accepted if (ids := {m.id.removeprefix("torchtitan.") for m in adapter.check(*each)}) and not ids <= later
     ]
-    assert len(accepted) > 20
+    assert len(accepted) > draws(8)
     assert len(odd) <= 0.05 * len(accepted), odd
 
 

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
-from machine import failing, leftovers, picture
+from benchmarks.failing_disk import failing, leftovers, picture
 
 from meshwright.errors import InputError
 from meshwright.outputs import Output, in_folder, recover, write

@@ -6,12 +6,14 @@ Every fault is one ``InputError`` with one line; nothing else escapes from here.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import yaml
 
 from meshwright.errors import fault
+from meshwright.text import kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,6 +24,10 @@ MAX_ALIASES = 100
 MAX_DEPTH = 60
 MAX_NODES = 1_000_000
 """Nodes after aliases are expanded, so that a document of a few lines cannot become gigabytes."""
+
+MAX_DIGITS = 100
+"""Characters of a number; none that means anything has as many."""
+_LONG_NUMBER = re.compile(rf"(?<![0-9A-Za-z_])(?:0[xXoObB][0-9a-fA-F_]{{{MAX_DIGITS},}}|[0-9][0-9_.:]{{{MAX_DIGITS},}})")
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -57,8 +63,22 @@ def read_text(path: Path | str, max_bytes: int = MAX_BYTES, *, errors: str = "st
         raise fault("file.encoding", "not UTF-8 text (byte {offset})", path=str(path), offset=error.start) from None
 
 
+def refuse_long_numbers(text: str, where: str = "") -> None:
+    """Refuse a number of hundreds of digits before a parser makes one of it, which takes the square of their number.
+
+    Errors:  ``InputError`` with its line; also for such a number in a text or a comment.
+    """
+    found = _LONG_NUMBER.search(text)
+    if found:
+        raise fault(
+            "number.digits", "a number of {size:,} characters (line {line}); {limit} are the limit", path=where,
+            size=len(found[0]), line=text.count("\n", 0, found.start()) + 1, limit=MAX_DIGITS,
+        )
+
+
 def parse_yaml(text: str, where: str = "") -> object:
     """One YAML document; refuses alias bombs, deep nesting, duplicate keys, several documents and language tags."""
+    refuse_long_numbers(text, where)
     try:
         _check_events(yaml.parse(text, Loader=_Loader), where)
         loader = _Loader(text)
@@ -87,12 +107,13 @@ def parse_json(text: str, where: str = "") -> object:
         if len(result) < len(items):
             seen: set[str] = set()
             twice = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-            raise fault("json.duplicate", "key {key!r} stands twice in one object", path=where, key=twice)
+            raise fault("json.duplicate", "key {key!r} stands twice in one place", path=where, key=twice)
         return result
 
     def constant(name: str) -> NoReturn:
         raise fault("json.constant", "{name} is not JSON", path=where, name=name)
 
+    refuse_long_numbers(text, where)
     try:
         document: object = json.loads(text, object_pairs_hook=pairs, parse_constant=constant)
     except json.JSONDecodeError as error:
@@ -172,7 +193,7 @@ def _check_keys(node: yaml.MappingNode, where: str) -> None:
             raise fault("yaml.key", "a key must be a word (line {line})", path=where, line=_line(key))
         if key.value in seen:
             raise fault(
-                "yaml.duplicate", "key {key!r} stands twice in one mapping (line {line})",
+                "yaml.duplicate", "key {key!r} stands twice in one place (line {line})",
                 path=where, key=key.value, line=_line(key),
             )
         seen.add(key.value)
@@ -190,8 +211,7 @@ def require_mapping(document: object, where: str) -> dict[str, object]:
     """The document as a mapping with text keys, or an ``InputError``."""
     if not isinstance(document, dict):
         raise fault(
-            "document.kind", "holds {kind}, a mapping was expected",
-            path=where, kind="nothing" if document is None else type(document).__name__,
+            "document.kind", "holds {kind}, keys with values were expected", path=where, kind=kind(document),
         )
     odd = [key for key in document if not isinstance(key, str)]
     if odd:

@@ -1,9 +1,9 @@
 """What every runner shares: cases in, verdicts out, stand-ins for packages that are not needed.
 
-A runner is a process: ``python RUNNER.py DIRECTORY < cases.jsonl > verdicts.jsonl``. A case is ``{"files": {name: text},
-"argv": [...], "env": {...}, "world": ranks, "checks": {...}}``, all optional but ``world``; its files lie in the working
-directory while it is judged. A verdict is ``{"accepted", "by", "why", "config"}``: ``by`` says whether the framework's own
-code decided (``parser``) or a rule of its trainer that the runner repeats (``repeated``).
+A runner is a process: ``python RUNNER.py DIRECTORY < cases.jsonl > verdicts.jsonl``, a line out for each line in. A case is
+``{"files": {name: text}, "argv": [...], "env": {...}, "world": ranks, "checks": {...}}``, all optional but ``world``; its files
+lie in the working directory while it is judged. A verdict is ``{"accepted", "by", "why", "config"}``: ``by`` says whether the
+framework's own code decided (``parser``) or a rule of its trainer that the runner repeats (``repeated``).
 """
 
 from __future__ import annotations

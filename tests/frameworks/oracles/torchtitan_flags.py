@@ -2,17 +2,18 @@
 
 ``argv`` names ``--module`` and ``--config`` of the registry and overrides it. Executed: ``ConfigManager.parse_args`` (with the
 registry's function and the checks of ``Trainer.Config``), ``ParallelDims`` and the pipeline split. ``checks``: ``num_layers``
-(default: those of the registry's model).
+(default: those of the registry's model). A module among ``files`` can be imported.
 """
 
 from __future__ import annotations
 
+import importlib
 import sys
 import types
 import typing
 
 from serving import Case, Judge, insist, plain, serve, stand_in
-from torchtitan_toml import SplitError, split, stages
+from torchtitan_toml import SplitError, split, stages, without_help
 
 
 def ready(directory: str) -> Judge:
@@ -25,9 +26,15 @@ def ready(directory: str) -> Judge:
     from torchtitan.distributed import ParallelDims, pipeline_parallel
 
     pipeline_parallel._pipeline_module_split = split
+    without_help()
+    manager = ConfigManager()  # one: each adds its rules to one registry, and every rule is tried on every field
+    sys.path.insert(0, "")
 
     def judge(case: Case) -> typing.Any:
-        config = ConfigManager().parse_args(list(case.get("argv", [])))
+        for name in case.get("files", {}):  # a module beside the script, named by --module
+            sys.modules.pop(name.removesuffix(".py"), None)
+        importlib.invalidate_caches()
+        config = manager.parse_args(list(case.get("argv", [])))
         training = config.training
         dims = ParallelDims.from_config(config.parallelism, case["world"])
         # torchtitan/trainer.py, Trainer.__init__

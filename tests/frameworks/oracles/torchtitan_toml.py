@@ -21,6 +21,13 @@ def split(*args: typing.Any, **_: typing.Any) -> None:
     raise SplitError(args[4])
 
 
+def without_help() -> None:
+    """Help texts, for which tyro reads the source of every class again in each case, are not judged."""
+    import tyro
+
+    tyro._docstrings.get_field_docstring = lambda *_: None
+
+
 def ready(directory: str) -> Judge:
     sys.path.insert(0, directory)
     stand_in(
@@ -30,9 +37,11 @@ def ready(directory: str) -> Judge:
     from torchtitan.distributed import ParallelDims, pipeline_parallel
 
     pipeline_parallel.pipeline_module_split = split
+    without_help()
+    manager = ConfigManager()  # one: each adds its rules to one registry, and every rule is tried on every field
 
     def judge(case: Case) -> typing.Any:
-        config = ConfigManager().parse_args(arguments(case))
+        config = manager.parse_args(arguments(case))
         degrees, training = config.parallelism, config.training
         dims = ParallelDims(
             dp_shard=degrees.data_parallel_shard_degree, dp_replicate=degrees.data_parallel_replicate_degree,

@@ -10,7 +10,7 @@ from meshwright.api.balancing.beside import beside
 from meshwright.api.balancing.levers import of_file, tried
 from meshwright.api.balancing.questions import Asked, Question, Source, chunk_numbers, reasons
 from meshwright.api.options import CASE
-from meshwright.errors import InputError, Message, did_you_mean, fault
+from meshwright.errors import InputError, Message, fault, nearest
 
 if TYPE_CHECKING:
     from meshwright.api.fields import Faults, Values
@@ -116,10 +116,9 @@ def _check_schedule(values: Values, faults: Faults) -> None:
 
     name = values.get("schedule")
     if name is not None and name not in ORDERS:
-        faults.add("balance.schedule", "unknown schedule {name!r}{hint}; known: {known}", path="--schedule", name=name[:40],
-                   hint=did_you_mean(name, ORDERS), known=", ".join(ORDERS))
+        faults.add("balance.schedule", "unknown schedule {name!r}{hint}", path="--schedule", name=name, hint=nearest(name, ORDERS))
     if name is not None and values["less_memory"]:
-        faults.add("balance.two-schedules", "--schedule {name} and --less-memory are two schedules", name=name[:40])
+        faults.add("balance.two-schedules", "--schedule {name!r} and --less-memory are two schedules", name=name)
     if values["less_memory"] and values.get("virtual_stages", (1,)) == (1,):
         faults.add("balance.one-chunk-less", "interleaves chunks: it needs --virtual-stages 2 or more", path="--less-memory")
     if "training_config" in values and values.get("sequence_splits", 1) == 1:

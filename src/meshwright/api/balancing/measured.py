@@ -45,7 +45,7 @@ def read_measured(path: str, stages: int) -> Measured:
 def _figures(top: Fields, name: str, stages: int) -> tuple[float, ...]:
     """One positive number for each stage."""
     from meshwright.readers.sapp.amounts import number_fault
-    from meshwright.readers.structure import shown
+    from meshwright.text import shown
 
     if not top.has(name):
         return ()

@@ -58,7 +58,8 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
             tensor_parallel=tp, sequence_parallel=values.bool("model.sequence_parallel"), context_parallel=cp,
             context_kind=_kind(values) if cp > 1 else "ring", pipeline_parallel=pp, virtual_stages=chunks, expert_parallel=ep,
             expert_tensor_parallel=etp, data_parallel=dp, optimizer_shards=shards[0], gradient_shards=shards[1],
-            parameter_shards=shards[2], microbatch_sequences=mb, num_microbatches=microbatches, recompute=_recompute(values),
+            parameter_shards=shards[2], microbatch_sequences=mb, num_microbatches=microbatches,
+            recompute=_recompute(values, _largest(values, given, pp, chunks, split)),
             schedule="interleaved" if chunks > 1 else "1f1b", stage_layers=split,
             offload=("optimizer",) if values.bool("optimizer.optimizer_cpu_offload") else (),
             overlap=_overlap(values, tp, chunks, ep, dp * cp, sharded=shards[0] > 1),
@@ -156,13 +157,20 @@ def _cells(values: Values) -> list[int] | None:
     return None
 
 
-def _recompute(values: Values) -> Recompute:
-    """What is computed again in the backward pass."""
+def _largest(values: Values, given: Given, pp: int, chunks: int, split: Split | None) -> int | None:
+    """Layers of the largest chunk; None where the files and the model do not say."""
+    layers = values.int("model.num_layers") or (given.model.num_layers if given.model else None)
+    return max(map(max, split)) if split else layers // (pp * chunks) if layers else None
+
+
+def _recompute(values: Values, largest: int | None) -> Recompute:
+    """What is computed again in the backward pass: of every chunk the first layers, all where their count exceeds the largest."""
     granularity = values.text("model.recompute_granularity")
     if granularity == "selective":
         return Selective(modules=values.words("model.recompute_modules") or ("core_attn",))
     if granularity == "full":
-        return Full(layers=values.int("model.recompute_num_layers") if values.text("model.recompute_method") == "block" else None)
+        count = values.int("model.recompute_num_layers") if values.text("model.recompute_method") == "block" else None
+        return Full(layers=None if count is None or (largest is not None and count > largest) else count)
     return NoRecompute()
 
 

@@ -115,7 +115,7 @@ def normal(case: Case, layout: Layout) -> Layout:
         layout,
         sequence_parallel=layout.sequence_parallel and layout.tensor_parallel > 1,
         context_kind=layout.context_kind if layout.context_parallel > 1 else "ring",
-        stage_layers=None if layout.pipeline_parallel == 1 else plain(split_of(case, layout)),
+        stage_layers=None if layout.pipeline_parallel == 1 else plain(split_of(case, layout), case.model),
         recompute=NoRecompute() if layout.recompute == Full(layers=0) else layout.recompute,
         overlap=FSDP_OVERLAP if is_fsdp(layout) else overlap,
     )

@@ -189,4 +189,4 @@ def _stages(values: Values, pp: int, given: Given) -> tuple[int | None, Split | 
             values.refuse("chatlearn.ends", "{layers} layers do not fall on {stages} stages with {first} first and {last} last",
                           layers=layers, stages=pp, first=first, last=last)
             return None, None
-    return (chunks if pp > 1 else 1), None if split is None or pp == 1 else plain(split)
+    return (chunks if pp > 1 else 1), None if split is None or pp == 1 else plain(split, given.model)

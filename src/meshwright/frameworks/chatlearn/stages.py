@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError
-from meshwright.estimate.split import Split, even_split
+from meshwright.estimate.split import Split
 from meshwright.frameworks.megatron.pipeline import is_even, layout_string, split_of
 from meshwright.frameworks.megatron.stages import unrolled
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
+    from meshwright.domain.model import Model
 
 
 def stage_string(case: Case, layout: Layout) -> str | None:
     """The layout string, where stages are interleaved or differ; None where an even split says it."""
     split = split_of(case, layout)
-    if layout.pipeline_parallel == 1 or (layout.virtual_stages == 1 and is_even(split)):
+    if layout.pipeline_parallel == 1 or (layout.virtual_stages == 1 and plain(split, case.model) is None):
         return None
     return layout_string(split)
 
@@ -57,7 +58,6 @@ def split_of_ends(num_layers: int, stages: int, first: int | None, last: int | N
     return (tuple(ends[0] + [each] * middle + ends[1]),)
 
 
-def plain(split: Split) -> Split | None:
-    """None where a split is what the plan takes by itself."""
-    layers = sum(map(sum, split))
-    return None if split == even_split(layers, len(split[0]), len(split)) else split
+def plain(split: Split, model: Model | None) -> Split | None:
+    """None where all stages are alike, which a plan takes by itself, but for a model with layers of multi-token prediction."""
+    return None if is_even(split) and not (model and model.num_mtp_layers) else split
