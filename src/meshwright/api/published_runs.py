@@ -10,8 +10,9 @@ from meshwright.api.fields import Faults, Field, Values, one_of
 from meshwright.errors import fault, nearest
 
 if TYPE_CHECKING:
-    from meshwright.evidence.rows.attempts import Attempts, Published
+    from meshwright.evidence.rows.attempts import Attempts
     from meshwright.evidence.rows.near import Wanted
+    from meshwright.evidence.rows.published_run import Published
 
 _PANEL = "Published runs near a case (catalog runs)"
 FIELDS = (

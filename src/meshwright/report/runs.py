@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from meshwright.evidence.rows.attempts import Attempts, Published
+    from meshwright.evidence.rows.attempts import Attempts
     from meshwright.evidence.rows.near import Difference, Near
+    from meshwright.evidence.rows.published_run import Published
 
 BRIEF = 40
 """How many lines of a list nobody narrowed are worth a screen."""

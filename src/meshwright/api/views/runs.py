@@ -11,8 +11,9 @@ from meshwright.api.views.estimates import plain
 if TYPE_CHECKING:
 
 
-    from meshwright.evidence.rows.attempts import Attempts, Published
+    from meshwright.evidence.rows.attempts import Attempts
     from meshwright.evidence.rows.near import Near
+    from meshwright.evidence.rows.published_run import Published
 
 
 Document = dict[str, Any]
