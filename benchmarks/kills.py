@@ -30,7 +30,9 @@ from benchmarks.failing_disk import NEVER, failing, leftovers, picture
 
 DOC = Path(__file__).parent.parent / "docs" / "kills.md"
 HOWS = ("SIGKILL", "SIGTERM", "full disk")
-CASE = ["llama3-8b", "--device", "h100-sxm", "--nodes", "1", "--sequence", "4096"]
+MODEL = ("llama3-8b", "--device", "h100-sxm", "--sequence", "4096")
+TEMPLATES = (("mds", "1", "64", "megatron-deepspeed"), ("picotron", "2", "64", "picotron"), ("other", "2", "32", "picotron"))
+"""Plans that stand in folders before: folder, nodes, global batch, framework."""
 PAGE, SIZE = 4096, 64 * 2**20
 TIMED = 0.25
 """Share of the kills that are timed from outside."""
@@ -84,6 +86,7 @@ def _calibration(twice: bool) -> Callable[[Path, Path], None]:
 def _before_export(templates: Path, root: Path) -> None:
     _before_new_export(templates, root)
     _saved(templates, "exported", root, "out")
+    shutil.rmtree(root / "out" / "probe")  # it is made again, among files that are there
 
 
 def _before_new_export(templates: Path, root: Path) -> None:
@@ -92,7 +95,7 @@ def _before_new_export(templates: Path, root: Path) -> None:
 
 FIX = ("fix", "train.sh", "ds_config.json", "--from", "megatron-deepspeed", "--model", "llama3-8b", "--device", "h100-sxm",
        "--faster", "1%", "--max-edits", "2", "--apply")
-PLAN = ("plan", *CASE, "--global-batch", "128", "--no-balance", "--save", "out")
+PLAN = ("plan", *MODEL, "--nodes", "2", "--global-batch", "128", "--no-balance", "--save", "out")
 EXPORT = ("export", "plan.yaml", "--to", "picotron", "--out", "out")
 CALIBRATE = ("calibrate", "--runs", "runs.csv", "--version", "1", "--out", "mine.json")
 SCENES = (
@@ -227,12 +230,9 @@ class Bench:
         self.templates, self.root, self.said, self.counted = (place / name for name in ("templates", "root", "said", "counted"))
         self.known: dict[Scene, Known] = {}
         self.templates.mkdir()
-        for framework in ("megatron-deepspeed", "picotron"):
-            name = "mds" if framework == "megatron-deepspeed" else framework
-            words = ["plan", *CASE, "--global-batch", "64", "--no-balance", "--framework", framework, "--save", name]
-            self._must(words, self.templates)
-        words = ["plan", *CASE, "--global-batch", "32", "--no-balance", "--framework", "picotron", "--save", "other"]
-        self._must(words, self.templates)
+        for name, nodes, batch, framework in TEMPLATES:
+            self._must(("plan", *MODEL, "--nodes", nodes, "--global-batch", batch, "--no-balance", "--framework", framework,
+                        "--save", name), self.templates)
         self._must(["export", "other", "--to", "picotron", "--out", "exported"], self.templates)
         (self.templates / "runs.csv").write_text(RUNS)
 
@@ -257,7 +257,7 @@ class Bench:
             after = picture(self.root)
             assert before != after and not leftovers(self.root), scene
             sizes = [len(about[0]) for name, about in after.items() if isinstance(about, tuple) and about != before.get(name)]
-            self.known[scene] = Known(before, after, int(self.counted.read_text()), sum(-(-size // PAGE) for size in sizes) + 6)
+            self.known[scene] = Known(before, after, int(self.counted.read_text()), sum(-(-size // PAGE) for size in sizes) + 3)
         return self.known[scene]
 
     def draw(self, scene: Scene, how: str, rng: random.Random) -> Outcome:
@@ -352,9 +352,8 @@ def drawn(draws: int, seed: int, *, fork: bool) -> tuple[list[Outcome], bool]:
             scene = rng.choice([scene for scene in SCENES if scene.verb == verb])
             outcome = bench.draw(scene, how, rng)
             outcomes.append(outcome)
-            if outcome.files == "mixed" or outcome.again or sys.stderr.isatty():
-                where = f"{verb}, {scene.name}, {how} at {outcome.moment}"
-                print(f"{number + 1}: {where}: {outcome.files} {outcome.again}", file=sys.stderr, flush=True)
+            where = f"{verb}, {scene.name}, {how} at {outcome.moment}"
+            print(f"{number + 1}: {where}: {outcome.files} {outcome.again}", file=sys.stderr, flush=True)
     return outcomes, bench.mounted
 
 
@@ -368,6 +367,8 @@ def report(outcomes: list[Outcome], seed: int, *, mounted: bool, fork: bool) -> 
     full = [each for each in outcomes if each.how == "full disk"]
     disk = "a file system in memory with a drawn number of free pages" if mounted else "calls that need room fail from one on"
     process = "in a copy of the benchmark's process" if fork else "in a new process"
+    drawn_calls, timed = (sum(word in each.moment for each in ended) for word in ("call", "ms"))
+    in_time = f"{sum(each.status != 0 for each in ended)} of {len(ended)} ended the command, the others came late."
     rows = []
     for scene in SCENES:
         for how in HOWS:
@@ -377,14 +378,13 @@ def report(outcomes: list[Outcome], seed: int, *, mounted: bool, fork: bool) -> 
     return f"""\
 # Commands that are ended while they write
 
-Written by `python -m benchmarks.kills --write`: {len(outcomes)} draws with seed {seed}. A folder is made anew; a command
-writes into it, {process}, and is ended; another command (`catalog devices`) is started in that folder; and what is there is
-compared with what was there before and with what the whole command writes: contents, modes, owners, links, and which names are
-one file.
+Written by `python -m benchmarks.kills --write`: {len(outcomes)} draws with seed {seed}.
+A folder is made anew; a command writes into it, {process}, and is ended; another command
+(`catalog devices`) is started in that folder; and what is there is compared with what was there before and with what the whole
+command writes: contents, modes, owners, links, and which names are one file.
 
-- SIGKILL and SIGTERM: {sum("call" in each.moment for each in ended)} at a drawn call that changes the disk (a write is cut in
-  half), {sum("ms" in each.moment for each in ended)} from outside, up to {1000 * LONGEST_S:.0f} ms after the writer is seen to have
-  begun. {sum(each.status != 0 for each in ended)} of {len(ended)} ended the command, the others came when it was done.
+- SIGKILL and SIGTERM: {drawn_calls} at a drawn call that changes the disk (a write is cut in half), {timed} from outside, up to
+  {1000 * LONGEST_S:.0f} ms after the writer is seen to have begun. {in_time}
   What SIGTERM ends puts back by itself what it has begun; what SIGKILL ends leaves that to the next start.
 - Full disk: {disk}. {sum(each.status != 0 for each in full)} of {len(full)} had not room enough, and said so in one line
   ({", ".join(reasons) or "none"}).

@@ -53,8 +53,8 @@ def quoted(text: str, longest: int = LONGEST) -> str:
     found = _HIDDEN.search(text)
     first = max(0, found.end() - longest + longest // 4) if found else 0
     end = first + longest
-    long = f" ({len(text):,} characters)" if first or end < len(text) else ""
-    return f"'{'...' * (first > 0)}{visible(text[first:end])}{'...' * (len(text) > end)}'{long}"
+    short = f"'{'...' * (first > 0)}{visible(text[first:end])}{'...' * (len(text) > end)}'"
+    return f"{short} ({len(text):,} characters)" if len(text) > longest else short
 
 
 def shown(value: object, longest: int = LONGEST) -> str:

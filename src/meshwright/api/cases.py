@@ -139,8 +139,12 @@ def drafted(values: Values, faults: Faults) -> Draft:
     unknown = faults.failed & {"cluster", "device", "nodes", "devices", "devices_per_node", "spare_nodes"}
     sized = found.get("cluster") is not None and not unknown and bool({"cluster", "nodes", "devices"} & set(values))
     complete = sized and all(found.get(name) is not None for name in _PARTS) and not faults.failed & _OF_A_CASE
+    case: Setup | None = None
+    if complete:
+        with faults:
+            case = _case(found, values, request)
     return Draft(
-        setup=_case(found, values, request) if complete else None, found=found,
+        setup=case, found=found,
         num_devices=found["cluster"].num_devices if sized else None if "devices" in faults.failed else values.get("devices"),
     )
 
@@ -182,8 +186,9 @@ def check_names(values: Values, faults: Faults) -> None:
     from meshwright.catalog.implementations import implementation
     from meshwright.catalog.recipes import optimizer, precision
 
+    cluster = partial(load_cluster, num_devices=values.get("devices"), nodes=values.get("nodes"))
     looked_up: dict[str, Callable[[Any], object]] = {
-        "cluster": partial(load_cluster, num_devices=values.get("devices"), nodes=values.get("nodes")), "device": device,
+        "cluster": cluster, "device": device,
         "precision": precision, "optimizer": optimizer, "implementation": implementation, "calibration": check_name,
     }
     for name, look_up in looked_up.items():

@@ -73,19 +73,19 @@ def wanted(values: Values, faults: Faults) -> Wanted:
 
     found: dict[str, Any] = {"precision": values.get("precision", "bf16"), "task": values.get("task", "pretrain")}
     question = Wanted()
-    with faults:
+    with faults.at("near"):
         question = wanted_model(values["near"]) if "near" in values else question
-    with faults:
+    with faults.at("precision"):
         precision(found["precision"])
-    with faults:
+    with faults.at("framework"):
         if "framework" in values:
             found["family"] = implementation(framework(values["framework"]).implementation).family
     if "nodes" in values and "device" not in values:
         faults.add("catalog.nodes", "--nodes needs --device: how many devices a node has", path="--nodes")
     elif "device" in values:
-        with faults:
+        with faults.at("device"):
             question = on_device(question, device(values["device"]))
-        with faults:
+        with faults.at("device"):
             size = {"num_devices": values.get("devices"), "nodes": values.get("nodes")}
             if any(size.values()):
                 found["devices"] = cluster_for(values["device"], **size).num_devices

@@ -116,8 +116,8 @@ def _entries(top: Fields) -> list[Fields]:
         if isinstance(entry, dict):
             result.append(Fields(entry, f"{top.path}: layers_description[{place}]", top.faults))
         else:
-            top.fault(f"layers_description[{place}]", "config.mapping", "{value} stands there, keys with values are expected",
-                      value=shown(entry))
+            words = "{value} stands there, keys with values are expected"
+            top.fault(f"layers_description[{place}]", "config.mapping", words, value=shown(entry))
     return result
 
 
