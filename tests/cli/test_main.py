@@ -67,7 +67,7 @@ def test_version(cli):
     ("arguments", "line"),
     [
         (["plna"], "error: unknown command 'plna'; did you mean plan?"),
-        (["plan", "--nodez", "3"], "error: No such option: --nodez"),
+        (["plan", "--nodez", "3"], "error: unknown option '--nodez'; did you mean --nodes"),
         (["plan", "--nodes"], "error: Option '--nodes' requires an argument."),
         (["--nonsense"], "error: No such option: --nonsense"),
         (["catalog", "a", "b", "c"], "error: Got unexpected extra argument"),

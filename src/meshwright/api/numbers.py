@@ -33,12 +33,17 @@ MAX_LENGTH = 40
 
 
 def text(word: str) -> str:
-    """A name or a path, without the spaces around it."""
-    return require_name(word, "").strip()
+    """A name or a path, without the blanks around it."""
+    return require_name(word.strip(), "")
+
+
+def kept(text: str) -> str:
+    """Text of a log, or a path, as it is."""
+    return text
 
 
 def words(line: str) -> str:
-    """Words of a shell, which tabs and line breaks may part."""
+    """Words, which tabs and line breaks may part."""
     require_name("".join(line.split()), "")
     return line.strip()
 
@@ -58,7 +63,7 @@ def real(word: str) -> float:
     """A finite number."""
     tight = word.strip()
     if len(tight) > MAX_LENGTH or not _NUMBER.fullmatch(tight):
-        raise fault("number.form", "{word!r} is not a number", word=word[:MAX_LENGTH])
+        raise fault("number.form", "{word!r} is not a number", word=word)
     value = float(tight.replace("_", ""))
     if not isfinite(value):
         raise fault("number.size", "{word} is too large", word=tight)
@@ -146,5 +151,5 @@ def size(word: str) -> float:
     found = re.fullmatch(r"\s*([0-9][0-9_.]*(?:e[+-]?[0-9]+)?)\s*([A-Za-z]*)\s*", word)
     factor = _BYTES.get(found[2].lower()) if found else None
     if found is None or factor is None:
-        raise fault("number.bytes", "{word!r} is no size in bytes; write it as in 61.2GiB or 65e9", word=word[:MAX_LENGTH])
+        raise fault("number.bytes", "{word!r} is no size in bytes; write it as in 61.2GiB or 65e9", word=word)
     return positive(found[1]) * factor

@@ -11,7 +11,7 @@ from meshwright.catalog.figures import Bandwidth, Count, Duration, Power, Proven
 from meshwright.catalog.measured_sheet import measured_of, measured_provenance
 from meshwright.catalog.sheets import Names, Sheet, aliases_of, looks_like_path, read_sheet, shipped
 from meshwright.domain.cluster import Cluster, Device, Link
-from meshwright.errors import InputError, Message, did_you_mean, fault
+from meshwright.errors import InputError, Message, fault
 from meshwright.readers.structure import structure
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def clusters() -> tuple[str, ...]:
 @cache
 def cluster_names() -> Names:
     """Every spelling of every shape."""
-    return Names("cluster", aliases_of(shipped("clusters.yaml").clusters))
+    return Names("cluster", aliases_of(shipped("clusters.yaml").clusters), "meshwright catalog clusters")
 
 
 def load_cluster(name_or_path: str | Cluster, *, num_devices: int | None = None, nodes: int | None = None) -> Cluster:
@@ -125,7 +125,7 @@ def _from_file(path: str) -> Cluster:
     elif device_names().find(record.device):
         own = device(record.device)
     else:
-        hint = did_you_mean(record.device, [*device_names().names, *sheet.devices])
+        hint = device_names().near(record.device, sheet.devices)
         where = f"{sheet.where('clusters', name)}.device"
         raise fault("catalog.unknown", "unknown device {name!r}{hint}", path=where, name=record.device, hint=hint)
     return _build(name, record, own, sheet)
@@ -174,7 +174,7 @@ def _filled(sheet: Sheet, name: str, seen: tuple[str, ...]) -> object:
     base_sheet = sheet if base_name in sheet.clusters else shipped("clusters.yaml")
     found = base_name if base_name in sheet.clusters else cluster_names().find(base_name)
     if found is None:
-        hint = did_you_mean(base_name, [*cluster_names().names, *sheet.clusters])
+        hint = cluster_names().near(base_name, sheet.clusters)
         raise fault("catalog.unknown", "unknown cluster {name!r}{hint}", path=where, name=base_name, hint=hint)
     base = _filled(base_sheet, found, (*seen, name))
     kept = {key: value for key, value in base.items() if key != "aliases"} if isinstance(base, dict) else {}

@@ -129,7 +129,7 @@ def model_names() -> Names:
     for name, _, spellings in _scan():
         assert name not in aliases, f"model {name!r} stands in two sheets"
         aliases[name] = spellings
-    return Names("model", aliases)
+    return Names("model", aliases, "meshwright catalog models")
 
 
 _HEADING = re.compile(r"^  (?P<name>[^\s#:][^\s:]*):[ ]*$|^    aliases: \[(?P<aliases>.*)\][ ]*$", re.MULTILINE)
@@ -211,7 +211,7 @@ def _filled(sheet: Sheet, name: str, seen: tuple[str, ...]) -> object:
     elif model_names().find(base_name):
         base = _filled(*_place(base_name), ())
     else:
-        hint = did_you_mean(base_name, [*model_names().names, *sheet.models])
+        hint = model_names().near(base_name, sheet.models)
         raise fault("catalog.unknown", "unknown model {name!r}{hint}", path=where, name=base_name, hint=hint)
     kept = {key: value for key, value in base.items() if key not in ("aliases", "parameters")} if isinstance(base, dict) else {}
     own = {key: value for key, value in block.items() if key != "like"}
@@ -243,7 +243,7 @@ def _pattern_faults(record: ModelRecord, where: str) -> Iterator[Message]:
         yield Message("model.pattern", "layers of {count} kinds need pattern or repeat", {"count": len(kinds)}, where)
     for key in (*(name for run in record.pattern for name in run), *record.repeat):
         if key not in kinds:
-            values = {"kind": key, "hint": did_you_mean(key, kinds), "known": ", ".join(kinds)}
+            values = {"kind": key, "hint": did_you_mean(key, kinds), "known": list(kinds)}
             yield Message("model.kind", "unknown kind {kind!r}{hint}; known: {known}", values, where)
 
 

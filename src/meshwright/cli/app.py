@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from meshwright.cli.overview import PURPOSE, VERBS, VERSION
-from meshwright.errors import did_you_mean, fault
+from meshwright.errors import InputError, fault, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +32,7 @@ class LazyGroup(TyperGroup):
             if cmd_name.startswith("-"):
                 return None
             raise fault(
-                "cli.verb", "unknown command {verb!r}{hint}",
-                verb=cmd_name, hint=did_you_mean(cmd_name, VERBS) or f"; known: {', '.join(VERBS)}",
+                "cli.verb", "unknown command {verb!r}{hint}", verb=cmd_name, hint=nearest(cmd_name, VERBS, "meshwright --help"),
             )
         from meshwright.cli.command import command
 
@@ -76,4 +76,19 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        raise fault("cli.usage", "{reason}", reason=error.format_message()) from None
+        raise _usage(error, arguments) from None
+
+
+_TOO_MANY = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", re.DOTALL)
+
+
+def _usage(error: Any, arguments: Sequence[str]) -> InputError:
+    """What the parser has to say, in our words."""
+    reason = str(error.format_message())
+    verb = next((word for word in arguments if word in VERBS), "")
+    if option := getattr(error, "option_name", "") if hasattr(error, "possibilities") else "":
+        hint = nearest(option, error.possibilities or (), f"meshwright {verb} --help" if verb else "meshwright --help")
+        return fault("cli.option", "unknown option {option!r}{hint}", option=option, hint=hint)
+    if found := _TOO_MANY.match(reason):
+        return fault("cli.arguments", "too many arguments: {words!r}; a value with spaces needs quotes", words=found[1])
+    return fault("cli.usage", "{reason}", reason=reason)

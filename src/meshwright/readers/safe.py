@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 import yaml
 
 from meshwright.errors import fault
+from meshwright.text import kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -106,7 +107,7 @@ def parse_json(text: str, where: str = "") -> object:
         if len(result) < len(items):
             seen: set[str] = set()
             twice = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-            raise fault("json.duplicate", "key {key!r} stands twice in one object", path=where, key=twice)
+            raise fault("json.duplicate", "key {key!r} stands twice in one place", path=where, key=twice)
         return result
 
     def constant(name: str) -> NoReturn:
@@ -192,7 +193,7 @@ def _check_keys(node: yaml.MappingNode, where: str) -> None:
             raise fault("yaml.key", "a key must be a word (line {line})", path=where, line=_line(key))
         if key.value in seen:
             raise fault(
-                "yaml.duplicate", "key {key!r} stands twice in one mapping (line {line})",
+                "yaml.duplicate", "key {key!r} stands twice in one place (line {line})",
                 path=where, key=key.value, line=_line(key),
             )
         seen.add(key.value)
@@ -210,8 +211,7 @@ def require_mapping(document: object, where: str) -> dict[str, object]:
     """The document as a mapping with text keys, or an ``InputError``."""
     if not isinstance(document, dict):
         raise fault(
-            "document.kind", "holds {kind}, a mapping was expected",
-            path=where, kind="nothing" if document is None else type(document).__name__,
+            "document.kind", "holds {kind}, keys with values were expected", path=where, kind=kind(document),
         )
     odd = [key for key in document if not isinstance(key, str)]
     if odd:

@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from meshwright.evidence.rows.table import count_reasons
+from meshwright.evidence.rows.table import count_reasons, left_out
 from meshwright.report.figures import Column, Figures, plain_table
 from meshwright.text import visible
 from meshwright.words import integer, percent, plural
@@ -190,10 +190,9 @@ def _skipped(validation: Validation) -> Iterator[RenderableType]:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
     table.add_column(justify="right", no_wrap=True)
     table.add_column(overflow="fold")
-    counts = count_reasons(validation.skipped)
+    counts, rows = count_reasons(validation.skipped), left_out(validation.skipped)
     for kind, count in list(counts.items())[:MAX_REASONS]:
-        first = next(each for each in validation.skipped if each.kind == kind)
-        table.add_row(integer(count), Text(f"{kind}, as line {first.line}").append(f" ({first.reason})", style="dim"))
+        table.add_row(integer(count), Text(f"{kind}, ").append(rows[kind], style="dim"))
     if len(counts) > MAX_REASONS:
         table.add_row(integer(sum(list(counts.values())[MAX_REASONS:])), Text("for other reasons (--json lists all)"))
     yield Padding(table, (0, 0, 0, 2))

@@ -80,7 +80,7 @@ def validate(request: ValidateRequest, *, progress: Progress | None = None) -> V
     values = request.read(faults)
     if "scheme" in values and "calibration" in values and values["calibration"] != "none":
         faults.add("validate.both", "--scheme fits to these rows, --calibration does not: give one of them", path="--scheme")
-    faults.check()
+    from meshwright.catalog.calibrations import check_name
     from meshwright.evidence.rows.table import read_table, shipped_table
     from meshwright.evidence.score import validation as scoring
     from meshwright.evidence.score.rows_csv import rows_csv
@@ -89,9 +89,12 @@ def validate(request: ValidateRequest, *, progress: Progress | None = None) -> V
 
     inputs = [values[name] for name in ("csv", "calibration") if name in values]
     if "rows" in values:
-        faults.messages += obstacles([values["rows"]], inputs=inputs, force=values["force"])
-        faults.check()
-    table = read_table(values["csv"]) if "csv" in values else shipped_table()
+        faults.note(obstacles([values["rows"]], inputs=inputs, force=values["force"]))
+    with faults.at("calibration"):
+        check_name(values.get("calibration", "none"))
+    with faults.at("csv"):
+        table = read_table(values["csv"]) if "csv" in values else shipped_table()
+    faults.check()
     scheme: Scheme | None = values.get("scheme")
     if scheme is None and "calibration" not in values and scoring.is_shipped(table):
         scheme = "grouped"

@@ -31,6 +31,8 @@ MAX_ROWS = 200_000
 MAX_ID = 120
 DISAGREE = 1.1
 """Speeds of one row may differ by rounding, not by more: then a unit is wrong."""
+EXAMPLES = 3
+"""Rows that are shown for each reason to leave rows out."""
 FLAGGED, NO_ID = "flagged", "no id"
 
 
@@ -115,6 +117,29 @@ def count_reasons(skipped: Sequence[Skipped]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
 
 
+def left_out(skipped: Sequence[Skipped]) -> dict[str, str]:
+    """Kind of reason -> the first rows of it with their lines, most rows first.
+
+    ``as line 2 (gbs: 'x' is not a number), line 3 (...)``
+    """
+    found: dict[str, str] = {}
+    for kind in count_reasons(skipped):
+        rows = [each for each in skipped if each.kind == kind][:EXAMPLES]
+        found[kind] = "as " + ", ".join(f"line {each.line}" + f" ({each.reason})" * (each.reason != kind) for each in rows)
+    return found
+
+
+def nothing_usable(id: str, table: Table, skipped: Sequence[Skipped]) -> InputError:
+    """That a table has no row to work with, with the reasons and their first rows."""
+    counts = count_reasons(skipped)
+    reasons = "; ".join(f"{count} {kind}" for kind, count in counts.items()) or "it has no rows"
+    rows = [
+        Message("rows.left-out", "{count} {kind}, {rows}", {"count": counts[kind], "kind": kind, "rows": rows}, table.path)
+        for kind, rows in left_out(skipped).items()
+    ]
+    return InputError([Message(id, "no usable row ({reasons})", {"reasons": reasons}, table.path), *rows])
+
+
 def _records(text: str) -> Iterator[tuple[int, list[str] | str]]:
     """Line and cells of every record, or line and fault."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
@@ -125,9 +150,16 @@ def _records(text: str) -> Iterator[tuple[int, list[str] | str]]:
         except StopIteration:
             return
         except csv.Error as error:
-            cells = str(error)
+            cells = next((words for begin, words in _CSV.items() if str(error).startswith(begin)), str(error))
         yield begin, cells
         begin = reader.line_num + 1
+
+
+_CSV = {
+    "new-line character": "a line break in a cell without quotes", "field larger": "a cell that is too long",
+    "line contains NUL": "it holds a zero byte",
+}
+"""How the parser's complaint begins -> what it means."""
 
 
 def _header(cells: list[str], where: str) -> list[str]:
@@ -142,10 +174,10 @@ def _header(cells: list[str], where: str) -> list[str]:
     missing = [name for name in REQUIRED if name not in names]
     if missing:
         near = [name for name in names if name not in SCHEMA and len(name) <= MAX_ID]
-        hints = "".join(did_you_mean(name, near) for name in missing)
+        hints = "".join(f"; for {name}: {hint[2:]}" for name in missing if (hint := did_you_mean(name, near)))
         if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
             hints = "; cells must be separated by commas"
-        values = {"missing": ", ".join(missing), "hints": hints}
+        values = {"missing": missing, "hints": hints}
         messages.append(Message("table.missing", "missing columns: {missing}{hints}", values, path=where))
     if messages:
         raise InputError(messages)

@@ -6,10 +6,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from meshwright.errors import fault
 from meshwright.evidence.rows.groups import ALL_IN, device_key, folds, group_key
 from meshwright.evidence.rows.reading import read_runs
-from meshwright.evidence.rows.table import Skipped, count_reasons, shipped_table
+from meshwright.evidence.rows.table import Skipped, nothing_usable, shipped_table
 from meshwright.evidence.score.prediction import Predicted, jobs_for, predict
 from meshwright.evidence.score.scored import Scored
 
@@ -52,8 +51,7 @@ def validate(
     """
     reading = read_runs(table)
     if not reading.runs and not reading.impossible:
-        reasons = "; ".join(f"{count} {kind}" for kind, count in count_reasons(reading.skipped).items())
-        raise fault("validate.nothing", "no usable row ({reasons})", path=table.path, reasons=reasons or "it has no rows")
+        raise nothing_usable("validate.nothing", table, reading.skipped)
     fold_of = folds([each.row for each in reading.runs], scheme) if scheme else (ALL_IN,) * len(reading.runs)
     predictors = fitter.fit_folds(reading.runs, fold_of) if max(fold_of, default=ALL_IN) > ALL_IN else ()
     everything = None if predictors else fitter.fit(reading.runs if scheme else ())
