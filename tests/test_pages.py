@@ -98,6 +98,13 @@ def test_sources_cite_nothing_outside_the_repository():
     assert not lost
 
 
+@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md"])
+def test_the_map_of_a_page_has_every_room(page):
+    blocks = re.findall(r"^```\w*\n(.*?)^```$", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert min((sorted(folders - set(re.findall(r"\w+", block))) for block in blocks), key=len) == []
+
+
 def test_every_section_of_the_sources_is_cited():
     tests = [path for path in (ROOT / "tests").rglob("*") if path.suffix in {".py", ".toml"}]
     texts = (path.read_text(encoding="utf-8") for path in [*SOURCES, *tests])

@@ -100,10 +100,12 @@ def test_a_file_without_a_usable_row_is_wrong_input(cli, tmp_path, rows):
 
 
 def test_hostile_text_does_not_reach_the_terminal(cli, tmp_path):
-    hostile = {"model": "\x1b[31mred", "framework": "[bold]x[/bold]", "notes": "\x07"}
-    answer = cli("validate", str(write_runs(tmp_path / "runs.csv", hostile, {"gpu": "\x1b]0;title\x07"})))
+    hidden = {"model": "\x1b[31mred", "notes": "\x07"}
+    marked = {"framework": "[bold]x[/bold]"}
+    answer = cli("validate", str(write_runs(tmp_path / "runs.csv", hidden, marked, {"gpu": "\x1b]0;title\x07"})))
     assert answer.status == 0
     assert "\x1b" not in answer.out + answer.err
+    assert r"\x1b[31mred" in answer.out
     assert "[bold]x[/bold]" in answer.out
 
 

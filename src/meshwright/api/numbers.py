@@ -33,12 +33,17 @@ MAX_LENGTH = 40
 
 
 def text(word: str) -> str:
-    """A name or a path, without the spaces around it."""
-    return require_name(word, "").strip()
+    """A name or a path, without the blanks around it."""
+    return require_name(word.strip(), "")
+
+
+def kept(text: str) -> str:
+    """Text of a log, or a path, as it is."""
+    return text
 
 
 def words(line: str) -> str:
-    """Words of a shell, which tabs and line breaks may part."""
+    """Words, which tabs and line breaks may part."""
     require_name("".join(line.split()), "")
     return line.strip()
 

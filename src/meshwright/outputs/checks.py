@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError, Message, fault
-from meshwright.outputs.disk import BOM, may, read
+from meshwright.outputs.disk import BOM, read
 from meshwright.outputs.places import Place, place_of, place_within, same_file
 from meshwright.outputs.seal import is_intact
+from meshwright.outputs.stage import may
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -70,7 +71,8 @@ class Target:
         """Whether the file already has this content."""
         before = self.place.before
         with suppress(OSError):
-            return before is not None and before.st_size == len(self.content) and read(self.place.real) == self.content
+            return (self.place.is_file and before is not None and before.st_size == len(self.content)
+                    and read(self.place.real) == self.content)
         return False
 
 
@@ -97,7 +99,8 @@ def faults(targets: Sequence[Target], *, inputs: Iterable[str], force: bool) -> 
     read_from = _stats(inputs)
     for target in targets:
         place = target.place
-        known = [*_folder_faults(place), *_kind_faults(place), *_read_faults(place, read_from)]
+        known = [*_folder_faults(place), *_kind_faults(place)]
+        known += [] if target.is_done else _read_faults(place, read_from)
         found += known or _content_faults(target, force=force)
     return _once([*found, *_meeting([target.place for target in targets])])
 

@@ -61,7 +61,7 @@ def is_torn(content: bytes, old: bytes, new: bytes) -> bool:
 
 def read(path: str) -> bytes:
     """All of a file."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe in its place is not waited for
     try:
         return b"".join(iter(lambda: os.read(handle, _CHUNK), b""))
     finally:
@@ -83,11 +83,6 @@ def sync_folder(path: str) -> None:
             raise
     finally:
         os.close(handle)
-
-
-def may(path: str, how: int) -> bool:
-    """Whether this user may do so (``os.W_OK``, ``os.X_OK``)."""
-    return os.access(path, how, effective_ids=os.access in os.supports_effective_ids)
 
 
 def dress(path: str, model: str) -> bool:

@@ -49,7 +49,6 @@ def in_folder(directory: str, files: Sequence[Written]) -> list[Output]:
         parts = PurePosixPath(file.path).parts
         assert parts and ".." not in parts and not Path(file.path).is_absolute(), f"{file.path} leaves its directory"
     return [
-        Output(path=str(Path(directory) / file.path), text=file.text, executable=file.executable, folder=directory,
-               like=getattr(file, "like", ""))
+        Output(path=str(Path(directory) / file.path), text=file.text, executable=file.executable, folder=directory)
         for file in files
     ]

@@ -56,7 +56,7 @@ class FixRequest(FilesRequest):
         LAYOUT, SPARE_NODES,
         Field(name="framework", metavar="NAME", panel="Trainer",
               help="With --layout: only what this framework can run [default: megatron]."),
-        Field(name="oom", kind="many", metavar="FILE|TEXT", panel=_WISH, in_file=False,
+        Field(name="oom", parse=numbers.kept, kind="many", metavar="FILE|TEXT", panel=_WISH, in_file=False,
               help="It ran out of memory: its message or log, repeatable; - reads it from standard input."),
         Field(name="fit", kind="flag", panel=_WISH, in_file=False, help="It must fit; the default where the prediction does not."),
         Field(name="memory", parse=numbers.size, metavar="BYTES", panel=_WISH, in_file=False,

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from meshwright.frameworks.base import Values as Found
     from meshwright.frameworks.settings import Reading
 
+ARGUMENTS = "Megatron-LM megatron/training/arguments.py"
+"""Source of most rules."""
 FSDP = ("--use-megatron-fsdp", "--use-custom-fsdp")
 
 
