@@ -10,7 +10,9 @@ from meshwright.frameworks.ascend.habits import deterministic, whole_states
 from meshwright.frameworks.ascend.recompute_lists import LISTS
 from meshwright.frameworks.ascend.stages import MAX_PLACES, lists_of, shape_of
 from meshwright.frameworks.asking import at, is_not_true, is_true, other_than
-from meshwright.frameworks.mindspeed_core_ms.reading import LIST_SPELLINGS, SPELLINGS
+from meshwright.frameworks.keys import spellings
+from meshwright.frameworks.mindspeed_core_ms.reading import LAYERS, LIST_SPELLINGS
+from meshwright.frameworks.mindspeed_core_ms.writing import PARALLEL
 from meshwright.frameworks.rules import At, Mistake, checks
 
 if TYPE_CHECKING:
@@ -62,10 +64,15 @@ def _first(reading: Reading, keys: tuple[str, ...]) -> Setting | None:
     return next((setting for setting in found if setting is not None and setting.value is not None), None)
 
 
-def _degree(reading: Reading, name: str) -> int:
+def _degree(reading: Reading, knob: str) -> int:
     """A degree under any of its spellings; 1 where it is absent or odd."""
-    setting = _first(reading, SPELLINGS[name])
+    setting = _first(reading, spellings(PARALLEL, knob))
     return setting.value if setting and type(setting.value) is int and setting.value > 0 else 1
+
+
+def _stages(reading: Reading) -> tuple[int, int]:
+    """Stages and chunks of each."""
+    return _degree(reading, "pipeline_parallel"), _degree(reading, "virtual_stages")
 
 
 def _lists(reading: Reading) -> dict[str, tuple[Split, Setting]]:
@@ -83,10 +90,10 @@ def _split(reading: Reading) -> Split | None:
     """The split of the files: their list, or what the framework makes of the number of layers."""
     from meshwright.frameworks.mindspeed_core_ms.writing import own_split
 
-    setting = _first(reading, SPELLINGS["layers"])
+    setting = _first(reading, LAYERS)
     if setting:
         return lists_of(setting.value)
-    layers, pp, vp = reading.source.value("model_config.num_layers"), _degree(reading, "pp"), _degree(reading, "vp")
+    layers, pp, vp = reading.source.value("model_config.num_layers"), *_stages(reading)
     return own_split(layers, pp, vp) if type(layers) is int and pp * vp <= min(layers, MAX_PLACES) else None
 
 
@@ -95,7 +102,7 @@ def _dead(reading: Reading, case: Case | None) -> Iterator[Values]:
         name = key.rpartition(".")[2]
         if name not in DEAD or key.startswith("-"):
             continue
-        if name == "num_layers_per_virtual_pipeline_stage" and _degree(reading, "vp") > 1:
+        if name == "num_layers_per_virtual_pipeline_stage" and _degree(reading, "virtual_stages") > 1:
             continue  # interleaving is configured by the key that is read
         yield at(setting, None, key=key, why=DEAD[name])
 
@@ -136,7 +143,7 @@ def _sum(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 def _shape(reading: Reading, case: Case | None) -> Iterator[Values]:
-    stages, chunks = _degree(reading, "pp"), _degree(reading, "vp")
+    stages, chunks = _stages(reading)
     wanted = (chunks, stages) if stages > 1 and chunks > 1 else (1, stages)
     for name, (lists, setting) in _lists(reading).items():
         shape = shape_of(lists)
@@ -145,7 +152,7 @@ def _shape(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 def _square(reading: Reading, case: Case | None) -> Iterator[Values]:
-    layers = _first(reading, SPELLINGS["layers"])
+    layers = _first(reading, LAYERS)
     split = lists_of(layers.value) if layers else None
     named = {**({"num_layer_list": (split, layers)} if split and layers else {}), **_lists(reading)}
     for name, (lists, setting) in named.items():
@@ -155,7 +162,7 @@ def _square(reading: Reading, case: Case | None) -> Iterator[Values]:
 
 
 def _layer_sum(reading: Reading, case: Case | None) -> Iterator[Values]:
-    setting = _first(reading, SPELLINGS["layers"])
+    setting = _first(reading, LAYERS)
     lists = lists_of(setting.value) if setting else None
     layers = reading.source.value("model_config.num_layers") or (case.model.num_layers if case else None)
     if setting and lists and isinstance(layers, int) and sum(map(sum, lists)) != layers:
