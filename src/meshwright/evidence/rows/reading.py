@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 
 MAX_CHUNKS = 512
+MAX_PARAMETERS = 10**16
+"""A hundred times more than any model, and still a number that every formula can count with."""
 MEMORY_SLACK = 1.1
 """A driver reports a little less than the whole memory."""
 LEAST_FLOPS = 4.0
@@ -101,6 +103,19 @@ def _check_shape(row: Row) -> None:
     chunks = max(1, row.pipeline_parallel or 1) * max(1, row.virtual_stages or 1)
     if MAX_CHUNKS < chunks <= layers:
         raise UnreadableError("the pipeline is too long to simulate", f"{chunks} chunks, {MAX_CHUNKS} is the limit")
+    if (size := _at_most(row)) > MAX_PARAMETERS:
+        raise UnreadableError("no model is so large", f"up to {float(size):.3g} parameters")
+
+
+def _at_most(row: Row) -> int:
+    """More parameters than the columns can mean: every layer with all experts and the widest attention, tables of both ends."""
+    shape = row.shape
+    hidden, heads = shape.hidden or 1, shape.num_heads or 1
+    attention = 4 * hidden * max(hidden, heads * int(shape.head_dim or 0))
+    experts = (shape.num_experts or 0) + (shape.num_shared_experts or 0) + 1
+    feed_forward = 3 * hidden * experts * max(shape.ffn_width or 4 * hidden, shape.expert_width or 0)
+    ends = hidden * (2 * (shape.vocabulary or 1) + (row.sequence_tokens or 1))
+    return (shape.num_layers or 1) * (attention + feed_forward) + ends
 
 
 def _check_units(each: Run) -> None:

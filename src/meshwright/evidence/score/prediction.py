@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.errors import InputError
 from meshwright.estimate import estimate
-from meshwright.estimate.evaluate import shown_bytes
+from meshwright.estimate.evaluate import evaluate, shown_bytes
 from meshwright.evidence.fit.processes import processes, submit
 
 if TYPE_CHECKING:
@@ -107,14 +108,20 @@ def _chunk(chunk: Sequence[Task], legal: Legal) -> list[Predicted]:
 
 
 def _one(case: Case, layout: Layout, reading: MemoryReading, legal: Legal) -> Predicted:
-    """One estimate. A legal layout that cannot be estimated is a fault, an illegal one is only said not to run."""
+    """One estimate. A legal layout that cannot be estimated is a fault, an illegal one is only said not to run.
+
+    Errors:  whatever is no fault of the row is a bug, and goes on up.
+    """
     refused = tuple(legal(case, layout))
+    if not case.training.precision.runs_on(case.cluster.device):  # no matrix unit whose peak a time could be relative to
+        return Predicted(refused=refused, fault="" if refused else "the device does not compute in the data types of the recipe")
     try:
         with np.errstate(all="ignore" if refused else "warn"):
-            result = estimate(case, layout)
-            shown = shown_bytes(case, layout, reading)
-    except Exception as error:
-        return Predicted(refused=refused, fault="" if refused else f"{type(error).__name__}: {error}")
+            evaluation = evaluate(case, layout)
+            result = estimate(case, layout, evaluation)
+            shown = shown_bytes(case, evaluation, reading)
+    except InputError as error:
+        return Predicted(refused=refused, fault="" if refused else str(error.messages[0]))
     if not (isfinite(result.step_s) and result.step_s > 0 and isfinite(result.memory_reserved_bytes)):
         return Predicted(refused=refused, fault="" if refused else "not finite")
     return _figures(result, shown, refused)
