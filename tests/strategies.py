@@ -302,7 +302,6 @@ def small_case(
 
 __all__ = [
     "EVERYTHING",
-    "FUZZ",
     "MEGATRON",
     "attentions",
     "batches",
