@@ -22,6 +22,8 @@ PATH = re.compile(rf"(?<![\w./<{{-])(?:{OURS})/[\w./*-]*[\w*]\.(?:py|md|yaml|csv
 OF_OTHERS = {
     "benchmarks/llama3_h100_202412_torchtitan.md": "torchtitan",
     "docs/PHYSICS.md": "zhebrak",
+    "docs/performance-summary.md": "Megatron-Bridge",
+    "examples/moe_recipes/README.md": "Megatron-LM",
     "docs/source_zh_cn/usage/pretrain_gpt.md": "MindSpeed-Core-MS",
     "scripts/base_env.sh": "ChatLearn",
     "scripts/train/benchmarking/README.md": "llm-foundry",

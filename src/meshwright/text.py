@@ -83,7 +83,7 @@ def plain(value: object) -> str:
         return shortened(value, LONGEST_WORDS)
     if isinstance(value, (list, tuple, set, frozenset)):
         return _words([plain(each) for each in (sorted(map(str, value)) if isinstance(value, (set, frozenset)) else value)])
-    return shortened(_scalar(value), LONGEST_WORDS)
+    return shown(value) if isinstance(value, Mapping) else shortened(_scalar(value), LONGEST_WORDS)
 
 
 def kind(value: object) -> str:

@@ -42,7 +42,8 @@ def test_a_calibration_that_is_there_is_said_before_anything_is_fitted(cli, tmp_
     (tmp_path / "calibration.json").write_text("mine\n")
     (tmp_path / "runs.csv").write_text("id\n")
     answer = cli("calibrate", "--runs", "runs.csv")
-    assert (answer.status, answer.err) == (2, "error: calibration.json: exists; --force replaces it\n")
+    assert answer.status == 2
+    assert answer.lines[0] == "error: calibration.json: exists; --force replaces it"
     assert (tmp_path / "calibration.json").read_text() == "mine\n"
 
 

@@ -12,7 +12,7 @@ from meshwright.errors import fault, nearest
 if TYPE_CHECKING:
     from meshwright.evidence.rows.attempts import Attempts
     from meshwright.evidence.rows.near import Wanted
-    from meshwright.evidence.rows.published import Published
+    from meshwright.evidence.rows.published_run import Published
 
 _PANEL = "Published runs near a case (catalog runs)"
 FIELDS = (

@@ -180,7 +180,12 @@ def _from_path(path: Path) -> Model:
 
 def _record(sheet: Sheet, name: str) -> ModelRecord:
     where = sheet.where("models", name)
-    record = structure(converter(), _filled(sheet, name, ()), ModelRecord, where=where)
+    block = _filled(sheet, name, ())
+    try:
+        record = structure(converter(), block, ModelRecord, where=where)
+    except InputError as error:
+        said = {each.path for each in error.messages}
+        raise InputError([*error.messages, *(each for each in _size_faults(block, where) if each.path not in said)]) from None
     faults = [
         Message(
             "model.range", "{value} is not within {low}..{high}", {"value": value, "low": low, "high": MAX_SIZE}, f"{where}.{path}"
@@ -194,6 +199,19 @@ def _record(sheet: Sheet, name: str) -> ModelRecord:
     if faults:
         raise InputError(faults)
     return record
+
+
+def _size_faults(block: object, where: str) -> Iterator[Message]:
+    """Whole numbers of a block, at any depth, that are none of a model's sizes."""
+    if not isinstance(block, dict):
+        return
+    for key, value in block.items():
+        low = int(key not in MAY_BE_ZERO)
+        if isinstance(value, dict):
+            yield from _size_faults(value, f"{where}.{key}")
+        elif isinstance(value, int) and not isinstance(value, bool) and key != "parameters" and not low <= value <= MAX_SIZE:
+            values = {"value": value, "low": low, "high": MAX_SIZE}
+            yield Message("model.range", "{value} is not within {low}..{high}", values, f"{where}.{key}")
 
 
 def _filled(sheet: Sheet, name: str, seen: tuple[str, ...]) -> object:

@@ -230,7 +230,7 @@ def time_split(evaluation: Evaluation) -> values.TimeSplit:
     Source:  ``estimate.combine.step_time``.
     """
     ahead, behind = stage_seconds(evaluation.costs, evaluation.composition)
-    busiest, m, time = int(evaluation.time.pipeline.busiest), float(evaluation.num_microbatches), evaluation.time
+    busiest, m, time = int(evaluation.time.pipeline.busiest), float(evaluation.degrees.num_microbatches), evaluation.time
 
     def of(values_: object) -> float:
         rows = len(evaluation.composition.stage)

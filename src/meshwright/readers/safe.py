@@ -203,7 +203,19 @@ def _line(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
+_PARSERS = {
+    "mapping values are not allowed": "a second ': ' is not allowed", "block mapping": "keys", "flow mapping": "braces",
+    "mapping": "keys", "block sequence": "a list", "flow sequence": "brackets", "sequence": "a list", "scalar": "a value",
+}
+"""What parsers call things -> what their writers do."""
+
+
 def _one_line(text: str) -> str:
+    """A parser's complaint in one line, in words that people write."""
+    if "integer string conversion" in text:
+        return "a number of too many digits"
+    for theirs, ours in _PARSERS.items():
+        text = text.replace(theirs, ours)
     return " ".join(text.split())
 
 

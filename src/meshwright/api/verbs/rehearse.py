@@ -172,6 +172,7 @@ def _check(values: Values, faults: Faults) -> None:
     """Everything that is wrong with the options, before anything is measured."""
     from meshwright.catalog import load_cluster
     from meshwright.catalog import precision as precision_named
+    from meshwright.catalog.sheets import looks_like_path
     from meshwright.engine.run import check_recipe
     from meshwright.measure.rehearsal import check_ranks
 
@@ -185,7 +186,7 @@ def _check(values: Values, faults: Faults) -> None:
         if "model" in values:
             small_model(values)
     with faults.at("cluster"):
-        if "cluster" in values:
+        if "cluster" in values and looks_like_path(str(values["cluster"])):
             load_cluster(values["cluster"])
     with faults.at("precision"):
         check_recipe(precision_named(values.get("precision", "bf16")))

@@ -156,6 +156,7 @@ def _check(values: Values, faults: Faults) -> None:
 def _check_case(values: Values, faults: Faults) -> None:
     """What is wrong with the model, its numbers, the cluster and the layout, each as far as the others are not needed."""
     from meshwright.catalog import load_cluster, precision
+    from meshwright.catalog.sheets import looks_like_path
     from meshwright.domain.label import label_faults
     from meshwright.engine.run import check_recipe
 
@@ -165,18 +166,29 @@ def _check_case(values: Values, faults: Faults) -> None:
     with faults.at("precision"):
         check_recipe(precision(values.get("precision", "bf16")))
     with faults.at("cluster"):
-        if "cluster" in values:
+        if "cluster" in values and looks_like_path(str(values["cluster"])):
             load_cluster(values["cluster"])
+    if "layout" not in values:
+        return
     with faults.at("layout"):
-        batch = values.get("global_batch")
-        wrong = label_faults(values.get("layout", ""), num_devices=_ranks(values.get("layout", "")), global_batch_sequences=batch)
-        if wrong:
+        batch, ranks = values.get("global_batch"), _ranks(values["layout"])
+        if wrong := label_faults(values["layout"], num_devices=ranks, global_batch_sequences=batch):
             raise InputError(wrong)
 
 
 def _ranks(layout: str) -> int:
-    """Ranks of a label: it says them all."""
-    return prod(int(found[1]) for word in layout.lower().split() if (found := _DEGREE.fullmatch(word)))
+    """Ranks of a label: it says them all.
+
+    Errors:  ``InputError`` for more than can be started.
+    """
+    from meshwright.engine.join import started_by_another
+
+    ranks = prod(int(found[1]) for word in layout.lower().split() if (found := _DEGREE.fullmatch(word)))
+    most = MAX_RANKS if started_by_another() else MAX_RANKS_HERE
+    if not 1 <= ranks <= most:
+        raise fault("step.ranks", "tp x cp x pp x dp = {ranks} ranks are not within 1 and {most}", path="--layout",
+                    ranks=ranks, most=most)
+    return ranks
 
 
 def _chosen(values: Values) -> tuple[Case, Layout]:
@@ -187,10 +199,6 @@ def _chosen(values: Values) -> tuple[Case, Layout]:
     from meshwright.measure.reference import case_of, overlap_of
 
     ranks = _ranks(values["layout"])
-    most = MAX_RANKS if started_by_another() else MAX_RANKS_HERE
-    if not 1 <= ranks <= most:
-        raise fault("step.ranks", "tp x cp x pp x dp = {ranks} ranks are not within 1 and {most}", path="--layout",
-                    ranks=ranks, most=most)
     check_devices(1 if started_by_another() else ranks, backend(values))
     cluster = by_file(values["cluster"], backend(values), ranks) if "cluster" in values else by_nothing(backend(values), ranks)
     case = case_of(

@@ -10,7 +10,7 @@ from meshwright.domain.case import Case
 from meshwright.domain.memory_reading import MemoryReading
 from meshwright.domain.training import Batch, Lora, Training
 from meshwright.evidence.rows.columns import DEGREES
-from meshwright.evidence.rows.conventions import conventions, precision_name
+from meshwright.evidence.rows.conventions import precision_name
 from meshwright.evidence.rows.groups import group_key, source_group
 from meshwright.evidence.rows.refused import ImpossibleError, UnreadableError
 from meshwright.evidence.rows.row_layout import layout_of
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from meshwright.evidence.rows.row import Row
 
 GIVEN = ("gbs", "seq", "tp", "pp", "n_gpus")
-ASSUMPTIONS = conventions().assumptions
-"""What is assumed where rows are silent, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
