@@ -219,8 +219,9 @@ def test_every_own_check_has_a_mutation():
 
 @pytest.mark.parametrize("absent", ["gradient_accumulation_steps", "train_micro_batch_size_per_gpu"])
 def test_fewer_devices_than_a_replica_has_leave_the_batch_open(absent):
-    files = script(FLAGS | {"--tensor-model-parallel-size": 8}), json_file(without(JSON | {"gradient_accumulation_steps": 4}, absent))
-    assert f"{NAME}.batch-arithmetic" not in findings(NAME, *files, devices=2)
+    values = without(JSON | {"gradient_accumulation_steps": 4}, absent)
+    found = findings(NAME, script(FLAGS | {"--tensor-model-parallel-size": 8}), json_file(values), devices=2)
+    assert f"{NAME}.batch-arithmetic" not in found
 
 
 def test_a_missing_json_is_said():
