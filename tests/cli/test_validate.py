@@ -77,7 +77,7 @@ def test_rows_are_written_whole_and_may_be_read_again(cli, runs, tmp_path):
         (["."], "not a regular file"),
         (["RUNS", "--scheme", "groupd"], "is none of grouped"),
         (["RUNS", "--calibration", "mine"], "unknown calibration"),
-        (["RUNS", "--calibration", "mine", "--scheme", "grouped"], "give one of them"),
+        (["RUNS", "--calibration", "shipped", "--scheme", "grouped"], "give one of them"),
         (["RUNS", "--rows", "RUNS"], "is the file that is read"),
         (["RUNS", "--rows", "."], "is a directory"),
         (["RUNS", "--rows", "/dev/null"], "is not a regular file"),

@@ -79,8 +79,10 @@ def recompute_flops(case: Case, evaluation: Evaluation) -> float:
     return case.batch.global_batch_sequences * total
 
 
-def estimate(case: Case, layout: Layout) -> values.Estimate:
+def estimate(case: Case, layout: Layout, evaluation: Evaluation | None = None) -> values.Estimate:
     """Predict one layout.
+
+    ``evaluation``: that of ``evaluate``, where it is known already.
 
     Units:   bytes, seconds, ratios, as the names say.
     Errors:  none for legal layouts; legality is the search's and the framework's business.

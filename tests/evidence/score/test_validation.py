@@ -148,14 +148,17 @@ def test_two_processes_predict_what_one_does(tmp_path, monkeypatch):
     one = validated(table, jobs=1)
     two = validated(table, jobs=2, progress=lambda done, total: ticks.append((done, total)))
     assert two == one
-    assert ticks == [(2, 5), (4, 5), (5, 5)]
+    assert ticks == sorted(ticks)
+    assert ticks[-1] == (5, 5)
+    assert len(ticks) > 3
 
 
 def test_memory_is_of_the_kind_that_the_row_measured(tmp_path, monkeypatch):
     actual = prediction.estimate
 
-    def with_interval(case, layout):
-        return replace(actual(case, layout), interval=Interval(level=0.9, step_s=(1.0, 2.0), memory_peak_bytes=(5e9, 6e9)))
+    def with_interval(case, layout, evaluation):
+        interval = Interval(level=0.9, step_s=(1.0, 2.0), memory_peak_bytes=(5e9, 6e9))
+        return replace(actual(case, layout, evaluation), interval=interval)
 
     monkeypatch.setattr(prediction, "estimate", with_interval)
     other = {"framework": "something"}  # nanotron writes what its allocator holds, whatever the column says
@@ -169,7 +172,7 @@ def test_memory_is_of_the_kind_that_the_row_measured(tmp_path, monkeypatch):
 
 
 def test_a_legal_row_that_has_no_estimate_is_left_out_and_named(tmp_path, monkeypatch):
-    def broken(case, layout):
+    def broken(case, layout, _):
         raise ZeroDivisionError("no width")
 
     monkeypatch.setattr(prediction, "estimate", broken)
