@@ -100,11 +100,10 @@ def evaluate_columns(case: Case, settings: Settings, degrees: Degrees, compositi
     )
 
 
-def shown_bytes(case: Case, layout: Layout, reading: MemoryReading) -> float:
+def shown_bytes(case: Case, evaluation: Evaluation, reading: MemoryReading) -> float:
     """What a run's own figure of memory would be.
 
     Units:   bytes.
-    Source:  ``estimate.memory.StageMemory.shown``.
+    Source:  ``plan.memory.StageMemory.shown``.
     """
-    found = evaluate(case, layout)
-    return float(found.memory.shown(reading, found.composition, case.cluster.device.memory_bytes))
+    return float(evaluation.memory.shown(reading, evaluation.composition, case.cluster.device.memory_bytes))
