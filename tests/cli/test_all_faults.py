@@ -44,7 +44,7 @@ PLANTED = [
     ("validate none.csv --calibration x --rows none/at/all.csv",
      ["none.csv: no such file", "unknown calibration", "does not exist"]),
     ("calibrate --runs none.csv --runs columns.csv --base x --out c.txt",
-     ["none.csv: no such file", "column 'gbs' stands twice", "missing columns: framework; for framework: did you mean framwork?",
+     ["none.csv: no such file", "column 'gbs' stands twice", "missing columns: framework; did you mean framwork?",
       "--base: unknown calibration", "does not end in .json"]),
     ("fix bad.json bad.yaml none --from megatrom --model llama9 --memory 1x",
      ["bad.json: not JSON", "bad.yaml: not YAML", "none: no such file", "--from: unknown framework", "--model: unknown",
