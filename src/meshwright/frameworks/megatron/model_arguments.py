@@ -14,9 +14,8 @@ from meshwright.domain.model import MixtureOfExperts, Mlp
 from meshwright.frameworks.megatron.flags import Arguments
 
 if TYPE_CHECKING:
-    from meshwright.documents.quoting import Shell
     from meshwright.domain.case import Case
-from meshwright.domain.model import Attention, Model
+    from meshwright.domain.model import Attention, Model
 
 _ACTIVATIONS = {
     "GptOssForCausalLM": ("--quick-geglu",),

@@ -19,9 +19,8 @@ from meshwright.frameworks.mindformers.models import model_section
 from meshwright.frameworks.planned import Planned
 
 if TYPE_CHECKING:
-    from meshwright.documents.quoting import Shell
     from meshwright.domain.case import Case
-from meshwright.domain.layout import Layout
+    from meshwright.domain.layout import Layout
 
 ALGORITHMS = {"ring": "colossalai_cp", "ulysses": "ulysses_cp", "hybrid": "hybrid_cp"}
 UNSPOKEN = (

@@ -19,9 +19,8 @@ from meshwright.frameworks.mindformers.ranges import first_ids, ids_text, stage_
 from meshwright.frameworks.planned import Planned
 
 if TYPE_CHECKING:
-    from meshwright.documents.quoting import Shell
     from meshwright.domain.case import Case
-from meshwright.domain.layout import Layout
+    from meshwright.domain.layout import Layout
 
 METHODS = {"ring": "colossal", "ulysses": "ulysses", "hybrid": "hybrid"}
 SCHEDULES = {"1f1b": "1f1b", "interleaved": "interleaved_1f1b", "gpipe": "gpipe"}

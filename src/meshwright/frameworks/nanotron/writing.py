@@ -28,9 +28,8 @@ from meshwright.frameworks.planned import Planned
 from meshwright.frameworks.rules import attention_of
 
 if TYPE_CHECKING:
-    from meshwright.documents.quoting import Shell
     from meshwright.domain.case import Case
-from meshwright.domain.layout import ContextKind, Layout
+    from meshwright.domain.layout import ContextKind, Layout
 
 _FLASH = "flash_attention_2"
 ATTENTION: dict[ContextKind, str] = {"all-gather": "llama3_ring_attention", "ring": "ring"}

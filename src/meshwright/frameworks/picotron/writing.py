@@ -26,9 +26,8 @@ from meshwright.frameworks.planned import Planned
 from meshwright.frameworks.rules import attention_of
 
 if TYPE_CHECKING:
-    from meshwright.documents.quoting import Shell
     from meshwright.domain.case import Case
-from meshwright.domain.layout import Layout
+    from meshwright.domain.layout import Layout
 
 UNSPOKEN = ("overlap: gradients are always reduced beside the backward pass, nothing else overlaps",)
 
