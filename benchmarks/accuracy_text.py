@@ -12,7 +12,7 @@ from benchmarks.contradictions import contradictions
 from benchmarks.disclosure import how, is_fitted, section
 from benchmarks.regimes import regimes
 from benchmarks.worst import settings, worst
-from meshwright.evidence.rows.run import ASSUMPTIONS
+from meshwright.evidence.rows.conventions import conventions
 from meshwright.evidence.rows.table import count_reasons
 from meshwright.evidence.score.metrics import reliability, scores
 from meshwright.evidence.score.summary import summarise
@@ -93,7 +93,7 @@ def document(found: Mapping[str, Validation]) -> str:
         "predicted within 20 % and is a quarter faster or slower by MFU. Where little differs but the release, no prediction from "
         "the settings can meet both; where more differs, less is proved. They count in every score all the same.", "",
         *table(("row", "settings", "result", "neighbour"), contradictions(main.rows), left=4), "",
-        "## What is assumed where a row is silent", "", *(f"- {text}" for text in ASSUMPTIONS), "",
+        "## What is assumed where a row is silent", "", *(f"- {text}" for text in conventions().assumptions), "",
         "## Rows left out", "",
         *(f"- {count}: {kind}" for kind, count in count_reasons(main.skipped).items()),
     ]

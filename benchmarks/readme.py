@@ -1,6 +1,9 @@
-"""Keeps the README's example and accuracy table what the program really prints.
+"""Keeps what pages show of the program's output, and the README's picture and tables, what the program really prints.
 
 python -m benchmarks.readme [--write]
+
+In a page, ``<!-- example: COMMAND -->`` begins what a command prints, up to the statistics of its search or to ``| until WORDS``;
+``<!-- plans: COMMAND -->`` a table of the ranked plans of the command; ``<!-- accuracy: SET; SET -->`` rows of docs/accuracy.md.
 """
 
 from __future__ import annotations
@@ -11,61 +14,130 @@ import os
 import re
 import shlex
 import sys
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+import meshwright as mw
+from benchmarks.plan_picture import plan_picture
 from meshwright.cli import main as run_meshwright
+from meshwright.units import GIB
+from meshwright.words import percent, seconds
 
 ROOT = Path(__file__).resolve().parents[1]
-README, MEASURED = ROOT / "README.md", ROOT / "docs" / "accuracy.md"
-WIDTH = "110"
-EXAMPLE = re.compile(r"(<!-- example: (?P<command>.*?) -->\n).*?(<!-- /example -->)", re.DOTALL)
-ACCURACY = re.compile(r"(<!-- accuracy -->\n).*?(<!-- /accuracy -->)", re.DOTALL)
+MEASURED, PICTURE = ROOT / "docs" / "accuracy.md", ROOT / "docs" / "plan.svg"
+PAGES = [ROOT / name for name in ("README.md", "docs/check.md", "docs/fix.md", "docs/plan.md")]
+"""Pages with parts that are generated here."""
+WIDTH = "80"
+"""Columns of examples: no terminal and no page cuts them off."""
+EXAMPLE = re.compile(r"(<!-- example: (?P<command>.*?)(?: \| until (?P<until>.*?))? -->\n).*?(<!-- /example -->)", re.DOTALL)
+PLANS = re.compile(r"(<!-- plans: (?P<command>.*?) -->\n).*?(<!-- /plans -->)", re.DOTALL)
+ACCURACY = re.compile(r"(<!-- accuracy: (?P<sets>.*?) -->\n).*?(<!-- /accuracy -->)", re.DOTALL)
 LAST_SECTION = {"plan": "note:", "fix": "searched:"}
 """The example of a verb ends where search statistics with their times begin."""
+COLUMNS = ("set", "rows", "step MAPE", "memory MAPE", "runs or fails", "90 % interval holds", "targets met", "one constant")
+"""What the README shows of the accuracy table."""
 
 
-def example_output(command: str) -> str:
-    """What the command prints, up to the statistics of the search."""
+@cache
+def output(command: str) -> str:
+    """What a command prints, run in the root of the repository."""
     os.environ["COLUMNS"] = WIDTH
     stream = io.StringIO()
     with contextlib.redirect_stdout(stream), contextlib.chdir(ROOT):
         status = run_meshwright(shlex.split(command))
     assert status in {0, 1}, f"meshwright {command} ended with {status}"
+    return stream.getvalue()
+
+
+def example_output(command: str, until: str | None = None) -> str:
+    """What the command prints, up to the statistics of the search, or to a line that begins with ``until``."""
+    last = until or LAST_SECTION.get(command.split(maxsplit=1)[0], "legal layouts:")
     lines: list[str] = []
-    for line in stream.getvalue().strip("\n").splitlines():
-        if "legal layouts:" in line or line.startswith(LAST_SECTION.get(command.split(maxsplit=1)[0], "legal layouts:")):
+    for line in output(command).strip("\n").splitlines():
+        if "legal layouts:" in line or line.startswith(last):
             break
         lines.append(line.rstrip())
     return "\n".join(lines).rstrip("\n")
 
 
-def accuracy_table() -> str:
-    """The summary table of docs/accuracy.md, between its markers."""
-    text = MEASURED.read_text(encoding="utf-8") if MEASURED.exists() else ""
-    found = re.search(r"<!-- summary -->\n(.*?)<!-- /summary -->", text, re.DOTALL)
-    return found.group(1).strip("\n") if found else ""
+@cache
+def planned(command: str) -> mw.PlanAnswer:
+    """The answer of a ``plan`` command of plain options."""
+    _, model, *words = shlex.split(command)
+    names = [name.removeprefix("--").replace("-", "_") for name in words[::2]]
+    options: dict[str, Any] = dict(zip(names, words[1::2], strict=True))
+    return mw.plan(mw.PlanRequest(model=model, **options))
+
+
+def plans_table(command: str) -> str:
+    """The ranked plans as a table of a page; a star says that layers by stage are uneven."""
+    lines = ["| | layout | step | MFU | GiB |", "|-:|:--|--:|--:|--:|"]
+    for plan in planned(command).result.plans:
+        estimate, (label, _, uneven) = plan.estimate, plan.label.partition(" layers=")
+        figures = f"{seconds(estimate.step_s)} | {percent(estimate.mfu_ratio)} | {estimate.memory_reserved_bytes / GIB:.1f}"
+        lines.append(f"| {plan.rank} | `{label}`{' *' if uneven else ''} | {figures} |")
+    return "\n".join(lines)
+
+
+def picture(readme: str) -> str:
+    """The picture of the README's plan."""
+    answer = planned(PLANS.search(readme)["command"])
+    case = answer.given.case
+    cluster = case.cluster
+    return str(plan_picture(case.model.name, f"{cluster.num_devices} x {cluster.device.name}", answer.result, answer.closest))
+
+
+def accuracy_table(sets: str) -> str:
+    """Some rows of the summary of docs/accuracy.md, in their order there, and some of its columns."""
+    text = MEASURED.read_text(encoding="utf-8")
+    lines = re.search(r"<!-- summary -->\n(.*?)<!-- /summary -->", text, re.DOTALL)[1].strip("\n").splitlines()
+    head = next(place for place, line in enumerate(lines) if line.startswith("| set |"))
+    names = _cells(lines[head])
+    kept = [names.index(name) for name in COLUMNS]
+    wanted = [each.strip() for each in sets.split(";")]
+    rows = [cells for cells in map(_cells, lines[head + 2 :]) if cells[0] in wanted]
+    assert len(rows) == len(wanted), f"docs/accuracy.md has {sorted(cells[0] for cells in rows)} of {wanted}"
+    table = [names, ["---", *["---:"] * (len(names) - 1)], *rows]
+    return "\n".join([*lines[:head], *(f"| {' | '.join(cells[place] for place in kept)} |" for cells in table)])
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def typed(command: str) -> str:
+    """A command line as one types it, broken before an option where it is too long."""
+    lines = ["meshwright"]
+    for words in re.split(r" (?=--)", command):
+        if len(lines[-1]) + len(words) > int(WIDTH) - len("$  \\"):
+            lines.append("   ")
+        lines[-1] += f" {words}"
+    return " \\\n".join(lines)
 
 
 def refreshed(text: str) -> str:
-    """The README with both generated parts renewed."""
+    """A page with its generated parts renewed."""
 
     def example(match: re.Match[str]) -> str:
         command = match["command"]
-        return f"{match[1]}```\n$ meshwright {command}\n\n{example_output(command)}\n```\n{match[3]}"
+        return f"{match[1]}```\n$ {typed(command)}\n\n{example_output(command, match['until'])}\n```\n{match[4]}"
 
     text = EXAMPLE.sub(example, text)
-    return ACCURACY.sub(lambda match: f"{match[1]}{accuracy_table()}\n{match[2]}", text)
+    text = PLANS.sub(lambda match: f"{match[1]}{plans_table(match['command'])}\n{match[3]}", text)
+    return ACCURACY.sub(lambda match: f"{match[1]}{accuracy_table(match['sets'])}\n{match[3]}", text)
 
 
 def main() -> int:
     """Compare, or write with ``--write``."""
-    old = README.read_text(encoding="utf-8")
-    new = refreshed(old)
-    if "--write" in sys.argv:
-        README.write_text(new, encoding="utf-8")
-        return 0
-    print("README.md is current" if new == old else "README.md is not current; run scripts/refresh-readme")
-    return int(new != old)
+    readme = PAGES[0].read_text(encoding="utf-8")
+    new = {page: refreshed(page.read_text(encoding="utf-8")) for page in PAGES} | {PICTURE: picture(readme)}
+    old = [path for path, text in new.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    for path in old:
+        if "--write" in sys.argv:
+            path.write_text(new[path], encoding="utf-8")
+        print(f"{path.relative_to(ROOT)} {'is written' if '--write' in sys.argv else 'is not current; run scripts/refresh-readme'}")
+    return int(bool(old) and "--write" not in sys.argv)
 
 
 if __name__ == "__main__":

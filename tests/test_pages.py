@@ -22,6 +22,8 @@ PATH = re.compile(rf"(?<![\w./<{{-])(?:{OURS})/[\w./*-]*[\w*]\.(?:py|md|yaml|csv
 OF_OTHERS = {
     "benchmarks/llama3_h100_202412_torchtitan.md": "torchtitan",
     "docs/PHYSICS.md": "zhebrak",
+    "docs/performance-summary.md": "Megatron-Bridge",
+    "examples/moe_recipes/README.md": "Megatron-LM",
     "docs/source_zh_cn/usage/pretrain_gpt.md": "MindSpeed-Core-MS",
     "scripts/base_env.sh": "ChatLearn",
     "scripts/train/benchmarking/README.md": "llm-foundry",
@@ -60,6 +62,11 @@ def test_links_of_a_page_lead_somewhere(page):
     assert not lost
 
 
+def test_the_index_has_every_page():
+    index = LINK.findall((ROOT / "docs" / "README.md").read_text(encoding="utf-8"))
+    assert not {page.name for page in (ROOT / "docs").glob("*.md")} - {*index, "README.md"}
+
+
 @cache
 def names() -> frozenset[str]:
     """Names of all files of the repository."""
@@ -96,6 +103,13 @@ def test_sources_cite_nothing_outside_the_repository():
             elif not there(found, beside=path.parent):
                 lost.append(f"{path.name}: {found}")
     assert not lost
+
+
+@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md"])
+def test_the_map_of_a_page_has_every_room(page):
+    blocks = re.findall(r"^```\w*\n(.*?)^```$", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert min((sorted(folders - set(re.findall(r"\w+", block))) for block in blocks), key=len) == []
 
 
 def test_every_section_of_the_sources_is_cited():

@@ -13,13 +13,37 @@ values in braces, so that it can be translated and tested without running the co
 from __future__ import annotations
 
 import difflib
+import string
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
-from meshwright.text import visible
+from meshwright.text import place, plain, shortened, shown, visible
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+LONGEST_MESSAGE = 1000
+ALIKE, FIRST = 8, 5
+"""Messages of one identifier that are all shown, and how many are where there are more."""
+OFFERED = 3
+"""Names that a misspelt one may have meant."""
+
+
+class _Values(string.Formatter):
+    """Fills a template: values of users are escaped and short, nothing is spelt as Python spells it."""
+
+    def convert_field(self, value: Any, conversion: str | None) -> Any:
+        """``{name!r}``: as the user wrote it, in quotes."""
+        return shown(value) if conversion == "r" else super().convert_field(value, conversion)
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """A figure with its digits, anything else in words."""
+        try:
+            return super().format_field(value, format_spec) if format_spec else plain(value)
+        except ValueError:  # a number of thousands of digits
+            return plain(value)
+
+
+_VALUES = _Values()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +57,12 @@ class Message:
 
     @property
     def words(self) -> str:
-        """The message without its path; what nobody sees in a value stands as an escape, so that it is one line."""
-        return visible(self.template.format(**self.values))
+        """The message without its path, in bounded length; what nobody sees in a value stands as an escape: it is one line."""
+        return shortened(visible(_VALUES.vformat(self.template, (), self.values)), LONGEST_MESSAGE)
 
     def __str__(self) -> str:
         """The message as a person reads it, with the path in front where there is one."""
-        return f"{visible(self.path)}: {self.words}" if self.path else self.words
+        return f"{place(self.path)}: {self.words}" if self.path else self.words
 
 
 class MeshwrightError(Exception):
@@ -47,7 +71,7 @@ class MeshwrightError(Exception):
     def __init__(self, messages: Message | Iterable[Message]) -> None:
         """Keep the messages in the order in which they were found."""
         self.messages: tuple[Message, ...] = (messages,) if isinstance(messages, Message) else tuple(messages)
-        super().__init__("; ".join(str(message) for message in self.messages))
+        super().__init__("; ".join(lines(self.messages)))
 
 
 class InputError(MeshwrightError):
@@ -63,8 +87,41 @@ def fault(id: str, template: str, *, path: str = "", **values: object) -> InputE
     return InputError(Message(id, template, values, path))
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint for a misspelt name: ``; did you mean X?``, or the empty string where nothing is near."""
-    candidates = {candidate.lower(): candidate for candidate in sorted(known)}
-    near = difflib.get_close_matches(name.lower(), list(candidates), n=3, cutoff=0.6)
-    return f"; did you mean {', '.join(candidates[word] for word in near)}?" if near else ""
+def lines(messages: Sequence[Message]) -> list[str]:
+    """Each message as a line, those that say the same once; of many of one identifier the first few, and how many more."""
+    times = Counter(map(str, messages))
+    ids = {str(each): each.id for each in messages}
+    alike, number = Counter(ids.values()), Counter[str]()
+    found: list[str] = []
+    for line, id in ids.items():
+        number[id] += 1
+        if alike[id] <= ALIKE or number[id] <= FIRST:
+            found.append(f"{line} ({times[line]:,} times)" if times[line] > 1 else line)
+        elif number[id] == FIRST + 1:
+            found.append(f"and {alike[id] - FIRST:,} more like this")
+    return found
+
+
+def did_you_mean(name: str, known: Iterable[str], names: Mapping[str, str] | None = None) -> str:
+    """A hint for a misspelt name: ``; did you mean X?``, or the empty string where nothing is near.
+
+    ``names``: what spellings mean, where several mean one.
+    """
+    spellings = {each.lower(): each for each in sorted(known)}
+    near = [spellings[each] for each in difflib.get_close_matches(name.strip().lower(), list(spellings), n=9, cutoff=0.6)]
+    found = list(dict.fromkeys((names or {}).get(each, each) for each in near))
+    return f"; did you mean {', '.join(found[:OFFERED])}?" if found else ""
+
+
+def nearest(name: str, known: Iterable[str], listing: str = "", names: Mapping[str, str] | None = None) -> str:
+    """A hint for an unknown name: what is near, and how to see the rest, by a command or, where they are few, at once.
+
+    >>> nearest("lama", ["llama", "opt"], "meshwright catalog models")
+    '; did you mean llama? `meshwright catalog models` lists all'
+    >>> nearest("x", ["tp", "cp"])
+    '; known: tp, cp'
+    """
+    every = list(known)
+    near = did_you_mean(name, every, names)
+    rest = f"`{listing}` lists all" if listing else f"known: {plain(every)}"
+    return f"{near} {rest}" if near else f"; {rest}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from meshwright.errors import did_you_mean, fault
+from meshwright.errors import fault, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,11 +38,8 @@ class Registry(Generic[T]):
 
     def __getitem__(self, name: str) -> T:
         if name not in self._items:
-            raise fault(
-                "registry.unknown",
-                "unknown {noun} {name!r}{hint}; known: {known}",
-                noun=self.noun, name=name, hint=did_you_mean(name, self._items), known=", ".join(sorted(self._items)),
-            )
+            hint = nearest(name, sorted(self._items))
+            raise fault("registry.unknown", "unknown {noun} {name!r}{hint}", noun=self.noun, name=name, hint=hint)
         return self._items[name]
 
     def __contains__(self, name: object) -> bool:

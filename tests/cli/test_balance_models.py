@@ -137,7 +137,7 @@ def test_a_run_corrects_the_model(cli, tmp_path):
         ("stage_time_s: [1, 2, 3, .nan]", "stage_time_s"),
         ("stage_times: [1, 2, 3, 4]", "stage_times"),
         ("{}", "neither this nor"),
-        ("[]", "mapping"),
+        ("[]", "keys with values"),
     ],
 )
 def test_bad_measurements_are_one_line(cli, tmp_path, text, word):

@@ -109,7 +109,7 @@ def wrong(tmp_path, rows):
         (["--runs", "TMP/none.csv"], "none.csv: no such file"),
         (["--runs", "TMP"], "not a regular file"),
         (["--runs", "TMP/unmeasured.csv"], "no row with a measured step time or memory"),
-        (["--runs", "TMP/unusable.csv"], "no row with a measured step time or memory"),
+        (["--runs", "TMP/unusable.csv"], "unusable.csv: no usable row (1 flagged; 1 unknown device)"),
         (["--runs", "TMP/other.csv"], "other.csv"),
         (["--runs", "RUNS", "--runs", "TMP/none.csv"], "none.csv: no such file"),
         (["--runs", "RUNS", "--base", "shipped", "--joint"], "give one of them"),
@@ -133,7 +133,7 @@ def test_wrong_input_of_calibrate_is_one_clear_line(cli, wrong, tmp_path, argume
         arguments = [*arguments, "--out", str(tmp_path / "new.json")]
     answer = cli("calibrate", *arguments)
     assert answer.status == 2, answer.err
-    assert len(answer.lines) == 1, answer.err
+    assert len(answer.lines) <= 3, answer.err  # a line for each fault: a table without a row says why
     assert words in answer.err
     assert not answer.out
     assert sorted(each.name for each in tmp_path.iterdir()) == before
@@ -142,7 +142,8 @@ def test_wrong_input_of_calibrate_is_one_clear_line(cli, wrong, tmp_path, argume
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("trunc.json", "not JSON"), ("list.json", "holds list, a mapping was expected"), ("empty.json", "the file is empty"),
+        ("trunc.json", "not JSON"), ("list.json", "holds a list, keys with values were expected"),
+        ("empty.json", "the file is empty"),
         ("huge.json", "1e+09 is not within"), ("none.json", "no such file"),
     ],
 )

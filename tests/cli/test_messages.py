@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import string
 from collections import defaultdict
 from pathlib import Path
@@ -65,3 +66,15 @@ def test_an_identifier_means_one_thing_in_a_file():
         if place.startswith(("cli/", "report/", "domain/label")):
             templates[identifier].add(template)
     assert not {identifier: texts for identifier, texts in templates.items() if len(texts) > 1}
+
+
+OWN_WORDS = {
+    "accelerate.reshard", "chatlearn.vision-packing", "chatlearn.text-bool", "environment.unknown", "megatron.missing",
+    "megatron.selective-count", "megatron.experts", "megatron-deepspeed.switch",
+}
+"""What a framework itself says, quoted."""
+OF_PYTHON = re.compile(r"\b(str|int|float|bool|dict|tuple|NoneType|None|True|False|mappings?|scalars?|[A-Z]\w+Error)\b")
+
+
+def test_no_template_speaks_python():
+    assert not [call for call in CALLS if call[1] not in OWN_WORDS and OF_PYTHON.search(call[2])]

@@ -48,7 +48,7 @@ def test_all_faults_of_a_file_come_at_once(cli, write):
         f"error: {path}: unknown key 'modle'; did you mean model",
         f"error: {path}: unknown key 'global_bach'; did you mean global_batch?",
         f"error: {path}: nodes: 0 must be at least 1",
-        f"error: {path}: sequence: one value is expected, not list",
+        f"error: {path}: sequence: [1, 2] is a list: one value is expected",
         f"error: {path}: min_devices: 3 is neither true nor false",
         f"error: {path}: pin: unknown knob 'tq'",
     ):

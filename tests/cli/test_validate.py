@@ -77,7 +77,7 @@ def test_rows_are_written_whole_and_may_be_read_again(cli, runs, tmp_path):
         (["."], "not a regular file"),
         (["RUNS", "--scheme", "groupd"], "is none of grouped"),
         (["RUNS", "--calibration", "mine"], "unknown calibration"),
-        (["RUNS", "--calibration", "mine", "--scheme", "grouped"], "give one of them"),
+        (["RUNS", "--calibration", "shipped", "--scheme", "grouped"], "give one of them"),
         (["RUNS", "--rows", "RUNS"], "is the file that is read"),
         (["RUNS", "--rows", "."], "is a directory"),
         (["RUNS", "--rows", "/dev/null"], "is not a regular file"),
@@ -100,10 +100,12 @@ def test_a_file_without_a_usable_row_is_wrong_input(cli, tmp_path, rows):
 
 
 def test_hostile_text_does_not_reach_the_terminal(cli, tmp_path):
-    hostile = {"model": "\x1b[31mred", "framework": "[bold]x[/bold]", "notes": "\x07"}
-    answer = cli("validate", str(write_runs(tmp_path / "runs.csv", hostile, {"gpu": "\x1b]0;title\x07"})))
+    hidden = {"model": "\x1b[31mred", "notes": "\x07"}
+    marked = {"framework": "[bold]x[/bold]"}
+    answer = cli("validate", str(write_runs(tmp_path / "runs.csv", hidden, marked, {"gpu": "\x1b]0;title\x07"})))
     assert answer.status == 0
     assert "\x1b" not in answer.out + answer.err
+    assert r"\x1b[31mred" in answer.out
     assert "[bold]x[/bold]" in answer.out
 
 

@@ -26,16 +26,7 @@ def _equal_stages(case, layout) -> Evaluation:
     free = EndTime(forward=seconds(), backward=seconds(), weight_gradient_s=found.costs.head.weight_gradient_s * 0.0)
     costs = replace(found.costs, embedding=free, head=free)
     stages = stage_costs(stage_inputs(costs), found.composition)
-    pipeline = pipeline_time(
-        case,
-        found.settings,
-        found.composition,
-        stages,
-        pipeline_parallel=found.degrees.pipeline_parallel,
-        virtual_stages=found.degrees.virtual_stages,
-        num_microbatches=found.num_microbatches,
-        hop_s=costs.hop_s,
-    )
+    pipeline = pipeline_time(case, found.settings, found.composition, stages, found.degrees, hop_s=costs.hop_s)
     return replace(found, costs=costs, stages=stages, time=replace(found.time, pipeline=pipeline))
 
 

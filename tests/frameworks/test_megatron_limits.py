@@ -10,7 +10,7 @@ from meshwright.domain.layout import Full, Overlap, Selective
 from meshwright.domain.training import Lora, Optimizer
 from meshwright.errors import InputError
 from meshwright.frameworks import framework
-from meshwright.frameworks.megatron.version_limits import OLD_LIMITS
+from meshwright.frameworks.megatron.version_limits import OLD as OLD_RULES
 
 MEGATRON = framework("megatron")
 DENSE, MOE, OSS, MLA = "llama3-8b", "qwen3-30b-a3b", "gpt-oss-120b", "deepseek-v3"
@@ -111,7 +111,7 @@ def test_every_rule_has_an_example_and_ids_are_unique():
     assert set(newest) == {*BROKEN, *VERSIONED}
     oldest = {limit.id.removeprefix("megatron.") for limit in MEGATRON.at("0.11").limits}
     assert oldest == {*BROKEN, *VERSIONED, *OLD}
-    assert {old.limit.id.removeprefix("megatron.") for old in OLD_LIMITS} == set(OLD)
+    assert {rule.name for rule in OLD_RULES} == set(OLD)
 
 
 @pytest.mark.parametrize("id", BROKEN)
@@ -128,9 +128,9 @@ def test_a_rule_fires_on_its_example_and_writing_refuses_it(id):
 @pytest.mark.parametrize("id", OLD)
 def test_a_rule_of_old_versions_refuses_there_and_not_later(id):
     case, layout = broken(*OLD[id])
-    until = next(old.until for old in OLD_LIMITS if old.limit.id == f"megatron.{id}")
+    last = next(rule.releases for rule in OLD_RULES if rule.name == id)[-1]
     with pytest.raises(InputError) as raised:
-        MEGATRON.write(case, layout, version=f"0.{until - 1}")
+        MEGATRON.write(case, layout, version=last)
     assert f"megatron.{id}" in [message.id for message in raised.value.messages]
     assert MEGATRON.at("main").check(case, layout) == ()
     assert MEGATRON.write(case, layout, version="main")
@@ -143,6 +143,12 @@ def test_a_rule_about_what_a_version_lacks_refuses_there_and_not_on_main(id):
     layout = layout_of(case, **knobs)
     assert f"megatron.{id}" in [message.id for message in MEGATRON.at(version).check(case, layout)]
     assert MEGATRON.at("main").check(case, layout) == ()
+
+
+def test_shards_over_more_ranks_than_there_are_are_refused():
+    case = case_of(MOE)
+    ids = [message.id for message in MEGATRON.check(case, layout_of(case, expert_parallel=2, optimizer_shards=128))]
+    assert "megatron.shards" in ids
 
 
 def test_ordinary_layouts_break_nothing():

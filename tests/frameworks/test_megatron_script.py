@@ -288,7 +288,7 @@ def test_a_base_that_is_known_is_no_blank_and_one_that_is_not_is_assumed():
     assert flags(case, layout_of(case))["--rotary-base"] == ["500000"]
     unknown = replace(case, model=replace(case.model, rotary_base=None))
     files = write(unknown, layout_of(unknown))
-    assert "| `ROTARY_BASE` | 10000 |" in files["README.md"].text
+    assert "| `ROTARY_BASE` | `10000` |" in files["README.md"].text
     assert "The base of RoPE is not known" in files["README.md"].text
     assert flags(unknown, layout_of(unknown))["--rotary-base"] == ["10000"]
 
@@ -300,7 +300,7 @@ def test_the_readme_quotes_blanks_switches_and_nothing_undefined():
     assert "{{" not in text
     for word in ("first choice", "LEARNING_RATE", "MIN_LEARNING_RATE", "sbatch train.sh", "`--overlap-moe-expert-parallel-comm`"):
         assert word in text
-    assert "| `TRAIN_ITERS` | 7 |" in text
+    assert "| `TRAIN_ITERS` | `7` |" in text
     on = replace(layout, overlap=Overlap(expert=True))
     assert "`--overlap-moe-expert-parallel-comm`" not in write(case, on)["README.md"].text
 

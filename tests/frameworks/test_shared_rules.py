@@ -7,7 +7,7 @@ import pytest
 from meshwright.documents.source import UNKNOWN, Setting, Source
 from meshwright.frameworks.asking import at, count_of, differs, place_of, whole
 from meshwright.frameworks.deepspeed.mistakes import removed, sections
-from meshwright.frameworks.rules import limits_from, words_if
+from meshwright.frameworks.rules import Rule, limits, words_if
 from meshwright.frameworks.settings import Reading, Said
 
 
@@ -58,9 +58,9 @@ def test_words_of_what_holds_are_joined():
 
 
 def test_a_framework_says_a_rule_of_the_table_in_its_own_words():
-    rules = {name: (lambda case, layout: None, "model", "plain") for name in ("heads", "width", "batch")}
-    limits = list(limits_from("trainer", rules, {"width": ("its own", "start")}, skip=("batch",)))
-    assert [(limit.id, limit.words, limit.noticed, limit.path) for limit in limits] == [
+    rules = [Rule(name, "plain", lambda plan: None, "never", "model") for name in ("heads", "width", "batch")]
+    found = limits("trainer", rules, words={"width": ("its own", "start")}, skip=("batch",))
+    assert [(limit.id, limit.words, limit.noticed, limit.path) for limit in found] == [
         ("trainer.heads", "plain", "never", "model"),
         ("trainer.width", "its own", "start", "model"),
     ]

@@ -398,7 +398,7 @@ def test_the_probe_pretends_to_be_the_whole_job(release):
 
 def test_a_model_without_a_configuration_gets_one():
     files = {file.path: file.text for file in NEW.write(case("qwen3-235b-a22b"), plan(case("qwen3-235b-a22b"), expert_parallel=8))}
-    assert 'model_registry("235B-A22B")' in files["meshwright_flavour.py"]
+    assert "model_registry('235B-A22B')" in files["meshwright_flavour.py"]
     assert "--module meshwright_flavour" in files["launch.sh"] and 'PYTHONPATH="$HERE' in files["launch.sh"]
     compile(files["meshwright_flavour.py"], "meshwright_flavour.py", "exec")
     assert "meshwright_flavour.py" not in {file.path for file in NEW.write(case(), plan(case()))}

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from benchmarks.failing_disk import failing, leftovers, picture
 from hypothesis import given
 from hypothesis import strategies as st
-from machine import failing, leftovers, picture
 
 from meshwright.errors import InputError
 from meshwright.outputs import SEAL, Output, in_folder, obstacles, recover, recover_named, sealed, write, writing
@@ -115,6 +115,7 @@ def test_an_output_that_is_an_input(tmp_path):
     path, other = str(tmp_path / "runs.csv"), str(tmp_path / ".." / tmp_path.name / "runs.csv")
     assert "is the file that is read" in refused(Output(path=path, text="1"), inputs=[other], force=True)
     assert [each.id for each in obstacles([path], inputs=[other])] == ["file.read"]
+    write([Output(path=path, text="old\n")], inputs=[path])  # nothing to do is no fault
 
 
 def test_what_is_no_place_for_a_file(tmp_path, monkeypatch):
@@ -333,6 +334,21 @@ def test_a_folder_that_was_moved_finds_its_old_files(tmp_path):
     (tmp_path / "before").rename(tmp_path / "after")
     recover([str(tmp_path / "after")])
     assert {path.read_text() for path in (tmp_path / "after").iterdir()} == {"old\n"}
+
+
+@ROOT
+def test_what_somebody_else_has_left_half_done_is_said(tmp_path, monkeypatch):
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name).resolve()
+        half_done(folder)
+        folder.chmod(0o755)
+        os.seteuid(65534)
+        try:
+            said = recover_named([str(folder)])
+        finally:
+            os.seteuid(0)
+        assert [message.id for message in said] == ["file.others"] and "user 0" in str(said[0])
+        assert [message.id for message in recover_named([str(folder)])] == ["file.undone"]
 
 
 def test_a_journal_of_somebody_else_is_not_obeyed(tmp_path, monkeypatch):

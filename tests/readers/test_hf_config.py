@@ -199,7 +199,7 @@ def test_paths_inside_a_wrapper() -> None:
         ({"num_hidden_layers": 10**9}, "is not within 1..10000"),
         ({"hidden_size": 10**30}, "is not within"),
         ({"num_hidden_layers": 10_000, "intermediate_size": 10**9}, "its sizes multiply to"),
-        ({"hidden_size": True}, "True is not a whole number"),
+        ({"hidden_size": True}, "true is not a whole number"),
         ({"hidden_size": [8192]}, "[8192] is not a whole number"),
         ({"architectures": ["LlamaForCasualLM"], "model_type": "lama"}, "did you mean LlamaForCausalLM"),
         ({"architectures": ["MambaForCausalLM"], "model_type": "mamba"}, "'MambaForCausalLM' is not described"),

@@ -138,7 +138,7 @@ def test_virtual_stages_have_a_list_for_each_chunk() -> None:
 @pytest.mark.parametrize(
     ("document", "words"),
     [
-        ([1], "a mapping was expected"),
+        ([1], "keys with values were expected"),
         ({}, "pipeline_config: is missing"),
         ({**FLAT, "pipelines": 1}, "is no known key; did you mean pipeline_config"),
         (changed("time_config", {"head_time": 1, "body": 1, "tail": 1}), "SAPP reads head and ignores head_time without a word"),
@@ -156,8 +156,8 @@ def test_virtual_stages_have_a_list_for_each_chunk() -> None:
         (changed("pipeline_config.offset", [0, 1]), "has 2 entries for 4 stages"),
         (changed("pipeline_config.offset", "none"), "not a list of 4 whole numbers"),
         (changed("pipeline_config.offset", [0, 1.5, 0, 0]), "1.5 is not a whole number"),
-        (changed("pipeline_config.offset", [0, None, 0, 0]), "None is not a whole number"),
-        (changed("pipeline_config.offset", [0, True, 0, 0]), "True is not a whole number"),
+        (changed("pipeline_config.offset", [0, None, 0, 0]), "null is not a whole number"),
+        (changed("pipeline_config.offset", [0, True, 0, 0]), "true is not a whole number"),
         (changed("pipeline_config.offset", [0, -9, 0, 9]), "leaves stage 1 of round 1 with -5 layers"),
         (changed("pipeline_config.offset", [0, 10**30, 0, 9]), "is not a whole number"),
         (changed("pipeline_config.offset", [[0] * 4] * 101), "101 lists; 100 is the limit"),

@@ -203,10 +203,10 @@ def test_sequence_shape_comes_from_a_training_configuration(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("document", "words"),
     [
-        ([], "a mapping was expected"),
+        ([], "keys with values were expected"),
         ({}, "layers_description: is missing"),
         (changed(layers_description=[]), "not a list of layers"),
-        (changed(layers_description=[1]), "not a mapping"),
+        (changed(layers_description=[1]), "keys with values are expected"),
         (changed(layers_description=LS1["layers_description"] * 40), "100 is the limit"),
         (changed(layers_description=LS1["layers_description"][:2]), "no entry of type TAIL"),
         (changed(layers_description=LS1["layers_description"][::2]), "no entry of type BODY"),
@@ -350,7 +350,7 @@ def test_manual_faults(tmp_path: Path, block: dict[str, object], words: str) -> 
 
 def test_manual_without_strategies(tmp_path: Path) -> None:
     path = tmp_path / "manual.yaml"
-    for text, words in (("{}", "no strategy"), ("a: 1", "not a mapping"), ("", "mapping was expected")):
+    for text, words in (("{}", "no strategy"), ("a: 1", "keys with values are expected"), ("", "keys with values were expected")):
         path.write_text(text)
         with pytest.raises(InputError, match=words):
             read_manual_file(path, layers=8, stages=2)

@@ -48,13 +48,13 @@ def test_good_data() -> None:
     [
         ({"name": 3}, "f.yaml.name: 3 is not text"),
         ({"rate": "1e-5"}, "f.yaml.rate: '1e-5' is not a number but text; YAML reads 1e-5 as text"),
-        ({"rate": True}, "f.yaml.rate: True is not a number"),
+        ({"rate": True}, "f.yaml.rate: true is not a number"),
         ({"rate": float("inf")}, "f.yaml.rate: inf is not finite"),
         ({"on": 1}, "f.yaml.on: 1 is not true or false"),
         ({"inner": {"size": 4.0}}, "f.yaml.inner.size: 4.0 is not a whole number"),
-        ({"inner": [1]}, "f.yaml.inner: [1] is not a mapping"),
-        ({"many": {"size": 1}}, "f.yaml.many: {'size': 1} is not a list"),
-        ({"many": [{"size": 1}, {"size": None}]}, "f.yaml.many[1].size: None is not a whole number"),
+        ({"inner": [1]}, "f.yaml.inner: [1] stands there, keys with values are expected"),
+        ({"many": {"size": 1}}, "f.yaml.many: {size: 1} is not a list"),
+        ({"many": [{"size": 1}, {"size": None}]}, "f.yaml.many[1].size: null is not a whole number"),
         (
             {"named": {"a": {"size": 1, "kind": "gren"}}},
             "f.yaml.named.a.kind: 'gren' is none of red, green; did you mean",
@@ -78,5 +78,5 @@ def test_all_faults_at_once() -> None:
 
 @pytest.mark.parametrize("data", [None, [], 3, "text"])
 def test_a_document_of_another_kind(data: object) -> None:
-    with pytest.raises(InputError, match="is not a mapping"):
+    with pytest.raises(InputError, match="keys with values are expected"):
         structure(make_converter(), data, Outer, where="f")

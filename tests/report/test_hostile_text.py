@@ -31,7 +31,9 @@ def cells():
     return table
 
 
-@pytest.mark.parametrize("part", [Text(HOSTILE), Text.assemble("b", (HOSTILE, "bold")), HOSTILE, cells()], ids=str)
+@pytest.mark.parametrize(
+    "part", [Text(HOSTILE), Text.assemble("b", (HOSTILE, "bold")), HOSTILE, cells()], ids=["text", "parts", "words", "table"]
+)
 def test_a_terminal_gets_no_character_that_moves_or_turns_it(part):
     text = printed(part)
     assert visible(text, keep="\n") == text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,12 @@ from meshwright.api.fields import Faults, Values
 from meshwright.api.options import DEFAULTS
 from meshwright.domain.cluster import Cluster
 from meshwright.domain.model import Model
-from meshwright.errors import fault
+from meshwright.errors import InputError, fault
 from meshwright.readers.names import require_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from meshwright.domain.case import Case
     from meshwright.domain.cluster import Device
     from meshwright.domain.layout import Layout
@@ -51,47 +54,117 @@ class Setup:
         )
 
 
-def setup(values: Values, faults: Faults) -> Setup:
-    """The case that the values name; every fault in it is raised together with those found before."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """What a request names, as far as it is known: a case, or what there is of one."""
+
+    setup: Setup | None
+    """None where something is missing or wrong."""
+    found: Mapping[str, Any]
+    """framework model cluster batch precision ..., each where it is known."""
+    num_devices: int | None
+    """Of the cluster, where its size is known."""
+
+    def layout(self, values: Values, faults: Faults, name: str = "layout") -> Layout | None:
+        """The layout of a field that holds a label; what is wrong with it is noted, without a case as far as can be known."""
+        from meshwright.domain.label import label_faults
+
+        if name not in values:
+            return None
+        with faults.at(name):
+            if self.setup is not None:
+                return self.setup.layout(values[name])
+            cluster, framework = self.found.get("cluster"), self.found.get("framework")
+            per_node = cluster.devices_per_node if cluster is not None and self.num_devices == cluster.num_devices else None
+            wrong = label_faults(
+                values[name], num_devices=self.num_devices, global_batch_sequences=values.get("global_batch"),
+                devices_per_node=per_node, model=self.found.get("model"),
+                shards_over_context=framework and framework.features.shards_over_context,
+                max_idle_devices=values.get("spare_nodes", 0) * (per_node or 0),
+            )
+            if wrong:
+                raise InputError(wrong)
+        return None
+
+
+def setup(values: Values, faults: Faults, *, runs: bool = True) -> Setup:
+    """The case that the values name; every fault in it is raised together with those found before.
+
+    ``runs``: a recipe that the device does not run is a fault, too.
+    """
+    draft = drafted(values, faults, runs=runs)
+    faults.check()
+    assert draft.setup is not None, "faults.check() raises where there is no case"
+    return draft.setup
+
+
+def drafted(values: Values, faults: Faults, *, runs: bool = True) -> Draft:
+    """The case that the values name, as far as it is known; every fault in it is noted."""
     from meshwright.catalog import load_model, shrink
     from meshwright.catalog.calibrations import calibration, check_name
     from meshwright.catalog.implementations import implementation
     from meshwright.catalog.recipes import optimizer, precision
-    from meshwright.domain.case import Case
-    from meshwright.domain.training import Lora, Training
     from meshwright.frameworks import framework
 
     _require(values, faults)
     request = DEFAULTS | dict(values)
     found: dict[str, Any] = {}
-    with faults:
+    with faults.at("framework"):
         found["framework"] = framework(request["framework"])
-    with faults:
-        if "model" in values:
-            model = load_model(values["model"])
-            found["model"] = shrink(model, values["layers"]) if "layers" in values else model
+    if "model" in values:
+        with faults.at("model"):
+            found["model"] = load_model(values["model"])
+    if "model" in found and "layers" in values:
+        with faults.at("layers"):
+            found["model"] = shrink(found["model"], values["layers"])
     with faults:
         found["cluster"] = _cluster(values, faults)
-    with faults:
+    with faults.at("lengths"):
         found["batch"] = _batch(values)
-    with faults:
+    with faults.at("optimizer"):
         found["optimizer"] = optimizer(request["optimizer"])
-    with faults:
+    with faults.at("implementation"):
         name = values.get("implementation") or (found["framework"].implementation if "framework" in found else None)
         if name is not None:
             found["implementation"] = implementation(name)
-    with faults:
+    with faults.at("precision"):
         default = found["implementation"].gradient_dtype if "implementation" in found else None
         found["precision"] = precision(request["precision"], values.get("gradient_dtype", default))
-    with faults:
+        if runs and found.get("cluster") is not None:
+            _runs_on(found["precision"], found["cluster"].device)
+    with faults.at("calibration"):
         check_name(request["calibration"])
         if found.get("cluster") is not None and {"implementation", "precision"} <= set(found):
             found["calibration"] = calibration(
                 request["calibration"], found["cluster"], framework=found["implementation"].family,
                 precision=found["precision"].name,
             )
-    faults.check()
-    _runs_on(found["precision"], found["cluster"].device)
+    unknown = faults.failed & {"cluster", "device", "nodes", "devices", "devices_per_node", "spare_nodes"}
+    sized = found.get("cluster") is not None and not unknown and bool({"cluster", "nodes", "devices"} & set(values))
+    complete = sized and all(found.get(name) is not None for name in _PARTS) and not faults.failed & _OF_A_CASE
+    case: Setup | None = None
+    if complete:
+        with faults:
+            case = _case(found, values, request)
+    return Draft(
+        setup=case, found=found,
+        num_devices=found["cluster"].num_devices if sized else None if "devices" in faults.failed else values.get("devices"),
+    )
+
+
+_PARTS = ("framework", "model", "cluster", "batch", "optimizer", "implementation", "precision", "calibration")
+_OF_A_CASE = frozenset({
+    "model", "layers", "cluster", "device", "nodes", "devices", "devices_per_node", "global_batch", "sequence", "lengths", "task",
+    "precision", "optimizer", "gradient_dtype", "framework", "implementation", "calibration", "flops_convention", *RATIOS,
+})
+"""Options without which a case would be another one."""
+
+
+def _case(found: Mapping[str, Any], values: Values, request: dict[str, Any]) -> Setup:
+    """The case of parts that are all there."""
+    from meshwright.domain.case import Case
+    from meshwright.domain.training import Lora, Training
+
     training = Training(
         task=request["task"], precision=found["precision"], optimizer=found["optimizer"],
         lora=values.get("lora", Lora()) if request["task"] == "lora" else None, tokens=values.get("tokens"),
@@ -105,6 +178,31 @@ def setup(values: Values, faults: Faults) -> Setup:
     return Setup(case=case, framework=found["framework"].for_case(case), request=_said(request), values=_as_values(request))
 
 
+def check_names(values: Values, faults: Faults) -> None:
+    """Note the options that name something which does not exist, whether or not they come to a case.
+
+    For verbs that know the rest of the case only when they have read files.
+    """
+    from meshwright.api.lengths import read_lengths
+    from meshwright.catalog import device, load_cluster
+    from meshwright.catalog.calibrations import check_name
+    from meshwright.catalog.implementations import implementation
+    from meshwright.catalog.recipes import optimizer, precision
+
+    cluster = partial(load_cluster, num_devices=values.get("devices"), nodes=values.get("nodes"))
+    looked_up: dict[str, Callable[[Any], object]] = {
+        "cluster": cluster, "device": device,
+        "precision": precision, "optimizer": optimizer, "implementation": implementation, "calibration": check_name,
+    }
+    for name, look_up in looked_up.items():
+        if name in values:
+            with faults.at(name):
+                look_up(values[name])
+    if "lengths" in values and faults.messages:  # without another fault they are read when there is a case
+        with faults.at("lengths"):
+            read_lengths(values["lengths"])
+
+
 def _runs_on(recipe: Precision, device: Device) -> None:
     """Refuse a recipe that the device does not run, with those that it does."""
     from meshwright.catalog.recipes import precision, precisions
@@ -112,8 +210,8 @@ def _runs_on(recipe: Precision, device: Device) -> None:
     if not recipe.runs_on(device):
         able = [name for name in precisions() if precision(name).runs_on(device)]
         raise fault(
-            "request.precision", "{device} does not run {recipe}; it runs {able}", path="--precision",
-            device=device.name, recipe=recipe.name, able=", ".join(able) or "none of the recipes",
+            "request.precision", "{device} does not run {recipe}; it runs {able}",
+            device=device.name, recipe=recipe.name, able=able or "none of the recipes",
         )
 
 
@@ -132,7 +230,7 @@ def _require(values: Values, faults: Faults) -> None:
 
 def _cluster(values: Values, faults: Faults) -> Cluster | None:
     """The cluster by name or by device, at its own size or at the size asked for."""
-    from meshwright.catalog import cluster_for, load_cluster
+    from meshwright.catalog import cluster_for, device, load_cluster
 
     size = {"num_devices": values.get("devices"), "nodes": values.get("nodes")}
     if "cluster" in values:
@@ -140,14 +238,22 @@ def _cluster(values: Values, faults: Faults) -> Cluster | None:
             if other in values:
                 option = f"--{other.replace('_', '-')}"
                 faults.add("request.either", "--cluster already says it: leave out {option}", path=option, option=option)
-        return load_cluster(values["cluster"], **size)
+        with faults.at("cluster"):
+            named = load_cluster(values["cluster"])
+            return load_cluster(values["cluster"], **size) if any(size.values()) else named
+        return None
     if "device" not in values:
         return None
     if "," in values["device"] or "+" in values["device"]:
         faults.add("request.mixed", "mixed devices are not supported: plan each kind of device on its own", path="--device")
+        faults.failed.add("device")
         return None
     if not any(size.values()) and not {"nodes", "devices"} & faults.failed:
         faults.add("request.size", "--nodes or --devices is missing: how many", path="--device")
+    with faults.at("device"):
+        device(values["device"])
+    if "device" in faults.failed:
+        return None
     return cluster_for(values["device"], **size, devices_per_node=values.get("devices_per_node"))
 
 

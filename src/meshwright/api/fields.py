@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 from meshwright.api.numbers import text
@@ -40,15 +41,32 @@ class Faults:
         self.messages: list[Message] = []
         self.failed: set[str] = set()
         """Names of fields that were given but are wrong: they are not missing."""
+        self.places: dict[str, str] = {}
+        """Field -> where its value was said: ``--sequence``, ``plan.yaml: sequence``."""
 
     def __enter__(self) -> Faults:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> bool:
         if isinstance(error, InputError):
-            self.messages += error.messages
+            self.note(error.messages)
             return True
         return False
+
+    @contextmanager
+    def at(self, name: str) -> Iterator[None]:
+        """Catches what is wrong with the value of a field; messages that name no file say where the value stands."""
+        try:
+            yield
+        except InputError as error:
+            self.failed.add(name)
+            place = self.places.get(name, "")
+            self.note(replace(each, path=place or each.path) if each.path in _NOWHERE else each for each in error.messages)
+
+    def note(self, messages: Iterable[Message]) -> None:
+        """Note messages, those that stand there already once."""
+        known = set(map(id, self.messages))
+        self.messages += [each for each in messages if id(each) not in known]
 
     def add(self, id: str, template: str, *, path: str = "", **values: object) -> None:
         """Note one fault."""
@@ -60,13 +78,17 @@ class Faults:
             raise InputError(self.messages)
 
 
+_NOWHERE = ("", "layout")
+"""Paths of messages that name no place of the user's: ``layout`` is what labels and legality say."""
+
+
 def one_of(*names: str) -> Callable[[str], str]:
     """A parser that takes one of some words."""
 
     def parse(word: str) -> str:
         if word.lower() in names:
             return word.lower()
-        values = {"word": word, "names": ", ".join(names), "hint": did_you_mean(word, names)}
+        values = {"word": word, "names": names, "hint": did_you_mean(word, names)}
         raise InputError(Message("option.choice", "{word!r} is none of {names}{hint}", values))
 
     return parse

@@ -8,11 +8,24 @@ from __future__ import annotations
 
 import re
 from math import isfinite
+from typing import TypeVar
 
 from meshwright.errors import fault
 from meshwright.readers.names import require_name
 
+Value = TypeVar("Value")
 MAX_COUNT = 10**12
+MOST = {
+    "layers": 10_000, "hidden": 10**6, "experts": 10**5, "vocabulary": 10**7,
+    "nodes": 10**6, "devices": 10**7, "to_devices": 10**7, "devices_per_node": 10**4, "spare_nodes": 256,
+    "global_batch": 10**8, "sequence": 2**30, "tokens": 10**18,
+    "deadline_days": 10**5, "price_per_device_hour": 10**6, "power_w": 10**6,
+    "top": 1000, "limit": 10**5, "change": 1000, "faster": 1000,
+    "microbatches": 10**6, "sequence_splits": 1024, "hop": 10**12, "time_limit": 86_400,
+    "ranks": 1024, "rank": 131_071, "threads": 1024, "layouts": 1000, "rounds": 1000, "steps": 100_000, "warmup": 100_000,
+    "step_seconds": 3600, "minutes": 10_080, "memory": 2**60,
+}
+"""Option -> the largest number it takes: more than anyone has, and less than what hurts. Lists of ``balance`` have their own."""
 _NUMBER = re.compile(r"[+-]?([0-9][0-9_]*(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]{1,3})?", re.IGNORECASE)
 _BINARY = {"k": 2**10, "m": 2**20, "g": 2**30}
 _DECIMAL = {"k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
@@ -20,21 +33,37 @@ MAX_LENGTH = 40
 
 
 def text(word: str) -> str:
-    """A name or a path, without the spaces around it."""
-    return require_name(word, "").strip()
+    """A name or a path, without the blanks around it."""
+    return require_name(word.strip(), "")
+
+
+def kept(text: str) -> str:
+    """Text of a log, or a path, as it is."""
+    return text
 
 
 def words(line: str) -> str:
-    """Words of a shell, which tabs and line breaks may part."""
+    """Words, which tabs and line breaks may part."""
     require_name("".join(line.split()), "")
     return line.strip()
+
+
+def within(name: str, value: Value, word: str) -> Value:
+    """The value of an option, where it is no number above the option's ceiling.
+
+    Errors:  ``InputError`` that names the ceiling.
+    """
+    most = MOST.get(name)
+    if most is not None and isinstance(value, (int, float)) and value > most:
+        raise fault("number.high", "{word} is more than {limit:,}", word=word.strip(), limit=most)
+    return value
 
 
 def real(word: str) -> float:
     """A finite number."""
     tight = word.strip()
     if len(tight) > MAX_LENGTH or not _NUMBER.fullmatch(tight):
-        raise fault("number.form", "{word!r} is not a number", word=word[:MAX_LENGTH])
+        raise fault("number.form", "{word!r} is not a number", word=word)
     value = float(tight.replace("_", ""))
     if not isfinite(value):
         raise fault("number.size", "{word} is too large", word=tight)
@@ -122,5 +151,5 @@ def size(word: str) -> float:
     found = re.fullmatch(r"\s*([0-9][0-9_.]*(?:e[+-]?[0-9]+)?)\s*([A-Za-z]*)\s*", word)
     factor = _BYTES.get(found[2].lower()) if found else None
     if found is None or factor is None:
-        raise fault("number.bytes", "{word!r} is no size in bytes; write it as in 61.2GiB or 65e9", word=word[:MAX_LENGTH])
+        raise fault("number.bytes", "{word!r} is no size in bytes; write it as in 61.2GiB or 65e9", word=word)
     return positive(found[1]) * factor

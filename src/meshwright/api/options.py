@@ -51,7 +51,7 @@ CASE = (
     Field(name="reserve_memory_ratio", parse=numbers.reserve, metavar="RATIO", panel=_TRAINER,
           help="Share of a device's memory kept for another program beside the trainer [default: 0]."),
 )
-LAYOUT = Field(name="layout", metavar="LABEL", panel="Layout", help='A layout, as in "tp8 pp4 mb1 sp zero1".')
+LAYOUT = Field(name="layout", parse=numbers.words, metavar="LABEL", panel="Layout", help='A layout, as in "tp8 pp4 mb1 sp zero1".')
 SPARE_NODES = Field(name="spare_nodes", parse=numbers.count_or_none, metavar="N", panel=_SEARCH,
                     help="Up to so many nodes may stay idle where that is better [default: 0].")
 JSON = Field(name="json", kind="flag", panel=_OUTPUT, in_file=False, help="One JSON document instead of tables.")
@@ -67,7 +67,7 @@ PLAN = (
     Field(name="weak", kind="flag", panel=_SEARCH, help="Linearity against a baseline with its share of the global batch."),
     Field(name="no_balance", kind="flag", panel=_SEARCH,
           help="Leave the stages of the best plans as they are: no layers moved, no recomputation by stage."),
-    Field(name="compare", metavar="LABEL", panel=_SEARCH,
+    Field(name="compare", parse=numbers.words, metavar="LABEL", panel=_SEARCH,
           help="Why not this layout? Its place, and its terms beside the best."),
     Field(name="tokens", parse=numbers.tokens, metavar="N", panel=_RUN,
           help="Tokens to train on, as 15e12 or 15T: days, device-hours, cost, energy."),

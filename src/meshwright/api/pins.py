@@ -6,7 +6,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from meshwright.domain.label import MAX_ZERO_STAGE, SCHEDULES, parse_recompute, recompute_word
-from meshwright.errors import did_you_mean, fault
+from meshwright.errors import fault, nearest
+from meshwright.text import LONGEST, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,8 +24,7 @@ def pin(word: str) -> Pin:
     """``KNOB=VALUE`` as the knob and the value in its one spelling."""
     knob, equals, value = (part.strip().lower() for part in word.partition("="))
     if knob not in KNOBS:
-        hint = did_you_mean(knob, KNOBS) or f"; known: {' '.join(KNOBS)}"
-        raise fault("pin.knob", "unknown knob {knob!r}{hint}", knob=knob, hint=hint)
+        raise fault("pin.knob", "unknown knob {knob!r}{hint}", knob=knob, hint=nearest(knob, KNOBS))
     if not equals or not value:
         raise fault("pin.form", "{word!r} has no value: write {knob}=VALUE", word=word, knob=knob)
     return knob, _value(knob, value)
@@ -39,7 +39,7 @@ def _value(knob: str, value: str) -> str:
                 raise fault("pin.recompute-layers", "recompute={value}: counts of layers are refined, pin full", value=value)
             return word
         case "schedule" if value not in SCHEDULES:
-            raise fault("pin.schedule", "unknown schedule {value!r}; known: {known}", value=value, known=", ".join(SCHEDULES))
+            raise fault("pin.schedule", "unknown schedule {value!r}{hint}", value=value, hint=nearest(value, SCHEDULES))
         case "sp" if value in SWITCH:
             return SWITCH[value]
         case "schedule":
@@ -49,7 +49,7 @@ def _value(knob: str, value: str) -> str:
         if number <= MAX_ZERO_STAGE if knob == "zero" else number >= 1:
             return str(number)
     expected = {"sp": "on or off", "zero": f"0 to {MAX_ZERO_STAGE}"}.get(knob, "a number from 1")
-    raise fault("pin.value", "{knob}={value} is wrong: {expected}", knob=knob, value=value, expected=expected)
+    raise fault("pin.value", "{knob}={value} is wrong: {expected}", knob=knob, value=shortened(value, LONGEST), expected=expected)
 
 
 def consistent(pins: Sequence[Pin], faults: Faults) -> dict[str, str]:
@@ -87,7 +87,7 @@ def divides(pins: Mapping[str, str], num_devices: int) -> None:
     product = prod(degrees.values())
     if num_devices % product:
         raise fault(
-            "pin.world", "{pinned} = {product} does not divide the {num_devices} devices", path="--pin",
+            "pin.world", "{pinned} = {product} does not divide the {num_devices} devices",
             pinned=" x ".join(f"{knob}{degree}" for knob, degree in degrees.items()), product=product,
             num_devices=num_devices,
         )

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.api import numbers
 from meshwright.api.fields import Faults, Field, Values, one_of
-from meshwright.errors import did_you_mean, fault
+from meshwright.errors import fault, nearest
 
 if TYPE_CHECKING:
     from meshwright.evidence.rows.attempts import Attempts
     from meshwright.evidence.rows.near import Wanted
-    from meshwright.evidence.rows.published import Published
+    from meshwright.evidence.rows.published_run import Published
 
 _PANEL = "Published runs near a case (catalog runs)"
 FIELDS = (
@@ -51,7 +51,7 @@ def in_full(name: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
     rows = corpus()
     row = next((each for each in rows if each.id.lower() == name.lower()), None)
     if row is None:
-        near = did_you_mean(name, (cell.best.id for cell in attempts())) or "; the corpus has ids such as playbook-1128"
+        near = nearest(name, [cell.best.id for cell in attempts()], "meshwright catalog runs --limit 1000")
         raise fault("catalog.run", "no published run has the id {name!r}{hint}", name=name, hint=near)
     same = [each for each in rows if attempt_key(each) == attempt_key(row) and not each.flag]
     columns = {column: cell for column, cell in cells_of(row.id).items() if cell and column not in {"id", "source"}}
@@ -73,19 +73,19 @@ def wanted(values: Values, faults: Faults) -> Wanted:
 
     found: dict[str, Any] = {"precision": values.get("precision", "bf16"), "task": values.get("task", "pretrain")}
     question = Wanted()
-    with faults:
+    with faults.at("near"):
         question = wanted_model(values["near"]) if "near" in values else question
-    with faults:
+    with faults.at("precision"):
         precision(found["precision"])
-    with faults:
+    with faults.at("framework"):
         if "framework" in values:
             found["family"] = implementation(framework(values["framework"]).implementation).family
     if "nodes" in values and "device" not in values:
         faults.add("catalog.nodes", "--nodes needs --device: how many devices a node has", path="--nodes")
     elif "device" in values:
-        with faults:
+        with faults.at("device"):
             question = on_device(question, device(values["device"]))
-        with faults:
+        with faults.at("device"):
             size = {"num_devices": values.get("devices"), "nodes": values.get("nodes")}
             if any(size.values()):
                 found["devices"] = cluster_for(values["device"], **size).num_devices

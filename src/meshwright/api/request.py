@@ -7,14 +7,16 @@ A request holds options under the names of the command line, as values or as tex
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api.fields import Faults, Field, Values
+from meshwright.api.numbers import within
 from meshwright.api.request_file import read_request_file
 from meshwright.errors import MeshwrightError, Message
+from meshwright.text import kind, shown
 
 if TYPE_CHECKING:
     from meshwright.domain.cluster import Cluster
@@ -116,24 +118,31 @@ class Answer:
 def read(fields: Sequence[Field], raw: Mapping[str, Any], faults: Faults) -> Values:
     """Flags over the request file, parsed; what is wrong is noted in ``faults`` and left out."""
     file: Mapping[str, Any] = {}
+    unread = False
     where = str(raw.get("request") or "")
-    if where:  # a file that cannot be read ends it here: everything else would only seem to be missing
-        file = read_request_file(where, faults)
+    if where:
+        before = len(faults.messages)
+        with faults:
+            file = read_request_file(where, faults)
+        unread = not file and len(faults.messages) > before
     values: dict[str, Any] = {}
     for field in fields:
         flagged = raw.get(field.name)
         said = not (flagged is None or flagged is False or (isinstance(flagged, (list, tuple)) and not flagged))
         given, path = (flagged, field.option) if said else (file.get(field.name), f"{where}: {field.name}")
+        faults.places[field.name] = path if given is not None else field.option
         if flagged == "":
             faults.add("option.empty", "an empty value", path=field.option)
             faults.failed.add(field.name)
         elif field.kind == "flag":
             values[field.name] = _switch(given, faults, path)
         elif field.kind in ("many", "arguments"):
-            parsed = [_parsed(field, each, faults, path) for each in _several(given)]
+            parsed = [_parsed(field, each, faults, path, from_file=not said) for each in _several(given)]
             values[field.name] = [each for each in parsed if each is not None]
-        elif given is not None and (value := _parsed(field, given, faults, path)) is not None:
+        elif given is not None and (value := _parsed(field, given, faults, path, from_file=not said)) is not None:
             values[field.name] = value
+    if unread:  # everything else would only seem to be missing
+        faults.check()
     return values
 
 
@@ -144,18 +153,18 @@ def _several(given: object) -> list[Any]:
     return list(given) if isinstance(given, (list, tuple)) else [] if given is None else [given]
 
 
-def _parsed(field: Field, value: object, faults: Faults, path: str) -> Any:
+def _parsed(field: Field, value: object, faults: Faults, path: str, *, from_file: bool) -> Any:
     """The parsed value of one field, or None and a fault."""
-    if isinstance(value, (list, dict)):
-        faults.add("option.scalar", "one value is expected, not {kind}", path=path, kind=type(value).__name__)
+    if isinstance(value, (list, dict)) or (from_file and not isinstance(value, (str, int, float))):
+        faults.add("option.scalar", "{value} is {kind}: one value is expected", path=path, value=shown(value), kind=kind(value))
         faults.failed.add(field.name)
         return None
     if not isinstance(value, (str, int, float, Path)):  # a value of the domain, as Python gives it
         return value
     try:
-        return field.parse(_word(value))
+        return within(field.name, field.parse(_word(value)), _word(value))
     except MeshwrightError as error:
-        faults.messages += [Message(each.id, each.template, each.values, path) for each in error.messages]
+        faults.note(replace(each, path=path) for each in error.messages)
         faults.failed.add(field.name)
         return None
 
@@ -169,5 +178,5 @@ def _switch(value: object, faults: Faults, path: str) -> bool:
 
 
 def _word(value: object) -> str:
-    """A scalar of YAML as the text that a flag would have been."""
+    """One value of YAML as the text that a flag would have been."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -6,7 +6,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from meshwright.api.options import known_keys
-from meshwright.errors import did_you_mean, fault
+from meshwright.errors import did_you_mean, fault, nearest
+from meshwright.text import kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,14 +24,16 @@ def read_request_file(where: str, faults: Faults) -> Mapping[str, Any]:
 
     document = load_yaml(where)
     if not isinstance(document, dict):
-        raise fault("request.kind", "a request is a mapping of option to value", path=where)
+        template = "holds {kind}: a request has options as keys, with their values"
+        raise fault("request.kind", template, path=where, kind=kind(document))
     if PLAN_KEY in document:
         document = flat_plan(document, where, faults)
     known = known_keys()
     values = {str(key).replace("-", "_"): value for key, value in document.items()}
     for key in values:
         if key not in known:
-            faults.add("request.key", "unknown key {key!r}{hint}", path=where, key=key, hint=did_you_mean(key, known))
+            hint = did_you_mean(key, known) or "; `meshwright plan --help` lists them"
+            faults.add("request.key", "unknown key {key!r}{hint}", path=where, key=key, hint=hint)
             faults.failed.update(get_close_matches(key, known, n=1))  # what was meant is not missing
     return {key: value for key, value in values.items() if value is not None}
 
@@ -39,11 +42,14 @@ def flat_plan(document: Mapping[str, Any], where: str, faults: Faults) -> dict[s
     """The request of a saved plan with the layout that was chosen."""
     for key in document:
         if key not in PLAN_KEYS:
-            hint = did_you_mean(str(key), PLAN_KEYS)
+            hint = nearest(str(key), PLAN_KEYS)
             faults.add("request.plan-key", "unknown key {key!r} of a plan{hint}", path=where, key=key, hint=hint)
-    request = document.get("request")
-    if not isinstance(request, dict) or not isinstance(document.get("layout"), str):
-        faults.add("request.plan", "a plan needs 'request' (a mapping) and 'layout' (a label)", path=where)
-        faults.check()
-    assert isinstance(request, dict), "faults.check() raises where there is one"
-    return {**request, "layout": document["layout"]}
+    request, layout = document.get("request"), document.get("layout")
+    if not isinstance(request, dict):
+        template = "holds {kind}: a plan has its options there, with their values"
+        faults.add("request.plan", template, path=f"{where}: request", kind=kind(request))
+        faults.failed.update(known_keys())  # what cannot be read is not missing
+    if not isinstance(layout, str):
+        faults.add("request.plan", "holds {kind}: a plan has its label there", path=f"{where}: layout", kind=kind(layout))
+        faults.failed.add("layout")
+    return {**(request if isinstance(request, dict) else {}), **({"layout": layout} if isinstance(layout, str) else {})}

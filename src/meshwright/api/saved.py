@@ -53,12 +53,21 @@ def plan_file(request: dict[str, Any], estimate: Estimate) -> TextFile:
 
 
 def load_plan(where: str, faults: Faults) -> Values:
-    """The values of a saved plan (the file, or the directory that holds it), with its layout."""
+    """The values of a saved plan (the file, or the directory that holds it), with its layout.
+
+    Errors:  ``InputError`` with every fault of it, and with those noted before.
+    """
+    values = read_plan(where, faults)
+    faults.check()
+    return values
+
+
+def read_plan(where: str, faults: Faults) -> Values:
+    """The values of a saved plan as ``load_plan`` gives them; faults are noted, and raised where nothing can be read."""
     path = Path(where) / PLAN_FILE if Path(where).is_dir() else Path(where)
     values = read((*CASE, *PLAN, LAYOUT), {"request": str(path)}, faults)
-    if "layout" not in values and not faults.messages:
+    if "layout" not in values and "layout" not in faults.failed:
         faults.add("plan.layout", "is no plan: it has no 'layout'", path=str(path))
-    faults.check()
     return values
 
 

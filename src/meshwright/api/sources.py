@@ -9,9 +9,9 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from meshwright.api import numbers
-from meshwright.api.cases import setup
+from meshwright.api.cases import check_names, setup
 from meshwright.api.fields import Faults, Field, Values
-from meshwright.api.numbers import MAX_COUNT
+from meshwright.api.numbers import MOST
 from meshwright.api.options import CASE
 from meshwright.documents.quoting import command, export
 from meshwright.errors import InputError, Message, fault
@@ -40,6 +40,8 @@ _SAID = {
     "gradient_dtype": "gradient_dtype", "optimizer": "optimizer", "task": "task",
 }
 """Option -> field of ``Said`` that means the same."""
+_SHELL = {"No closing quotation": "a quote is not closed", "No escaped character": "nothing follows the last backslash"}
+"""What the shell's parser says -> what it means."""
 _NEEDED = ("model", "cluster", "global_batch", "sequence")
 
 
@@ -68,6 +70,7 @@ class Taken:
 def take(values: Values, faults: Faults) -> Taken:
     """Read the files; every fault of flags and files is raised together."""
     from meshwright.catalog import load_cluster, load_model, shrink
+    from meshwright.documents.opening import open_source
     from meshwright.frameworks import framework
 
     found: dict[str, Any] = {}
@@ -75,15 +78,20 @@ def take(values: Values, faults: Faults) -> Taken:
         faults.add("import.files", "FILE is missing: configuration files or launch scripts")
     if "from_" not in values and "from_" not in faults.failed:
         faults.add("import.from", "--from is missing: the framework that the files are for")
-    with faults:
+    with faults.at("from_"):
         if "from_" in values:
             found["framework"] = framework(values["from_"])
-    with faults:
+    with faults.at("model"):
         if "model" in values:
             found["model"] = load_model(values["model"])
-            if "layers" in values:
-                found["model"] = shrink(found["model"], values["layers"])
+    with faults.at("layers"):
+        if "model" in found and "layers" in values:
+            found["model"] = shrink(found["model"], values["layers"])
     files = _texts(values, faults)
+    check_names(values, faults)
+    if faults.messages:  # what else is wrong with the files, in their own languages
+        with faults:
+            open_source(files)
     faults.check()
     named, model = found["framework"], found.get("model")
     version = values["from_"].partition("@")[2] or None
@@ -152,7 +160,7 @@ def _positional(words: str) -> str:
         return exports + (f"set -- {command(*rest)}; " if rest or not head else "")
     except ValueError as error:
         raise fault("import.arguments", "{words!r} are no words of a shell: {reason}", path="--arguments",
-                    words=words[:60], reason=str(error)) from None
+                    words=words, reason=_SHELL.get(str(error), "they cannot be taken apart")) from None
 
 
 def _size(values: Values) -> int | None:
@@ -206,10 +214,10 @@ def _has_cluster(values: Mapping[str, Any]) -> bool:
 
 def _case(values: Values, merged: dict[str, Any]) -> tuple[Setup | None, tuple[Message, ...]]:
     """The case of a merged request; faults are those of the files where the flags alone make a case."""
-    large = [name for name in ("devices", "global_batch", "sequence") if merged.get(name, 0) > MAX_COUNT]
+    large = [name for name in ("devices", "global_batch", "sequence") if merged.get(name, 0) > MOST[name]]
     if large:
         template = "{name}={value} is more than {limit:,}"
-        values_of = ({"name": _SAID[name], "value": merged[name], "limit": MAX_COUNT} for name in large)
+        values_of = ({"name": _SAID[name], "value": merged[name], "limit": MOST[name]} for name in large)
         return None, tuple(Message("number.high", template, each) for each in values_of)
     try:
         return setup(merged, Faults()), ()

@@ -14,7 +14,7 @@ from meshwright.catalog.sheets import data_path
 from meshwright.domain.calibration import LEVELS, Calibration, CalibrationTable, Constants, Freedom, Key, Tile
 from meshwright.domain.cluster import Cluster
 from meshwright.domain.measured import with_measured
-from meshwright.errors import InputError, did_you_mean, fault
+from meshwright.errors import InputError, fault, nearest
 from meshwright.readers.safe import load_json, load_yaml, require_mapping
 from meshwright.readers.structure import make_converter, structure
 from meshwright.units import FACTORS
@@ -88,8 +88,8 @@ def calibration_table(name: str) -> CalibrationTable:
     if name.endswith(".json"):
         return read_table(Path(name))
     raise fault(
-        "calibration.unknown", "unknown calibration {name!r}{hint}; known: {known}, or a .json file of meshwright calibrate",
-        name=name, hint=did_you_mean(name, calibrations()), known=", ".join(calibrations()),
+        "calibration.unknown", "unknown calibration {name!r}{hint}, or a .json file of `meshwright calibrate`",
+        name=name, hint=nearest(name, calibrations()),
     )
 
 

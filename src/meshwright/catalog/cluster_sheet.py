@@ -11,7 +11,7 @@ from meshwright.catalog.figures import Bandwidth, Count, Duration, Power, Proven
 from meshwright.catalog.measured_sheet import measured_of, measured_provenance
 from meshwright.catalog.sheets import Names, Sheet, aliases_of, looks_like_path, read_sheet, shipped
 from meshwright.domain.cluster import Cluster, Device, Link
-from meshwright.errors import InputError, Message, did_you_mean, fault
+from meshwright.errors import InputError, Message, fault
 from meshwright.readers.structure import structure
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def clusters() -> tuple[str, ...]:
 @cache
 def cluster_names() -> Names:
     """Every spelling of every shape."""
-    return Names("cluster", aliases_of(shipped("clusters.yaml").clusters))
+    return Names("cluster", aliases_of(shipped("clusters.yaml").clusters), "meshwright catalog clusters")
 
 
 def load_cluster(name_or_path: str | Cluster, *, num_devices: int | None = None, nodes: int | None = None) -> Cluster:
@@ -125,9 +125,7 @@ def _from_file(path: str) -> Cluster:
     elif device_names().find(record.device):
         own = device(record.device)
     else:
-        hint = did_you_mean(record.device, [*device_names().names, *sheet.devices])
-        where = f"{sheet.where('clusters', name)}.device"
-        raise fault("catalog.unknown", "unknown device {name!r}{hint}", path=where, name=record.device, hint=hint)
+        raise InputError(_unknown_device(record.device, sheet, sheet.where("clusters", name)))
     return _build(name, record, own, sheet)
 
 
@@ -143,7 +141,11 @@ def _only(sheet: Sheet) -> str:
 
 def _record(sheet: Sheet, name: str) -> ClusterRecord:
     where = sheet.where("clusters", name)
-    record = structure(converter(), _filled(sheet, name, ()), ClusterRecord, where=where)
+    block = _filled(sheet, name, ())
+    try:
+        record = structure(converter(), block, ClusterRecord, where=where)
+    except InputError as error:
+        raise InputError([*error.messages, *_block_faults(sheet, block, where)]) from None
     counts = {"devices_per_node": record.devices_per_node, "scale_up_devices": record.scale_up_devices,
               "num_devices": record.num_devices, "nodes": record.nodes, "pod_devices": record.pod_devices}
     faults = [
@@ -161,6 +163,35 @@ def _record(sheet: Sheet, name: str) -> ClusterRecord:
     return record
 
 
+def _block_faults(sheet: Sheet, block: object, where: str) -> list[Message]:
+    """What is wrong with the values of a block beside their kinds, where those keep it from being a record."""
+    found: list[Message] = []
+    if not isinstance(block, dict):
+        return found
+    for key in ("devices_per_node", "scale_up_devices", "num_devices", "nodes", "pod_devices"):
+        count = block.get(key)
+        if isinstance(count, int) and not isinstance(count, bool) and not 1 <= count <= MAX_DEVICES:
+            found.append(Message("cluster.range", "{value} is not within 1..{high}", {"value": count, "high": MAX_DEVICES},
+                                 f"{where}.{key}"))
+    if block.get("num_devices") is not None and block.get("nodes") is not None:
+        found.append(Message("cluster.size", "give nodes or num_devices, not both", {}, where))
+    named = block.get("device")
+    try:
+        if isinstance(named, str) and named in sheet.devices:
+            read_device(sheet, named)
+        elif isinstance(named, str) and device_names().find(named) is None:
+            found.append(_unknown_device(named, sheet, where))
+    except InputError as error:
+        found += error.messages
+    return found
+
+
+def _unknown_device(name: str, sheet: Sheet, where: str) -> Message:
+    hint = device_names().near(name, sheet.devices)
+    return Message("catalog.unknown", "unknown {noun} {name!r}{hint}", {"noun": "device", "name": name, "hint": hint},
+                   f"{where}.device")
+
+
 def _filled(sheet: Sheet, name: str, seen: tuple[str, ...]) -> object:
     """A block with the keys of the shape that it is ``like``."""
     block = sheet.clusters[name]
@@ -174,7 +205,7 @@ def _filled(sheet: Sheet, name: str, seen: tuple[str, ...]) -> object:
     base_sheet = sheet if base_name in sheet.clusters else shipped("clusters.yaml")
     found = base_name if base_name in sheet.clusters else cluster_names().find(base_name)
     if found is None:
-        hint = did_you_mean(base_name, [*cluster_names().names, *sheet.clusters])
+        hint = cluster_names().near(base_name, sheet.clusters)
         raise fault("catalog.unknown", "unknown cluster {name!r}{hint}", path=where, name=base_name, hint=hint)
     base = _filled(base_sheet, found, (*seen, name))
     kept = {key: value for key, value in base.items() if key != "aliases"} if isinstance(base, dict) else {}

@@ -49,7 +49,7 @@ def devices() -> tuple[str, ...]:
 @cache
 def device_names() -> Names:
     """Every spelling of every device."""
-    return Names("device", aliases_of(shipped("devices.yaml").devices))
+    return Names("device", aliases_of(shipped("devices.yaml").devices), "meshwright catalog devices")
 
 
 @cache

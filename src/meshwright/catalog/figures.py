@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from meshwright.errors import did_you_mean
 from meshwright.readers.structure import Reject, make_converter, record_hook
+from meshwright.text import shown
 from meshwright.units import FACTORS
 
 if TYPE_CHECKING:
@@ -101,12 +102,12 @@ def _figure_hook(kind: Any, result: cattrs.Converter) -> Any:
 
     def structure_figure(value: Any, _: Any) -> Any:
         if not isinstance(value, dict):
-            raise Reject("figure.bare", "{value} is bare; a figure is {{value, unit, source}}", value=repr(value)[:60])
+            raise Reject("figure.bare", "{value} is bare; a figure is {{value, unit, source}}", value=shown(value))
         figure = build(value, kind)
         if figure.unit not in kind.UNITS:
             raise Reject(
                 "figure.unit", "unit {unit!r} is none of {units}{hint}",
-                unit=figure.unit, units=", ".join(kind.UNITS), hint=did_you_mean(figure.unit, kind.UNITS),
+                unit=figure.unit, units=kind.UNITS, hint=did_you_mean(figure.unit, kind.UNITS),
             )
         if not figure.source.strip():
             raise Reject("figure.source", "the source is empty")

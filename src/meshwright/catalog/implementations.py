@@ -30,7 +30,7 @@ def implementations() -> tuple[str, ...]:
 @cache
 def implementation(name: str) -> Implementation:
     """An implementation by name; its tables' rows are lists in the order that the file's head explains."""
-    canonical = Names("implementation", dict.fromkeys(implementations(), ())).resolve(name)
+    canonical = Names("implementation", dict.fromkeys(implementations(), ()), "meshwright catalog implementations").resolve(name)
     where = f"{FILE}: {canonical}"
     block = dict(require_mapping(_blocks()[canonical], where))
     block["name"] = canonical

@@ -129,7 +129,7 @@ def model_names() -> Names:
     for name, _, spellings in _scan():
         assert name not in aliases, f"model {name!r} stands in two sheets"
         aliases[name] = spellings
-    return Names("model", aliases)
+    return Names("model", aliases, "meshwright catalog models")
 
 
 _HEADING = re.compile(r"^  (?P<name>[^\s#:][^\s:]*):[ ]*$|^    aliases: \[(?P<aliases>.*)\][ ]*$", re.MULTILINE)
@@ -180,7 +180,12 @@ def _from_path(path: Path) -> Model:
 
 def _record(sheet: Sheet, name: str) -> ModelRecord:
     where = sheet.where("models", name)
-    record = structure(converter(), _filled(sheet, name, ()), ModelRecord, where=where)
+    block = _filled(sheet, name, ())
+    try:
+        record = structure(converter(), block, ModelRecord, where=where)
+    except InputError as error:
+        said = {each.path for each in error.messages}
+        raise InputError([*error.messages, *(each for each in _size_faults(block, where) if each.path not in said)]) from None
     faults = [
         Message(
             "model.range", "{value} is not within {low}..{high}", {"value": value, "low": low, "high": MAX_SIZE}, f"{where}.{path}"
@@ -194,6 +199,19 @@ def _record(sheet: Sheet, name: str) -> ModelRecord:
     if faults:
         raise InputError(faults)
     return record
+
+
+def _size_faults(block: object, where: str) -> Iterator[Message]:
+    """Whole numbers of a block, at any depth, that are none of a model's sizes."""
+    if not isinstance(block, dict):
+        return
+    for key, value in block.items():
+        low = int(key not in MAY_BE_ZERO)
+        if isinstance(value, dict):
+            yield from _size_faults(value, f"{where}.{key}")
+        elif isinstance(value, int) and not isinstance(value, bool) and key != "parameters" and not low <= value <= MAX_SIZE:
+            values = {"value": value, "low": low, "high": MAX_SIZE}
+            yield Message("model.range", "{value} is not within {low}..{high}", values, f"{where}.{key}")
 
 
 def _filled(sheet: Sheet, name: str, seen: tuple[str, ...]) -> object:
@@ -211,7 +229,7 @@ def _filled(sheet: Sheet, name: str, seen: tuple[str, ...]) -> object:
     elif model_names().find(base_name):
         base = _filled(*_place(base_name), ())
     else:
-        hint = did_you_mean(base_name, [*model_names().names, *sheet.models])
+        hint = model_names().near(base_name, sheet.models)
         raise fault("catalog.unknown", "unknown model {name!r}{hint}", path=where, name=base_name, hint=hint)
     kept = {key: value for key, value in base.items() if key not in ("aliases", "parameters")} if isinstance(base, dict) else {}
     own = {key: value for key, value in block.items() if key != "like"}
@@ -243,7 +261,7 @@ def _pattern_faults(record: ModelRecord, where: str) -> Iterator[Message]:
         yield Message("model.pattern", "layers of {count} kinds need pattern or repeat", {"count": len(kinds)}, where)
     for key in (*(name for run in record.pattern for name in run), *record.repeat):
         if key not in kinds:
-            values = {"kind": key, "hint": did_you_mean(key, kinds), "known": ", ".join(kinds)}
+            values = {"kind": key, "hint": did_you_mean(key, kinds), "known": list(kinds)}
             yield Message("model.kind", "unknown kind {kind!r}{hint}; known: {known}", values, where)
 
 

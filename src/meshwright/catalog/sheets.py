@@ -8,9 +8,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from meshwright.errors import InputError, Message, did_you_mean, fault
+from meshwright.errors import InputError, Message, did_you_mean, fault, nearest
 from meshwright.readers.names import name_fault
 from meshwright.readers.safe import load_yaml, require_mapping
+from meshwright.text import kind, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -41,21 +42,24 @@ def data_path(name: str) -> Path:
 
 
 def read_sheet(path: Path | str) -> Sheet:
-    """A sheet from a file; a wrong section name or a section that is no mapping is refused, all at once."""
+    """A sheet from a file; a wrong section name or a section without names is refused, all at once."""
     document = require_mapping(load_yaml(path), str(path))
     faults: list[Message] = []
     sections: dict[str, dict[str, object]] = {section: {} for section in SECTIONS}
     for key, value in document.items():
         if key not in SECTIONS:
-            hint = {"hint": did_you_mean(key, SECTIONS), "known": ", ".join(SECTIONS)}
+            hint = {"hint": did_you_mean(key, SECTIONS), "known": SECTIONS}
             faults.append(Message("sheet.section", "is no known section{hint}; known: {known}", hint, f"{path}: {key}"))
-        elif not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
-            faults.append(Message("sheet.mapping", "is not a mapping of names to blocks", {}, f"{path}: {key}"))
+        elif not isinstance(value, dict):
+            template = "holds {kind}: names with blocks of keys below them are expected"
+            faults.append(Message("sheet.mapping", template, {"kind": kind(value)}, f"{path}: {key}"))
+        elif odd := [name for name in value if not isinstance(name, str)]:
+            faults.append(Message("sheet.name", "{name} is not text; put it in quotes", {"name": shown(odd[0])}, f"{path}: {key}"))
         else:
             sections[key] = value
             faults += [wrong for name in value if (wrong := name_fault(name, f"{path}: {key}"))]
     faults += [
-        Message("sheet.source", "is not text", {}, f"{path}: sources.{key}")
+        Message("sheet.source", "{value} is not text", {"value": shown(value)}, f"{path}: sources.{key}")
         for key, value in sections["sources"].items()
         if not isinstance(value, str)
     ]
@@ -78,9 +82,9 @@ def shipped(name: str) -> Sheet:
 class Names:
     """Names and aliases of one section, in any case of letters."""
 
-    def __init__(self, noun: str, aliases: Mapping[str, Iterable[str]]) -> None:
-        """Keep every spelling; one that means two things is our mistake."""
-        self.noun = noun
+    def __init__(self, noun: str, aliases: Mapping[str, Iterable[str]], listing: str = "") -> None:
+        """Keep every spelling; one that means two things is our mistake. ``listing``: the command that shows them all."""
+        self.noun, self.listing = noun, listing
         self.names = tuple(sorted(aliases))
         self._aliases = {name: tuple(others) for name, others in aliases.items()}
         self._canonical: dict[str, str] = {}
@@ -97,15 +101,15 @@ class Names:
         """The name behind a spelling, or None."""
         return self._canonical.get(spelling.strip().lower())
 
+    def near(self, spelling: str, others: Iterable[str] = ()) -> str:
+        """The names that a spelling may have meant, and how to see the rest; ``others`` are known beside them."""
+        return nearest(spelling, [*self._canonical, *others], self.listing, self._canonical)
+
     def resolve(self, spelling: str) -> str:
         """The name behind a spelling, or an ``InputError`` with what is near."""
         name = self.find(spelling)
         if name is None:
-            near = did_you_mean(spelling, self._canonical)
-            raise fault(
-                "catalog.unknown", "unknown {noun} {name!r}{hint}",
-                noun=self.noun, name=spelling, hint=near or f"; known: {', '.join(self.names)}",
-            )
+            raise fault("catalog.unknown", "unknown {noun} {name!r}{hint}", noun=self.noun, name=spelling, hint=self.near(spelling))
         return name
 
 

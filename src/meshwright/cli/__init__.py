@@ -57,8 +57,13 @@ def _guarded(arguments: list[str]) -> int:
     """Run, and turn every way to fail but that of standard output into lines and a status."""
     import os
 
+    if arguments in ([], ["--help"]):
+        from meshwright.cli.overview import columns_here, overview
+
+        sys.stdout.write(overview(columns_here()))
+        return DONE
     from meshwright.cli.ending import OUTPUT, complain
-    from meshwright.errors import MeshwrightError, Message, NoAnswerError
+    from meshwright.errors import MeshwrightError, Message, NoAnswerError, lines
 
     try:
         from meshwright.cli.app import run
@@ -70,7 +75,7 @@ def _guarded(arguments: list[str]) -> int:
             warn(f"note: {message}")
         return run(arguments)
     except MeshwrightError as error:
-        return complain(error.messages, NO if isinstance(error, NoAnswerError) else BAD_INPUT)
+        return complain(lines(error.messages), NO if isinstance(error, NoAnswerError) else BAD_INPUT)
     except Exception as error:
         if (isinstance(error, OSError) and error.filename == OUTPUT) or os.environ.get("MESHWRIGHT_DEBUG"):
             raise

@@ -1,36 +1,20 @@
-"""The verbs by name. ``--help`` knows what they do without importing any of them."""
+"""The verbs as commands; each is imported when it is called."""
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
 
-from meshwright.errors import did_you_mean, fault
+from meshwright.cli.overview import PURPOSE, VERBS, VERSION
+from meshwright.errors import InputError, fault, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-VERBS = {
-    "plan": "Search every layout for a model on a cluster; the best ones, ranked and explained.",
-    "estimate": "Predict one layout: memory by stage, time by cause, MFU.",
-    "explain": "Say why a layout is as fast as it is, and where the rest goes.",
-    "balance": "Put layers on pipeline stages and choose what each recomputes, so that a step is shortest and all fits.",
-    "export": "Write a plan as the files of a framework.",
-    "import": "Read the files of a framework as a layout, and say what they leave open.",
-    "check": "Judge the files of a framework: mistakes, memory, waste, claims.",
-    "fix": "Find the smallest change that makes a configuration fit, faster, smaller or legal.",
-    "calibrate": "Fit the physical constants to measured runs, yours or the corpus that ships.",
-    "profile": "Measure this machine or allocation by micro-benchmarks, and write a cluster file.",
-    "rehearse": "Profile this machine, plan a small model for it, run the layouts, and set measured beside predicted.",
-    "step": "Run the reference training step of one layout on this machine: time, tokens/s, MFU, memory.",
-    "dryrun": "Run one rank's training step on fake devices: memory, FLOPs and messages, beside the cost model's.",
-    "validate": "Score the predictions against measured runs that no fit has seen.",
-    "catalog": "List and show devices, clusters, models, frameworks, implementations, and what others measured.",
-}
-"""Verb -> what it does. ``cli.command`` says what its module in ``meshwright.cli`` has."""
 MODULES = {"import": "importing"}
 """Verb -> module, where the verb is a word of Python; the others are modules of their own name."""
 
@@ -48,8 +32,7 @@ class LazyGroup(TyperGroup):
             if cmd_name.startswith("-"):
                 return None
             raise fault(
-                "cli.verb", "unknown command {verb!r}{hint}",
-                verb=cmd_name, hint=did_you_mean(cmd_name, VERBS) or f"; known: {', '.join(VERBS)}",
+                "cli.verb", "unknown command {verb!r}{hint}", verb=cmd_name, hint=nearest(cmd_name, VERBS, "meshwright --help"),
             )
         from meshwright.cli.command import command
 
@@ -74,11 +57,11 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(help=PURPOSE)
 def _meshwright(
-    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Print the version."),
+    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help=VERSION),
 ) -> None:
-    """Find, explain and write out the fastest training configuration for a large model on a cluster."""
+    """The options that come before a verb."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -93,4 +76,19 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        raise fault("cli.usage", "{reason}", reason=error.format_message()) from None
+        raise _usage(error, arguments) from None
+
+
+_TOO_MANY = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", re.DOTALL)
+
+
+def _usage(error: Any, arguments: Sequence[str]) -> InputError:
+    """What the parser has to say, in our words."""
+    reason = str(error.format_message())
+    verb = next((word for word in arguments if word in VERBS), "")
+    if option := getattr(error, "option_name", "") if hasattr(error, "possibilities") else "":
+        hint = nearest(option, error.possibilities or (), f"meshwright {verb} --help" if verb else "meshwright --help")
+        return fault("cli.option", "unknown option {option!r}{hint}", option=option, hint=hint)
+    if found := _TOO_MANY.match(reason):
+        return fault("cli.arguments", "too many arguments: {words!r}; a value with spaces needs quotes", words=found[1])
+    return fault("cli.usage", "{reason}", reason=reason)

@@ -19,7 +19,7 @@ WAIT_S, EVERY_S = 0.5, 0.1
 
 def print_json(document: object) -> None:
     """One JSON document, out before anything else is done."""
-    print(json.dumps(document, indent=2, allow_nan=False), flush=True)
+    print(json.dumps(document, indent=2, allow_nan=False).replace("\x7f", r"\u007f"), flush=True)  # json escapes all but DEL
 
 
 def print_lines(lines: Iterable[str]) -> None:

@@ -11,10 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.documents.shell import ShellDocument, Word, parse_shell, spelled
+from meshwright.documents.shell_launch import LAUNCHERS
 from meshwright.documents.source import UNKNOWN, Setting
 from meshwright.errors import Message
 
 _FLAG = re.compile(r"--?[A-Za-z][A-Za-z0-9_.-]*")
+_NO_COUNT = re.compile(r"0+|-(?!1$)[0-9]{1,40}")
+"""-1 is how DeepSpeed says that nothing is said."""
 _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_][A-Za-z0-9_.@/-]*)=(.*)", re.DOTALL)
 
 
@@ -133,4 +136,17 @@ def _value(word: Word) -> object:
 def parse_launch(text: str, *, path: str = "") -> LaunchDocument:
     """A launch script; nothing of it is run."""
     shell = parse_shell(text, path=path)
-    return LaunchDocument(shell=shell, remarks=shell.remarks)
+    return LaunchDocument(shell=shell, remarks=(*shell.remarks, *_odd_counts(shell)))
+
+
+def _odd_counts(shell: ShellDocument) -> Iterator[Message]:
+    """Numbers of nodes and devices of which a launcher can start none."""
+    launcher = LAUNCHERS.get(shell.found.launcher) if shell.found is not None else None
+    if shell.found is None or launcher is None:
+        return
+    for what, options in (("nodes", launcher.nodes), ("devices", (*launcher.per_node, *launcher.total))):
+        for option in options:
+            word = shell.found.launcher_options.get(option)
+            if word is not None and word.known and _NO_COUNT.fullmatch(word.text):
+                yield Message("launch.count", "--{option} is {value}: a number of {what} from 1 is expected",
+                              {"option": option, "value": word.text, "what": what}, f"{shell.path}:{word.line}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from meshwright.documents.source import Document, Setting, Source
 from meshwright.documents.toml import parse_toml
 from meshwright.documents.tree import parse_json_with_comments, parse_tree
-from meshwright.errors import Message
+from meshwright.errors import InputError, Message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,18 +49,27 @@ def open_document(path: str, text: str) -> tuple[Document, tuple[Message, ...]]:
 
 
 def open_source(files: Sequence[File]) -> Source:
-    """All files as one source: settings of later files win over those of earlier ones, which is remarked."""
+    """All files as one source: settings of later files win over those of earlier ones, which is remarked.
+
+    Errors: ``InputError`` with the faults of every file that is not in its own language.
+    """
     documents: list[Document] = []
     remarks: list[Message] = []
     settings: dict[str, Setting] = {}
     environment: dict[str, Setting] = {}
     nodes = devices_per_node = None
     program = ""
+    faults: list[Message] = []
     for file in files:
-        document, notes = open_document(file.path, file.text)
+        try:
+            document, notes = open_document(file.path, file.text)
+            said = document.settings()
+        except InputError as error:
+            faults += error.messages
+            continue
         documents.append(document)
         remarks += notes
-        for key, setting in document.settings().items():
+        for key, setting in said.items():
             before = settings.get(key)
             if before is not None and before.value != setting.value:
                 remarks.append(Message("source.twice", "{key} is also set in {other}; this one is taken",
@@ -73,6 +82,8 @@ def open_source(files: Sequence[File]) -> Source:
             environment |= document.environment()
             nodes, devices_per_node = document.nodes or nodes, document.devices_per_node or devices_per_node
             program = document.program or program
+    if faults:
+        raise InputError(faults)
     return Source(
         documents=tuple(documents), settings=settings, environment=environment, nodes=nodes,
         devices_per_node=devices_per_node, program=program, remarks=tuple(remarks),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from meshwright.documents.python_syntax import Reader, Span, Written
 from meshwright.documents.source import Setting
 from meshwright.errors import Message, fault
+from meshwright.readers.safe import refuse_long_numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +103,7 @@ def parse_python(text: str, *, path: str = "") -> tuple[PythonDocument, tuple[Me
 
     Errors: ``InputError`` where it is no Python.
     """
+    refuse_long_numbers(text, path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

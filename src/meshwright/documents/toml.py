@@ -11,6 +11,7 @@ from tomlkit.items import Table
 
 from meshwright.documents.source import Setting
 from meshwright.errors import fault
+from meshwright.readers.safe import refuse_long_numbers
 
 MAX_DEPTH = 60
 
@@ -66,6 +67,7 @@ def parse_toml(text: str, *, path: str = "") -> TomlDocument:
     """A TOML document."""
     if any(line.count("[") > MAX_DEPTH for line in text.splitlines()):
         raise fault("toml.depth", "nested too deeply", path=path)
+    refuse_long_numbers(text, path)
     try:
         values = tomlkit.parse(text).unwrap()
     except (TOMLKitError, ValueError, RecursionError) as error:

@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, Grid, Mixed, NoRecompute, Recompute, Selective, ordered_parts
-from meshwright.errors import InputError, Message, did_you_mean, fault
+from meshwright.errors import InputError, Message, did_you_mean, fault, nearest
+from meshwright.text import LONGEST, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -40,13 +41,22 @@ def parse_recompute(text: str) -> Recompute:
     words = text.split("+")
     if len(words) == 1 and not (text.startswith("selective:") and text.endswith("]")):
         return _plain_recompute(text)
-    parts = [_part(word) for word in words]
+    parts: list[tuple[Selective | Full, Grid]] = []
+    faults: list[Message] = []
+    for word in words:
+        try:
+            parts.append(_part(word))
+        except InputError as error:
+            faults += error.messages
+    if faults:
+        raise InputError(faults)
     treatments = [frozenset(treatment.modules) if isinstance(treatment, Selective) else None for treatment, _ in parts]
     if twice := [word for word, treatment in zip(words, treatments, strict=True) if treatments.count(treatment) > 1]:
-        raise fault("label.recompute-twice", "recompute={text} counts {part} twice", text=text, part=twice[0].rpartition(":")[0])
+        raise fault("label.recompute-twice", "recompute={text} counts {part} twice", text=shortened(text, LONGEST),
+                    part=shortened(twice[0].rpartition(":")[0], LONGEST))
     shapes = {(len(counts), *map(len, counts)) for _, counts in parts}
     if len(shapes) > 1:
-        raise fault("label.recompute-shape", "recompute={text}: the lists have not the same shape", text=text)
+        raise fault("label.recompute-shape", "recompute={text}: the lists have not the same shape", text=shortened(text, LONGEST))
     match ordered_parts(parts):
         case ():
             return NoRecompute()
@@ -73,7 +83,7 @@ def _plain_recompute(text: str) -> Recompute:
     raise fault(
         "label.recompute",
         "recompute={text} is none of none, selective:MODULES, full, full:k, full:[k,k,...], or parts with lists joined by +{hint}",
-        text=text, hint=did_you_mean(kind, ("none", "selective", "full")),
+        text=shortened(text, LONGEST), hint=did_you_mean(kind, ("none", "selective", "full")),
     )
 
 
@@ -108,8 +118,7 @@ def recompute_word(recompute: Recompute) -> str:
 def known_names(names: Collection[str], known: Collection[str], noun: str) -> tuple[str, ...]:
     """The names, each of them known."""
     faults = [
-        Message("label.name", "unknown {noun} {name!r}{hint}; known: {known}",
-                {"noun": noun, "name": name, "hint": did_you_mean(name, known), "known": ", ".join(known)})
+        Message("label.name", "unknown {noun} {name!r}{hint}", {"noun": noun, "name": name, "hint": nearest(name, known)})
         for name in names if name not in known
     ]
     if faults:

@@ -30,7 +30,7 @@ def breakdown(
     Units:   s.
     Source:  the evaluation; nothing is computed twice.
     """
-    composition, costs, m = evaluation.composition, evaluation.costs, float(evaluation.num_microbatches)
+    composition, costs, m = evaluation.composition, evaluation.costs, float(evaluation.degrees.num_microbatches)
     busiest = int(evaluation.time.pipeline.busiest)
     ideal = model_flops / devices / peak_flops_per_s
     sums = dict.fromkeys(("products", "attention", "elementwise", "cast", "recompute", "products_ideal", "attention_ideal"), 0.0)

@@ -21,34 +21,9 @@ if TYPE_CHECKING:
 
     from meshwright.domain.case import Case
     from meshwright.estimate.costs import Settings
+    from meshwright.estimate.degrees import Degrees
     from meshwright.estimate.split import Composition
     from meshwright.estimate.stages import StageCosts, StageParameters
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Degrees:
-    """Degrees of layouts; numbers or columns."""
-
-    tensor_parallel: Array
-    context_parallel: Array
-    pipeline_parallel: Array
-    virtual_stages: Array
-    expert_parallel: Array
-    expert_tensor_parallel: Array
-    data_parallel: Array
-    optimizer_shards: Array
-    gradient_shards: Array
-    parameter_shards: Array
-
-    @property
-    def world(self) -> Array:
-        """Devices in use."""
-        return self.tensor_parallel * self.context_parallel * self.pipeline_parallel * self.data_parallel
-
-    @property
-    def expert_data_parallel(self) -> Array:
-        """Replicas of an expert."""
-        return self.world / (self.expert_tensor_parallel * self.expert_parallel * self.pipeline_parallel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +103,7 @@ def state_costs(
     frozen = case.training.weights_frozen
     largest_dense = adapters.max(axis=0) if frozen else parameters.dense.max(axis=0)
     largest_experts = array(0.0) * largest_dense if frozen else parameters.experts.max(axis=0)
-    replicas = degrees.data_parallel * degrees.context_parallel
+    replicas = degrees.replicas
     times = synchronisation(
         largest_dense, largest_experts, replicas=replicas, stride=degrees.tensor_parallel,
         expert_replicas=degrees.expert_data_parallel, expert_stride=degrees.expert_tensor_parallel * degrees.expert_parallel,
@@ -166,7 +141,7 @@ def _units(case: Case, degrees: Degrees, parameters: StageParameters, compositio
     shards = np.maximum(degrees.gradient_shards, degrees.parameter_shards)
     layers = composition.layers.max(axis=0)
     return unit_times(
-        parameters.dense.max(axis=0), parameters.experts.max(axis=0), replicas=degrees.data_parallel * degrees.context_parallel,
+        parameters.dense.max(axis=0), parameters.experts.max(axis=0), replicas=degrees.replicas,
         stride=degrees.tensor_parallel, expert_replicas=degrees.expert_data_parallel,
         expert_stride=degrees.expert_tensor_parallel * degrees.expert_parallel,
         apart=np.where((degrees.tensor_parallel > 1.0) | (degrees.expert_parallel > 1.0), 1.0, 0.0), shards=shards,
@@ -196,14 +171,13 @@ def _tied_s(case: Case, degrees: Degrees) -> Array:
         return array(0.0) * degrees.pipeline_parallel
     width = case.model.embedding_width or case.model.hidden
     payload = case.training.precision.gradient_bytes * case.model.vocabulary * width / degrees.tensor_parallel
-    ends = group(2.0, degrees.world / degrees.pipeline_parallel, case.cluster)
+    ends = group(2.0, degrees.devices_per_stage, case.cluster)
     between = all_reduce_s(payload, ends, case.cluster, case.calibration.constants)
     return np.where(degrees.pipeline_parallel > 1.0, between, 0.0)
 
 
 def pipeline_time(
-    case: Case, settings: Settings, composition: Composition, stages: StageCosts, *, pipeline_parallel: Array,
-    virtual_stages: Array, num_microbatches: Array, hop_s: Array,
+    case: Case, settings: Settings, composition: Composition, stages: StageCosts, degrees: Degrees, *, hop_s: Array
 ) -> PipelineTime:
     """All micro-batches through the pipeline.
 
@@ -216,6 +190,7 @@ def pipeline_time(
     Source:  ``perf.schedules``.
     """
     constants, schedule = case.calibration.constants, SCHEDULES[settings.schedule]
+    pipeline_parallel, chunks, m = degrees.pipeline_parallel, degrees.virtual_stages, degrees.num_microbatches
     work = np.where(composition.multiplicity > 0.0, stages.forward_s + stages.backward_s, -1.0)
     busiest = work.argmax(axis=0)
 
@@ -223,34 +198,32 @@ def pipeline_time(
         return np.asarray(np.take_along_axis(np.broadcast_to(values, work.shape), busiest[None], axis=0)[0])
 
     forward, backward, weight = of_busiest(stages.forward_s), of_busiest(stages.backward_s), of_busiest(stages.weight_s)
-    slot, m = forward + backward, array(num_microbatches)
+    slot = forward + backward
     fill = np.maximum(0.0, (composition.multiplicity * work).sum(axis=0) - slot)
     counts = {
-        "num_stages": np.asarray(pipeline_parallel).astype(np.int64), "num_microbatches": m.astype(np.int64),
-        "num_chunks": np.asarray(virtual_stages).astype(np.int64),
+        "num_stages": pipeline_parallel.astype(np.int64), "num_microbatches": m.astype(np.int64),
+        "num_chunks": chunks.astype(np.int64),
     }
     bubble = schedule.bubble_s(
         forward_s=forward, backward_input_s=backward - weight, backward_weight_s=weight, fill_s=fill, hop_s=0.0, **counts
     )
     hops = array(np.asarray(schedule.exposed_hops(**counts)))
-    several = np.asarray(pipeline_parallel) > 1.0
+    several = pipeline_parallel > 1.0
     hidden = settings.overlap.point_to_point and case.implementation.point_to_point_overlap
     if settings.schedule == "interleaved" and not hidden:
-        hops = hops + 2.0 * m * virtual_stages
+        hops = hops + 2.0 * m * chunks
     # A chunk's gradients are complete after its last micro-batch, P chunks before the next one's: windows grow with the chunks.
-    chunks = array(virtual_stages)
     widen = (1.0 + (chunks - 1.0) * np.minimum(pipeline_parallel, m)) / chunks
     return PipelineTime(
         busiest=busiest, forward_window_s=of_busiest(stages.forward_compute_s) * widen,
         backward_window_s=of_busiest(stages.backward_compute_s) * widen, layers=of_busiest(composition.layers), work_s=m * slot,
         pipeline_exposed_s=np.where(several, hops * hop_s, 0.0), bubble_s=np.asarray(bubble),
-        host_s=constants.step_host_s + np.where(several, m * virtual_stages * constants.microbatch_host_s, 0.0),
+        host_s=constants.step_host_s + np.where(several, m * chunks * constants.microbatch_host_s, 0.0),
     )
 
 
 def step_time(
-    case: Case, settings: Settings, pipeline: PipelineTime, state: StateCosts, degrees: Degrees, *, num_microbatches: Array,
-    reserved_bytes: Array,
+    case: Case, settings: Settings, pipeline: PipelineTime, state: StateCosts, degrees: Degrees, *, reserved_bytes: Array
 ) -> StepTime:
     """One optimizer step.
 
@@ -272,13 +245,13 @@ def step_time(
     if state.units is None:
         data = exposed_s(
             state.synchronisation, gradient_shards=degrees.gradient_shards, parameter_shards=degrees.parameter_shards,
-            num_microbatches=num_microbatches, **windows, layers=pipeline.layers, case=case, gradient_overlap=gradient_overlap,
-            parameter_overlap=parameter_overlap,
+            num_microbatches=degrees.num_microbatches, **windows, layers=pipeline.layers, case=case,
+            gradient_overlap=gradient_overlap, parameter_overlap=parameter_overlap,
         )
     else:
         counts = unit_counts(
             gradient_shards=degrees.gradient_shards, parameter_shards=degrees.parameter_shards,
-            pipeline_parallel=degrees.pipeline_parallel, num_microbatches=num_microbatches,
+            pipeline_parallel=degrees.pipeline_parallel, num_microbatches=degrees.num_microbatches,
         )
         data = units_exposed_s(
             state.units, counts, **windows, case=case, gradient_overlap=gradient_overlap, parameter_overlap=parameter_overlap
@@ -292,7 +265,7 @@ def step_time(
         replicated = (degrees.optimizer_shards <= 1.0) & (degrees.data_parallel > 1.0)
         load = Load(
             nodes=nodes, tensor_domains=array(group(degrees.tensor_parallel, 1.0, case.cluster).domains),
-            replicated=np.where(replicated, 1.0, 0.0), num_microbatches=array(num_microbatches), pressure=pressure,
+            replicated=np.where(replicated, 1.0, 0.0), num_microbatches=degrees.num_microbatches, pressure=pressure,
         )
         stall = message_stall_s(degrees.pipeline_parallel, load, constants)
     else:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import ContextKind, Overlap, Treatment
     from meshwright.domain.model import LayerKind
+    from meshwright.estimate.degrees import Degrees
     from meshwright.perf.placement import Groups
 
 
@@ -105,40 +106,23 @@ def kind_costs(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, se
     return KindCosts(time=time, recompute=tuple(recompute), saved_bytes=tuple(saved), transient_bytes=transient)
 
 
-def work_costs(
-    case: Case,
-    settings: Settings,
-    *,
-    microbatch_sequences: Array,
-    tensor_parallel: Array,
-    sequence_parallel: Array,
-    context_parallel: Array,
-    expert_parallel: Array,
-    expert_tensor_parallel: Array,
-    devices_per_stage: Array,
-    pipeline_parallel: Array,
-) -> WorkCosts:
+def work_costs(case: Case, settings: Settings, degrees: Degrees) -> WorkCosts:
     """All costs of one micro-batch, for columns of degrees.
 
-    Shapes:  all arguments broadcast.
+    Shapes:  degrees broadcast.
     Units:   s and bytes.
     Source:  ``perf``.
     """
+    tp, cp, ep, etp = (
+        degrees.tensor_parallel, degrees.context_parallel, degrees.expert_parallel, degrees.expert_tensor_parallel
+    )
     shape = work_shape(
-        microbatch_sequences=microbatch_sequences, sequence_tokens=case.batch.sequence_tokens,
-        tensor_parallel=tensor_parallel, sequence_parallel=sequence_parallel, context_parallel=context_parallel,
-        expert_parallel=expert_parallel, expert_tensor_parallel=expert_tensor_parallel,
+        microbatch_sequences=degrees.microbatch_sequences, sequence_tokens=case.batch.sequence_tokens,
+        tensor_parallel=tp, sequence_parallel=degrees.sequence_parallel, context_parallel=cp,
+        expert_parallel=ep, expert_tensor_parallel=etp,
     )
-    groups = layer_groups(
-        tensor_parallel,
-        context_parallel,
-        expert_parallel,
-        expert_tensor_parallel,
-        devices_per_stage,
-        pipeline_parallel,
-        case.cluster,
-    )
-    vocabulary = vocabulary_rows(case, tensor_parallel)
+    groups = layer_groups(tp, cp, ep, etp, degrees.devices_per_stage, degrees.pipeline_parallel, case.cluster)
+    vocabulary = vocabulary_rows(case, tp)
     return WorkCosts(
         shape=shape,
         kinds=tuple(kind_costs(kind, case, shape, groups, settings) for kind in case.model.kinds),

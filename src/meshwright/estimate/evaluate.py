@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from meshwright.estimate.combine import Degrees, StateCosts, StepTime, pipeline_time, state_costs, step_time
+from meshwright.estimate.combine import StateCosts, StepTime, pipeline_time, state_costs, step_time
 from meshwright.estimate.costs import Settings, WorkCosts, work_costs
+from meshwright.estimate.degrees import Degrees, degrees_of
 from meshwright.estimate.memory import (
     ActivationMemory,
     StageMemory,
@@ -18,7 +19,6 @@ from meshwright.estimate.memory import (
 )
 from meshwright.estimate.split import Composition, compose, default_split, treatments_of
 from meshwright.estimate.stages import StageCosts, StageParameters, stage_costs, stage_inputs, stage_parameters
-from meshwright.perf.arrays import Array, array
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -41,7 +41,6 @@ class Evaluation:
     time: StepTime
     activation: ActivationMemory
     memory: StageMemory
-    num_microbatches: Array
 
 
 def settings_of(layout: Layout) -> Settings:
@@ -55,17 +54,6 @@ def settings_of(layout: Layout) -> Settings:
 def schedule_of(layout: Layout) -> str:
     """The schedule that runs: 1F1B with several chunks is the interleaved one."""
     return "interleaved" if layout.schedule == "1f1b" and layout.virtual_stages > 1 else layout.schedule
-
-
-def degrees_of(layout: Layout) -> Degrees:
-    """The degrees of a layout as arrays of no dimension."""
-    return Degrees(
-        tensor_parallel=array(layout.tensor_parallel), context_parallel=array(layout.context_parallel),
-        pipeline_parallel=array(layout.pipeline_parallel), virtual_stages=array(layout.virtual_stages),
-        expert_parallel=array(layout.expert_parallel), expert_tensor_parallel=array(layout.expert_tensor_parallel),
-        data_parallel=array(layout.data_parallel), optimizer_shards=array(layout.optimizer_shards),
-        gradient_shards=array(layout.gradient_shards), parameter_shards=array(layout.parameter_shards),
-    )
 
 
 def split_of(case: Case, layout: Layout) -> Split:
@@ -87,61 +75,35 @@ def evaluate(case: Case, layout: Layout) -> Evaluation:
     Units:   s and bytes.
     Source:  ``evaluate_columns``.
     """
-    return evaluate_columns(
-        case,
-        settings_of(layout),
-        degrees_of(layout),
-        composition_of(case, layout),
-        microbatch_sequences=array(layout.microbatch_sequences),
-        sequence_parallel=array(float(layout.sequence_parallel)),
-        num_microbatches=array(layout.num_microbatches),
-    )
+    return evaluate_columns(case, settings_of(layout), degrees_of(layout), composition_of(case, layout))
 
 
-def evaluate_columns(
-    case: Case, settings: Settings, degrees: Degrees, composition: Composition, *, microbatch_sequences: Array,
-    sequence_parallel: Array, num_microbatches: Array,
-) -> Evaluation:
+def evaluate_columns(case: Case, settings: Settings, degrees: Degrees, composition: Composition) -> Evaluation:
     """Evaluate layouts of the same settings: one, as numbers, or many, as columns.
 
-    Shapes:  degrees and batches broadcast; the composition has rows first.
+    Shapes:  degrees broadcast; the composition has rows first.
     Units:   s and bytes.
     Source:  ``estimate.costs``, ``estimate.stages``, ``estimate.combine``.
     """
-    costs = work_costs(
-        case, settings, microbatch_sequences=microbatch_sequences,
-        tensor_parallel=degrees.tensor_parallel, sequence_parallel=sequence_parallel,
-        context_parallel=degrees.context_parallel, expert_parallel=degrees.expert_parallel,
-        expert_tensor_parallel=degrees.expert_tensor_parallel, devices_per_stage=degrees.world / degrees.pipeline_parallel,
-        pipeline_parallel=degrees.pipeline_parallel,
-    )
+    costs = work_costs(case, settings, degrees)
     stages = stage_costs(stage_inputs(costs), composition)
-    parameters = stage_parameters(
-        case, composition, tensor_parallel=degrees.tensor_parallel, expert_parallel=degrees.expert_parallel,
-        expert_tensor_parallel=degrees.expert_tensor_parallel, pipeline_parallel=degrees.pipeline_parallel,
-    )
+    parameters = stage_parameters(case, composition, degrees)
     state = state_costs(case, degrees, parameters, composition, offload=settings.offload)
-    shape = {
-        "pipeline_parallel": degrees.pipeline_parallel, "virtual_stages": degrees.virtual_stages,
-        "num_microbatches": num_microbatches,
-    }
-    pipeline = pipeline_time(case, settings, composition, stages, hop_s=costs.hop_s, **shape)
-    activation = activation_memory(settings, composition, stages, **shape)
+    pipeline = pipeline_time(case, settings, composition, stages, degrees, hop_s=costs.hop_s)
+    activation = activation_memory(settings, composition, stages, degrees)
     reserved = (static_bytes(case, state) + dynamic_bytes(case, activation)).max(axis=0)
-    time = step_time(case, settings, pipeline, state, degrees, num_microbatches=num_microbatches, reserved_bytes=reserved)
+    time = step_time(case, settings, pipeline, state, degrees, reserved_bytes=reserved)
     piled = piled_memory(case, costs.shape, composition, activation, degrees)
     return Evaluation(
         settings=settings, degrees=degrees, composition=composition, costs=costs, stages=stages, parameters=parameters,
         state=state, time=time, activation=activation, memory=stage_memory(case, activation, state, piled),
-        num_microbatches=num_microbatches,
     )
 
 
-def shown_bytes(case: Case, layout: Layout, reading: MemoryReading) -> float:
+def shown_bytes(case: Case, evaluation: Evaluation, reading: MemoryReading) -> float:
     """What a run's own figure of memory would be.
 
     Units:   bytes.
-    Source:  ``estimate.memory.StageMemory.shown``.
+    Source:  ``plan.memory.StageMemory.shown``.
     """
-    found = evaluate(case, layout)
-    return float(found.memory.shown(reading, found.composition, case.cluster.device.memory_bytes))
+    return float(evaluation.memory.shown(reading, evaluation.composition, case.cluster.device.memory_bytes))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.estimate.combine import Degrees
+from meshwright.estimate.degrees import Degrees, columns_of
 from meshwright.estimate.evaluate import composition_of, evaluate_columns, settings_of
 from meshwright.estimate.split import stack
 from meshwright.perf.arrays import Array
@@ -39,24 +39,11 @@ def evaluate_many(case: Case, layouts: Sequence[Layout]) -> tuple[Array, Array]:
 
 
 def _evaluate_group(case: Case, settings: Settings, layouts: Sequence[Layout]) -> tuple[Array, Array]:
-    def column(name: str) -> Array:
-        return np.array([float(getattr(layout, name)) for layout in layouts])
-
-    degrees = Degrees(
-        tensor_parallel=column("tensor_parallel"), context_parallel=column("context_parallel"),
-        pipeline_parallel=column("pipeline_parallel"), virtual_stages=column("virtual_stages"),
-        expert_parallel=column("expert_parallel"), expert_tensor_parallel=column("expert_tensor_parallel"),
-        data_parallel=column("data_parallel"), optimizer_shards=column("optimizer_shards"),
-        gradient_shards=column("gradient_shards"), parameter_shards=column("parameter_shards"),
-    )
     keys = [_pipeline_key(layout) for layout in layouts]
     first = dict(zip(reversed(keys), reversed(layouts), strict=True))
     compositions = {key: composition_of(case, layout, every_stage=False) for key, layout in first.items()}
     composition = stack([compositions[key] for key in keys], len(case.model.kinds))
-    found = evaluate_columns(
-        case, settings, degrees, composition, microbatch_sequences=column("microbatch_sequences"),
-        sequence_parallel=column("sequence_parallel"), num_microbatches=column("num_microbatches"),
-    )
+    found = evaluate_columns(case, settings, Degrees.of(columns_of(layouts)), composition)
     return found.time.step_s, np.asarray(found.memory.reserved_bytes.max(axis=0))
 
 

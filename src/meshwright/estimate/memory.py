@@ -14,8 +14,9 @@ from meshwright.perf.schedules import SCHEDULES
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.memory_reading import MemoryReading
-    from meshwright.estimate.combine import Degrees, StateCosts
+    from meshwright.estimate.combine import StateCosts
     from meshwright.estimate.costs import Settings
+    from meshwright.estimate.degrees import Degrees
     from meshwright.estimate.split import Composition
     from meshwright.estimate.stages import StageCosts
     from meshwright.perf.operators import WorkShape
@@ -90,8 +91,7 @@ class StageMemory:
 
 
 def activation_memory(
-    settings: Settings, composition: Composition, stages: StageCosts, *, pipeline_parallel: Array, virtual_stages: Array,
-    num_microbatches: Array,
+    settings: Settings, composition: Composition, stages: StageCosts, degrees: Degrees
 ) -> ActivationMemory:
     """What the micro-batches in flight keep on every row.
 
@@ -104,11 +104,11 @@ def activation_memory(
     Source:  docs/sources.md#in-flight (peak_i = static_i + (n_i - 1) cache_i + peak of one micro-batch).
     """
     chunks = SCHEDULES[settings.schedule].in_flight_until_weight(
-        stage=composition.stage.astype(np.int64), num_stages=np.asarray(pipeline_parallel).astype(np.int64),
-        num_microbatches=np.asarray(num_microbatches).astype(np.int64), num_chunks=np.asarray(virtual_stages).astype(np.int64),
+        stage=composition.stage.astype(np.int64), num_stages=degrees.pipeline_parallel.astype(np.int64),
+        num_microbatches=degrees.num_microbatches.astype(np.int64), num_chunks=degrees.virtual_stages.astype(np.int64),
     )
-    in_flight = array(np.asarray(chunks)) / virtual_stages
-    before = np.where(np.asarray(num_microbatches) > 1.0, stages.before_bytes, 0.0)
+    in_flight = array(np.asarray(chunks)) / degrees.virtual_stages
+    before = np.where(degrees.num_microbatches > 1.0, stages.before_bytes, 0.0)
     return ActivationMemory(
         activations=stages.saved_bytes * in_flight, transient=stages.transient_bytes + before, in_flight=in_flight
     )

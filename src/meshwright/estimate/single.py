@@ -79,15 +79,17 @@ def recompute_flops(case: Case, evaluation: Evaluation) -> float:
     return case.batch.global_batch_sequences * total
 
 
-def estimate(case: Case, layout: Layout) -> values.Estimate:
+def estimate(case: Case, layout: Layout, evaluation: Evaluation | None = None) -> values.Estimate:
     """Predict one layout.
+
+    ``evaluation``: that of ``evaluate``, where it is known already.
 
     Units:   bytes, seconds, ratios, as the names say.
     Errors:  none for legal layouts; legality is the search's and the framework's business.
     Holds:   where stages differ, the bubble is that of the event simulation, not of the closed form.
     Source:  ``estimate.evaluate``, ``estimate.simulate``.
     """
-    closed = evaluate(case, layout)
+    closed = evaluation or evaluate(case, layout)
     evaluation = simulated(case, layout, closed)
     time, memory = evaluation.time, evaluation.memory
     step_s = float(time.step_s)
@@ -230,7 +232,7 @@ def time_split(evaluation: Evaluation) -> values.TimeSplit:
     Source:  ``estimate.combine.step_time``.
     """
     ahead, behind = stage_seconds(evaluation.costs, evaluation.composition)
-    busiest, m, time = int(evaluation.time.pipeline.busiest), float(evaluation.num_microbatches), evaluation.time
+    busiest, m, time = int(evaluation.time.pipeline.busiest), float(evaluation.degrees.num_microbatches), evaluation.time
 
     def of(values_: object) -> float:
         rows = len(evaluation.composition.stage)

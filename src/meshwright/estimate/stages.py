@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from meshwright.domain.case import Case
     from meshwright.estimate.costs import WorkCosts
+    from meshwright.estimate.degrees import Degrees
     from meshwright.estimate.split import Composition
 
 Item = TypeVar("Item")
@@ -199,10 +200,7 @@ def stage_seconds(costs: WorkCosts, composition: Composition) -> tuple[Seconds, 
     return ahead, behind
 
 
-def stage_parameters(
-    case: Case, composition: Composition, *, tensor_parallel: Array, expert_parallel: Array, expert_tensor_parallel: Array,
-    pipeline_parallel: Array,
-) -> StageParameters:
+def stage_parameters(case: Case, composition: Composition, degrees: Degrees) -> StageParameters:
     """Parameters on a rank of each row.
 
     Symbols: as in ``perf.parameters``; the vocabulary is padded as the implementation does. Tied embeddings are held twice under a
@@ -211,9 +209,11 @@ def stage_parameters(
     Units:   parameters.
     Source:  ``perf.parameters``.
     """
-    tp, ep, etp = (np.asarray(degree).astype(np.int64) for degree in (tensor_parallel, expert_parallel, expert_tensor_parallel))
+    tp, ep, etp = (
+        degree.astype(np.int64) for degree in (degrees.tensor_parallel, degrees.expert_parallel, degrees.expert_tensor_parallel)
+    )
     model = case.model
-    vocabulary = vocabulary_rows(case, tensor_parallel).astype(np.int64)
+    vocabulary = vocabulary_rows(case, degrees.tensor_parallel).astype(np.int64)
     counts = composition.kind_counts()
     dense = experts = largest_dense = largest_experts = array(0.0)
     for index, kind in enumerate(model.kinds):
@@ -227,7 +227,7 @@ def stage_parameters(
         largest_dense = np.maximum(largest_dense, np.where(present, array(np.asarray(each.dense)), 0.0))
         largest_experts = np.maximum(largest_experts, np.where(present, array(np.asarray(each.routed)), 0.0))
     front = embedding_parameters(model, tp=tp, vocabulary=vocabulary)
-    copied = np.asarray(pipeline_parallel) > 1
+    copied = degrees.pipeline_parallel > 1.0
     back = head_parameters(model, tp=tp, vocabulary=vocabulary, copied=copied) + final_norm_parameters(model)
     extra = mtp_parameters(model, tp=tp, ep=ep, etp=etp)
     # Multi-token prediction embeds tokens on the last stage, so an untied table stands there a second time.

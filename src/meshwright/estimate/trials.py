@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from meshwright.domain.memory_reading import MemoryReading
-from meshwright.estimate.combine import Degrees
+from meshwright.estimate.degrees import Degrees, columns_of
 from meshwright.estimate.evaluate import composition_of, evaluate_columns, settings_of
 from meshwright.estimate.split import stack, take_columns
 from meshwright.perf.arrays import Array
@@ -64,20 +64,13 @@ def _evaluate_group(
     trials: int, into: Trials, members: Sequence[int],
 ) -> None:
     count = len(layouts)
-
-    def column(name: str) -> Array:
-        return np.repeat(np.array([float(getattr(layout, name)) for layout in layouts]), trials)
-
     tiled = {name: np.tile(value, count) for name, value in values.items()}
     constants = replace(case.calibration.constants, **tiled)  # type: ignore[arg-type]
     tried = replace(case, calibration=replace(case.calibration, constants=constants))
-    degrees = Degrees(**{field.name: column(field.name) for field in fields(Degrees)})
+    degrees = Degrees.of({word: np.repeat(column, trials) for word, column in columns_of(layouts).items()})
     compositions = [composition_of(case, layout, every_stage=False) for layout in layouts]
     composition = take_columns(stack(compositions, len(case.model.kinds)), np.repeat(np.arange(count), trials))
-    found = evaluate_columns(
-        tried, settings, degrees, composition, microbatch_sequences=column("microbatch_sequences"),
-        sequence_parallel=column("sequence_parallel"), num_microbatches=column("num_microbatches"),
-    )
+    found = evaluate_columns(tried, settings, degrees, composition)
     shape = (count, trials)
     rows = (len(composition.stage), count * trials)
 

@@ -10,7 +10,7 @@ import logging
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
-from meshwright.errors import did_you_mean, fault
+from meshwright.errors import fault, nearest
 from meshwright.frameworks.base import File, Framework, Limit, Options
 from meshwright.registry import Registry
 
@@ -44,11 +44,9 @@ def framework(name: str) -> Framework:
     for known in registry:
         if wanted in (known, *registry[known].aliases):
             return registry[known].at(version if at else None)
-    spellings = [spelling for known in registry for spelling in (known, *registry[known].aliases)]
-    raise fault(
-        "framework.unknown", "unknown framework {name!r}{hint}; known: {known}",
-        name=name, hint=did_you_mean(wanted, spellings), known=", ".join(registry),
-    )
+    spellings = {spelling: known for known in registry for spelling in (known, *registry[known].aliases)}
+    hint = nearest(wanted, spellings, "meshwright catalog frameworks", spellings)
+    raise fault("framework.unknown", "unknown framework {name!r}{hint}", name=name, hint=hint)
 
 
 @cache

@@ -2,107 +2,90 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from meshwright.frameworks import divisibility
-from meshwright.frameworks.rules import limits_from, values_if
+from meshwright.frameworks.rules import Rule, limits, values_if
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Collection
 
-    from meshwright.domain.case import Case
     from meshwright.domain.features import Features
-    from meshwright.domain.layout import Layout
     from meshwright.frameworks.base import Limit, Values
-    from meshwright.frameworks.rules import Rules, Words
+    from meshwright.frameworks.planned import Planned
+    from meshwright.frameworks.rules import Words
 
 
-def _device(case: Case, layout: Layout) -> Values | None:
-    recipe, device = case.training.precision, case.cluster.device
-    return values_if(not recipe.runs_on(device), device=device.name, precision=recipe.name)
-
-
-def _positions(features: Features, case: Case, layout: Layout) -> Values | None:
-    return values_if(case.model.position not in features.positions, position=case.model.position)
-
-
-def _task(features: Features, case: Case, layout: Layout) -> Values | None:
-    return values_if(case.training.task not in features.tasks, task=case.training.task)
-
-
-def _context_kind(features: Features, case: Case, layout: Layout) -> Values | None:
-    able = layout.context_kind in features.context_kinds and features.context_parallel
-    wrong = layout.context_parallel > 1 and (not able or divisibility.context_window(case, layout) is not None)
-    return values_if(wrong, kind=layout.context_kind, model=case.model.name)
-
-
-def _context_heads(case: Case, layout: Layout) -> Values | None:
-    if layout.context_parallel == 1 or layout.context_kind != "ulysses":
+def _context_heads(plan: Planned) -> Values | None:
+    if plan.cp == 1 or plan.kind != "ulysses":
         return None
-    ranks = layout.context_parallel * layout.tensor_parallel
-    for kind in case.model.kinds:
+    ranks = plan.cp * plan.tp
+    for kind in plan.case.model.kinds:
         heads = kind.attention.num_heads
         groups = heads if kind.attention.latent else kind.attention.num_key_value_heads
         if heads % ranks or groups % ranks:
-            return {"heads": heads, "groups": groups, "ranks": ranks, "cp": layout.context_parallel}
+            return {"heads": heads, "groups": groups, "ranks": ranks}
     return None
 
 
-def _stages(features: Features, case: Case, layout: Layout) -> Values | None:
-    pp, layers = layout.pipeline_parallel, case.model.num_layers
-    uneven = layers % pp and not features.uneven_stages and case.implementation.stage_split == "even"
-    return values_if(pp > layers or uneven, layers=layers, pp=pp)
+def _schedule(plan: Planned) -> bool:
+    return not (plan.vp == 1 and (plan.schedule == "1f1b" or plan.pp == 1))
 
 
-def _schedule(case: Case, layout: Layout) -> Values | None:
-    plain = layout.virtual_stages == 1 and (layout.schedule == "1f1b" or layout.pipeline_parallel == 1)
-    return values_if(not plain, schedule=layout.schedule, vp=layout.virtual_stages)
+_RULES = (
+    Rule("device", "{device} does not compute in {precision}",
+         lambda plan: not plan.case.training.precision.runs_on(plan.case.cluster.device), "never", "training"),
+    Rule("position-table", "the sequence of {sequence} tokens exceeds the position table of {rows} rows",
+         divisibility.position_table, "never", "model"),
+    Rule("heads", "{heads} attention heads are not divisible by {tp}", divisibility.heads, "never"),
+    Rule("key-value-heads", "{heads} key-value heads and tensor parallelism {tp} do not divide each other",
+         divisibility.copied_key_value_heads, "never"),
+    Rule("width", "a width of {width} is not divisible by {tp}", divisibility.width, "never"),
+    Rule("sequence", "a sequence of {sequence} tokens does not split over context parallelism {cp} (both halves) and tensor "
+         "parallelism {tp}", divisibility.sequence, "never"),
+    Rule("context-heads", "{heads} heads and {groups} key-value heads are not divisible by {ranks}", _context_heads, "never"),
+    Rule("experts", "{experts} experts are not divisible by {ep}", divisibility.experts, "never"),
+    Rule("expert-grid", "{ep} x {etp} expert ranks do not divide the {stage} ranks of a stage", divisibility.expert_grid, "never"),
+    Rule("expert-sequence", "experts under tensor parallelism {tp} need sequence parallelism", divisibility.expert_sequence,
+         "never"),
+    Rule("schedule", "it has no schedule {schedule} with {vp} virtual stages", _schedule, "never"),
+    Rule("batch", "global batch {batch} is not {mb} x {gas} x {dp}", divisibility.batch, "never"),
+)
 
 
-def _shards(features: Features, case: Case, layout: Layout) -> Values | None:
-    ranks = layout.data_parallel * (layout.context_parallel if features.shards_over_context else 1)
-    groups = (layout.optimizer_shards, layout.gradient_shards, layout.parameter_shards)
-    smaller = features.partial_sharding and ranks % max(groups) == 0
-    known = {1, max(groups) if smaller else ranks}
-    falling = list(groups) == sorted(groups, reverse=True)
-    return values_if(not (set(groups) <= known and falling), groups=groups, ranks=ranks)
+def _of_features(features: Features) -> tuple[Rule, ...]:
+    """Rules that ask what the framework can do."""
 
+    def positions(plan: Planned) -> Values | None:
+        return values_if(plan.case.model.position not in features.positions, position=plan.case.model.position)
 
-def _zero_stage(features: Features, case: Case, layout: Layout) -> Values | None:
-    return values_if(layout.zero_stage not in features.zero_stages, stage=layout.zero_stage)
+    def context_kind(plan: Planned) -> bool:
+        able = plan.kind in features.context_kinds and features.context_parallel
+        return plan.cp > 1 and (not able or divisibility.context_window(plan))
 
+    def stages(plan: Planned) -> bool:
+        uneven = plan.layers % plan.pp and not features.uneven_stages and plan.case.implementation.stage_split == "even"
+        return plan.pp > plan.layers or bool(uneven)
 
-_RULES: Rules = {
-    "device": (_device, "training", "{device} does not compute in {precision}"),
-    "position-table": (divisibility.position_table, "model", "the sequence of {sequence} tokens exceeds the position table of "
-                                                             "{rows} rows"),
-    "heads": (divisibility.heads, "layout", "{heads} attention heads are not divisible by {tp}"),
-    "key-value-heads": (divisibility.copied_key_value_heads, "layout", "{heads} key-value heads and tensor parallelism {tp} do "
-                                                                       "not divide each other"),
-    "width": (divisibility.width, "layout", "a width of {width} is not divisible by {tp}"),
-    "sequence": (divisibility.sequence, "layout", "a sequence of {sequence} tokens does not split over context parallelism {cp} "
-                                                  "(both halves) and tensor parallelism {tp}"),
-    "context-heads": (_context_heads, "layout", "{heads} heads and {groups} key-value heads are not divisible by {ranks}"),
-    "experts": (divisibility.experts, "layout", "{experts} experts are not divisible by {ep}"),
-    "expert-grid": (divisibility.expert_grid, "layout", "{ep} x {etp} expert ranks do not divide the {stage} ranks of a stage"),
-    "expert-sequence": (divisibility.expert_sequence, "layout", "experts under tensor parallelism {tp} need sequence parallelism"),
-    "schedule": (_schedule, "layout", "it has no schedule {schedule} with {vp} virtual stages"),
-    "batch": (divisibility.batch, "layout", "global batch {batch} is not {mb} x {gas} x {dp}"),
-}
-_FEATURE_RULES: Mapping[str, tuple[Callable[[Features, Case, Layout], Values | None], str, str]] = {
-    "task": (_task, "training", "it has no {task}"),
-    "positions": (_positions, "model", "it has no {position} positions"),
-    "context-kind": (_context_kind, "layout", "it has no {kind} context parallelism for {model}"),
-    "stages": (_stages, "layout", "{layers} layers do not split over {pp} stages"),
-    "shards": (_shards, "layout", "shard groups {groups} of optimizer state, gradients and parameters: it has one group, "
-                                  "of all {ranks} ranks"),
-    "zero-stage": (_zero_stage, "layout", "it has no ZeRO stage {stage}"),
-}
-"""The same for predicates that ask what the framework can do."""
+    def shards(plan: Planned) -> Values | None:
+        ranks = plan.dp * (plan.cp if features.shards_over_context else 1)
+        smaller = features.partial_sharding and ranks % max(plan.shards) == 0
+        known = {1, max(plan.shards) if smaller else ranks}
+        falling = list(plan.shards) == sorted(plan.shards, reverse=True)
+        return values_if(not (set(plan.shards) <= known and falling), groups=plan.shards, ranks=ranks)
+
+    return (
+        Rule("task", "it has no {task}", lambda plan: plan.task not in features.tasks, "never", "training"),
+        Rule("positions", "it has no {position} positions", positions, "never", "model"),
+        Rule("context-kind", "it has no {kind} context parallelism for {model}", context_kind, "never"),
+        Rule("stages", "{layers} layers do not split over {pp} stages", stages, "never"),
+        Rule("shards", "shard groups {groups} of optimizer state, gradients and parameters: it has one group, of all {ranks} ranks",
+             shards, "never"),
+        Rule("zero-stage", "it has no ZeRO stage {stage}",
+             lambda plan: values_if(plan.zero not in features.zero_stages, stage=plan.zero), "never"),
+    )
 
 
 def arithmetic(features: Features, *, skip: Collection[str] = (), words: Words | None = None) -> tuple[Limit, ...]:
     """The rules as limits of a framework, ids ``<name>.<rule>``."""
-    able = {name: (partial(broken, features), path, plain) for name, (broken, path, plain) in _FEATURE_RULES.items()}
-    return tuple(limits_from(features.name, {**_RULES, **able}, words or {}, skip=skip))
+    return limits(features.name, (*_RULES, *_of_features(features)), words=words, skip=skip)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from meshwright.documents.source import UNKNOWN
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from meshwright.documents.source import Setting
     from meshwright.frameworks.base import Values
     from meshwright.frameworks.settings import Reading
@@ -30,6 +32,36 @@ def count_of(reading: Reading, key: str, default: int) -> int:
     """A whole number of the files; the default where it is absent or something else."""
     value = reading.source.value(key)
     return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def is_true(value: object) -> bool:
+    """Whether a value is the truth value, not a word or a number for it."""
+    return value is True
+
+
+def is_not_true(value: object) -> bool:
+    """Whether a value is anything but the truth value; where a key is absent it is None."""
+    return value is not True
+
+
+def is_false(value: object) -> bool:
+    """Whether a value is the truth value, not an empty word or 0."""
+    return value is False
+
+
+def above(count: int) -> Callable[[object], bool]:
+    """Whether a value is a whole number above a count; True is none."""
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and value > count
+
+
+def equal(*words: object) -> Callable[[object], bool]:
+    """Whether a value is one of some, of the same type: True is not 1."""
+    return lambda value: any(type(value) is type(word) and value == word for word in words)
+
+
+def other_than(*words: object) -> Callable[[object], bool]:
+    """Whether a value is none of some."""
+    return lambda value: all(value != word for word in words)
 
 
 def whole(value: object) -> int | None:

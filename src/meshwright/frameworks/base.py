@@ -167,7 +167,7 @@ class Framework:
         if found is None:
             raise fault(
                 "framework.version", "{title} {version!r} is unknown; known: {known}",
-                title=self.title, version=version, known=", ".join(self.releases or (self.version,)),
+                title=self.title, version=version, known=self.releases or (self.version,),
             )
         return found
 

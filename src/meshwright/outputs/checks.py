@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import fnmatch
+import mmap
 import os
 import stat
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from meshwright.errors import InputError, Message, fault
-from meshwright.outputs.disk import BOM, may, read
+from meshwright.outputs.disk import BOM, read
 from meshwright.outputs.places import Place, place_of, place_within, same_file
 from meshwright.outputs.seal import is_intact
+from meshwright.outputs.stage import may
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -63,14 +65,15 @@ class Target:
 
     output: Output
     place: Place
-    content: bytes
+    content: bytes | memoryview
 
     @property
     def is_done(self) -> bool:
         """Whether the file already has this content."""
         before = self.place.before
         with suppress(OSError):
-            return before is not None and before.st_size == len(self.content) and read(self.place.real) == self.content
+            return (self.place.is_file and before is not None and before.st_size == len(self.content)
+                    and read(self.place.real) == self.content)
         return False
 
 
@@ -83,6 +86,8 @@ def target_of(output: Output) -> Target:
     model = output.path if output.read is not None else output.like
     with suppress(OSError):
         mark = BOM if model and read(model).startswith(BOM) else b""
+    if output.spool is not None:
+        return Target(output, place, _mapped(output.spool))
     try:
         content = output.text.encode()
     except UnicodeEncodeError as error:
@@ -91,13 +96,20 @@ def target_of(output: Output) -> Target:
     return Target(output, place, content if content.startswith(mark) else mark + content)
 
 
+def _mapped(spool: IO[bytes]) -> memoryview:
+    """What a file holds, in the system's memory for files."""
+    spool.flush()
+    return memoryview(mmap.mmap(spool.fileno(), 0, access=mmap.ACCESS_READ) if os.fstat(spool.fileno()).st_size else b"")
+
+
 def faults(targets: Sequence[Target], *, inputs: Iterable[str], force: bool) -> list[Message]:
     """What is in the way of these outputs, with what is in the files that stand there."""
     found: list[Message] = []
     read_from = _stats(inputs)
     for target in targets:
         place = target.place
-        known = [*_folder_faults(place), *_kind_faults(place), *_read_faults(place, read_from)]
+        known = [*_folder_faults(place), *_kind_faults(place)]
+        known += [] if target.is_done else _read_faults(place, read_from)
         found += known or _content_faults(target, force=force)
     return _once([*found, *_meeting([target.place for target in targets])])
 

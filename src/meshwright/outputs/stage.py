@@ -9,9 +9,9 @@ JOURNAL, ELSEWHERE = "journal", "elsewhere"
 """In it: what it takes to undo the change, or, where that is in another folder, which one."""
 
 
-def stage_of(folder: str) -> str:
-    """Where what belongs into a folder is prepared."""
-    return f"{folder}/.meshwright-{os.geteuid()}"
+def stage_of(folder: str, user: int | None = None) -> str:
+    """Where what belongs into a folder is prepared, by this user or another one."""
+    return f"{folder}/.meshwright-{os.geteuid() if user is None else user}"
 
 
 def is_ours(stage: str) -> bool:
@@ -21,6 +21,11 @@ def is_ours(stage: str) -> bool:
     except OSError:
         return False
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+
+
+def may(path: str, how: int) -> bool:
+    """Whether this user may do so (``os.W_OK``, ``os.X_OK``)."""
+    return os.access(path, how, effective_ids=os.access in os.supports_effective_ids)
 
 
 def upwards(folder: str) -> list[str]:

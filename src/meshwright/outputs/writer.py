@@ -13,7 +13,7 @@ from meshwright.outputs.journal import Entry, How, Journal, end_journal, home_of
 from meshwright.outputs.locks import locked
 from meshwright.outputs.places import unwritable
 from meshwright.outputs.recovery import left_undone, recover, undo
-from meshwright.outputs.stage import stage_of
+from meshwright.outputs.stage import may, stage_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -112,7 +112,7 @@ class Change:
                 self._prepare_tree()
             else:
                 for base in self._bases:
-                    self._at = base
+                    self._at = stage_of(base)
                     make_stage(base, self._bases[0])
                 for number, target in enumerate(self._targets):
                     self._at = target.output.path
@@ -178,7 +178,7 @@ class Change:
             if len(self._targets) > 1:
                 disk.keep(place.real, entry.old)
             return entry
-        if not disk.may(place.real, os.W_OK):
+        if not may(place.real, os.W_OK):
             raise fault("file.foreign", "belongs to somebody else and cannot be written to", path=output.path)
         disk.create(entry.old, disk.read(place.real))  # several names, or an owner that only the file itself can keep
         return Entry(number=number, base=place.base, place=place.real, how="overwrite", digest=entry.digest)

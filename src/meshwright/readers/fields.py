@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from meshwright.errors import Message
 from meshwright.readers.limits import MAX_LAYERS, MAX_NUMBER, MAX_SIZE
 from meshwright.readers.names import name_fault
-from meshwright.readers.structure import join, shown
+from meshwright.readers.structure import join
+from meshwright.text import shown
 
 
 class Fields:
@@ -129,6 +130,6 @@ class Fields:
         if value is None:
             value = {}
         elif not isinstance(value, Mapping):
-            self.fault(name, "config.mapping", "{value} is not a mapping", value=shown(value))
+            self.fault(name, "config.mapping", "{value} stands there, keys with values are expected", value=shown(value))
             value = {}
         return Fields(value, self._at(name), self.faults)

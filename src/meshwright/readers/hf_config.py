@@ -14,7 +14,7 @@ from meshwright.readers.fields import Fields
 from meshwright.readers.limits import refuse_giants
 from meshwright.readers.names import require_name
 from meshwright.readers.safe import load_json, require_mapping
-from meshwright.readers.structure import shown
+from meshwright.text import shown
 
 if TYPE_CHECKING:
     from meshwright.domain.model import Model
@@ -97,7 +97,7 @@ def _shown_name(config: Mapping[str, object]) -> str:
 
 def _unknown(fields: Fields, config: Mapping[str, object]) -> Message:
     names = _names(fields.data) or _names(config)
-    known = ", ".join(name for name in architectures if name[:1].isupper())
+    known = [name for name in architectures if name[:1].isupper()]
     if not names:
         given = shown(fields.data.get("architectures", fields.data.get("model_type")))
         return Message(

@@ -6,15 +6,18 @@ Every fault is one ``InputError`` with one line; nothing else escapes from here.
 from __future__ import annotations
 
 import json
+import re
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import IO, TYPE_CHECKING, NoReturn
 
 import yaml
 
 from meshwright.errors import fault
+from meshwright.text import kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 MAX_BYTES = 10 * 10**6
 """Larger than any configuration; smaller than what hurts."""
@@ -22,6 +25,10 @@ MAX_ALIASES = 100
 MAX_DEPTH = 60
 MAX_NODES = 1_000_000
 """Nodes after aliases are expanded, so that a document of a few lines cannot become gigabytes."""
+
+MAX_DIGITS = 100
+"""Characters of a number; none that means anything has as many."""
+_LONG_NUMBER = re.compile(rf"(?<![0-9A-Za-z_])(?:0[xXoObB][0-9a-fA-F_]{{{MAX_DIGITS},}}|[0-9][0-9_.:]{{{MAX_DIGITS},}})")
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -36,8 +43,9 @@ def load_json(path: Path | str) -> object:
     return parse_json(read_text(path), where=str(path))
 
 
-def read_text(path: Path | str, max_bytes: int = MAX_BYTES, *, errors: str = "strict") -> str:
-    """The text of a regular UTF-8 file of at most ``max_bytes``; ``errors`` is what ``bytes.decode`` does with other bytes."""
+@contextmanager
+def open_regular(path: Path | str) -> Iterator[IO[bytes]]:
+    """A regular file, open to be read; what the system says against it, then or while it is read, is a fault of the file."""
     path = Path(path)
     try:
         if not path.exists():
@@ -45,10 +53,17 @@ def read_text(path: Path | str, max_bytes: int = MAX_BYTES, *, errors: str = "st
         if not path.is_file():
             raise fault("file.kind", "not a regular file", path=str(path))
         with path.open("rb") as stream:
-            content = stream.read(max_bytes + 1)
+            yield stream
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise fault("file.unreadable", "cannot be read: {reason}", path=str(path), reason=reason) from None
+
+
+def read_text(path: Path | str, max_bytes: int = MAX_BYTES, *, errors: str = "strict") -> str:
+    """The text of a regular UTF-8 file of at most ``max_bytes``; ``errors`` is what ``bytes.decode`` does with other bytes."""
+    path = Path(path)
+    with open_regular(path) as stream:
+        content = stream.read(max_bytes + 1)
     if len(content) > max_bytes:
         raise fault("file.large", "larger than {limit} bytes", path=str(path), limit=max_bytes)
     try:
@@ -57,8 +72,22 @@ def read_text(path: Path | str, max_bytes: int = MAX_BYTES, *, errors: str = "st
         raise fault("file.encoding", "not UTF-8 text (byte {offset})", path=str(path), offset=error.start) from None
 
 
+def refuse_long_numbers(text: str, where: str = "") -> None:
+    """Refuse a number of hundreds of digits before a parser makes one of it, which takes the square of their number.
+
+    Errors:  ``InputError`` with its line; also for such a number in a text or a comment.
+    """
+    found = _LONG_NUMBER.search(text)
+    if found:
+        raise fault(
+            "number.digits", "a number of {size:,} characters (line {line}); {limit} are the limit", path=where,
+            size=len(found[0]), line=text.count("\n", 0, found.start()) + 1, limit=MAX_DIGITS,
+        )
+
+
 def parse_yaml(text: str, where: str = "") -> object:
     """One YAML document; refuses alias bombs, deep nesting, duplicate keys, several documents and language tags."""
+    refuse_long_numbers(text, where)
     try:
         _check_events(yaml.parse(text, Loader=_Loader), where)
         loader = _Loader(text)
@@ -87,12 +116,13 @@ def parse_json(text: str, where: str = "") -> object:
         if len(result) < len(items):
             seen: set[str] = set()
             twice = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-            raise fault("json.duplicate", "key {key!r} stands twice in one object", path=where, key=twice)
+            raise fault("json.duplicate", "key {key!r} stands twice in one place", path=where, key=twice)
         return result
 
     def constant(name: str) -> NoReturn:
         raise fault("json.constant", "{name} is not JSON", path=where, name=name)
 
+    refuse_long_numbers(text, where)
     try:
         document: object = json.loads(text, object_pairs_hook=pairs, parse_constant=constant)
     except json.JSONDecodeError as error:
@@ -172,7 +202,7 @@ def _check_keys(node: yaml.MappingNode, where: str) -> None:
             raise fault("yaml.key", "a key must be a word (line {line})", path=where, line=_line(key))
         if key.value in seen:
             raise fault(
-                "yaml.duplicate", "key {key!r} stands twice in one mapping (line {line})",
+                "yaml.duplicate", "key {key!r} stands twice in one place (line {line})",
                 path=where, key=key.value, line=_line(key),
             )
         seen.add(key.value)
@@ -182,7 +212,19 @@ def _line(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
+_PARSERS = {
+    "mapping values are not allowed": "a second ': ' is not allowed", "block mapping": "keys", "flow mapping": "braces",
+    "mapping": "keys", "block sequence": "a list", "flow sequence": "brackets", "sequence": "a list", "scalar": "a value",
+}
+"""What parsers call things -> what their writers do."""
+
+
 def _one_line(text: str) -> str:
+    """A parser's complaint in one line, in words that people write."""
+    if "integer string conversion" in text:
+        return "a number of too many digits"
+    for theirs, ours in _PARSERS.items():
+        text = text.replace(theirs, ours)
     return " ".join(text.split())
 
 
@@ -190,8 +232,7 @@ def require_mapping(document: object, where: str) -> dict[str, object]:
     """The document as a mapping with text keys, or an ``InputError``."""
     if not isinstance(document, dict):
         raise fault(
-            "document.kind", "holds {kind}, a mapping was expected",
-            path=where, kind="nothing" if document is None else type(document).__name__,
+            "document.kind", "holds {kind}, keys with values were expected", path=where, kind=kind(document),
         )
     odd = [key for key in document if not isinstance(key, str)]
     if odd:

@@ -15,6 +15,7 @@ from cattrs.gen import make_dict_structure_fn
 
 from meshwright.errors import InputError, Message, did_you_mean
 from meshwright.readers.names import name_fault
+from meshwright.text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -84,7 +85,7 @@ def faults(error: BaseException, path: str) -> Iterator[Message]:
         for key in sorted(error.extra_fields, key=str):
             yield Message(
                 "key.unknown", "is no known key{hint}; known: {known}",
-                {"hint": did_you_mean(str(key), known), "known": ", ".join(known)}, join(path, key),
+                {"hint": did_you_mean(str(key), known), "known": known}, join(path, key),
             )
     elif isinstance(error, Reject):
         yield Message(error.id, error.template, error.values, path)
@@ -97,12 +98,6 @@ def join(path: str, key: object) -> str:
     if isinstance(key, int):
         return f"{path}[{key}]"
     return f"{path}.{key}" if path else str(key)
-
-
-def shown(value: object) -> str:
-    """A value for a message, short."""
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _has_origin(*origins: Any) -> Callable[[Any], bool]:
@@ -164,8 +159,7 @@ def _word(value: object, kind: Any) -> object:
     if value not in words:
         known = [str(word) for word in words]
         hint = did_you_mean(value, known) if isinstance(value, str) else ""
-        listed = ", ".join(known)
-        raise Reject("value.word", "{value} is none of {words}{hint}", value=shown(value), words=listed, hint=hint)
+        raise Reject("value.word", "{value} is none of {words}{hint}", value=shown(value), words=known, hint=hint)
     return value
 
 
@@ -175,7 +169,7 @@ def record_hook(kind: Any, converter: cattrs.Converter) -> Callable[[Any, Any], 
 
     def structure_record(value: Any, _: Any) -> Any:
         if not isinstance(value, Mapping):
-            raise Reject("value.mapping", "{value} is not a mapping of keys to values", value=shown(value))
+            raise Reject("value.mapping", "{value} stands there, keys with values are expected", value=shown(value))
         return build(value, kind)
 
     return structure_record
@@ -199,7 +193,7 @@ def _mapping(kind: Any, converter: cattrs.Converter) -> Callable[[Any, Any], Any
 
     def structure_mapping(value: Any, _: Any) -> Any:
         if not isinstance(value, Mapping):
-            raise Reject("value.mapping", "{value} is not a mapping of keys to values", value=shown(value))
+            raise Reject("value.mapping", "{value} stands there, keys with values are expected", value=shown(value))
         return _items(((str(key), item) for key, item in value.items()), item_kind, converter, check=_seen)
 
     return structure_mapping

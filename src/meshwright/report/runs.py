@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from meshwright.evidence.rows.attempts import Attempts
     from meshwright.evidence.rows.near import Difference, Near
-    from meshwright.evidence.rows.published import Published
+    from meshwright.evidence.rows.published_run import Published
 
 BRIEF = 40
 """How many lines of a list nobody narrowed are worth a screen."""

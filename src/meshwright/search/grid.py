@@ -8,18 +8,19 @@ once per distinct key and gathered.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from meshwright.domain.layout import Full, NoRecompute, Overlap, Selective
-from meshwright.estimate.combine import Degrees, pipeline_time, state_costs, step_time
+from meshwright.estimate.combine import pipeline_time, state_costs, step_time
 from meshwright.estimate.costs import Settings, work_costs
+from meshwright.estimate.degrees import Degrees, sharded
 from meshwright.estimate.memory import activation_memory, dynamic_bytes, static_bytes
 from meshwright.estimate.split import Composition, compose, default_split, stack, take_columns, treated
 from meshwright.estimate.stages import stage_costs, stage_inputs, stage_parameters
-from meshwright.perf.arrays import array, take
+from meshwright.perf.arrays import take
 from meshwright.search.rules import knobs_of, rules_of
 from meshwright.search.space import TREATMENTS, mesh_grid
 
@@ -208,12 +209,7 @@ def _evaluate_block(
             settings = settings_for(space, schedule, overlap)
             if not inputs:
                 # Layer tables do not depend on the schedule, so all treatments are computed once for the block.
-                costs = work_costs(
-                    case, settings, microbatch_sequences=array(mb),
-                    tensor_parallel=array(work["tp"]), sequence_parallel=array(sp[at]), context_parallel=array(work["cp"]),
-                    expert_parallel=array(work["ep"]), expert_tensor_parallel=array(work["etp"]),
-                    devices_per_stage=array(work["tp"] * work["cp"] * work["dp"]), pipeline_parallel=array(work["pp"]),
-                )
+                costs = work_costs(case, settings, Degrees.of({**work, "mb": mb, "sp": sp[at]}))
                 inputs[()] = stage_inputs(costs)
             yield from _evaluate_rows(
                 space,
@@ -247,10 +243,7 @@ def _evaluate_rows(
     numbers = np.array([table.number(int(key) // 16, int(key) % 16) for key in pipelines], dtype=np.int64)[pipeline_of]
     composition = table.columns(numbers)
     shape = _take(mesh, shape_mesh)
-    parameters = stage_parameters(
-        case, composition, tensor_parallel=array(shape["tp"]), expert_parallel=array(shape["ep"]),
-        expert_tensor_parallel=array(shape["etp"]), pipeline_parallel=array(shape["pp"]),
-    )
+    parameters = stage_parameters(case, composition, Degrees.of(shape))
     state_at, option = _pairs(len(shape_mesh), np.arange(len(space.shard_options), dtype=np.int64))
     stage = np.array([o.stage for o in space.shard_options], dtype=np.int64)[option]
     group_ranks = shards[option, shape_mesh[state_at]]
@@ -267,7 +260,7 @@ def _evaluate_rows(
     number = flat.reshape(len(shape_mesh), len(space.shard_options))
     if not len(state_at):
         return
-    degrees = _degrees(shape, shape_chunks, state_at, stage, group_ranks)
+    degrees = Degrees.of({**_take(shape, state_at), "vp": shape_chunks[state_at], **sharded(stage, np.maximum(1, group_ranks))})
     state_composition = take_columns(composition, state_at)
     state_parameters = take(parameters, state_at)
     state = state_costs(case, degrees, state_parameters, state_composition, offload=settings.offload)
@@ -289,20 +282,15 @@ def _evaluate_rows(
         own = treated(take_columns(composition, shape_of[piece]), TREATMENTS.index(treatment), len(TREATMENTS))
         gathered = inputs.take(rows[piece])
         stages = stage_costs(gathered, own)
-        pp, vp = array(mesh["pp"][which[piece]]), array(chunks[piece])
-        m = array(num_microbatches[rows[piece]])
-        pipeline = pipeline_time(
-            case, settings, own, stages, pipeline_parallel=pp, virtual_stages=vp, num_microbatches=m, hop_s=gathered.hop_s
-        )
-        activation = activation_memory(settings, own, stages, pipeline_parallel=pp, virtual_stages=vp, num_microbatches=m)
+        pace = Degrees.of({"pp": mesh["pp"][which[piece]], "vp": chunks[piece], "m": num_microbatches[rows[piece]]})
+        pipeline = pipeline_time(case, settings, own, stages, pace, hop_s=gathered.hop_s)
+        activation = activation_memory(settings, own, stages, pace)
         dynamic = dynamic_bytes(case, activation)
         inner, column = np.nonzero(alive)
         outer = states[inner, column]
         reserved = (static[:, outer] + dynamic[:, inner]).max(axis=0)
-        time = step_time(
-            case, settings, take(pipeline, inner), state.timed(outer), take(degrees, outer), num_microbatches=m[inner],
-            reserved_bytes=reserved,
-        )
+        whole = replace(take(degrees, outer), num_microbatches=pace.num_microbatches[inner])
+        time = step_time(case, settings, take(pipeline, inner), state.timed(outer), whole, reserved_bytes=reserved)
         counts.evaluated += len(inner)
         counts.fitting += int((reserved <= case.capacity_bytes).sum())
         yield Rows(
@@ -319,13 +307,3 @@ def _take(columns: dict[str, Ints], index: Ints) -> dict[str, Ints]:
 def _pairs(rows: int, values: Ints) -> tuple[Ints, Ints]:
     """Every row with every value, row by row."""
     return np.repeat(np.arange(rows, dtype=np.int64), len(values)), np.tile(values, rows)
-
-
-def _degrees(shape: dict[str, Ints], chunks: Ints, at: Ints, stage: Ints, shards: Ints) -> Degrees:
-    split = np.maximum(1, shards)
-    return Degrees(
-        tensor_parallel=array(shape["tp"][at]), context_parallel=array(shape["cp"][at]), pipeline_parallel=array(shape["pp"][at]),
-        virtual_stages=array(chunks[at]), expert_parallel=array(shape["ep"][at]), expert_tensor_parallel=array(shape["etp"][at]),
-        data_parallel=array(shape["dp"][at]), optimizer_shards=array(split),
-        gradient_shards=array(np.where(stage >= 2, split, 1)), parameter_shards=array(np.where(stage >= 3, split, 1)),
-    )

@@ -43,6 +43,8 @@ TIGHT, ROOMY = 0.92, 0.85
 """A plan above the first share of the usable memory is tight; one below the second is a safer neighbour worth naming."""
 TIE = 0.005
 """Plans this near are ranked by whether their upper bound of memory fits, then by time."""
+MOST_EVALUATED = 3_000_000
+"""Layouts after which no further number of idle nodes is looked at."""
 RERANKED = 4
 """Candidates beyond those asked for that are simulated before the list is cut."""
 
@@ -50,8 +52,7 @@ RERANKED = 4
 def device_counts(case: Case, spare_nodes: int) -> tuple[int, ...]:
     """All devices, then with up to so many whole nodes idle."""
     per_node = case.cluster.devices_per_node
-    counts = [case.cluster.num_devices - per_node * idle for idle in range(spare_nodes + 1)]
-    return tuple(count for count in counts if count >= 1)
+    return tuple(range(case.cluster.num_devices, 0, -per_node)[: spare_nodes + 1])
 
 
 def plan(
@@ -75,7 +76,10 @@ def plan(
     begin = time.perf_counter()
     counts = Counts(rejected=Counter())
     pools: list[Finalists] = []
-    for devices in device_counts(case, options.spare_nodes):
+    numbers = device_counts(case, options.spare_nodes)
+    for devices in numbers:
+        if counts.evaluated > MOST_EVALUATED:
+            break
         space = make_space(case, features, devices, pins)
         finalists = Finalists(space=space, overlap=overlap, objective=options.objective, capacity_bytes=case.capacity_bytes)
         for rows in evaluate_grid(space, counts, overlap=overlap, progress=progress):
@@ -106,7 +110,8 @@ def plan(
         legal=counts.legal, evaluated=counts.evaluated, bounded=counts.bounded, fitting=counts.fitting,
         rejected=dict(sorted((counts.rejected or Counter()).items(), key=lambda item: (-item[1], item[0]))), search_s=search_s,
         plans=winners[: options.top], pareto=_pareto(case, pools, winners), verdict=verdict, used_devices=used,
-        idle_devices=case.cluster.num_devices - used if used else 0, notes=_notes(case, winners, used),
+        idle_devices=case.cluster.num_devices - used if used else 0,
+        notes=(*_notes(case, winners, used), *_untried(case, numbers[len(pools) - 1 :])),
         ranking_error_ratio=ranking_error(case),
     )
 
@@ -264,6 +269,14 @@ def _unmet(case: Case, features: Features, pools: Sequence[Finalists], overlap: 
         constraint=f"memory of one device; the least demanding layout is {each.label}", demand=each.memory_reserved_bytes,
         bound=case.capacity_bytes, unit="B", terms=terms, levers=levers(case, features, each, options, overlap),
     )
+
+
+def _untried(case: Case, left: Sequence[int]) -> tuple[Message, ...]:
+    """That the search has ended before all numbers of devices; ``left`` begins with the last that was searched."""
+    if len(left) < 2:
+        return ()
+    values = {"idle": (case.cluster.num_devices - left[0]) // case.cluster.devices_per_node, "most": MOST_EVALUATED}
+    return (Message("plan.untried", "more than {idle} idle nodes were not tried: {most:,} layouts were looked at before", values),)
 
 
 def _notes(case: Case, winners: Sequence[RankedPlan], used: int) -> tuple[Message, ...]:

@@ -9,8 +9,9 @@ from meshwright.catalog import cluster_for, devices, implementation, implementat
 from meshwright.catalog import device as device_named
 from meshwright.errors import InputError, fault
 from meshwright.evidence.rows.attempts import attempts, build, corpus, data_path, text_of
+from meshwright.evidence.rows.conventions import conventions
 from meshwright.evidence.rows.near import NEAR, Wanted, closest, near, nearest, of_case, of_model, on_device, wanted_model
-from meshwright.evidence.rows.published import FAMILIES, published
+from meshwright.evidence.rows.published import published
 
 
 def case(model="llama3-8b", device="h100-sxm", nodes=1, batch=128, sequence=8192, **more):
@@ -173,7 +174,7 @@ def test_a_broken_catalogue_is_no_blank_index(rows, monkeypatch):
     def broken(row):
         raise fault("sheet.mapping", "constants.yaml is broken")
 
-    monkeypatch.setattr("meshwright.evidence.rows.published.run", broken)
+    monkeypatch.setattr("meshwright.evidence.rows.reading.run", broken)
     with pytest.raises(InputError, match="broken"):
         published(rows[0])
 
@@ -185,4 +186,5 @@ def test_the_index_is_not_gutted():
 
 def test_families_are_those_of_implementations_or_their_own():
     ours = {implementation(name).family for name in implementations()}
-    assert set(FAMILIES.values()) - ours <= {"mindformers"}
+    told = {rule.then["family"] for rule in conventions().rules if "family" in rule.then}
+    assert told - ours == {"mindformers"}

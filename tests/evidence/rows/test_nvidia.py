@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from meshwright.catalog import load_model
-from meshwright.evidence.rows import nvidia
 from meshwright.evidence.rows.attempts import corpus
+from meshwright.evidence.rows.row_model import windowed
+from meshwright.evidence.rows.row_placement import layers_of
 from meshwright.evidence.rows.run import run
 
 
@@ -16,10 +17,15 @@ def rows():
 
 
 def test_a_layout_string_places_layers_by_chunk_and_stage():
-    assert nvidia.layers_of("Et*4|(t*4|)*14tmL", 2, 8) == ((4, 4),) * 7 + ((4, 1),)
-    assert nvidia.layers_of("Et*4|(tttt|)*14tmL", 8, 2) == ((4,) * 8, (4,) * 7 + (1,))
-    assert nvidia.layers_of("Et|(tt|)*30mL", 8, 4) == ((1, *(2,) * 7), (2,) * 8, (2,) * 8, (*(2,) * 7, 0))
-    assert nvidia.layers_of("Et*4|tL", 4, 1) is None
+    assert layers_of("Et*4|(t*4|)*14tmL", 2, 8) == ((4, 4),) * 7 + ((4, 1),)
+    assert layers_of("Et*4|(tttt|)*14tmL", 8, 2) == ((4,) * 8, (4,) * 7 + (1,))
+    assert layers_of("Et|(tt|)*30mL", 8, 4) == ((1, *(2,) * 7), (2,) * 8, (2,) * 8, (*(2,) * 7, 0))
+    assert layers_of("Et*4|tL", 4, 1) is None
+
+
+@pytest.mark.parametrize("layout", ["Et*999999999L", "E((t*999|)*999|)*999L", "E" + "t*9" * 40_000, "E" + "(t*1" * 500])
+def test_a_layout_string_of_any_size_places_nothing_and_costs_nothing(layout):
+    assert layers_of(layout, 2, 2) is None
 
 
 def test_a_named_recipe_is_what_it_says(rows):
@@ -36,7 +42,7 @@ def test_a_named_recipe_is_what_it_says(rows):
 
 
 def test_dropped_tokens_need_no_counts_and_no_flex_dispatcher(rows):
-    said = nvidia.said(rows["nv0282"])
+    said = rows["nv0282"].said
     assert said.balanced
     assert not said.dropless
     assert not said.flex
@@ -47,14 +53,14 @@ def test_multi_token_prediction_is_counted_where_the_flops_count_it(rows):
     for row in rows.values():
         if row.model == "deepseek-v3" and row.id.startswith("nv") and not row.flag and row.id != "nv0291":
             per_token = 1e12 * row.measured.tflops_per_device / row.measured.tokens_per_s_per_device
-            assert nvidia.said(row).mtp_layers == (per_token > 255e9), row.id
+            assert row.said.mtp_layers == (per_token > 255e9), row.id
 
 
 def test_windows_come_from_the_catalogue_where_every_shape_agrees(rows):
     model = run(rows["nv0092"]).case.model
     assert [kind.attention.window_tokens for kind in model.kinds] == [128, None]
-    assert nvidia.windowed(replace(model, hidden=4096)) is None
-    assert nvidia.windowed(load_model("llama3-8b")) is None
+    assert windowed(replace(model, hidden=4096)) is None
+    assert windowed(load_model("llama3-8b")) is None
 
 
 def test_fine_tuning_is_packed_and_adapts_queries_keys_and_values(rows):

@@ -6,13 +6,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.evidence.runs_csv import TINY
 
 from meshwright.domain.layout import Full, NoRecompute, Selective
 from meshwright.estimate.evaluate import evaluate
-from meshwright.evidence.rows.conventions import conventions
-from meshwright.evidence.rows.nvidia import packed
+from meshwright.evidence.rows.attempts import corpus
+from meshwright.evidence.rows.conventions import conventions, rules_of
+from meshwright.evidence.rows.reading import Refused, read_row
 from meshwright.evidence.rows.refused import ImpossibleError, UnreadableError
-from meshwright.evidence.rows.row import Row
+from meshwright.evidence.rows.row import row_of
 from meshwright.evidence.rows.run import Run, run
 from meshwright.evidence.rows.table import shipped_table
 
@@ -31,6 +33,11 @@ def _read() -> tuple[dict[str, Run], dict[str, str]]:
 
 
 RUNS, REFUSED = _read()
+NARAYANAN = {
+    "gpt-1.7b": 16, "gpt-3.6b": 16, "gpt-7.5b": 16, "gpt-18.4b": 8, "gpt-39.1b": 4, "gpt-76.1b": 2, "gpt-145.6b": 2,
+    "gpt-310.1b": 1, "gpt-529.6b": 1, "gpt-1008.0b": 1,
+}
+"""Micro-batches of NVIDIA/Megatron-LM examples/sc21/run_table_1.sh."""
 
 
 def _ascend(each: Run) -> bool:
@@ -46,7 +53,7 @@ def _mindspore(each: Run) -> bool:
 
 
 def _blank_chunks(each: Run) -> bool:
-    return not (each.row.virtual_stages or packed(each.row) or each.row.model in conventions().micro_batches)
+    return not (each.row.virtual_stages or each.row.said.layer_per_chunk or each.row.said.virtual_stages)
 
 
 def _old_nemo(each: Run) -> bool:
@@ -84,7 +91,7 @@ CONVENTIONS = (
     Convention("blank chunks are one", _blank_chunks,
                lambda each: each.layout.virtual_stages == 1, 400),
     Convention("NVIDIA's fine-tuning interleaves one layer a chunk where chunks are blank",
-               lambda each: not each.row.virtual_stages and packed(each.row) and each.layout.pipeline_parallel > 1,
+               lambda each: not each.row.virtual_stages and each.row.said.layer_per_chunk and each.layout.pipeline_parallel > 1,
                lambda each: each.layout.virtual_stages * each.layout.pipeline_parallel == each.case.model.num_layers, 6),
     Convention("a blank context degree is one", lambda each: not each.row.context_parallel,
                lambda each: each.layout.context_parallel == 1, 0),
@@ -109,8 +116,9 @@ CONVENTIONS = (
                lambda each: each.layout.sequence_parallel
                == (each.row.framework in ("nemo", "megatron-bridge") and each.layout.tensor_parallel > 1), 30),
     Convention("Narayanan's table 1 takes micro-batch and chunks from its script",
-               lambda each: each.row.model in conventions().micro_batches and each.row.framework_version.startswith("2021"),
-               lambda each: each.layout.microbatch_sequences == conventions().micro_batches[each.row.model][0], 10),
+               lambda each: each.row.model.startswith("gpt-") and each.row.source.startswith("Narayanan"),
+               lambda each: each.row.microbatch_sequences is None and each.layout.microbatch_sequences == NARAYANAN[each.row.model],
+               10),
     Convention("nanotron places layers by cost and counts the output layer",
                lambda each: each.row.framework == "nanotron" and each.layout.pipeline_parallel > 1,
                lambda each: sum((each.layout.stage_layers or ((),))[0]) == each.case.model.num_layers, 500),
@@ -199,17 +207,36 @@ def test_what_is_allocated_after_a_step_is_what_the_model_keeps() -> None:
         assert states == pytest.approx(steady, rel=0.015), id_
 
 
-def test_every_rule_and_spelling_of_the_conventions_has_a_row() -> None:
-    known = conventions()
-    for rule in (*known.clusters, *known.implementations):
-        assert any(rule.holds(each.row, each.device) for each in RUNS.values()), rule
-    for column, spellings in (("gpu", known.devices), ("precision", known.precisions), ("model", known.micro_batches)):
-        assert spellings.keys() <= {each.row.word(column) for each in RUNS.values()}, column
+def test_every_rule_decides_something_of_a_row_and_says_where_that_is_written_down() -> None:
+    """A rule without a row is a guess; one that others always decide before is dead."""
+    used = {id(rule.then) for each in corpus() for rule in rules_of(each.word).values()}
+    assert [rule for rule in conventions().rules if id(rule.then) not in used] == []
+    assert [rule for rule in conventions().rules if len(rule.source) < 10] == []
+
+
+def test_every_spelling_of_a_recipe_or_a_module_has_a_row() -> None:
+    rows = corpus()
+    assert conventions().precisions.keys() <= {row.precision for row in rows}
+    words = {word for row in rows for word in row.recompute.replace("(", ":").rstrip(")").partition(":")[2].split("+")}
+    assert conventions().recompute_words.keys() - words <= {"shared_experts"}
 
 
 def test_what_no_rule_knows_is_megatron_core() -> None:
-    assert conventions().implementations[-1].holds(Row())
-    assert conventions().implementations[-1].implementation == "megatron-te"
+    assert row_of({}).said.implementation == "megatron-te"
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ({"notes": "noop-layers=3,7"}, "idle layers (3, 7) of n_layers 4"),
+        ({"notes": "noop-layers=1,1"}, "idle layers (1, 1) of n_layers 4"),
+        ({"notes": "noop-layers=0", "n_layers": "6", "pp": "2", "vpp": "2"}, "6 layers on 4 chunks"),
+    ],
+)
+def test_idle_layers_that_the_script_cannot_have_are_refused_in_words(cells: dict[str, str], reason: str) -> None:
+    found = read_row(row_of(TINY | {"framework": "MindSpeed-LLM", "gpu": "ascend-910b"} | cells))
+    assert isinstance(found, Refused)
+    assert reason in found.reason
 
 
 def test_nothing_that_is_read_depends_on_the_id() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from statistics import median
 
@@ -10,7 +11,7 @@ from tests.evidence.runs_csv import cells, write_runs
 
 from meshwright.api.verbs.validate import refusals
 from meshwright.domain.estimate import Interval
-from meshwright.errors import InputError
+from meshwright.errors import InputError, fault
 from meshwright.evidence.fit.fitters import Fixed, prior_fitter
 from meshwright.evidence.rows.groups import folds
 from meshwright.evidence.rows.reading import read_runs
@@ -148,14 +149,17 @@ def test_two_processes_predict_what_one_does(tmp_path, monkeypatch):
     one = validated(table, jobs=1)
     two = validated(table, jobs=2, progress=lambda done, total: ticks.append((done, total)))
     assert two == one
-    assert ticks == [(2, 5), (4, 5), (5, 5)]
+    assert ticks == sorted(ticks)
+    assert ticks[-1] == (5, 5)
+    assert len(ticks) > 3
 
 
 def test_memory_is_of_the_kind_that_the_row_measured(tmp_path, monkeypatch):
     actual = prediction.estimate
 
-    def with_interval(case, layout):
-        return replace(actual(case, layout), interval=Interval(level=0.9, step_s=(1.0, 2.0), memory_peak_bytes=(5e9, 6e9)))
+    def with_interval(case, layout, evaluation):
+        found = actual(case, layout, evaluation)
+        return replace(found, interval=Interval(level=0.9, step_s=(1.0, 2.0), memory_peak_bytes=(5e9, 6e9)))
 
     monkeypatch.setattr(prediction, "estimate", with_interval)
     other = {"framework": "something"}  # nanotron writes what its allocator holds, whatever the column says
@@ -169,13 +173,51 @@ def test_memory_is_of_the_kind_that_the_row_measured(tmp_path, monkeypatch):
 
 
 def test_a_legal_row_that_has_no_estimate_is_left_out_and_named(tmp_path, monkeypatch):
-    def broken(case, layout):
-        raise ZeroDivisionError("no width")
+    def refusing(case, layout, evaluation):
+        raise fault("estimate.width", "no width")
+
+    monkeypatch.setattr(prediction, "estimate", refusing)
+    found = validated(table_of(tmp_path, {}, {"tp": "16"}))
+    assert [each.reason for each in found.skipped] == ["the model has no estimate: no width"]
+    assert [each.id for each in found.rows] == ["a-2"]
+
+
+def test_a_bug_is_no_skipped_row(tmp_path, monkeypatch):
+    def broken(case, layout, evaluation):
+        raise ZeroDivisionError
 
     monkeypatch.setattr(prediction, "estimate", broken)
-    found = validated(table_of(tmp_path, {}, {"tp": "16"}))
-    assert [each.reason for each in found.skipped] == ["the model has no estimate: ZeroDivisionError: no width"]
-    assert [each.id for each in found.rows] == ["a-2"]
+    with pytest.raises(ZeroDivisionError):
+        validated(table_of(tmp_path, {}))
+
+
+def test_a_recipe_that_the_device_does_not_compute_is_predicted_not_to_run(tmp_path):
+    (row,) = validated(table_of(tmp_path, {"gpu": "v100-32g"})).rows
+    assert row.refused
+    assert (row.predicted_step_s, row.predicted_fits) == (None, False)
+
+
+def test_a_row_is_evaluated_once(tmp_path, monkeypatch):
+    """Time, memory as it fits and memory as the run's counter shows it come from one evaluation."""
+    evaluated = []
+    actual = prediction.evaluate
+
+    def counting(case, layout):
+        evaluated.append(layout)
+        return actual(case, layout)
+
+    monkeypatch.setattr(prediction, "evaluate", counting)
+    monkeypatch.setattr(sys.modules["meshwright.estimate.single"], "evaluate", counting)
+    validated(table_of(tmp_path, {"mem_gb": "20"}))
+    assert len(evaluated) == 1
+
+
+def test_columns_of_any_size_are_read_or_left_out(tmp_path):
+    """Products of whole numbers that no machine word holds."""
+    huge = {"n_layers": "10000", "hidden": "1000000000", "ffn_hidden": "1000000000", "n_experts": "100000", "top_k": "1"}
+    found = validated(table_of(tmp_path, {}, huge | {"step_time_s": ""}, {"seq": "1000000000", "step_time_s": ""}))
+    assert found.skipped[0].kind == "no model is so large"
+    assert len(found.rows) + len(found.skipped) == 3
 
 
 def test_no_usable_row_is_an_error_with_the_reasons(tmp_path):

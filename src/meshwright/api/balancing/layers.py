@@ -10,7 +10,7 @@ from meshwright.api.balancing.beside import beside
 from meshwright.api.balancing.levers import of_file, tried
 from meshwright.api.balancing.questions import Asked, Question, Source, chunk_numbers, reasons
 from meshwright.api.options import CASE
-from meshwright.errors import InputError, Message, did_you_mean, fault
+from meshwright.errors import InputError, Message, fault, nearest
 
 if TYPE_CHECKING:
     from meshwright.api.fields import Faults, Values
@@ -28,16 +28,18 @@ def asked(values: Values, faults: Faults, source: Source) -> Asked:
     from meshwright.frameworks import framework
 
     _only_of_files(values, faults)
-    layers, more = _decomposed(values) if source == "dry runs" else (_read(values, faults), {})
+    layers, more = _decomposed(values, faults) if source == "dry runs" else (_read(values, faults), {})
     values = {"stages": more.get("stages"), **values}
     for name in _NEEDED:
         if values.get(name) is None and name not in faults.failed:
             faults.add("balance.missing", "--{name} is missing", name=name.replace("_", "-"))
     _check_schedule(values, faults)
     features = _features(values, faults)
+    _check_files(values, layers, faults)
+    if layers is not None and None not in (values.get("stages"), values.get("memory_mb")):
+        _check_places(values, layers, faults)
     faults.check()
     assert layers is not None, "faults.check() raises where it could not be read"
-    _check_places(values, layers)
     chunks = chunk_numbers(values.get("virtual_stages"), 1, values["stages"], layers.layers)
     margin_mb = more.get("margin_mb", 0.0)
     questions, refused = _questions(values, layers, chunks, features, margin_mb)
@@ -94,12 +96,17 @@ def _read(values: Values, faults: Faults) -> LayerFile | None:
     return None
 
 
-def _decomposed(values: Values) -> tuple[LayerFile, dict[str, Any]]:
+def _decomposed(values: Values, faults: Faults) -> tuple[LayerFile | None, dict[str, Any]]:
     """The layers whose memories explain the peaks of dry runs, and what the fit says of itself."""
     from meshwright.readers.sapp import read_init_file
     from meshwright.search.balance.decompose import decompose, layer_file
 
-    runs = read_init_file(values["model"])
+    runs = None
+    with faults:
+        runs = read_init_file(values["model"])
+    if runs is None:
+        faults.failed.add("stages")  # the file says them
+        return None, {}
     if runs.body_time is None or runs.head_time is None or runs.tail_time is None:
         raise InputError(runs.remarks or Message("balance.times", "gives no times", {}, values["model"]))
     found = decompose(runs.runs, force=values["force"])
@@ -116,10 +123,9 @@ def _check_schedule(values: Values, faults: Faults) -> None:
 
     name = values.get("schedule")
     if name is not None and name not in ORDERS:
-        faults.add("balance.schedule", "unknown schedule {name!r}{hint}; known: {known}", path="--schedule", name=name[:40],
-                   hint=did_you_mean(name, ORDERS), known=", ".join(ORDERS))
+        faults.add("balance.schedule", "unknown schedule {name!r}{hint}", path="--schedule", name=name, hint=nearest(name, ORDERS))
     if name is not None and values["less_memory"]:
-        faults.add("balance.two-schedules", "--schedule {name} and --less-memory are two schedules", name=name[:40])
+        faults.add("balance.two-schedules", "--schedule {name!r} and --less-memory are two schedules", name=name)
     if values["less_memory"] and values.get("virtual_stages", (1,)) == (1,):
         faults.add("balance.one-chunk-less", "interleaves chunks: it needs --virtual-stages 2 or more", path="--less-memory")
     if "training_config" in values and values.get("sequence_splits", 1) == 1:
@@ -132,19 +138,32 @@ def _features(values: Values, faults: Faults) -> Features | None:
     """What the framework that was asked for can express; None where none was."""
     from meshwright.frameworks import framework
 
-    with faults:
+    with faults.at("framework"):
         return framework(values["framework"]).features if "framework" in values else None
     return None
 
 
-def _check_places(values: Values, layers: LayerFile) -> None:
-    """Refuse more stages than layers, and bounds that are not one for each stage."""
+def _check_files(values: Values, layers: LayerFile | None, faults: Faults) -> None:
+    """Note what is wrong with the files beside that of the layers."""
+    from meshwright.readers.sapp import read_manual_file, read_sequence_shape
+
+    with faults:
+        if "training_config" in values:
+            read_sequence_shape(values["training_config"])
+    with faults:
+        if "manual" in values and faults.messages and layers is not None and values.get("stages"):
+            most = max(values.get("virtual_stages") or (1,))
+            read_manual_file(values["manual"], layers=layers.layers, stages=values["stages"], chunks=most)
+
+
+def _check_places(values: Values, layers: LayerFile, faults: Faults) -> None:
+    """Note more stages than layers, and bounds that are not one for each stage."""
     stages, limits = values["stages"], values["memory_mb"]
     if stages > layers.layers:
-        raise fault("balance.stages", "{stages} stages are more than the {layers} layers", path="--stages", stages=stages,
+        faults.add("balance.stages", "{stages} stages are more than the {layers} layers", path="--stages", stages=stages,
                     layers=layers.layers)
     if len(limits) not in {1, stages}:
-        raise fault("balance.bounds", "{given} bounds for {stages} stages: give one, or one for each", path="--memory-mb",
+        faults.add("balance.bounds", "{given} bounds for {stages} stages: give one, or one for each", path="--memory-mb",
                     given=len(limits), stages=stages)
 
 

@@ -28,23 +28,33 @@ _BY_CHUNKS = ("1f1b", "interleaved")
 
 def asked(values: Values, faults: Faults) -> Asked:
     """The problems of a layout: one for each number of virtual stages and each way of recomputing that the framework has."""
-    from meshwright.api.cases import setup
+    from meshwright.api.cases import drafted
     from meshwright.api.options import known_keys
-    from meshwright.api.saved import load_plan
+    from meshwright.api.saved import read_plan
 
     for name in OF_A_FILE:
         if values.get(name):
             faults.add("balance.option-of-file", "goes with a file of layers; of a model, the layout says it",
                        path=f"--{name.replace('_', '-')}")
+    saved: Values = {}
     if is_plan(str(values.get("model", ""))):
-        saved = load_plan(values["model"], faults)
+        with faults:
+            saved = read_plan(values["model"], faults)
+        if not saved:
+            faults.check()
         values = {**saved, **{key: value for key, value in values.items() if key != "model" and value not in ([], False)}}
     if "layout" not in values and "layout" not in faults.failed:
         faults.add("balance.layout", '--layout is missing, as in --layout "tp8 pp16 mb1 sp zero1"')
-    given = setup({key: value for key, value in values.items() if key in known_keys()}, faults)
-    layout = given.layout(values["layout"])
-    _check(given, layout, framework_asked="framework" in values)
-    run = read_measured(values["measured"], layout.pipeline_parallel) if "measured" in values else None
+    draft = drafted({key: value for key, value in values.items() if key in known_keys()}, faults)
+    given, layout, run = draft.setup, draft.layout(values, faults), None
+    if given is not None and layout is not None:
+        with faults.at("layout"):
+            _check(given, layout, framework_asked="framework" in values)
+    with faults:
+        if "measured" in values:
+            run = read_measured(values["measured"], layout.pipeline_parallel if layout is not None else None)
+    faults.check()
+    assert given is not None and layout is not None, "faults.check() raises where one is missing"
     questions, refused = _questions(given, layout, values, _correction(given, layout, run))
 
     def answered(question: Question, balance: Balance) -> BalanceShown:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,20 +19,25 @@ if TYPE_CHECKING:
 Change = tuple[str, "Callable[[], BalanceProblem]"]
 """What to change in the user's words, and the problem that it makes."""
 MOST_LEVERS, MOST_EDITS = 4, 2
+TRYING_S, MOST_PLACES = 5.0, 128
+"""After so many seconds no further change of a file is tried, and none of a pipeline of more chunks."""
 NOTHING_NEAR = "no {edits} changes of the layout fit on these devices: `meshwright plan --min-devices` says how many it takes"
 
 
 def tried(changes: Iterator[Change]) -> tuple[str, ...]:
-    """Those changes under which something fits, with the pipeline that a quick search finds."""
+    """Those changes under which something fits, with the pipeline that a quick search finds; for so long as it is quick."""
     from meshwright.search.balance import quick_placements, require_sound
 
-    found = []
+    found: list[str] = []
+    until = time.monotonic() + TRYING_S
     for words, change in changes:
         try:
             problem = change()
             require_sound(problem)
         except InputError:
             continue
+        if time.monotonic() > until or problem.stages * problem.chunks > MOST_PLACES:
+            break
         if placements := quick_placements(problem):
             found.append(f"{words}: fits, pipeline {placements[0].simulated_time:,.6g}")
     return tuple(found)

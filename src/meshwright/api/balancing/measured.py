@@ -23,8 +23,9 @@ class Measured:
     """Peaks as the device's own tools show them (reserved)."""
 
 
-def read_measured(path: str, stages: int) -> Measured:
+def read_measured(path: str, stages: int | None) -> Measured:
     """The figures of a YAML or JSON file: ``stage_time_s`` and ``stage_memory_bytes``, lists by stage, one of them or both.
+    ``stages`` None: their number is not known.
 
     Errors: ``InputError`` with every fault.
     """
@@ -42,17 +43,17 @@ def read_measured(path: str, stages: int) -> Measured:
     return found
 
 
-def _figures(top: Fields, name: str, stages: int) -> tuple[float, ...]:
+def _figures(top: Fields, name: str, stages: int | None) -> tuple[float, ...]:
     """One positive number for each stage."""
     from meshwright.readers.sapp.amounts import number_fault
-    from meshwright.readers.structure import shown
+    from meshwright.text import shown
 
     if not top.has(name):
         return ()
     values = top.data[name]
-    if not isinstance(values, list) or len(values) != stages:
+    if not isinstance(values, list) or len(values) != (stages or len(values)):
         top.fault(name, "balance.measured-list", "{value} is no list of {stages} numbers, one for each stage", value=shown(values),
-                  stages=stages)
+                  stages=stages or "as many")
         return ()
     for value in values:
         if (problem := number_fault(value)) or value <= 0:

@@ -48,7 +48,7 @@ def kinds(word: str) -> tuple[str, ...]:
         if name == "none":
             continue
         if name not in KINDS:
-            raise fault("balance.kind", "{name!r} is none of {known}{hint}", name=name[:40], known=", ".join(KINDS),
+            raise fault("balance.kind", "{name!r} is none of {known}{hint}", name=name, known=KINDS,
                         hint=did_you_mean(name, KINDS))
         found.append(name)
     return tuple(name for name in KINDS if name in found)

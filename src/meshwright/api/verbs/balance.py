@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, overload
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
     from meshwright.search.balance.decompose import Decomposition
     from meshwright.search.balance.probes import ProbeProposal
 
-DEFAULT_TIME_LIMIT_S = 9.0
+TIME_LIMIT_S, EACH_S = 60.0, 9.0
+"""Seconds for all numbers of virtual stages and for one of them, where nothing is said."""
+SOLVING = 0.8
+"""Share of the time in which problems are solved; the rest is for what stands beside the answers."""
 _FILE, _SOLVER, _OUTPUT = "A file of layers", "Solver", "Output"
 DEFAULT_KINDS = ("full",)
 _SOURCE = Field(
@@ -64,7 +68,7 @@ class BalanceRequest(CaseRequest):
               help="The fastest pipeline among placements with the shortest slot (SAPP's objective), or among all "
                    "[default: slot for a file of layers, simulated for a model]."),
         Field(name="time_limit", parse=numbers.positive, metavar="S", panel=_SOLVER, in_file=False,
-              help="Seconds for each number of virtual stages [default: 9]."),
+              help=f"Seconds for all numbers of virtual stages together [default: {EACH_S:g} for each, {TIME_LIMIT_S:g} at most]."),
         Field(name="save", metavar="DIR", panel=_OUTPUT, in_file=False,
               help="Write the answer, the settings of frameworks (for a model: its launch files) and the pictures there."),
         Field(name="picture", metavar="FILE", panel=_OUTPUT, in_file=False, help="Write the pipeline as a picture (SVG)."),
@@ -187,7 +191,7 @@ def balance(
         return _memories(values, faults)
     question = _asked(values, faults, source)
     aim = values.get("objective", "slot" if question.case is None else "simulated")
-    solved = _solved(question, aim, values.get("time_limit", DEFAULT_TIME_LIMIT_S))
+    solved = _solved(question, aim, values.get("time_limit"))
     saved = write(values, question, solved.answers[0]) if solved.answers else []
     return BalanceAnswer(question=question, solved=solved, saved=tuple(saved))
 
@@ -211,17 +215,26 @@ class Solved:
     """Numbers of virtual stages without an answer, and why."""
 
 
-def _solved(question: Asked, objective: Objective, time_limit_s: float) -> Solved:
-    """Every problem solved in turn; an interrupt ends it, and what was solved before is the answer."""
+def _solved(question: Asked, objective: Objective, time_limit_s: float | None) -> Solved:
+    """Every problem solved in turn, within its share of what is left of the time.
+
+    An interrupt, or the end of the time, ends it, and what was solved before is the answer.
+    """
     from meshwright.domain.balance import Overfull
     from meshwright.search.balance import balance
 
+    deadline = time.monotonic() + (SOLVING * TIME_LIMIT_S if time_limit_s is None else time_limit_s)
+    most_s = EACH_S if time_limit_s is None else time_limit_s
     found: list[tuple[Question, Balance]] = []
     overfull: list[tuple[BalanceProblem, Overfull]] = []
     refused = list(question.refused)
     try:
-        for each in question.questions:
-            answer = balance(each.problem, objective=objective, time_limit_s=time_limit_s)
+        for number, each in enumerate(question.questions):
+            share_s = (deadline - time.monotonic()) / (len(question.questions) - number)
+            if share_s <= 0.0 and (found or overfull):
+                refused.append((each.problem.chunks, "no time was left: see --time-limit"))
+                continue
+            answer = balance(each.problem, objective=objective, time_limit_s=max(0.0, min(share_s, most_s)))
             if isinstance(answer, Overfull):
                 overfull.append((each.problem, answer))
             else:

@@ -78,17 +78,19 @@ def calibrate(request: CalibrateRequest, *, progress: Progress | None = None) ->
         faults.add("calibrate.runs", "--base and --joint refine by --runs, which is missing", path="--runs")
     if "base" in values and values["joint"]:
         faults.add("calibrate.base", "--joint starts from the priors, --base from a calibration: give one of them", path="--base")
-    faults.check()
     from meshwright.catalog import freedoms
-    from meshwright.catalog.calibrations import table_text
+    from meshwright.catalog.calibrations import calibration_table, table_text
     from meshwright.outputs import Output, obstacles, write
 
     inputs = [*values["runs"], *([values["base"]] if "base" in values else [])]
-    faults.messages += obstacles([out], inputs=inputs, force=values["force"], fresh=True)
-    faults.check()
+    faults.note(obstacles([out], inputs=inputs, force=values["force"], fresh=True))
+    with faults.at("base"):
+        if "base" in values:
+            calibration_table(values["base"])
     name = values.get("name", Path(out).stem)
     version = values.get("version", datetime.now(tz=UTC).date().isoformat())
-    readings, provenance = _read(values)
+    readings, provenance = _read(values, faults)
+    faults.check()
     stages = None if progress is None else lambda _stage, done, total: progress("runs", done, total)
     if values["runs"] and not values["joint"]:
         table = _on_top(readings, values.get("base", "shipped"), name, version, provenance, stages)
@@ -98,23 +100,29 @@ def calibrate(request: CalibrateRequest, *, progress: Progress | None = None) ->
     return CalibrateAnswer(table=table, readings=tuple(readings), path=out, freedoms=tuple(freedoms()))
 
 
-def _read(values: Values) -> tuple[list[RowsRead], dict[str, str]]:
-    """The runs of every table, and where they come from."""
-    from meshwright.errors import fault
+def _read(values: Values, faults: Faults) -> tuple[list[RowsRead], dict[str, str]]:
+    """The runs of every table, and where they come from; faults of all tables are noted."""
     from meshwright.evidence.rows.reading import read_runs
-    from meshwright.evidence.rows.table import count_reasons, read_table, shipped_table
+    from meshwright.evidence.rows.table import count_reasons, left_out, nothing_usable, read_table, shipped_table
 
-    tables = [read_table(path) for path in values["runs"]]
-    if not tables or values["joint"]:
+    tables = []
+    for path in values["runs"]:
+        with faults:
+            tables.append(read_table(path))
+    if (not values["runs"] or values["joint"]) and not faults.messages:  # the corpus has no faults to add, and takes seconds
         tables.insert(0, shipped_table())
     readings = [read_runs(table) for table in tables]
     provenance: dict[str, str] = {}
     for number, (table, reading) in enumerate(zip(tables, readings, strict=True), start=1):
         measured = sum(1 for run in reading.runs if run.step_s or run.memory_bytes)
-        if not measured:
-            raise fault("calibrate.nothing", "no row with a measured step time or memory", path=table.path)
-        left_out = ", ".join(f"{count} {reason}" for reason, count in count_reasons(reading.skipped).items()) or "none"
-        words = f"sha256 {table.digest[:16]}; {len(reading.runs)} rows used, {measured} of them measured; left out: {left_out}"
+        if not reading.runs:
+            counts, rows = count_reasons(reading.skipped), left_out(reading.skipped)
+            faults.note(nothing_usable("calibrate.nothing", table.path, counts, rows).messages)
+        elif not measured:
+            template = "no row with a measured step time or memory: {count:,} were read without"
+            faults.add("calibrate.nothing", template, path=table.path, count=len(reading.runs))
+        others = ", ".join(f"{count} {reason}" for reason, count in count_reasons(reading.skipped).items()) or "none"
+        words = f"sha256 {table.digest[:16]}; {len(reading.runs)} rows used, {measured} of them measured; left out: {others}"
         provenance[f"runs {number}"] = words
     return readings, provenance
 

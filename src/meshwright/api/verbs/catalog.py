@@ -125,6 +125,9 @@ def catalog(request: CatalogRequest, *, progress: Progress | None = None) -> Cat
             faults.add("catalog.option", "{option} belongs to `catalog runs` without a NAME", path=option, option=option)
     if kind == "runs" and not single and any(name in values for name in published_runs.QUESTION):
         return _nearest(values, faults)
+    if faults.messages and single and kind is not None:
+        with faults.at("name"):
+            _entry(values) if kind != "runs" else published_runs.in_full(values["name"])
     faults.check()
     if kind == "runs" and not single:
         return RunsAnswer(kind="runs", cells=published_runs.every(), limit=values.get("limit"))

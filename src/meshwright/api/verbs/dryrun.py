@@ -10,7 +10,6 @@ from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api import numbers
-from meshwright.api.cases import setup
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.legality import check_layout
 from meshwright.api.options import CASE, LAYOUT
@@ -81,15 +80,16 @@ def dryrun(request: DryrunRequest, *, progress: Progress | None = None) -> Dryru
 
     faults = Faults()
     values = request.read(faults)
-    require_torch()
+    with faults:
+        require_torch()
     builder = values.get("builder", "reference")
     if ":" in builder:
         world, own = _own(values, builder, faults)
         return DryrunAnswer(builder=builder, world=world, found=tuple(own))
     if builder not in ("reference", "megatron"):
-        raise fault("dryrun.builder", "{word!r} is neither reference, megatron nor MODULE:FUNCTION", path="--builder", word=builder)
-    given, layout = _chosen(values, faults)
-    found = tuple(_found(given, layout, _ranks(values["rank"], layout), builder, extrapolate=values["extrapolate"]))
+        faults.add("dryrun.builder", "{word!r} is neither reference, megatron nor MODULE:FUNCTION", path="--builder", word=builder)
+    given, layout, ranks = _chosen(values, faults)
+    found = tuple(_found(given, layout, ranks, builder, extrapolate=values["extrapolate"]))
     if builder != "reference":  # what the cost model says is said of the reference step
         return DryrunAnswer(builder=builder, world=layout.world, found=found)
     return DryrunAnswer(builder=builder, world=layout.world, found=found, given=given, layout=layout)
@@ -106,33 +106,42 @@ def _own(values: Values, builder: str, faults: Faults) -> tuple[int, list[Found]
         if values.get(name):
             faults.add("dryrun.own-option", "{option} says nothing to {builder}, which builds its own: leave it out",
                        option=option, builder=builder)
+    layout = Layout(data_parallel=values.get("devices", WORLD))
+    ranks = _ranks(values["rank"], layout, faults)
     faults.check()
-    layout = Layout(data_parallel=values["devices"])
-    jobs = [Job(layout=layout, rank=rank, sequence_tokens=1, builder=builder) for rank in _ranks(values["rank"], layout)]
+    jobs = [Job(layout=layout, rank=rank, sequence_tokens=1, builder=builder) for rank in ranks]
     return layout.world, dry_run(jobs, workers=_workers(jobs))
 
 
-def _chosen(values: Values, faults: Faults) -> tuple[Setup, Layout]:
-    """The case and its layout; what the reference step cannot run is refused."""
+def _chosen(values: Values, faults: Faults) -> tuple[Setup, Layout, list[int]]:
+    """The case, its layout, and the ranks that are run; what the reference step cannot run is refused."""
+    from meshwright.api.cases import drafted
     from meshwright.engine.refusals import refused
     from meshwright.engine.request import Request
 
     if "layout" not in values and "layout" not in faults.failed:
         faults.add("dryrun.layout", '--layout is missing, as in --layout "tp8 sp mb1 zero3"')
-    given = setup({"implementation": IMPLEMENTATION, **_somewhere(values)}, faults)
-    training = given.case.training
-    if training.precision.name != RECIPE or training.weights_frozen or training.optimizer.name != "adamw":
-        raise fault("dryrun.numbers", "a dry run is of BF16 with AdamW and all weights, not of {precision}, {optimizer}, {task}",
-                    precision=training.precision.name, optimizer=training.optimizer.name, task=training.task)
-    layout = given.layout(values["layout"])
-    if layout.context_parallel > 1 and "context=" not in values["layout"].lower():
-        layout = replace(layout, context_kind="ulysses")  # the one that the reference step has
-    check_layout(given, layout, framework_asked="framework" in values)
-    request = Request(model=given.case.model, layout=layout, sequence_tokens=given.case.batch.sequence_tokens, bf16=True)
-    reasons = refused(request, world=layout.world)
-    if reasons:
-        raise InputError(Message(each.id, each.template, each.values, path="layout") for each in reasons)
-    return given, layout
+    draft = drafted({"implementation": IMPLEMENTATION, **_somewhere(values)}, faults)
+    given, layout, ranks = draft.setup, draft.layout(values, faults), list[int]()
+    said = {"precision": RECIPE, "optimizer": "adamw", "task": "pretrain", **values}
+    wrong = said["precision"] != RECIPE or said["task"] == "lora" or said["optimizer"] != "adamw"
+    if wrong and not {"precision", "optimizer", "task"} & faults.failed:
+        faults.add("dryrun.numbers", "a dry run is of BF16 with AdamW and all weights, not of {precision}, {optimizer}, {task}",
+                   precision=said["precision"], optimizer=said["optimizer"], task=said["task"])
+    if layout is not None:
+        if layout.context_parallel > 1 and "context=" not in values["layout"].lower():
+            layout = replace(layout, context_kind="ulysses")  # the one that the reference step has
+        ranks = _ranks(values["rank"], layout, faults)
+    if given is not None and layout is not None:
+        with faults.at("layout"):
+            check_layout(given, layout, framework_asked="framework" in values)
+        request = Request(model=given.case.model, layout=layout, sequence_tokens=given.case.batch.sequence_tokens, bf16=True)
+        with faults.at("layout"):
+            if reasons := refused(request, world=layout.world):
+                raise InputError(Message(each.id, each.template, each.values, path="layout") for each in reasons)
+    faults.check()
+    assert given is not None and layout is not None, "faults.check() raises where one is missing"
+    return given, layout, ranks
 
 
 def _somewhere(values: Values) -> dict[str, Any]:
@@ -145,16 +154,16 @@ def _somewhere(values: Values) -> dict[str, Any]:
     return {"device": DEVICE, "devices": world, "devices_per_node": node, **values}
 
 
-def _ranks(asked: Sequence[int], layout: Layout) -> list[int]:
-    """The ranks that are run, each of them in the world."""
+def _ranks(asked: Sequence[int], layout: Layout, faults: Faults) -> list[int]:
+    """The ranks that are run; those that are not in the world are noted."""
     world, stages = layout.world, layout.pipeline_parallel
     if world > WORLD:
-        raise fault("dryrun.size", "a world of {world} ranks is beyond a dry run, for PyTorch makes every group: {most} at most",
-                    path="layout", world=world, most=WORLD)
+        faults.add("dryrun.size", "a world of {world} ranks is beyond a dry run, for PyTorch makes every group: {most} at most",
+                   path="layout", world=world, most=WORLD)
     for rank in asked:
         if rank >= world:
-            raise fault("dryrun.rank", "rank {rank} is not in a world of {world}: 0 to {last}", path="--rank",
-                        rank=rank, world=world, last=world - 1)
+            faults.add("dryrun.rank", "rank {rank} is not in a world of {world}: 0 to {last}", path="--rank",
+                       rank=rank, world=world, last=world - 1)
     return list(asked) or [stage * (world // stages) for stage in sorted({0, stages // 2, stages - 1})]
 
 

@@ -86,10 +86,16 @@ def estimate(
 
 def chosen(values: Values, faults: Faults) -> tuple[Setup, Layout, list[str]]:
     """The case, the layout that was asked for, and what the default framework lacks for it."""
-    from meshwright.api.cases import setup
+    from meshwright.api.cases import drafted
 
     if "layout" not in values and "layout" not in faults.failed:
         faults.add("estimate.layout", '--layout is missing, as in --layout "tp8 pp4 mb1 sp zero1"')
-    given = setup(values, faults)
-    layout = given.layout(values["layout"])
-    return given, layout, check_layout(given, layout, framework_asked="framework" in values)
+    draft = drafted(values, faults)
+    layout = draft.layout(values, faults)
+    limits: list[str] = []
+    if draft.setup is not None and layout is not None:
+        with faults.at("layout"):
+            limits = check_layout(draft.setup, layout, framework_asked="framework" in values)
+    faults.check()
+    assert draft.setup is not None and layout is not None, "faults.check() raises where one is missing"
+    return draft.setup, layout, limits

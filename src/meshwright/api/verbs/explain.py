@@ -48,18 +48,20 @@ def explain(request: ExplainRequest, *, progress: Progress | None = None) -> Exp
 
     Errors:  ``InputError`` with every fault of the request; ``NoAnswerError`` where nothing fits and no layout was given.
     """
-    from meshwright.api.cases import setup
+    from meshwright.api.cases import drafted
     from meshwright.estimate import estimate as predict
     from meshwright.explain import explain as explained
 
     faults = Faults()
     values = request.read(faults)
-    given = setup(values, faults)
-    if "layout" in values:
-        layout = given.layout(values["layout"])
-        check_layout(given, layout, framework_asked="framework" in values)
-    else:
-        layout = _best(given, values, progress)
+    draft = drafted(values, faults)
+    given, layout = draft.setup, draft.layout(values, faults)
+    if given is not None and layout is not None:
+        with faults.at("layout"):
+            check_layout(given, layout, framework_asked="framework" in values)
+    faults.check()
+    assert given is not None, "faults.check() raises where there is no case"
+    layout = layout or _best(given, values, progress)
     estimate = predict(given.case, layout)
     explanation = explained(given.case, layout, given.framework.features, estimate)
     return ExplainAnswer(given=given, estimate=estimate, explanation=explanation)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.request import Answer, Progress, Request
+from meshwright.documents.opening import open_source
 
 if TYPE_CHECKING:
     from meshwright.api.cases import Setup
@@ -61,9 +62,7 @@ def export(request: ExportRequest, *, progress: Progress | None = None) -> Expor
 
     Errors:  ``InputError`` with every fault of the request; ``NoAnswerError`` where the framework cannot run the plan.
     """
-    from meshwright.api.cases import setup
     from meshwright.api.launch_files import launch_files
-    from meshwright.api.saved import load_plan
     from meshwright.estimate import estimate as predict
     from meshwright.outputs import in_folder, obstacles, write
 
@@ -73,23 +72,44 @@ def export(request: ExportRequest, *, progress: Progress | None = None) -> Expor
         if name not in values and name not in faults.failed:
             faults.add("export.missing", "{what} is missing", what=what)
     if "out" in values:
-        faults.messages += obstacles(folder=values["out"])
+        faults.note(obstacles(folder=values["out"]))
+    files = user_files(values["onto"], faults)
+    given, layout = _planned(values, faults)
+    if faults.messages:  # what else is wrong with the user's files, in their own languages
+        with faults:
+            open_source(files)
     faults.check()
-    saved = {**load_plan(values["plan"], faults), "framework": values["to"]}
-    given = setup(saved, faults)
-    layout = given.layout(saved["layout"])
+    assert given is not None and layout is not None, "faults.check() raises where one is missing"
     if values["onto"]:
-        return _changed(given, layout, values)
+        return _changed(given, layout, values, files)
     outputs = in_folder(values["out"], launch_files(given, layout, predict(given.case, layout)))
     return ExportAnswer(files=tuple(write(outputs, force=values["force"], inputs=[values["plan"]])))
 
 
-def _changed(given: Setup, layout: Layout, values: Values) -> ExportAnswer:
+def _planned(values: Values, faults: Faults) -> tuple[Setup | None, Layout | None]:
+    """The case of the plan under the framework that it is written for, and its layout; faults are noted."""
+    from meshwright.api.cases import drafted
+    from meshwright.api.saved import read_plan
+    from meshwright.frameworks import framework
+
+    saved: Values = {}
+    with faults:
+        saved = read_plan(values["plan"], faults) if "plan" in values else {}
+    if not saved:
+        with faults.at("to"):
+            framework(values.get("to", "megatron"))
+        return None, None
+    faults.places["framework"] = "--to"
+    draft = drafted({**saved, "framework": values.get("to", "megatron")}, faults)
+    return draft.setup, draft.layout(saved, faults)
+
+
+def _changed(given: Setup, layout: Layout, values: Values, files: Sequence[File]) -> ExportAnswer:
     """A user's own files with the layout of a plan; data, learning rate, checkpoints stay. Changed copies go to ``out``."""
     from meshwright.frameworks.editing import edit
     from meshwright.outputs import Output, write
 
-    reading = given.framework.read(user_files(values["onto"]), given=known(given), version=given.framework.version)
+    reading = given.framework.read(files, given=known(given), version=given.framework.version)
     edited = edit(given.framework, reading, given.case, layout)
     paths: list[str] = []
     if "out" in values:
@@ -100,12 +120,16 @@ def _changed(given: Setup, layout: Layout, values: Values) -> ExportAnswer:
     return ExportAnswer(files=tuple(paths), edited=edited)
 
 
-def user_files(paths: Sequence[str]) -> list[File]:
-    """The texts of a user's files."""
+def user_files(paths: Sequence[str], faults: Faults) -> list[File]:
+    """The texts of a user's files; those that cannot be read are noted."""
     from meshwright.frameworks import File
     from meshwright.readers.safe import read_text
 
-    return [File(path=path, text=read_text(path)) for path in paths]
+    files = []
+    for path in paths:
+        with faults:
+            files.append(File(path=path, text=read_text(path)))
+    return files
 
 
 def known(given: Setup) -> Given:

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from meshwright.api import numbers
+from meshwright.api.cases import check_names, drafted
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.options import LAYOUT, SPARE_NODES
 from meshwright.api.request import Answer, FilesRequest, Progress
 from meshwright.api.sources import FILES
-from meshwright.errors import fault
+from meshwright.errors import InputError, Message, fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,7 +56,7 @@ class FixRequest(FilesRequest):
         LAYOUT, SPARE_NODES,
         Field(name="framework", metavar="NAME", panel="Trainer",
               help="With --layout: only what this framework can run [default: megatron]."),
-        Field(name="oom", kind="many", metavar="FILE|TEXT", panel=_WISH, in_file=False,
+        Field(name="oom", parse=numbers.kept, kind="many", metavar="FILE|TEXT", panel=_WISH, in_file=False,
               help="It ran out of memory: its message or log, repeatable; - reads it from standard input."),
         Field(name="fit", kind="flag", panel=_WISH, in_file=False, help="It must fit; the default where the prediction does not."),
         Field(name="memory", parse=numbers.size, metavar="BYTES", panel=_WISH, in_file=False,
@@ -159,7 +160,6 @@ def _check(values: Values, faults: Faults) -> None:
         faults.add("fix.what", "FILE... with --from NAME, or MODEL with --layout LABEL: what is to be fixed?")
     if "layout" in values and values["apply"]:
         faults.add("fix.apply", "changes files: give them with --from", path="--apply")
-    faults.check()
 
 
 def _messages(values: Values, faults: Faults) -> tuple[OutOfMemory, ...]:
@@ -197,6 +197,9 @@ def _question(values: Values, faults: Faults, messages: tuple[OutOfMemory, ...])
     from meshwright.fix import FixQuestion
 
     originals: dict[str, str] = {}
+    if not {"from_", "layout"} & (set(values) | faults.failed):
+        check_names(values, faults)
+        faults.check()
     if "layout" in values:
         named = _named(values, faults)
     else:
@@ -229,13 +232,16 @@ _NOT_OF_THE_CASE = frozenset({field.name for field in FixRequest.FIELDS if not f
 
 def _named(values: Values, faults: Faults) -> Named:
     """A layout by its label, for a case by its options."""
-    from meshwright.api.cases import setup
-
     if len(values["files"]) > 1:
-        faults.add("fix.model", "one MODEL is wanted with --layout, not {words}", words=" ".join(values["files"]))
+        faults.add("fix.model", "one MODEL is wanted with --layout, not {words!r}", words=" ".join(values["files"]))
     named = {"model": values["files"][0], **values} if values["files"] else values
-    given = setup({name: value for name, value in named.items() if name not in _NOT_OF_THE_CASE}, faults)
-    return Named(given.framework, given.case, given.layout(values["layout"]), None)
+    if "model" not in values:
+        faults.places["model"] = "MODEL"
+    draft = drafted({name: value for name, value in named.items() if name not in _NOT_OF_THE_CASE}, faults)
+    layout = draft.layout(values, faults)
+    faults.check()
+    assert draft.setup is not None and layout is not None, "faults.check() raises where one is missing"
+    return Named(draft.setup.framework, draft.setup.case, layout, None)
 
 
 def _read(values: Values, faults: Faults) -> Named:
@@ -243,13 +249,14 @@ def _read(values: Values, faults: Faults) -> Named:
     from meshwright.api.sources import take
     from meshwright.check import Question
     from meshwright.check.context import Context
-    from meshwright.errors import InputError
 
     taken = take(values, faults)
     reading = taken.reading
-    if taken.missing:
-        words = ", ".join(f"--{name.replace('_', '-')}" for name in taken.missing)
-        raise fault("fix.missing", "what the files do not say is missing: {missing}", missing=words)
+    counts = [each for each in reading.messages if each.id == "launch.count"]
+    if missing := [f"--{name.replace('_', '-')}" for name in taken.missing if name != "cluster" or not counts]:
+        counts.append(Message("fix.missing", "what the files do not say is missing: {missing}", {"missing": missing}))
+    if counts:
+        raise InputError(counts)
     if taken.impossible:
         raise InputError(taken.impossible)
     assert taken.case is not None, "nothing is missing or impossible"
@@ -272,7 +279,6 @@ def _applying(fixed: Fixed, number: int, originals: dict[str, str]) -> Iterator[
 
     Errors: ``InputError`` where part of it has to be made by hand, unless that is only how the launcher is called.
     """
-    from meshwright.errors import InputError, Message
     from meshwright.outputs import Output, writing
 
     change = fixed.changes[number - 1]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.request import Answer, FilesRequest, Progress
 from meshwright.api.sources import FILES, Taken, take
+from meshwright.outputs import obstacles
 
 if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate
@@ -56,6 +57,8 @@ def import_(request: ImportRequest, *, progress: Progress | None = None) -> Impo
     """
     faults = Faults()
     values = request.read(faults)
+    if "save" in values:
+        faults.note(obstacles([values["save"]], inputs=values["files"], force=values["force"]))
     taken = take(values, faults)
     return ImportAnswer(taken=taken, saved=_save(values, taken) if "save" in values else None)
 
@@ -72,6 +75,8 @@ def _save(values: Values, taken: Taken) -> str | None:
     target = values["save"]
     if taken.reading.layout is None:
         return None
+    if counts := [each for each in taken.reading.messages if each.id == "launch.count"]:
+        raise InputError(counts)
     if taken.missing:
         raise fault(
             "import.save", "a plan also needs {missing}", path="--save",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from meshwright.api.cases import Setup
+    from meshwright.domain.layout import Layout
     from meshwright.evidence.rows.near import Near
     from meshwright.search.cost import RunCost
     from meshwright.search.devices import MinimumDevices
@@ -93,8 +94,7 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswe
 
     faults = Faults()
     values = request.read(faults)
-    given, options = _prepared(values, faults)
-    compared = given.layout(values["compare"]) if "compare" in values else None
+    given, options, compared = _prepared(values, faults)
     features = given.framework.features
     result = _searched(given, options, ticking(progress, "layouts"), asked="framework" in values)
     answer = PlanAnswer(given=given, result=result, closest=closest(given.case))
@@ -124,10 +124,9 @@ def _answered(result: PlanResult) -> bool:
     return bool(result.plans) and not isinstance(result.verdict, Infeasible)
 
 
-def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions]:
-    """The case and the options of the search; every fault of both at once."""
-    from meshwright.api.cases import setup
-    from meshwright.frameworks import framework, frameworks
+def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions, Layout | None]:
+    """The case, the options of the search and what is compared with; every fault of all at once."""
+    from meshwright.api.cases import drafted
     from meshwright.search.result import SearchOptions
 
     pins = consistent(values["pin"], faults)
@@ -137,29 +136,35 @@ def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions]:
                 option = f"--{name.replace('_', '-')}"
                 faults.add("plan.tokens", "{option} needs --tokens: the length of the run", option=option)
     if "save" in values:
-        faults.messages += obstacles(folder=values["save"])
-    given = setup(values, faults)
-    if "framework" in values and given.case.training.task not in given.framework.features.tasks:
-        able = [name for name in frameworks() if given.case.training.task in framework(name).features.tasks]
-        raise fault("plan.task", "{name} does not train with {task}; {able} can", path="--framework", name=given.framework.title,
-                    task=given.case.training.task, able=", ".join(able))
-    if "framework" in values:
-        _trains(given)
-    if not values.get("spare_nodes"):
-        divides(pins, given.case.cluster.num_devices)
+        faults.note(obstacles(folder=values["save"]))
+    draft = drafted(values, faults)
+    given, compared = draft.setup, draft.layout(values, faults, "compare")
+    with faults.at("framework"):
+        if given is not None and "framework" in values:
+            _trains(given)
+    with faults.at("pin"):
+        if draft.num_devices is not None and not values.get("spare_nodes") and "spare_nodes" not in faults.failed:
+            divides(pins, draft.num_devices)
+    faults.check()
+    assert given is not None, "faults.check() raises where there is no case"
     wanted = {name: values[name] for name in ("top", "objective", "risk", "spare_nodes", "weak") if name in values}
-    return given, SearchOptions(pins=pins, balance=not values.get("no_balance"), **wanted)
+    return given, SearchOptions(pins=pins, balance=not values.get("no_balance"), **wanted), compared
 
 
 def _trains(given: Setup) -> None:
-    """Refuse a model, a recipe or a device that the framework does not train, whatever the layout, before anything is searched."""
+    """Refuse a task, a model, a recipe or a device that the framework does not train, whatever the layout."""
     from meshwright.domain.layout import Layout
+    from meshwright.frameworks import framework, frameworks
 
+    task = given.case.training.task
+    if task not in given.framework.features.tasks:
+        able = [name for name in frameworks() if task in framework(name).features.tasks]
+        raise fault("plan.task", "{name} does not train with {task}; {able} can", name=given.framework.title, task=task, able=able)
     devices, batch = given.case.cluster.num_devices, given.case.batch.global_batch_sequences
     plain = Layout(data_parallel=devices, num_microbatches=max(1, batch // devices))
     reasons = [each for each in given.framework.check(given.case, plain) if each.path in {"model", "training", "cluster"}]
     if reasons:
-        raise InputError(Message(each.id, each.template, each.values, "--framework") for each in reasons)
+        raise InputError(Message(each.id, each.template, each.values) for each in reasons)
 
 
 def _searched(given: Setup, options: SearchOptions, tick: Callable[[int, int], None] | None, *, asked: bool) -> PlanResult:

@@ -101,8 +101,9 @@ def profile(request: ProfileRequest, *, progress: Progress | None = None) -> Pro
 
     faults = Faults()
     values = request.read(faults)
+    with faults:
+        require_torch()
     out, name, samples = _places(values, faults)
-    require_torch()
     from meshwright.engine.profile.joined import joined_ranks
 
     world = joined_ranks()

@@ -123,8 +123,9 @@ def rehearse(
 
     faults = Faults()
     values = request.read(faults)
+    with faults:
+        require_torch()
     _check(values, faults)
-    require_torch()
     options = _options(values)
     machine = machine_name(options.backend)
     views: list[dict[str, Any]] = []
@@ -169,20 +170,25 @@ def _rehearsals(
 
 def _check(values: Values, faults: Faults) -> None:
     """Everything that is wrong with the options, before anything is measured."""
+    from meshwright.catalog import load_cluster
     from meshwright.catalog import precision as precision_named
+    from meshwright.catalog.sheets import looks_like_path
     from meshwright.engine.run import check_recipe
     from meshwright.measure.rehearsal import check_ranks
 
     for ranks in values["ranks"]:
-        with faults:
+        with faults.at("ranks"):
             check_ranks(ranks)
     if "out" in values:
         tables = files_in(values["out"], "rehearsal-*.*")
         faults.messages += obstacles(tables, folder=values["out"], force=values["force"], fresh=True)
-    with faults:
+    with faults.at("model"):
         if "model" in values:
             small_model(values)
-    with faults:
+    with faults.at("cluster"):
+        if "cluster" in values and looks_like_path(str(values["cluster"])):
+            load_cluster(values["cluster"])
+    with faults.at("precision"):
         check_recipe(precision_named(values.get("precision", "bf16")))
     given = set(values) | faults.failed
     if "model" in given:

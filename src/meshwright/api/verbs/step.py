@@ -120,8 +120,9 @@ def step(request: StepRequest, *, progress: Progress | None = None) -> StepAnswe
 
     faults = Faults()
     values = request.read(faults)
+    with faults:
+        require_torch()
     _check(values, faults)
-    require_torch()
     case, layout = _chosen(values)
     report = _report(case, layout, _options(values), on_cluster="cluster" in values)
     if report is None:
@@ -147,8 +148,47 @@ def _check(values: Values, faults: Faults) -> None:
     saved = [values["save"]] if "save" in values else []
     faults.messages += obstacles(saved, folder=values.get("trace", ""), inputs=inputs, force=values["force"], fresh=True)
     if "trace" in values:
-        faults.messages += obstacles(files_in(values["trace"], "rank-*.json"), force=values["force"], fresh=True)
+        faults.note(obstacles(files_in(values["trace"], "rank-*.json"), force=values["force"], fresh=True))
+    _check_case(values, faults)
     faults.check()
+
+
+def _check_case(values: Values, faults: Faults) -> None:
+    """What is wrong with the model, its numbers, the cluster and the layout, each as far as the others are not needed."""
+    from meshwright.catalog import load_cluster, precision
+    from meshwright.catalog.sheets import looks_like_path
+    from meshwright.domain.label import label_faults
+    from meshwright.engine.run import check_recipe
+
+    with faults.at("model"):
+        if "model" in values:
+            small_model(values)
+    with faults.at("precision"):
+        check_recipe(precision(values.get("precision", "bf16")))
+    with faults.at("cluster"):
+        if "cluster" in values and looks_like_path(str(values["cluster"])):
+            load_cluster(values["cluster"])
+    if "layout" not in values:
+        return
+    with faults.at("layout"):
+        batch, ranks = values.get("global_batch"), _ranks(values["layout"])
+        if wrong := label_faults(values["layout"], num_devices=ranks, global_batch_sequences=batch):
+            raise InputError(wrong)
+
+
+def _ranks(layout: str) -> int:
+    """Ranks of a label: it says them all.
+
+    Errors:  ``InputError`` for more than can be started.
+    """
+    from meshwright.engine.join import started_by_another
+
+    ranks = prod(int(found[1]) for word in layout.lower().split() if (found := _DEGREE.fullmatch(word)))
+    most = MAX_RANKS if started_by_another() else MAX_RANKS_HERE
+    if not 1 <= ranks <= most:
+        raise fault("step.ranks", "tp x cp x pp x dp = {ranks} ranks are not within 1 and {most}", path="--layout",
+                    ranks=ranks, most=most)
+    return ranks
 
 
 def _chosen(values: Values) -> tuple[Case, Layout]:
@@ -158,11 +198,7 @@ def _chosen(values: Values) -> tuple[Case, Layout]:
     from meshwright.measure.here import by_file, by_nothing, check_devices
     from meshwright.measure.reference import case_of, overlap_of
 
-    ranks = prod(int(found[1]) for word in values["layout"].lower().split() if (found := _DEGREE.fullmatch(word)))
-    most = MAX_RANKS if started_by_another() else MAX_RANKS_HERE
-    if not 1 <= ranks <= most:
-        raise fault("step.ranks", "tp x cp x pp x dp = {ranks} ranks are not within 1 and {most}", path="--layout",
-                    ranks=ranks, most=most)
+    ranks = _ranks(values["layout"])
     check_devices(1 if started_by_another() else ranks, backend(values))
     cluster = by_file(values["cluster"], backend(values), ranks) if "cluster" in values else by_nothing(backend(values), ranks)
     case = case_of(

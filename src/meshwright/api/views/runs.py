@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from meshwright.evidence.rows.attempts import Attempts
     from meshwright.evidence.rows.near import Near
-    from meshwright.evidence.rows.published import Published
+    from meshwright.evidence.rows.published_run import Published
 
 
 Document = dict[str, Any]

@@ -15,10 +15,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
+from meshwright.evidence.rows.published_run import Published
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from meshwright.evidence.rows.published import Published
     from meshwright.evidence.rows.row import Row
 
 KEY = ("framework", "model", "task", "gpu", "n_gpus", "precision", "gbs", "seq")
@@ -108,8 +109,6 @@ def _word(value: object) -> str:
 
 
 def _read(row: dict[str, str]) -> Attempts:
-    from meshwright.evidence.rows.published import Published
-
     values = {name: _value(row[name], kind) for name, kind in _kinds().items()}
     return Attempts(best=Published(**values), ran=int(row["ran"]), failed=int(row["failed"]))
 
@@ -117,8 +116,6 @@ def _read(row: dict[str, str]) -> Attempts:
 @cache
 def _kinds() -> dict[str, Any]:
     """Column of the index -> type of the field."""
-    from meshwright.evidence.rows.published import Published
-
     return get_type_hints(Published)
 
 

@@ -2,80 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.catalog import device as device_named
 from meshwright.domain.label import label
 from meshwright.domain.layout import Overlap
-from meshwright.errors import InputError
 from meshwright.estimate import model_flops
 from meshwright.evidence.rows.conventions import precision_name
-from meshwright.evidence.rows.refused import ImpossibleError, UnreadableError
-from meshwright.evidence.rows.run import Run, run
+from meshwright.evidence.rows.published_run import Published
+from meshwright.evidence.rows.reading import read_row
+from meshwright.evidence.rows.run import Run
 from meshwright.perf.parameters import active_parameters, total_parameters
 from meshwright.units import GIB, GIGA
 
 if TYPE_CHECKING:
     from meshwright.evidence.rows.row import Row
 
-FAMILIES = {
-    "nemo": "megatron", "megatron-bridge": "megatron", "megatron-lm": "megatron", "megatron-core": "megatron",
-    "megatron-deepspeed": "megatron-deepspeed", "megatron+deepspeed 3d": "megatron-deepspeed",
-    "megatron+deepspeed zero-3 (old branch)": "megatron-deepspeed",
-    "nanotron": "nanotron", "torchtitan": "torchtitan", "llm-foundry/composer fsdp": "torch",
-    "mindspeed-llm": "mindspeed", "modellink": "mindspeed", "modellink (mcore)": "mindspeed", "modellink (legacy)": "mindspeed",
-    "mindspore": "mindformers", "mindspore mindformers": "mindformers",
-}
-"""Framework as the corpus spells it, in lower case -> family, as ``Implementation.family`` names it; others are their own."""
-
-ROW_FAULTS = {"catalog.unknown", "cluster.ragged", "model.heads", "model.experts", "model.positive"}
-"""Faults that lie in what a row says."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
-    """One run that someone published; None where the source does not say. Fields are the columns of ``fastest_runs.csv``."""
-
-    id: str
-    source: str
-    framework: str
-    framework_version: str
-    family: str
-    model: str
-    parameters: int | None
-    active_parameters: int | None
-    """Of a mixture of experts: parameters that one token meets; else ``parameters``."""
-    is_moe: bool
-    layers: int | None
-    hidden: int | None
-    device: str
-    """By the catalogue's name."""
-    device_family: str
-    devices: int | None
-    devices_per_node: int | None
-    precision: str
-    task: str
-    sequence_tokens: int | None
-    global_batch_sequences: int | None
-    label: str
-    """The layout in the words of the label, as far as the source says it; empty where nothing of the cell ran."""
-    data_parallel: int | None
-    num_microbatches: int | None
-    """Gradient accumulation steps."""
-    recompute: str
-    tokens_per_s_per_device: float | None
-    step_s: float | None
-    mfu_ratio: float | None
-    """By our convention, whatever the source's: causal half of attention, no recompute, over the GEMM precision's dense peak."""
-    memory_bytes: int | None
-    memory_kind: str
-    """What was read off: allocated peak, reserved peak, device total, unknown."""
-
-
 def published(row: Row) -> Published:
     """A row in the product's units; figures that the source leaves out are derived where others of the row define them."""
-    known = _run(row)
+    read = read_row(row)
+    known = read if isinstance(read, Run) else None
     device = known.case.cluster.device if known else device_named(row.device)
     shape, measured = row.shape, row.measured
     tokens_per_s, step_s = speed(row)
@@ -86,7 +33,7 @@ def published(row: Row) -> Published:
     layout = known.layout if known else None
     return Published(
         id=row.id, source=row.source, framework=row.framework, framework_version=row.framework_version,
-        family=FAMILIES.get(row.framework.lower(), row.framework.lower()), model=row.model,
+        family=row.said.family or row.framework.lower(), model=row.model,
         parameters=_count(parameters), active_parameters=_count(active), is_moe=bool(shape.num_experts),
         layers=shape.num_layers, hidden=shape.hidden, device=device.name, device_family=device.family,
         devices=row.num_devices, devices_per_node=row.devices_per_node, task=row.task,
@@ -113,17 +60,6 @@ def speed(row: Row) -> tuple[float | None, float | None]:
     return rate, step_s
 
 
-def _run(row: Row) -> Run | None:
-    try:
-        return run(row)
-    except (UnreadableError, ImpossibleError):
-        return None
-    except InputError as error:  # a row's own fault; a fault of the catalogue's files must not empty the index
-        if {each.id for each in error.messages} <= ROW_FAULTS:
-            return None
-        raise
-
-
 def _mfu(known: Run | None, step_s: float | None) -> float | None:
     """Causal model FLOPs of the step over the peak of the devices in that time."""
     if known is None or not step_s:
@@ -141,8 +77,7 @@ def _words(row: Row) -> str:
     }
     words = [f"{word}{degree}" for word, degree in found.items() if degree and (degree > 1 or word in {"tp", "pp", "dp", "mb"})]
     words += ["sp"] if row.sequence_parallel and (found["tp"] or 1) > 1 else []
-    zero = {"fsdp": "3", "hsdp": "3"}.get(row.zero, row.zero)
-    return " ".join([*words, f"zero{zero}"] if zero and words else words)
+    return " ".join([*words, f"zero{row.zero_stage}"] if row.zero and words else words)
 
 
 def _count(value: float | None) -> int | None:

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError
 from meshwright.evidence.rows.refused import ImpossibleError, UnreadableError
-from meshwright.evidence.rows.run import run
-from meshwright.evidence.rows.table import Skipped
+from meshwright.evidence.rows.run import Run, measured, run
+from meshwright.evidence.rows.table import REMEMBERED, Skipped
 from meshwright.perf.parameters import active_parameters
 
 if TYPE_CHECKING:
     from meshwright.domain.model import Model
     from meshwright.evidence.rows.row import Row
-    from meshwright.evidence.rows.run import Run
-    from meshwright.evidence.rows.table import Table
+    from meshwright.evidence.rows.table import Configuration, Table
 
 
 MAX_CHUNKS = 512
+MAX_PARAMETERS = 10**16
+"""A hundred times more than any model, and still a number that every formula can count with."""
 MEMORY_SLACK = 1.1
 """A driver reports a little less than the whole memory."""
 LEAST_FLOPS = 4.0
@@ -28,6 +29,17 @@ MIXED = "a figure that no device reaches: mixed units?"
 OUR_FAULT = ("yaml.", "json.", "file.", "sheet.", "document.")
 """Faults of the shipped data, which are no row's."""
 KINDS = {"cluster.ragged": "devices are no whole nodes"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Why a row is no run."""
+
+    kind: str
+    """The reason without its values: what is counted."""
+    reason: str
+    impossible: bool = False
+    """Nothing can run its degrees: the row is predicted not to fit. Else it says too little, or contradicts itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,23 +59,63 @@ def read_runs(table: Table) -> RowsRead:
     impossible: list[tuple[Row, str]] = []
     skipped = list(table.skipped)
     for row in table.rows:
-        try:
-            _check_shape(row)
-            each = run(row)
-            _check_units(each)
-            runs.append(each)
-        except ImpossibleError as why:
-            impossible.append((row, str(why)))
-        except UnreadableError as why:
-            skipped.append(Skipped(id=row.id, line=row.line, reason=why.detail, kind=str(why), row=row))
-        except InputError as error:
-            first = error.messages[0]
-            if first.id.startswith(OUR_FAULT):
-                raise
-            kind = KINDS.get(first.id, "no such model or cluster")
-            kind = f"unknown {first.values['noun']}" if first.id == "catalog.unknown" else kind
-            skipped.append(Skipped(id=row.id, line=row.line, reason=str(first), kind=kind, row=row))
+        found = read_row(row)
+        if isinstance(found, Run):
+            runs.append(found)
+        elif found.impossible:
+            impossible.append((row, found.reason))
+        else:
+            skipped.append(Skipped(id=row.id, line=row.line, reason=found.reason, kind=found.kind, row=row))
     return RowsRead(runs=tuple(runs), impossible=tuple(impossible), skipped=tuple(skipped))
+
+
+def read_row(row: Row) -> Run | Refused:
+    """A row as a run, or why it is none; the figures of a flagged row are as its source tells them.
+
+    Errors: ``InputError`` where the fault lies in the shipped data: it must not empty an index or a validation.
+    """
+    return _with_results(_outcome(row), row)
+
+
+def read_run(row: Row, configuration: Configuration) -> Run | Refused:
+    """``read_row`` of a row whose configuration others share: what it says is made a case once."""
+    return _with_results(_shared_outcome(configuration), row)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _shared_outcome(configuration: Configuration) -> Run | Refused:
+    return _outcome(configuration.row)
+
+
+def _outcome(row: Row) -> Run | Refused:
+    """What can be made of a row, whatever it measured."""
+    try:
+        _check_shape(row)
+        return run(row)
+    except ImpossibleError as why:
+        return Refused(kind=str(why), reason=str(why), impossible=True)
+    except UnreadableError as why:
+        return Refused(kind=str(why), reason=why.detail)
+    except InputError as error:
+        first = error.messages[0]
+        if first.id.startswith(OUR_FAULT):
+            raise
+        kind = KINDS.get(first.id, "no such model or cluster")
+        kind = f"unknown {first.values['noun']}" if first.id == "catalog.unknown" else kind
+        return Refused(kind=kind, reason=str(first))
+
+
+def _with_results(found: Run | Refused, row: Row) -> Run | Refused:
+    """The run with what the row measured, where a device can reach that."""
+    if isinstance(found, Refused):
+        return found
+    each = measured(row, found.case, found.layout, found.reading)
+    try:
+        if not row.flag:
+            _check_units(each)
+    except UnreadableError as why:
+        return Refused(kind=str(why), reason=why.detail)
+    return each
 
 
 def _check_shape(row: Row) -> None:
@@ -76,6 +128,19 @@ def _check_shape(row: Row) -> None:
     chunks = max(1, row.pipeline_parallel or 1) * max(1, row.virtual_stages or 1)
     if MAX_CHUNKS < chunks <= layers:
         raise UnreadableError("the pipeline is too long to simulate", f"{chunks} chunks, {MAX_CHUNKS} is the limit")
+    if (size := _at_most(row)) > MAX_PARAMETERS:
+        raise UnreadableError("no model is so large", f"up to {float(size):.3g} parameters")
+
+
+def _at_most(row: Row) -> int:
+    """More parameters than the columns can mean: every layer with all experts and the widest attention, tables of both ends."""
+    shape = row.shape
+    hidden, heads = shape.hidden or 1, shape.num_heads or 1
+    attention = 4 * hidden * max(hidden, heads * int(shape.head_dim or 0))
+    experts = (shape.num_experts or 0) + (shape.num_shared_experts or 0) + 1
+    feed_forward = 3 * hidden * experts * max(shape.ffn_width or 4 * hidden, shape.expert_width or 0)
+    ends = hidden * (2 * (shape.vocabulary or 1) + (row.sequence_tokens or 1))
+    return (shape.num_layers or 1) * (attention + feed_forward) + ends
 
 
 def _check_units(each: Run) -> None:

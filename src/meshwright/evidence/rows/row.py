@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from meshwright.evidence.rows.columns import RATES, RATIOS, SCHEMA, SWITCHES, WORDS
+from meshwright.evidence.rows.conventions import said
+from meshwright.evidence.rows.said import Said
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 Status = Literal["ok", "failed", ""]
 Zero = Literal["", "0", "1", "2", "3", "fsdp", "hsdp"]
 Cell = str | int | float | bool | None
+ZERO_STAGES: Mapping[Zero, int] = {"1": 1, "2": 2, "3": 3, "fsdp": 3, "hsdp": 3}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +41,6 @@ class Shape:
     expert_width: int | None = None
     num_shared_experts: int | None = None
     num_dense_layers: int | None = None
-    tied_embeddings: bool | None = None
-    """No column: some sources' conventions say it; else what brings the parameters nearer to the published number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +95,13 @@ class Row:
     notes: str = ""
     shape: Shape = field(default_factory=Shape)
     measured: Measured = field(default_factory=Measured)
+    said: Said = field(default_factory=Said)
+    """What the source means beside the columns."""
+
+    @property
+    def zero_stage(self) -> int:
+        """The ZeRO stage that the column means."""
+        return ZERO_STAGES.get(self.zero, 0)
 
     def cell(self, column: str) -> Cell:
         """The value of a column of the schema."""
@@ -129,13 +137,14 @@ _PARTS = {column: tuple(FIELDS.get(column, column).rpartition(".")[::2]) for col
 
 
 def row_of(cells: Mapping[str, str], line: int = 0) -> Row:
-    """The row of cells without a fault (``columns.cell_fault``); a column that is not given is blank."""
+    """The row of cells without a fault (``columns.cell_fault``), and what its source means; a column that is not given is blank."""
     found: dict[str, dict[str, Any]] = {"": {}, "shape": {}, "measured": {}}
     for column, cell in cells.items():
         if cell:
             part, name = _PARTS[column]
             found[part][name] = _value(column, cell)
-    return Row(**found[""], line=line, shape=Shape(**found["shape"]), measured=Measured(**found["measured"]))
+    row = Row(**found[""], line=line, shape=Shape(**found["shape"]), measured=Measured(**found["measured"]))
+    return replace(row, said=said(row.word))
 
 
 def _value(column: str, cell: str) -> Cell:

@@ -1,4 +1,4 @@
-"""The model that a row describes, from its own columns."""
+"""The model that a row describes, from its own columns and what its source means by blank ones."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from meshwright.catalog import load_model
+from meshwright.catalog import load_model, models
 from meshwright.catalog.model_sheet import model_names
-from meshwright.domain.model import Attention, LatentAttention, LayerKind, MixtureOfExperts, Mlp, Model
-from meshwright.evidence.rows import nvidia
+from meshwright.domain.model import Attention, LayerKind, MixtureOfExperts, Mlp, Model
 from meshwright.evidence.rows.columns import shown
 from meshwright.evidence.rows.refused import UnreadableError
 from meshwright.perf.parameters import total_parameters
@@ -18,27 +17,47 @@ if TYPE_CHECKING:
     from meshwright.domain.model import PositionEncoding
     from meshwright.evidence.rows.row import Row, Shape
 
-ARCHITECTURE = ("hidden", "n_layers", "n_heads", "ffn_hidden", "vocab")
-BLOOM_HEADS = 64
-"""Heads where the column cannot hold: "all NHEADS=64 (above too)", bigscience train/tr11-176B-ml/chronicles-prequel.md."""
-DEEPSEEK = LatentAttention(query_rank=1536, key_value_rank=512, nope_dim=128, rope_dim=64, value_dim=128)
+ARCHITECTURE = {
+    "hidden": "hidden", "n_layers": "num_layers", "n_heads": "num_heads", "ffn_hidden": "ffn_width", "vocab": "vocabulary",
+}
+"""Columns without which nothing can be built -> fields."""
 
 
 def model_of(row: Row) -> Model:
     """The model of the columns, or the catalogue's where they are blank and it knows the name."""
-    blank = [key for key in ARCHITECTURE if row.cell(key) is None]
+    shape, said = completed(row), row.said
+    blank = [column for column, name in ARCHITECTURE.items() if getattr(shape, name) is None]
     if blank:
         name = model_names().find(row.model)
         if name is None:
             raise UnreadableError("architecture is blank", f"{', '.join(blank)}; {shown(row.model)} is not in the catalogue")
         return load_model(name)
-    return replace(_built(row.model, row.shape, row.sequence_tokens or 1), num_mtp_layers=nvidia.said(row).mtp_layers)
+    model = _built(row.model, shape, said.latent_of, said.position, said.tied_embeddings, row.sequence_tokens or 1)
+    return replace(model, num_mtp_layers=said.mtp_layers)
+
+
+def completed(row: Row) -> Shape:
+    """The shape with the blanks filled whose value its source leaves to a documented default, and without idle layers."""
+    shape, said, layers = row.shape, row.said, row.shape.num_layers
+    if said.idle_layers:
+        if len({each for each in said.idle_layers if each < (layers or 0)}) < len(said.idle_layers):
+            raise UnreadableError("cells contradict each other", f"idle layers {said.idle_layers} of n_layers {layers}")
+        layers = (layers or 0) - len(said.idle_layers)
+    width = shape.hidden * said.ffn_per_hidden if shape.hidden and said.ffn_per_hidden else None
+    heads, groups, head_dim = shape.num_heads, shape.num_key_value_heads, shape.head_dim
+    if said.num_heads:
+        heads, groups, head_dim = said.num_heads, said.num_heads, None
+    return replace(
+        shape, num_layers=layers, ffn_width=shape.ffn_width or width, vocabulary=shape.vocabulary or said.vocabulary,
+        gated=shape.gated if said.gated is None else said.gated, num_heads=heads, num_key_value_heads=groups, head_dim=head_dim,
+        num_dense_layers=shape.num_dense_layers if said.num_dense_layers is None else said.num_dense_layers,
+    )
 
 
 @cache
-def _built(name: str, shape: Shape, sequence_tokens: int) -> Model:
+def _built(name: str, shape: Shape, latent_of: str, told: str, ties: bool | None, sequence_tokens: int) -> Model:
     hidden, layers, width = shape.hidden or 1, shape.num_layers or 1, shape.ffn_width or 1
-    attention, gated = _attention(shape, hidden), bool(shape.gated)
+    attention, gated = _attention(shape, hidden, latent_of), bool(shape.gated)
     plain = not gated and shape.attention == "mha"
     dense = LayerKind(attention=attention, feed_forward=Mlp(width=width, gated=gated, bias=plain))
     kinds: tuple[LayerKind, ...] = (dense,)
@@ -52,30 +71,45 @@ def _built(name: str, shape: Shape, sequence_tokens: int) -> Model:
         mixed, first = LayerKind(attention=attention, feed_forward=experts), max(0, shape.num_dense_layers or 0)
         kinds = (dense, mixed) if first else (mixed,)
         pattern = (0,) * first + (len(kinds) - 1,) * (layers - first)
-    position: PositionEncoding = "alibi" if name.startswith("bloom") else "learned" if plain else "rope"
+    position: PositionEncoding = "alibi" if told == "alibi" else "learned" if plain else "rope"
     model = Model(
         name=name, hidden=hidden, vocabulary=shape.vocabulary or 1, kinds=kinds, pattern=pattern,
         norm="layer" if plain else "rms", position=position, position_table=sequence_tokens if position == "learned" else 0,
     )
-    windowed = nvidia.windowed(model)
-    if windowed:
-        return windowed
+    if known := windowed(model):
+        return known
     tied = replace(model, tied_embeddings=True)
-    if shape.tied_embeddings is not None or not shape.parameters_billions:
-        return tied if shape.tied_embeddings else model
+    if ties is not None or not shape.parameters_billions:
+        return tied if ties else model
     wanted = shape.parameters_billions * 1e9
     return min((model, tied), key=lambda each: abs(float(total_parameters(each)) - wanted))
 
 
-def _attention(shape: Shape, hidden: int) -> Attention:
-    heads, groups, head_dim = shape.num_heads or 1, shape.num_key_value_heads, shape.head_dim
-    if head_dim and head_dim % 1.0:
-        heads, groups, head_dim = BLOOM_HEADS, BLOOM_HEADS, None
-    if shape.attention == "mla":
-        width = DEEPSEEK.nope_dim + DEEPSEEK.rope_dim
-        return Attention(num_heads=heads, num_key_value_heads=heads, head_dim=width, latent=DEEPSEEK)
+def _attention(shape: Shape, hidden: int, latent_of: str) -> Attention:
+    heads = shape.num_heads or 1
+    if latent_of and (latent := load_model(latent_of).kinds[0].attention.latent):
+        return Attention(num_heads=heads, num_key_value_heads=heads, head_dim=latent.nope_dim + latent.rope_dim, latent=latent)
     bias = not shape.gated and shape.attention == "mha"
     return Attention(
-        num_heads=heads, num_key_value_heads=groups or heads, head_dim=int(head_dim) if head_dim else hidden // heads,
+        num_heads=heads, num_key_value_heads=shape.num_key_value_heads or heads,
+        head_dim=int(shape.head_dim) if shape.head_dim else hidden // heads,
         query_bias=bias, key_value_bias=bias, output_bias=bias,
     )
+
+
+def windowed(model: Model) -> Model | None:
+    """The catalogue's model of the same name and shapes, if some of its layers attend to a window."""
+    if model.name not in models():
+        return None
+    known = load_model(model.name)
+
+    def shape(each: Model) -> tuple[object, ...]:
+        parts = {
+            (kind.attention.num_heads, kind.attention.num_key_value_heads, kind.attention.head_dim, kind.feed_forward.num_inputs,
+             kind.experts and (kind.experts.num_experts, kind.experts.experts_per_token, kind.experts.expert_width))
+            for kind in each.kinds
+        }
+        return each.hidden, each.vocabulary, each.num_layers, parts
+
+    windows = any(kind.attention.window_tokens for kind in known.kinds)
+    return known if windows and shape(known) == shape(model) else None

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from meshwright.catalog import calibration, recipes
 from meshwright.domain.case import Case
 from meshwright.domain.memory_reading import MemoryReading
-from meshwright.domain.training import Batch, Training
-from meshwright.evidence.rows import ascend, nvidia
+from meshwright.domain.training import Batch, Lora, Training
 from meshwright.evidence.rows.columns import DEGREES
-from meshwright.evidence.rows.conventions import conventions, precision_name
+from meshwright.evidence.rows.conventions import precision_name
 from meshwright.evidence.rows.groups import group_key, source_group
 from meshwright.evidence.rows.refused import ImpossibleError, UnreadableError
-from meshwright.evidence.rows.row_layout import layout_of, placed
+from meshwright.evidence.rows.row_layout import layout_of
 from meshwright.evidence.rows.row_model import model_of
+from meshwright.evidence.rows.row_placement import placed
 from meshwright.evidence.rows.row_system import cluster_of, implementation_of
-from meshwright.evidence.rows.table import read_table, step_times
+from meshwright.evidence.rows.table import step_times
 
 if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
     from meshwright.evidence.rows.row import Row
 
 GIVEN = ("gbs", "seq", "tp", "pp", "n_gpus")
-ASSUMPTIONS = (*conventions().assumptions, *ascend.ASSUMPTIONS)
-"""What is assumed where rows are silent, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,22 +76,15 @@ class Run:
         return self.row.measured.memory_kind
 
 
-def read(corpus: Path) -> list[Row]:
-    """All rows of the corpus that can be read and carry no flag, in no meaningful order."""
-    return list(read_table(corpus / "measured_runs.csv").rows)
-
-
 def run(row: Row) -> Run:
     """A row as a case and a layout.
 
     Errors: ``UnreadableError`` where a needed column is blank or the model is no transformer; ``ImpossibleError`` where
             nothing can run it.
     """
-    if row.model.startswith((*conventions().hybrids, *ascend.NOT_DESCRIBED)):
-        raise UnreadableError("not a transformer")
-    if "network-degraded" in row.notes:
-        raise UnreadableError("the source says that its network was degraded")
-    given, row = row, ascend.completed(row)
+    said = row.said
+    if said.unreadable:
+        raise UnreadableError(said.unreadable)
     blank = [key for key in GIVEN if row.cell(key) is None]
     if blank:
         raise UnreadableError("layout or batch is blank", ", ".join(blank))
@@ -103,46 +93,44 @@ def run(row: Row) -> Run:
     sequence_tokens = row.sequence_tokens or 1
     batch = Batch(
         global_batch_sequences=row.global_batch_sequences or 1, sequence_tokens=sequence_tokens,
-        mean_square_document_tokens=nvidia.PACKED_TOKENS * sequence_tokens if nvidia.packed(row) else None,
+        mean_square_document_tokens=said.document_tokens * sequence_tokens if said.document_tokens else None,
     )
-    model, told = model_of(row), nvidia.said(row)
+    model = model_of(row)
     layout = layout_of(row, model.num_layers)
     if layout.world != row.num_devices or row.data_parallel not in (None, layout.data_parallel):
         raise ImpossibleError("degrees do not multiply to the devices")
     if layout.pipeline_parallel * layout.virtual_stages > model.num_layers:
         raise ImpossibleError("more chunks than layers")
-    layout, implementation = placed(row, given, model, layout), implementation_of(row)
-    precision = recipes.precision(_recipe(row), implementation.gradient_dtype)
-    precision, cluster = ascend.precision(row, precision), cluster_of(row)
+    layout, implementation, cluster = placed(row, model, layout), implementation_of(row), cluster_of(row)
+    recipe = recipes.precision(said.recipe or precision_name(row.precision or "bf16"), implementation.gradient_dtype)
+    precision = replace(
+        recipe, master_bytes=max(0.0, recipe.master_bytes - said.master_bytes_saved),
+        gradient_bytes=recipe.gradient_bytes if said.gradient_bytes is None else said.gradient_bytes,
+    )
     case = Case(
         model=model, cluster=cluster, batch=batch,
         training=Training(
             task=row.task, precision=precision, optimizer=recipes.optimizer("adamw"),
-            lora=nvidia.adapters(row), balanced_routing=told.balanced,
+            lora=_adapters(row), balanced_routing=said.balanced,
         ),
         implementation=implementation, calibration=calibration("none", cluster.device),
     )
+    return measured(row, case, layout, MemoryReading(kind=said.memory_reading, stage=said.memory_stage))
+
+
+def measured(row: Row, case: Case, layout: Layout, reading: MemoryReading) -> Run:
+    """A run of a case under a layout, with what the row measured."""
+    memory_gib = None if row.said.memory_unknown else row.measured.memory_gib
     return Run(
-        id=row.id, row=given, case=case, layout=layout, step_s=_step_s(row), failed=row.status == "failed",
-        memory_bytes=memory_gib * 2**30 if (memory_gib := ascend.memory_gib(row)) else None, reading=_reading(row),
+        id=row.id, row=row, case=case, layout=layout, step_s=_step_s(row), failed=row.status == "failed",
+        memory_bytes=memory_gib * 2**30 if memory_gib else None, reading=reading,
     )
 
 
-def _recipe(row: Row) -> str:
-    if row.framework == "torchtitan" and row.precision == "fp8":
-        return "fp8-torchao"
-    return precision_name(row.precision or "bf16")
-
-
-def _reading(row: Row) -> MemoryReading:
-    if row.framework == "nanotron" and "ultrascale-playbook" in row.source:
-        return MemoryReading(kind="allocator", stage="first")
-    if ascend.is_first_step(row):
-        return MemoryReading(kind="first step")
-    kinds: dict[str, Literal["allocated", "allocator"]]
-    kinds = {"": "allocated", "allocated peak": "allocated", "reserved peak": "allocator"}
-    kind = kinds.get(row.measured.memory_kind)
-    return MemoryReading(kind=kind) if kind else MemoryReading()
+def _adapters(row: Row) -> Lora | None:
+    if row.task != "lora":
+        return None
+    return Lora(targets=row.said.lora_targets) if row.said.lora_targets else Lora()
 
 
 def _step_s(row: Row) -> float | None:

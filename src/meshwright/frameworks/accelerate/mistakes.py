@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
+from math import prod
 from typing import TYPE_CHECKING
 
-from meshwright.frameworks.asking import at, place_of
+from meshwright.frameworks.asking import at, equal, is_true, other_than, place_of
 from meshwright.frameworks.deepspeed.mistakes import json_checks
 from meshwright.frameworks.deepspeed.mistakes import unknown_key as unknown_json_key
-from meshwright.frameworks.rules import file_rule
+from meshwright.frameworks.rules import At, Mistake, checks, values_if
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
-    from meshwright.frameworks.base import Check, Values
+    from meshwright.frameworks.base import Values
     from meshwright.frameworks.settings import Reading, Severity
 
-CHECKS: list[Check] = json_checks("accelerate", trainer=True)
-_rule = partial(file_rule, CHECKS, source="accelerate/utils/dataclasses.py")
-_mesh_rule = partial(file_rule, CHECKS, source="accelerate/parallelism_config.py")
-_launch_rule = partial(file_rule, CHECKS, source="accelerate/commands/launch.py")
+_MESHES, _LAUNCH = "accelerate/parallelism_config.py", "accelerate/commands/launch.py"
 FSDP, MESH = "fsdp_config.fsdp_", "parallelism_config.parallelism_config_"
 SECTIONS = (
     "fsdp_config",
@@ -35,6 +32,8 @@ _FILE_EXCLUDES = (
     "gradient_accumulation_steps", "gradient_clipping", "zero_stage", "offload_optimizer_device", "offload_param_device",
     "offload_param_nvme_path", "offload_optimizer_nvme_path", "zero3_save_16bit_model",
 )
+_IGNORED = ("backward_prefetch", "use_orig_params", "sync_module_states", "forward_prefetch")
+_TRUTHS = {"true", "false", "1", "0", "yes", "no", "y", "n", "t", "f", "on", "off"}
 
 
 def unknown_key(key: str) -> tuple[Severity, str] | None:
@@ -65,8 +64,12 @@ def _is_fsdp(reading: Reading) -> bool:
     return reading.source.value("distributed_type") == "FSDP"
 
 
-def _version(reading: Reading) -> int:
-    return 2 if str(reading.source.value(f"{FSDP}version", 1)) == "2" else 1
+def _is_1(reading: Reading) -> bool:
+    return _is_fsdp(reading) and str(reading.source.value(f"{FSDP}version", 1)) != "2"
+
+
+def _is_2(reading: Reading) -> bool:
+    return _is_fsdp(reading) and not _is_1(reading)
 
 
 def _sizes(reading: Reading) -> dict[str, int] | None:
@@ -81,47 +84,31 @@ def _sizes(reading: Reading) -> dict[str, int] | None:
     )
 
 
-@_launch_rule("accelerate.distributed-type", "A `distributed_type` must be specified in the config file.")
-def _distributed_type(reading: Reading, case: Case | None) -> Iterator[Values]:
-    own = [
-        setting
-        for key, setting in reading.source.settings.items()
-        if key.partition(".")[0] in (*SECTIONS, "num_processes", "mixed_precision")
-    ]
+def _no_type(reading: Reading, case: Case | None) -> Iterator[Values]:
+    known = (*SECTIONS, "num_processes", "mixed_precision")
+    own = [setting for key, setting in reading.source.settings.items() if key.partition(".")[0] in known]
     if own and "distributed_type" not in reading.source.settings:
         yield {"expected": "distributed_type", "path": own[0].file}
 
 
-@_launch_rule("accelerate.processes", "You need to manually pass in `--num_processes` using this config yaml.")
-def _processes(reading: Reading, case: Case | None) -> Iterator[Values]:
+def _no_processes(reading: Reading, case: Case | None) -> Iterator[Values]:
     kind = reading.source.value("distributed_type")
     if kind not in (None, "NO") and reading.source.value("num_processes") in (None, -1) and reading.source.devices is None:
         yield {"expected": "num_processes", "path": place_of(reading, "distributed_type")}
 
 
-@_launch_rule(
-    "accelerate.machines", "num_processes ({processes}) counts all machines and is not divisible by num_machines ({machines})"
-)
 def _machines(reading: Reading, case: Case | None) -> Iterator[Values]:
     processes, machines = (reading.source.value(name, 1) for name in ("num_processes", "num_machines"))
     if isinstance(processes, int) and isinstance(machines, int) and machines > 0 and processes > 0 and processes % machines:
         yield {"processes": processes, "machines": machines, "value": processes, "path": place_of(reading, "num_processes")}
 
 
-@_rule(
-    "accelerate.wrapping", "without fsdp_auto_wrap_policy the whole model is one unit: it is gathered at once", severity="warning"
-)
 def _wrapping(reading: Reading, case: Case | None) -> Iterator[Values]:
     policy = reading.source.value(f"{FSDP}auto_wrap_policy")
     if _is_fsdp(reading) and policy in (None, "NO_WRAP"):
         yield {"value": policy, "expected": "TRANSFORMER_BASED_WRAP", "path": place_of(reading, f"{FSDP}auto_wrap_policy")}
 
 
-@_rule(
-    "accelerate.layer-class",
-    "{value} is not the layer of {model}: {expected} is; accelerate stops where it finds no such class",
-    severity="warning",
-)
 def _layer_class(reading: Reading, case: Case | None) -> Iterator[Values]:
     from meshwright.frameworks.accelerate.writing import layer_class
 
@@ -132,63 +119,21 @@ def _layer_class(reading: Reading, case: Case | None) -> Iterator[Values]:
         yield {"value": value, "expected": expected, "model": case.model.name if case else "", "path": place_of(reading, key)}
 
 
-@_rule("accelerate.ignored", "{key} has no effect in FSDP2", severity="warning")
-def _ignored(reading: Reading, case: Case | None) -> Iterator[Values]:
-    if _is_fsdp(reading) and _version(reading) == 2:
-        for name in ("backward_prefetch", "use_orig_params", "sync_module_states", "forward_prefetch"):
-            setting = reading.source.settings.get(f"{FSDP}{name}")
-            if setting is not None and setting.value not in (None, "NO_PREFETCH"):
-                yield {"key": f"fsdp_{name}", "value": setting.value, "path": setting.place}
+def _strategy(reading: Reading) -> Values | None:
+    value = reading.source.value(f"{FSDP}sharding_strategy")
+    return values_if(_is_2(reading), expected=str(value).upper() not in {"SHARD_GRAD_OP", "2"})
 
 
-@_rule(
-    "accelerate.strategy",
-    "FSDP2 never reads fsdp_sharding_strategy ({value}): fsdp_reshard_after_forward decides",
-    severity="warning",
-)
-def _strategy(reading: Reading, case: Case | None) -> Iterator[Values]:
-    key = f"{FSDP}sharding_strategy"
-    if _is_fsdp(reading) and _version(reading) == 2 and key in reading.source.settings:
-        value = reading.source.value(key)
-        yield {"value": value, "expected": str(value).upper() not in {"SHARD_GRAD_OP", "2"}, "path": place_of(reading, key)}
+def _reshard(reading: Reading) -> Values | None:
+    value = reading.source.value(f"{FSDP}reshard_after_forward")
+    return values_if(_is_2(reading) and str(value).lower() not in _TRUTHS, expected="SHARD_GRAD_OP" not in str(value))
 
 
-@_rule("accelerate.reshard", "reshard_after_forward set to {value}. This is not supported with FSDP2, please set to a `bool`")
-def _reshard(reading: Reading, case: Case | None) -> Iterator[Values]:
-    key = f"{FSDP}reshard_after_forward"
-    value = reading.source.value(key, True)
-    words = {"true", "false", "1", "0", "yes", "no", "y", "n", "t", "f", "on", "off"}
-    if _is_fsdp(reading) and _version(reading) == 2 and str(value).lower() not in words:
-        yield {"value": value, "expected": "SHARD_GRAD_OP" not in str(value), "path": place_of(reading, key)}
-
-
-@_rule("accelerate.reshard-fsdp1", "this is FSDP1, which fsdp_sharding_strategy decides: fsdp_reshard_after_forward ({value}) is "
-                                   "ignored; FSDP2 is fsdp_version: 2", severity="warning")
-def _reshard_fsdp1(reading: Reading, case: Case | None) -> Iterator[Values]:
-    key = f"{FSDP}reshard_after_forward"
-    if _is_fsdp(reading) and _version(reading) == 1 and key in reading.source.settings:
-        yield {"value": reading.source.value(key), "expected": "fsdp_version: 2", "path": place_of(reading, key)}
-
-
-@_rule(
-    "accelerate.fsdp1",
-    "fsdp_version is 1 unless it is said: meshes (parallelism_config) and reshard_after_forward need 2",
-    severity="advice",
-)
 def _fsdp1(reading: Reading, case: Case | None) -> Iterator[Values]:
-    if _is_fsdp(reading) and _version(reading) == 1:
+    if _is_1(reading):
         yield {"value": 1, "expected": 2, "path": place_of(reading, f"{FSDP}version") or place_of(reading, "distributed_type")}
 
 
-@_rule("accelerate.state-dict", "FSDP2 does not support LOCAL_STATE_DICT. Please set `fsdp_state_dict_type` to "
-                                "`SHARDED_STATE_DICT` or `FULL_STATE_DICT`.")
-def _state_dict(reading: Reading, case: Case | None) -> Iterator[Values]:
-    key = f"{FSDP}state_dict_type"
-    if _is_fsdp(reading) and _version(reading) == 2 and reading.source.value(key) == "LOCAL_STATE_DICT":
-        yield {"value": "LOCAL_STATE_DICT", "expected": "SHARDED_STATE_DICT", "path": place_of(reading, key)}
-
-
-@_launch_rule("accelerate.other-section", "{section} is ignored: distributed_type is {kind}", severity="warning")
 def _other_section(reading: Reading, case: Case | None) -> Iterator[Values]:
     kind = reading.source.value("distributed_type")
     for section, engine in (("fsdp_config", "FSDP"), ("deepspeed_config", "DEEPSPEED")):
@@ -197,72 +142,76 @@ def _other_section(reading: Reading, case: Case | None) -> Iterator[Values]:
             yield at(setting, engine, section=section, kind=kind, value=kind)
 
 
-@_mesh_rule("accelerate.total-size", "ParallelismConfig total_size ({total}) does not match num_processes ({processes}). Please "
-                                     "adjust dp_replicate_size/ dp_shard_size/tp_size/cp_size/sp_size.")
 def _total_size(reading: Reading, case: Case | None) -> Iterator[Values]:
     sizes, processes = _sizes(reading), reading.source.value("num_processes")
     if sizes is None or not isinstance(processes, int) or processes < 1 or sizes["sp_size"] > 1:
         return
-    total = 1
-    for size in sizes.values():
-        total *= size
+    total = prod(sizes.values())
     if total not in {1, processes}:
-        yield {
-            "total": total,
-            "processes": processes,
-            "value": total,
-            "expected": processes,
-            "path": place_of(reading, f"{MESH}dp_shard_size"),
-        }
+        place = place_of(reading, f"{MESH}dp_shard_size")
+        yield {"total": total, "processes": processes, "value": total, "expected": processes, "path": place}
 
 
-@_mesh_rule("accelerate.mesh-engine", "You cannot use `--use_parallelism_config` without `--use_fsdp` and `--fsdp_version=2`. ")
 def _mesh_engine(reading: Reading, case: Case | None) -> Iterator[Values]:
     sizes = _sizes(reading)
-    if sizes and max(sizes.values()) > 1 and _is_fsdp(reading) and _version(reading) == 1:
+    if sizes and max(sizes.values()) > 1 and _is_1(reading):
         yield {"value": 1, "expected": "fsdp_version: 2", "path": place_of(reading, f"{FSDP}version")}
 
 
-@_mesh_rule("accelerate.mesh-exclusive", "Context Parallelism (CP) and Sequence Parallelism (SP) are mutually exclusive. Got "
-                                         "cp_size={cp} and sp_size={sp}. Please set either cp_size=1 or sp_size=1.")
-def _mesh_exclusive(reading: Reading, case: Case | None) -> Iterator[Values]:
+def _two_sequences(reading: Reading) -> Values | None:
     sizes = _sizes(reading)
-    if sizes and sizes["cp_size"] > 1 and sizes["sp_size"] > 1:
-        yield {
-            "cp": sizes["cp_size"],
-            "sp": sizes["sp_size"],
-            "value": sizes["sp_size"],
-            "expected": 1,
-            "path": place_of(reading, f"{MESH}sp_size"),
-        }
+    return values_if(sizes["cp_size"] > 1 and sizes["sp_size"] > 1, cp=sizes["cp_size"], sp=sizes["sp_size"]) if sizes else None
 
 
-@_mesh_rule("accelerate.mesh-pure-data", "Tensor/Context parallelism (tp/cp_size > 1) cannot be used with pure data parallelism "
-            "(dp_replicate_size > 1 and dp_shard_size == 1).")
-def _mesh_pure_data(reading: Reading, case: Case | None) -> Iterator[Values]:
+def _pure_data(reading: Reading, case: Case | None) -> Iterator[Values]:
     sizes = _sizes(reading)
     if sizes and max(sizes["tp_size"], sizes["cp_size"]) > 1 and sizes["dp_replicate_size"] > 1 and sizes["dp_shard_size"] == 1:
         yield {"value": sizes["dp_shard_size"], "path": place_of(reading, f"{MESH}dp_replicate_size")}
 
 
-@_rule("accelerate.deepspeed-file", "When using `deepspeed_config_file`, the following accelerate config variables will be "
-                                    "ignored: {keys}. accelerate refuses them")
-def _deepspeed_file(reading: Reading, case: Case | None) -> Iterator[Values]:
+def _deepspeed_file(reading: Reading) -> Values | None:
     settings = reading.source.settings
-    if "deepspeed_config.deepspeed_config_file" not in settings:
-        return
     found = [name for name in _FILE_EXCLUDES if f"deepspeed_config.{name}" in settings]
-    if "mixed_precision" in settings:
-        found.append("mixed_precision")
-    if found:
-        yield {"keys": ", ".join(found), "value": found, "path": place_of(reading, "deepspeed_config.deepspeed_config_file")}
+    found += ["mixed_precision"] if "mixed_precision" in settings else []
+    return values_if(found, keys=", ".join(found), value=found)
 
 
-@_rule("accelerate.twice-checkpointing", "fsdp_activation_checkpointing and --gradient_checkpointing recompute every "
-                                         "layer twice: give one",
-       severity="warning")
-def _twice(reading: Reading, case: Case | None) -> Iterator[Values]:
-    flag = reading.source.settings.get("--gradient_checkpointing")
-    on = flag is not None and str(flag.value).lower() != "false"
-    if _is_fsdp(reading) and on and flag is not None and reading.source.value(f"{FSDP}activation_checkpointing") is True:
-        yield {"value": True, "expected": False, "path": flag.place}
+_MISTAKES = (
+    Mistake("distributed-type", "A `distributed_type` must be specified in the config file.", _no_type, source=_LAUNCH),
+    Mistake("processes", "You need to manually pass in `--num_processes` using this config yaml.", _no_processes, source=_LAUNCH),
+    Mistake("machines", "num_processes ({processes}) counts all machines and is not divisible by num_machines ({machines})",
+            _machines, source=_LAUNCH),
+    Mistake("wrapping", "without fsdp_auto_wrap_policy the whole model is one unit: it is gathered at once", _wrapping, "warning"),
+    Mistake("layer-class", "{value} is not the layer of {model}: {expected} is; accelerate stops where it finds no such class",
+            _layer_class, "warning"),
+    Mistake("ignored", "{key} has no effect in FSDP2",
+            tuple(At(f"{FSDP}{name}", None, other_than(None, "NO_PREFETCH"), when=_is_2, values={"key": f"fsdp_{name}"})
+                  for name in _IGNORED), "warning"),
+    Mistake("strategy", "FSDP2 never reads fsdp_sharding_strategy ({value}): fsdp_reshard_after_forward decides",
+            At(f"{FSDP}sharding_strategy", when=_strategy), "warning"),
+    Mistake("reshard", "reshard_after_forward set to {value}. This is not supported with FSDP2, please set to a `bool`",
+            At(f"{FSDP}reshard_after_forward", when=_reshard)),
+    Mistake("reshard-fsdp1", "this is FSDP1, which fsdp_sharding_strategy decides: fsdp_reshard_after_forward ({value}) is "
+            "ignored; FSDP2 is fsdp_version: 2", At(f"{FSDP}reshard_after_forward", "fsdp_version: 2", when=_is_1), "warning"),
+    Mistake("fsdp1", "fsdp_version is 1 unless it is said: meshes (parallelism_config) and reshard_after_forward need 2", _fsdp1,
+            "advice"),
+    Mistake("state-dict", "FSDP2 does not support LOCAL_STATE_DICT. Please set `fsdp_state_dict_type` to `SHARDED_STATE_DICT` or "
+            "`FULL_STATE_DICT`.", At(f"{FSDP}state_dict_type", "SHARDED_STATE_DICT", equal("LOCAL_STATE_DICT"), when=_is_2)),
+    Mistake("other-section", "{section} is ignored: distributed_type is {kind}", _other_section, "warning", _LAUNCH),
+    Mistake("total-size", "ParallelismConfig total_size ({total}) does not match num_processes ({processes}). Please adjust "
+            "dp_replicate_size/ dp_shard_size/tp_size/cp_size/sp_size.", _total_size, source=_MESHES),
+    Mistake("mesh-engine", "You cannot use `--use_parallelism_config` without `--use_fsdp` and `--fsdp_version=2`. ", _mesh_engine,
+            source=_MESHES),
+    Mistake("mesh-exclusive", "Context Parallelism (CP) and Sequence Parallelism (SP) are mutually exclusive. Got cp_size={cp} and "
+            "sp_size={sp}. Please set either cp_size=1 or sp_size=1.", At(f"{MESH}sp_size", 1, when=_two_sequences),
+            source=_MESHES),
+    Mistake("mesh-pure-data", "Tensor/Context parallelism (tp/cp_size > 1) cannot be used with pure data parallelism "
+            "(dp_replicate_size > 1 and dp_shard_size == 1).", _pure_data, source=_MESHES),
+    Mistake("deepspeed-file", "When using `deepspeed_config_file`, the following accelerate config variables will be ignored: "
+            "{keys}. accelerate refuses them", At("deepspeed_config.deepspeed_config_file", when=_deepspeed_file)),
+    Mistake("twice-checkpointing", "fsdp_activation_checkpointing and --gradient_checkpointing recompute every layer twice: give "
+            "one",
+            At("--gradient_checkpointing", False, lambda value: str(value).lower() != "false",
+               beside={f"{FSDP}activation_checkpointing": is_true}, when=_is_fsdp, values={"value": True}), "warning"),
+)
+CHECKS = (*json_checks("accelerate", trainer=True), *checks("accelerate", _MISTAKES, source="accelerate/utils/dataclasses.py"))

@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.documents.source import Setting, Source
-from meshwright.domain.layout import ContextKind, Full, Layout, NoRecompute, Overlap
+from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap
+from meshwright.frameworks.accelerate.writing import FSDP, GRID, MESH
 from meshwright.frameworks.compose import Values, data_parallel_of, zero_shards
 from meshwright.frameworks.deepspeed.json_config import with_shards, without_auto
 from meshwright.frameworks.deepspeed.reading import LENGTHS
+from meshwright.frameworks.keys import told
 from meshwright.frameworks.settings import Given, Reading, Said
 
 if TYPE_CHECKING:
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
 
     from meshwright.frameworks.surface import Surface
 
-FSDP, MESH = "fsdp_config.fsdp_", "parallelism_config.parallelism_config_"
-KINDS: dict[str, ContextKind] = {"allgather": "all-gather", "alltoall": "ring"}
 FSDP1 = {"FULL_SHARD": 3, "HYBRID_SHARD": 3, "SHARD_GRAD_OP": 2, "HYBRID_SHARD_ZERO2": 2, "NO_SHARD": 0}
 """Strategy of FSDP1, or its number -> ZeRO stage."""
 _NUMBERS = {"1": "FULL_SHARD", "2": "SHARD_GRAD_OP", "3": "NO_SHARD", "4": "HYBRID_SHARD", "5": "HYBRID_SHARD_ZERO2"}
@@ -46,7 +46,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
     world = given.num_devices or values.int("num_processes") or source.devices
     engine = values.text("distributed_type")
     _refuse(values, engine, world)
-    tp, cp = values.degree(f"{MESH}tp_size"), values.degree(f"{MESH}cp_size")
+    tp, cp = told(GRID, values, "tensor_parallel"), told(GRID, values, "context_parallel")
     dp = data_parallel_of(values, world, tp * cp) if world else None
     mb, steps = values.int("--per_device_train_batch_size"), _steps(values)
     total = None
@@ -64,7 +64,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
         checkpointing = values.bool(f"{FSDP}activation_checkpointing") if engine == "FSDP" else False
         layout = with_shards(Layout(
             tensor_parallel=tp, context_parallel=cp,
-            context_kind=KINDS.get(values.text(f"{MESH}cp_comm_strategy", "allgather"), "all-gather") if cp > 1 else "ring",
+            context_kind=told(GRID, values, "context_kind") if cp > 1 else "ring",
             data_parallel=dp, microbatch_sequences=mb, num_microbatches=steps,
             recompute=Full() if checkpointing or values.bool("--gradient_checkpointing") else NoRecompute(),
             offload=("optimizer",) if engine == "FSDP" and values.bool(f"{FSDP}offload_params") else (),

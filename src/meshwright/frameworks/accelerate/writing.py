@@ -9,7 +9,9 @@ from meshwright.documents.quoting import Shell, flags, markdown_code, word, yaml
 from meshwright.domain.layout import Full, NoRecompute, Overlap
 from meshwright.frameworks.base import File, Options, Values
 from meshwright.frameworks.hub import hub_name
+from meshwright.frameworks.keys import Says, decided
 from meshwright.frameworks.manual import Blank, Launch, Manual, Switch, launch_script, num_nodes, readme, start_commands
+from meshwright.frameworks.planned import Planned
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -43,6 +45,15 @@ def layer_class(model: Model) -> str | None:
     return name.removesuffix("ForCausalLM") + "DecoderLayer" if name.endswith("ForCausalLM") else None
 
 
+GRID = (
+    Says(f"{MESH}dp_replicate_size", lambda plan: plan.dp // shard_size(plan.layout)),
+    Says(f"{MESH}dp_shard_size", lambda plan: shard_size(plan.layout)),
+    Says(f"{MESH}tp_size", "tensor_parallel"),
+    Says(f"{MESH}cp_size", "context_parallel"),
+    Says(f"{MESH}cp_comm_strategy", "context_kind", STRATEGIES, "all-gather", when=lambda plan: plan.cp > 1),
+)
+
+
 def decide(case: Case, layout: Layout, release: str) -> Values:
     """The keys of the YAML and the flags of the Trainer that express a layout."""
     sharded, checkpointing = layout.zero_stage >= 2, isinstance(layout.recompute, Full)
@@ -64,13 +75,7 @@ def decide(case: Case, layout: Layout, release: str) -> Values:
     elif checkpointing:
         keys["--gradient_checkpointing"] = True
     if release not in {"fsdp1", "1.9"} and (sharded or layout.tensor_parallel > 1):
-        shard = shard_size(layout)
-        keys |= {
-            f"{MESH}dp_replicate_size": layout.data_parallel // shard, f"{MESH}dp_shard_size": shard,
-            f"{MESH}tp_size": layout.tensor_parallel, f"{MESH}cp_size": layout.context_parallel,
-        }
-        if layout.context_parallel > 1:
-            keys[f"{MESH}cp_comm_strategy"] = STRATEGIES[layout.context_kind]
+        keys |= decided(GRID, Planned(case, layout, release))
     return keys
 
 

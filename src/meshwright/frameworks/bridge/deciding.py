@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, Selective
+from meshwright.frameworks.keys import Says, decided
 from meshwright.frameworks.megatron import MEGATRON
 from meshwright.frameworks.megatron.layout_arguments import CONTEXT_TYPES, block_layers, hybrid_inner
 from meshwright.frameworks.megatron.pipeline import is_even, layout_string, split_of
+from meshwright.frameworks.planned import Planned
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -19,17 +21,20 @@ STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
 UNSPOKEN = ("context kind where there is one context-parallel rank", "overlap of what is not there")
 
 
+KEYS = (
+    Says("model.tensor_model_parallel_size", "tensor_parallel"),
+    Says("model.sequence_parallel", "sequence_parallel"),
+    Says("model.pipeline_model_parallel_size", "pipeline_parallel"),
+    Says("model.context_parallel_size", "context_parallel"),
+    Says("model.expert_model_parallel_size", "expert_parallel"),
+    Says("model.expert_tensor_parallel_size", "expert_tensor_parallel"),
+    Says("train.micro_batch_size", "microbatch_sequences"),
+)
+
+
 def decide(case: Case, layout: Layout, release: str) -> Values:
     """The fields that express a layout, under Bridge's own names; what is off is absent."""
-    values: dict[str, object] = {
-        "model.tensor_model_parallel_size": layout.tensor_parallel,
-        "model.sequence_parallel": layout.sequence_parallel,
-        "model.pipeline_model_parallel_size": layout.pipeline_parallel,
-        "model.context_parallel_size": layout.context_parallel,
-        "model.expert_model_parallel_size": layout.expert_parallel,
-        "model.expert_tensor_parallel_size": layout.expert_tensor_parallel,
-        "train.micro_batch_size": layout.microbatch_sequences,
-    }
+    values = decided(KEYS, Planned(case, layout, release))
     return values | _context(case, layout) | _stages(case, layout) | _recompute(case, layout) | _shards(layout) | _overlap(layout)
 
 

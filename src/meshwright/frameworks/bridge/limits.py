@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING
 
 from meshwright.frameworks.megatron import MEGATRON
-from meshwright.frameworks.rules import rule, values_if
+from meshwright.frameworks.rules import Rule, limits, values_if
 
 if TYPE_CHECKING:
-    from meshwright.domain.case import Case
-    from meshwright.domain.layout import Layout
     from meshwright.frameworks.base import Limit, Values
+    from meshwright.frameworks.planned import Planned
 
 CORES = {"0.3": "0.16", "main": "main"}
 """Release of Megatron-Core below a release of Megatron-Bridge."""
@@ -22,57 +21,32 @@ PRECISIONS = {
     "fp8-blockwise": "bf16_with_fp8_subchannel_scaling_mixed", "nvfp4": "bf16_with_nvfp4_mixed",
 }
 """Precision of the catalogue -> name of a recipe in ``training/mixed_precision.py``."""
-OWN: list[Limit] = []
-_rule = partial(rule, OWN)
 
 
-@_rule(
-    "bridge.world",
-    "world size ({world}) is not divisible by total_model_size (model_cfg.tensor_model_parallel_size={tp} * "
-    "model_cfg.pipeline_model_parallel_size={pp} * model_cfg.context_parallel_size={cp})",
-)
-def _world(case: Case, layout: Layout) -> Values | None:
-    tp, pp, cp = layout.tensor_parallel, layout.pipeline_parallel, layout.context_parallel
-    world = case.cluster.num_devices
-    return values_if(world % (tp * pp * cp), world=world, tp=tp, pp=pp, cp=cp)
+def _world(plan: Planned) -> Values | None:
+    world = plan.case.cluster.num_devices
+    return values_if(world % (plan.tp * plan.pp * plan.cp), world=world)
 
 
-@_rule("bridge.sequence-parallel-alone", "Cannot use sequence parallelism without tensor parallelism")
-def _sequence_parallel(case: Case, layout: Layout) -> Values | None:
-    return values_if(layout.sequence_parallel and layout.tensor_parallel == 1)
+def _parameter_overlap(plan: Planned) -> bool:
+    overlap = plan.layout.overlap
+    return plan.zero > 0 and plan.ranks > 1 and overlap.parameter_gather and not overlap.gradient_reduce
 
 
-@_rule(
-    "bridge.context-sequence",
-    "Sequence length must be divisible by 2 * context parallel size if context parallel is used.",
-)
-def _context_sequence(case: Case, layout: Layout) -> Values | None:
-    cp = layout.context_parallel
-    return values_if(cp > 1 and case.batch.sequence_tokens % (2 * cp))
-
-
-@_rule(
-    "bridge.parameter-overlap",
-    "overlap_param_gather without overlap_grad_reduce: accepted in silence, although Megatron-LM's own flags refuse it",
-    noticed="never",
-)
-def _parameter_overlap(case: Case, layout: Layout) -> Values | None:
-    several = layout.zero_stage > 0 and layout.data_parallel * layout.context_parallel > 1
-    return values_if(several and layout.overlap.parameter_gather and not layout.overlap.gradient_reduce)
-
-
-@_rule("bridge.precision", "Megatron-Bridge has no recipe for {precision}; it has {known}", noticed="never", path="training")
-def _precision(case: Case, layout: Layout) -> Values | None:
-    name = case.training.precision.name
-    return values_if(name not in PRECISIONS, precision=name, known=", ".join(PRECISIONS))
-
-
-@_rule("bridge.device", "Megatron-Bridge runs on NVIDIA GPUs, not on {device}", noticed="never", path="cluster")
-def _device(case: Case, layout: Layout) -> Values | None:
-    device = case.cluster.device
-    return values_if(device.family in {"ascend", "cpu", "cdna3", "cdna4"}, device=device.name)
-
-
+OWN = limits("bridge", (
+    Rule("world", "world size ({world}) is not divisible by total_model_size (model_cfg.tensor_model_parallel_size={tp} * "
+         "model_cfg.pipeline_model_parallel_size={pp} * model_cfg.context_parallel_size={cp})", _world),
+    Rule("sequence-parallel-alone", "Cannot use sequence parallelism without tensor parallelism",
+         lambda plan: plan.sp and plan.tp == 1),
+    Rule("context-sequence", "Sequence length must be divisible by 2 * context parallel size if context parallel is used.",
+         lambda plan: plan.cp > 1 and plan.sequence % (2 * plan.cp)),
+    Rule("parameter-overlap", "overlap_param_gather without overlap_grad_reduce: accepted in silence, although Megatron-LM's own "
+         "flags refuse it", _parameter_overlap, "never"),
+    Rule("precision", "Megatron-Bridge has no recipe for {precision}; it has {known}",
+         lambda plan: values_if(plan.precision not in PRECISIONS, known=", ".join(PRECISIONS)), "never", "training"),
+    Rule("device", "Megatron-Bridge runs on NVIDIA GPUs, not on {device}",
+         lambda plan: plan.case.cluster.device.family in {"ascend", "cpu", "cdna3", "cdna4"}, "never", "cluster"),
+))
 REPLACED = frozenset(
     f"megatron.{name}" for name in ("task", "device", "precision", "sequence", "parameter-overlap", "split", "flag")
 )

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from meshwright.documents.source import Source
 from meshwright.domain.layout import ContextKind, Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.errors import InputError
+from meshwright.frameworks.bridge.deciding import KEYS
 from meshwright.frameworks.bridge.limits import PRECISIONS
 from meshwright.frameworks.compose import Values, data_parallel_of, microbatches_of, world_of
+from meshwright.frameworks.keys import spellings, told
 from meshwright.frameworks.megatron.stages import unrolled
 from meshwright.frameworks.settings import Given, Reading, Said
 
@@ -25,7 +27,7 @@ FIGURES = {
     "moe_shared_expert_intermediate_size": "shared_ffn", "mtp_num_layers": "mtp_layers",
 }
 STAGES = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
-_DEGREES = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
+_DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 
 
 def interpret(source: Source, given: Given, release: str) -> Reading:
@@ -33,17 +35,17 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
     from meshwright.frameworks.bridge import surface
 
     values = Values(source=source, surface=surface(), release=release, strict=True)
-    silent = [name for name in _DEGREES if f"model.{name}" not in source.settings]
+    silent = [key.removeprefix("model.") for knob in _DEGREES for key in spellings(KEYS, knob) if key not in source.settings]
     untold = len(silent) == len(_DEGREES)
     if silent:
         values.refuse(
             "bridge.recipe", "the files do not set {names}: the recipe decides, {instead}", names=", ".join(silent),
             instead="so the layout is not known" if untold else "and 1 is read here",
         )
-    tp, pp, cp = (values.degree(f"model.{name}") for name in _DEGREES)
-    ep = values.degree("model.expert_model_parallel_size")
+    tp, pp, cp = (told(KEYS, values, knob) for knob in _DEGREES)
+    ep = told(KEYS, values, "expert_parallel")
     etp = values.int("model.expert_tensor_parallel_size") or (tp if ep > 1 else 1)
-    mb = values.degree("train.micro_batch_size")
+    mb = told(KEYS, values, "microbatch_sequences")
     batch = values.int("train.global_batch_size") or given.global_batch_sequences
     sequence = _sequence(values) or given.sequence_tokens
     world = world_of(values, given)
@@ -55,7 +57,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
         chunks, split = stages
         shards = _shards(values, dp * cp)
         layout = Layout(
-            tensor_parallel=tp, sequence_parallel=values.bool("model.sequence_parallel"), context_parallel=cp,
+            tensor_parallel=tp, sequence_parallel=told(KEYS, values, "sequence_parallel"), context_parallel=cp,
             context_kind=_kind(values) if cp > 1 else "ring", pipeline_parallel=pp, virtual_stages=chunks, expert_parallel=ep,
             expert_tensor_parallel=etp, data_parallel=dp, optimizer_shards=shards[0], gradient_shards=shards[1],
             parameter_shards=shards[2], microbatch_sequences=mb, num_microbatches=microbatches,

@@ -36,6 +36,11 @@ def is_fsdp(reading: Reading) -> bool:
     return reading.source.value("runtime_args.train_backend") == "fsdp"
 
 
+def is_megatron(reading: Reading) -> bool:
+    """Whether the files choose the Megatron back end, or none."""
+    return not is_fsdp(reading)
+
+
 def sequence_of(reading: Reading) -> int | None:
     """Tokens of the longest sample, as the trainer has it."""
     prompt = number_of(reading, f"{TRAINER}.max_prompt_tokens_length", PROMPT_TOKENS)

@@ -9,8 +9,10 @@ from meshwright.domain.layout import Full, NoRecompute, Overlap, Selective
 from meshwright.frameworks.chatlearn.limits import is_fsdp
 from meshwright.frameworks.chatlearn.packing import limit_for, padding_multiple
 from meshwright.frameworks.chatlearn.stages import plain, stage_string
+from meshwright.frameworks.keys import Says, decided
 from meshwright.frameworks.megatron.layout_arguments import CONTEXT_TYPES, hybrid_inner
 from meshwright.frameworks.megatron.pipeline import split_of
+from meshwright.frameworks.planned import Planned
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -33,6 +35,18 @@ def is_packed(layout: Layout) -> bool:
     return ring and not (layout.overlap.tensor and layout.tensor_parallel > 1)
 
 
+KEYS = (
+    Says(f"{TRAINER}.tensor_model_parallel_size", "tensor_parallel"),
+    Says(f"{TRAINER}.pipeline_model_parallel_size", "pipeline_parallel"),
+    Says(f"{TRAINER}.context_parallel_size", "context_parallel"),
+    Says(f"{TRAINER}.expert_model_parallel_size", "expert_parallel"),
+    Says(f"{TRAINER}.expert_tensor_parallel_size", lambda plan: plan.etp),
+    Says(f"{TRAINER}.sequence_parallel", lambda plan: plan.sp and plan.tp > 1),
+    Says(f"{TRAINER}.use_distributed_optimizer", lambda plan: plan.zero == 1),
+)
+"""Keys of the back end megatron."""
+
+
 def decide(case: Case, layout: Layout, release: str) -> Values:
     """The keys that express a layout; those of ``patch.FIELDS`` need the patch."""
     values: dict[str, object] = {
@@ -42,6 +56,8 @@ def decide(case: Case, layout: Layout, release: str) -> Values:
     }
     if is_packed(layout):
         values[f"{TRAINER}.max_token_in_packing"] = packing_limit(case, layout)
+    if not is_fsdp(layout):
+        values |= decided(KEYS, Planned(case, layout, release))
     specific = _fsdp(layout) if is_fsdp(layout) else _megatron(case, layout)
     return values | {f"{TRAINER}.{name}": value for name, value in specific.items()}
 
@@ -64,17 +80,9 @@ def _fsdp(layout: Layout) -> dict[str, object]:
 
 
 def _megatron(case: Case, layout: Layout) -> dict[str, object]:
-    """Fields of ``MegatronPolicyTrainerConfig``, by Megatron's argparse names."""
+    """Further fields of ``MegatronPolicyTrainerConfig``, by Megatron's argparse names."""
     ranks = layout.data_parallel * layout.context_parallel
-    fields: dict[str, object] = {
-        "tensor_model_parallel_size": layout.tensor_parallel,
-        "pipeline_model_parallel_size": layout.pipeline_parallel,
-        "context_parallel_size": layout.context_parallel,
-        "expert_model_parallel_size": layout.expert_parallel,
-        "expert_tensor_parallel_size": layout.expert_tensor_parallel,
-        "sequence_parallel": layout.sequence_parallel and layout.tensor_parallel > 1,
-        "use_distributed_optimizer": layout.zero_stage == 1,
-    }
+    fields: dict[str, object] = {}
     if stages := stage_string(case, layout):
         fields["pipeline_model_parallel_layout"] = stages
     if layout.virtual_stages > 1 and not layout.overlap.point_to_point:

@@ -2,98 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from meshwright.frameworks.asking import at
-from meshwright.frameworks.chatlearn.asking import is_fsdp, number_of, setting_of
+from meshwright.frameworks.asking import at, equal, is_true
+from meshwright.frameworks.chatlearn.asking import is_megatron, number_of
 from meshwright.frameworks.chatlearn.deciding import TRAINER
-from meshwright.frameworks.rules import file_rule
+from meshwright.frameworks.rules import At, Mistake, checks, values_if
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
-    from meshwright.frameworks.base import Check, Values
+    from meshwright.frameworks.base import Values
     from meshwright.frameworks.settings import Reading
 
-EPISODE_CHECKS: list[Check] = []
-_rule = partial(file_rule, EPISODE_CHECKS)
-_ROLLOUT = "models.policy"
+_ROLLOUT, _SAMPLES = "models.policy", "runtime_args.sample_per_episode"
 
 
-@_rule("chatlearn.episode",
-       "runtime_args.sample_per_episode must be divisible by runtime_args.train_global_batch_size ({samples} % {batch})",
-       source="configs/runtime_config.py _validate_impl")
-def _episode(reading: Reading, case: Case | None) -> Iterator[Values]:
-    samples, batch = (number_of(reading, f"runtime_args.{name}", 0) for name in ("sample_per_episode", "train_global_batch_size"))
-    if samples and batch and samples % batch:
-        setting = reading.source.settings["runtime_args.sample_per_episode"]
-        yield at(setting, -(-samples // batch) * batch, samples=samples, batch=batch, value=samples)
+def _samples(by: str, default: int, name: str) -> Callable[[Reading], Values | None]:
+    """Whether the samples of an episode are no multiple of a count: values ``samples`` and the count under its name."""
+
+    def broken(reading: Reading) -> Values | None:
+        samples, count = number_of(reading, _SAMPLES, 0), number_of(reading, by, default)
+        if not samples or not count or samples % count == 0:
+            return None
+        return {"samples": samples, name: count, "value": samples, "expected": -(-samples // count) * count}
+
+    return broken
 
 
-@_rule("chatlearn.samples",
-       "runtime_args.sample_per_episode must be divisible by models.policy.num_inference_per_prompt ({samples} % {responses})",
-       source="algorithm/grpo.py GrpoConfig._validate_impl")
-def _samples(reading: Reading, case: Case | None) -> Iterator[Values]:
-    samples = number_of(reading, "runtime_args.sample_per_episode", 0)
-    responses = number_of(reading, f"{_ROLLOUT}.num_inference_per_prompt", 32)
-    if samples and responses and samples % responses:
-        setting = reading.source.settings["runtime_args.sample_per_episode"]
-        yield at(setting, -(-samples // responses) * responses, samples=samples, responses=responses, value=samples)
-
-
-@_rule("chatlearn.generation-batch",
-       "sample_per_dp_rank of policy_trainer ({samples}) must be divisible by models.policy_trainer.generation_batch_size "
-       "({size}).",
-       source="algorithm/grpo.py GrpoConfig._validate_impl")
 def _generation_batch(reading: Reading, case: Case | None) -> Iterator[Values]:
     if reading.layout is None or reading.source.value(f"{TRAINER}.packing") is True:
         return
-    samples = number_of(reading, "runtime_args.sample_per_episode", 0)
-    size = number_of(reading, f"{TRAINER}.generation_batch_size", 1)
+    key = f"{TRAINER}.generation_batch_size"
+    samples, size = number_of(reading, _SAMPLES, 0), number_of(reading, key, 1)
     each = (samples or 0) // reading.layout.data_parallel
     if samples and size and each % size:
-        setting = reading.source.settings.get(f"{TRAINER}.generation_batch_size")
-        yield {
-            "samples": each,
-            "size": size,
-            "value": size,
-            "expected": f"a divisor of {each}",
-            "path": setting.place if setting else "",
-        }
+        yield at(reading.source.settings.get(key), f"a divisor of {each}", samples=each, size=size, value=size)
 
 
-@_rule("chatlearn.rollout", "models.policy.num_gpu must be divisible by tensor_model_parallel_size ({world} % {tp})",
-       source="configs/policy_config.py _validate_impl")
-def _rollout(reading: Reading, case: Case | None) -> Iterator[Values]:
-    world = number_of(reading, f"{_ROLLOUT}.num_gpu", 0)
-    tp = number_of(reading, f"{_ROLLOUT}.tensor_model_parallel_size", 1)
-    if world and tp and world % tp:
-        setting = reading.source.settings[f"{_ROLLOUT}.num_gpu"]
-        yield {"world": world, "tp": tp, "value": world, "expected": f"a multiple of {tp}", "path": setting.place}
+def _rollout(reading: Reading) -> Values | None:
+    world, tp = number_of(reading, f"{_ROLLOUT}.num_gpu", 0), number_of(reading, f"{_ROLLOUT}.tensor_model_parallel_size", 1)
+    return values_if(world and tp and world % tp, world=world, tp=tp, expected=f"a multiple of {tp}")
 
 
-@_rule(
-    "chatlearn.rollout-degrees",
-    "{words} Parallel of Policy model is not supported",
-    source="configs/policy_config.py _validate_impl",
-)
-def _rollout_degrees(reading: Reading, case: Case | None) -> Iterator[Values]:
-    for name, words in (("expert", "Expert"), ("pipeline", "Pipeline")):
-        setting = reading.source.settings.get(f"{_ROLLOUT}.{name}_model_parallel_size")
-        if setting is not None and isinstance(setting.value, int) and setting.value != 1:
-            yield at(setting, 1, words=words)
+def _is_other_than_one(value: object) -> bool:
+    return isinstance(value, int) and value != 1
 
 
-@_rule("chatlearn.vision-packing",
-       "We do not support megatron for vl training with packing. Please set packing to False or use fsdp to train vl model.",
-       source="models/megatron_module.py init")
-def _vision_packing(reading: Reading, case: Case | None) -> Iterator[Values]:
-    packing = setting_of(reading, "packing")
-    if (
-        not is_fsdp(reading)
-        and packing is not None
-        and packing.value is True
-        and reading.source.value("runtime_args.model_type") == "vlm"
-    ):
-        yield {"value": True, "expected": False, "path": packing.place}
+EPISODE_CHECKS = checks("chatlearn", (
+    Mistake("episode", "runtime_args.sample_per_episode must be divisible by runtime_args.train_global_batch_size ({samples} % "
+            "{batch})", At(_SAMPLES, when=_samples("runtime_args.train_global_batch_size", 0, "batch")),
+            source="configs/runtime_config.py _validate_impl"),
+    Mistake("samples", "runtime_args.sample_per_episode must be divisible by models.policy.num_inference_per_prompt ({samples} % "
+            "{responses})", At(_SAMPLES, when=_samples(f"{_ROLLOUT}.num_inference_per_prompt", 32, "responses")),
+            source="algorithm/grpo.py GrpoConfig._validate_impl"),
+    Mistake("generation-batch", "sample_per_dp_rank of policy_trainer ({samples}) must be divisible by "
+            "models.policy_trainer.generation_batch_size ({size}).", _generation_batch,
+            source="algorithm/grpo.py GrpoConfig._validate_impl"),
+    Mistake("rollout", "models.policy.num_gpu must be divisible by tensor_model_parallel_size ({world} % {tp})",
+            At(f"{_ROLLOUT}.num_gpu", when=_rollout), source="configs/policy_config.py _validate_impl"),
+    Mistake("rollout-degrees", "{words} Parallel of Policy model is not supported",
+            tuple(At(f"{_ROLLOUT}.{name}_model_parallel_size", 1, _is_other_than_one, values={"words": words})
+                  for name, words in (("expert", "Expert"), ("pipeline", "Pipeline"))),
+            source="configs/policy_config.py _validate_impl"),
+    Mistake("vision-packing", "We do not support megatron for vl training with packing. Please set packing to False or use fsdp to "
+            "train vl model.",
+            At(f"{TRAINER}.packing", False, is_true, beside={"runtime_args.model_type": equal("vlm")}, when=is_megatron),
+            source="models/megatron_module.py init"),
+))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from meshwright.domain.layout import Full
 from meshwright.domain.model import Mlp
 from meshwright.frameworks.megatron import MEGATRON
-from meshwright.frameworks.rules import attention_of, rule, values_if, words_if
+from meshwright.frameworks.rules import Rule, limits, values_if, words_if
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,13 +18,12 @@ if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
     from meshwright.domain.model import Model
     from meshwright.frameworks.base import Limit, Noticed, Values
+    from meshwright.frameworks.planned import Planned
 
 CORE = "0.13"
 """Release of Megatron-Core that ChatLearn's backend is of (its scripts name commits of June and September 2025)."""
 EXPERTS_KNOWN = ("Qwen3MoeForCausalLM", "DeepseekV3ForCausalLM")
 """Architectures whose experts ``utils/megatron_utils.py`` takes over from the Hugging Face configuration."""
-OWN: list[Limit] = []
-_rule = partial(rule, OWN)
 
 
 def is_fsdp(layout: Layout) -> bool:
@@ -32,90 +31,24 @@ def is_fsdp(layout: Layout) -> bool:
     return layout.zero_stage >= 2
 
 
-# Both back ends.
+def _precision(plan: Planned) -> bool:
+    precision = plan.case.training.precision
+    return precision.name != "bf16" or (precision.gradient_bytes, precision.master_bytes) != (4.0, 4.0)
 
 
-@_rule("chatlearn.task", "ChatLearn trains a policy (task sft), not {task}", noticed="never", path="training")
-def _task(case: Case, layout: Layout) -> Values | None:
-    return values_if(case.training.task == "lora", task=case.training.task)
+def _batch_of_rank(plan: Planned) -> Values | None:
+    batch = plan.batch // plan.dp
+    return values_if(batch != plan.mb * plan.microbatches, batch=batch, size=plan.mb, count=plan.microbatches)
 
 
-@_rule("chatlearn.device", "ChatLearn runs on NVIDIA GPUs, not on {device}", noticed="never", path="cluster")
-def _device(case: Case, layout: Layout) -> Values | None:
-    device = case.cluster.device
-    return values_if(device.family in {"ascend", "cpu"}, device=device.name)
+def _gradient_overlap(plan: Planned) -> bool:
+    overlap = plan.layout.overlap
+    return plan.ranks > 1 and not is_fsdp(plan.layout) and (overlap.gradient_reduce or overlap.parameter_gather)
 
 
-@_rule("chatlearn.precision", "ChatLearn has no key for {precision}: it computes in bf16", noticed="never", path="training")
-def _precision(case: Case, layout: Layout) -> Values | None:
-    precision = case.training.precision
-    right = precision.name == "bf16" and (precision.gradient_bytes, precision.master_bytes) == (4.0, 4.0)
-    return values_if(not right, precision=precision.name)
-
-
-@_rule("chatlearn.optimizer", "ChatLearn has AdamW only, not {optimizer}", noticed="never", path="training")
-def _optimizer(case: Case, layout: Layout) -> Values | None:
-    return values_if(case.training.optimizer.name != "adamw", optimizer=case.training.optimizer.name)
-
-
-@_rule("chatlearn.schedule", "ChatLearn has the schedules 1f1b and interleaved (vp > 1), not {schedule}", noticed="never")
-def _schedule(case: Case, layout: Layout) -> Values | None:
-    return values_if(layout.schedule != ("interleaved" if layout.virtual_stages > 1 else "1f1b"), schedule=layout.schedule)
-
-
-@_rule(
-    "chatlearn.batch",
-    "runtime_args.train_global_batch_size ({batch}) must be divisible by models.policy_trainer.num_replica (1) times "
-    "models.policy_trainer.replica_dp_size ({dp}).",
-)
-def _batch(case: Case, layout: Layout) -> Values | None:
-    batch, dp = case.batch.global_batch_sequences, layout.data_parallel
-    return values_if(batch % dp, batch=batch, dp=dp)
-
-
-@_rule(
-    "chatlearn.microbatch",
-    "train_global_batch_size_per_dp_rank of policy_trainer ({batch}) must be divisible by runtime_args.train_micro_batch_size "
-    "({size}), and {count} micro-batches of that size are to be all of it",
-)
-def _microbatch(case: Case, layout: Layout) -> Values | None:
-    batch, size = case.batch.global_batch_sequences // layout.data_parallel, layout.microbatch_sequences
-    return values_if(batch != size * layout.num_microbatches, batch=batch, size=size, count=layout.num_microbatches)
-
-
-@_rule(
-    "chatlearn.gradient-overlap",
-    "Cannot set grad twice: ChatLearn sets no no_sync_func, so overlap_grad_reduce fails from the second micro-batch on",
-    noticed="step",
-)
-def _gradient_overlap(case: Case, layout: Layout) -> Values | None:
-    several = layout.data_parallel * layout.context_parallel > 1 and not is_fsdp(layout)
-    return values_if(several and (layout.overlap.gradient_reduce or layout.overlap.parameter_gather))
-
-
-@_rule(
-    "chatlearn.expert-overlap",
-    "forward_step() got an unexpected keyword argument 'return_schedule_plan': ChatLearn's own step knows no expert overlap",
-    noticed="step",
-)
-def _expert_overlap(case: Case, layout: Layout) -> Values | None:
-    return values_if(layout.overlap.expert and layout.expert_parallel > 1)
-
-
-# The back end megatron.
-
-
-@_rule(
-    "chatlearn.model",
-    "ChatLearn's Megatron back end cannot build {model}: {reason}; its FSDP back end can "
-    "(--pin zero=3 --pin tp=1 --pin pp=1 --pin recompute=full)",
-    noticed="start",
-)
-def _model(case: Case, layout: Layout) -> Values | None:
-    if is_fsdp(layout):
-        return None
-    found = foreign(case.model)
-    return values_if(found, model=case.model.name, reason="; ".join(found))
+def _model(plan: Planned) -> Values | None:
+    found = [] if is_fsdp(plan.layout) else foreign(plan.case.model)
+    return values_if(found, reason="; ".join(found))
 
 
 def foreign(model: Model) -> list[str]:
@@ -138,56 +71,60 @@ def foreign(model: Model) -> list[str]:
     return [reason for broken, reason in reasons if broken]
 
 
-@_rule("chatlearn.query-groups", "num_query_groups ({groups}) must be a multiple of tensor_model_parallel_size ({tp}).",
-       noticed="start")
-def _query_groups(case: Case, layout: Layout) -> Values | None:
-    groups, tp = attention_of(case).num_key_value_heads, layout.tensor_parallel
-    return values_if(not is_fsdp(layout) and not attention_of(case).latent and groups % tp, groups=groups, tp=tp)
-
-
-# The back end fsdp.
-
-
-@_rule("chatlearn.fsdp", "ChatLearn's FSDP back end has no key for {knobs}", noticed="never")
-def _fsdp(case: Case, layout: Layout) -> Values | None:
-    if not is_fsdp(layout):
+def _fsdp(plan: Planned) -> Values | None:
+    if not is_fsdp(plan.layout):
         return None
     has = [
-        (layout.tensor_parallel > 1, "tensor parallelism"), (layout.pipeline_parallel > 1, "pipeline stages"),
-        (layout.expert_parallel * layout.expert_tensor_parallel > 1, "expert parallelism"), (bool(layout.offload), "offload"),
-        (layout.context_parallel > 1 and layout.context_kind != "ulysses", f"{layout.context_kind} context parallelism"),
-        (layout.overlap.tensor and layout.tensor_parallel > 1, "overlap of tensor parallelism"),
+        (plan.tp > 1, "tensor parallelism"), (plan.pp > 1, "pipeline stages"), (plan.ep * plan.etp > 1, "expert parallelism"),
+        (plan.layout.offload, "offload"), (plan.cp > 1 and plan.kind != "ulysses", f"{plan.kind} context parallelism"),
+        (plan.layout.overlap.tensor and plan.tp > 1, "overlap of tensor parallelism"),
     ]
     return words_if("knobs", has)
 
 
-@_rule("chatlearn.fsdp-size", "fsdp_size is hard-coded to all {world} GPUs, for parameters, gradients and optimizer, not {sizes}",
-       noticed="never")
-def _fsdp_size(case: Case, layout: Layout) -> Values | None:
-    world = layout.world
-    sizes = (layout.parameter_shards, layout.gradient_shards, layout.optimizer_shards)
-    return values_if(is_fsdp(layout) and set(sizes) != {world}, world=world, sizes=", ".join(map(str, sizes)))
+def _fsdp_size(plan: Planned) -> Values | None:
+    sizes = plan.shards[::-1]
+    return values_if(is_fsdp(plan.layout) and set(sizes) != {plan.world}, sizes=", ".join(map(str, sizes)))
 
 
-@_rule("chatlearn.fsdp-recompute", "The FSDP back end always recomputes every layer: gradient_checkpointing: false has no effect",
-       noticed="never")
-def _fsdp_recompute(case: Case, layout: Layout) -> Values | None:
-    return values_if(is_fsdp(layout) and layout.recompute != Full())
+def _query_groups(plan: Planned) -> object:
+    return not is_fsdp(plan.layout) and not plan.attention.latent and plan.groups % plan.tp
 
 
-@_rule("chatlearn.fsdp-heads", "num_attention_heads must be divisible by sp ({heads} % {ranks})", noticed="start")
-def _fsdp_heads(case: Case, layout: Layout) -> Values | None:
-    heads, ranks = attention_of(case).num_heads, layout.context_parallel
-    return values_if(is_fsdp(layout) and heads % ranks, heads=heads, ranks=ranks)
-
-
-@_rule("chatlearn.fsdp-key-value-heads", "num_key_value_heads must be divisible by sp ({heads} % {ranks}): no head is copied here",
-       noticed="never")
-def _fsdp_key_value_heads(case: Case, layout: Layout) -> Values | None:
-    heads, ranks = attention_of(case).num_key_value_heads, layout.context_parallel
-    return values_if(is_fsdp(layout) and heads % ranks, heads=heads, ranks=ranks)
-
-
+OWN = limits("chatlearn", (
+    # Both back ends.
+    Rule("task", "ChatLearn trains a policy (task sft), not {task}", lambda plan: plan.task == "lora", "never", "training"),
+    Rule("device", "ChatLearn runs on NVIDIA GPUs, not on {device}",
+         lambda plan: plan.case.cluster.device.family in {"ascend", "cpu"}, "never", "cluster"),
+    Rule("precision", "ChatLearn has no key for {precision}: it computes in bf16", _precision, "never", "training"),
+    Rule("optimizer", "ChatLearn has AdamW only, not {optimizer}", lambda plan: plan.optimizer != "adamw", "never", "training"),
+    Rule("schedule", "ChatLearn has the schedules 1f1b and interleaved (vp > 1), not {schedule}",
+         lambda plan: plan.schedule != ("interleaved" if plan.vp > 1 else "1f1b"), "never"),
+    Rule("batch", "runtime_args.train_global_batch_size ({batch}) must be divisible by models.policy_trainer.num_replica (1) times "
+         "models.policy_trainer.replica_dp_size ({dp}).", lambda plan: plan.batch % plan.dp),
+    Rule("microbatch", "train_global_batch_size_per_dp_rank of policy_trainer ({batch}) must be divisible by "
+         "runtime_args.train_micro_batch_size ({size}), and {count} micro-batches of that size are to be all of it",
+         _batch_of_rank),
+    Rule("gradient-overlap", "Cannot set grad twice: ChatLearn sets no no_sync_func, so overlap_grad_reduce fails from the second "
+         "micro-batch on", _gradient_overlap, "step"),
+    Rule("expert-overlap", "forward_step() got an unexpected keyword argument 'return_schedule_plan': ChatLearn's own step knows "
+         "no expert overlap", lambda plan: plan.layout.overlap.expert and plan.ep > 1, "step"),
+    # The back end megatron.
+    Rule("model", "ChatLearn's Megatron back end cannot build {model}: {reason}; its FSDP back end can (--pin zero=3 --pin tp=1 "
+         "--pin pp=1 --pin recompute=full)", _model, "start"),
+    Rule("query-groups", "num_query_groups ({groups}) must be a multiple of tensor_model_parallel_size ({tp}).", _query_groups,
+         "start"),
+    # The back end fsdp.
+    Rule("fsdp", "ChatLearn's FSDP back end has no key for {knobs}", _fsdp, "never"),
+    Rule("fsdp-size", "fsdp_size is hard-coded to all {world} GPUs, for parameters, gradients and optimizer, not {sizes}",
+         _fsdp_size, "never"),
+    Rule("fsdp-recompute", "The FSDP back end always recomputes every layer: gradient_checkpointing: false has no effect",
+         lambda plan: is_fsdp(plan.layout) and plan.layout.recompute != Full(), "never"),
+    Rule("fsdp-heads", "num_attention_heads must be divisible by sp ({heads} % {ranks})",
+         lambda plan: values_if(is_fsdp(plan.layout) and plan.heads % plan.cp, ranks=plan.cp), "start"),
+    Rule("fsdp-key-value-heads", "num_key_value_heads must be divisible by sp ({heads} % {ranks}): no head is copied here",
+         lambda plan: values_if(is_fsdp(plan.layout) and plan.groups % plan.cp, heads=plan.groups, ranks=plan.cp), "never"),
+))
 REPLACED = frozenset(
     f"megatron.{name}"
     for name in ("model", "task", "device", "precision", "optimizer", "schedule", "microbatches", "batch", "query-groups",

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from meshwright.documents.source import UNKNOWN, Source
 from meshwright.domain.layout import ContextKind, Full, Layout, NoRecompute, Overlap, Recompute, Selective
-from meshwright.frameworks.chatlearn.deciding import FSDP_OVERLAP, TRAINER
+from meshwright.frameworks.chatlearn.deciding import FSDP_OVERLAP, KEYS, TRAINER
 from meshwright.frameworks.chatlearn.packing import padding_multiple, sequences_for, worst_tokens
 from meshwright.frameworks.chatlearn.stages import plain, split_of_ends, split_of_string
 from meshwright.frameworks.compose import Values, data_parallel_of, microbatches_of, world_of
+from meshwright.frameworks.keys import told
 from meshwright.frameworks.settings import Given, Reading, Said
 
 if TYPE_CHECKING:
@@ -116,8 +117,7 @@ def _fsdp(values: Values, world: int, batch: int | None, sequence: int | None, g
 def _megatron(values: Values, world: int, batch: int | None, sequence: int | None, given: Given) -> Layout | None:
     """The Megatron back end, by the arguments that reach it."""
     tp, pp, cp, ep = (
-        values.degree(f"{TRAINER}.{name}_parallel_size")
-        for name in ("tensor_model", "pipeline_model", "context", "expert_model")
+        told(KEYS, values, knob) for knob in ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
     )
     etp = values.int(f"{TRAINER}.expert_tensor_parallel_size") or (tp if ep > 1 else 1)
     dp = data_parallel_of(values, world, tp * pp * cp)

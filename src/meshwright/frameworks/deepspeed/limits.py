@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, NoRecompute
 from meshwright.frameworks.arithmetic import arithmetic
-from meshwright.frameworks.rules import rule, values_if, words_if
+from meshwright.frameworks.rules import Rule, limits, values_if, words_if
 
 if TYPE_CHECKING:
-    from meshwright.domain.case import Case
     from meshwright.domain.features import Features
-    from meshwright.domain.layout import Layout
     from meshwright.frameworks.base import Limit, Values
+    from meshwright.frameworks.planned import Planned
     from meshwright.frameworks.rules import Words
 
 EXPERT_PRESETS = frozenset(
@@ -29,30 +28,19 @@ WORDS: Words = {
                     "stage size ({stage})", "start"),
     "sequence": ("batch's seqlen={sequence} isn't divisible by sp-size={cp} (or its halves by tensor parallelism {tp})", "step"),
 }
-LIMITS: list[Limit] = []
-_rule = partial(rule, LIMITS)
+_BEFORE_16 = ("0.14", "0.15")
+_BEFORE_17 = (*_BEFORE_16, "0.16")
+_BEFORE_19 = (*_BEFORE_17, "0.17", "0.18")
+"""Releases without AutoTP, without Ulysses, and without AutoEP but with MiCS."""
+_SHARDS = ("shard groups {groups} of optimizer state, gradients and parameters are neither all {ranks} ranks nor a "
+           "zero_hpz_partition_size that divides them")
+_ABSENT = "DeepSpeed {release} has no key for {knob}"
 
 
-@_rule("deepspeed.precision", "DeepSpeed computes in bf16 or fp16, not in {precision}", noticed="never", path="training")
-def _precision(case: Case, layout: Layout) -> Values | None:
-    return values_if(case.training.precision.name not in {"bf16", "fp16"}, precision=case.training.precision.name)
-
-
-@_rule("deepspeed.optimizer", "DeepSpeed has no {optimizer}", noticed="never", path="training")
-def _optimizer(case: Case, layout: Layout) -> Values | None:
-    name = case.training.optimizer.name
-    return values_if(name not in {"adamw", "sgd", "muon", "adamw-8bit"}, optimizer=name)
-
-
-@_rule("deepspeed.pipeline", "a pipeline is a PipelineModule in code, not a key: {pp} stages", noticed="never")
-def _pipeline(case: Case, layout: Layout) -> Values | None:
-    return values_if(layout.pipeline_parallel > 1, pp=layout.pipeline_parallel)
-
-
-@_rule("deepspeed.knobs", "DeepSpeed has no key for {knobs}", noticed="never")
-def _knobs(case: Case, layout: Layout) -> Values | None:
+def _knobs(plan: Planned) -> Values | None:
+    layout = plan.layout
     has = [
-        (layout.sequence_parallel, "sequence parallelism beside tensor parallelism"),
+        (plan.sp, "sequence parallelism beside tensor parallelism"),
         (layout.recompute not in (NoRecompute(), Full()), "recomputing a part of the layers"),
         (layout.stage_layers is not None, "layers by stage"),
         (set(layout.offload) - {"optimizer"}, "offload of anything but the optimizer"),
@@ -60,97 +48,65 @@ def _knobs(case: Case, layout: Layout) -> Values | None:
     return words_if("knobs", has)
 
 
-@_rule("deepspeed.expert-tensor", "expert_parallel.expert_tensor_parallel_size={etp} is reserved for expert-internal tensor "
-       "parallelism and is not supported yet. Use expert_tensor_parallel_size=1", noticed="start")
-def _expert_tensor(case: Case, layout: Layout) -> Values | None:
-    return values_if(layout.expert_tensor_parallel > 1, etp=layout.expert_tensor_parallel)
+def _expert_preset(plan: Planned) -> Values | None:
+    name = plan.case.model.architecture
+    return values_if(plan.ep > 1 and name not in EXPERT_PRESETS, architecture=name or plan.model)
 
 
-@_rule("deepspeed.expert-preset", "AutoEP has no preset for {architecture}: its layers must be named by patterns", noticed="start")
-def _expert_preset(case: Case, layout: Layout) -> Values | None:
-    name = case.model.architecture
-    return values_if(layout.expert_parallel > 1 and name not in EXPERT_PRESETS, architecture=name or case.model.name)
+def _experts_hpz(plan: Planned) -> Values | None:
+    optimizer, _, hpz = plan.shards
+    return values_if(plan.ep > 1 and 1 < hpz < optimizer, hpz=hpz)
 
 
-@_rule("deepspeed.tensor-and-sequence", "tensor_parallel.autotp_size and Ulysses sequence parallelism are mutually exclusive "
-       "(autotp_size={tp}, sp_size={cp})", noticed="never")
-def _tensor_and_sequence(case: Case, layout: Layout) -> Values | None:
-    tp, cp = layout.tensor_parallel, layout.context_parallel
-    return values_if(tp > 1 and cp > 1, tp=tp, cp=cp)
-
-
-@_rule("deepspeed.experts-stage-3", "AutoEP with ZeRO Stage 3 does not support sequence parallelism yet "
-                                    "(sequence_parallel_size={cp}).",
-       noticed="start")
-def _experts_stage_3(case: Case, layout: Layout) -> Values | None:
-    wrong = layout.expert_parallel > 1 and layout.zero_stage == 3 and layout.context_parallel > 1
-    return values_if(wrong, cp=layout.context_parallel)
-
-
-@_rule("deepspeed.experts-hpz", "AutoEP with ZeRO Stage 3 does not support hpZeRO secondary tensor groups yet "
-       "(zero_optimization.zero_hpz_partition_size={hpz}).", noticed="start")
-def _experts_hpz(case: Case, layout: Layout) -> Values | None:
-    hpz = layout.parameter_shards
-    return values_if(layout.expert_parallel > 1 and 1 < hpz < layout.optimizer_shards, hpz=hpz)
-
-
-@_rule(
-    "deepspeed.offload", "the optimizer is offloaded only where ZeRO shards it: stage 0 ignores offload_optimizer", noticed="never"
-)
-def _offload(case: Case, layout: Layout) -> Values | None:
-    return values_if(layout.offload and layout.zero_stage == 0)
-
-
-@_rule("deepspeed.offload-optimizer", "You are using ZeRO-Offload with a client provided optimizer ({optimizer}) which in "
-                                      "most cases "
-       "will yield poor performance. Please either use deepspeed.ops.adam.DeepSpeedCPUAdam or set an optimizer in your ds-config",
-       noticed="start")
-def _offload_optimizer(case: Case, layout: Layout) -> Values | None:
-    return values_if(layout.offload and case.training.optimizer.name != "adamw", optimizer=case.training.optimizer.name)
-
-
-def _shards(mics: bool, case: Case, layout: Layout) -> Values | None:
-    """All ranks, or all but the weights (hpZ); with MiCS any divisor in stage 3."""
-    ranks = layout.data_parallel * layout.context_parallel
-    optimizer, gradient, parameter = groups = (layout.optimizer_shards, layout.gradient_shards, layout.parameter_shards)
-    whole = list(groups) in ([1, 1, 1], [ranks, 1, 1], [ranks, ranks, 1], [ranks, ranks, ranks])
+def _shards(plan: Planned) -> Values | None:
+    """All ranks, or all but the weights (hpZ)."""
+    ranks, (optimizer, gradient, parameter) = plan.ranks, plan.shards
+    whole = list(plan.shards) in ([1, 1, 1], [ranks, 1, 1], [ranks, ranks, 1], [ranks, ranks, ranks])
     hpz = optimizer == gradient == ranks and parameter > 1 and ranks % parameter == 0
-    group = mics and 1 < optimizer == gradient == parameter and ranks % optimizer == 0
-    return values_if(not (whole or hpz or group), groups=groups, ranks=ranks)
+    return values_if(not (whole or hpz), groups=plan.shards)
 
 
-def _mics_experts(case: Case, layout: Layout) -> Values | None:
-    partial_group = layout.zero_stage == 3 and layout.optimizer_shards < layout.data_parallel * layout.context_parallel
-    return values_if(partial_group and case.model.is_moe)
+def _mics_shards(plan: Planned) -> Values | None:
+    """All ranks, or all but the weights, or in stage 3 any divisor (MiCS)."""
+    optimizer, gradient, parameter = plan.shards
+    return None if 1 < optimizer == gradient == parameter and plan.ranks % optimizer == 0 else _shards(plan)
+
+
+_RULES = (
+    Rule("precision", "DeepSpeed computes in bf16 or fp16, not in {precision}", lambda plan: plan.precision not in {"bf16", "fp16"},
+         "never", "training"),
+    Rule("optimizer", "DeepSpeed has no {optimizer}", lambda plan: plan.optimizer not in {"adamw", "sgd", "muon", "adamw-8bit"},
+         "never", "training"),
+    Rule("pipeline", "a pipeline is a PipelineModule in code, not a key: {pp} stages", lambda plan: plan.pp > 1, "never"),
+    Rule("knobs", "DeepSpeed has no key for {knobs}", _knobs, "never"),
+    Rule("expert-tensor", "expert_parallel.expert_tensor_parallel_size={etp} is reserved for expert-internal tensor parallelism "
+         "and is not supported yet. Use expert_tensor_parallel_size=1", lambda plan: plan.etp > 1, "start"),
+    Rule("expert-preset", "AutoEP has no preset for {architecture}: its layers must be named by patterns", _expert_preset, "start"),
+    Rule("tensor-and-sequence", "tensor_parallel.autotp_size and Ulysses sequence parallelism are mutually exclusive "
+         "(autotp_size={tp}, sp_size={cp})", lambda plan: plan.tp > 1 and plan.cp > 1, "never"),
+    Rule("experts-stage-3", "AutoEP with ZeRO Stage 3 does not support sequence parallelism yet (sequence_parallel_size={cp}).",
+         lambda plan: plan.ep > 1 and plan.zero == 3 and plan.cp > 1, "start"),
+    Rule("experts-hpz", "AutoEP with ZeRO Stage 3 does not support hpZeRO secondary tensor groups yet "
+         "(zero_optimization.zero_hpz_partition_size={hpz}).", _experts_hpz, "start"),
+    Rule("offload", "the optimizer is offloaded only where ZeRO shards it: stage 0 ignores offload_optimizer",
+         lambda plan: plan.layout.offload and plan.zero == 0, "never"),
+    Rule("offload-optimizer", "You are using ZeRO-Offload with a client provided optimizer ({optimizer}) which in most cases will "
+         "yield poor performance. Please either use deepspeed.ops.adam.DeepSpeedCPUAdam or set an optimizer in your ds-config",
+         lambda plan: plan.layout.offload and plan.optimizer != "adamw", "start"),
+    Rule("shards", _SHARDS, _shards, "never", releases=("0.19",)),
+    Rule("shards", _SHARDS + " nor a mics_shard_size", _mics_shards, "never", releases=_BEFORE_19),
+    Rule("mics-experts", "MiCS shards no experts", lambda plan: plan.zero == 3 and plan.shards[0] < plan.ranks and plan.moe,
+         "never", releases=_BEFORE_19),
+    Rule("tensor-stage-3", "Currently, the compatibility between 'autotp' and 'zero_stage = 3' has not been validated",
+         lambda plan: plan.tp > 1 and plan.zero == 3, "start", releases=("0.16", "0.17", "0.18")),
+    Rule("no-tensor", _ABSENT, lambda plan: values_if(plan.tp > 1, knob="tensor parallel"), "never", releases=_BEFORE_16),
+    Rule("no-ulysses", _ABSENT, lambda plan: values_if(plan.cp > 1, knob="context parallel"), "never", releases=_BEFORE_17),
+    Rule("no-autoep", _ABSENT, lambda plan: values_if(plan.ep > 1, knob="expert parallel"), "never", releases=_BEFORE_19),
+)
 
 
 @cache
 def limits_of(release: str, features: Features) -> tuple[Limit, ...]:
     """Every rule of a release."""
-    own: list[Limit] = []
-    mics = features.partial_sharding
-    rule(own, "deepspeed.shards", "shard groups {groups} of optimizer state, gradients and parameters are neither all "
-                                  "{ranks} ranks "
-         "nor a zero_hpz_partition_size that divides them" + (" nor a mics_shard_size" if mics else ""), noticed="never")(
-        partial(_shards, mics)
-    )
-    if mics:
-        rule(own, "deepspeed.mics-experts", "MiCS shards no experts", noticed="never")(_mics_experts)
-    if release in {"0.16", "0.17", "0.18"}:
-        rule(own, "deepspeed.tensor-stage-3", "Currently, the compatibility between 'autotp' and 'zero_stage = 3' has not "
-                                              "been validated",
-             noticed="start")(lambda case, layout: values_if(layout.tensor_parallel > 1 and layout.zero_stage == 3))
-    for name, has, knob in (
-        ("tensor", release not in {"0.14", "0.15"}, "tensor_parallel"), ("ulysses", features.context_parallel, "context_parallel"),
-        ("autoep", features.expert_parallel, "expert_parallel"),
-    ):
-        if not has:
-            rule(own, f"deepspeed.no-{name}", "DeepSpeed {release} has no key for {knob}", noticed="never")(
-                partial(_absent, release, knob)
-            )
-    return (*LIMITS, *own, *arithmetic(features, skip=("shards", "task"), words=WORDS))
-
-
-def _absent(release: str, knob: str, case: Case, layout: Layout) -> Values | None:
-    """A degree that a release has no key for."""
-    return values_if(getattr(layout, knob) > 1, release=release, knob=knob.replace("_", " "))
+    own = limits("deepspeed", _RULES, release=release)
+    return (*own, *arithmetic(features, skip=("shards", "task"), words=WORDS))

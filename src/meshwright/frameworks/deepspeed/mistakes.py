@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
 from meshwright.documents.source import Setting
 from meshwright.errors import did_you_mean
-from meshwright.frameworks.asking import at, place_of, whole
+from meshwright.frameworks.asking import equal, is_not_true, is_true, other_than, place_of, whole
 from meshwright.frameworks.deepspeed.json_config import AUTO, BATCH_KEYS, ZERO
-from meshwright.frameworks.rules import Finder, file_rule
+from meshwright.frameworks.rules import At, Mistake, checks, values_if
 from meshwright.frameworks.tables import rows
 
 if TYPE_CHECKING:
@@ -18,14 +18,25 @@ if TYPE_CHECKING:
     from meshwright.frameworks.base import Check, Values
     from meshwright.frameworks.settings import Reading, Severity
 
-SOURCE = "deepspeed/runtime/config.py"
+SOURCE, _ZERO = "deepspeed/runtime/config.py", "deepspeed/runtime/zero/config.py"
 RENAMED = {
     f"{ZERO}.cpu_offload": f"{ZERO}.offload_optimizer", f"{ZERO}.cpu_offload_param": f"{ZERO}.offload_param",
     f"{ZERO}.cpu_offload_use_pin_memory": f"{ZERO}.offload_optimizer.pin_memory",
     f"{ZERO}.stage3_gather_fp16_weights_on_model_save": f"{ZERO}.stage3_gather_16bit_weights_on_model_save",
 }
-_LEGACY_OFFLOAD = (f"{ZERO}.cpu_offload", f"{ZERO}.cpu_offload_param")
-"""Of these the switches that have a rule of their own where they are true."""
+_LEGACY_OFFLOAD = {f"{ZERO}.cpu_offload": "offload_optimizer", f"{ZERO}.cpu_offload_param": "offload_param"}
+"""Of these the switches that have a rule of their own where they are true, and the section that is meant."""
+_STAGE_3 = {
+    "zero_hpz_partition_size": 1, "zero_quantized_weights": False, "zero_quantized_gradients": False, "mics_shard_size": -1,
+}
+"""Key that acts in stage 3 only -> its value without effect."""
+_LOW_STATES = ("fp16.fp16_master_weights_and_grads", "bf16.bf16_master_weights_and_grads", "bf16.bf16_optimizer_states")
+_MISNAMED = {
+    "train_micro_batch_size": "train_micro_batch_size_per_gpu", "micro_batch_size": "train_micro_batch_size_per_gpu",
+    "train_micro_batch_size_per_device": "train_micro_batch_size_per_gpu", "global_batch_size": "train_batch_size",
+    "batch_size": "train_batch_size", "gradient_accumulation": "gradient_accumulation_steps",
+}
+"""Key that is none of DeepSpeed's -> the batch key that is meant."""
 
 
 @cache
@@ -69,52 +80,6 @@ def raw(reading: Reading) -> dict[str, Setting]:
     return {key: setting for document in reading.source.documents for key, setting in document.settings().items()}
 
 
-def json_checks(name: str, *, trainer: bool = False) -> list[Check]:
-    """The rules of DeepSpeed's JSON for a framework that takes one; ids begin with its name.
-
-    ``trainer``: the JSON is for the Hugging Face Trainer or accelerate, which fill in ``auto``.
-    """
-    checks: list[Check] = []
-
-    def add(id: str, words: str, severity: Severity = "error", source: str = SOURCE) -> Callable[[Finder], Finder]:
-        return file_rule(checks, f"{name}.{id}", words, severity=severity, source=source)
-
-    add("batch-arithmetic", "Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * "
-        "gradient_acc_step * world_size {batch} != {mb} * {gas} * {dp}{hint}")(_batch_arithmetic)
-    if not trainer:
-        add("batch-missing", "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided")(_batch_missing)
-    add("both-precisions", "bfloat16 and fp16 modes cannot be simultaneously enabled")(_both_precisions)
-    add("removed", "{words} See https://github.com/deepspeedai/DeepSpeed/issues/8489.")(_removed)
-    add(
-        "legacy-offload", "{key}: true is deprecated, and crashes with \"'str' object has no attribute 'value'\" under some "
-                          "releases of pydantic: give {section} with device cpu", "warning", "deepspeed/runtime/zero/config.py",
-    )(_legacy_offload)
-    add("deprecated", "Config parameter {key} is deprecated use {instead} instead", "warning",
-        "deepspeed/runtime/config_utils.py")(_deprecated)
-    add("offload-param", "offload_param is valid only with stage 3, not {stage}: it is accepted and does nothing", "warning",
-        "deepspeed/runtime/zero/config.py")(_offload_param)
-    add("offload-stage", "offload_optimizer does nothing in stage 0", "warning", "deepspeed/runtime/zero/config.py")(_offload_stage)
-    add("offload-ratio", "Partial offloading only supported for ZeRO Stage 3.", source="deepspeed/runtime/zero/config.py")(
-        _offload_ratio
-    )
-    add("stage-3-keys", "{key} acts in stage 3 only, the stage is {stage}", "warning", "deepspeed/runtime/zero/config.py")(
-        _stage_3_keys
-    )
-    add("zero-section", "there is no {section} section: ZeRO is off", "advice")(_no_zero)
-    add("max-grad-norm", "max_grad_norm ({value}) is not supported as an optimizer parameter, please switch to using the deepspeed "
-        "parameter 'gradient_clipping'", "warning")(_max_grad_norm)
-    add("bf16-states", "{key} is only supported with ZeRO Stage 1, 2, or 3.")(_low_precision_states)
-    add("gradient-mix", "unsupported mix of model_dtype=torch.bfloat16 and grad_accum_dtype=torch.float32: stage 0 accumulates "
-        "in BF16",
-        source="deepspeed/runtime/engine.py")(_gradient_mix)
-    add("duplicate-batch", "{key} is no batch key of DeepSpeed: {instead} is", "warning")(_misnamed_batch)
-    if not trainer:
-        add("auto", "\"auto\" for {keys} is filled in by the Hugging Face Trainer or accelerate only: "
-                    "deepspeed.initialize cannot use it",
-            "advice", "transformers/integrations/deepspeed.py")(_auto)
-    return checks
-
-
 def _number(settings: dict[str, Setting], key: str) -> int | None:
     value = settings[key].value if key in settings else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -129,7 +94,7 @@ def _batch_arithmetic(reading: Reading, case: Case | None) -> Iterator[Values]:
     settings = raw(reading)
     batch, mb, steps = (_number(settings, key) for key in BATCH_KEYS)
     dp = _replicas(reading, settings)
-    if not batch or dp is None:
+    if not batch or not dp:
         return
     if mb and steps is None:
         steps = batch // mb // dp
@@ -166,13 +131,6 @@ def _batch_missing(reading: Reading, case: Case | None) -> Iterator[Values]:
         yield {"expected": "train_batch_size", "path": settings[keys[0]].file}
 
 
-def _both_precisions(reading: Reading, case: Case | None) -> Iterator[Values]:
-    if reading.source.value("fp16.enabled") is True and True in (
-        reading.source.value("bf16.enabled"), reading.source.value("bfloat16.enabled")
-    ):
-        yield {"value": True, "expected": False, "path": place_of(reading, "fp16.enabled")}
-
-
 def _removed(reading: Reading, case: Case | None) -> Iterator[Values]:
     settings = raw(reading)
     for key, words in removed(reading.version).items():
@@ -181,50 +139,18 @@ def _removed(reading: Reading, case: Case | None) -> Iterator[Values]:
             yield {"words": words, "value": key, "path": found.place}
 
 
-def _legacy_offload(reading: Reading, case: Case | None) -> Iterator[Values]:
-    for key in _LEGACY_OFFLOAD:
-        if reading.source.value(key) is True:
-            section = RENAMED[key].partition(".")[2]
-            yield {"key": key, "section": section, "value": True, "expected": section, "path": place_of(reading, key)}
+def _below_3(reading: Reading) -> Values | None:
+    """Stages in which a key of stage 3 does nothing: value ``stage``."""
+    return values_if(_stage(reading) != 3, stage=_stage(reading))
 
 
-def _deprecated(reading: Reading, case: Case | None) -> Iterator[Values]:
-    for key, instead in RENAMED.items():
-        setting = reading.source.settings.get(key)
-        if setting is not None and not (setting.value is True and key in _LEGACY_OFFLOAD):
-            yield at(setting, instead, key=key, instead=instead)
-    for old, new in (("bfloat16.enabled", "bf16"), (ZERO, f"{ZERO}.stage")):
-        setting = reading.source.settings.get(old)
-        if setting is not None and (old != ZERO or isinstance(setting.value, bool)):
-            yield at(setting, new, key=old, instead=new)
+def _is_off(reading: Reading) -> bool:
+    """Stage 0."""
+    return _stage(reading) == 0
 
 
-def _offload_param(reading: Reading, case: Case | None) -> Iterator[Values]:
-    key, stage = f"{ZERO}.offload_param.device", _stage(reading)
-    if reading.source.value(key, "none") != "none" and stage != 3:
-        yield {"stage": stage, "value": reading.source.value(key), "expected": "stage 3", "path": place_of(reading, key)}
-
-
-def _offload_stage(reading: Reading, case: Case | None) -> Iterator[Values]:
-    key = f"{ZERO}.offload_optimizer.device"
-    if reading.source.value(key, "none") != "none" and _stage(reading) == 0 and "--zero_stage" not in reading.source.settings:
-        yield {"value": reading.source.value(key), "expected": "stage 1 or more", "path": place_of(reading, key)}
-
-
-def _offload_ratio(reading: Reading, case: Case | None) -> Iterator[Values]:
-    key = f"{ZERO}.offload_optimizer.ratio"
-    ratio = reading.source.value(key, 1.0)
-    if isinstance(ratio, (int, float)) and ratio < 1 and _stage(reading) != 3:
-        yield {"value": ratio, "expected": 1.0, "path": place_of(reading, key)}
-
-
-def _stage_3_keys(reading: Reading, case: Case | None) -> Iterator[Values]:
-    for name, neutral in (("zero_hpz_partition_size", 1), ("zero_quantized_weights", False), ("zero_quantized_gradients", False),
-                          ("mics_shard_size", -1)):
-        key = f"{ZERO}.{name}"
-        value = reading.source.value(key, neutral)
-        if value != neutral and _stage(reading) != 3:
-            yield {"key": key, "stage": _stage(reading), "value": value, "expected": neutral, "path": place_of(reading, key)}
+def _is_bf16(reading: Reading) -> bool:
+    return True in (reading.source.value("bf16.enabled"), reading.source.value("bfloat16.enabled"))
 
 
 def _no_zero(reading: Reading, case: Case | None) -> Iterator[Values]:
@@ -234,52 +160,76 @@ def _no_zero(reading: Reading, case: Case | None) -> Iterator[Values]:
         yield {"section": ZERO, "expected": f"{ZERO}.stage", "path": settings[keys[0]].file}
 
 
-def _max_grad_norm(reading: Reading, case: Case | None) -> Iterator[Values]:
-    key = "optimizer.params.max_grad_norm"
-    value = reading.source.value(key)
-    if isinstance(value, (int, float)) and value > 0:
-        yield {"value": value, "expected": "gradient_clipping", "path": place_of(reading, key)}
-
-
-def _low_precision_states(reading: Reading, case: Case | None) -> Iterator[Values]:
-    for key in ("fp16.fp16_master_weights_and_grads", "bf16.bf16_master_weights_and_grads", "bf16.bf16_optimizer_states"):
-        if reading.source.value(key) is True and _stage(reading) == 0:
-            yield {"key": key, "value": True, "expected": False, "path": place_of(reading, key)}
-
-
-def _gradient_mix(reading: Reading, case: Case | None) -> Iterator[Values]:
-    key = "data_types.grad_accum_dtype"
-    bf16 = True in (reading.source.value("bf16.enabled"), reading.source.value("bfloat16.enabled"))
-    if bf16 and reading.source.value(key) == "fp32" and _stage(reading) == 0 and f"{ZERO}.stage" in reading.source.settings:
-        yield {"value": "fp32", "expected": "bf16", "path": place_of(reading, key)}
-
-
-def _misnamed_batch(reading: Reading, case: Case | None) -> Iterator[Values]:
-    near = {
-        "train_micro_batch_size": "train_micro_batch_size_per_gpu", "micro_batch_size": "train_micro_batch_size_per_gpu",
-        "train_micro_batch_size_per_device": "train_micro_batch_size_per_gpu", "global_batch_size": "train_batch_size",
-        "batch_size": "train_batch_size", "gradient_accumulation": "gradient_accumulation_steps",
-    }
-    for key, instead in near.items():
-        if setting := reading.source.settings.get(key):
-            yield at(setting, instead, key=key, instead=instead)
-
-
 def _auto(reading: Reading, case: Case | None) -> Iterator[Values]:
     found = [setting for setting in raw(reading).values() if setting.value == AUTO and not setting.key.startswith("-")]
     if found:
         yield {"keys": ", ".join(setting.key for setting in found), "value": AUTO, "path": found[0].place}
 
 
-CHECKS = json_checks("deepspeed")
-
-
-@file_rule(
-    CHECKS, "deepspeed.comment", "line {line} holds a comment: DeepSpeed parses Hjson and takes it, the Hugging Face "
-                                 "Trainer, accelerate and "
-    "Megatron-DeepSpeed parse JSON and refuse it", severity="warning", source="deepspeed/runtime/config.py (hjson.load)",
-)
 def _comment(reading: Reading, case: Case | None) -> Iterator[Values]:
     for remark in reading.source.remarks:
         if remark.id == "deepspeed.hjson":
             yield {"line": remark.values["line"], "value": "//", "path": remark.path}
+
+
+_ONLY_WITHOUT_TRAINER = ("batch-missing", "auto")
+"""The Hugging Face Trainer and accelerate fill in what is ``auto``."""
+_JSON = (
+    Mistake("batch-arithmetic", "Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * "
+            "gradient_acc_step * world_size {batch} != {mb} * {gas} * {dp}{hint}", _batch_arithmetic),
+    Mistake("batch-missing", "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided", _batch_missing),
+    Mistake("both-precisions", "bfloat16 and fp16 modes cannot be simultaneously enabled",
+            At("fp16.enabled", False, is_true, when=_is_bf16)),
+    Mistake("removed", "{words} See https://github.com/deepspeedai/DeepSpeed/issues/8489.", _removed),
+    Mistake("legacy-offload", "{key}: true is deprecated, and crashes with \"'str' object has no attribute 'value'\" under some "
+            "releases of pydantic: give {section} with device cpu",
+            tuple(At(key, section, is_true, values={"section": section}) for key, section in _LEGACY_OFFLOAD.items()), "warning",
+            _ZERO),
+    Mistake("deprecated", "Config parameter {key} is deprecated use {instead} instead",
+            (*(At(key, instead, is_not_true if key in _LEGACY_OFFLOAD else None, values={"instead": instead})
+               for key, instead in RENAMED.items()),
+             At("bfloat16.enabled", "bf16", values={"instead": "bf16"}),
+             At(ZERO, f"{ZERO}.stage", lambda value: isinstance(value, bool), values={"instead": f"{ZERO}.stage"})),
+            "warning", "deepspeed/runtime/config_utils.py"),
+    Mistake("offload-param", "offload_param is valid only with stage 3, not {stage}: it is accepted and does nothing",
+            At(f"{ZERO}.offload_param.device", "stage 3", other_than("none"), when=_below_3), "warning", _ZERO),
+    Mistake("offload-stage", "offload_optimizer does nothing in stage 0",
+            At(f"{ZERO}.offload_optimizer.device", "stage 1 or more", other_than("none"), without=("--zero_stage",), when=_is_off),
+            "warning", _ZERO),
+    Mistake("offload-ratio", "Partial offloading only supported for ZeRO Stage 3.",
+            At(f"{ZERO}.offload_optimizer.ratio", 1.0, lambda value: isinstance(value, (int, float)) and value < 1, when=_below_3),
+            source=_ZERO),
+    Mistake("stage-3-keys", "{key} acts in stage 3 only, the stage is {stage}",
+            tuple(At(f"{ZERO}.{name}", neutral, other_than(neutral), when=_below_3) for name, neutral in _STAGE_3.items()),
+            "warning", _ZERO),
+    Mistake("zero-section", "there is no {section} section: ZeRO is off", _no_zero, "advice"),
+    Mistake("max-grad-norm", "max_grad_norm ({value}) is not supported as an optimizer parameter, please switch to using the "
+            "deepspeed parameter 'gradient_clipping'",
+            At("optimizer.params.max_grad_norm", "gradient_clipping", lambda value: isinstance(value, (int, float)) and value > 0),
+            "warning"),
+    Mistake("bf16-states", "{key} is only supported with ZeRO Stage 1, 2, or 3.",
+            tuple(At(key, False, is_true, when=_is_off) for key in _LOW_STATES)),
+    Mistake("gradient-mix", "unsupported mix of model_dtype=torch.bfloat16 and grad_accum_dtype=torch.float32: stage 0 accumulates "
+            "in BF16",
+            At("data_types.grad_accum_dtype", "bf16", equal("fp32"), beside=(f"{ZERO}.stage",),
+               when=lambda reading: _is_bf16(reading) and _is_off(reading)), source="deepspeed/runtime/engine.py"),
+    Mistake("duplicate-batch", "{key} is no batch key of DeepSpeed: {instead} is",
+            tuple(At(key, instead, values={"instead": instead}) for key, instead in _MISNAMED.items()), "warning"),
+    Mistake("auto", '"auto" for {keys} is filled in by the Hugging Face Trainer or accelerate only: deepspeed.initialize cannot '
+            "use it", _auto, "advice", "transformers/integrations/deepspeed.py"),
+)
+
+
+def json_checks(name: str, *, trainer: bool = False) -> tuple[Check, ...]:
+    """The mistakes of DeepSpeed's JSON for a framework that takes one; ids begin with its name.
+
+    ``trainer``: the JSON is for the Hugging Face Trainer or accelerate.
+    """
+    return checks(name, (each for each in _JSON if not (trainer and each.name in _ONLY_WITHOUT_TRAINER)), source=SOURCE)
+
+
+_COMMENT = (
+    Mistake("comment", "line {line} holds a comment: DeepSpeed parses Hjson and takes it, the Hugging Face Trainer, accelerate and "
+            "Megatron-DeepSpeed parse JSON and refuse it", _comment, "warning", "deepspeed/runtime/config.py (hjson.load)"),
+)
+CHECKS = (*json_checks("deepspeed"), *checks("deepspeed", _COMMENT))

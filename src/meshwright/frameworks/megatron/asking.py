@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.frameworks.compose import Values
+from meshwright.frameworks.keys import told
 from meshwright.frameworks.megatron.flags import parse_version, surface
+from meshwright.frameworks.megatron.layout_arguments import DEGREES
 
 if TYPE_CHECKING:
     from meshwright.frameworks.base import Values as Found
     from meshwright.frameworks.settings import Reading
 
+ARGUMENTS = "Megatron-LM megatron/training/arguments.py"
+"""Source of most rules."""
 FSDP = ("--use-megatron-fsdp", "--use-custom-fsdp")
 
 
@@ -51,7 +55,7 @@ def at(reading: Reading, flag: str, /, **values: object) -> Found:
 def grid_of(reading: Reading) -> Grid:
     """The degrees that are written, 1 where none is."""
     values = flags(reading)
-    tp, pp, cp = (values.degree(f"--{name}-parallel-size") for name in ("tensor-model", "pipeline-model", "context"))
+    tp, pp, cp = (told(DEGREES, values, knob) for knob in ("tensor_parallel", "pipeline_parallel", "context_parallel"))
     world = reading.said.devices
     dp = world // (tp * pp * cp) if world and world % (tp * pp * cp) == 0 else None
     return Grid(tp=tp, pp=pp, cp=cp, world=world, dp=dp)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING
 
-from meshwright.frameworks.asking import whole
-from meshwright.frameworks.megatron.asking import at, flags, grid_of, has
-from meshwright.frameworks.rules import file_rule
+from meshwright.frameworks.asking import equal, is_true, whole
+from meshwright.frameworks.megatron.asking import ARGUMENTS, at, flags, grid_of, has
+from meshwright.frameworks.rules import At, Mistake, checks, values_if
 from meshwright.frameworks.surface import Surface
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
-    from meshwright.frameworks.base import Check, Values
+    from meshwright.frameworks.base import Values
     from meshwright.frameworks.settings import Reading
 
-CHECKS: list[Check] = []
-_rule = partial(file_rule, CHECKS, source="Megatron-LM megatron/training/arguments.py")
-_deepspeed = partial(file_rule, CHECKS, source="DeepSpeed deepspeed/runtime/config.py")
+_DEEPSPEED = "DeepSpeed deepspeed/runtime/config.py"
 _BATCH_KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu")
 INSTEAD: Mapping[str, str] = {
     "--data-parallel-size": "data parallelism follows: world / (tp x pp x cp)",
@@ -69,12 +67,6 @@ def has_any(reading: Reading, *keys: str) -> str | None:
     return next((key for key in keys if reading.source.value(key) is not None), None)
 
 
-# What the guides' arithmetic comes to.
-
-
-@_rule("megatron.accumulation",
-       "micro-batch {micro} x {accumulation} accumulation steps x data-parallel {dp} = {product} is not the global batch {batch}: "
-       "{needed}")
 def _accumulation(reading: Reading, case: Case | None) -> Iterator[Values]:
     key = has_any(reading, "--gradient-accumulation-steps", "--gradient_accumulation_steps")
     values = flags(reading)
@@ -90,37 +82,13 @@ def _accumulation(reading: Reading, case: Case | None) -> Iterator[Values]:
              expected=batch // (micro * dp) if divides else None)
 
 
-@_rule("megatron.data-parallel", "{world} devices / (tp {tp} x pp {pp} x cp {cp}) make data parallelism {dp}, not {said}")
-def _data_parallel(reading: Reading, case: Case | None) -> Iterator[Values]:
+def _data_parallel(reading: Reading) -> Values | None:
     said, grid = whole(reading.source.value("--data-parallel-size")), grid_of(reading)
-    if said is not None and grid.world is not None and said * grid.tp * grid.pp * grid.cp != grid.world:
-        dp: object = grid.dp if grid.dp is not None else "no whole number"
-        yield at(
-            reading, "--data-parallel-size", world=grid.world, tp=grid.tp, pp=grid.pp, cp=grid.cp, dp=dp, said=said, expected=dp
-        )
+    dp: object = grid.dp if grid.dp is not None else "no whole number"
+    wrong = said is not None and grid.world is not None and said * grid.tp * grid.pp * grid.cp != grid.world
+    return values_if(wrong, world=grid.world, tp=grid.tp, pp=grid.pp, cp=grid.cp, dp=dp, said=said, expected=dp)
 
 
-@_rule("megatron.instead", "{flag} is in no release of Megatron-LM: {instead}", severity="advice")
-def _instead(reading: Reading, case: Case | None) -> Iterator[Values]:
-    for flag, instead in INSTEAD.items():
-        if reading.source.value(flag) is not None:
-            yield at(reading, flag, flag=flag, instead=instead, expected=instead)
-
-
-@_rule("megatron.dynamic-loader", "no data loader of Megatron-LM pads a batch to its longest sample: short samples are packed",
-       severity="advice")
-def _dynamic_loader(reading: Reading, case: Case | None) -> Iterator[Values]:
-    if reading.source.value("--dataloader-type") == "dynamic":
-        yield at(reading, "--dataloader-type", expected="single, cyclic or external")
-
-
-# DeepSpeed beside Megatron-LM.
-
-
-@_rule(
-    "megatron.two-frameworks",
-    "{theirs} is Megatron-DeepSpeed's, {ours} is Megatron-LM's and Megatron-DeepSpeed lacks it: no framework has both",
-)
 def _two_frameworks(reading: Reading, case: Case | None) -> Iterator[Values]:
     other = _other_surface()
     if other is None:
@@ -132,38 +100,49 @@ def _two_frameworks(reading: Reading, case: Case | None) -> Iterator[Values]:
         yield at(reading, theirs[0], theirs=", ".join(theirs), ours=", ".join(ours), expected="one framework")
 
 
-@_deepspeed(
-    "megatron.deepspeed-switch",
-    "--deepspeed_config without --deepspeed: Megatron-DeepSpeed never reads it and stops at args.deepspeed_config_dict",
-)
-def _deepspeed_switch(reading: Reading, case: Case | None) -> Iterator[Values]:
+def _switch(reading: Reading, case: Case | None) -> Iterator[Values]:
     key = has_any(reading, "--deepspeed_config", "--deepspeed-config")
     if key and has_any(reading, "--deepspeed") is None:
         yield at(reading, key, expected="--deepspeed")
 
 
-@_deepspeed("megatron.zero-pipeline", "ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism: stage {stage}, pp {pp}")
-def _zero_pipeline(reading: Reading, case: Case | None) -> Iterator[Values]:
-    if _json(reading) is None:
-        return
+def _zero_pipeline(reading: Reading) -> Values | None:
     stage, pp = whole(reading.source.value("zero_optimization.stage")), grid_of(reading).pp
-    if stage is not None and stage >= 2 and pp > 1:
-        yield at(reading, "zero_optimization.stage", stage=stage, pp=pp, expected=1)
+    return values_if(_json(reading) is not None and stage is not None and stage >= 2 and pp > 1, stage=stage, pp=pp)
 
 
-@_deepspeed("megatron.deepspeed-batch", "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided")
-def _deepspeed_batch(reading: Reading, case: Case | None) -> Iterator[Values]:
+def _no_batch(reading: Reading, case: Case | None) -> Iterator[Values]:
     file = _json(reading)
     if file is not None and not any(reading.source.value(key) is not None for key in _BATCH_KEYS):
         yield {"path": file, "expected": "train_batch_size"}
 
 
-@_deepspeed("megatron.deepspeed-checkpointing",
-            "activation_checkpointing.partition_activations is overridden by the flag --partition-activations, which is off by "
-            "default",
-            severity="warning")
-def _deepspeed_checkpointing(reading: Reading, case: Case | None) -> Iterator[Values]:
-    key = "activation_checkpointing.partition_activations"
-    flag = has_any(reading, "--partition-activations", "--deepspeed-activation-checkpointing")
-    if _json(reading) is not None and reading.source.value(key) is True and flag is None:
-        yield at(reading, key, expected="--partition-activations")
+def _stands(reading: Reading, key: str) -> bool:
+    """Whether a key stands in the files with a value, known to the framework or not."""
+    return reading.source.value(key) is not None
+
+
+CHECKS = checks("megatron", (
+    # What the guides' arithmetic comes to.
+    Mistake("accumulation", "micro-batch {micro} x {accumulation} accumulation steps x data-parallel {dp} = {product} is not the "
+            "global batch {batch}: {needed}", _accumulation),
+    Mistake("data-parallel", "{world} devices / (tp {tp} x pp {pp} x cp {cp}) make data parallelism {dp}, not {said}",
+            At("--data-parallel-size", when=_data_parallel)),
+    Mistake("instead", "{flag} is in no release of Megatron-LM: {instead}",
+            tuple(At(flag, instead, values={"instead": instead}) for flag, instead in INSTEAD.items()), "advice"),
+    Mistake("dynamic-loader", "no data loader of Megatron-LM pads a batch to its longest sample: short samples are packed",
+            At("--dataloader-type", "single, cyclic or external", equal("dynamic")), "advice"),
+    # DeepSpeed beside Megatron-LM.
+    Mistake("two-frameworks", "{theirs} is Megatron-DeepSpeed's, {ours} is Megatron-LM's and Megatron-DeepSpeed lacks it: no "
+            "framework has both", _two_frameworks),
+    Mistake("deepspeed-switch", "--deepspeed_config without --deepspeed: Megatron-DeepSpeed never reads it and stops at "
+            "args.deepspeed_config_dict", _switch, source=_DEEPSPEED),
+    Mistake("zero-pipeline", "ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism: stage {stage}, pp {pp}",
+            At("zero_optimization.stage", 1, when=_zero_pipeline), source=_DEEPSPEED),
+    Mistake("deepspeed-batch", "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided", _no_batch,
+            source=_DEEPSPEED),
+    Mistake("deepspeed-checkpointing", "activation_checkpointing.partition_activations is overridden by the flag "
+            "--partition-activations, which is off by default",
+            At("activation_checkpointing.partition_activations", "--partition-activations", is_true,
+               without=("--partition-activations", "--deepspeed-activation-checkpointing"), when=_json), "warning", _DEEPSPEED),
+), given=_stands, source=ARGUMENTS)

@@ -10,9 +10,11 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
+from meshwright.frameworks.keys import Says, decided
 from meshwright.frameworks.megatron.flags import Version, parse_version
 from meshwright.frameworks.megatron.pipeline import is_even, pipeline_arguments, split_of
 from meshwright.frameworks.megatron.precision_arguments import MOMENTS
+from meshwright.frameworks.planned import Planned
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -28,12 +30,42 @@ UNSPOKEN = (
 )
 
 
+def _moe(plan: Planned) -> bool:
+    return plan.moe
+
+
+def _hybrid_sizes(plan: Planned) -> tuple[int, int]:
+    inner = hybrid_inner(plan.case, plan.layout)
+    return inner, plan.cp // inner
+
+
+DEGREES = (
+    Says("--tensor-model-parallel-size", "tensor_parallel"),
+    Says("--sequence-parallel", "sequence_parallel", when=lambda plan: plan.tp > 1),
+    Says("--context-parallel-size", "context_parallel"),
+    Says("--cp-comm-type", "context_kind", CONTEXT_TYPES, when=lambda plan: plan.cp > 1),
+    Says("--hierarchical-context-parallel-sizes", _hybrid_sizes, when=lambda plan: plan.cp > 1 and plan.kind == "hybrid"),
+    # The expert grid is explicit, because its tensor degree would else be that of the dense layers.
+    Says("--expert-model-parallel-size", "expert_parallel", when=_moe),
+    Says("--expert-tensor-parallel-size", "expert_tensor_parallel", when=_moe),
+    Says("--micro-batch-size", "microbatch_sequences"),
+    Says("--pipeline-model-parallel-size", "pipeline_parallel"),
+)
+OVERLAPS = (
+    Says("--overlap-grad-reduce", "overlap.gradient_reduce", default=False, when=lambda plan: plan.ranks > 1),
+    Says("--overlap-param-gather", "overlap.parameter_gather", default=False, when=lambda plan: plan.zero > 0 and plan.ranks > 1),
+    Says("--tp-comm-overlap", "overlap.tensor", when=lambda plan: plan.tp > 1),
+    Says("--overlap-moe-expert-parallel-comm", "overlap.expert", when=lambda plan: plan.ep > 1),
+)
+"""Communication beside compute, where there is any."""
+
+
 def decide(case: Case, layout: Layout, release: str) -> Values:
     """The flags that express a layout: True for a switch, a tuple for several words; what is off is absent."""
-    version = parse_version(release)
+    version, plan = parse_version(release), Planned(case, layout, release)
     values = {
-        **_degrees(case, layout), **pipeline_arguments(case, layout, version), **_recompute(case, layout, version),
-        **_sharding(layout, version), **_overlap(layout), **_offload(case, layout),
+        **decided(DEGREES, plan), **pipeline_arguments(case, layout, version), **_recompute(case, layout, version),
+        **_sharding(layout, version), **decided(OVERLAPS, plan), **_offload(case, layout),
     }
     return {flag: value for flag, value in values.items() if value is not None and value is not False}
 
@@ -69,22 +101,6 @@ def _normal_recompute(case: Case, layout: Layout) -> Recompute:
     count = block_layers(layout.recompute.layers, case, layout)
     largest = max(map(max, split_of(case, layout)))
     return NoRecompute() if count == 0 else Full(layers=None if count is None or count > largest else count)
-
-
-def _degrees(case: Case, layout: Layout) -> Values:
-    """Degrees and micro-batch; the expert grid is explicit, because its tensor degree would else be ``tp``."""
-    cp, hybrid = layout.context_parallel, layout.context_kind == "hybrid"
-    inner = hybrid_inner(case, layout)
-    return {
-        "--tensor-model-parallel-size": layout.tensor_parallel,
-        "--sequence-parallel": layout.sequence_parallel and layout.tensor_parallel > 1,
-        "--context-parallel-size": cp,
-        "--cp-comm-type": CONTEXT_TYPES[layout.context_kind] if cp > 1 else None,
-        "--hierarchical-context-parallel-sizes": (inner, cp // inner) if cp > 1 and hybrid else None,
-        "--expert-model-parallel-size": layout.expert_parallel if case.model.is_moe else None,
-        "--expert-tensor-parallel-size": layout.expert_tensor_parallel if case.model.is_moe else None,
-        "--micro-batch-size": layout.microbatch_sequences,
-    }
 
 
 def hybrid_inner(case: Case, layout: Layout) -> int:
@@ -146,17 +162,6 @@ def _sharding(layout: Layout, version: Version) -> Values:
             "--init-model-with-meta-device": stage == 3 and renamed,
         }
     return values
-
-
-def _overlap(layout: Layout) -> Values:
-    """Communication beside compute, where there is any."""
-    ranks, overlap = layout.data_parallel * layout.context_parallel, layout.overlap
-    return {
-        "--overlap-grad-reduce": overlap.gradient_reduce and ranks > 1,
-        "--overlap-param-gather": overlap.parameter_gather and layout.zero_stage > 0 and ranks > 1,
-        "--tp-comm-overlap": overlap.tensor and layout.tensor_parallel > 1,
-        "--overlap-moe-expert-parallel-comm": overlap.expert and layout.expert_parallel > 1,
-    }
 
 
 def _offload(case: Case, layout: Layout) -> Values:

@@ -51,7 +51,7 @@ def pipeline_arguments(case: Case, layout: Layout, version: Version) -> Values:
 
     Holds:   a split that needs a layout string is only asked of versions that have it (``megatron.split``).
     """
-    values: dict[str, object] = {"--pipeline-model-parallel-size": layout.pipeline_parallel}
+    values: dict[str, object] = {}
     if layout.pipeline_parallel == 1:
         return values
     split, virtual = split_of(case, layout), layout.virtual_stages > 1

@@ -11,9 +11,10 @@ from meshwright.documents.source import UNKNOWN, Source
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.errors import Message
 from meshwright.frameworks.compose import Values, data_parallel_of, microbatches_of, world_of
+from meshwright.frameworks.keys import told
 from meshwright.frameworks.megatron.figures import said_of
 from meshwright.frameworks.megatron.flags import DEFAULT_VERSION, RELEASES, surface
-from meshwright.frameworks.megatron.layout_arguments import CONTEXT_TYPES
+from meshwright.frameworks.megatron.layout_arguments import CONTEXT_TYPES, DEGREES, OVERLAPS
 from meshwright.frameworks.megatron.stages import Stages, stages_of
 from meshwright.frameworks.settings import Given, Reading
 
@@ -72,9 +73,9 @@ def settled(source: Source, release: str) -> Source:
 
 def _layout(values: Values, given: Given, remarks: list[Message]) -> Layout | None:
     """The layout, or None where something needed is not known; ``values`` and ``remarks`` say what."""
-    tp, pp, cp = (values.degree(f"--{name}-parallel-size") for name in ("tensor-model", "pipeline-model", "context"))
+    tp, pp, cp = (told(DEGREES, values, knob) for knob in ("tensor_parallel", "pipeline_parallel", "context_parallel"))
     moe = values.has("--num-experts")
-    ep = values.degree("--expert-model-parallel-size")
+    ep = told(DEGREES, values, "expert_parallel")
     etp = values.degree("--expert-tensor-parallel-size", tp if moe else 1)
     layers = values.int("--num-layers") or values.int("--encoder-num-layers") or (given.model.num_layers if given.model else None)
     stages = stages_of(values, pp, layers)
@@ -88,7 +89,7 @@ def _layout(values: Values, given: Given, remarks: list[Message]) -> Layout | No
     if stages is None or dp is None or microbatches is None or mb is None or shards is None:
         return None
     return Layout(
-        tensor_parallel=tp, sequence_parallel=tp > 1 and values.bool("--sequence-parallel"), context_parallel=cp,
+        tensor_parallel=tp, sequence_parallel=tp > 1 and told(DEGREES, values, "sequence_parallel"), context_parallel=cp,
         context_kind=_context_kind(values, cp), pipeline_parallel=pp, virtual_stages=stages.virtual,
         expert_parallel=ep, expert_tensor_parallel=etp if moe else 1, data_parallel=dp, microbatch_sequences=mb,
         num_microbatches=microbatches, recompute=_recompute(values, stages, layers, pp, remarks),
@@ -101,7 +102,7 @@ def _microbatch(values: Values) -> int:
     """The micro-batch, which has no default."""
     if not values.has("--micro-batch-size"):
         values.refuse("megatron.micro-batch", "--micro-batch-size is missing, and Megatron-LM has no default for it")
-    return values.degree("--micro-batch-size")
+    return int(told(DEGREES, values, "microbatch_sequences"))
 
 
 def _context_kind(values: Values, cp: int) -> ContextKind:
@@ -187,11 +188,11 @@ def _overlap(values: Values, stages: Stages, tp: int, ep: int, ranks: int, shard
     """Communication beside compute, where there is any to hide."""
     sharded = max(shards.values()) > 1
     return Overlap(
-        gradient_reduce=values.bool("--overlap-grad-reduce") and ranks > 1,
-        parameter_gather=values.bool("--overlap-param-gather") and sharded and ranks > 1,
-        tensor=values.bool("--tp-comm-overlap") and tp > 1,
+        gradient_reduce=told(OVERLAPS, values, "overlap.gradient_reduce") and ranks > 1,
+        parameter_gather=told(OVERLAPS, values, "overlap.parameter_gather") and sharded and ranks > 1,
+        tensor=told(OVERLAPS, values, "overlap.tensor") and tp > 1,
         point_to_point=stages.virtual == 1 or not values.bool("--no-overlap-p2p-communication"),
-        expert=values.bool("--overlap-moe-expert-parallel-comm") and ep > 1,
+        expert=told(OVERLAPS, values, "overlap.expert") and ep > 1,
     )
 
 

@@ -6,192 +6,107 @@ first step, and ``never`` by nobody but us. Words are those of core 0.16, shorte
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from meshwright.domain.model import Mlp
 from meshwright.frameworks.megatron.model_arguments import inexpressible
 from meshwright.frameworks.megatron.precision_arguments import OPTIMIZERS, PRECISIONS
-from meshwright.frameworks.rules import attention_of, rule, values_if
+from meshwright.frameworks.rules import Rule, values_if
 
 if TYPE_CHECKING:
-    from meshwright.domain.case import Case
-    from meshwright.domain.layout import Layout
-    from meshwright.frameworks.base import Limit, Values
+    from meshwright.frameworks.base import Values
+    from meshwright.frameworks.planned import Planned
 
 _FOREIGN = {"ascend": "mindspeed-llm", "cpu": "a framework that trains there"}
 """Families of devices that Megatron-LM does not run on, and what does."""
-SHAPES: list[Limit] = []
-"""The rules of this module."""
-_rule = partial(rule, SHAPES)
 
 
-# What Megatron-LM has no words for, because no argument leads there.
-
-
-@_rule("megatron.model", "Megatron-LM cannot express {features}", noticed="never", path="model")
-def _model(case: Case, layout: Layout) -> Values | None:
-    features = inexpressible(case.model)
+def _model(plan: Planned) -> Values | None:
+    features = inexpressible(plan.case.model)
     return values_if(features, features="; nor ".join(features))
 
 
-@_rule("megatron.task", "Megatron-LM trains all weights: for LoRA use bridge (Megatron-Bridge)", noticed="never", path="training")
-def _task(case: Case, layout: Layout) -> Values | None:
-    return values_if(case.training.task == "lora")
+def _device(plan: Planned) -> Values | None:
+    family = plan.case.cluster.device.family
+    return values_if(family in _FOREIGN, instead=_FOREIGN.get(family))
 
 
-@_rule("megatron.device", "Megatron-LM does not run on {device}; use {instead}", noticed="never", path="cluster")
-def _device(case: Case, layout: Layout) -> Values | None:
-    device = case.cluster.device
-    return values_if(device.family in _FOREIGN, device=device.name, instead=_FOREIGN.get(device.family))
-
-
-@_rule("megatron.precision", "Megatron-LM has no precision {precision}; it has {known}", noticed="never", path="training")
-def _precision(case: Case, layout: Layout) -> Values | None:
-    name = case.training.precision.name
-    return values_if(name not in PRECISIONS, precision=name, known=", ".join(PRECISIONS))
-
-
-@_rule("megatron.optimizer", "Megatron-LM has no optimizer {optimizer}; it has {known}", noticed="never", path="training")
-def _optimizer(case: Case, layout: Layout) -> Values | None:
-    name = case.training.optimizer.name
-    return values_if(name not in OPTIMIZERS, optimizer=name, known=", ".join(OPTIMIZERS))
-
-
-@_rule("megatron.schedule", "Megatron-LM has the schedules 1f1b and interleaved (vp > 1), not {schedule}", noticed="never")
-def _schedule(case: Case, layout: Layout) -> Values | None:
-    return values_if(layout.schedule not in {"1f1b", "interleaved"}, schedule=layout.schedule)
-
-
-@_rule(
-    "megatron.shards",
-    "Megatron-LM cannot split state over {optimizer}, gradients over {gradient} and parameters over {parameter}"
-    " of {ranks} ranks: one group size, and from parameters on the optimizer over all ranks",
-    noticed="never",
-)
-def _shards(case: Case, layout: Layout) -> Values | None:
-    ranks = layout.data_parallel * layout.context_parallel
-    sizes = (layout.optimizer_shards, layout.gradient_shards, layout.parameter_shards)
-    inner = max(sizes[1:])
+def _shards(plan: Planned) -> Values | None:
+    optimizer, gradient, parameter = plan.shards
+    inner = max(gradient, parameter)
     right = {
-        0: True, 1: True, 2: sizes[0] == inner,
-        3: sizes[1] == sizes[2] and sizes[0] in {inner, ranks},
-    }[layout.zero_stage]
-    return values_if(
-        not right or any(ranks % size for size in sizes), optimizer=sizes[0], gradient=sizes[1], parameter=sizes[2],
-        ranks=ranks,
-    )
+        0: True, 1: True, 2: optimizer == inner,
+        3: gradient == parameter and optimizer in {inner, plan.ranks},
+    }[plan.zero]
+    broken = not right or any(plan.ranks % size for size in plan.shards)
+    return values_if(broken, optimizer=optimizer, gradient=gradient, parameter=parameter)
 
 
-@_rule(
-    "megatron.microbatches",
-    "{microbatches} micro-batches of {size} on {dp} ranks are no global batch of {batch}",
-    noticed="never",
-)
-def _microbatches(case: Case, layout: Layout) -> Values | None:
-    batch = case.batch.global_batch_sequences
-    product = layout.num_microbatches * layout.microbatch_sequences * layout.data_parallel
-    whole = batch % (layout.microbatch_sequences * layout.data_parallel) == 0
-    return values_if(
-        whole and product != batch, microbatches=layout.num_microbatches, size=layout.microbatch_sequences,
-        dp=layout.data_parallel, batch=batch,
-    )
+def _microbatches(plan: Planned) -> Values | None:
+    whole = plan.batch % (plan.mb * plan.dp) == 0
+    return values_if(whole and plan.microbatches * plan.mb * plan.dp != plan.batch, size=plan.mb)
 
 
-# Grid and shapes.
+def _expert_grid(plan: Planned) -> Values | None:
+    size = plan.etp * plan.ep * plan.pp
+    return values_if(plan.moe and plan.world % size, size=size)
 
 
-@_rule("megatron.experts", "num_experts must be non None to use expert model parallelism")
-def _experts(case: Case, layout: Layout) -> Values | None:
-    return values_if(layout.expert_parallel > 1 and not case.model.is_moe)
-
-
-@_rule("megatron.expert-count", "Number of experts should be a multiple of expert model parallel_size.")
-def _expert_count(case: Case, layout: Layout) -> Values | None:
-    experts = case.model.experts
-    return values_if(experts and experts.num_experts % layout.expert_parallel)
-
-
-@_rule(
-    "megatron.expert-grid",
-    "world_size ({world}) is not divisible by expert_tensor_model_pipeline_parallel size ({size})",
-    noticed="start",
-)
-def _expert_grid(case: Case, layout: Layout) -> Values | None:
-    size = layout.expert_tensor_parallel * layout.expert_parallel * layout.pipeline_parallel
-    return values_if(case.model.is_moe and layout.world % size, world=layout.world, size=size)
-
-
-@_rule("megatron.heads", "num_attention_heads ({heads}) must be a multiple of tensor_model_parallel_size ({tp}).")
-def _heads(case: Case, layout: Layout) -> Values | None:
-    heads = attention_of(case).num_heads
-    return values_if(heads % layout.tensor_parallel, heads=heads, tp=layout.tensor_parallel)
-
-
-@_rule(
-    "megatron.query-groups",
-    "num_query_groups ({groups}) must be a multiple or divisor of tensor_model_parallel_size ({tp}).",
-)
-def _query_groups(case: Case, layout: Layout) -> Values | None:
-    groups, tp = attention_of(case).num_key_value_heads, layout.tensor_parallel
-    return values_if(not attention_of(case).latent and groups % tp and tp % groups, groups=groups, tp=tp)
-
-
-@_rule("megatron.width", "{width} is not divisible by {ranks}", noticed="start")
-def _width(case: Case, layout: Layout) -> Values | None:
+def _width(plan: Planned) -> Values | None:
     cuts = []
-    for kind in case.model.kinds:
+    for kind in plan.case.model.kinds:
         block = kind.feed_forward
         if isinstance(block, Mlp):
-            cuts.append((block.width, layout.tensor_parallel))
+            cuts.append((block.width, plan.tp))
         else:
-            cuts.append((block.expert_width, layout.expert_tensor_parallel))
-            cuts.append((block.shared_width, layout.tensor_parallel))
+            cuts += [(block.expert_width, plan.etp), (block.shared_width, plan.tp)]
     wrong = next(((width, ranks) for width, ranks in cuts if width % ranks), None)
     return None if wrong is None else {"width": wrong[0], "ranks": wrong[1]}
 
 
-@_rule("megatron.expert-bias", "Bias in Moe is only supported when ETP==1")
-def _expert_bias(case: Case, layout: Layout) -> Values | None:
-    experts = case.model.experts
-    return values_if(experts and experts.expert_bias and layout.expert_tensor_parallel > 1)
+def _expert_bias(plan: Planned) -> bool:
+    experts = plan.case.model.experts
+    return experts is not None and experts.expert_bias and plan.etp > 1
 
 
-@_rule(
-    "megatron.batch",
-    "global batch size ({batch}) is not divisible by micro batch size ({size}) times data parallel size ({dp})",
+SHAPES = (
+    # What Megatron-LM has no words for, because no argument leads there.
+    Rule("model", "Megatron-LM cannot express {features}", _model, "never", "model"),
+    Rule("task", "Megatron-LM trains all weights: for LoRA use bridge (Megatron-Bridge)", lambda plan: plan.task == "lora", "never",
+         "training"),
+    Rule("device", "Megatron-LM does not run on {device}; use {instead}", _device, "never", "cluster"),
+    Rule("precision", "Megatron-LM has no precision {precision}; it has {known}",
+         lambda plan: values_if(plan.precision not in PRECISIONS, known=", ".join(PRECISIONS)), "never", "training"),
+    Rule("optimizer", "Megatron-LM has no optimizer {optimizer}; it has {known}",
+         lambda plan: values_if(plan.optimizer not in OPTIMIZERS, known=", ".join(OPTIMIZERS)), "never", "training"),
+    Rule("schedule", "Megatron-LM has the schedules 1f1b and interleaved (vp > 1), not {schedule}",
+         lambda plan: plan.schedule not in {"1f1b", "interleaved"}, "never"),
+    Rule("shards", "Megatron-LM cannot split state over {optimizer}, gradients over {gradient} and parameters over {parameter} of "
+         "{ranks} ranks: one group size, and from parameters on the optimizer over all ranks", _shards, "never"),
+    Rule("microbatches", "{microbatches} micro-batches of {size} on {dp} ranks are no global batch of {batch}", _microbatches,
+         "never"),
+    # Grid and shapes.
+    Rule("experts", "num_experts must be non None to use expert model parallelism", lambda plan: plan.ep > 1 and not plan.moe),
+    Rule("expert-count", "Number of experts should be a multiple of expert model parallel_size.",
+         lambda plan: plan.experts % plan.ep),
+    Rule("expert-grid", "world_size ({world}) is not divisible by expert_tensor_model_pipeline_parallel size ({size})",
+         _expert_grid, "start"),
+    Rule("heads", "num_attention_heads ({heads}) must be a multiple of tensor_model_parallel_size ({tp}).",
+         lambda plan: plan.heads % plan.tp),
+    Rule("query-groups", "num_query_groups ({groups}) must be a multiple or divisor of tensor_model_parallel_size ({tp}).",
+         lambda plan: not plan.attention.latent and plan.groups % plan.tp and plan.tp % plan.groups),
+    Rule("width", "{width} is not divisible by {ranks}", _width, "start"),
+    Rule("expert-bias", "Bias in Moe is only supported when ETP==1", _expert_bias),
+    Rule("batch", "global batch size ({batch}) is not divisible by micro batch size ({size}) times data parallel size ({dp})",
+         lambda plan: values_if(plan.batch % (plan.mb * plan.dp), size=plan.mb)),
+    Rule("sequence", "seq-length should be a multiple of 2 * context-parallel-size if context-parallel-size > 1.",
+         lambda plan: plan.cp > 1 and plan.sequence % (2 * plan.cp)),
+    Rule("sequence-parallel", "First dimension of the tensor should be divisible by tensor parallel size",
+         lambda plan: plan.sp and plan.sequence // plan.cp % plan.tp, "step"),
+    Rule("positions", "max_position_embeddings ({rows}) must be greater than or equal to seq_length ({sequence}).",
+         lambda plan: values_if(0 < plan.case.model.position_table < plan.sequence, rows=plan.case.model.position_table)),
+    Rule("moe-sequence-parallel", "During training, performance may degrade if MoE and tensor parallelismare enabled without also "
+         "enabling sequence parallelism.", lambda plan: plan.moe and plan.tp > 1 and not plan.sp, "step"),
+    Rule("grouped-gemm", "Unsupported compute capability for GroupedGEMM kernels.",
+         lambda plan: plan.moe and plan.case.cluster.device.family == "volta"),
 )
-def _batch(case: Case, layout: Layout) -> Values | None:
-    batch, size, dp = case.batch.global_batch_sequences, layout.microbatch_sequences, layout.data_parallel
-    return values_if(batch % (size * dp), batch=batch, size=size, dp=dp)
-
-
-@_rule("megatron.sequence", "seq-length should be a multiple of 2 * context-parallel-size if context-parallel-size > 1.")
-def _sequence(case: Case, layout: Layout) -> Values | None:
-    return values_if(layout.context_parallel > 1 and case.batch.sequence_tokens % (2 * layout.context_parallel))
-
-
-@_rule("megatron.sequence-parallel", "First dimension of the tensor should be divisible by tensor parallel size", noticed="step")
-def _sequence_parallel(case: Case, layout: Layout) -> Values | None:
-    local = case.batch.sequence_tokens // layout.context_parallel
-    return values_if(layout.sequence_parallel and local % layout.tensor_parallel)
-
-
-@_rule("megatron.positions", "max_position_embeddings ({rows}) must be greater than or equal to seq_length ({sequence}).")
-def _positions(case: Case, layout: Layout) -> Values | None:
-    rows, sequence = case.model.position_table, case.batch.sequence_tokens
-    return values_if(0 < rows < sequence, rows=rows, sequence=sequence)
-
-
-@_rule(
-    "megatron.moe-sequence-parallel",
-    "During training, performance may degrade if MoE and tensor parallelismare enabled without also enabling sequence parallelism.",
-    noticed="step",
-)
-def _moe_sequence_parallel(case: Case, layout: Layout) -> Values | None:
-    return values_if(case.model.is_moe and layout.tensor_parallel > 1 and not layout.sequence_parallel)
-
-
-@_rule("megatron.grouped-gemm", "Unsupported compute capability for GroupedGEMM kernels.")
-def _grouped_gemm(case: Case, layout: Layout) -> Values | None:
-    return values_if(case.model.is_moe and case.cluster.device.family == "volta")

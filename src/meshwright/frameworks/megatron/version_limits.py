@@ -2,165 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from meshwright.domain.layout import Selective
-from meshwright.frameworks.base import Limit
 from meshwright.frameworks.megatron.arguments import data_arguments, groups
-from meshwright.frameworks.megatron.flags import surface
-from meshwright.frameworks.megatron.limits import LIMITS
+from meshwright.frameworks.megatron.flags import RELEASES, parse_version, surface
+from meshwright.frameworks.megatron.limits import RULES, expert_overlap
 from meshwright.frameworks.megatron.pipeline import is_even, only_ends_differ, split_of
-from meshwright.frameworks.rules import Predicate, attention_of, rule, values_if
+from meshwright.frameworks.rules import Rule, limits, values_if
 
 if TYPE_CHECKING:
-    from meshwright.domain.case import Case
-    from meshwright.domain.layout import Layout
-    from meshwright.frameworks.base import Values
+    from meshwright.frameworks.base import Limit, Values
     from meshwright.frameworks.megatron.flags import Version
+    from meshwright.frameworks.planned import Planned
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OldLimit:
-    """A rule of the versions before ``until``, a minor number."""
-
-    until: int
-    limit: Limit
+def _before(release: str) -> tuple[str, ...]:
+    """The releases before one."""
+    return RELEASES[: RELEASES.index(release)]
 
 
-OLD_LIMITS: list[OldLimit] = []
+def _mtp_layout(plan: Planned) -> bool:
+    return plan.case.model.num_mtp_layers > 0 and plan.pp > 1 and not is_even(split_of(plan.case, plan.layout))
+
+
+def _muon_sharding(plan: Planned) -> bool:
+    overlaps = plan.layout.overlap.gradient_reduce and plan.ranks > 1
+    return plan.optimizer == "muon" and (plan.zero > 0 or overlaps)
+
+
+def _split(plan: Planned) -> Values | None:
+    """Versions before the layout string place the first and the last stage by their own counts, and nothing else."""
+    if plan.pp == 1 or plan.release not in _before("0.13"):
+        return None
+    split = split_of(plan.case, plan.layout)
+    return values_if(not is_even(split) and not only_ends_differ(split), version=plan.release)
+
+
+OLD = (
+    Rule("fp8-blockwise", "argument --fp8-recipe: invalid choice: 'blockwise' (core 0.13 has it)",
+         lambda plan: plan.precision == "fp8-blockwise", releases=_before("0.13")),
+    Rule("bf16-moments", "argument --exp-avg-dtype: invalid choice: 'bf16' (core 0.13 has it)",
+         lambda plan: plan.optimizer == "adamw-bf16-moments", releases=_before("0.13")),
+    Rule("mtp-context", "Multi-Token Prediction (MTP) is not supported with Context Parallelism.",
+         lambda plan: plan.case.model.num_mtp_layers and plan.cp > 1, releases=_before("0.14")),
+    Rule("mtp-layout", "MTP layer is not supported for flexible pipeline layout", _mtp_layout, releases=_before("0.14")),
+    Rule("recompute-shared", "Invalid choices for recompute_modules: {{'shared_experts'}}",
+         lambda plan: "shared_experts" in plan.modules, releases=_before("0.14")),
+    Rule("recompute-fp8", "moe_act and layernorm recompute cannot work with fp8.",
+         lambda plan: plan.case.training.precision.gemm_dtype == "fp8" and {"moe_act", "layernorm"} & plan.modules,
+         releases=_before("0.14")),
+    Rule("copied-query-groups", "num_query_groups ({groups}) must be a multiple of tensor_model_parallel_size ({tp}).",
+         lambda plan: not plan.attention.latent and plan.groups % plan.tp, releases=_before("0.16")),
+    Rule("muon-version", "argument --optimizer: invalid choice: 'muon' (core 0.16 has it)", lambda plan: plan.optimizer == "muon",
+         releases=_before("0.16")),
+    Rule("grouped-gemm-dtype", "moe_act in recompute_modules is only supported with moe_grouped_gemm, which only supports bf16 "
+         "dtype.", lambda plan: plan.case.training.precision.base_dtype != "bf16" and "moe_act" in plan.modules,
+         releases=_before("0.16")),
+    Rule("expert-fp16", "Expert parallelism is not supported with fp16 training.",
+         lambda plan: plan.ep > 1 and plan.case.training.precision.base_dtype == "fp16", releases=_before("0.16")),
+    Rule("expert-overlap-mtp-pipeline", "Pipeline model parallel size must be larger than 1 when enabling "
+         "overlap_moe_expert_parallel_comm with MTP layer.",
+         lambda plan: expert_overlap(plan) and plan.case.model.num_mtp_layers and plan.pp == 1, releases=_before("0.18")),
+    Rule("muon", "Muon optimizer does not support distributed optimizer, overlap grad reduce or overlap param gather for now.",
+         _muon_sharding, releases=_before("0.18")),
+)
+"""Rules that later versions do not have."""
+_SPLIT = Rule("split", "this split of layers needs a layout string, which Megatron-LM has from core 0.13 on; the target is "
+              "{version}: only the first and the last stage may differ", _split, "never")
 
 
 def limits_of(version: Version) -> tuple[Limit, ...]:
     """Every rule of a version, in the order in which they are reported."""
-    old = tuple(old.limit for old in OLD_LIMITS if version.minor < old.until)
-    return (*LIMITS, *old, _split_limit(version), _flag_limit(version))
+    known = limits("megatron", (*RULES, *OLD, _SPLIT), release=version.name)
 
-
-def _split_limit(version: Version) -> Limit:
-    """Versions before the layout string place the first and the last stage by their own counts, and nothing else."""
-
-    def broken(case: Case, layout: Layout) -> Values | None:
-        if version.minor >= 13 or layout.pipeline_parallel == 1:
-            return None
-        split = split_of(case, layout)
-        return values_if(not is_even(split) and not only_ends_differ(split), version=version.name)
-
-    return Limit(
-        id="megatron.split", words="this split of layers needs a layout string, which Megatron-LM has from core 0.13 on; the "
-                                   "target "
-        "is {version}: only the first and the last stage may differ", noticed="never", broken=broken,
-    )
-
-
-def _flag_limit(version: Version) -> Limit:
-    """Everything that is written must be among the flags of the version, and be one of their choices."""
-    others = [*LIMITS, *(old.limit for old in OLD_LIMITS if version.minor < old.until), _split_limit(version)]
-
-    def broken(case: Case, layout: Layout) -> Values | None:
-        if any(limit.broken(case, layout) is not None for limit in others):
+    def flag(plan: Planned) -> Values | None:
+        """Everything that is written must be among the flags of the version, and be one of their choices."""
+        if any(limit.broken(plan.case, plan.layout) is not None for limit in known):
             return None  # what cannot be run at all is not written out
-        for arguments in (*groups(case, layout, version).values(), data_arguments(case, layout, version)[1]):
-            for flag in arguments.lacking():
-                span = surface().span(flag)
-                return {"flag": flag, "span": span, "version": version.name}
+        target = parse_version(plan.release)
+        for arguments in (*groups(plan.case, plan.layout, target).values(), data_arguments(plan.case, plan.layout, target)[1]):
+            for name in arguments.lacking():
+                return {"flag": name, "span": surface().span(name), "version": plan.release}
         return None
 
-    return Limit(
-        id="megatron.flag", words="{flag} exists in Megatron-LM {span}; the target is {version}", noticed="parse", broken=broken
-    )
-
-
-def _before(until: int, id: str, words: str) -> Callable[[Predicate], Predicate]:
-    """A decorator that adds a rule of versions before ``until``."""
-
-    def add(broken: Predicate) -> Predicate:
-        into: list[Limit] = []
-        rule(into, f"megatron.{id}", words)(broken)
-        OLD_LIMITS.append(OldLimit(until=until, limit=into[0]))
-        return broken
-
-    return add
-
-
-@_before(13, "fp8-blockwise", "argument --fp8-recipe: invalid choice: 'blockwise' (core 0.13 has it)")
-def _blockwise(case: Case, layout: Layout) -> Values | None:
-    return values_if(case.training.precision.name == "fp8-blockwise")
-
-
-@_before(13, "bf16-moments", "argument --exp-avg-dtype: invalid choice: 'bf16' (core 0.13 has it)")
-def _moments(case: Case, layout: Layout) -> Values | None:
-    return values_if(case.training.optimizer.name == "adamw-bf16-moments")
-
-
-@_before(14, "mtp-context", "Multi-Token Prediction (MTP) is not supported with Context Parallelism.")
-def _mtp_context(case: Case, layout: Layout) -> Values | None:
-    return values_if(case.model.num_mtp_layers and layout.context_parallel > 1)
-
-
-@_before(14, "mtp-layout", "MTP layer is not supported for flexible pipeline layout")
-def _mtp_layout(case: Case, layout: Layout) -> Values | None:
-    uneven = not is_even(split_of(case, layout))
-    return values_if(case.model.num_mtp_layers and layout.pipeline_parallel > 1 and uneven)
-
-
-@_before(14, "recompute-shared", "Invalid choices for recompute_modules: {{'shared_experts'}}")
-def _recompute_shared(case: Case, layout: Layout) -> Values | None:
-    return values_if("shared_experts" in _modules(layout))
-
-
-@_before(14, "recompute-fp8", "moe_act and layernorm recompute cannot work with fp8.")
-def _recompute_fp8(case: Case, layout: Layout) -> Values | None:
-    return values_if(case.training.precision.gemm_dtype == "fp8" and {"moe_act", "layernorm"} & set(_modules(layout)))
-
-
-@_before(
-    16,
-    "copied-query-groups",
-    "num_query_groups ({groups}) must be a multiple of tensor_model_parallel_size ({tp}).",
-)
-def _copied_query_groups(case: Case, layout: Layout) -> Values | None:
-    groups, tp = attention_of(case).num_key_value_heads, layout.tensor_parallel
-    return values_if(not attention_of(case).latent and groups % tp, groups=groups, tp=tp)
-
-
-@_before(16, "muon-version", "argument --optimizer: invalid choice: 'muon' (core 0.16 has it)")
-def _muon(case: Case, layout: Layout) -> Values | None:
-    return values_if(case.training.optimizer.name == "muon")
-
-
-@_before(16, "grouped-gemm-dtype", "moe_act in recompute_modules is only supported with moe_grouped_gemm, which only "
-         "supports bf16 dtype.")
-def _grouped_gemm(case: Case, layout: Layout) -> Values | None:
-    return values_if(case.training.precision.base_dtype != "bf16" and "moe_act" in _modules(layout))
-
-
-@_before(16, "expert-fp16", "Expert parallelism is not supported with fp16 training.")
-def _expert_fp16(case: Case, layout: Layout) -> Values | None:
-    return values_if(layout.expert_parallel > 1 and case.training.precision.base_dtype == "fp16")
-
-
-@_before(
-    18,
-    "expert-overlap-mtp-pipeline",
-    "Pipeline model parallel size must be larger than 1 when enabling overlap_moe_expert_parallel_comm with MTP layer.",
-)
-def _expert_overlap_mtp(case: Case, layout: Layout) -> Values | None:
-    overlap = layout.overlap.expert and layout.expert_parallel > 1
-    return values_if(overlap and case.model.num_mtp_layers and layout.pipeline_parallel == 1)
-
-
-@_before(
-    18,
-    "muon",
-    "Muon optimizer does not support distributed optimizer, overlap grad reduce or overlap param gather for now.",
-)
-def _muon_sharding(case: Case, layout: Layout) -> Values | None:
-    overlaps = layout.overlap.gradient_reduce and layout.data_parallel * layout.context_parallel > 1
-    return values_if(case.training.optimizer.name == "muon" and (layout.zero_stage > 0 or overlaps))
-
-
-def _modules(layout: Layout) -> tuple[str, ...]:
-    """Modules of selective recomputation; none for any other kind."""
-    return layout.recompute.modules if isinstance(layout.recompute, Selective) else ()
+    words = "{flag} exists in Megatron-LM {span}; the target is {version}"
+    return (*known, *limits("megatron", (Rule("flag", words, flag),), release=version.name))

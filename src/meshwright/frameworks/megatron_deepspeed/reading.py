@@ -19,6 +19,8 @@ from meshwright.frameworks.deepspeed.json_config import (
     with_shards,
     without_auto,
 )
+from meshwright.frameworks.keys import told
+from meshwright.frameworks.megatron_deepspeed.writing import KEYS
 from meshwright.frameworks.settings import Given, Reading, Said
 
 if TYPE_CHECKING:
@@ -99,9 +101,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
     from meshwright.frameworks.megatron_deepspeed import surface
 
     values = Values(source=without_auto(source), surface=surface(), release=release)
-    tp = values.degree("--tensor-model-parallel-size")
-    pp = values.degree("--pipeline-model-parallel-size")
-    cp = values.degree("--ds-sequence-parallel-size")
+    tp, pp, cp = (told(KEYS, values, knob) for knob in ("tensor_parallel", "pipeline_parallel", "context_parallel"))
     world = world_of(values, given)
     dp = data_parallel_of(values, world, tp * pp * cp)
     batch = batch_of(values, dp)
@@ -115,7 +115,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
     layout = None
     if dp is not None and steps is not None and mb:
         layout = with_shards(Layout(
-            tensor_parallel=tp, sequence_parallel=values.bool("--sequence-parallel") and tp > 1, context_parallel=cp,
+            tensor_parallel=tp, sequence_parallel=told(KEYS, values, "sequence_parallel") and tp > 1, context_parallel=cp,
             context_kind="ulysses" if cp > 1 else "ring", pipeline_parallel=pp, expert_parallel=ep if experts else 1,
             expert_tensor_parallel=tp if experts and values.bool("--enable-expert-tensor-parallelism") else 1,
             data_parallel=dp, microbatch_sequences=mb, num_microbatches=steps,

@@ -12,6 +12,7 @@ from meshwright.domain.model import MixtureOfExperts
 from meshwright.frameworks.base import File, Options, Values
 from meshwright.frameworks.deepspeed.writing import batch_keys, config, zero_keys
 from meshwright.frameworks.hub import hub_name
+from meshwright.frameworks.keys import Says, decided, switched_on
 from meshwright.frameworks.manual import (
     TORCHRUN,
     Blank,
@@ -24,6 +25,7 @@ from meshwright.frameworks.manual import (
     start_commands,
     train_steps,
 )
+from meshwright.frameworks.planned import Planned
 from meshwright.frameworks.rules import attention_of
 
 if TYPE_CHECKING:
@@ -40,26 +42,25 @@ def pipeline_engine(case: Case, layout: Layout) -> bool:
     return layout.pipeline_parallel > 1 or not off
 
 
+KEYS = (
+    Says("--tensor-model-parallel-size", "tensor_parallel"),
+    Says("--pipeline-model-parallel-size", "pipeline_parallel"),
+    Says("--micro-batch-size", lambda plan: plan.mb),
+    Says("--global-batch-size", lambda plan: plan.mb * plan.microbatches * plan.dp),
+    Says("--zero-stage", lambda plan: plan.zero),
+    Says("--sequence-parallel", "sequence_parallel"),
+    Says("--no-pipeline-parallel", lambda plan: not pipeline_engine(plan.case, plan.layout)),
+    Says("--cpu-optimizer", lambda plan: bool(plan.layout.offload)),
+    Says("--enable-expert-tensor-parallelism", lambda plan: plan.ep > 1 and plan.etp > 1),
+    Says("--create-moe-param-group", lambda plan: plan.moe),
+    Says("--ds-sequence-parallel-size", "context_parallel", when=lambda plan: plan.cp > 1),
+    Says("--moe-expert-parallel-size", lambda plan: plan.ep, when=lambda plan: plan.moe),
+)
+
+
 def decide(case: Case, layout: Layout, release: str) -> Values:
     """Flags and keys of the JSON that express a layout."""
-    engine = pipeline_engine(case, layout)
-    keys: dict[str, object] = {
-        "--tensor-model-parallel-size": layout.tensor_parallel, "--pipeline-model-parallel-size": layout.pipeline_parallel,
-        "--micro-batch-size": layout.microbatch_sequences,
-        "--global-batch-size": layout.microbatch_sequences * layout.num_microbatches * layout.data_parallel,
-        "--zero-stage": layout.zero_stage,
-    }
-    switches = {
-        "--sequence-parallel": layout.sequence_parallel, "--no-pipeline-parallel": not engine,
-        "--cpu-optimizer": bool(layout.offload),
-        "--enable-expert-tensor-parallelism": layout.expert_parallel > 1 and layout.expert_tensor_parallel > 1,
-        "--create-moe-param-group": case.model.is_moe,
-    }
-    keys |= {flag: True for flag, on in switches.items() if on}
-    if layout.context_parallel > 1:
-        keys["--ds-sequence-parallel-size"] = layout.context_parallel
-    if case.model.is_moe:
-        keys["--moe-expert-parallel-size"] = layout.expert_parallel
+    keys = switched_on(decided(KEYS, Planned(case, layout, release)))
     if isinstance(layout.recompute, Full):
         keys |= {"--recompute-granularity": "full", "--recompute-method": "uniform", "--recompute-num-layers": 1}
     elif isinstance(layout.recompute, Selective):

@@ -70,7 +70,7 @@ def variant(release: str) -> Framework:
         return replace(
             MINDFORMERS, version=release, implementation="mindspore-graph", features=GRAPH, limits=limits.graph(GRAPH),
             writer=graph_writing.write, decide=graph_writing.decide, interpreter=graph_reading.interpret,
-            checks=mistakes.graph_checks(),
+            checks=mistakes.GRAPH_CHECKS,
             unknown_keys=mistakes.unknown_graph, normal=graph_writing.normal, unspoken=graph_writing.UNSPOKEN, resume=CUT,
             followers=frozenset({"parallel.dataset_strategy"}),
         )
@@ -95,7 +95,7 @@ MINDFORMERS = Framework(
     decide=pynative_writing.decide,
     detect=detect,
     interpreter=pynative_reading.interpret,
-    checks=mistakes.pynative_checks(),
+    checks=mistakes.PYNATIVE_CHECKS,
     unknown_keys=mistakes.unknown_pynative,
     config_keys=("--config",),
     normal=pynative_writing.normal,

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from meshwright.frameworks.mindspeed_core_ms import FEATURES
-from meshwright.frameworks.mindspeed_core_ms.limits import limits
+from meshwright.frameworks.mindspeed_core_ms.limits import limits_of
 from meshwright.frameworks.mindspeed_core_ms.mistakes import file_checks, unknown_key
 from meshwright.frameworks.mindspeed_core_ms.reading import interpret
 from meshwright.frameworks.mindspeed_core_ms.writing import UNSPOKEN, decide, normal, write
@@ -23,7 +23,7 @@ def experimental(framework: Framework) -> Framework:
     features = replace(FEATURES, name=name)
     return replace(
         framework, version="experimental", implementation="mindspore-cells", features=features,
-        limits=limits(name, title, features), writer=write,
+        limits=limits_of(name, title, features), writer=write,
         decide=decide, interpreter=partial(interpret, framework=name), checks=file_checks(name),
         unknown_keys=unknown_key, normal=normal, unspoken=UNSPOKEN, resume=CUT,
     )

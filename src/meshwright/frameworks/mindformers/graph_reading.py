@@ -12,14 +12,14 @@ from meshwright.errors import Message
 from meshwright.frameworks.ascend.recompute_lists import recompute_of_lists
 from meshwright.frameworks.ascend.stages import Split, lists_of, recompute_of, said_split, shape_of, within_reason
 from meshwright.frameworks.compose import Values, zero_shards
-from meshwright.frameworks.mindformers.graph_writing import ALGORITHMS, OVERLAP, WORDS
+from meshwright.frameworks.keys import told
+from meshwright.frameworks.mindformers.graph_writing import CONTEXT, KEYS, OVERLAP, WORDS
 from meshwright.frameworks.mindformers.models import figures_of
 from meshwright.frameworks.settings import Given, Reading, Said
 
 if TYPE_CHECKING:
-    from meshwright.domain.layout import ContextKind, Recompute, Schedule
+    from meshwright.domain.layout import Recompute, Schedule
 
-KINDS = {algorithm: kind for kind, algorithm in ALGORITHMS.items()}
 MODEL = "model.model_config"
 OPTIMIZER = "parallel.parallel_optimizer_config"
 FULL = "recompute_config.recompute"
@@ -40,8 +40,8 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
 
     values = Values(source=source, surface=surface(), release=release, strict=True)
     dp, tp, pp, cp, ep = (
-        values.degree(f"parallel_config.{name}")
-        for name in ("data_parallel", "model_parallel", "pipeline_stage", "context_parallel", "expert_parallel")
+        told(KEYS, values, knob)
+        for knob in ("data_parallel", "tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
     )
     if source.value("use_parallel") is False:
         dp = tp = pp = cp = ep = 1
@@ -66,7 +66,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
             dp=dp, mp=tp, cp=cp, pp=pp, world=world, devices=devices,
         )
     copies = values.degree("micro_batch_interleave_num")
-    mb = values.degree("runner_config.batch_size") * copies
+    mb = told(KEYS, values, "microbatch_sequences") * copies
     m = values.degree("parallel_config.micro_batch_num") if pp > 1 else values.degree("runner_config.gradient_accumulation_steps")
     if copies > 1:
         remarks.append(
@@ -79,11 +79,11 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
         )
     layout = None
     if not values.messages:
-        kind = KINDS.get(values.text("parallel_config.context_parallel_algo", "colossalai_cp"), "ring") if cp > 1 else "ring"
         said = said_split(split, layers, mtp) if split and isinstance(layers, int) and isinstance(mtp, int) else split
         layout = Layout(
-            tensor_parallel=tp, sequence_parallel=values.bool("parallel_config.use_seq_parallel") and tp > 1, context_parallel=cp,
-            context_kind=cast("ContextKind", kind), pipeline_parallel=pp, virtual_stages=vp, expert_parallel=ep, data_parallel=dp,
+            tensor_parallel=tp, sequence_parallel=told(KEYS, values, "sequence_parallel") and tp > 1, context_parallel=cp,
+            context_kind=told(CONTEXT, values, "context_kind") if cp > 1 else "ring",
+            pipeline_parallel=pp, virtual_stages=vp, expert_parallel=ep, data_parallel=dp,
             **_shards(values, dp * cp), microbatch_sequences=mb, num_microbatches=m, recompute=recompute, schedule=schedule,
             stage_layers=said, offload=("optimizer",) if values.source.value("optimizer.swap") is True else (), overlap=OVERLAP,
         )

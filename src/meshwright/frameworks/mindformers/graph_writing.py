@@ -13,8 +13,10 @@ from meshwright.frameworks.ascend.recompute_lists import lists_of_parts, offsets
 from meshwright.frameworks.ascend.stages import Split, flat_or_nested, normal_stages, split_of
 from meshwright.frameworks.ascend.text import nested
 from meshwright.frameworks.base import File, Options, Values
+from meshwright.frameworks.keys import Says, decided
 from meshwright.frameworks.manual import Blank, Manual, Switch, start_commands, train_steps
 from meshwright.frameworks.mindformers.models import model_section
+from meshwright.frameworks.planned import Planned
 
 if TYPE_CHECKING:
     from meshwright.documents.quoting import Shell
@@ -33,30 +35,34 @@ WORDS = {"select_recompute": "mlp_act", "select_comm_recompute": "comm"}
 """Key of ``recompute_config`` -> what its default patterns recompute, with flash attention."""
 
 
+KEYS = (
+    Says("parallel_config.data_parallel", "data_parallel"),
+    Says("parallel_config.model_parallel", "tensor_parallel"),
+    Says("parallel_config.pipeline_stage", "pipeline_parallel"),
+    Says("parallel_config.micro_batch_num", lambda plan: plan.microbatches if plan.pp > 1 else 1),
+    Says("parallel_config.context_parallel", "context_parallel"),
+    Says("parallel_config.expert_parallel", "expert_parallel"),
+    Says("parallel_config.use_seq_parallel", "sequence_parallel"),
+    Says("runner_config.batch_size", "microbatch_sequences"),
+    Says("runner_config.gradient_accumulation_steps", lambda plan: 1 if plan.pp > 1 else plan.microbatches),
+    Says("parallel.enable_parallel_optimizer", lambda plan: plan.zero > 0),
+)
+CONTEXT = (
+    Says("parallel_config.context_parallel_algo", "context_kind", ALGORITHMS, when=lambda plan: plan.cp > 1),
+    Says("parallel_config.ulysses_degree_in_cp", lambda plan: inner_ranks(plan.case, plan.layout),
+         when=lambda plan: plan.cp > 1 and plan.kind == "hybrid"),
+)
+
+
 def decide(case: Case, layout: Layout, release: str) -> Values:
     """The keys that express a layout."""
-    pp, vp = layout.pipeline_parallel, layout.virtual_stages
+    plan, pp, vp = Planned(case, layout, release), layout.pipeline_parallel, layout.virtual_stages
     split = split_of(case, layout)
-    settings: dict[str, object] = {
-        "parallel_config.data_parallel": layout.data_parallel,
-        "parallel_config.model_parallel": layout.tensor_parallel,
-        "parallel_config.pipeline_stage": pp,
-        "parallel_config.micro_batch_num": layout.num_microbatches if pp > 1 else 1,
-        "parallel_config.context_parallel": layout.context_parallel,
-        "parallel_config.expert_parallel": layout.expert_parallel,
-        "parallel_config.use_seq_parallel": layout.sequence_parallel,
-        "runner_config.batch_size": layout.microbatch_sequences,
-        "runner_config.gradient_accumulation_steps": 1 if pp > 1 else layout.num_microbatches,
-        "parallel.enable_parallel_optimizer": layout.zero_stage > 0,
-        **_recompute(layout, split),
-    }
+    settings = decided(KEYS, plan) | _recompute(layout, split)
     extra = offsets(split)
     if any(map(any, extra)):
         settings["model.model_config.offset"] = flat_or_nested(extra, vp)
-    if layout.context_parallel > 1:
-        settings["parallel_config.context_parallel_algo"] = ALGORITHMS[layout.context_kind]
-        if layout.context_kind == "hybrid":
-            settings["parallel_config.ulysses_degree_in_cp"] = inner_ranks(case, layout)
+    settings |= decided(CONTEXT, plan)
     if vp > 1:
         settings |= {"model.model_config.pp_interleave_num": vp, "parallel.pipeline_config.pipeline_interleave": True}
     if pp > 1 and (vp > 1 or layout.schedule == "gpipe"):

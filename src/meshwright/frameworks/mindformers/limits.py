@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from meshwright.domain.layout import Selective
 from meshwright.frameworks.ascend.arithmetic import CROSSING, arithmetic, expressible, recompute_crossing, recompute_excess
 from meshwright.frameworks.ascend.refusals import refusals
 from meshwright.frameworks.ascend.stages import split_of
-from meshwright.frameworks.rules import rule, values_if
+from meshwright.frameworks.rules import Rule, limits, values_if
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
 
-    from meshwright.domain.case import Case
     from meshwright.domain.features import Features
-    from meshwright.domain.layout import Layout
     from meshwright.frameworks.base import Limit, Values
+    from meshwright.frameworks.planned import Planned
     from meshwright.frameworks.rules import Words
 
 NAME, TITLE = "mindformers", "MindFormers"
@@ -39,93 +35,65 @@ GRAPH_WORDS: Words = {
 }
 
 
+def _region(plan: Planned) -> Values | None:
+    size = plan.shards[0]
+    shard = size // plan.cp if size % plan.cp == 0 else plan.dp
+    region = shard * plan.cp * plan.tp
+    return values_if(region % plan.ep, shard=shard, region=region)
+
+
+def _dense_shards(plan: Planned) -> Values | None:
+    return values_if(plan.moe and plan.shards[0] % plan.cp, shards=plan.shards[0])
+
+
+def _expert_shards(plan: Planned) -> Values | None:
+    shards = plan.shards[0]
+    return values_if(1 < shards < plan.ranks and plan.experts % (shards * plan.ep), shards=shards)
+
+
+def _too_short(plan: Planned, *, ends: int) -> Values | None:
+    """Chunks without a layer; the first and the last must have ``ends``."""
+    split = split_of(plan.case, plan.layout)
+    flat = [count for row in split for count in row]
+    least = [ends, *[1] * (len(flat) - 2), ends]
+    return values_if(len(flat) > 1 and any(map(int.__lt__, flat, least)), split=split)
+
+
+_EXCESS = Rule("recompute-count", "more layers are recomputed ({full} in full and {part} in part) than stand on a chunk ({layers})",
+               recompute_excess, "never")
+_EMPTY = "Some middle stage has fewer than 1 layer: {split}"
+_PYNATIVE = (
+    _EXCESS,
+    Rule("stage-empty", _EMPTY, lambda plan: _too_short(plan, ends=1), "start"),
+    Rule("sequence-parallel", "PyNative tensor parallelism requires sequence_parallel=True when tensor_parallel > 1, but got "
+         "tensor_parallel={tp}.", lambda plan: plan.tp > 1 and not plan.sp),
+    Rule("expert-region", "Invalid expert_parallel: ep({ep}) must divide dp_shard({shard}) * cp({cp}) * tp({tp}) = {region}, and "
+         "thus cannot exceed {region}.", _region, "start"),
+    Rule("dense-shards", "dense_fsdp_shard_size cuts dense weights only: experts are cut over data_parallel_shard * cp ranks, of "
+         "which {shards} is no multiple of cp {cp}", _dense_shards, "never"),
+    Rule("select-mlp", "the path mlp is the experts of a mixture: no path recomputes the dense layers' MLP alone",
+         lambda plan: plan.moe and "mlp" in plan.modules, "never"),
+)
+_GRAPH = (
+    _EXCESS,
+    Rule("stage-empty", _EMPTY, lambda plan: _too_short(plan, ends=0), "start"),
+    Rule("micro-batches", "micro_batch_num ({m}) must be greater than or equal to pipeline_stage ({pp})",
+         lambda plan: values_if(1 < plan.pp > plan.microbatches, m=plan.microbatches), "start"),
+    Rule("expert-data", "expert_parallel ({ep}) must divide data_parallel ({dp})", lambda plan: plan.ranks * plan.tp % plan.ep,
+         "start"),
+    Rule("expert-shards", "num_moe_experts ({experts}) must be divisible by (optimizer_weight_shard_size ({shards}) * "
+         "expert_model_parallel_size ({ep}))", _expert_shards, "start"),
+    Rule("recompute-lists", CROSSING, recompute_crossing, "never"),
+)
+
+
 def pynative(features: Features) -> tuple[Limit, ...]:
     """Every rule of the PyNative trainer of 2.1.0."""
-    found: list[Limit] = []
-    add = partial(rule, found)
-    _common(add)
-    _stage_layers(add, least=lambda index, places: 1)
-
-    @add(f"{NAME}.sequence-parallel",
-         "PyNative tensor parallelism requires sequence_parallel=True when tensor_parallel > 1, but got "
-         "tensor_parallel={tp}.")
-    def _sequence(case: Case, layout: Layout) -> Values | None:
-        return values_if(layout.tensor_parallel > 1 and not layout.sequence_parallel, tp=layout.tensor_parallel)
-
-    @add(f"{NAME}.expert-region",
-         "Invalid expert_parallel: ep({ep}) must divide dp_shard({shard}) * cp({cp}) * tp({tp}) = "
-         "{region}, and thus cannot exceed {region}.",
-         noticed="start")
-    def _region(case: Case, layout: Layout) -> Values | None:
-        cp, tp, ep = layout.context_parallel, layout.tensor_parallel, layout.expert_parallel
-        size = layout.optimizer_shards
-        shard = size // cp if size % cp == 0 else layout.data_parallel
-        return values_if(shard * cp * tp % ep, ep=ep, shard=shard, cp=cp, tp=tp, region=shard * cp * tp)
-
-    @add(f"{NAME}.dense-shards", "dense_fsdp_shard_size cuts dense weights only: experts are cut over data_parallel_shard * cp "
-                                 "ranks, of which {shards} is no multiple of cp {cp}",
-         noticed="never")
-    def _dense(case: Case, layout: Layout) -> Values | None:
-        broken = case.model.is_moe and layout.optimizer_shards % layout.context_parallel
-        return values_if(broken, shards=layout.optimizer_shards, cp=layout.context_parallel)
-
-    @add(
-        f"{NAME}.select-mlp",
-        "the path mlp is the experts of a mixture: no path recomputes the dense layers' MLP alone",
-        noticed="never",
-    )
-    def _select(case: Case, layout: Layout) -> Values | None:
-        return values_if(case.model.is_moe and isinstance(layout.recompute, Selective) and "mlp" in layout.recompute.modules)
-
-    words = f"{TITLE} 2.1"
-    return (*refusals(NAME, TITLE, features), *found, *expressible(NAME, words, features), *arithmetic(NAME, PYNATIVE_WORDS))
+    own, knobs = limits(NAME, _PYNATIVE), expressible(NAME, f"{TITLE} 2.1", features)
+    return (*refusals(NAME, TITLE, features), *own, *knobs, *arithmetic(NAME, PYNATIVE_WORDS))
 
 
 def graph(features: Features) -> tuple[Limit, ...]:
     """Every rule of graph mode."""
-    found: list[Limit] = []
-    add = partial(rule, found)
-    _common(add)
-    _stage_layers(add, least=lambda index, places: 0 if index in (0, places - 1) else 1)
-
-    @add(f"{NAME}.micro-batches", "micro_batch_num ({m}) must be greater than or equal to pipeline_stage ({pp})", noticed="start")
-    def _microbatches(case: Case, layout: Layout) -> Values | None:
-        pp = layout.pipeline_parallel
-        return values_if(pp > 1 and layout.num_microbatches < pp, m=layout.num_microbatches, pp=pp)
-
-    @add(f"{NAME}.expert-data", "expert_parallel ({ep}) must divide data_parallel ({dp})", noticed="start")
-    def _expert_data(case: Case, layout: Layout) -> Values | None:
-        ranks = layout.data_parallel * layout.context_parallel * layout.tensor_parallel
-        return values_if(ranks % layout.expert_parallel, ep=layout.expert_parallel, dp=layout.data_parallel)
-
-    @add(f"{NAME}.expert-shards", "num_moe_experts ({experts}) must be divisible by (optimizer_weight_shard_size ({shards}) * "
-                                  "expert_model_parallel_size ({ep}))",
-         noticed="start")
-    def _expert_shards(case: Case, layout: Layout) -> Values | None:
-        experts = case.model.experts
-        ranks = layout.data_parallel * layout.context_parallel
-        shards, ep = layout.optimizer_shards, layout.expert_parallel
-        broken = experts and 1 < shards < ranks and experts.num_experts % (shards * ep)
-        return values_if(broken, experts=experts.num_experts if experts else 0, shards=shards, ep=ep)
-
-    add(f"{NAME}.recompute-lists", CROSSING, noticed="never")(recompute_crossing)
-
-    words = f"{TITLE}'s graph mode"
-    return (*refusals(NAME, TITLE, features), *found, *expressible(NAME, words, features), *arithmetic(NAME, GRAPH_WORDS))
-
-
-def _common(add: Callable[..., Callable[..., object]]) -> None:
-    """Rules of both modes."""
-    words = "more layers are recomputed ({full} in full and {part} in part) than stand on a chunk ({layers})"
-    add(f"{NAME}.recompute-count", words, noticed="never")(recompute_excess)
-
-
-def _stage_layers(add: Callable[..., Callable[..., object]], *, least: Callable[[int, int], int]) -> None:
-    """Chunks that are too short."""
-
-    @add(f"{NAME}.stage-empty", "Some middle stage has fewer than 1 layer: {split}", noticed="start")
-    def _empty(case: Case, layout: Layout) -> Values | None:
-        split = split_of(case, layout)
-        flat = [count for row in split for count in row]
-        broken = len(flat) > 1 and any(count < least(index, len(flat)) for index, count in enumerate(flat))
-        return values_if(broken, split=split)
+    own, knobs = limits(NAME, _GRAPH), expressible(NAME, f"{TITLE}'s graph mode", features)
+    return (*refusals(NAME, TITLE, features), *own, *knobs, *arithmetic(NAME, GRAPH_WORDS))

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from meshwright.documents.source import Source
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Selective
 from meshwright.errors import Message
 from meshwright.frameworks.ascend.stages import Split, plain_split, recompute_of, said_split, within_reason
 from meshwright.frameworks.compose import Values, data_parallel_of, microbatches_of, world_of
+from meshwright.frameworks.keys import told
 from meshwright.frameworks.mindformers.models import figures_of
-from meshwright.frameworks.mindformers.pynative_writing import METHODS, PATHS, SCHEDULES
+from meshwright.frameworks.mindformers.pynative_writing import BATCH, KEYS, PATHS, SCHEDULES
 from meshwright.frameworks.mindformers.ranges import counts_of_ranges, parse_ids, parse_stages, recomputed_counts
 from meshwright.frameworks.settings import Given, Reading, Said
 
 if TYPE_CHECKING:
-    from meshwright.domain.layout import ContextKind, Recompute, Schedule
+    from meshwright.domain.layout import Recompute, Schedule
 
-KINDS = {method: kind for kind, method in METHODS.items()}
 NAMES = {name: schedule for schedule, name in SCHEDULES.items()}
 UNMAPPED: Final = "{key} has no word in a layout: an estimate counts {what} as kept"
 
@@ -28,14 +28,8 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
 
     values = Values(source=source, surface=surface(), release=release, strict=True)
     tp, cp, pp, vp, ep = (
-        values.degree(f"parallelism.{name}")
-        for name in (
-            "tensor_parallel",
-            "context_parallel",
-            "pipeline_parallel",
-            "pipeline_parallel_interleave_num",
-            "expert_parallel",
-        )
+        told(KEYS, values, knob)
+        for knob in ("tensor_parallel", "context_parallel", "pipeline_parallel", "virtual_stages", "expert_parallel")
     )
     figures = figures_of(values, "model")
     layers = figures.get("layers") or (given.model.num_layers if given.model else None)
@@ -44,7 +38,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
     split = _split(values, layers, pp, vp)
     world = world_of(values, given)
     dp = data_parallel_of(values, world, tp * cp * pp)
-    mb = values.degree("training.local_batch_size")
+    mb = told(BATCH, values, "microbatch_sequences")
     batch = values.int("training.global_batch_size") or given.global_batch_sequences
     m = microbatches_of(values, batch, mb, dp)
     remarks: list[Message] = []
@@ -64,16 +58,16 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
     _other(values, remarks)
     layout = None
     if dp is not None and m is not None and not values.messages:
-        kind = KINDS.get(values.text("parallelism.context_parallel_method", "colossal"), "ring") if cp > 1 else "ring"
         said = said_split(split, layers, mtp) if split and isinstance(layers, int) and isinstance(mtp, int) else split
         layout = Layout(
-            tensor_parallel=tp, sequence_parallel=values.bool("parallelism.sequence_parallel") and tp > 1, context_parallel=cp,
-            context_kind=cast("ContextKind", kind), pipeline_parallel=pp, virtual_stages=vp, expert_parallel=ep,
+            tensor_parallel=tp, sequence_parallel=told(KEYS, values, "sequence_parallel") and tp > 1, context_parallel=cp,
+            context_kind=told(BATCH, values, "context_kind") if cp > 1 else "ring",
+            pipeline_parallel=pp, virtual_stages=vp, expert_parallel=ep,
             data_parallel=dp, **shards, offload=(), microbatch_sequences=mb, num_microbatches=m, recompute=recompute, schedule=name,
             stage_layers=said,
             overlap=Overlap(
                 gradient_reduce=True, parameter_gather=True, tensor=values.bool("parallelism.enable_mc2") and tp > 1,
-                point_to_point=values.bool("parallelism.pipeline_parallel_overlap_p2p"), expert=False,
+                point_to_point=told(KEYS, values, "overlap.point_to_point"), expert=False,
             ),
         )
     return Reading(

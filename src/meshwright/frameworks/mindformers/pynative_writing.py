@@ -12,9 +12,11 @@ from meshwright.frameworks.ascend.launch import mindspore_variables, msrun_files
 from meshwright.frameworks.ascend.stages import counts_of, normal_stages, split_of
 from meshwright.frameworks.ascend.text import nested
 from meshwright.frameworks.base import File, Options, Values
+from meshwright.frameworks.keys import Says, decided
 from meshwright.frameworks.manual import Blank, Manual, Switch, start_commands, train_steps
 from meshwright.frameworks.mindformers.models import ARCHITECTURES, model_section
 from meshwright.frameworks.mindformers.ranges import first_ids, ids_text, stage_ranges
+from meshwright.frameworks.planned import Planned
 
 if TYPE_CHECKING:
     from meshwright.documents.quoting import Shell
@@ -35,31 +37,39 @@ UNSPOKEN = (
 )
 
 
+def _stages(plan: Planned) -> object:
+    """Layers by stage: ``auto`` where all have as many, else ranges of ids."""
+    split = split_of(plan.case, plan.layout)
+    even = plan.layers % (plan.pp * plan.vp) == 0 and len({count for row in split for count in row}) == 1
+    return "auto" if even else stage_ranges(split)
+
+
+KEYS = (
+    Says("parallelism.tensor_parallel", "tensor_parallel"),
+    Says("parallelism.sequence_parallel", "sequence_parallel"),
+    Says("parallelism.context_parallel", "context_parallel"),
+    Says("parallelism.pipeline_parallel", "pipeline_parallel"),
+    Says("parallelism.pipeline_parallel_schedule", lambda plan: SCHEDULES[plan.schedule]),
+    Says("parallelism.pipeline_parallel_interleave_num", "virtual_stages"),
+    Says("parallelism.pipeline_parallel_layers_per_stage", _stages),
+    Says("parallelism.pipeline_parallel_overlap_p2p", "overlap.point_to_point", default=False),
+    Says("parallelism.expert_parallel", "expert_parallel"),
+    Says("parallelism.enable_mc2", lambda plan: plan.layout.overlap.tensor and plan.tp > 1),
+)
+BATCH = (
+    Says("training.local_batch_size", "microbatch_sequences"),
+    Says("training.global_batch_size", lambda plan: plan.batch),
+    Says("parallelism.context_parallel_method", "context_kind", METHODS, when=lambda plan: plan.cp > 1),
+    Says("parallelism.ulysses_degree_in_cp", lambda plan: inner_ranks(plan.case, plan.layout),
+         when=lambda plan: plan.cp > 1 and plan.kind == "hybrid"),
+)
+
+
 def decide(case: Case, layout: Layout, release: str) -> Values:
     """The keys that express a layout."""
-    model, vp = case.model, layout.virtual_stages
-    split = split_of(case, layout)
-    even = model.num_layers % (layout.pipeline_parallel * vp) == 0 and len({count for row in split for count in row}) == 1
-    settings: dict[str, object] = {
-        "parallelism.tensor_parallel": layout.tensor_parallel,
-        "parallelism.sequence_parallel": layout.sequence_parallel,
-        "parallelism.context_parallel": layout.context_parallel,
-        "parallelism.pipeline_parallel": layout.pipeline_parallel,
-        "parallelism.pipeline_parallel_schedule": SCHEDULES[layout.schedule],
-        "parallelism.pipeline_parallel_interleave_num": vp,
-        "parallelism.pipeline_parallel_layers_per_stage": "auto" if even else stage_ranges(split),
-        "parallelism.pipeline_parallel_overlap_p2p": layout.overlap.point_to_point,
-        "parallelism.expert_parallel": layout.expert_parallel,
-        "parallelism.enable_mc2": layout.overlap.tensor and layout.tensor_parallel > 1,
-        **{f"parallelism.{key}": value for key, value in sharding(layout).items()},
-        "training.local_batch_size": layout.microbatch_sequences,
-        "training.global_batch_size": case.batch.global_batch_sequences,
-    }
-    if layout.context_parallel > 1:
-        settings["parallelism.context_parallel_method"] = METHODS[layout.context_kind]
-        if layout.context_kind == "hybrid":
-            settings["parallelism.ulysses_degree_in_cp"] = inner_ranks(case, layout)
-    return settings | _recompute(case, layout)
+    plan = Planned(case, layout, release)
+    shards = {f"parallelism.{key}": value for key, value in sharding(layout).items()}
+    return decided(KEYS, plan) | shards | decided(BATCH, plan) | _recompute(case, layout)
 
 
 def sharding(layout: Layout) -> dict[str, object]:

@@ -10,7 +10,7 @@ from meshwright.domain.features import Features
 from meshwright.frameworks.ascend.recompute_lists import LISTS
 from meshwright.frameworks.base import Framework
 from meshwright.frameworks.mindspeed_core_ms import flag_reading, flag_rules, flags
-from meshwright.frameworks.mindspeed_core_ms.limits import limits
+from meshwright.frameworks.mindspeed_core_ms.limits import limits_of
 from meshwright.frameworks.mindspeed_core_ms.mistakes import file_checks, unknown_key
 from meshwright.frameworks.mindspeed_core_ms.reading import LIST_SPELLINGS, interpret
 from meshwright.frameworks.mindspeed_core_ms.writing import UNSPOKEN, decide, normal, write
@@ -84,7 +84,7 @@ def variant(release: str) -> Framework:
     """MindSpeed-Core-MS at a release."""
     if release == "br_master":
         return replace(
-            MINDSPEED_CORE_MS, version=release, features=BR_MASTER, limits=flag_rules.limits(NAME, TITLE, BR_MASTER),
+            MINDSPEED_CORE_MS, version=release, features=BR_MASTER, limits=flag_rules.limits_of(NAME, TITLE, BR_MASTER),
             writer=flags.write, decide=flags.decide, interpreter=flag_reading.interpret, checks=flag_rules.flag_checks(NAME),
             unknown_keys=flag_rules.unknown_flag, normal=flags.normal, unspoken=flags.UNSPOKEN, alternatives=(),
         )
@@ -96,7 +96,7 @@ def variant(release: str) -> Framework:
 def _later(release: str) -> Framework:
     """The releases that rewrite MindSpeed-LLM's sources and take its flags."""
     from meshwright.frameworks import mindspeed_llm as llm
-    from meshwright.frameworks.mindspeed_llm.limits import limits as llm_limits
+    from meshwright.frameworks.mindspeed_llm.limits import limits_of as llm_limits
     from meshwright.frameworks.mindspeed_llm.mistakes import flag_checks
     from meshwright.frameworks.mindspeed_llm.reading import interpret as read_flags
     from meshwright.frameworks.mindspeed_llm.writing import write as write_flags
@@ -127,7 +127,7 @@ MINDSPEED_CORE_MS = Framework(
     variant=variant,
     detect=detect,
     features=FEATURES,
-    limits=limits(NAME, TITLE, FEATURES),
+    limits=limits_of(NAME, TITLE, FEATURES),
     writer=write,
     surface=surface,
     decide=decide,

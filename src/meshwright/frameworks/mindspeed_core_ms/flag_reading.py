@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from meshwright.documents.source import Source
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Selective
@@ -21,15 +21,17 @@ from meshwright.frameworks.ascend.stages import (
     within_reason,
 )
 from meshwright.frameworks.compose import Values, data_parallel_of, microbatches_of, world_of, zero_shards
-from meshwright.frameworks.mindspeed_core_ms.flags import ALGORITHMS, own_split
+from meshwright.frameworks.keys import told
+from meshwright.frameworks.mindspeed_core_ms.flags import KEYS, own_split
 from meshwright.frameworks.mindspeed_core_ms.writing import CELLS, COMM, FLASH_SELECTS, PLAIN_SELECTS
 from meshwright.frameworks.mindspeed_llm.model_flags import figures_of
 from meshwright.frameworks.settings import Given, Reading, Said
 
 if TYPE_CHECKING:
-    from meshwright.domain.layout import ContextKind, Recompute
+    from meshwright.domain.layout import Recompute
 
-KINDS: dict[str, str] = {algorithm: kind for kind, algorithm in ALGORITHMS.items()}
+UNTESTED = "hybarid_cp_algo"
+"""A choice of ``--context-parallel-algo`` that no code tests: keys and values are passed around as without it."""
 YAML_SECTIONS = ("model_parallel", "language_model")
 """Sections of ``--yaml-cfg`` that hold what flags hold."""
 YAML_LISTS = "language_model.recompute_config"
@@ -41,11 +43,11 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
 
     values = Values(source=as_flags(source), surface=surface(), release=release)
     tp, pp, cp, ep, mb = (
-        values.degree(f"--{name}-size")
-        for name in ("tensor-model-parallel", "pipeline-model-parallel", "context-parallel", "expert-model-parallel", "micro-batch")
+        told(KEYS, values, knob)
+        for knob in ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel", "microbatch_sequences")
     )
     layers = values.int("--num-layers") or (given.model.num_layers if given.model else None)
-    vp = values.degree("--virtual-pipeline-model-parallel-size")
+    vp = told(KEYS, values, "virtual_stages")
     per_chunk = values.int("--num-layers-per-virtual-pipeline-stage")
     if per_chunk and layers and pp > 1:
         vp = max(1, layers // pp // per_chunk)
@@ -63,16 +65,17 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
     size = wanted if distributed and dp and 1 < wanted <= dp and dp % wanted == 0 else (dp or 1) * cp
     layout = None
     if dp is not None and m is not None and not values.messages:
-        kind = KINDS.get(values.text("--context-parallel-algo", "ulysses_cp_algo"), "ring") if cp > 1 else "ring"
+        ring = cp == 1 or values.text("--context-parallel-algo") == UNTESTED
         layout = Layout(
-            tensor_parallel=tp, sequence_parallel=values.bool("--sequence-parallel") and tp > 1, context_parallel=cp,
-            context_kind=cast("ContextKind", kind), pipeline_parallel=pp, virtual_stages=vp, expert_parallel=ep, data_parallel=dp,
+            tensor_parallel=tp, sequence_parallel=told(KEYS, values, "sequence_parallel") and tp > 1, context_parallel=cp,
+            context_kind="ring" if ring else told(KEYS, values, "context_kind"),
+            pipeline_parallel=pp, virtual_stages=vp, expert_parallel=ep, data_parallel=dp,
             **zero_shards(stage, size), offload=(), microbatch_sequences=mb, num_microbatches=m, recompute=recompute,
             schedule="interleaved" if vp > 1 else "1f1b", stage_layers=said_split(split, layers, 0) if split and layers else split,
             overlap=Overlap(
-                gradient_reduce=wrapped and values.bool("--overlap-grad-reduce"),
-                parameter_gather=distributed and values.bool("--overlap-param-gather"), tensor=False,
-                point_to_point=not values.bool("--no-overlap-p2p-communication"), expert=False,
+                gradient_reduce=wrapped and told(KEYS, values, "overlap.gradient_reduce"),
+                parameter_gather=distributed and told(KEYS, values, "overlap.parameter_gather"), tensor=False,
+                point_to_point=told(KEYS, values, "overlap.point_to_point"), expert=False,
             ),
         )
     said = Said(

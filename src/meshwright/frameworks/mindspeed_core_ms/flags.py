@@ -16,8 +16,10 @@ from meshwright.frameworks.ascend.stages import (
     transposed,
 )
 from meshwright.frameworks.base import File, Options, Values
+from meshwright.frameworks.keys import NOT, Says, decided, switched_on
 from meshwright.frameworks.manual import Blank, Launch, Manual, launch_script, readme, start_commands, train_steps
 from meshwright.frameworks.mindspeed_llm.model_flags import model_flags
+from meshwright.frameworks.planned import Planned
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -25,6 +27,23 @@ if TYPE_CHECKING:
 ALGORITHMS = {"ring": "megatron_cp_algo", "ulysses": "ulysses_cp_algo"}
 """The hybrid kind is out of reach: the choice is spelt ``hybarid_cp_algo``, the code tests ``hybrid_cp_algo``."""
 UNSPOKEN = ("overlap: without the DDP wrapper (ZeRO 2) no communication of gradients or parameters overlaps",)
+
+
+KEYS = (
+    Says("--tensor-model-parallel-size", "tensor_parallel"),
+    Says("--pipeline-model-parallel-size", "pipeline_parallel"),
+    Says("--context-parallel-size", "context_parallel"),
+    Says("--expert-model-parallel-size", "expert_parallel"),
+    Says("--micro-batch-size", "microbatch_sequences"),
+    Says("--global-batch-size", lambda plan: plan.batch),
+    Says("--sequence-parallel", "sequence_parallel"),
+    Says("--use-distributed-optimizer", lambda plan: plan.zero in {1, 3}),
+    Says("--overlap-grad-reduce", "overlap.gradient_reduce", default=False, when=lambda plan: plan.zero != 2),
+    Says("--overlap-param-gather", "overlap.parameter_gather", default=False, when=lambda plan: plan.zero in {1, 3}),
+    Says("--no-overlap-p2p-communication", "overlap.point_to_point", NOT),
+    Says("--context-parallel-algo", "context_kind", ALGORITHMS, "ulysses", when=lambda plan: plan.cp > 1),
+    Says("--virtual-pipeline-model-parallel-size", "virtual_stages", when=lambda plan: plan.vp > 1),
+)
 
 
 def own_split(num_layers: int, stages: int, chunks: int) -> Split:
@@ -40,28 +59,7 @@ def own_split(num_layers: int, stages: int, chunks: int) -> Split:
 
 def decide(case: Case, layout: Layout, release: str) -> Values:
     """The flags that express a layout."""
-    found: dict[str, object] = {
-        "--tensor-model-parallel-size": layout.tensor_parallel,
-        "--pipeline-model-parallel-size": layout.pipeline_parallel,
-        "--context-parallel-size": layout.context_parallel,
-        "--expert-model-parallel-size": layout.expert_parallel,
-        "--micro-batch-size": layout.microbatch_sequences,
-        "--global-batch-size": case.batch.global_batch_sequences,
-    }
-    distributed = layout.zero_stage in {1, 3}
-    wrapped = layout.zero_stage != 2
-    switches = {
-        "--sequence-parallel": layout.sequence_parallel,
-        "--use-distributed-optimizer": distributed,
-        "--overlap-grad-reduce": wrapped and layout.overlap.gradient_reduce,
-        "--overlap-param-gather": distributed and layout.overlap.parameter_gather,
-        "--no-overlap-p2p-communication": not layout.overlap.point_to_point,
-    }
-    found |= {flag: True for flag, on in switches.items() if on}
-    if layout.context_parallel > 1:
-        found["--context-parallel-algo"] = ALGORITHMS[layout.context_kind]
-    if layout.virtual_stages > 1:
-        found["--virtual-pipeline-model-parallel-size"] = layout.virtual_stages
+    found = switched_on(decided(KEYS, Planned(case, layout, release)))
     split = split_of(case, layout)
     if split != own_split(case.model.num_layers, layout.pipeline_parallel, layout.virtual_stages):
         lists = transposed(split) if layout.virtual_stages > 1 else split[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from meshwright.documents.source import Source
 from meshwright.domain.layout import Layout, NoRecompute, Overlap, Selective
@@ -19,28 +19,28 @@ from meshwright.frameworks.ascend.stages import (
     within_reason,
 )
 from meshwright.frameworks.compose import Values, data_parallel_of, world_of, zero_shards
-from meshwright.frameworks.mindspeed_core_ms.writing import ALGORITHMS, CELLS, COMM, FLASH_SELECTS, PLAIN_SELECTS, own_split
+from meshwright.frameworks.keys import told
+from meshwright.frameworks.mindspeed_core_ms.writing import (
+    CELLS,
+    COMM,
+    FLASH_SELECTS,
+    PARALLEL,
+    PLAIN_SELECTS,
+    STEP,
+    WRAPPER,
+    own_split,
+)
 from meshwright.frameworks.settings import Given, Reading, Said
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from meshwright.domain.layout import ContextKind, Recompute
+    from meshwright.domain.layout import Recompute
 
-KINDS = {algorithm: kind for kind, algorithm in ALGORITHMS.items()}
-_WRAPPER = "accelerate_config.parallelization."
-SPELLINGS = {
-    "tp": ("parallel_config.tensor_model_parallel_size", f"{_WRAPPER}tensor_parallel"),
-    "pp": ("parallel_config.pipeline_model_parallel_size", f"{_WRAPPER}pipeline.num_stages"),
-    "vp": ("parallel_config.virtual_pipeline_model_parallel_size",
-           f"{_WRAPPER}pipeline.virtual_pipeline_model_parallel_size"),
-    "sp": ("parallel_config.sequence_parallel", f"{_WRAPPER}use_sequence_parallel"),
-    "mb": ("dataset_config.batch_size", f"{_WRAPPER}pipeline.micro_batch_size"),
-    "optimizer": ("training_config.use_distributed_optimizer", f"{_WRAPPER}use_distributed_optimizer"),
-    "ddp": ("training_config.wrap_with_ddp", "train_config.ms_training_config.wrap_with_ddp"),
-    "layers": ("parallel_config.num_layer_list", f"{_WRAPPER}pipeline.layer_list"),
-}
-"""What a key says -> its spellings: r0.1.0's own, and the wrapper that ``pretrain_gpt.md`` shows (not in the repository)."""
+OPTIMIZER = ("training_config.use_distributed_optimizer", f"{WRAPPER}use_distributed_optimizer")
+DDP = ("training_config.wrap_with_ddp", "train_config.ms_training_config.wrap_with_ddp")
+LAYERS = ("parallel_config.num_layer_list", f"{WRAPPER}pipeline.layer_list")
+"""Spellings of what no row of ``PARALLEL`` or ``STEP`` reads: r0.1.0's own first."""
 LIST_SPELLINGS = {
     name: (f"parallel_config.recompute_config.{name}", f"parallel_config.{name}", f"train_config.recompute_config.{name}")
     for name in LISTS
@@ -69,13 +69,12 @@ def interpret(source: Source, given: Given, release: str, *, framework: str = "m
     surface = framework_named(framework).surface
     assert surface is not None, "a framework that reads has a surface"
     values = Values(source=source, surface=surface(), release=release, strict=True)
-    tp, pp, mb = (values.degree(_spelt(values, name)) for name in ("tp", "pp", "mb"))
-    vp = values.degree(_spelt(values, "vp"))
-    cp = values.degree("parallel_config.context_parallel_size")
-    m = values.degree("dataset_config.micro_batch_num")
+    tp, pp = (told(PARALLEL, values, knob) for knob in ("tensor_parallel", "pipeline_parallel"))
+    mb = told(STEP, values, "microbatch_sequences")
+    vp, cp = (told(PARALLEL, values, knob) for knob in ("virtual_stages", "context_parallel"))
+    m = told(STEP, values, "num_microbatches")
     places = _places(values, given, pp, vp if pp > 1 else 1)
     recompute = _recompute(values, places)
-    kind = KINDS.get(values.text("parallel_config.context_parallel_algo", "ulysses_cp_algo"), "ring") if cp > 1 else "ring"
     world = world_of(values, given)
     dp = data_parallel_of(values, world, tp * cp * pp)
     shards, wrapped = _zero(values, (dp or 1) * cp)
@@ -83,15 +82,15 @@ def interpret(source: Source, given: Given, release: str, *, framework: str = "m
     layout = None
     if dp is not None and not values.messages:
         layout = Layout(
-            tensor_parallel=tp, sequence_parallel=values.bool(_spelt(values, "sp")) and tp > 1, context_parallel=cp,
-            context_kind=cast("ContextKind", kind), pipeline_parallel=pp, virtual_stages=vp,
-            expert_parallel=values.degree("parallel_config.expert_model_parallel_size"), data_parallel=dp, **shards, offload=(),
+            tensor_parallel=tp, sequence_parallel=told(PARALLEL, values, "sequence_parallel") and tp > 1, context_parallel=cp,
+            context_kind=told(PARALLEL, values, "context_kind") if cp > 1 else "ring", pipeline_parallel=pp, virtual_stages=vp,
+            expert_parallel=told(PARALLEL, values, "expert_parallel"), data_parallel=dp, **shards, offload=(),
             microbatch_sequences=mb, num_microbatches=m, recompute=recompute,
             schedule="interleaved" if vp > 1 else "1f1b", stage_layers=_said(places),
             overlap=Overlap(
                 gradient_reduce=wrapped and values.bool("training_config.overlap_grad_reduce"),
                 parameter_gather=distributed and values.bool("optimizer_config.overlap_param_gather"), tensor=False,
-                point_to_point=values.bool("parallel_config.overlap_p2p_comm", True), expert=False,
+                point_to_point=told(PARALLEL, values, "overlap.point_to_point"), expert=False,
             ),
         )
     remarks = _remarks(values)
@@ -101,16 +100,16 @@ def interpret(source: Source, given: Given, release: str, *, framework: str = "m
     )
 
 
-def _spelt(values: Values, name: str) -> str:
+def _spelt(values: Values, spellings: tuple[str, ...]) -> str:
     """The spelling of a thing that the files use; the framework's own where they use none."""
-    return values.first(SPELLINGS[name]) or SPELLINGS[name][0]
+    return values.first(spellings) or spellings[0]
 
 
 def _places(values: Values, given: Given, stages: int, chunks: int) -> Places:
     """The split: as listed, or as the framework splits."""
     layers = values.int("model_config.num_layers") or (given.model.num_layers if given.model else None)
     layers, stages, chunks = within_reason(values, layers, stages, chunks)
-    key = _spelt(values, "layers")
+    key = _spelt(values, LAYERS)
     value = values.get(key)
     if value is None or stages == 1:
         split = own_split(layers, stages, chunks) if layers and layers >= stages * chunks else None
@@ -119,7 +118,7 @@ def _places(values: Values, given: Given, stages: int, chunks: int) -> Places:
     if lists is None:
         values.note(key, "setting.list", "{key} is {value!r}: a list of counts by stage is expected", key=key, value=value)
         return Places(stages=stages, chunks=chunks, num_layers=layers, split=None)
-    if key.startswith(_WRAPPER) and shape_of(lists) is not None and chunks > 1:
+    if key.startswith(WRAPPER) and shape_of(lists) is not None and chunks > 1:
         lists = transposed(lists)  # the wrapper's example is [stage][virtual stage]
     return Places(stages=stages, chunks=chunks, num_layers=layers or sum(map(sum, lists)), split=lists)
 
@@ -191,8 +190,8 @@ def selected(values: Values) -> str:
 
 def _zero(values: Values, ranks: int) -> tuple[dict[str, int], bool]:
     """Shard groups, and whether the DDP wrapper is on; the distributed optimizer acts only inside it."""
-    wrapped = values.bool(_spelt(values, "ddp")) or _spelt(values, "optimizer").startswith(_WRAPPER)
-    distributed = wrapped and values.bool(_spelt(values, "optimizer"))
+    wrapped = values.bool(_spelt(values, DDP)) or _spelt(values, OPTIMIZER).startswith(WRAPPER)
+    distributed = wrapped and values.bool(_spelt(values, OPTIMIZER))
     level = values.text("parallel_config.zero_level")
     if wrapped and level == "z3" and not distributed:
         values.note("parallel_config.zero_level", "mindspeed-core-ms.zero3-optimizer",

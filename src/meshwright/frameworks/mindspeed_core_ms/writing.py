@@ -12,7 +12,9 @@ from meshwright.frameworks.ascend.launch import mindspore_variables, msrun_files
 from meshwright.frameworks.ascend.recompute_lists import LISTS, lists_of_parts, parts_of, recomputed_modules
 from meshwright.frameworks.ascend.stages import Split, flat_or_nested, normal_stages, split_of
 from meshwright.frameworks.base import File, Options, Values
+from meshwright.frameworks.keys import Says, decided
 from meshwright.frameworks.manual import Blank, Manual, Switch, start_commands, train_steps
+from meshwright.frameworks.planned import Planned
 from meshwright.frameworks.rules import attention_of
 
 if TYPE_CHECKING:
@@ -31,6 +33,32 @@ CELLS = frozenset({"gelu", "fast_gelu"})
 """Activations that are Cells; swiglu, fused_swiglu and silu are functions, which nothing recomputes."""
 DDP_STAGES = (0, 1, 3)
 """ZeRO stages that run in the DDP wrapper; stage 2 is AdamWZeRO, without it."""
+WRAPPER = "accelerate_config.parallelization."
+"""The wrapper that ``pretrain_gpt.md`` shows (not in the repository)."""
+_P = "parallel_config."
+
+PARALLEL = (
+    Says(f"{_P}tensor_model_parallel_size", "tensor_parallel", also=(f"{WRAPPER}tensor_parallel",)),
+    Says(f"{_P}sequence_parallel", "sequence_parallel", also=(f"{WRAPPER}use_sequence_parallel",)),
+    Says(f"{_P}context_parallel_size", "context_parallel"),
+    Says(f"{_P}pipeline_model_parallel_size", "pipeline_parallel", also=(f"{WRAPPER}pipeline.num_stages",)),
+    Says(f"{_P}expert_model_parallel_size", "expert_parallel"),
+    Says(f"{_P}overlap_p2p_comm", "overlap.point_to_point"),
+    Says(f"{_P}context_parallel_algo", "context_kind", ALGORITHMS, "ulysses", when=lambda plan: plan.cp > 1),
+    Says(f"{_P}ulysses_degree_in_cp", lambda plan: inner_ranks(plan.case, plan.layout),
+         when=lambda plan: plan.cp > 1 and plan.kind == "hybrid"),
+    Says(f"{_P}virtual_pipeline_model_parallel_size", "virtual_stages", when=lambda plan: plan.vp > 1,
+         also=(f"{WRAPPER}pipeline.virtual_pipeline_model_parallel_size",)),
+)
+STEP = (
+    Says("training_config.wrap_with_ddp", lambda plan: plan.zero in DDP_STAGES),
+    Says("training_config.use_distributed_optimizer", lambda plan: plan.zero in DDP_STAGES and plan.zero > 0),
+    Says("training_config.overlap_grad_reduce", lambda plan: plan.zero in DDP_STAGES and plan.layout.overlap.gradient_reduce),
+    Says("optimizer_config.overlap_param_gather",
+         lambda plan: plan.zero in DDP_STAGES and plan.zero > 0 and plan.layout.overlap.parameter_gather),
+    Says("dataset_config.batch_size", "microbatch_sequences", also=(f"{WRAPPER}pipeline.micro_batch_size",)),
+    Says("dataset_config.micro_batch_num", "num_microbatches"),
+)
 
 
 def own_split(num_layers: int, stages: int, chunks: int) -> Split:
@@ -55,39 +83,17 @@ def select_module(case: Case) -> str:
 
 def decide(case: Case, layout: Layout, release: str) -> Values:
     """The keys that express a layout."""
-    parallel: dict[str, object] = {
-        "tensor_model_parallel_size": layout.tensor_parallel,
-        "sequence_parallel": layout.sequence_parallel,
-        "context_parallel_size": layout.context_parallel,
-        "pipeline_model_parallel_size": layout.pipeline_parallel,
-        "expert_model_parallel_size": layout.expert_parallel,
-        "overlap_p2p_comm": layout.overlap.point_to_point,
-    }
-    if layout.context_parallel > 1:
-        parallel["context_parallel_algo"] = ALGORITHMS[layout.context_kind]
-        if layout.context_kind == "hybrid":
-            parallel["ulysses_degree_in_cp"] = inner_ranks(case, layout)
-    if layout.virtual_stages > 1:
-        parallel["virtual_pipeline_model_parallel_size"] = layout.virtual_stages
-    split = split_of(case, layout)
+    plan = Planned(case, layout, release)
+    keys, split = decided(PARALLEL, plan), split_of(case, layout)
     if split != own_split(case.model.num_layers, layout.pipeline_parallel, layout.virtual_stages):
-        parallel["num_layer_list"] = flat_or_nested(split, layout.virtual_stages)
+        keys[f"{_P}num_layer_list"] = flat_or_nested(split, layout.virtual_stages)
     full, lists = lists_of_parts(parts_of(layout.recompute, split), (*SELECTS, COMM), split, behind_full=True)
     for name, counts in zip(LISTS, (full, lists[select_module(case)], lists[COMM]), strict=True):
         if any(map(any, counts)):
-            parallel[f"recompute_config.{name}"] = flat_or_nested(counts, layout.virtual_stages)
+            keys[f"{_P}recompute_config.{name}"] = flat_or_nested(counts, layout.virtual_stages)
     if layout.zero_stage >= 2:
-        parallel["zero_level"] = f"z{layout.zero_stage}"
-    wrapped = layout.zero_stage in DDP_STAGES
-    return {
-        **{f"parallel_config.{key}": value for key, value in parallel.items()},
-        "training_config.wrap_with_ddp": wrapped,
-        "training_config.use_distributed_optimizer": wrapped and layout.zero_stage > 0,
-        "training_config.overlap_grad_reduce": wrapped and layout.overlap.gradient_reduce,
-        "optimizer_config.overlap_param_gather": wrapped and layout.zero_stage > 0 and layout.overlap.parameter_gather,
-        "dataset_config.batch_size": layout.microbatch_sequences,
-        "dataset_config.micro_batch_num": layout.num_microbatches,
-    }
+        keys[f"{_P}zero_level"] = f"z{layout.zero_stage}"
+    return keys | decided(STEP, plan)
 
 
 def normal(case: Case, layout: Layout) -> Layout:

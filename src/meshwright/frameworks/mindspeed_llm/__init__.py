@@ -7,7 +7,7 @@ from functools import cache
 from meshwright.documents.naming import other_program
 from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
-from meshwright.frameworks.mindspeed_llm.limits import limits
+from meshwright.frameworks.mindspeed_llm.limits import limits_of
 from meshwright.frameworks.mindspeed_llm.mistakes import flag_checks, unknown_flag
 from meshwright.frameworks.mindspeed_llm.reading import PLACES, interpret
 from meshwright.frameworks.mindspeed_llm.writing import UNSPOKEN, decide, normal, write
@@ -66,7 +66,7 @@ MINDSPEED_LLM = Framework(
     version=RELEASES[-1],
     releases=RELEASES,
     features=FEATURES,
-    limits=limits(NAME, TITLE, FEATURES),
+    limits=limits_of(NAME, TITLE, FEATURES),
     writer=write,
     surface=surface,
     decide=decide,

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from meshwright.domain.layout import Mixed, Selective
+from meshwright.domain.layout import Mixed
 from meshwright.frameworks.ascend.arithmetic import arithmetic, expressible
 from meshwright.frameworks.ascend.refusals import refusals
 from meshwright.frameworks.ascend.stages import shape_of, split_of
 from meshwright.frameworks.mindspeed_llm.writing import ACTIVATION, apart, numbers
-from meshwright.frameworks.rules import rule, values_if
+from meshwright.frameworks.rules import Rule, limits, values_if
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from meshwright.domain.case import Case
     from meshwright.domain.features import Features
-    from meshwright.domain.layout import Layout
     from meshwright.frameworks.base import Limit, Values
+    from meshwright.frameworks.planned import Planned
     from meshwright.frameworks.rules import Words
 
 WORDS: Words = {
@@ -35,102 +31,76 @@ WORDS: Words = {
 }
 
 
-def limits(name: str, title: str, features: Features) -> tuple[Limit, ...]:
-    """Every rule, with identifiers of one framework (MindSpeed-Core-MS has the same flags since r0.2.0)."""
-    found: list[Limit] = []
-    add = partial(rule, found)
-
-    @add(f"{name}.alibi-context", "Context parallelism is not supported with alibi", noticed="parse")
-    def _alibi(case: Case, layout: Layout) -> Values | None:
-        return values_if(case.model.position == "alibi" and layout.context_parallel > 1)
-
-    @add(f"{name}.overlap-param", "Must use --overlap-param-gather with --overlap-grad-reduce")
-    def _param(case: Case, layout: Layout) -> Values | None:
-        return values_if(layout.overlap.parameter_gather and not layout.overlap.gradient_reduce)
-
-    @add(f"{name}.overlap-optimizer", "--overlap-param-gather only supported with distributed optimizer")
-    def _gather(case: Case, layout: Layout) -> Values | None:
-        return values_if(layout.overlap.parameter_gather and layout.zero_stage == 0)
-
-    @add(f"{name}.overlap-tensor", "mc2 needs tensor parallelism with sequence parallelism", noticed="never")
-    def _tensor(case: Case, layout: Layout) -> Values | None:
-        return values_if(layout.overlap.tensor and not (layout.sequence_parallel and layout.tensor_parallel > 1))
-
-    @add(f"{name}.sequence-without-tensor", "sequence parallelism is switched off with tensor parallelism 1", noticed="never")
-    def _sequence(case: Case, layout: Layout) -> Values | None:
-        return values_if(layout.sequence_parallel and layout.tensor_parallel == 1)
-
-    @add(f"{name}.swap-optimizer", "Swap-optimizer only support use_distributed_optimizer/use_layer_wise_distributed_optimizer")
-    def _swap(case: Case, layout: Layout) -> Values | None:
-        return values_if("optimizer" in layout.offload and layout.zero_stage == 0)
-
-    @add(f"{name}.stage-empty", "a stage without layers: {split}", noticed="never")
-    def _empty(case: Case, layout: Layout) -> Values | None:
-        split = split_of(case, layout)
-        return values_if(any(count < 1 for row in split for count in row), split=split)
-
-    @add(f"{name}.pipeline-interleaved", "with one stage there is nothing to interleave: pp 1, vpp {vpp}")
-    def _one(case: Case, layout: Layout) -> Values | None:
-        return values_if(layout.pipeline_parallel == 1 and layout.virtual_stages > 1, vpp=layout.virtual_stages)
-
-    @add(
-        f"{name}.p2p",
-        "When interleaved schedule is used and p2p communication overlap is disabled, pipeline-model-parallel size should be "
-        "greater than 2 to avoid having multiple p2p sends and recvs between same 2 ranks per communication batch",
-    )
-    def _p2p(case: Case, layout: Layout) -> Values | None:
-        broken = layout.schedule == "interleaved" and not layout.overlap.point_to_point and layout.pipeline_parallel <= 2
-        return values_if(broken)
-
-    for identifier, words, broken in _DUALPIPEV:
-        add(f"{name}.dualpipev-{identifier}", words)(partial(_under_dualpipev, broken))
-
-    @add(f"{name}.moe-act", "moe_act in recompute_modules is only supported with moe_grouped_gemm: {model} has no experts")
-    def _moe_act(case: Case, layout: Layout) -> Values | None:
-        wanted = isinstance(layout.recompute, Selective) and {"moe_act", "moe"} & set(layout.recompute.modules)
-        return values_if(wanted and not case.model.is_moe, model=case.model.name)
-
-    @add(f"{name}.mla-up-proj", "mla_up_proj in recompute_modules is only supported with multi_latent_attention: {model} has none")
-    def _latent(case: Case, layout: Layout) -> Values | None:
-        wanted = isinstance(layout.recompute, Selective) and "mla_up_proj" in layout.recompute.modules
-        return values_if(wanted and not any(kind.attention.latent for kind in case.model.kinds), model=case.model.name)
-
-    @add(f"{name}.activation-function", "--recompute-activation-function takes dense layers and experts together", noticed="never")
-    def _activation(case: Case, layout: Layout) -> Values | None:
-        modules = set(getattr(layout.recompute, "modules", ()))
-        return values_if("mlp_act" in modules and not set(apart(case.model)[ACTIVATION]) <= modules)
-
-    @add(f"{name}.recompute-numbers", "flags have one number of layers for all chunks, in full and behind those of the activation "
-                                      "function and of the norms",
-         noticed="never")
-    def _numbers(case: Case, layout: Layout) -> Values | None:
-        shaped = layout.stage_layers is None or shape_of(layout.stage_layers) == (layout.virtual_stages, layout.pipeline_parallel)
-        return values_if(isinstance(layout.recompute, Mixed) and (not shaped or numbers(case, layout) is None))
-
-    @add(f"{name}.recompute-uneven", "behind full layers, flags count as if each chunk had the same number of layers, not {split}",
-         noticed="never")
-    def _uneven(case: Case, layout: Layout) -> Values | None:
-        split = split_of(case, layout)
-        uneven = len({count for row in split for count in row}) > 1 or layout.schedule == "dualpipev"
-        return values_if(isinstance(layout.recompute, Mixed) and uneven, split=split)
-
-    return (*refusals(name, title, features), *found, *expressible(name, title, features), *arithmetic(name, WORDS))
+def _empty(plan: Planned) -> Values | None:
+    split = split_of(plan.case, plan.layout)
+    return values_if(any(count < 1 for row in split for count in row), split=split)
 
 
-_DUALPIPEV: tuple[tuple[str, str, Callable[[Case, Layout], object]], ...] = (
-    ("overlap", "The dualpipev and overlap_grad_reduce are incompatible.", lambda _, layout: layout.overlap.gradient_reduce),
-    ("tied", "The dualpipev requires untie_embeddings_and_output_weights.", lambda case, _: case.model.tied_embeddings),
-    ("context", "The dualpipev and context_parallel are incompatible.", lambda _, layout: layout.context_parallel > 1),
-    ("one-stage", "pipeline_model_parallel_size should be larger than 1 with dualpipev schedules",
-     lambda _, layout: layout.pipeline_parallel == 1),
-    ("few-layers", "number of layers must be at least 2*pipeline_model_parallel_size in dualpipe",
-     lambda case, layout: case.model.num_layers < 2 * layout.pipeline_parallel),
-    ("micro-batches", "num_micro_batch should more than pipeline_model_parallel_size * 2 - 1",
-     lambda _, layout: layout.num_microbatches < 2 * layout.pipeline_parallel - 1),
+def _activation(plan: Planned) -> bool:
+    modules = set(getattr(plan.layout.recompute, "modules", ()))
+    return "mlp_act" in modules and not set(apart(plan.case.model)[ACTIVATION]) <= modules
+
+
+def _numbers(plan: Planned) -> bool:
+    split = plan.layout.stage_layers
+    shaped = split is None or shape_of(split) == (plan.vp, plan.pp)
+    return isinstance(plan.layout.recompute, Mixed) and (not shaped or numbers(plan.case, plan.layout) is None)
+
+
+def _uneven(plan: Planned) -> Values | None:
+    split = split_of(plan.case, plan.layout)
+    uneven = len({count for row in split for count in row}) > 1 or plan.schedule == "dualpipev"
+    return values_if(isinstance(plan.layout.recompute, Mixed) and uneven, split=split)
+
+
+def _folded(plan: Planned) -> bool:
+    """Whether the pipeline is folded, so that DualPipeV's own rules bind it."""
+    return plan.schedule == "dualpipev"
+
+
+_RULES = (
+    Rule("alibi-context", "Context parallelism is not supported with alibi",
+         lambda plan: plan.case.model.position == "alibi" and plan.cp > 1),
+    Rule("overlap-param", "Must use --overlap-param-gather with --overlap-grad-reduce",
+         lambda plan: plan.layout.overlap.parameter_gather and not plan.layout.overlap.gradient_reduce),
+    Rule("overlap-optimizer", "--overlap-param-gather only supported with distributed optimizer",
+         lambda plan: plan.layout.overlap.parameter_gather and plan.zero == 0),
+    Rule("overlap-tensor", "mc2 needs tensor parallelism with sequence parallelism",
+         lambda plan: plan.layout.overlap.tensor and not (plan.sp and plan.tp > 1), "never"),
+    Rule("sequence-without-tensor", "sequence parallelism is switched off with tensor parallelism 1",
+         lambda plan: plan.sp and plan.tp == 1, "never"),
+    Rule("swap-optimizer", "Swap-optimizer only support use_distributed_optimizer/use_layer_wise_distributed_optimizer",
+         lambda plan: "optimizer" in plan.layout.offload and plan.zero == 0),
+    Rule("stage-empty", "a stage without layers: {split}", _empty, "never"),
+    Rule("pipeline-interleaved", "with one stage there is nothing to interleave: pp 1, vpp {vpp}",
+         lambda plan: values_if(plan.pp == 1 and plan.vp > 1, vpp=plan.vp)),
+    Rule("p2p", "When interleaved schedule is used and p2p communication overlap is disabled, pipeline-model-parallel size should "
+         "be greater than 2 to avoid having multiple p2p sends and recvs between same 2 ranks per communication batch",
+         lambda plan: plan.schedule == "interleaved" and not plan.layout.overlap.point_to_point and plan.pp <= 2),
+    Rule("dualpipev-overlap", "The dualpipev and overlap_grad_reduce are incompatible.",
+         lambda plan: _folded(plan) and plan.layout.overlap.gradient_reduce),
+    Rule("dualpipev-tied", "The dualpipev requires untie_embeddings_and_output_weights.",
+         lambda plan: _folded(plan) and plan.case.model.tied_embeddings),
+    Rule("dualpipev-context", "The dualpipev and context_parallel are incompatible.", lambda plan: _folded(plan) and plan.cp > 1),
+    Rule("dualpipev-one-stage", "pipeline_model_parallel_size should be larger than 1 with dualpipev schedules",
+         lambda plan: _folded(plan) and plan.pp == 1),
+    Rule("dualpipev-few-layers", "number of layers must be at least 2*pipeline_model_parallel_size in dualpipe",
+         lambda plan: _folded(plan) and plan.layers < 2 * plan.pp),
+    Rule("dualpipev-micro-batches", "num_micro_batch should more than pipeline_model_parallel_size * 2 - 1",
+         lambda plan: _folded(plan) and plan.microbatches < 2 * plan.pp - 1),
+    Rule("moe-act", "moe_act in recompute_modules is only supported with moe_grouped_gemm: {model} has no experts",
+         lambda plan: {"moe_act", "moe"} & plan.modules and not plan.moe),
+    Rule("mla-up-proj", "mla_up_proj in recompute_modules is only supported with multi_latent_attention: {model} has none",
+         lambda plan: "mla_up_proj" in plan.modules and not any(kind.attention.latent for kind in plan.case.model.kinds)),
+    Rule("activation-function", "--recompute-activation-function takes dense layers and experts together", _activation, "never"),
+    Rule("recompute-numbers", "flags have one number of layers for all chunks, in full and behind those of the activation function "
+         "and of the norms", _numbers, "never"),
+    Rule("recompute-uneven", "behind full layers, flags count as if each chunk had the same number of layers, not {split}", _uneven,
+         "never"),
 )
-"""Rules of the folded pipeline: name, the framework's words, where it is broken."""
 
 
-def _under_dualpipev(broken: Callable[[Case, Layout], object], case: Case, layout: Layout) -> Values | None:
-    """A rule of the folded pipeline, which binds no other schedule."""
-    return values_if(layout.schedule == "dualpipev" and broken(case, layout))
+def limits_of(name: str, title: str, features: Features) -> tuple[Limit, ...]:
+    """Every rule, with identifiers of one framework (MindSpeed-Core-MS has the same flags since r0.2.0)."""
+    own, knobs = limits(name, _RULES), expressible(name, title, features)
+    return (*refusals(name, title, features), *own, *knobs, *arithmetic(name, WORDS))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from meshwright.documents.source import Source
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Selective
@@ -10,16 +10,16 @@ from meshwright.errors import Message
 from meshwright.frameworks.ascend.recompute_lists import recompute_of_lists
 from meshwright.frameworks.ascend.stages import Split, counts_of, plain_split, recompute_of, said_split, within_reason
 from meshwright.frameworks.compose import Values, data_parallel_of, microbatches_of, world_of
+from meshwright.frameworks.keys import told
 from meshwright.frameworks.mindspeed_llm.layouts import parse_counts, parse_layout_text, parse_rank_lists, without_noops
 from meshwright.frameworks.mindspeed_llm.model_flags import figures_of
-from meshwright.frameworks.mindspeed_llm.writing import ACTIVATION, ALGORITHMS, NORM, behind
+from meshwright.frameworks.mindspeed_llm.writing import ACTIVATION, KEYS, NORM, behind
 from meshwright.frameworks.settings import Given, Reading, Said
 
 if TYPE_CHECKING:
-    from meshwright.domain.layout import ContextKind, Recompute
+    from meshwright.domain.layout import Recompute
     from meshwright.domain.training import Task
 
-KINDS = {algorithm: kind for kind, algorithm in ALGORITHMS.items()}
 PLACES = ("--num-layer-list", "--pipeline-num-transformer-layers", "--pipeline-model-parallel-layout")
 UNMAPPED = {
     "--recompute-in-bubble": "recomputes in the pipeline's bubbles",
@@ -38,9 +38,7 @@ def interpret(source: Source, given: Given, release: str, *, framework: str = "m
     from meshwright.frameworks.mindspeed_llm import surface_of
 
     values = Values(source=source, surface=surface_of(release), release=release)
-    tp, cp, pp = (
-        values.degree(f"--{name}-size") for name in ("tensor-model-parallel", "context-parallel", "pipeline-model-parallel")
-    )
+    tp, cp, pp = (told(KEYS, values, knob) for knob in ("tensor_parallel", "context_parallel", "pipeline_parallel"))
     folded = values.text("--schedules-method") == "dualpipev" and pp > 1
     layers = values.int("--num-layers") or (given.model.num_layers if given.model else None)
     noops = frozenset(parse_counts(values.text("--noop-layers")) or ()) if values.has("--noop-layers") else frozenset()
@@ -54,7 +52,7 @@ def interpret(source: Source, given: Given, release: str, *, framework: str = "m
     mtp = values.int("--mtp-num-layers") or 0
     world = world_of(values, given)
     dp = data_parallel_of(values, world, tp * cp * pp)
-    mb = values.degree("--micro-batch-size")
+    mb = told(KEYS, values, "microbatch_sequences")
     batch = values.int("--global-batch-size") or given.global_batch_sequences or (mb * dp if dp else None)
     m = microbatches_of(values, batch, mb, dp)
     remarks: list[Message] = []
@@ -64,15 +62,14 @@ def interpret(source: Source, given: Given, release: str, *, framework: str = "m
     layout = None
     if dp is not None and m is not None and not values.messages:
         experts = values.int("--num-experts") or 0
-        kind = KINDS.get(values.text("--context-parallel-algo", "megatron_cp_algo"), "ring") if cp > 1 else "ring"
         layout = Layout(
             tensor_parallel=tp,
-            sequence_parallel=values.bool("--sequence-parallel") and tp > 1,
+            sequence_parallel=told(KEYS, values, "sequence_parallel") and tp > 1,
             context_parallel=cp,
-            context_kind=cast("ContextKind", kind),
+            context_kind=told(KEYS, values, "context_kind") if cp > 1 else "ring",
             pipeline_parallel=pp,
             virtual_stages=vp,
-            expert_parallel=values.degree("--expert-model-parallel-size"),
+            expert_parallel=told(KEYS, values, "expert_parallel"),
             expert_tensor_parallel=values.degree("--expert-tensor-parallel-size", tp) if experts > 1 else 1,
             data_parallel=dp,
             optimizer_shards=shards,
@@ -83,10 +80,10 @@ def interpret(source: Source, given: Given, release: str, *, framework: str = "m
             stage_layers=said_split(split, real, mtp) if split and real else split,
             offload=("optimizer",) if values.bool("--swap-optimizer") else (),
             overlap=Overlap(
-                gradient_reduce=values.bool("--overlap-grad-reduce"),
-                parameter_gather=values.bool("--overlap-param-gather"),
-                tensor=values.bool("--use-ascend-mc2"),
-                point_to_point=not values.bool("--no-overlap-p2p-communication"),
+                gradient_reduce=told(KEYS, values, "overlap.gradient_reduce"),
+                parameter_gather=told(KEYS, values, "overlap.parameter_gather"),
+                tensor=told(KEYS, values, "overlap.tensor"),
+                point_to_point=told(KEYS, values, "overlap.point_to_point"),
                 expert=False,
             ),
         )

@@ -12,6 +12,7 @@ from meshwright.frameworks.ascend.launch import CONNECT_TIMEOUT_S, fullest_stage
 from meshwright.frameworks.ascend.recompute_lists import lists_of_parts, parts_of, unsayable
 from meshwright.frameworks.ascend.stages import counts_of, normal_stages, split_of
 from meshwright.frameworks.base import File, Options, Values
+from meshwright.frameworks.keys import NOT, Says, decided, switched_on
 from meshwright.frameworks.manual import (
     TORCHRUN,
     Blank,
@@ -26,6 +27,7 @@ from meshwright.frameworks.manual import (
 )
 from meshwright.frameworks.mindspeed_llm.layouts import layout_text, padding
 from meshwright.frameworks.mindspeed_llm.model_flags import model_flags
+from meshwright.frameworks.planned import Planned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,35 +46,32 @@ ACTIVATION, NORM = "--recompute-activation-function", "--recompute-norm"
 UNSPOKEN = ("the Ulysses degree of hybrid context parallelism: the ranks of one scale-up domain",)
 
 
+KEYS = (
+    Says("--tensor-model-parallel-size", "tensor_parallel"),
+    Says("--pipeline-model-parallel-size", "pipeline_parallel"),
+    Says("--context-parallel-size", "context_parallel"),
+    Says("--micro-batch-size", "microbatch_sequences"),
+    Says("--global-batch-size", lambda plan: plan.batch),
+    Says("--sequence-parallel", "sequence_parallel"),
+    Says("--use-distributed-optimizer", lambda plan: plan.zero > 0),
+    Says("--overlap-grad-reduce", "overlap.gradient_reduce", default=False),
+    Says("--overlap-param-gather", "overlap.parameter_gather", default=False),
+    Says("--no-overlap-p2p-communication", "overlap.point_to_point", NOT),
+    Says("--use-ascend-mc2", "overlap.tensor"),
+    Says("--swap-optimizer", lambda plan: "optimizer" in plan.layout.offload),
+    Says("--context-parallel-algo", "context_kind", ALGORITHMS, when=lambda plan: plan.cp > 1),
+    Says("--ulysses-degree-in-cp", lambda plan: inner_ranks(plan.case, plan.layout),
+         when=lambda plan: plan.cp > 1 and plan.kind == "hybrid"),
+    Says("--expert-model-parallel-size", "expert_parallel", when=lambda plan: plan.moe),
+    Says("--expert-tensor-parallel-size", lambda plan: plan.etp, when=lambda plan: plan.moe),
+    Says("--num-distributed-optimizer-instances", lambda plan: plan.ranks // plan.shards[0],
+         when=lambda plan: 1 < plan.shards[0] < plan.ranks),
+)
+
+
 def decide(case: Case, layout: Layout, release: str) -> Values:
     """The flags that express a layout."""
-    flags: dict[str, object] = {
-        "--tensor-model-parallel-size": layout.tensor_parallel,
-        "--pipeline-model-parallel-size": layout.pipeline_parallel,
-        "--context-parallel-size": layout.context_parallel,
-        "--micro-batch-size": layout.microbatch_sequences,
-        "--global-batch-size": case.batch.global_batch_sequences,
-    }
-    switches = {
-        "--sequence-parallel": layout.sequence_parallel,
-        "--use-distributed-optimizer": layout.zero_stage > 0,
-        "--overlap-grad-reduce": layout.overlap.gradient_reduce,
-        "--overlap-param-gather": layout.overlap.parameter_gather,
-        "--no-overlap-p2p-communication": not layout.overlap.point_to_point,
-        "--use-ascend-mc2": layout.overlap.tensor,
-        "--swap-optimizer": "optimizer" in layout.offload,
-    }
-    flags |= {flag: True for flag, on in switches.items() if on}
-    if layout.context_parallel > 1:
-        flags["--context-parallel-algo"] = ALGORITHMS[layout.context_kind]
-        if layout.context_kind == "hybrid":
-            flags["--ulysses-degree-in-cp"] = inner_ranks(case, layout)
-    if case.model.is_moe:
-        flags |= {"--expert-model-parallel-size": layout.expert_parallel,
-                  "--expert-tensor-parallel-size": layout.expert_tensor_parallel}
-    ranks = layout.data_parallel * layout.context_parallel
-    if 1 < layout.optimizer_shards < ranks:
-        flags["--num-distributed-optimizer-instances"] = ranks // layout.optimizer_shards
+    flags = switched_on(decided(KEYS, Planned(case, layout, release)))
     return flags | _pipeline(case, layout) | _recompute(case, layout)
 
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from meshwright.documents.source import Source
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap
 from meshwright.frameworks.compose import Values
+from meshwright.frameworks.keys import told
+from meshwright.frameworks.nanotron.writing import KEYS
 from meshwright.frameworks.settings import Given, Reading, Said
 
 if TYPE_CHECKING:
-    from meshwright.domain.layout import ContextKind, Schedule
+    from meshwright.domain.layout import ContextKind
 
-SCHEDULES: dict[str, Schedule] = {"1f1b": "1f1b", "afab": "gpipe"}
 CONTEXT: dict[str, ContextKind] = {"llama3_ring_attention": "all-gather", "ring": "ring", "ring_flash_triton": "ring"}
 PRECISIONS = {"bfloat16": "bf16", "float16": "fp16"}
 OPTIMIZERS = {"adamW": "adamw"}
@@ -60,8 +61,9 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
 
 def _layout(values: Values) -> Layout:
     """The layout of typed values; what is missing counts as 1."""
-    tp, dp, pp = (values.degree(f"parallelism.{name}") for name in ("tp", "dp", "pp"))
-    cp = values.degree("parallelism.context_parallel_size")
+    tp, dp, pp, cp = (
+        told(KEYS, values, knob) for knob in ("tensor_parallel", "data_parallel", "pipeline_parallel", "context_parallel")
+    )
     sequence = tp > 1 and values.text("parallelism.tp_mode", "ALL_REDUCE").upper() == "REDUCE_SCATTER"
     zero = dp if (values.int("optimizer.zero_stage") or 0) > 0 else 1
     attention = values.text(_MODEL + "_attn_implementation", "flash_attention_2")
@@ -69,10 +71,9 @@ def _layout(values: Values) -> Layout:
         tensor_parallel=tp, sequence_parallel=sequence, context_parallel=cp,
         context_kind=CONTEXT.get(attention, "ring") if cp > 1 else "ring", pipeline_parallel=pp, data_parallel=dp,
         expert_parallel=values.degree("parallelism.expert_parallel_size"), optimizer_shards=zero,
-        microbatch_sequences=values.degree("tokens.micro_batch_size"),
-        num_microbatches=values.degree("tokens.batch_accumulation_per_replica"),
+        microbatch_sequences=told(KEYS, values, "microbatch_sequences"), num_microbatches=told(KEYS, values, "num_microbatches"),
         recompute=Full() if values.bool("parallelism.recompute_layer") else NoRecompute(),
-        schedule=SCHEDULES.get(values.text("parallelism.pp_engine", "afab"), "1f1b") if pp > 1 else "1f1b",
+        schedule=told(KEYS, values, "schedule") if pp > 1 else "1f1b",
         overlap=Overlap(
             gradient_reduce=False, parameter_gather=False, point_to_point=False, expert=False,
             tensor=sequence and values.bool("parallelism.tp_linear_async_communication"),

@@ -12,6 +12,7 @@ from meshwright.domain.layout import Full, Overlap
 from meshwright.domain.model import Mlp
 from meshwright.frameworks.base import File, Options, Values
 from meshwright.frameworks.hub import PLACEHOLDER, hub_name
+from meshwright.frameworks.keys import Says, decided
 from meshwright.frameworks.manual import (
     TORCHRUN,
     Blank,
@@ -23,6 +24,7 @@ from meshwright.frameworks.manual import (
     start_commands,
     train_steps,
 )
+from meshwright.frameworks.planned import Planned
 from meshwright.frameworks.rules import attention_of
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
 from meshwright.domain.layout import ContextKind, Layout
 
-ENGINES = {"1f1b": "1f1b", "gpipe": "afab"}
+_FLASH = "flash_attention_2"
 ATTENTION: dict[ContextKind, str] = {"all-gather": "llama3_ring_attention", "ring": "ring"}
 UNSPOKEN = (
     "overlap: gradients are reduced behind the last backward pass, as ZeRO-1 does it; parameters and stages overlap with nothing",
@@ -41,27 +43,28 @@ CHECKPOINT = "INITIAL_CHECKPOINT"
 """Stands where a run with context parallelism needs the weights of one without."""
 
 
+KEYS = (
+    Says("parallelism.dp", "data_parallel"),
+    Says("parallelism.tp", "tensor_parallel"),
+    Says("parallelism.pp", "pipeline_parallel"),
+    Says("parallelism.context_parallel_size", "context_parallel"),
+    Says("parallelism.expert_parallel_size", lambda plan: 1),
+    Says("parallelism.pp_engine", "schedule", {"1f1b": "1f1b", "gpipe": "afab"}, "gpipe"),
+    Says("parallelism.tp_mode", lambda plan: "REDUCE_SCATTER" if plan.sp else "ALL_REDUCE"),
+    Says("parallelism.tp_linear_async_communication", lambda plan: plan.layout.overlap.tensor and plan.sp),
+    Says("parallelism.recompute_layer", lambda plan: isinstance(plan.layout.recompute, Full)),
+    Says("optimizer.zero_stage", lambda plan: plan.zero),
+    Says("tokens.micro_batch_size", "microbatch_sequences"),
+    Says("tokens.batch_accumulation_per_replica", "num_microbatches"),
+    Says("model.model_config._attn_implementation", lambda plan: ATTENTION[plan.layout.context_kind] if plan.cp > 1 else _FLASH),
+    Says("model.model_config.ring_attn_heads_k_stride", lambda plan: 1,
+         when=lambda plan: plan.cp > 1 and plan.kind == "all-gather"),
+)
+
+
 def decide(case: Case, layout: Layout, release: str) -> Values:
     """The keys that express a layout."""
-    context = layout.context_parallel > 1
-    values: dict[str, object] = {
-        "parallelism.dp": layout.data_parallel,
-        "parallelism.tp": layout.tensor_parallel,
-        "parallelism.pp": layout.pipeline_parallel,
-        "parallelism.context_parallel_size": layout.context_parallel,
-        "parallelism.expert_parallel_size": 1,
-        "parallelism.pp_engine": ENGINES[layout.schedule],
-        "parallelism.tp_mode": "REDUCE_SCATTER" if layout.sequence_parallel else "ALL_REDUCE",
-        "parallelism.tp_linear_async_communication": layout.overlap.tensor and layout.sequence_parallel,
-        "parallelism.recompute_layer": isinstance(layout.recompute, Full),
-        "optimizer.zero_stage": layout.zero_stage,
-        "tokens.micro_batch_size": layout.microbatch_sequences,
-        "tokens.batch_accumulation_per_replica": layout.num_microbatches,
-        "model.model_config._attn_implementation": ATTENTION[layout.context_kind] if context else "flash_attention_2",
-    }
-    if context and layout.context_kind == "all-gather":
-        values["model.model_config.ring_attn_heads_k_stride"] = 1
-    return values
+    return decided(KEYS, Planned(case, layout, release))
 
 
 def normal(case: Case, layout: Layout) -> Layout:

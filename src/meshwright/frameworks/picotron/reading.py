@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from meshwright.documents.source import Source
 from meshwright.domain.layout import Layout, Overlap
 from meshwright.frameworks.compose import Values
+from meshwright.frameworks.keys import told
+from meshwright.frameworks.picotron.writing import KEYS
 from meshwright.frameworks.settings import Given, Reading, Said
 
-if TYPE_CHECKING:
-    from meshwright.domain.layout import Schedule
-
-SCHEDULES: dict[str, Schedule] = {"1f1b": "1f1b", "afab": "gpipe"}
+_DEGREES = (
+    "tensor_parallel", "context_parallel", "pipeline_parallel", "data_parallel", "microbatch_sequences", "num_microbatches",
+)
 _FIGURES = {
     "model.num_hidden_layers": "layers", "model.num_attention_heads": "heads", "model.num_key_value_heads": "key_value_heads",
 }
@@ -23,25 +22,23 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
     from meshwright.frameworks.picotron import surface
 
     values = Values(source=source, surface=surface(), release=release, strict=True)
-    tp, cp, pp, dp = (values.degree(f"distributed.{name}_size") for name in ("tp", "cp", "pp", "dp"))
-    mb = values.degree("training.micro_batch_size")
-    microbatches = values.degree("training.gradient_accumulation_steps")
-    world = tp * cp * pp * dp
+    degrees = {knob: told(KEYS, values, knob) for knob in _DEGREES}
+    world = Layout(**degrees).world
     devices = given.num_devices or source.devices
     if devices is not None and devices != world:
         values.refuse(
             "picotron.world", "world_size must be equal to tp_size * pp_size * dp_size * cp_size: {devices} is not {world}",
             devices=devices, world=world,
         )
-    engine = values.text("distributed.pp_engine", "1f1b")
+    schedule = told(KEYS, values, "schedule")
     figures = {name: values.int(key) for key, name in _FIGURES.items() if values.int(key) is not None}
     layout = Layout(
-        tensor_parallel=tp, context_parallel=cp, pipeline_parallel=pp, data_parallel=dp, microbatch_sequences=mb,
-        num_microbatches=microbatches, schedule=SCHEDULES.get(engine, "1f1b"),
+        **degrees, schedule=schedule,
         overlap=Overlap(gradient_reduce=True, parameter_gather=False, tensor=False, point_to_point=False, expert=False),
     )
+    batch = layout.data_parallel * layout.microbatch_sequences * layout.num_microbatches
     said = Said(
-        devices=world, global_batch_sequences=dp * mb * microbatches, sequence_tokens=values.int("training.seq_length"),
+        devices=world, global_batch_sequences=batch, sequence_tokens=values.int("training.seq_length"),
         precision="bf16", optimizer="adamw", task="pretrain", figures=figures,
     )
     return Reading(

@@ -10,6 +10,7 @@ from meshwright.documents.quoting import Shell
 from meshwright.domain.layout import Overlap
 from meshwright.frameworks.base import File, Options, Values
 from meshwright.frameworks.hub import PLACEHOLDER, hub_name
+from meshwright.frameworks.keys import Says, decided
 from meshwright.frameworks.manual import (
     TORCHRUN,
     Blank,
@@ -21,6 +22,7 @@ from meshwright.frameworks.manual import (
     start_commands,
     train_steps,
 )
+from meshwright.frameworks.planned import Planned
 from meshwright.frameworks.rules import attention_of
 
 if TYPE_CHECKING:
@@ -28,21 +30,23 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
 from meshwright.domain.layout import Layout
 
-ENGINES = {"1f1b": "1f1b", "gpipe": "afab"}
 UNSPOKEN = ("overlap: gradients are always reduced beside the backward pass, nothing else overlaps",)
+
+
+KEYS = (
+    Says("distributed.tp_size", "tensor_parallel"),
+    Says("distributed.cp_size", "context_parallel"),
+    Says("distributed.pp_size", "pipeline_parallel"),
+    Says("distributed.dp_size", "data_parallel"),
+    Says("distributed.pp_engine", "schedule", {"1f1b": "1f1b", "gpipe": "afab"}),
+    Says("training.micro_batch_size", "microbatch_sequences"),
+    Says("training.gradient_accumulation_steps", "num_microbatches"),
+)
 
 
 def decide(case: Case, layout: Layout, release: str) -> Values:
     """The keys that express a layout."""
-    return {
-        "distributed.tp_size": layout.tensor_parallel,
-        "distributed.cp_size": layout.context_parallel,
-        "distributed.pp_size": layout.pipeline_parallel,
-        "distributed.dp_size": layout.data_parallel,
-        "distributed.pp_engine": ENGINES[layout.schedule],
-        "training.micro_batch_size": layout.microbatch_sequences,
-        "training.gradient_accumulation_steps": layout.num_microbatches,
-    }
+    return decided(KEYS, Planned(case, layout, release))
 
 
 def normal(case: Case, layout: Layout) -> Layout:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, NoRecompute, Overlap, Selective
 from meshwright.estimate.split import default_split
+from meshwright.frameworks.keys import Says, decided
+from meshwright.frameworks.planned import Planned
 from meshwright.frameworks.torchtitan.stages import split_keys
 
 if TYPE_CHECKING:
@@ -63,23 +65,31 @@ def normal(case: Case, layout: Layout) -> Layout:
     )
 
 
+DEGREES = (
+    Says("parallelism.data_parallel_replicate_degree", lambda plan: plan.dp // shard_degree(plan.layout)),
+    Says("parallelism.data_parallel_shard_degree", lambda plan: shard_degree(plan.layout)),
+    Says("parallelism.tensor_parallel_degree", "tensor_parallel"),
+    Says("parallelism.context_parallel_degree", "context_parallel"),
+    Says("parallelism.pipeline_parallel_degree", "pipeline_parallel"),
+    Says("parallelism.expert_parallel_degree", "expert_parallel"),
+    Says("parallelism.fsdp_reshard_after_forward", lambda plan: "always" if plan.zero == 3 else "never",
+         when=lambda plan: plan.zero > 0),
+)
+TENSOR = (  # of 0.2
+    Says("parallelism.enable_async_tensor_parallel", "overlap.tensor"),
+    Says("parallelism.context_parallel_rotate_method", "context_kind", ROTATIONS, "all-gather", when=lambda plan: plan.cp > 1),
+    Says("parallelism.expert_tensor_parallel_degree", "expert_tensor_parallel", when=lambda plan: plan.ep > 1),
+)
+
+
 def decide(case: Case, layout: Layout, release: str) -> Values:
     """The keys that express a layout."""
     layout = normal(case, layout)
-    shard = shard_degree(layout)
     return {
-        "parallelism.data_parallel_replicate_degree": layout.data_parallel // shard,
-        "parallelism.data_parallel_shard_degree": shard,
-        "parallelism.tensor_parallel_degree": layout.tensor_parallel,
-        "parallelism.context_parallel_degree": layout.context_parallel,
-        "parallelism.pipeline_parallel_degree": layout.pipeline_parallel,
-        "parallelism.expert_parallel_degree": layout.expert_parallel,
-        **(
-            {"parallelism.fsdp_reshard_after_forward": "always" if layout.zero_stage == 3 else "never"} if layout.zero_stage else {}
-        ),
+        **decided(DEGREES, Planned(case, layout, release)),
         **_batch(case, layout, release),
         **_pipeline(case, layout, release),
-        **_tensor(layout, release),
+        **_tensor(case, layout, release),
         **_recompute(case, layout, release),
         **({"training.enable_cpu_offload": True} if layout.offload else {}),
     }
@@ -124,18 +134,14 @@ def _pipeline(case: Case, layout: Layout, release: str) -> Values:
     }
 
 
-def _tensor(layout: Layout, release: str) -> Values:
+def _tensor(case: Case, layout: Layout, release: str) -> Values:
     """What goes with tensor, context and expert parallelism, and has another name in each release."""
     if release != "0.2":
         return {
             "parallelism.enable_sequence_parallel": layout.sequence_parallel or layout.tensor_parallel == 1,
             **({"compile.enable_async_tensor_parallel": True} if layout.overlap.tensor else {}),
         }
-    return {
-        "parallelism.enable_async_tensor_parallel": layout.overlap.tensor,
-        **({"parallelism.context_parallel_rotate_method": ROTATIONS[layout.context_kind]} if layout.context_parallel > 1 else {}),
-        **({"parallelism.expert_tensor_parallel_degree": layout.expert_tensor_parallel} if layout.expert_parallel > 1 else {}),
-    }
+    return decided(TENSOR, Planned(case, layout, release))
 
 
 def _recompute(case: Case, layout: Layout, release: str) -> Values:

@@ -9,9 +9,10 @@ from meshwright.documents.source import Setting, Source
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap
 from meshwright.errors import Message
 from meshwright.frameworks.compose import Values, world_of
+from meshwright.frameworks.keys import told
 from meshwright.frameworks.settings import Given, Reading, Said
 from meshwright.frameworks.surface import typed
-from meshwright.frameworks.torchtitan.layout_keys import PER_OPERATOR, ROTATIONS, SCHEDULES, counts_of
+from meshwright.frameworks.torchtitan.layout_keys import DEGREES, PER_OPERATOR, SCHEDULES, TENSOR, counts_of
 from meshwright.frameworks.torchtitan.models import configurations, flavours
 from meshwright.frameworks.torchtitan.stages import SINGLE, by_chunk, generated, layers_of
 from meshwright.frameworks.torchtitan.surfaces import surface
@@ -117,7 +118,7 @@ def _flavour(source: Source, registered: Configuration | None, release: str) -> 
 def _layout(file: _File) -> tuple[Layout, int | None]:
     """The layout and the global batch in sequences; what is wrong is noted, and such a layout is not to be used."""
     values, release = file.values, file.release
-    tp, cp, pp, ep = (file.degree(f"{name}_parallel_degree") for name in ("tensor", "context", "pipeline", "expert"))
+    tp, cp, pp, ep = (told(DEGREES, values, f"{name}_parallel") for name in ("tensor", "context", "pipeline", "expert"))
     replicate, shard = _data_parallel(file, tp * cp * pp)
     dp = replicate * shard
     mb, many, batch = _batch(file, dp, pp)
@@ -125,9 +126,9 @@ def _layout(file: _File) -> tuple[Layout, int | None]:
     shards = shard * cp
     resharded = _resharded(values.text(_P + "fsdp_reshard_after_forward", "default"), pp)
     sequence = tp > 1 and (release == "0.2" or values.bool(_P + "enable_sequence_parallel", default=True))
-    overlapped = values.bool((_P if release == "0.2" else "compile.") + "enable_async_tensor_parallel")
-    rotation = values.text(_P + "context_parallel_rotate_method", "allgather")
-    kinds = {word: kind for kind, word in ROTATIONS.items()}
+    overlapped = (
+        told(TENSOR, values, "overlap.tensor") if release == "0.2" else values.bool("compile.enable_async_tensor_parallel")
+    )
     expert_overlap = (
         release == "0.2"
         and schedule == "dualpipev"
@@ -136,7 +137,7 @@ def _layout(file: _File) -> tuple[Layout, int | None]:
     )
     layout = Layout(
         tensor_parallel=tp, sequence_parallel=sequence, context_parallel=cp,
-        context_kind=kinds.get(rotation, "all-gather") if cp > 1 else "ring", pipeline_parallel=pp, virtual_stages=vp,  # type: ignore[arg-type]
+        context_kind=told(TENSOR, values, "context_kind") if cp > 1 else "ring", pipeline_parallel=pp, virtual_stages=vp,
         expert_parallel=ep, expert_tensor_parallel=_expert_tensor(file, tp, ep), data_parallel=dp, optimizer_shards=shards,
         gradient_shards=shards, parameter_shards=shards if resharded else 1, microbatch_sequences=mb, num_microbatches=many,
         recompute=_recompute(file, split), schedule=schedule, stage_layers=split,
@@ -159,7 +160,7 @@ def _data_parallel(file: _File, replica: int) -> tuple[int, int]:
             return replicate, 1
         shard = max(1, world // (replicate * replica))
     if world is not None and replicate * shard * replica != world:
-        tp, cp, pp = (file.degree(f"{name}_parallel_degree") for name in ("tensor", "context", "pipeline"))
+        tp, cp, pp = (told(DEGREES, values, f"{name}_parallel") for name in ("tensor", "context", "pipeline"))
         values.refuse(
             "torchtitan.world",
             "Invalid parallel dims: dp_replicate({replicate}) * dp_shard({shard}) * cp({cp}) * tp({tp}) * pp({pp}) != "
@@ -236,7 +237,7 @@ def _expert_tensor(file: _File, tp: int, ep: int) -> int:
     """Ranks that cut an expert: all of tp without expert parallelism; with it, as 0.2 says, and none from 0.3 on."""
     if ep == 1:
         return tp if file.is_moe else 1
-    return file.degree("expert_tensor_parallel_degree") if file.release == "0.2" else 1
+    return int(told(TENSOR, file.values, "expert_tensor_parallel")) if file.release == "0.2" else 1
 
 
 def _pipeline(file: _File, pp: int) -> tuple[Schedule, Split | None, int]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.errors import did_you_mean
 from meshwright.readers.limits import MAX_NUMBER
-from meshwright.readers.structure import shown
+from meshwright.text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,7 @@ from meshwright.readers.safe import load_yaml, require_mapping
 from meshwright.readers.sapp.amounts import amount, known_keys, number_fault, whole
 from meshwright.readers.sapp.lists import MAX_ROWS, RECOMPUTE_KEYS, layer_rows, offset_rows, treated_rows
 from meshwright.readers.sapp.treatments import ORDER
-from meshwright.readers.structure import shown
+from meshwright.text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,7 +18,7 @@ from meshwright.readers.limits import MAX_LAYERS
 from meshwright.readers.safe import load_json, require_mapping
 from meshwright.readers.sapp.amounts import amount, known_keys, label
 from meshwright.readers.sapp.treatments import BACKWARD_OVER_FORWARD, ORDER, TREATMENTS
-from meshwright.readers.structure import shown
+from meshwright.text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,7 +116,8 @@ def _entries(top: Fields) -> list[Fields]:
         if isinstance(entry, dict):
             result.append(Fields(entry, f"{top.path}: layers_description[{place}]", top.faults))
         else:
-            top.fault(f"layers_description[{place}]", "config.mapping", "{value} is not a mapping", value=shown(entry))
+            words = "{value} stands there, keys with values are expected"
+            top.fault(f"layers_description[{place}]", "config.mapping", words, value=shown(entry))
     return result
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.readers.sapp.amounts import whole
 from meshwright.readers.sapp.treatments import ORDER, separated
-from meshwright.readers.structure import shown
+from meshwright.text import shown
 
 if TYPE_CHECKING:
     from meshwright.readers.fields import Fields

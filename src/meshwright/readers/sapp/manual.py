@@ -19,7 +19,7 @@ from meshwright.readers.safe import load_yaml, require_mapping
 from meshwright.readers.sapp.amounts import known_keys, label
 from meshwright.readers.sapp.lists import MAX_ROWS, RECOMPUTE_KEYS, layer_rows, offset_rows, treated_rows
 from meshwright.readers.sapp.treatments import ORDER
-from meshwright.readers.structure import shown
+from meshwright.text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,7 +88,7 @@ def manual_from(document: object, *, where: str, layers: int, stages: int, chunk
         if isinstance(block, dict):
             found.append(_strategy(name, Fields(block, f"{where}: {label(name)}", top.faults), layers, stages, chunks))
         else:
-            top.fault(label(name), "config.mapping", "{value} is not a mapping", value=shown(block))
+            top.fault(label(name), "config.mapping", "{value} stands there, keys with values are expected", value=shown(block))
     if top.faults:
         raise InputError(top.faults)
     return tuple(strategy for strategy in found if strategy is not None)

@@ -12,7 +12,8 @@ from meshwright.domain.label import parse_recompute, recompute_word
 from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective, mixed, ordered_parts
 from meshwright.estimate.combine import state_costs
 from meshwright.estimate.costs import work_costs
-from meshwright.estimate.evaluate import degrees_of, settings_of, split_of
+from meshwright.estimate.degrees import degrees_of
+from meshwright.estimate.evaluate import settings_of, split_of
 from meshwright.estimate.memory import static_bytes
 from meshwright.estimate.split import Composition
 from meshwright.estimate.stages import stage_inputs, stage_parameters
@@ -167,15 +168,7 @@ def _body(
 
 def _inputs(case: Case, layout: Layout, treatments: tuple[Treatment, ...]) -> StageInputs:
     """What stages are made of, under some treatments."""
-    degrees = degrees_of(layout)
-    costs = work_costs(
-        case, replace(settings_of(layout), treatments=treatments),
-        microbatch_sequences=np.asarray(float(layout.microbatch_sequences)), tensor_parallel=degrees.tensor_parallel,
-        sequence_parallel=np.asarray(float(layout.sequence_parallel)), context_parallel=degrees.context_parallel,
-        expert_parallel=degrees.expert_parallel, expert_tensor_parallel=degrees.expert_tensor_parallel,
-        devices_per_stage=degrees.world / degrees.pipeline_parallel, pipeline_parallel=degrees.pipeline_parallel,
-    )
-    return stage_inputs(costs)
+    return stage_inputs(work_costs(case, replace(settings_of(layout), treatments=treatments), degrees_of(layout)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,10 +200,7 @@ def _static(case: Case, layout: Layout) -> _Static:
         stage=np.arange(rows, dtype=np.float64), multiplicity=np.ones(rows), counts=(counts,), embedding=embedding,
         head=head,
     )
-    parameters = stage_parameters(
-        case, stages, tensor_parallel=degrees.tensor_parallel, expert_parallel=degrees.expert_parallel,
-        expert_tensor_parallel=degrees.expert_tensor_parallel, pipeline_parallel=degrees.pipeline_parallel,
-    )
+    parameters = stage_parameters(case, stages, degrees)
     state = state_costs(case, degrees, parameters, stages, offload="optimizer" in layout.offload)
     held = np.broadcast_to(static_bytes(case, state), (rows,))
     gathered = np.broadcast_to((1.0 + case.calibration.constants.fragmentation_ratio) * state.gathered_bytes, (rows,))[1:-2]

@@ -57,7 +57,7 @@ def _shape_faults(problem: BalanceProblem) -> Iterator[Fault]:
     for name in low:
         yield "count", "{name}: {value} is below 1", {"name": name, "value": counts[name]}
     if problem.schedule not in ORDERS:
-        hint, known = did_you_mean(problem.schedule, ORDERS), ", ".join(ORDERS)
+        hint, known = did_you_mean(problem.schedule, ORDERS), tuple(ORDERS)
         yield (
             "schedule",
             "unknown schedule {name!r}{hint}; known: {known}",
@@ -125,7 +125,7 @@ def _fixed_faults(problem: BalanceProblem) -> Iterator[Fault]:
         yield "fixed", "the fixed layers are {sum}, the model has {layers}", {"sum": sum(map(sum, fixed)), "layers": problem.layers}
     if treatment is not None and (treatment[0] not in problem.treatments or treatment[1] < 0):
         words = "fixed recomputation {value}: known treatments are {known}"
-        yield "recompute", words, {"value": treatment, "known": ", ".join(problem.treatments)}
+        yield "recompute", words, {"value": treatment, "known": problem.treatments}
 
 
 def _figure_faults(problem: BalanceProblem) -> Iterator[Fault]:

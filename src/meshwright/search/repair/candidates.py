@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.estimate.degrees import WORDS
 from meshwright.estimate.split import even_split
 from meshwright.search.repair.knobs import Ends
 
@@ -66,12 +67,10 @@ class Settled:
         """One candidate as a layout; the given one where nothing is changed."""
         layout = self.given.layout
         n = {name: int(column[index]) for name, column in self.numbers.items()}
+        degrees: dict[str, Any] = {name: n[word] for name, word in WORDS.items()} | {"sequence_parallel": bool(n["sp"])}
         return replace(
-            layout, tensor_parallel=n["tp"], sequence_parallel=bool(n["sp"]), context_parallel=n["cp"],
-            context_kind=self.value("context", index), pipeline_parallel=n["pp"], virtual_stages=n["vp"], expert_parallel=n["ep"],
-            expert_tensor_parallel=n["etp"], data_parallel=n["dp"], optimizer_shards=n["optimizer"], gradient_shards=n["gradient"],
-            parameter_shards=n["parameter"], microbatch_sequences=n["mb"], num_microbatches=n["m"],
-            recompute=self.value("recompute", index), schedule=named_schedule(self.value("schedule", index), n["vp"]),
+            layout, **degrees, context_kind=self.value("context", index), recompute=self.value("recompute", index),
+            schedule=named_schedule(self.value("schedule", index), n["vp"]),
             stage_layers=split_value(self.given.case, self.value("layers", index), n["pp"], n["vp"]),
             offload=self.value("offload", index),
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.estimate.combine import Degrees
+from meshwright.estimate.degrees import Degrees
 from meshwright.estimate.evaluate import composition_of, evaluate_columns, settings_of
 from meshwright.estimate.split import stack, take_columns
 from meshwright.search.repair.candidates import distinct
@@ -92,16 +92,8 @@ def _spread(composition: Composition, own: Sequence[Treatment], treatments: Sequ
 
 def _costs(settled: Settled, part: Ints, settings: Settings, composition: Composition, extra: Extra) -> tuple[Floats, Floats]:
     """Some candidates of the same settings."""
-    n = {name: column[part].astype(np.float64) for name, column in settled.numbers.items()}
-    degrees = Degrees(
-        tensor_parallel=n["tp"], context_parallel=n["cp"], pipeline_parallel=n["pp"], virtual_stages=n["vp"],
-        expert_parallel=n["ep"], expert_tensor_parallel=n["etp"], data_parallel=n["dp"], optimizer_shards=n["optimizer"],
-        gradient_shards=n["gradient"], parameter_shards=n["parameter"],
-    )
-    found = evaluate_columns(
-        settled.given.case, settings, degrees, composition, microbatch_sequences=n["mb"], sequence_parallel=n["sp"],
-        num_microbatches=n["m"],
-    )
-    on_top = extra.on(composition.embedding > 0.0, composition.head > 0.0, n["pp"])
+    degrees = Degrees.of({word: column[part] for word, column in settled.numbers.items()})
+    found = evaluate_columns(settled.given.case, settings, degrees, composition)
+    on_top = extra.on(composition.embedding > 0.0, composition.head > 0.0, degrees.pipeline_parallel)
     needed = np.where(composition.multiplicity > 0.0, found.memory.reserved_bytes + on_top, 0.0).max(axis=0)
     return np.asarray(found.time.step_s), np.asarray(needed)
