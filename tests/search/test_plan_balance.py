@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -24,13 +25,19 @@ CASES = {
     "tight": replace(small_case(layers=16, devices=8, batch=32, sequence=8192), memory_ratio=0.25),
     "lora": small_case(layers=14, devices=8, batch=16, task="lora"),
 }
+FEATURES = {each.name: each for each in (MEGATRON, LISTS, MIXES)}
+
+
+@cache
+def planned(name, features, options=ON):
+    return plan(CASES[name], FEATURES[features], options)
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-@pytest.mark.parametrize("features", [MEGATRON, LISTS, MIXES], ids=lambda each: each.name)
+@pytest.mark.parametrize("features", FEATURES.values(), ids=lambda each: each.name)
 def test_balanced_plans_fit_are_legal_and_never_slower(name, features):
     case = CASES[name]
-    with_, without = plan(case, features, ON), plan(case, features, OFF)
+    with_, without = planned(name, features.name), planned(name, features.name, OFF)
     assert with_.plans
     for each in with_.plans:
         assert each.estimate.fits
@@ -50,8 +57,7 @@ def anew(result):
 
 
 def test_layers_move_away_from_a_heavy_output_layer_and_the_plan_says_so():
-    case = CASES["head"]
-    with_, without = plan(case, MEGATRON, ON), plan(case, MEGATRON, OFF)
+    with_, without = planned("head", MEGATRON.name), planned("head", MEGATRON.name, OFF)
     assert not anew(without)
     best = anew(with_)[0]
     (reason,) = (reason for reason in best.reasons if reason.startswith("balanced: "))
@@ -62,8 +68,7 @@ def test_layers_move_away_from_a_heavy_output_layer_and_the_plan_says_so():
 
 def test_a_pipeline_that_did_not_fit_may_overtake():
     """What needs full recomputation of all layers where stages are alike needs it of a few where they are not."""
-    case = CASES["tight"]
-    with_, without = plan(case, LISTS, ON), plan(case, LISTS, OFF)
+    with_, without = planned("tight", LISTS.name), planned("tight", LISTS.name, OFF)
     best = anew(with_)[0]
     assert best.estimate.step_s < without.plans[0].estimate.step_s
     assert isinstance(best.layout.recompute, Full)
@@ -83,17 +88,17 @@ def test_a_framework_with_alike_stages_gets_no_others():
 
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_what_a_framework_cannot_say_is_not_offered(name):
-    for each in plan(CASES[name], MEGATRON, ON).plans:
+    for each in planned(name, MEGATRON.name).plans:
         recompute = each.layout.recompute
         assert not isinstance(recompute, Mixed)
         assert not (isinstance(recompute, Full) and isinstance(recompute.layers, tuple))
-    for each in plan(CASES[name], LISTS, ON).plans:
+    for each in planned(name, LISTS.name).plans:
         assert not isinstance(each.layout.recompute, Mixed)
 
 
 def test_the_framework_is_asked_about_what_was_balanced():
     case = CASES["head"]
-    refused = anew(plan(case, MEGATRON, ON))[0].layout
+    refused = anew(planned("head", MEGATRON.name))[0].layout
     result = plan(case, MEGATRON, ON, acceptable=lambda layout: layout.stage_layers != refused.stage_layers)
     assert all(each.layout.stage_layers != refused.stage_layers for each in result.plans)
 
@@ -106,8 +111,7 @@ def test_pinned_recomputation_stays(word):
 
 
 def test_balanced_answers_are_the_same_every_time():
-    case = CASES["mtp"]
-    first, second = plan(case, MIXES, ON), plan(case, MIXES, ON)
+    first, second = planned("mtp", MIXES.name), plan(CASES["mtp"], MIXES, ON)
     assert replace(first, search_s=0.0) == replace(second, search_s=0.0)
 
 

@@ -56,7 +56,7 @@ def balanced(draw):
     return case, layout, problem, placed(problem, layers, ())
 
 
-@examples(150)
+@examples(40)
 @given(balanced())
 def test_a_placement_holds_and_costs_what_its_layout_does(drawn):
     case, layout, problem, placement = drawn
@@ -70,7 +70,7 @@ def test_a_placement_holds_and_costs_what_its_layout_does(drawn):
         assert stage_memory(problem, placement.counts) == pytest.approx(found.memory.reserved_bytes, rel=1e-6)
 
 
-@examples(25)
+@examples(10)
 @given(balanced(), st.integers(0, 7), st.floats(0.0, 1.0))
 def test_placements_of_the_search_are_what_their_layouts_say(drawn, seed, tightness):
     """Whatever bodies meet in a chunk: the layout of an answer recomputes the very layers that the answer was priced with."""
