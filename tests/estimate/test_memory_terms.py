@@ -29,9 +29,9 @@ LAYOUTS = (
     (Layout(data_parallel=8, optimizer_shards=8, num_microbatches=8), 2),
     (Layout(tensor_parallel=2, pipeline_parallel=2, data_parallel=2, num_microbatches=32, recompute=Full()), 4),
     (Layout(data_parallel=8, optimizer_shards=8, gradient_shards=8, parameter_shards=8, num_microbatches=8), 2),
-    (Layout(tensor_parallel=2, context_parallel=2, pipeline_parallel=2, num_microbatches=64, stage_layers=((20, 12),)), 4),
+    (Layout(tensor_parallel=2, context_parallel=2, pipeline_parallel=2, num_microbatches=64, stage_layers=((20, 12),)), 5),
 )
-"""A layout, and its communicators: the world, and each way of splitting that it uses."""
+"""A layout, and its communicators: the world, TP, CP, PP, and the ranks that hold one parameter (dp x cp), where they are several."""
 
 
 @pytest.mark.parametrize(("layout", "communicators"), LAYOUTS)
@@ -59,6 +59,7 @@ def test_an_anchored_estimate_says_its_bounds_by_the_same_formulas(layout, commu
     assert (seen.fits, seen.memory_fit_probability, seen.fit_probability) == (
         plain.fits, plain.memory_fit_probability, plain.fit_probability
     )
-    more = anchored(ODD, plain, [replace(each, peak_bytes=each.peak_bytes + own) for each, own in zip(probes, varying, strict=True)])
+    higher = [replace(each, peak_bytes=each.peak_bytes + own) for each, own in zip(probes, varying, strict=True)]
+    more = anchored(ODD, plain, higher)
     twice = max(memory.reserved_bytes + 1.25 * own for memory, own in zip(stages, varying, strict=True))
     assert more.memory_reserved_bytes == pytest.approx(twice, rel=1e-12)
