@@ -31,7 +31,7 @@ LAYOUTS = (
     (Layout(data_parallel=8, optimizer_shards=8, gradient_shards=8, parameter_shards=8, num_microbatches=8), 2),
     (Layout(tensor_parallel=2, context_parallel=2, pipeline_parallel=2, num_microbatches=64, stage_layers=((20, 12),)), 5),
 )
-"""A layout, and its communicators: the world, TP, CP, PP, and the ranks that hold one parameter (dp x cp), where they are several."""
+"""A layout, and its communicators: the world, and where they are several TP, CP, PP and the ranks of one parameter (dp x cp)."""
 
 
 @pytest.mark.parametrize(("layout", "communicators"), LAYOUTS)
