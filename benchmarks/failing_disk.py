@@ -32,7 +32,7 @@ class Disk:
         self.log: list[tuple[Any, ...]] = []
         self._paths: dict[int, str] = {}
         self._in_place: set[int] = set()
-        """Handles of files that were there: room for what is written to them has been promised."""
+        """Handles of files that were there: up to their size they have room."""
 
     @property
     def failed(self) -> bool:
@@ -61,10 +61,13 @@ class Disk:
             return self._paths.get(named, "")
         return str((Path(self._paths.get(folder, "")) if folder is not None else Path.cwd()) / os.fsdecode(named))
 
+    def _has_room(self, handle: int, content: bytes) -> bool:
+        return handle in self._in_place and os.lseek(handle, 0, os.SEEK_CUR) + len(content) <= os.fstat(handle).st_size
+
     def _fail(self, name: str, real: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         first = self.count == self.at
         ends = self.how == "kill" or self.how.startswith("SIG")
-        full = self.how == "full" and name in NEEDS_ROOM and not (name == "write" and arguments[0] in self._in_place)
+        full = self.how == "full" and name in NEEDS_ROOM and not (name == "write" and self._has_room(*arguments))
         if first and name == "write" and (ends or full):  # torn
             real(arguments[0], arguments[1][: len(arguments[1]) // 2])
         if self.how == "kill":

@@ -385,7 +385,8 @@ command writes: contents, modes, owners, links, and which names are one file.
 
 - SIGKILL and SIGTERM: {drawn_calls} at a drawn call that changes the disk (a write is cut in half), {timed} from outside, up to
   {1000 * LONGEST_S:.0f} ms after the writer is seen to have begun. {in_time}
-  What SIGTERM ends puts back by itself what it has begun; what SIGKILL ends leaves that to the next start.
+  What SIGTERM ends puts back by itself what it has begun, and leaves at most something to be swept; what SIGKILL ends leaves all
+  of that to the next start.
 - Full disk: {disk}. {sum(each.status != 0 for each in full)} of {len(full)} had not room enough, and said so in one line
   ({", ".join(reasons) or "none"}).
 - In a quarter of the draws that ended with the old files the command was repeated whole: nothing was in its way, nothing was left.

@@ -151,7 +151,7 @@ def test_rows_of_a_csv(tmp_path):
 
 ARGUMENTS = (
     ("plan", "MODEL"), ("plan", "llama3-8b", "--save", "DIR"), ("plan", "llama3-8b", "--cluster", "NAME"),
-    ("calibrate", "--name", "NAME"), ("calibrate", "--runs", "FILE"), ("validate", "FILE"), ("check", "FILE", "--from", "megatron"),
+    ("calibrate", "--name", "NAME", "--runs", "FILE"), ("validate", "FILE"), ("check", "FILE", "--from", "megatron"),
     ("balance", "FILE"), ("export", "FILE", "--to", "megatron", "--out", "x"), ("VERB",), ("plan", "--OPTION"),
     ("estimate", "llama3-8b", "--layout", "LAYOUT"), ("plan", "llama3-8b", "--request", "FILE"),
 )
@@ -165,8 +165,7 @@ def test_an_argument_that_hides_something(arguments, capfd):
         assert main(words) == 2
         err = capfd.readouterr().err
         assert err.startswith("error: ") and not hidden(err.replace("\n", "")), err
-        shown = r"\x0a" if "--OPTION" in arguments and mark == "\n" else hidden(mark)  # typer's own escape
-        assert shown in err and err.count("\n") == err.count("error: ")
+        assert hidden(mark) in err and err.count("\n") == err.count("error: ")
 
 
 def test_a_path_that_would_be_written_into_a_plan(tmp_path, monkeypatch, capfd):

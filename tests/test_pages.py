@@ -62,6 +62,11 @@ def test_links_of_a_page_lead_somewhere(page):
     assert not lost
 
 
+def test_the_index_has_every_page():
+    index = LINK.findall((ROOT / "docs" / "README.md").read_text(encoding="utf-8"))
+    assert not {page.name for page in (ROOT / "docs").glob("*.md")} - {*index, "README.md"}
+
+
 @cache
 def names() -> frozenset[str]:
     """Names of all files of the repository."""

@@ -88,7 +88,7 @@ def _offset(value: float) -> Callable[[Any], None]:
         (_offset(-600.0), "by_level.all: -600 is not within"),
         (_offset(math.nan), "NaN is not JSON"),
         (_offset(math.inf), "Infinity is not JSON"),
-        (_offset(int("9" * 400)), "is not finite"),
+        (_offset(int("9" * 400)), "a number of 400 characters"),
         (lambda data: data["offsets"].update(gem_ratio={"by_level": {}}), "gem_ratio: is no constant that a fit may move; did you"),
         (lambda data: data["offsets"].update(tiles={"by_level": {}}), "tiles: is no constant that a fit may move"),
         (lambda data: data["offsets"]["gemm_ratio"]["by_level"].update(model={"": 1.0}), "by_level.model: is none of all, family"),

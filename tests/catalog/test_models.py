@@ -204,7 +204,7 @@ def test_a_user_file_reports_every_fault_with_its_path(tmp_path: Path) -> None:
     assert "models.mine.vocabulary: '1000' is not a whole number but text; remove the quotes" in text
     assert "models.mine.mlp.width: 2.5 is not a whole number" in text
     assert "models.mine.mlp.gatd: is no known key; did you mean gated?" in text
-    assert "models.mine.attention.num_key_value_heads: True is not a whole number" in text
+    assert "models.mine.attention.num_key_value_heads: true is not a whole number" in text
     assert "YAML reads 1e-5 as text" in text
 
 
@@ -218,7 +218,7 @@ def test_a_user_file_reports_every_fault_with_its_path(tmp_path: Path) -> None:
         ({"vocabulary": 10**30}, "is not within 1.."),
         ({"layers": ...}, "give pattern, or layers"),
         ({"mlp": ...}, "give mlp, experts or both"),
-        ({"mlp": "wide"}, "is not a mapping of keys to values"),
+        ({"mlp": "wide"}, "keys with values are expected"),
         ({"repeat": ["mlp", "mpl"]}, "unknown kind 'mpl'; did you mean mlp?"),
         ({"repeat": "mlp"}, "'mlp' is not a list"),
         ({"pattern": [{"mlp": 3}]}, "give pattern, or layers"),

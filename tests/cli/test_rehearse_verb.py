@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Answer
-
     from meshwright.measure.rounds import Job, Runner
 
     Cli = Callable[..., Answer]

@@ -26,6 +26,7 @@ SMALL = (
 )
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_run_beside_its_estimate(cli: Cli, tmp_path: Path) -> None:
     place = tmp_path / "run.json"
     answer = cli("step", *SMALL, "--layout", "dp2 zero1", "--cluster", "cpu", "--profiled", "--save", str(place))

@@ -6,12 +6,13 @@ A layer is the difference of two runs that differ by layers. An operator in a ho
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import warnings
 from collections import Counter
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
+
+from tests.warm import Interpreter
 
 from meshwright.engine.dry_run import CONVERTER, Job
 
@@ -30,11 +31,10 @@ PICKS = {"nll_loss_forward": (0, 1), "nll_loss_backward": (0, 1), "embedding": (
 def counts_of(jobs: Sequence[Job]) -> list[dict[str, float]]:
     """What every job counts, in a process of its own: ``forward unit bytes``, ``backward calls`` and so on -> number."""
     text = json.dumps([CONVERTER.unstructure(job, Job) for job in jobs])
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.engine.reference_operators"], input=text, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    found: list[dict[str, float]] = json.loads(done.stdout.splitlines()[-1])
+    with Interpreter([sys.executable, "-m", "tests.engine.reference_operators"]) as process:
+        said, complained = process.communicate(text)
+    assert process.returncode == 0, complained[-2000:]
+    found: list[dict[str, float]] = json.loads(said.splitlines()[-1])
     return found
 
 

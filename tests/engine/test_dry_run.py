@@ -183,6 +183,7 @@ def test_every_private_name_is_there() -> None:
     require()
 
 
+@pytest.mark.usefixtures("fresh")
 def test_the_command_prints_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = run(capsys, *CASE, "--layout", "tp2 sp mb1 zero2", "--rank", "7", "--json")
     assert status == 0, err

@@ -137,6 +137,7 @@ def test_a_run_that_takes_too_long_is_ended() -> None:
     assert failure("import time; time.sleep(600)", limit_s=0.5).startswith("rank 0: timeout: not done within 0.5 s")
 
 
+@pytest.mark.usefixtures("fresh")
 def test_results_come_back_by_rank_and_no_port_is_used() -> None:
     """MASTER_PORT of the surroundings, taken or not, does not matter."""
     task = Task(target="os:getenv", payload="RANK")

@@ -57,17 +57,12 @@ def test_a_rank_that_hangs_is_ended(nursery: Nursery, tmp_path: Path) -> None:
         _gone(int((tmp_path / f"pid{rank}").read_text()))
 
 
-def test_nobody_waits_for_ranks_whose_nursery_died() -> None:
+def test_nobody_waits_for_ranks_whose_nursery_died_and_it_is_said() -> None:
     die = f"({OS}.environ['RANK'] == '0' and {OS}.kill({OS}.getppid(), 9))"
-    with Nursery() as own, pytest.raises(NoAnswerError, match="signal 9"):
-        run(own, f"{die} or __import__('time').sleep(600)")
-
-
-def test_leaving_ends_everything_and_a_nursery_that_died_is_said() -> None:
     with Nursery() as own:
-        assert run(own, "1") == [1, 1]
+        with pytest.raises(NoAnswerError, match="signal 9"):
+            run(own, f"{die} or __import__('time').sleep(600)")
         assert own.process is not None
-        own.process.kill()
         with pytest.raises(NoAnswerError, match="the process that forks ranks has ended"):
             run(own, "1")
     _gone(own.process.pid)

@@ -346,7 +346,7 @@ BAD = {
     "no size": (["--memory", "much"], "no size in bytes"),
     "no gain": (["--faster", "-3%"], "above zero"),
     "many edits": (["--max-edits", "9"], "at most 6"),
-    "no such change": (["--change", "4000"], "none is number 4000"),
+    "no such change": (["--change", "400"], "none is number 400"),
     "apply without files": (["--apply"], "--apply: changes files"),
     "from and layout": (["--from", "megatron"], "one of the two"),
     "arguments without files": (["--arguments", "8"], "there is none with --layout"),

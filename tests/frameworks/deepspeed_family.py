@@ -51,7 +51,7 @@ def case_of(
 ):
     made = make_case(
         model, cluster_for(device, num_devices=devices), global_batch_sequences=batch, sequence_tokens=sequence, framework=name,
-        calibration="none",
+        calibration="none", precision="fp16" if device == "v100-32g" else "bf16",
     )
     training = replace(made.training, precision=precision(recipe), task=task, lora=Lora() if task == "lora" else None)
     if optimizer:

@@ -217,6 +217,13 @@ def test_every_own_check_has_a_mutation():
     assert own <= {*MUTATIONS, "comment", "no-json"}
 
 
+@pytest.mark.parametrize("absent", ["gradient_accumulation_steps", "train_micro_batch_size_per_gpu"])
+def test_fewer_devices_than_a_replica_has_leave_the_batch_open(absent):
+    values = without(JSON | {"gradient_accumulation_steps": 4}, absent)
+    found = findings(NAME, script(FLAGS | {"--tensor-model-parallel-size": 8}), json_file(values), devices=2)
+    assert f"{NAME}.batch-arithmetic" not in found
+
+
 def test_a_missing_json_is_said():
     assert f"{NAME}.no-json" in findings(NAME, script(FLAGS))
     assert f"{NAME}.no-json" not in findings(NAME, script(FLAGS), json_file(JSON))

@@ -145,6 +145,12 @@ def test_a_rule_about_what_a_version_lacks_refuses_there_and_not_on_main(id):
     assert MEGATRON.at("main").check(case, layout) == ()
 
 
+def test_shards_over_more_ranks_than_there_are_are_refused():
+    case = case_of(MOE)
+    ids = [message.id for message in MEGATRON.check(case, layout_of(case, expert_parallel=2, optimizer_shards=128))]
+    assert "megatron.shards" in ids
+
+
 def test_ordinary_layouts_break_nothing():
     for model, knobs in (
         (DENSE, {}), (DENSE, {"tensor_parallel": 8, **SP, "pipeline_parallel": 4, "virtual_stages": 2}),

@@ -8,7 +8,7 @@ from megatron_cases import case_of, layout_of
 from meshwright.documents.source import Setting, Source
 from meshwright.frameworks import framework, frameworks
 from meshwright.frameworks.asking import above, equal, is_true, other_than
-from meshwright.frameworks.rules import At, Mistake, Rule, checks, file_rule, limits, rule, values_if
+from meshwright.frameworks.rules import At, Mistake, Rule, checks, limits, values_if
 from meshwright.frameworks.settings import Reading, Said
 
 CASE = case_of("llama3-8b")
@@ -95,14 +95,6 @@ def test_rows_of_one_mistake_are_found_in_their_order():
 def test_a_framework_says_when_a_key_is_given():
     (check,) = checks("t", (Mistake("x", "", At("a")),), given=lambda found, key: found.source.value(key) is not None)
     assert [len(list(check.findings(reading(a=value), None))) for value in (None, 1)] == [0, 1]
-
-
-def test_decorators_add_what_is_no_row():
-    into, files = [], []
-    rule(into, "t.heads", "{heads}", noticed="step")(lambda case, layout: values_if(layout.tensor_parallel > 1, heads=3))
-    file_rule(files, "t.key", "{key}", source="s")(lambda found, case: [{"key": "a", "value": 1}])
-    assert str(into[0].check(CASE, LAYOUT)) == "layout: 3" and into[0].noticed == "step"
-    assert [(str(each.message), each.value, each.source) for each in files[0].findings(reading(), None)] == [("a", 1, "s")]
 
 
 @pytest.mark.parametrize("name", frameworks())

@@ -195,6 +195,21 @@ def test_a_disk_that_is_full_or_broken_changes_nothing(scene, how):
     assert refused >= 3
 
 
+def test_a_file_is_not_begun_without_room_for_all_of_it(tmp_path):
+    path = tmp_path / "two-names.txt"
+    path.write_text("old\n")
+    (tmp_path / "twin.txt").hardlink_to(path)
+    output = Output(path=str(path), text="new, and much longer\n")
+    for step in range(1, 99):
+        with failing(step, "full") as disk:
+            try:
+                write([output], force=True)
+                break
+            except InputError:
+                assert ("write", str(path)) not in [call[:2] for call in disk.log]
+    assert step > 3 and path.read_text() == output.text
+
+
 def test_interrupted_at_every_step(scene):
     before, after, machine = before_and_after(scene)
     for step in range(1, machine.count + 1):

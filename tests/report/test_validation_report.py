@@ -9,10 +9,11 @@ import pytest
 
 from meshwright.evidence.rows.table import Skipped
 from meshwright.evidence.score.cells import Cell
+from meshwright.evidence.score.columns import Columns, LeftOut
 from meshwright.evidence.score.metrics import Bin, Scores
 from meshwright.evidence.score.sets import Target
 from meshwright.evidence.score.summary import Aim, Part, Summary
-from meshwright.evidence.score.validation import Validation
+from meshwright.evidence.score.validation import Tally
 from meshwright.report.console import show
 from meshwright.report.figures import Column, Figures
 from meshwright.report.validation import validation_report
@@ -43,9 +44,11 @@ CELL = ("playbook", "nanotron", "0.4", "nanotron-llama-80B", "pretrain", "h100-8
 
 def printed(summary: Summary, width: int) -> str:
     """The report of a summary."""
-    validation = Validation(
-        path="x.csv", scheme="grouped", calibration="refitted", rows=(), unknown_columns=("sparkles",), folds=10,
-        skipped=(Skipped(id="a-1", line=3, reason="layout or batch is blank", kind="layout or batch is blank"),),
+    skipped = LeftOut()
+    skipped.append(Skipped(id="a-1", line=3, reason="layout or batch is blank", kind="layout or batch is blank"))
+    validation = Tally(
+        path="x.csv", scheme="grouped", calibration="refitted", rows=Columns(), unknown_columns=("sparkles",), folds=10,
+        skipped=skipped,
     )
     stream = io.StringIO()
     show(validation_report(validation, summary), stream, width)

@@ -39,7 +39,7 @@ def make_case(
         "precision": precision, "optimizer": optimizer, "gradient_dtype": gradient_dtype, "framework": framework,
         "implementation": implementation, "lora": lora, "calibration": calibration,
     }
-    return setup({name: value for name, value in values.items() if value is not None}, Faults()).case
+    return setup({name: value for name, value in values.items() if value is not None}, Faults(), runs=False).case
 
 
 def find_plans(

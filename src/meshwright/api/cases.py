@@ -87,15 +87,18 @@ class Draft:
         return None
 
 
-def setup(values: Values, faults: Faults) -> Setup:
-    """The case that the values name; every fault in it is raised together with those found before."""
-    draft = drafted(values, faults)
+def setup(values: Values, faults: Faults, *, runs: bool = True) -> Setup:
+    """The case that the values name; every fault in it is raised together with those found before.
+
+    ``runs``: a recipe that the device does not run is a fault, too.
+    """
+    draft = drafted(values, faults, runs=runs)
     faults.check()
     assert draft.setup is not None, "faults.check() raises where there is no case"
     return draft.setup
 
 
-def drafted(values: Values, faults: Faults) -> Draft:
+def drafted(values: Values, faults: Faults, *, runs: bool = True) -> Draft:
     """The case that the values name, as far as it is known; every fault in it is noted."""
     from meshwright.catalog import load_model, shrink
     from meshwright.catalog.calibrations import calibration, check_name
@@ -127,7 +130,7 @@ def drafted(values: Values, faults: Faults) -> Draft:
     with faults.at("precision"):
         default = found["implementation"].gradient_dtype if "implementation" in found else None
         found["precision"] = precision(request["precision"], values.get("gradient_dtype", default))
-        if found.get("cluster") is not None:
+        if runs and found.get("cluster") is not None:
             _runs_on(found["precision"], found["cluster"].device)
     with faults.at("calibration"):
         check_name(request["calibration"])

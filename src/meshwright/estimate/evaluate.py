@@ -123,6 +123,6 @@ def shown_bytes(case: Case, evaluation: Evaluation, reading: MemoryReading) -> f
     """What a run's own figure of memory would be.
 
     Units:   bytes.
-    Source:  ``estimate.memory.StageMemory.shown``.
+    Source:  ``plan.memory.StageMemory.shown``.
     """
     return float(evaluation.memory.shown(reading, evaluation.composition, case.cluster.device.memory_bytes))

@@ -163,34 +163,6 @@ def _setting(reading: Reading, key: str) -> Setting | None:
     return reading.source.environment.get(key[1:]) if key.startswith("$") else reading.source.settings.get(key)
 
 
-def rule(
-    into: list[Limit], id: str, words: str, *, noticed: Noticed = "parse", path: str = "layout"
-) -> Callable[[Predicate], Predicate]:
-    """A decorator that adds a limit; the function gives the values of the message where the rule is broken.
-
-    ``id`` is whole: ``picotron.heads``.
-    """
-
-    def add(broken: Predicate) -> Predicate:
-        into.append(Limit(id=id, words=words, noticed=noticed, broken=broken, path=path))
-        return broken
-
-    return add
-
-
-def file_rule(into: list[Check], id: str, words: str, *, severity: Severity = "error", source: str) -> Callable[[Finder], Finder]:
-    """A decorator that adds a check of files; the function gives the values of each place where the rule is broken.
-
-    ``value`` and ``expected`` among the values become those of the finding, ``path`` its place (``Setting.place``).
-    """
-
-    def add(find: Finder) -> Finder:
-        into.append(Check(id=id, words=words, severity=severity, source=source, find=find))
-        return find
-
-    return add
-
-
 def values_if(broken: object, **values: object) -> Values | None:
     """The values where the condition holds."""
     return values if broken else None

@@ -103,7 +103,7 @@ def _tried(job: Job, number: int, machine: str, runner: Runner) -> Trial:
         ran = runner(job)
     except MeshwrightError as error:
         first = error.messages[0]
-        text = " ".join(str(first).split())
+        text = " ".join(str(first).replace("\\n", " ").split())
         return Trial(machine=machine, subject=subject, label=name, ranks=ranks, number=number, cause=text, cause_id=first.id)
     return Trial(
         machine=machine, subject=subject, label=name, ranks=ranks, number=number, steps_s=tuple(ran.steps_s),

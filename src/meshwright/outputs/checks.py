@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import fnmatch
+import mmap
 import os
 import stat
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from meshwright.errors import InputError, Message, fault
 from meshwright.outputs.disk import BOM, read
@@ -64,7 +65,7 @@ class Target:
 
     output: Output
     place: Place
-    content: bytes
+    content: bytes | memoryview
 
     @property
     def is_done(self) -> bool:
@@ -85,12 +86,20 @@ def target_of(output: Output) -> Target:
     model = output.path if output.read is not None else output.like
     with suppress(OSError):
         mark = BOM if model and read(model).startswith(BOM) else b""
+    if output.spool is not None:
+        return Target(output, place, _mapped(output.spool))
     try:
         content = output.text.encode()
     except UnicodeEncodeError as error:
         raise fault("file.text", "its text has a character that UTF-8 cannot say (at {at})", path=output.path,
                     at=error.start) from None
     return Target(output, place, content if content.startswith(mark) else mark + content)
+
+
+def _mapped(spool: IO[bytes]) -> memoryview:
+    """What a file holds, in the system's memory for files."""
+    spool.flush()
+    return memoryview(mmap.mmap(spool.fileno(), 0, access=mmap.ACCESS_READ) if os.fstat(spool.fileno()).st_size else b"")
 
 
 def faults(targets: Sequence[Target], *, inputs: Iterable[str], force: bool) -> list[Message]:

@@ -13,7 +13,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK = 2**20
 
 
-def create(path: str, content: bytes, *, executable: bool = False) -> None:
+def create(path: str, content: bytes | memoryview, *, executable: bool = False) -> None:
     """Write a file that is not there yet; its permissions are those of any new file of this user."""
     handle = os.open(path, _NEW, 0o777 if executable else 0o666)
     try:
@@ -23,7 +23,7 @@ def create(path: str, content: bytes, *, executable: bool = False) -> None:
         os.close(handle)
 
 
-def overwrite(path: str, content: bytes) -> None:
+def overwrite(path: str, content: bytes | memoryview) -> None:
     """Write into a file that is there. Room for all of it is taken before the first byte changes."""
     handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
@@ -45,7 +45,7 @@ def _reserve(handle: int, length: int) -> None:
             raise
 
 
-def _write(handle: int, content: bytes) -> None:
+def _write(handle: int, content: bytes | memoryview) -> None:
     left = memoryview(content)
     while left:
         left = left[os.write(handle, left[:_CHUNK]) :]
@@ -68,7 +68,7 @@ def read(path: str) -> bytes:
         os.close(handle)
 
 
-def digest(content: bytes) -> str:
+def digest(content: bytes | memoryview) -> str:
     """SHA-256 in hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,9 @@ class Output:
 
     path: str
     """As the user names it; links are followed."""
-    text: str
+    text: str = ""
+    spool: IO[bytes] | None = None
+    """A file that holds the text instead, where it is too long to be held: UTF-8, written to its end."""
     executable: bool = False
     """Whether a file that is not there yet may be run."""
     folder: str = ""

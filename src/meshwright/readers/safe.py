@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import IO, TYPE_CHECKING, NoReturn
 
 import yaml
 
@@ -16,7 +17,7 @@ from meshwright.errors import fault
 from meshwright.text import kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 MAX_BYTES = 10 * 10**6
 """Larger than any configuration; smaller than what hurts."""
@@ -42,8 +43,9 @@ def load_json(path: Path | str) -> object:
     return parse_json(read_text(path), where=str(path))
 
 
-def read_text(path: Path | str, max_bytes: int = MAX_BYTES, *, errors: str = "strict") -> str:
-    """The text of a regular UTF-8 file of at most ``max_bytes``; ``errors`` is what ``bytes.decode`` does with other bytes."""
+@contextmanager
+def open_regular(path: Path | str) -> Iterator[IO[bytes]]:
+    """A regular file, open to be read; what the system says against it, then or while it is read, is a fault of the file."""
     path = Path(path)
     try:
         if not path.exists():
@@ -51,10 +53,17 @@ def read_text(path: Path | str, max_bytes: int = MAX_BYTES, *, errors: str = "st
         if not path.is_file():
             raise fault("file.kind", "not a regular file", path=str(path))
         with path.open("rb") as stream:
-            content = stream.read(max_bytes + 1)
+            yield stream
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise fault("file.unreadable", "cannot be read: {reason}", path=str(path), reason=reason) from None
+
+
+def read_text(path: Path | str, max_bytes: int = MAX_BYTES, *, errors: str = "strict") -> str:
+    """The text of a regular UTF-8 file of at most ``max_bytes``; ``errors`` is what ``bytes.decode`` does with other bytes."""
+    path = Path(path)
+    with open_regular(path) as stream:
+        content = stream.read(max_bytes + 1)
     if len(content) > max_bytes:
         raise fault("file.large", "larger than {limit} bytes", path=str(path), limit=max_bytes)
     try:

@@ -15,6 +15,7 @@ from meshwright.report.runs import closest_line
 from meshwright.report.stages import stage_memory
 from meshwright.report.timesplit import time_split
 from meshwright.report.verdict import amount
+from meshwright.words import gib
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,12 +47,13 @@ def term_table(estimate: Estimate) -> Iterator[RenderableType]:
     """The figures behind the figures: value, formula and grade of every term."""
     for title, terms in figures(estimate).items():
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-        table.add_column("term", overflow="fold")
+        table.add_column("term", min_width=20, overflow="fold")
         table.add_column("value", justify="right", no_wrap=True)
         table.add_column("grade", no_wrap=True)
         table.add_column("formula", overflow="fold", style="dim")
         for term in terms:
-            table.add_row(term.name, amount(term.value, term.unit), term.grade, term.formula)
+            value = gib(term.value) if term.unit in {"B", "bytes"} else amount(term.value, term.unit)
+            table.add_row(term.name, value, term.grade, term.formula.removeprefix("meshwright."))
         yield Padding(Text(title, style="bold"), (1, 0, 0, 0))
         yield Padding(table, (0, 0, 0, 2))
-    yield Text("`python -m pydoc FORMULA` shows a formula: its equation, symbols, range of validity and source", style="dim")
+    yield Text("`python -m pydoc meshwright.FORMULA` shows equation, symbols, range and source of a formula", style="dim")

@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from meshwright.evidence.rows.table import count_reasons, left_out
+from meshwright.evidence.rows.table import as_lines, by_number
 from meshwright.report.figures import Column, Figures, plain_table
 from meshwright.text import visible
 from meshwright.words import integer, percent, plural
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from meshwright.evidence.score.cells import Cell
     from meshwright.evidence.score.metrics import Bin, Scores
     from meshwright.evidence.score.summary import Aim, Part, Summary
-    from meshwright.evidence.score.validation import Validation
+    from meshwright.evidence.score.validation import Tally
 
 STEP = ("rows", "step\nMAPE", "\nmedian", "\nbias", "rank\ncorr.", "re-\nmeasured", "one\nconstant")
 OTHER = ("memory\nMAPE", "\nbias", "fits\nright", "interval\nholds", "\nwidth")
@@ -38,7 +38,7 @@ PLAIN = {"step_median_factor", "spearman_within_cells_median", "failed_choices_e
 MAX_REASONS, MAX_CELLS, LEAST_WORDS = 12, 15, 20
 
 
-def validation_report(validation: Validation, summary: Summary) -> Iterator[RenderableType]:
+def validation_report(validation: Tally, summary: Summary) -> Iterator[RenderableType]:
     """Everything, the worst first."""
     yield from _head(validation, summary)
     yield from _aims(summary.sets)
@@ -53,7 +53,7 @@ def validation_report(validation: Validation, summary: Summary) -> Iterator[Rend
     yield from _skipped(validation)
 
 
-def _head(validation: Validation, summary: Summary) -> Iterator[RenderableType]:
+def _head(validation: Tally, summary: Summary) -> Iterator[RenderableType]:
     total = summary.total.scores
     how = f"scheme {validation.scheme}, {plural(validation.folds, 'fit')}" if validation.scheme else "nothing fitted to these rows"
     title = Text("Validation", style="bold").append(f"   calibration {validation.calibration}   {how}", style="not bold")
@@ -182,7 +182,7 @@ def _reliability(bins: Sequence[Bin]) -> Iterator[RenderableType]:
     yield Padding(table, (0, 0, 0, 2))
 
 
-def _skipped(validation: Validation) -> Iterator[RenderableType]:
+def _skipped(validation: Tally) -> Iterator[RenderableType]:
     """Counts of the rows that were left out, by reason, and the first row of each."""
     if not validation.skipped:
         return
@@ -190,9 +190,9 @@ def _skipped(validation: Validation) -> Iterator[RenderableType]:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
     table.add_column(justify="right", no_wrap=True)
     table.add_column(overflow="fold")
-    counts, rows = count_reasons(validation.skipped), left_out(validation.skipped)
+    counts = by_number(validation.skipped.kinds)
     for kind, count in list(counts.items())[:MAX_REASONS]:
-        table.add_row(integer(count), Text(f"{kind}, ").append(rows[kind], style="dim"))
+        table.add_row(integer(count), Text(f"{kind}, ").append(as_lines(validation.skipped.first(kind)), style="dim"))
     if len(counts) > MAX_REASONS:
         table.add_row(integer(sum(list(counts.values())[MAX_REASONS:])), Text("for other reasons (--json lists all)"))
     yield Padding(table, (0, 0, 0, 2))

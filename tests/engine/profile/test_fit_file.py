@@ -172,7 +172,7 @@ BAD: dict[str, tuple[Callable[[Any], None], str]] = {
     ),
     "an unknown key": (_put(f"{HERE}/colour", "red"), "colour: is no known key"),
     "another cluster": (_put("measured/there", {}), "measured.there: is no cluster of this file"),
-    "a list of nothing": (_put(HERE, []), "is not a mapping"),
+    "a list of nothing": (_put(HERE, []), "keys with values are expected"),
     "a strange date": (_put(f"{HERE}/date", "2026@11+21"), "is no date"),
     "a date in lines": (_put(f"{HERE}/date", "2026\n11"), "a line break"),
     "colours in a name": (_put(f"{HERE}/machine", "a\x1b[31mb"), r"machine: .* holds a control character"),
@@ -182,7 +182,7 @@ BAD: dict[str, tuple[Callable[[Any], None], str]] = {
     "an unknown operation": (_put(f"{HERE}/scale_up/0/operation", "all-sum"), "'all-sum' is none of"),
     "half a byte": (_put(f"{HERE}/scale_up/0/payload_bytes", 0.5), "is not a whole number"),
     "a huge message": (_put(f"{HERE}/scale_up/0/payload_bytes", 10**30), "is not within"),
-    "no goodness": (_put(f"{HERE}/fit", 3), "is not a mapping"),
+    "no goodness": (_put(f"{HERE}/fit", 3), "keys with values are expected"),
     "flat tiles": (_put(f"{HERE}/tiles", [{"rows": 0, "columns": 1, "ratio": 1.0}]), r"tiles\[0\].rows: 0 is not within"),
     "a number of ranks": (_put(f"{HERE}/ranks", 0), "ranks: 0 is not within"),
 }

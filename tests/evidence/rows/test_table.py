@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.evidence.scored_rows import steady
 
@@ -48,6 +48,7 @@ def test_a_good_row_is_typed_and_blank_where_it_says_nothing(table):
     assert (second.tensor_parallel, second.microbatch_sequences, second.word("tp")) == (2, 1, "2")
 
 
+@settings(deadline=None)
 @given(st.sampled_from(SCHEMA), st.integers(1, 4))
 def test_every_column_is_one_field_and_comes_back_as_it_was_spelt(column, number):
     cell = "1" if column in SWITCHES else f"0.{number}25" if column in RATIOS else str(number)

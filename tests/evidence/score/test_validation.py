@@ -149,7 +149,9 @@ def test_two_processes_predict_what_one_does(tmp_path, monkeypatch):
     one = validated(table, jobs=1)
     two = validated(table, jobs=2, progress=lambda done, total: ticks.append((done, total)))
     assert two == one
-    assert ticks == [(2, 5), (4, 5), (5, 5)]
+    assert ticks == sorted(ticks)
+    assert ticks[-1] == (5, 5)
+    assert len(ticks) > 3
 
 
 def test_memory_is_of_the_kind_that_the_row_measured(tmp_path, monkeypatch):

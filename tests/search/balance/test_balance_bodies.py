@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from balance_cases import of_two_bodies
 from balance_oracle import Brute, all_violations, brute_force, same, violations
+from tests.draws import draws
 
 from meshwright.domain.balance import Balance, Overfull
 from meshwright.search.balance import balance, quick_placements
 from meshwright.search.balance.solve import place
 
-SEEDS = range(40)
+SEEDS = range(draws(16))
 
 
 @cache
@@ -45,7 +46,7 @@ def test_an_answer_is_near_the_fastest_that_lists_can_say(seed: int) -> None:
 
 def test_slots_are_proved_among_what_lists_can_say() -> None:
     answers = [found for seed in SEEDS if isinstance(found := answer(seed), Balance)]
-    assert len(answers) >= 20
+    assert len(answers) >= len(SEEDS) // 2
     assert sum(found.status == "optimal" for found in answers) >= 0.9 * len(answers)
 
 

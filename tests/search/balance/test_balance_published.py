@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from balance_oracle import all_violations, held_vectors, loads_of, simulate, stage_memory
 from benchmarks.balance_cases import LARGE, LS1, PUBLISHED, Published
 
-from meshwright.domain.balance import Balance, BalanceProblem, Placement
+from meshwright.domain.balance import Balance, BalanceProblem, Overfull, Placement
 from meshwright.search.balance import balance
 
 LISTED = (
@@ -51,9 +52,19 @@ def test_the_oracle_counts_the_memory_of_the_golden_answer_as_it_was() -> None:
         assert stage_memory(LS1, stage, (chunk,), held_vectors(LS1, stage)) == parameters + (16 - stage) * activation
 
 
+def balanced(problem: BalanceProblem, good: Callable[[Balance | Overfull], bool]) -> Balance | Overfull:
+    """The answer after a second, or after the time that a user's search has, where the first is not good yet."""
+    found = balance(problem, time_limit_s=1.0)
+    return found if good(found) else balance(problem)
+
+
 @pytest.mark.parametrize("case", PUBLISHED, ids=[case.name for case in PUBLISHED])
 def test_answers_reach_the_published_ones(case: Published) -> None:
-    found = balance(case.problem)
+    def reaches(found: Balance | Overfull) -> bool:
+        proved = case.slot is None or found.status == "optimal"
+        return isinstance(found, Balance) and proved and found.best.simulated_time <= case.simulated
+
+    found = balanced(case.problem, reaches)
     assert isinstance(found, Balance)
     assert not all_violations(found)
     assert found.best.simulated_time <= case.simulated
@@ -66,7 +77,7 @@ def test_answers_reach_the_published_ones(case: Published) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "problem"), LARGE, ids=[name for name, _ in LARGE])
 def test_models_of_126_layers_are_balanced_within_one_per_cent_of_the_least_slot(name: str, problem: BalanceProblem) -> None:
-    found = balance(problem)
+    found = balanced(problem, lambda found: isinstance(found, Balance) and found.gap_ratio <= 0.01)
     assert isinstance(found, Balance), name
     assert not all_violations(found)
     assert found.gap_ratio <= 0.01

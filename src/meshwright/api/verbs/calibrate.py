@@ -103,25 +103,26 @@ def calibrate(request: CalibrateRequest, *, progress: Progress | None = None) ->
 def _read(values: Values, faults: Faults) -> tuple[list[RowsRead], dict[str, str]]:
     """The runs of every table, and where they come from; faults of all tables are noted."""
     from meshwright.evidence.rows.reading import read_runs
-    from meshwright.evidence.rows.table import count_reasons, nothing_usable, read_table, shipped_table
+    from meshwright.evidence.rows.table import count_reasons, left_out, nothing_usable, read_table, shipped_table
 
     tables = []
     for path in values["runs"]:
         with faults:
             tables.append(read_table(path))
-    if not values["runs"] or values["joint"]:
+    if (not values["runs"] or values["joint"]) and not faults.messages:  # the corpus has no faults to add, and takes seconds
         tables.insert(0, shipped_table())
     readings = [read_runs(table) for table in tables]
     provenance: dict[str, str] = {}
     for number, (table, reading) in enumerate(zip(tables, readings, strict=True), start=1):
         measured = sum(1 for run in reading.runs if run.step_s or run.memory_bytes)
         if not reading.runs:
-            faults.note(nothing_usable("calibrate.nothing", table, reading.skipped).messages)
+            counts, rows = count_reasons(reading.skipped), left_out(reading.skipped)
+            faults.note(nothing_usable("calibrate.nothing", table.path, counts, rows).messages)
         elif not measured:
             template = "no row with a measured step time or memory: {count:,} were read without"
             faults.add("calibrate.nothing", template, path=table.path, count=len(reading.runs))
-        left_out = ", ".join(f"{count} {reason}" for reason, count in count_reasons(reading.skipped).items()) or "none"
-        words = f"sha256 {table.digest[:16]}; {len(reading.runs)} rows used, {measured} of them measured; left out: {left_out}"
+        others = ", ".join(f"{count} {reason}" for reason, count in count_reasons(reading.skipped).items()) or "none"
+        words = f"sha256 {table.digest[:16]}; {len(reading.runs)} rows used, {measured} of them measured; left out: {others}"
         provenance[f"runs {number}"] = words
     return readings, provenance
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import io
+import tempfile
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 
 from meshwright.api.fields import Faults, Field, one_of
 from meshwright.api.request import Answer, Progress, Request, ticking
 from meshwright.errors import InputError, Message
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
     from meshwright.evidence.fit.fitters import Fitter
     from meshwright.evidence.rows.groups import Scheme
+    from meshwright.evidence.rows.table import Skipped
+    from meshwright.evidence.score.scored import Scored
     from meshwright.evidence.score.summary import Summary
-    from meshwright.evidence.score.validation import Validation
+    from meshwright.evidence.score.validation import Tally
 
 SCHEMES = ("grouped", "leave-one-model-out", "leave-one-cluster-size-out", "leave-one-source-out", "in-sample")
 
@@ -49,7 +56,7 @@ class ValidateRequest(Request):
 class ValidateAnswer(Answer):
     """Every row predicted, and what the predictions are worth."""
 
-    validation: Validation
+    validation: Tally
     summary: Summary
     unsaved: Message | None = None
     """Why the rows could not be written: no reason to lose a validation."""
@@ -81,11 +88,10 @@ def validate(request: ValidateRequest, *, progress: Progress | None = None) -> V
     if "scheme" in values and "calibration" in values and values["calibration"] != "none":
         faults.add("validate.both", "--scheme fits to these rows, --calibration does not: give one of them", path="--scheme")
     from meshwright.catalog.calibrations import check_name
-    from meshwright.evidence.rows.table import read_table, shipped_table
+    from meshwright.evidence.rows.table import open_table, shipped_table
     from meshwright.evidence.score import validation as scoring
-    from meshwright.evidence.score.rows_csv import rows_csv
     from meshwright.evidence.score.summary import summarise
-    from meshwright.outputs import Output, obstacles, write
+    from meshwright.outputs import obstacles
 
     inputs = [values[name] for name in ("csv", "calibration") if name in values]
     if "rows" in values:
@@ -93,20 +99,70 @@ def validate(request: ValidateRequest, *, progress: Progress | None = None) -> V
     with faults.at("calibration"):
         check_name(values.get("calibration", "none"))
     with faults.at("csv"):
-        table = read_table(values["csv"]) if "csv" in values else shipped_table()
+        table = open_table(values["csv"]) if "csv" in values else shipped_table()
     faults.check()
     scheme: Scheme | None = values.get("scheme")
     if scheme is None and "calibration" not in values and scoring.is_shipped(table):
         scheme = "grouped"
     fitter = _fitter(values.get("calibration"), scheme, progress)
-    found = scoring.validate(table, scheme=scheme, fitter=fitter, legal=refusals, progress=ticking(progress, "rows"))
-    unsaved = None
-    if "rows" in values:
-        try:
-            write([Output(path=values["rows"], text=rows_csv(found))], force=values["force"], inputs=inputs)
-        except InputError as error:
-            unsaved = error.messages[0]
+    with _Rows(values.get("rows")) as rows:
+        found = scoring.tally(
+            table, scheme=scheme, fitter=fitter, legal=refusals, progress=ticking(progress, "rows"), watch=rows.write
+        )
+        unsaved = rows.save(force=values["force"], inputs=inputs)
     return ValidateAnswer(validation=found, summary=summarise(found), unsaved=unsaved)
+
+
+class _Rows:
+    """The file of ``--rows``: beside its place, without a name, until all rows are in it; without a path nothing."""
+
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+        self._unsaved: Message | None = None
+        self._spool: IO[bytes] | None = None
+        self._text: io.TextIOWrapper | None = None
+        self._write: Callable[[Scored | Skipped], None] | None = None
+
+    def __enter__(self) -> Self:
+        from meshwright.evidence.score.rows_csv import row_writer
+
+        if self._path is not None:
+            with self._faults():
+                self._spool = tempfile.TemporaryFile(dir=Path(self._path).parent)
+                self._text = io.TextIOWrapper(self._spool, encoding="utf-8", newline="")
+                self._write = row_writer(self._text)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._text is not None:
+            with suppress(OSError):  # said already
+                self._text.close()
+
+    def write(self, each: Scored | Skipped) -> None:
+        """One more row; where there is no room, no further ones: it is no reason to lose a validation."""
+        if self._write is not None and self._unsaved is None:
+            with self._faults():
+                self._write(each)
+
+    def save(self, *, force: bool, inputs: Sequence[str]) -> Message | None:
+        """Put the file into its place, or say why not."""
+        from meshwright.outputs import Output, write
+
+        if self._path is not None and self._text is not None and self._unsaved is None:
+            with self._faults():
+                self._text.flush()
+                write([Output(path=self._path, spool=self._spool)], force=force, inputs=inputs)
+        return self._unsaved
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        try:
+            yield
+        except InputError as error:
+            self._unsaved = error.messages[0]
+        except OSError as error:
+            reason = error.strerror or str(error)
+            self._unsaved = Message("file.write", "cannot be written: {reason}", {"reason": reason}, str(self._path))
 
 
 def refusals(case: Case, layout: Layout) -> tuple[str, ...]:

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.api.views.estimates import number, plain
 from meshwright.evidence.rows.groups import CELL
-from meshwright.evidence.rows.table import count_reasons
+from meshwright.evidence.rows.table import by_number
 
 if TYPE_CHECKING:
     from meshwright.evidence.score.cells import Cell, Decisions
     from meshwright.evidence.score.summary import Part, Summary
-    from meshwright.evidence.score.validation import Validation
+    from meshwright.evidence.score.validation import Tally
 
 Document = dict[str, Any]
 
 
-def validation_view(validation: Validation, summary: Summary) -> Document:
-    """All metrics by the contract's keys, per part, and every row that was left out with its reason."""
+def validation_view(validation: Tally, summary: Summary) -> Document:
+    """All metrics by the contract's keys, per part, and the rows that were left out with their reasons (``columns.LISTED``)."""
     return {
         "path": validation.path,
         "scheme": validation.scheme,
@@ -28,7 +28,7 @@ def validation_view(validation: Validation, summary: Summary) -> Document:
         "known_configurations": validation.known_configurations,
         "unknown_columns": list(validation.unknown_columns),
         "skipped": len(validation.skipped),
-        "skipped_reasons": count_reasons(validation.skipped),
+        "skipped_reasons": by_number(validation.skipped.kinds),
         "skipped_rows": [{"id": each.id, "line": each.line, "reason": each.reason} for each in validation.skipped],
         "all": part_view(summary.total),
         "groups": {name: part_view(part) for name, part in summary.groups.items()},

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.errors import fault
 from meshwright.evidence.fit.linear import Linear, Runs
 from meshwright.evidence.fit.noise import kinds_of_runs, noise_of_kinds, student_loss, student_weights
 from meshwright.evidence.fit.pooling import Pooling, pooling
@@ -38,6 +39,8 @@ DEGREES = 4.0
 LARGEST_STEP, LEAST_DAMPING, LARGEST_DAMPING, MAX_ROUNDS, MAX_TURNS = 0.5, 0.02, 1000.0, 25, 3
 SETTLED = 0.01
 """Change of a simulated step time, as a log, below which a turn is the last."""
+MAX_RUNS = 20_000
+"""Runs that a fit takes: it evaluates all of them many times."""
 INNER_ROUNDS = 6
 TOLERANCE, STILL = 3e-4, 1e-3
 """Gain in log likelihood per run at which a turn ends; the move of an offset at which a linear optimum is found."""
@@ -82,9 +85,11 @@ def fit(
     """Fit all constants to all runs.
 
     Shapes:  runs of any cases; ``groups`` names what each run re-measures (same name, same configuration).
-    Errors:  none; a run without a figure pulls at nothing.
+    Errors:  ``InputError`` for more than ``MAX_RUNS``; a run without a figure pulls at nothing.
     Holds:   deterministic: no random numbers, the order of runs changes sums only in the last bits.
     """
+    if len(runs) > MAX_RUNS:
+        raise fault("fit.many", "{count:,} runs are more than a fit takes: {limit:,}", count=len(runs), limit=MAX_RUNS)
     space = Runs(runs, [freedom.name for freedom in freedoms])
     pool = pooling(freedoms, space.keys)
     ceilings = np.array([freedom.maximum or np.inf for freedom in freedoms])

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError
 from meshwright.evidence.rows.refused import ImpossibleError, UnreadableError
-from meshwright.evidence.rows.run import Run, run
-from meshwright.evidence.rows.table import Skipped
+from meshwright.evidence.rows.run import Run, measured, run
+from meshwright.evidence.rows.table import REMEMBERED, Skipped
 from meshwright.perf.parameters import active_parameters
 
 if TYPE_CHECKING:
     from meshwright.domain.model import Model
     from meshwright.evidence.rows.row import Row
-    from meshwright.evidence.rows.table import Table
+    from meshwright.evidence.rows.table import Configuration, Table
 
 
 MAX_CHUNKS = 512
@@ -74,11 +74,24 @@ def read_row(row: Row) -> Run | Refused:
 
     Errors: ``InputError`` where the fault lies in the shipped data: it must not empty an index or a validation.
     """
+    return _with_results(_outcome(row), row)
+
+
+def read_run(row: Row, configuration: Configuration) -> Run | Refused:
+    """``read_row`` of a row whose configuration others share: what it says is made a case once."""
+    return _with_results(_shared_outcome(configuration), row)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _shared_outcome(configuration: Configuration) -> Run | Refused:
+    return _outcome(configuration.row)
+
+
+def _outcome(row: Row) -> Run | Refused:
+    """What can be made of a row, whatever it measured."""
     try:
         _check_shape(row)
-        each = run(row)
-        if not row.flag:
-            _check_units(each)
+        return run(row)
     except ImpossibleError as why:
         return Refused(kind=str(why), reason=str(why), impossible=True)
     except UnreadableError as why:
@@ -90,6 +103,18 @@ def read_row(row: Row) -> Run | Refused:
         kind = KINDS.get(first.id, "no such model or cluster")
         kind = f"unknown {first.values['noun']}" if first.id == "catalog.unknown" else kind
         return Refused(kind=kind, reason=str(first))
+
+
+def _with_results(found: Run | Refused, row: Row) -> Run | Refused:
+    """The run with what the row measured, where a device can reach that."""
+    if isinstance(found, Refused):
+        return found
+    each = measured(row, found.case, found.layout, found.reading)
+    try:
+        if not row.flag:
+            _check_units(each)
+    except UnreadableError as why:
+        return Refused(kind=str(why), reason=why.detail)
     return each
 
 

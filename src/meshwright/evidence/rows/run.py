@@ -115,10 +115,15 @@ def run(row: Row) -> Run:
         ),
         implementation=implementation, calibration=calibration("none", cluster.device),
     )
+    return measured(row, case, layout, MemoryReading(kind=said.memory_reading, stage=said.memory_stage))
+
+
+def measured(row: Row, case: Case, layout: Layout, reading: MemoryReading) -> Run:
+    """A run of a case under a layout, with what the row measured."""
+    memory_gib = None if row.said.memory_unknown else row.measured.memory_gib
     return Run(
         id=row.id, row=row, case=case, layout=layout, step_s=_step_s(row), failed=row.status == "failed",
-        memory_bytes=memory_gib * 2**30 if (memory_gib := row.measured.memory_gib) and not said.memory_unknown else None,
-        reading=MemoryReading(kind=said.memory_reading, stage=said.memory_stage),
+        memory_bytes=memory_gib * 2**30 if memory_gib else None, reading=reading,
     )
 
 

@@ -1,39 +1,42 @@
-"""A CSV in the corpus schema, hostile until read: every record is a typed row, or is left out with its reason.
+"""A CSV in the corpus schema: every record is a typed row, or is left out with its reason.
 
 Nothing of a row is guessed: what a row leaves blank is the business of ``evidence.rows.run``.
 """
 
 from __future__ import annotations
 
-import csv
-import hashlib
-import io
 from collections import Counter
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from meshwright.errors import InputError, Message, did_you_mean, fault
-from meshwright.evidence.rows.columns import REQUIRED, RESULTS, SCHEMA, WORDS, cell_fault, shown
-from meshwright.evidence.rows.row import row_of
-from meshwright.readers.safe import read_text
+from meshwright.errors import InputError, Message, fault
+from meshwright.evidence.rows.columns import RESULTS, SCHEMA, WORDS, cell_fault, shown
+from meshwright.evidence.rows.records import is_text, open_records
+from meshwright.evidence.rows.row import FIELDS, row_of
 from meshwright.text import hidden
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from meshwright.evidence.rows.records import Records
     from meshwright.evidence.rows.row import Row
 
-MAX_BYTES = 64 * 10**6
-MAX_ROWS = 200_000
+MAX_HELD = 50_000
+"""Rows of a table that is held as a whole; of a file that is read row by row ``records.MAX_ROWS``."""
 MAX_ID = 120
 DISAGREE = 1.1
 """Speeds of one row may differ by rounding, not by more: then a unit is wrong."""
 EXAMPLES = 3
 """Rows that are shown for each reason to leave rows out."""
-FLAGGED, NO_ID = "flagged", "no id"
+FLAGGED, NO_ID, TWICE = "flagged", "no id", "stands again"
+OWN = ("id", "flag", *RESULTS)
+"""Columns of a run; what the others say, its configuration, it may share with any number of runs."""
+_FIELDS = {column: FIELDS[column].rpartition(".")[2] for column in RESULTS}
+REMEMBERED, REMEMBERED_LENGTH = 4096, 2000
+"""Configurations that are read once, while their cells have no more characters than this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,17 @@ class Skipped:
     """What it says, where its cells can be read."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Configuration:
+    """What rows have in common that differ in nothing but their id and their results; equal only to itself."""
+
+    row: Row
+    """Without an id, a line and results."""
+
+
+Read = tuple["Row", Configuration]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """Rows of a file in its order, those that were left out, and columns that mean nothing here."""
@@ -59,6 +73,54 @@ class Table:
     unknown_columns: tuple[str, ...]
     digest: str
     """SHA-256 of the content: the same file under another name is the same."""
+
+    def __len__(self) -> int:
+        return len(self.rows) + len(self.skipped)
+
+    def __iter__(self) -> Iterator[Read | Skipped]:
+        """Everything in the order of the file."""
+        found: list[tuple[int, Read | Skipped]] = [(each.line, (each, Configuration(each))) for each in self.rows]
+        yield from (each for _, each in sorted([*found, *((each.line, each) for each in self.skipped)], key=lambda pair: pair[0]))
+
+
+class TableFile:
+    """A file that is read row by row, each time that it is iterated, in bounded memory."""
+
+    def __init__(self, records: Records) -> None:
+        """Its header is read already."""
+        self._records, self.path, self.digest = records, records.path, records.digest
+        self.unknown_columns = tuple(name for name in records.names if name not in SCHEMA)
+
+    def __len__(self) -> int:
+        """About how many rows there are: as many as lines."""
+        return self._records.lines
+
+    def __iter__(self) -> Iterator[Read | Skipped]:
+        """Everything in the order of the file.
+
+        Errors:  ``InputError`` where there are too many rows.
+        """
+        reader, seen = _Reader(self._records.names), set[int]()
+        for line, cells in self._records:
+            found = reader.read(cells, line)
+            id_ = found.id if isinstance(found, Skipped) else found[0].id
+            if isinstance(found, Skipped):
+                yield found
+                if found.kind == NO_ID:
+                    continue
+            elif hash(id_) in seen:
+                yield Skipped(id=id_, line=line, reason=f"id {shown(id_)} {TWICE}", kind=TWICE)
+            else:
+                yield found
+            seen.add(hash(id_))  # a number for each, and not the words
+
+
+def open_table(path: Path | str) -> TableFile:
+    """A file to be read row by row.
+
+    Errors: ``InputError`` where the file or its header cannot be read; faults of a row only leave it out.
+    """
+    return TableFile(open_records(path))
 
 
 def shipped_path() -> Path:
@@ -75,148 +137,126 @@ def shipped_table() -> Table:
 def read_table(path: Path | str) -> Table:
     """All rows of a file.
 
-    Errors: ``InputError`` where the file or its header cannot be read; faults of a row only leave it out.
+    Errors: ``InputError`` where the file or its header cannot be read, or there are too many rows to hold; faults of a row only
+            leave it out.
     """
-    where = str(path)
-    text = read_text(path, MAX_BYTES, errors="surrogateescape")
-    if "\0" in text:
-        raise fault("table.binary", "not a CSV: it holds zero bytes", path=where)
-    records = _records(text)
-    _, header = next(records, (0, None))
-    if header is None or isinstance(header, str):
-        raise fault("table.empty", "holds no header line: the columns of evidence/data/README.md are expected", path=where)
-    names = _header(header, where)
+    file = open_table(path)
     rows: list[Row] = []
     skipped: list[Skipped] = []
-    seen: set[str] = set()
-    for line, cells in records:
-        if cells in ([], [""]):
-            continue
-        if len(rows) + len(skipped) >= MAX_ROWS:
-            raise fault("table.long", "more than {limit:,} rows", path=where, limit=MAX_ROWS)
-        found = _row(names, cells, line)
-        if isinstance(found, Skipped):
-            skipped.append(found)
-            if found.kind == NO_ID:
-                continue
-        elif found.id in seen:
-            skipped.append(Skipped(id=found.id, line=line, reason=f"id {shown(found.id)} stands again", kind="stands again"))
+    for each in file:
+        if isinstance(each, Skipped):
+            skipped.append(each)
         else:
-            rows.append(found)
-        seen.add(found.id)
+            rows.append(each[0])
+        if len(rows) + len(skipped) > MAX_HELD:
+            raise fault("table.held", "more than {limit:,} rows to learn from", path=file.path, limit=MAX_HELD)
     return Table(
-        path=where, rows=tuple(rows), skipped=tuple(skipped),
-        unknown_columns=tuple(name for name in names if name not in SCHEMA),
-        digest=hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest(),
+        path=file.path, rows=tuple(rows), skipped=tuple(skipped), unknown_columns=file.unknown_columns, digest=file.digest
     )
 
 
-def count_reasons(skipped: Sequence[Skipped]) -> dict[str, int]:
+def count_reasons(skipped: Iterable[Skipped]) -> dict[str, int]:
     """How many rows are left out for each kind of reason, most first."""
-    counts = Counter(each.kind for each in skipped)
+    return by_number(Counter(each.kind for each in skipped))
+
+
+def by_number(counts: Counter[str]) -> dict[str, int]:
+    """Names with their numbers, most first."""
     return dict(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
 
 
+def as_lines(rows: Sequence[Skipped]) -> str:
+    """The first rows of one kind of reason: ``as line 2 (gbs: 'x' is not a number), line 3 (...)``."""
+    return "as " + ", ".join(f"line {each.line}" + f" ({each.reason})" * (each.reason != each.kind) for each in rows[:EXAMPLES])
+
+
 def left_out(skipped: Sequence[Skipped]) -> dict[str, str]:
-    """Kind of reason -> the first rows of it with their lines, most rows first.
-
-    ``as line 2 (gbs: 'x' is not a number), line 3 (...)``
-    """
-    found: dict[str, str] = {}
-    for kind in count_reasons(skipped):
-        rows = [each for each in skipped if each.kind == kind][:EXAMPLES]
-        found[kind] = "as " + ", ".join(f"line {each.line}" + f" ({each.reason})" * (each.reason != kind) for each in rows)
-    return found
+    """Kind of reason -> the first rows of it with their lines, most rows first."""
+    return {kind: as_lines([each for each in skipped if each.kind == kind]) for kind in count_reasons(skipped)}
 
 
-def nothing_usable(id: str, table: Table, skipped: Sequence[Skipped]) -> InputError:
-    """That a table has no row to work with, with the reasons and their first rows."""
-    counts = count_reasons(skipped)
+def nothing_usable(id: str, path: str, counts: Mapping[str, int], rows: Mapping[str, str]) -> InputError:
+    """That a table has no row to work with: how many rows each kind of reason leaves out, and the first of them."""
     reasons = "; ".join(f"{count} {kind}" for kind, count in counts.items()) or "it has no rows"
-    rows = [
-        Message("rows.left-out", "{count} {kind}, {rows}", {"count": counts[kind], "kind": kind, "rows": rows}, table.path)
-        for kind, rows in left_out(skipped).items()
+    more = [
+        Message("rows.left-out", "{count} {kind}, {rows}", {"count": counts[kind], "kind": kind, "rows": rows[kind]}, path)
+        for kind in counts
     ]
-    return InputError([Message(id, "no usable row ({reasons})", {"reasons": reasons}, table.path), *rows])
+    return InputError([Message(id, "no usable row ({reasons})", {"reasons": reasons}, path), *more])
 
 
-def _records(text: str) -> Iterator[tuple[int, list[str] | str]]:
-    """Line and cells of every record, or line and fault."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    begin = 1
-    while True:
-        try:
-            cells: list[str] | str = [cell.strip() for cell in next(reader)]
-        except StopIteration:
-            return
-        except csv.Error as error:
-            cells = next((words for begin, words in _CSV.items() if str(error).startswith(begin)), str(error))
-        yield begin, cells
-        begin = reader.line_num + 1
+Problem = tuple[int, str]
+"""The place of a column in the schema, and what is wrong with the cell there."""
 
 
-_CSV = {
-    "new-line character": "a line break in a cell without quotes", "field larger": "a cell that is too long",
-    "line contains NUL": "it holds a zero byte",
-}
-"""How the parser's complaint begins -> what it means."""
+class _Reader:
+    """Records of one header as rows."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        places = {name: place for place, name in enumerate(names) if name in SCHEMA}
+        self._count = len(names)
+        self._own = {name: places[name] for name in SCHEMA if name in places and name in OWN}
+        self._shared = {name: places[name] for name in SCHEMA if name in places and name not in OWN}
+        self._known = lru_cache(maxsize=REMEMBERED)(self._configured)
+
+    def read(self, cells: list[str] | str, line: int) -> Read | Skipped:
+        """The typed row of a record, or what is wrong with it."""
+        id_ = ""
+
+        def skipped(kind: str, reason: str = "", row: Row | None = None) -> Skipped:
+            return Skipped(id=id_, line=line, reason=reason or kind, kind=kind, row=row)
+
+        if isinstance(cells, str):
+            return skipped("not a CSV record", f"not a CSV record: {cells}")
+        if len(cells) != self._count:
+            return skipped("cells do not match the header", f"{len(cells)} cells, the header has {self._count}")
+        own = {name: cells[place] for name, place in self._own.items()}
+        shared = tuple([cells[place] for place in self._shared.values()])
+        short = sum(map(len, shared)) <= REMEMBERED_LENGTH
+        found = self._known(shared) if short else self._configured(shared)
+        if found is None or not all(map(is_text, own.values())):
+            return skipped("not UTF-8 text")
+        if not own["id"] or len(own["id"]) > MAX_ID:
+            id_ = own["id"][:MAX_ID]
+            return skipped(NO_ID, f"the id is longer than {MAX_ID} characters" if id_ else "the id is blank")
+        id_ = own["id"]
+        problems = [found] if isinstance(found, tuple) else []
+        if own_problem := _problem(own):
+            problems.append(own_problem)
+        row = None if isinstance(found, tuple) or problems else _measured(found, own, line)
+        if own.get("flag"):
+            return skipped(FLAGGED, f"flagged: {shown(own['flag'])}", row)
+        if row is None or isinstance(found, tuple):
+            place, why = min(problems)
+            column = SCHEMA[place]
+            unseen = hidden(cells[self._own[column] if column in self._own else self._shared[column]])
+            kind = "unknown " + column if column in WORDS else "not a number of its column"
+            return skipped("characters that cannot be seen" if unseen else kind, why)
+        if why := _disagreement(row):
+            return skipped("speeds disagree", why)
+        return row, found
+
+    def _configured(self, shared: tuple[str, ...]) -> Configuration | Problem | None:
+        """What the cells of a configuration say, or what is wrong with them; None where they are no text."""
+        if not all(map(is_text, shared)):
+            return None
+        given = dict(zip(self._shared, shared, strict=True))
+        return _problem(given) or Configuration(row_of(given))
 
 
-def _header(cells: list[str], where: str) -> list[str]:
-    if any(not _is_text(cell) for cell in cells):
-        raise fault("file.encoding", "not UTF-8 text (header)", path=where)
-    names = [cell.strip() for cell in cells]
-    messages = [
-        Message("table.column", "column {name} stands twice", {"name": shown(name)}, path=where)
-        for name, count in Counter(names).items()
-        if count > 1 and name in SCHEMA
-    ]
-    missing = [name for name in REQUIRED if name not in names]
-    if missing:
-        near = [name for name in names if name not in SCHEMA and len(name) <= MAX_ID]
-        hints = "".join(f"; for {name}: {hint[2:]}" for name in missing if (hint := did_you_mean(name, near)))
-        if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
-            hints = "; cells must be separated by commas"
-        values = {"missing": missing, "hints": hints}
-        messages.append(Message("table.missing", "missing columns: {missing}{hints}", values, path=where))
-    if messages:
-        raise InputError(messages)
-    return names
+def _problem(given: dict[str, str]) -> Problem | None:
+    """The first column of the schema whose cell is wrong."""
+    for column, cell in given.items():
+        if cell and (why := cell_fault(column, cell)):
+            return SCHEMA.index(column), why
+    return None
 
 
-def _row(names: list[str], cells: list[str] | str, line: int) -> Row | Skipped:
-    """The typed row of a record, or what is wrong with it."""
-
-    def skipped(kind: str, reason: str = "", row: Row | None = None) -> Skipped:
-        return Skipped(id=row.id if row else id_[:MAX_ID], line=line, reason=reason or kind, kind=kind, row=row)
-
-    id_ = ""
-    if isinstance(cells, str):
-        return skipped("not a CSV record", f"not a CSV record: {cells}")
-    if len(cells) != len(names):
-        return skipped("cells do not match the header", f"{len(cells)} cells, the header has {len(names)}")
-    given = {name: cell for name, cell in zip(names, cells, strict=True) if name in SCHEMA}
-    if not all(_is_text(cell) for cell in given.values()):
-        return skipped("not UTF-8 text")
-    id_ = given["id"]
-    if not id_ or len(id_) > MAX_ID:
-        return skipped(NO_ID, "the id is blank" if not id_ else f"the id is longer than {MAX_ID} characters")
-    problem = next(((column, why) for column in SCHEMA if (why := _fault(column, given))), None)
-    row = None if problem else row_of(given, line)
-    if given.get("flag"):
-        return skipped(FLAGGED, f"flagged: {shown(given['flag'])}", row)
-    if problem or row is None:
-        column, why = problem or ("", "")
-        kind = "unknown " + column if column in WORDS else "not a number of its column"
-        return skipped("characters that cannot be seen" if hidden(given.get(column, "")) else kind, why)
-    if why := _disagreement(row):
-        return skipped("speeds disagree", why)
-    return row
-
-
-def _fault(column: str, given: Mapping[str, str]) -> str:
-    cell = given.get(column, "")
-    return cell_fault(column, cell) if cell else ""
+def _measured(configuration: Configuration, own: dict[str, str], line: int) -> Row:
+    """A run of a configuration."""
+    said: dict[str, Any] = {_FIELDS[column]: float(own[column]) for column in RESULTS if own.get(column)}
+    measured = replace(configuration.row.measured, **said)
+    return replace(configuration.row, id=own["id"], line=line, flag=own.get("flag", ""), measured=measured)
 
 
 def step_times(row: Row) -> dict[str, float]:
@@ -251,8 +291,3 @@ def _disagreement(row: Row) -> str:
     if times and times[slow] > DISAGREE * times[fast]:
         return f"{slow} and {fast} disagree by a factor of {times[slow] / times[fast]:.4g}: mixed units?"
     return ""
-
-
-def _is_text(cell: str) -> bool:
-    """Whether the bytes of the cell were UTF-8."""
-    return not any("\udc80" <= each <= "\udcff" for each in cell) if not cell.isascii() else True

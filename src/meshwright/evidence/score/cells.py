@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from math import comb, isclose
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from meshwright.evidence.rows.groups import cell_key, settings_key
+import numpy as np
+
+from meshwright.evidence.score.baselines import middle
+from meshwright.evidence.score.columns import FAILED, MIN_MEASURED, View, view_of
 from meshwright.evidence.score.metrics import spearman
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from meshwright.evidence.score.scored import Scored
 
-MIN_MEASURED = 5
 FIRST = 3
 TIED = 1e-9
 """Predictions as near as this are one."""
@@ -26,7 +29,6 @@ TIED = 1e-9
 class Candidate:
     """Rows of identical settings: one choice."""
 
-    ids: tuple[str, ...]
     predicted_step_s: float | None
     predicted_fits: bool
     measured_step_s: float | None
@@ -74,29 +76,35 @@ class Decisions:
     spearman_within_cells_median: float | None
 
 
-def cells_of(rows: Sequence[Scored]) -> tuple[Cell, ...]:
+def cells_of(rows: View | Sequence[Scored]) -> tuple[Cell, ...]:
     """Every cell with five measured rows or more, in the order of its key.
 
     A failed row belongs to every cell whose question it was tried for, whatever its source calls it (``fail-*`` rows are the
     failures of the playbook's cells).
     """
-    measured: dict[tuple[str, ...], list[Scored]] = defaultdict(list)
-    failed: dict[tuple[str, ...], list[Scored]] = defaultdict(list)
-    most: dict[tuple[str, str], float] = defaultdict(float)
-    for each in rows:
-        key = cell_key(each.row)
-        if each.status == "ok" and each.measured_memory_bytes is not None:
-            where = _where(each)
-            most[where] = max(most[where], each.measured_memory_bytes)
-        if each.status == "failed":
-            failed[key].append(each)
-        elif each.status == "ok" and each.measured_step_s is not None:
-            measured[(each.source, *key)].append(each)
-    return tuple(
-        _cell(key, found, failed.get(key[1:], []), most.get(_where(found[0]), 0.0))
-        for key, found in sorted(measured.items())
-        if len(found) >= MIN_MEASURED
-    )
+    view = view_of(rows)
+    measured = view.where(view.ok & ~np.isnan(view.measured_step_s))
+    failed = dict(view.where(view.status == FAILED).by("cell"))
+    most, names, nobody = _most_bytes(view), tuple(view.columns.names["source"]), view.where(np.empty(0, dtype=np.int64))
+    found = []
+    for source, of_source in measured.by("source"):
+        for cell, own in of_source.by("cell"):
+            if len(own) >= MIN_MEASURED:
+                first = own.where(np.zeros(1, dtype=np.int64))
+                where = int(first.framework[0]), int(first.device[0])
+                found.append(
+                    _cell((names[source], *view.columns.cells[cell]), own, failed.get(cell, nobody), most.get(where, 0.0))
+                )
+    return tuple(sorted(found, key=lambda each: each.key))
+
+
+def _most_bytes(view: View) -> dict[tuple[int, int], float]:
+    """The most memory that a run of a framework on a device is known to have used."""
+    known = view.where(view.ok & ~np.isnan(view.measured_memory_bytes))
+    return {
+        (framework, device): float(runs.measured_memory_bytes.max())
+        for framework, own in known.by("framework") for device, runs in own.by("device")
+    }
 
 
 def decisions(cells: Sequence[Cell]) -> Decisions | None:
@@ -114,15 +122,9 @@ def decisions(cells: Sequence[Cell]) -> Decisions | None:
     )
 
 
-def _where(each: Scored) -> tuple[str, str]:
-    return each.row.framework, each.device
-
-
-def _cell(key: tuple[str, ...], measured: Sequence[Scored], failed: Sequence[Scored], most_bytes: float) -> Cell:
-    by_settings: dict[tuple[str, ...], list[Scored]] = defaultdict(list)
-    for each in (*measured, *failed):
-        by_settings[settings_key(each.row)].append(each)
-    candidates = [_candidate(by_settings[settings]) for settings in sorted(by_settings)]
+def _cell(key: tuple[str, ...], measured: View, failed: View, most_bytes: float) -> Cell:
+    together = View(measured.columns, np.concatenate([measured.rows, failed.rows]))
+    candidates = [_candidate(own) for _, own in together.by("settings")]
     timed = [each for each in candidates if each.measured_step_s is not None and each.predicted_step_s is not None]
     fitting = [each for each in candidates if each.predicted_fits and each.predicted_step_s is not None]
     best = min(each.measured_step_s for each in candidates if each.measured_step_s is not None)
@@ -138,23 +140,24 @@ def _cell(key: tuple[str, ...], measured: Sequence[Scored], failed: Sequence[Sco
     )
 
 
-def _candidate(rows: Sequence[Scored]) -> Candidate:
+def _candidate(rows: View) -> Candidate:
     """Rows of identical settings as one: medians, and fitting where most are said to fit."""
-    times = [each.measured_step_s for each in rows if each.status == "ok" and each.measured_step_s is not None]
-    predicted = [each.predicted_step_s for each in rows if each.predicted_step_s is not None]
-    memory = [each.predicted_memory_bytes for each in rows if each.predicted_memory_bytes is not None]
     return Candidate(
-        ids=tuple(sorted(each.id for each in rows)), predicted_step_s=median(predicted) if predicted else None,
-        predicted_fits=2 * sum(each.predicted_fits for each in rows) > len(rows),
-        measured_step_s=median(times) if times else None, legal=all(each.legal for each in rows),
-        predicted_memory_bytes=median(memory) if memory else None,
+        predicted_step_s=_middle(rows.predicted_step_s), predicted_fits=2 * int(rows.fits.sum()) > len(rows),
+        measured_step_s=_middle(rows.where(rows.ok).measured_step_s), legal=bool((rows.legal == 1).all()),
+        predicted_memory_bytes=_middle(rows.predicted_memory_bytes),
     )
+
+
+def _middle(values: NDArray[np.float64]) -> float | None:
+    """The median of what there is."""
+    return middle(values[~np.isnan(values)])
 
 
 def _tiers(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
     """Candidates from the fastest prediction on, those predicted alike together."""
     tiers: list[list[Candidate]] = []
-    for each in sorted(candidates, key=lambda one: (one.predicted_step_s or 0.0, one.ids)):
+    for each in sorted(candidates, key=lambda one: one.predicted_step_s or 0.0):
         if tiers and isclose(tiers[-1][0].predicted_step_s or 0.0, each.predicted_step_s or 0.0, rel_tol=TIED):
             tiers[-1].append(each)
         else:

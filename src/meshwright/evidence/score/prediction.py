@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import islice
 from math import isfinite
 from os import cpu_count
 from typing import TYPE_CHECKING
@@ -20,8 +18,8 @@ from meshwright.estimate.evaluate import evaluate, shown_bytes
 from meshwright.evidence.fit.processes import processes, submit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from concurrent.futures import Future
+    from collections.abc import Iterator
+    from concurrent.futures import ProcessPoolExecutor
 
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
@@ -38,8 +36,6 @@ CHUNK = 48
 WORTH_IT = 400
 """Fewer predictions take less time than the start of a process."""
 MAX_JOBS = 4
-AHEAD = 2
-"""Chunks that wait for each process beyond the one that it works on, so that it never waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,45 +58,40 @@ class Predicted:
     """Why there is no estimate of a legal layout; blank otherwise."""
 
 
-def predict(tasks: Iterable[Task], legal: Legal, jobs: int = 1) -> Generator[Predicted, None, None]:
-    """An estimate of every case and layout, in their order, on so many processes.
+class Estimates:
+    """Estimates of many cases, some at a time; other processes begin when there is enough to do, and end with the context.
 
-    Holds:   tasks are taken as they are needed, so that they may come from a file of any length.
+    ``jobs``: processes; None: as many as pay.
     """
-    left = iter(tasks)
-    chunks = iter(lambda: list(islice(left, CHUNK)), [])
-    if jobs > 1:
-        yield from _beside(chunks, legal, jobs)
-    for chunk in chunks:
-        yield from _chunk(chunk, legal)
 
+    def __init__(self, legal: Legal, jobs: int | None = None) -> None:
+        self._legal, self._jobs = legal, jobs
+        self._pool: ProcessPoolExecutor | None = None
+        self._held = ExitStack()
 
-def jobs_for(tasks: int) -> int:
-    """As many processes as pay for so many predictions."""
-    return min(MAX_JOBS, cpu_count() or 1) if tasks >= WORTH_IT else 1
+    def __enter__(self) -> Estimates:
+        return self
 
+    def __exit__(self, *error: object) -> None:
+        self._held.close()
 
-def _beside(chunks: Iterator[list[Task]], legal: Legal, jobs: int) -> Generator[Predicted, None, None]:
-    """Chunks on other processes; where those are no more, what they had is done here, and further chunks are not taken."""
-    waiting: deque[list[Task]] = deque()
-    futures: deque[Future[list[Predicted]]] = deque()
-
-    def first() -> list[Predicted]:
-        found = futures[0].result()
-        futures.popleft()
-        waiting.popleft()
-        return found
-
-    with processes(jobs) as pool, suppress(BrokenProcessPool):  # no room for a second process, or a script without a main guard
-        for chunk in chunks:
-            waiting.append(chunk)
-            futures.append(submit(pool, _chunk, chunk, legal))
-            if len(waiting) > AHEAD * jobs:
-                yield from first()
-        while waiting:
-            yield from first()
-    for chunk in waiting:
-        yield from _chunk(chunk, legal)
+    def of(self, tasks: Sequence[Task]) -> Iterator[Predicted]:
+        """An estimate of every case and layout, in their order."""
+        jobs = self._jobs or (min(MAX_JOBS, cpu_count() or 1) if len(tasks) >= WORTH_IT else 1)
+        if self._pool is None and jobs > 1:
+            self._pool = self._held.enter_context(processes(jobs))
+        chunks, done = [tasks[begin : begin + CHUNK] for begin in range(0, len(tasks), CHUNK)], 0
+        if self._pool is not None:
+            try:
+                futures = [submit(self._pool, _chunk, chunk, self._legal) for chunk in chunks]
+                for future in futures:
+                    found = future.result()
+                    done += 1
+                    yield from found
+            except BrokenProcessPool:  # no room for a second process, or a script without a main guard
+                self._pool, self._jobs = None, 1
+        for chunk in chunks[done:]:
+            yield from _chunk(chunk, self._legal)
 
 
 def _chunk(chunk: Sequence[Task], legal: Legal) -> list[Predicted]:

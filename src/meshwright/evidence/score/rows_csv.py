@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from meshwright.documents.quoting import csv_cell
+from meshwright.evidence.rows.table import Skipped
 from meshwright.text import visible
 
 if TYPE_CHECKING:
-    from meshwright.evidence.rows.table import Skipped
+    from collections.abc import Callable
+
     from meshwright.evidence.score.scored import Bounds, Scored
     from meshwright.evidence.score.validation import Validation
 
@@ -22,13 +24,23 @@ COLUMNS = (
 
 def rows_csv(validation: Validation) -> str:
     """The rows in the order of their file, those left out among them; what there is not stays blank."""
-    lines = [(each.line, _cells(each)) for each in validation.rows]
-    lines += [(each.line, _left_out(each)) for each in validation.skipped]
     stream = io.StringIO(newline="")
+    write = row_writer(stream)
+    found: list[Scored | Skipped] = [*validation.rows, *validation.skipped]
+    for each in sorted(found, key=lambda each: each.line):
+        write(each)
+    return stream.getvalue()
+
+
+def row_writer(stream: TextIO) -> Callable[[Scored | Skipped], None]:
+    """What writes rows to a stream, one by one, below the header that it has written."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows(cells for _, cells in sorted(lines))
-    return stream.getvalue()
+
+    def write(each: Scored | Skipped) -> None:
+        writer.writerow(_left_out(each) if isinstance(each, Skipped) else _cells(each))
+
+    return write
 
 
 def _cells(each: Scored) -> list[str]:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.evidence.rows.groups import source_group
 from meshwright.evidence.score.cells import cells_of, decisions
+from meshwright.evidence.score.columns import Columns
 from meshwright.evidence.score.metrics import reliability, scores
 from meshwright.evidence.score.sets import sets
+from meshwright.evidence.score.validation import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from meshwright.evidence.score.cells import Cell, Decisions
+    from meshwright.evidence.score.columns import View
     from meshwright.evidence.score.metrics import Bin, Scores
-    from meshwright.evidence.score.scored import Scored
     from meshwright.evidence.score.sets import Target
     from meshwright.evidence.score.validation import Validation
+
+
+KINDS = ("dense", "mixture of experts")
+"""By whether a model has experts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,41 +75,41 @@ class Summary:
     reliability: tuple[Bin, ...]
 
 
-def summarise(validation: Validation) -> Summary:
+def summarise(validation: Validation | Tally) -> Summary:
     """Score a validation by every part that has a row."""
-    rows = validation.rows
-    left_out = Counter(source_group(each.id) for each in validation.skipped)
-    groups = _parts(rows, lambda each: each.source, left_out)
-    for name in sorted(left_out.keys() - groups.keys()):  # a source that is left out altogether is still named
-        groups[name] = Part(name=name, scores=scores((), skipped=left_out[name]))
-    cells = cells_of(rows)
+    if isinstance(validation, Tally):
+        view, sources = validation.rows.all, validation.skipped.sources
+    else:
+        view, sources = Columns(validation.rows).all, Counter(source_group(each.id) for each in validation.skipped)
+    groups = _parts(view, "source", sources)
+    for name in sorted(sources.keys() - groups.keys()):  # a source that is left out altogether is still named
+        groups[name] = Part(name=name, scores=scores((), skipped=sources[name]))
+    cells = cells_of(view)
     return Summary(
-        total=Part(name="all", scores=scores(rows, skipped=len(validation.skipped)), decisions=decisions(cells)),
-        groups=groups, sets=_sets(rows), devices=_parts(rows, lambda each: each.device or each.row.device),
-        frameworks=_parts(rows, lambda each: each.row.framework),
-        kinds=_parts(rows, lambda each: "mixture of experts" if each.is_moe else "dense"), cells=cells,
-        reliability=reliability(rows),
+        total=Part(name="all", scores=scores(view, skipped=len(validation.skipped)), decisions=decisions(cells)),
+        groups=groups, sets=_sets(view), devices=_parts(view, "device"), frameworks=_parts(view, "framework"),
+        kinds=_parts(view, "moe"), cells=cells, reliability=reliability(view),
     )
 
 
-def _parts(rows: tuple[Scored, ...], key: Callable[[Scored], str], left_out: Mapping[str, int] | None = None) -> dict[str, Part]:
-    found: dict[str, list[Scored]] = defaultdict(list)
-    for each in rows:
-        found[key(each)].append(each)
-    return {
-        name: Part(
-            name=name, scores=scores(found[name], skipped=(left_out or {}).get(name, 0)), decisions=decisions(cells_of(found[name]))
+def _parts(view: View, code: str, left_out: Mapping[str, int] | None = None) -> dict[str, Part]:
+    """The rows of each source, framework, device or kind."""
+    names = KINDS if code == "moe" else tuple(view.columns.names[code])
+    found = {
+        (name := names[number]): Part(
+            name=name, scores=scores(own, skipped=(left_out or {}).get(name, 0)), decisions=decisions(cells_of(own))
         )
-        for name in sorted(found)
+        for number, own in view.by(code)
     }
+    return {name: found[name] for name in sorted(found)}
 
 
-def _sets(rows: tuple[Scored, ...]) -> tuple[Part, ...]:
+def _sets(view: View) -> tuple[Part, ...]:
     """Every set that holds a row, in the order of the file."""
     found = []
-    for each in sets():
-        inside = [row for row in rows if each.where.holds(row)]
-        if not inside:
+    for place, each in enumerate(sets()):
+        inside = view.where(view.columns.code("sets")[view.rows] >> place & 1 == 1)
+        if not len(inside):
             continue
         own, choices = scores(inside), decisions(cells_of(inside))
         aims = []

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cache, lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from meshwright.errors import fault
+from meshwright.evidence.fit.solve import MAX_RUNS
 from meshwright.evidence.rows.groups import ALL_IN, device_key, folds, group_key
-from meshwright.evidence.rows.reading import read_runs
-from meshwright.evidence.rows.table import Skipped, nothing_usable, shipped_table
-from meshwright.evidence.score.prediction import Predicted, jobs_for, predict
+from meshwright.evidence.rows.reading import Refused, read_run
+from meshwright.evidence.rows.table import MAX_HELD, REMEMBERED, Skipped, as_lines, by_number, nothing_usable, shipped_table
+from meshwright.evidence.score.columns import Columns, Keys, LeftOut
+from meshwright.evidence.score.prediction import Estimates, Predicted
 from meshwright.evidence.score.scored import Scored
 
 if TYPE_CHECKING:
-    from meshwright.evidence.fit.fitters import Fitter
+    from collections.abc import Callable, Generator, Iterator, Sequence
+
+    from meshwright.domain.case import Case
+    from meshwright.evidence.fit.fitters import Fitter, Predictor
     from meshwright.evidence.rows.groups import Scheme
     from meshwright.evidence.rows.row import Row
     from meshwright.evidence.rows.run import Run
-    from meshwright.evidence.rows.table import Table
+    from meshwright.evidence.rows.table import Configuration, Table, TableFile
     from meshwright.evidence.score.prediction import Legal, Progress
+
+AT_ONCE = 2000
+"""Rows that are read, then predicted, before the next ones are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +50,20 @@ class Validation:
     """Rows whose configuration also stands in the shipped corpus, which a calibration has seen; 0 under a scheme."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """A ``Validation`` of a file of any length: of each row what is counted, of those left out how many and the first."""
+
+    path: str
+    scheme: Scheme | None
+    calibration: str
+    rows: Columns
+    skipped: LeftOut
+    unknown_columns: tuple[str, ...]
+    folds: int
+    known_configurations: int = 0
+
+
 def validate(
     table: Table, *, scheme: Scheme | None, fitter: Fitter, legal: Legal, progress: Progress | None = None,
     jobs: int | None = None,
@@ -49,47 +74,179 @@ def validate(
     nothing. ``legal`` says why a layout may not be run.
     Errors:  ``InputError`` where no row can be used.
     """
-    reading = read_runs(table)
-    if not reading.runs and not reading.impossible:
-        raise nothing_usable("validate.nothing", table, reading.skipped)
-    fold_of = folds([each.row for each in reading.runs], scheme) if scheme else (ALL_IN,) * len(reading.runs)
-    predictors = fitter.fit_folds(reading.runs, fold_of) if max(fold_of, default=ALL_IN) > ALL_IN else ()
-    everything = None if predictors else fitter.fit(reading.runs if scheme else ())
-    cases = [
-        everything(run) if everything is not None else predictors[fold](run)
-        for run, fold in zip(reading.runs, fold_of, strict=True)
-    ]
-    tasks = [(case, run.layout, run.reading) for case, run in zip(cases, reading.runs, strict=True)]
-    predicted: list[Predicted] = []
-    with closing(predict(tasks, legal, jobs or jobs_for(len(tasks)))) as results:
-        for each in results:
-            predicted.append(each)
-            if progress is not None:
-                progress(len(predicted), len(tasks))
-    scored: list[Scored] = []
-    skipped = list(reading.skipped)
-    for run, fold, result in zip(reading.runs, fold_of, predicted, strict=True):
-        if result.fault:
-            kind = "the model has no estimate"
-            skipped.append(Skipped(id=run.id, line=run.row.line, reason=f"{kind}: {result.fault}", kind=kind, row=run.row))
+    rows: list[Scored] = []
+    skipped: list[Skipped] = []
+
+    def keep(each: Scored | Skipped) -> None:
+        if isinstance(each, Skipped):
+            skipped.append(each)
         else:
-            scored.append(_scored(run, result, fold))
-    scored += [_impossible(row, why) for row, why in reading.impossible]
+            rows.append(each)
+
+    found = tally(table, scheme=scheme, fitter=fitter, legal=legal, progress=progress, jobs=jobs, watch=keep)
     return Validation(
-        path=table.path, scheme=scheme, calibration=fitter.label, rows=tuple(sorted(scored, key=lambda each: each.line)),
-        skipped=tuple(sorted(skipped, key=lambda each: each.line)), unknown_columns=table.unknown_columns,
-        folds=max(1, len(predictors)), known_configurations=0 if scheme else _known(table, reading.runs),
+        path=found.path, scheme=scheme, calibration=found.calibration, rows=tuple(rows), skipped=tuple(skipped),
+        unknown_columns=found.unknown_columns, folds=found.folds, known_configurations=found.known_configurations,
     )
 
 
-def is_shipped(table: Table) -> bool:
+def tally(
+    table: Table | TableFile, *, scheme: Scheme | None, fitter: Fitter, legal: Legal, progress: Progress | None = None,
+    jobs: int | None = None, watch: Callable[[Scored | Skipped], None] | None = None,
+) -> Tally:
+    """``validate`` for files of any length; ``watch`` sees each row, in the order of the file, before it is forgotten.
+
+    Errors:  ``InputError`` where no row can be used, or there are too many for the fits of a scheme.
+    """
+    pass_ = _Pass(table, scheme, fitter)
+    rows, skipped = Columns(), LeftOut()
+
+    def tick(done: float) -> None:
+        if progress is not None:
+            progress(done, max(done, len(table)))
+
+    with Estimates(legal, jobs) as estimates, closing(pass_.results(estimates, tick)) as results:
+        for item, each in results:
+            if isinstance(each, Skipped):
+                skipped.append(each)
+            elif isinstance(item, _Item):
+                rows.append(each, _keys(item.configuration))
+            if watch is not None:
+                watch(each)
+    if not pass_.usable:
+        counts = by_number(skipped.kinds)
+        raise nothing_usable("validate.nothing", table.path, counts, {kind: as_lines(skipped.first(kind)) for kind in counts})
+    return Tally(
+        path=table.path, scheme=scheme, calibration=fitter.label, rows=rows, skipped=skipped,
+        unknown_columns=table.unknown_columns, folds=pass_.folds, known_configurations=0 if scheme else pass_.known,
+    )
+
+
+def is_shipped(table: Table | TableFile) -> bool:
     """Whether a table is the shipped corpus, under whatever name."""
     return table.digest == shipped_table().digest
 
 
-def _known(table: Table, runs: tuple[Run, ...]) -> int:
-    known = {group_key(row) for row in shipped_table().rows}
-    return sum(run.group in known for run in runs)
+@dataclass(slots=True, eq=False)
+class _Item:
+    """A row on its way."""
+
+    row: Row
+    configuration: Configuration
+    run: Run | None
+    why: str = ""
+    """Why nothing can run it, where there is no run."""
+    fold: int = ALL_IN
+
+
+class _Pass:
+    """One way through a table: rows are read some at a time, and those of one configuration and fit predicted once."""
+
+    def __init__(self, table: Table | TableFile, scheme: Scheme | None, fitter: Fitter) -> None:
+        """Fit, where there is something to fit.
+
+        Errors:  ``InputError`` where there is too much of it.
+        """
+        self.usable = self.known = 0
+        self.folds = 1
+        self._items: Iterator[_Item | Skipped] = _items(table)
+        self._predicted: dict[tuple[Configuration, int], Predicted] = {}
+        self._predictors: Sequence[Predictor] = ()
+        if scheme is None:
+            self._everything = fitter.fit(())
+            return
+        items = _held(self._items, table.path)
+        self._items, fitted = iter(items), [each for each in items if isinstance(each, _Item) and each.run is not None]
+        runs = [each.run for each in fitted if each.run is not None]
+        fold_of = folds([run.row for run in runs], scheme)
+        for each, fold in zip(fitted, fold_of, strict=True):
+            each.fold = fold
+        if max(fold_of, default=ALL_IN) > ALL_IN:
+            self._predictors = fitter.fit_folds(runs, fold_of)
+            self.folds = len(self._predictors)
+        elif runs:
+            self._everything = fitter.fit(runs)
+
+    def results(
+        self, estimates: Estimates, tick: Callable[[float], None]
+    ) -> Generator[tuple[_Item | Skipped, Scored | Skipped], None, None]:
+        """Every row with what became of it, in the order of the file; ``tick`` is told about how many are done."""
+        done = 0
+        while batch := list(islice(self._items, AT_ONCE)):
+            for share in self._predict(batch, estimates):
+                tick(done + share * len(batch))
+            for item in batch:
+                yield item, item if isinstance(item, Skipped) else self._result(item)
+            done += len(batch)
+            tick(done)
+
+    def _predict(self, batch: Sequence[_Item | Skipped], estimates: Estimates) -> Iterator[float]:
+        """Predict what is not known yet; how much of it is done."""
+        for key in list(self._predicted)[: max(0, len(self._predicted) - REMEMBERED)]:
+            del self._predicted[key]
+        wanted = {
+            (each.configuration, each.fold): each.run
+            for each in batch if isinstance(each, _Item) and each.run is not None
+            and (each.configuration, each.fold) not in self._predicted
+        }
+        tasks = [(self._case(run, fold), run.layout, run.reading) for (_, fold), run in wanted.items()]
+        for number, (key, found) in enumerate(zip(wanted, estimates.of(tasks), strict=True), start=1):
+            self._predicted[key] = found
+            yield number / len(wanted)
+
+    def _case(self, run: Run, fold: int) -> Case:
+        return self._predictors[fold](run) if self._predictors else self._everything(run)
+
+    def _result(self, item: _Item) -> Scored | Skipped:
+        self.usable += 1
+        if item.run is None:
+            return _impossible(item.row, item.why)
+        self.known += _in_shipped(item.configuration)
+        result = self._predicted[item.configuration, item.fold]
+        if result.fault:
+            kind = "the model has no estimate"
+            return Skipped(id=item.row.id, line=item.row.line, reason=f"{kind}: {result.fault}", kind=kind, row=item.row)
+        return _scored(item.run, result, item.fold)
+
+
+def _items(table: Table | TableFile) -> Iterator[_Item | Skipped]:
+    """Every row of a table as a run, in the order of the file."""
+    for each in table:
+        if isinstance(each, Skipped):
+            yield each
+            continue
+        row, configuration = each
+        found = read_run(row, configuration)
+        if not isinstance(found, Refused):
+            yield _Item(row, configuration, found)
+        elif found.impossible:
+            yield _Item(row, configuration, None, found.reason)
+        else:
+            yield Skipped(id=row.id, line=row.line, reason=found.reason, kind=found.kind, row=row)
+
+
+def _held(items: Iterator[_Item | Skipped], path: str) -> list[_Item | Skipped]:
+    """All rows, where a fit can look at them."""
+    held = list(islice(items, MAX_HELD + 1))
+    if len(held) > MAX_HELD or sum(isinstance(each, _Item) for each in held) > MAX_RUNS:
+        raise fault("validate.many", "a fit takes {limit:,} runs at most: leave --scheme out, or give fewer rows", path=path,
+                    limit=MAX_RUNS)
+    return held
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _keys(configuration: Configuration) -> Keys:
+    return Keys.of(configuration.row)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _in_shipped(configuration: Configuration) -> bool:
+    return group_key(configuration.row) in _shipped_groups()
+
+
+@cache
+def _shipped_groups() -> frozenset[tuple[str, ...]]:
+    return frozenset(group_key(row) for row in shipped_table().rows)
 
 
 def _scored(run: Run, result: Predicted, fold: int) -> Scored:

@@ -186,12 +186,11 @@ _JSON = (
             tuple(At(key, section, is_true, values={"section": section}) for key, section in _LEGACY_OFFLOAD.items()), "warning",
             _ZERO),
     Mistake("deprecated", "Config parameter {key} is deprecated use {instead} instead",
-            (
-                    *(At(key, instead, is_not_true if key in _LEGACY_OFFLOAD else None, values={"instead": instead})
-                      for key, instead in RENAMED.items()),
-                    At("bfloat16.enabled", "bf16", values={"instead": "bf16"}),
-                    At(ZERO, f"{ZERO}.stage", lambda value: isinstance(value, bool), values={"instead": f"{ZERO}.stage"}),
-                ), "warning", "deepspeed/runtime/config_utils.py"),
+            (*(At(key, instead, is_not_true if key in _LEGACY_OFFLOAD else None, values={"instead": instead})
+               for key, instead in RENAMED.items()),
+             At("bfloat16.enabled", "bf16", values={"instead": "bf16"}),
+             At(ZERO, f"{ZERO}.stage", lambda value: isinstance(value, bool), values={"instead": f"{ZERO}.stage"})),
+            "warning", "deepspeed/runtime/config_utils.py"),
     Mistake("offload-param", "offload_param is valid only with stage 3, not {stage}: it is accepted and does nothing",
             At(f"{ZERO}.offload_param.device", "stage 3", other_than("none"), when=_below_3), "warning", _ZERO),
     Mistake("offload-stage", "offload_optimizer does nothing in stage 0",
