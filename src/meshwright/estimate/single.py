@@ -16,7 +16,7 @@ from meshwright.estimate.costs import vocabulary_rows
 from meshwright.estimate.evaluate import Evaluation, composition_of, evaluate
 from meshwright.estimate.overlap import overlap_for
 from meshwright.estimate.simulate import simulated_bubble_s
-from meshwright.perf.flops import Convention, SequenceFlops, layer_flops, sequence_flops, training_flops
+from meshwright.perf.flops import PADDED, Convention, SequenceFlops, layer_flops, sequence_flops, training_flops
 from meshwright.perf.layer import ATTENTION_CORE
 from meshwright.perf.operators import layer_products, work_shape
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def sequence_work(case: Case, convention: str | None = None) -> SequenceFlops:
     """Forward FLOPs of one sequence under a convention (the case's own where none is given)."""
     chosen = cast("Convention", convention or case.flops_convention)
-    padded = float(vocabulary_rows(case, np.asarray(1.0))) if chosen == "megatron" else None
+    padded = float(vocabulary_rows(case, np.asarray(1.0))) if chosen == PADDED else None
     return sequence_flops(
         case.model, case.batch.sequence_tokens, convention=chosen, mean_square=case.batch.mean_square_document_tokens,
         vocabulary=padded,

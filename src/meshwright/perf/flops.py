@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 Convention = Literal["causal", "full", "megatron"]
 CONVENTIONS: tuple[Convention, ...] = ("causal", "full", "megatron")
+PADDED: Convention = "megatron"
+"""The convention that counts the padded vocabulary."""
 ATTENTION_PASSES = 3.0
 """Forward, and twice as much backward."""
 
