@@ -17,7 +17,6 @@ from meshwright.errors import InputError
 from meshwright.estimate import estimate
 from meshwright.estimate.overlap import overlap_for
 from meshwright.fix import observe
-from meshwright.fix.advice import GATHER, LOSS, UNSHARDED
 from meshwright.fix.observed import stage_of
 from meshwright.fix.packing import QUANTUM, packed
 from meshwright.frameworks import File, framework, frameworks
@@ -217,7 +216,7 @@ def trainer(limit, **values):
     reading = framework("chatlearn").read([File(path="grpo.yaml", text=text)])
     case = make_case("qwen3-8b", cluster_for("h100-sxm", num_devices=16), global_batch_sequences=512, sequence_tokens=3072,
                      task="sft", framework="chatlearn")
-    return packed(case, reading.layout, reading)
+    return packed(case, reading.layout, framework("chatlearn"), reading)
 
 
 def test_the_limit_is_the_largest_that_fits_by_trying_all():
@@ -259,8 +258,13 @@ def test_only_a_trainer_that_packs_has_a_limit():
 
 
 def test_the_switches_that_are_named_exist():
-    for table in (LOSS, UNSHARDED):
-        for name, (key, _) in table.items():
-            each = framework(name)
-            assert any(each.surface().find(key, release) is not None for release in each.releases), key
-    assert set(GATHER) <= set(frameworks())
+    """Facts of a framework name keys of its own, in one of its releases at least."""
+    named = 0
+    for name in frameworks():
+        each = framework(name)
+        facts = each.facts
+        for key in (facts.stages_inside_key, facts.allocator_key, *(remedy.key for remedy in facts.remedies)):
+            surfaces = [each.at(release) for release in each.releases]
+            assert not key or any(there.surface().find(key, there.version) is not None for there in surfaces), (name, key)
+            named += bool(key)
+    assert named >= 9

@@ -78,7 +78,6 @@ class Spelling:
     wanted: Callable[[object], bool] = lambda value: True
     exists: bool = False
     """Whether the key is real; advice about a key that does not exist is silent where the framework has it after all."""
-    frameworks: tuple[str, ...] = ("megatron", "megatron-deepspeed")
 
 
 SPELLINGS: Mapping[str, Spelling] = {
@@ -86,7 +85,7 @@ SPELLINGS: Mapping[str, Spelling] = {
     "megatron.dynamic-dataloader": Spelling(keys=("--dataloader-type",), wanted=lambda value: value == "dynamic", exists=True),
     "megatron.accumulation-flag": Spelling(keys=("--gradient-accumulation-steps",)),
     "megatron.fused-kernels-flag": Spelling(keys=("--use-fused-kernels",)),
-    "megatron.flash-attention": Spelling(keys=("--use-flash-attn",), exists=True, frameworks=("megatron",)),
+    "megatron.flash-attention": Spelling(keys=("--use-flash-attn",), exists=True),
     "megatron.torch-compile": Spelling(keys=("--use-torch-compile",)),
     "megatron.deepspeed-flags": Spelling(keys=("--deepspeed", "--deepspeed_config")),
     "megatron.profile-flags": Spelling(keys=("--profile-step-range", "--profile-output-path")),
@@ -108,7 +107,8 @@ def place_of(context: Context, rule: str) -> str | None:
     """Where the files follow a rule by a key or variable; None where they do not."""
     source, framework = context.reading.source, context.framework
     spelling = SPELLINGS.get(rule)
-    if spelling is not None and framework.name in spelling.frameworks:
+    guide = rule.partition(".")[0]
+    if spelling is not None and guide in framework.facts.guides and rule not in framework.facts.other_rules:
         for key in spelling.keys:
             setting = source.settings.get(key)
             known = framework.surface is not None and framework.surface().find(key, context.reading.version) is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from meshwright.documents.shell_values import Text
 
@@ -58,6 +58,10 @@ class Launcher:
     nodes: tuple[str, ...]
     per_node: tuple[str, ...]
     total: tuple[str, ...] = ()
+    program: bool = True
+    """A command of its own, and not a module of Python alone."""
+    verb: str = ""
+    """The word behind the command that makes it launch."""
 
 
 def _names(text: str) -> frozenset[str]:
@@ -79,7 +83,7 @@ _TORCHRUN = Launcher(
 )
 LAUNCHERS: Mapping[str, Launcher] = {
     "torchrun": _TORCHRUN,
-    "torch.distributed.launch": _TORCHRUN,
+    "torch.distributed.launch": replace(_TORCHRUN, program=False),
     "deepspeed": Launcher(
         switches=_names(
             "module m no-python no-local-rank no-ssh no-ssh-check force-multi save-pid enable-each-rank-log-off "
@@ -113,7 +117,7 @@ LAUNCHERS: Mapping[str, Launcher] = {
             "fsdp-cpu-ram-efficient-loading fsdp-sync-module-states fsdp-activation-checkpointing fsdp-reshard-after-forward "
             "fsdp-forward-prefetch downcast-bf16 fp8-backend same-network env main-training-function"
         ),
-        nodes=("num-machines",), per_node=(), total=("num-processes",),
+        nodes=("num-machines",), per_node=(), total=("num-processes",), verb="launch",
     ),
     "msrun": Launcher(
         switches=frozenset(),
@@ -168,10 +172,11 @@ def _launch_of(command: Command, headers: Mapping[str, Word]) -> tuple[int, Laun
     words = command.words
     for index, word in enumerate(words):
         name = _base(word)
-        if name in ("torchrun", "deepspeed", "msrun"):
-            return 3, _launched(command, name, words[index + 1 :], words[:index], headers)
-        if name == "accelerate" and index + 1 < len(words) and words[index + 1].text == "launch":
-            return 3, _launched(command, name, words[index + 2 :], words[:index], headers)
+        launcher = LAUNCHERS.get(name)
+        if launcher is not None and launcher.program:
+            rest = words[index + 1 :]
+            if not launcher.verb or (rest and rest[0].text == launcher.verb):
+                return 3, _launched(command, name, rest[1:] if launcher.verb else rest, words[:index], headers)
         if _PYTHON.fullmatch(name) or (not word.known and index + 1 < len(words) and words[index + 1].text.endswith(".py")):
             return _python(command, words[index + 1 :], words[:index], headers)
         if name.endswith(".py") and index == 0:

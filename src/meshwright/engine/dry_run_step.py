@@ -38,9 +38,7 @@ def dry_step(job: Job) -> Found:
 
 def subject_of(job: Job) -> Subject:
     """What a job runs."""
-    if job.builder == "reference":
-        return dry_run_subjects.reference(job)
-    return dry_run_subjects.megatron(job) if job.builder == "megatron" else dry_run_subjects.own(job)
+    return dry_run_subjects.BUILDERS.get(job.builder, dry_run_subjects.own)(job)
 
 
 def _counted(subject: Subject, rank: int) -> dict[str, Any]:

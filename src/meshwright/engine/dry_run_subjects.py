@@ -16,6 +16,8 @@ from meshwright.engine.subject import Subject
 from meshwright.errors import InputError, fault
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from meshwright.engine.dry_run import Job
 
 CPU = torch.device("cpu")
@@ -104,3 +106,7 @@ def megatron(job: Job) -> Subject:
     from meshwright.engine.dry_run_megatron import subject
 
     return subject(job)
+
+
+BUILDERS: Mapping[str, Callable[[Job], Subject]] = {"reference": reference, "megatron": megatron}
+"""Who builds the model of a dry run, by the word of ``Job.builder``; every other word is the user's own function."""

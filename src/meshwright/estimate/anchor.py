@@ -8,8 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from meshwright.domain.estimate import Interval
 from meshwright.errors import fault
+from meshwright.estimate.certainty import fitting
+from meshwright.estimate.memory import fragmentation_bytes
+from meshwright.estimate.single import upper_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,16 +63,13 @@ def anchored(case: Case, estimate: Estimate, probes: Sequence[Probe]) -> Estimat
     )
     fullest = max(stages, key=lambda stage: stage.memory.reserved_bytes)
     reserved, allocated = fullest.memory.reserved_bytes, fullest.memory.allocated_bytes
-    known = case.calibration.uncertainty
-    fits = reserved <= estimate.memory_capacity_bytes
-    memory_fits = float(fits) if known is None else float(known.fit.memory_probability(reserved, case.offered_bytes))
-    failures = 0.0 if known is None else known.fit.failures
+    fits = fitting(case, reserved)
+    varying = np.array([stage.memory.activations + stage.memory.temporary for stage in stages])
     own = any(probe.same and probe.stage == fullest.stage for probe in probes)
-    constants = case.calibration.constants
     return replace(
         estimate, stages=stages, peak_stage=fullest.stage, memory_peak_bytes=allocated, memory_reserved_bytes=reserved,
-        memory_upper_bytes=reserved + float(constants.upper_margin_ratio) * (fullest.memory.activations + fullest.memory.temporary),
-        fits=fits, memory_fit_probability=memory_fits, fit_probability=(1.0 - failures) * memory_fits,
+        memory_upper_bytes=upper_bytes(case, np.array([stage.memory.reserved_bytes for stage in stages]), varying),
+        fits=fits.fits, memory_fit_probability=fits.memory_probability, fit_probability=fits.probability,
         grades={**(estimate.grades or {}), "memory_peak_bytes": "measured" if own else "interpolated"},
         interval=_interval(estimate.interval, allocated, reserved, own=own),
     )
@@ -92,7 +94,7 @@ def _scaled(case: Case, stage: Stage, ratio: float) -> Stage:
     more = (ratio - 1.0) * (memory.activations + memory.temporary)
     return replace(stage, memory=replace(
         memory, activations=memory.activations * ratio, temporary=memory.temporary * ratio,
-        overhead=memory.overhead + float(case.calibration.constants.fragmentation_ratio) * more,
+        overhead=memory.overhead + float(fragmentation_bytes(case, more)),
     ))
 
 

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import TYPE_CHECKING, cast
 
 from meshwright.domain.estimate import Term
 from meshwright.estimate.costs import vocabulary_rows
-from meshwright.estimate.stages import stage_seconds
-from meshwright.perf.attention import attended_pairs, attention_flops
-from meshwright.perf.operators import head_product, layer_products
+from meshwright.perf.flops import ATTENTION_PASSES, head_flops, layer_flops, weight_passes
 from meshwright.perf.schedules import SCHEDULES
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.estimate.evaluate import Evaluation
+    from meshwright.perf.flops import Convention
+    from meshwright.perf.seconds import Seconds
 
 
 def breakdown(
-    case: Case, evaluation: Evaluation, *, model_flops: float, peak_flops_per_s: float, devices: int, simulated: bool = False
+    case: Case, evaluation: Evaluation, spent: Seconds, *, model_flops: float, peak_flops_per_s: float, devices: int,
+    simulated: bool = False,
 ) -> tuple[Term, ...]:
-    """Terms in seconds of one step on the busiest stage; they sum to the step. ``simulated``: the bubble is the event simulation's.
+    """Terms in seconds of one step on the busiest stage; they sum to the step. ``spent``: ``evaluation.busiest_seconds()``;
+    ``simulated``: the bubble is the event simulation's.
 
         step = ideal + inefficiency of products and attention + other operators + recompute + communication + bubble + ...
 
@@ -35,8 +35,8 @@ def breakdown(
     ideal = model_flops / devices / peak_flops_per_s
     sums = dict.fromkeys(("products", "attention", "elementwise", "cast", "recompute", "products_ideal", "attention_ideal"), 0.0)
     base_peak = case.cluster.device.peak_flops_per_s.get(case.training.precision.base_dtype, peak_flops_per_s)
-    passes = 2.0 if case.training.weights_frozen else 3.0
-    batch, shape = case.batch, costs.shape
+    passes = weight_passes(weights_frozen=case.training.weights_frozen)
+    batch, shape, vocabulary = case.batch, costs.shape, float(vocabulary_rows(case, costs.shape.tensor_parallel))
     for treatment, counts in enumerate(composition.counts):
         if counts is None:
             continue
@@ -52,37 +52,19 @@ def breakdown(
             sums["elementwise"] += layers * float(pieces.elementwise_forward + pieces.elementwise_backward)
             sums["cast"] += layers * float(pieces.cast)
             sums["recompute"] += layers * float(again.compute)
-            flops = sum(float(product.flops) for product in layer_products(kind, case.model.hidden, shape))
-            sums["products_ideal"] += layers * passes * flops / peak_flops_per_s
-            causal = case.flops_convention == "causal"
-            pairs = attended_pairs(
-                batch.sequence_tokens, kind.attention.window_tokens if causal else None,
-                batch.mean_square_document_tokens if causal else None, causal=causal,
+            products, core = layer_flops(
+                kind, case.model.hidden, shape, batch.sequence_tokens, convention=cast("Convention", case.flops_convention),
+                mean_square=batch.mean_square_document_tokens,
             )
-            heads = float(shape.sequences) * kind.attention.num_heads / float(shape.tensor_parallel) / float(shape.context_parallel)
-            core = float(attention_flops(pairs, heads, kind.attention.head_dim, kind.attention.value_dim))
-            sums["attention_ideal"] += layers * 3.0 * core / peak_flops_per_s
+            sums["products_ideal"] += layers * passes * products / peak_flops_per_s
+            sums["attention_ideal"] += layers * ATTENTION_PASSES * core / peak_flops_per_s
     embedding, head = float(composition.embedding[busiest]), float(composition.head[busiest])
-    head_ideal = (
-        head
-        * m
-        * passes
-        * (1 + case.model.num_mtp_layers)
-        / peak_flops_per_s
-        * float(head_product(case.model, shape, float(vocabulary_rows(case, shape.tensor_parallel))).flops)
-    )
+    head_ideal = head * m * passes * head_flops(case.model, shape, vocabulary) / peak_flops_per_s
     ends = m * (
         embedding * float(costs.embedding.forward.compute + costs.embedding.backward.compute)
         + head * float(costs.head.forward.compute + costs.head.backward.compute)
     )
-    ahead, behind = stage_seconds(costs, composition)
-    both = ahead.plus(behind)
-    rows = len(composition.stage)
-
-    def of(values: object) -> float:
-        return m * float(np.broadcast_to(np.asarray(values, dtype=np.float64), (rows,))[busiest])
-
-    compute, time = of(both.compute), evaluation.time
+    compute, time = float(spent.compute), evaluation.time
     own_ideal = sums["products_ideal"] + sums["attention_ideal"] + head_ideal
     gaps = compute - sums["products"] - sums["attention"] - sums["elementwise"] - sums["cast"] - sums["recompute"] - ends
     imbalance = max(0.0, own_ideal - ideal)
@@ -100,14 +82,14 @@ def breakdown(
         ("casts of low precision", sums["cast"], "perf.layer.layer_pieces"),
         ("kernel gaps and slowdown beside communication", gaps, "perf.layer.layer_time"),
         ("recompute", sums["recompute"], "perf.layer.recompute_s"),
-        ("tensor parallelism", of(both.tensor), "perf.exchange.tensor_s"),
-        ("context parallelism", of(both.context), "perf.exchange.context_s"),
-        ("expert parallelism", of(both.expert), "perf.exchange.expert_s"),
+        ("tensor parallelism", float(spent.tensor), "perf.exchange.tensor_s"),
+        ("context parallelism", float(spent.context), "perf.exchange.context_s"),
+        ("expert parallelism", float(spent.expert), "perf.exchange.expert_s"),
         ("pipeline transfers", float(time.pipeline.pipeline_exposed_s), "perf.collectives.point_to_point_s"),
         ("pipeline bubble", float(time.pipeline.bubble_s), _bubble_formula(evaluation, simulated)),
         ("data parallelism", float(time.data_parallel_exposed_s), "perf.data_parallel.exposed_s"),
         ("optimizer", float(time.optimizer_s), "perf.states.optimizer_s"),
-        ("kernel launches", of(both.host), "perf.elementwise.launch_floor_s"),
+        ("kernel launches", float(spent.host), "perf.elementwise.launch_floor_s"),
         ("host", float(time.pipeline.host_s), "estimate.combine.step_time"),
         ("stalled messages and memory pressure", float(time.stall_s), f"perf.stalls.{stall}"),
         ("stragglers", float(time.straggler_s), "estimate.combine.step_time"),

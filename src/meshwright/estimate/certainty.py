@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,6 +59,33 @@ def regime(case: Case, layout: Layout, *, mfu_ratio: float, reserved_bytes: floa
         "framework mfu": f"{framework} {pace}",
         "framework parallel": f"{framework} {parallel} {size}",
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitting:
+    """Whether a layout runs: probabilities 0..1."""
+
+    fits: bool
+    memory_probability: float
+    """That it fits."""
+    probability: float
+    """That a run finishes: it fits, and nothing else fails."""
+
+
+def fitting(case: Case, reserved_bytes: float) -> Fitting:
+    """Whether a layout runs whose fullest stage reserves so much.
+
+        p = (1 - f) p_memory
+
+    Symbols: f the share of runs that fail for other reasons; p_memory by the calibration, 0 or 1 by the capacity without one.
+    Units:   bytes.
+    Source:  ``domain.uncertainty.FitCurve``.
+    """
+    fits, known = reserved_bytes <= case.capacity_bytes, case.calibration.uncertainty
+    if known is None:
+        return Fitting(fits=fits, memory_probability=float(fits), probability=float(fits))
+    by_memory = float(known.fit.memory_probability(reserved_bytes, case.offered_bytes))
+    return Fitting(fits=fits, memory_probability=by_memory, probability=(1.0 - known.fit.failures) * by_memory)
 
 
 def interval(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from meshwright.estimate.combine import StateCosts, StepTime, pipeline_time, state_costs, step_time
 from meshwright.estimate.costs import Settings, WorkCosts, work_costs
@@ -18,13 +20,15 @@ from meshwright.estimate.memory import (
     static_bytes,
 )
 from meshwright.estimate.split import Composition, compose, default_split, treatments_of
-from meshwright.estimate.stages import StageCosts, StageParameters, stage_costs, stage_inputs, stage_parameters
+from meshwright.estimate.stages import StageCosts, StageParameters, stage_costs, stage_inputs, stage_parameters, stage_seconds
+from meshwright.perf.seconds import Seconds, seconds
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
     from meshwright.domain.memory_reading import MemoryReading
     from meshwright.estimate.split import Split
+    from meshwright.perf.arrays import Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +45,21 @@ class Evaluation:
     time: StepTime
     activation: ActivationMemory
     memory: StageMemory
+
+    def of_busiest(self, values: Array) -> float:
+        """A figure of one micro-batch, by row, as the busiest row has it in a whole step."""
+        rows = np.broadcast_to(values, (len(self.composition.stage),))
+        return float(self.degrees.num_microbatches) * float(rows[int(self.time.pipeline.busiest)])
+
+    def busiest_seconds(self) -> Seconds:
+        """Seconds of a step on the busiest row, cause by cause, what the pipeline and data parallelism add left out.
+
+        Units:   s.
+        Holds:   one layout.
+        """
+        ahead, behind = stage_seconds(self.costs, self.composition)
+        both = ahead.plus(behind)
+        return seconds(**{field.name: self.of_busiest(getattr(both, field.name)) for field in fields(both)})
 
 
 def settings_of(layout: Layout) -> Settings:

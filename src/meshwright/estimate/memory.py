@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.perf.activations import piled_bytes
-from meshwright.perf.arrays import Array, array
+from meshwright.perf.arrays import Array, Number, array
 from meshwright.perf.schedules import SCHEDULES
 
 if TYPE_CHECKING:
@@ -114,16 +114,41 @@ def activation_memory(
     )
 
 
+def held_bytes(case: Case, tensor_bytes: Number) -> Array:
+    """What the allocator holds for tensors: (1 + phi) tensors, ``fragmentation_bytes`` on top of them.
+
+    Symbols: phi ``fragmentation_ratio``.
+    Units:   bytes.
+    """
+    return np.asarray((1.0 + case.calibration.constants.fragmentation_ratio) * tensor_bytes)
+
+
+def fragmentation_bytes(case: Case, tensor_bytes: Number) -> Array:
+    """What the allocator holds beside tensors: phi tensors.
+
+    Symbols: phi ``fragmentation_ratio``.
+    Units:   bytes.
+    Source:  docs/sources.md#reserve-and-stragglers: runs reserve 3-6 % more than all that they allocate.
+    """
+    return np.asarray(case.calibration.constants.fragmentation_ratio * tensor_bytes)
+
+
+def outside_bytes(case: Case, state: StateCosts) -> Array:
+    """What lies outside the allocator: the context, and the buffers of every communicator.
+
+    Units:   bytes.
+    """
+    constants = case.calibration.constants
+    return np.asarray(constants.context_bytes + state.communicators * constants.communicator_bytes)
+
+
 def static_bytes(case: Case, state: StateCosts) -> Array:
     """Reserved bytes of a row that do not depend on the micro-batch: states, gathered layers, context, communicators.
 
     Units:   bytes.
     Source:  ``stage_memory``, whose terms these are.
     """
-    constants, states = case.calibration.constants, state.states
-    tensors = states.parameter_bytes + states.gradient_bytes + states.optimizer_bytes + state.gathered_bytes
-    outside = constants.context_bytes + state.communicators * constants.communicator_bytes
-    return np.asarray((1.0 + constants.fragmentation_ratio) * tensors + outside)
+    return held_bytes(case, state.states.total_bytes + state.gathered_bytes) + outside_bytes(case, state)
 
 
 def dynamic_bytes(case: Case, activation: ActivationMemory) -> Array:
@@ -132,11 +157,11 @@ def dynamic_bytes(case: Case, activation: ActivationMemory) -> Array:
     Units:   bytes.
     Source:  ``stage_memory``, whose terms these are.
     """
-    return (1.0 + case.calibration.constants.fragmentation_ratio) * (activation.activations + activation.transient)
+    return held_bytes(case, activation.activations + activation.transient)
 
 
 def stage_memory(case: Case, activation: ActivationMemory, state: StateCosts, piled: Array | None = None) -> StageMemory:
-    """Memory of every row by purpose; its reserved bytes are ``static_bytes + dynamic_bytes``.
+    """Memory of every row by purpose; its reserved bytes are ``static_bytes + dynamic_bytes``, up to the last bits.
 
         temporary = working set + gathered layers;   overhead = phi allocated + context + communicators
 
@@ -149,15 +174,12 @@ def stage_memory(case: Case, activation: ActivationMemory, state: StateCosts, pi
     Units:   bytes.
     Source:  docs/sources.md#reserve-and-stragglers; SimuMax B200 runs reserve 3-6 % more than all that they allocate.
     """
-    constants, states = case.calibration.constants, state.states
-    temporary = activation.transient + state.gathered_bytes
-    tensors = states.parameter_bytes + states.gradient_bytes + states.optimizer_bytes + activation.activations + temporary
+    states, temporary = state.states, activation.transient + state.gathered_bytes
     return StageMemory(
         parameters=states.parameter_bytes, gradients=states.gradient_bytes, optimizer=states.optimizer_bytes,
         moments=states.optimizer_bytes - states.master_bytes, activations=activation.activations, temporary=temporary,
-        fragmentation=constants.fragmentation_ratio * tensors,
-        outside=constants.context_bytes + state.communicators * constants.communicator_bytes,
-        piled=array(0.0) if piled is None else piled,
+        fragmentation=fragmentation_bytes(case, states.total_bytes + activation.activations + temporary),
+        outside=outside_bytes(case, state), piled=array(0.0) if piled is None else piled,
     )
 
 

@@ -11,26 +11,26 @@ from meshwright.domain import estimate as values
 from meshwright.domain.label import label
 from meshwright.domain.layout import NoRecompute, Selective
 from meshwright.estimate.breakdown import breakdown
-from meshwright.estimate.certainty import grades, interval, regime
+from meshwright.estimate.certainty import fitting, grades, interval, regime
 from meshwright.estimate.costs import vocabulary_rows
 from meshwright.estimate.evaluate import Evaluation, composition_of, evaluate
 from meshwright.estimate.overlap import overlap_for
 from meshwright.estimate.simulate import simulated_bubble_s
-from meshwright.estimate.stages import stage_seconds
-from meshwright.perf.flops import Convention, SequenceFlops, layer_sequence_flops, sequence_flops, training_flops
+from meshwright.perf.flops import PADDED, Convention, SequenceFlops, layer_flops, sequence_flops, training_flops
 from meshwright.perf.layer import ATTENTION_CORE
 from meshwright.perf.operators import layer_products, work_shape
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
-    from meshwright.estimate.memory import StageMemory
+    from meshwright.perf.arrays import Array
+    from meshwright.perf.seconds import Seconds
 
 
 def sequence_work(case: Case, convention: str | None = None) -> SequenceFlops:
     """Forward FLOPs of one sequence under a convention (the case's own where none is given)."""
     chosen = cast("Convention", convention or case.flops_convention)
-    padded = float(vocabulary_rows(case, np.asarray(1.0))) if chosen == "megatron" else None
+    padded = float(vocabulary_rows(case, np.asarray(1.0))) if chosen == PADDED else None
     return sequence_flops(
         case.model, case.batch.sequence_tokens, convention=chosen, mean_square=case.batch.mean_square_document_tokens,
         vocabulary=padded,
@@ -64,11 +64,8 @@ def recompute_flops(case: Case, evaluation: Evaluation) -> float:
         if counts is None or isinstance(treatment, NoRecompute):
             continue
         for index, kind in enumerate(case.model.kinds):
-            products, core = layer_sequence_flops(
-                kind,
-                hidden,
-                sequence,
-                convention=cast("Convention", case.flops_convention),
+            products, core = layer_flops(
+                kind, hidden, shape, sequence, convention=cast("Convention", case.flops_convention),
                 mean_square=case.batch.mean_square_document_tokens,
             )
             if isinstance(treatment, Selective):
@@ -91,7 +88,7 @@ def estimate(case: Case, layout: Layout, evaluation: Evaluation | None = None) -
     """
     closed = evaluation or evaluate(case, layout)
     evaluation = simulated(case, layout, closed)
-    time, memory = evaluation.time, evaluation.memory
+    time, memory, spent = evaluation.time, evaluation.memory, evaluation.busiest_seconds()
     step_s = float(time.step_s)
     devices = layout.world
     work = model_flops(case)
@@ -101,23 +98,19 @@ def estimate(case: Case, layout: Layout, evaluation: Evaluation | None = None) -
     reserved = memory.reserved_bytes
     fullest = int(np.argmax(reserved))
     stages = _stages(evaluation)
-    upper = upper_bytes(case, memory)
-    fits = bool(reserved[fullest] <= case.capacity_bytes)
+    upper = upper_bytes(case, reserved, memory.activations + memory.temporary)
+    fits = fitting(case, float(reserved[fullest]))
     tokens = case.batch.tokens
     mfu = work / step_s / devices / peak
     allocated = float(memory.allocated_bytes[fullest])
     known = case.calibration.uncertainty
-    memory_fits, failures = float(fits), 0.0
-    if known is not None:
-        memory_fits = float(known.fit.memory_probability(reserved[fullest], case.offered_bytes))
-        failures = known.fit.failures
     return values.Estimate(
         label=label(layout, overlap=overlap_for(case)),
         layout=layout,
-        fits=fits,
+        fits=fits.fits,
         calibrated=case.calibration.fitted,
-        memory_fit_probability=memory_fits,
-        fit_probability=(1.0 - failures) * memory_fits,
+        memory_fit_probability=fits.memory_probability,
+        fit_probability=fits.probability,
         step_s=step_s,
         tokens_per_s=tokens / step_s,
         tokens_per_s_per_device=tokens / step_s / devices,
@@ -136,30 +129,31 @@ def estimate(case: Case, layout: Layout, evaluation: Evaluation | None = None) -
         host_memory_per_node_bytes=host_memory_bytes(case, evaluation),
         peak_stage=fullest,
         stages=stages,
-        time=time_split(evaluation),
+        time=time_split(evaluation, spent),
         calibration=case.calibration.label,
         flops_convention=case.flops_convention,
         peak_flops_per_s=peak,
         peak_dtype=peak_dtype,
         terms=breakdown(
-            case, evaluation, model_flops=work, peak_flops_per_s=peak, devices=devices, simulated=evaluation is not closed,
+            case, evaluation, spent, model_flops=work, peak_flops_per_s=peak, devices=devices, simulated=evaluation is not closed,
         ),
         grades=grades(known),
         interval=interval(known, regime(case, layout, mfu_ratio=mfu, reserved_bytes=float(reserved[fullest])), step_s, allocated),
     )
 
 
-def upper_bytes(case: Case, memory: StageMemory) -> float:
-    """Reserved bytes of the fullest stage with a margin for what varies.
+def upper_bytes(case: Case, reserved_bytes: Array, varying_bytes: Array) -> float:
+    """Reserved bytes of the fullest stage with a margin for what varies: activations and working set.
 
-        max over stages (reserved + mu (activations + temporary))
+        max over stages (reserved + mu varying)
 
     Symbols: mu ``upper_margin_ratio``.
+    Shapes:  ``[stage]``.
     Units:   bytes.
     Source:  the residuals of memory in the evidence, ``catalog/data/constants.yaml``.
     """
     margin = case.calibration.constants.upper_margin_ratio
-    return float(np.max(memory.reserved_bytes + margin * (memory.activations + memory.temporary)))
+    return float(np.max(reserved_bytes + margin * varying_bytes))
 
 
 def simulated(case: Case, layout: Layout, evaluation: Evaluation) -> Evaluation:
@@ -225,28 +219,21 @@ def _stages(evaluation: Evaluation) -> tuple[values.Stage, ...]:
     )
 
 
-def time_split(evaluation: Evaluation) -> values.TimeSplit:
+def time_split(evaluation: Evaluation, spent: Seconds) -> values.TimeSplit:
     """Exposed seconds on the busiest stage by cause; stragglers, stalls and launch floors are host time.
 
     Units:   s; the parts sum to ``step_s``.
     Source:  ``estimate.combine.step_time``.
     """
-    ahead, behind = stage_seconds(evaluation.costs, evaluation.composition)
-    busiest, m, time = int(evaluation.time.pipeline.busiest), float(evaluation.degrees.num_microbatches), evaluation.time
-
-    def of(values_: object) -> float:
-        rows = len(evaluation.composition.stage)
-        return m * float(np.broadcast_to(np.asarray(values_, dtype=np.float64), (rows,))[busiest])
-
-    both = ahead.plus(behind)
+    time = evaluation.time
     return values.TimeSplit(
-        compute_s=of(both.compute),
-        tensor_parallel_s=of(both.tensor),
-        context_parallel_s=of(both.context),
-        expert_parallel_s=of(both.expert),
+        compute_s=float(spent.compute),
+        tensor_parallel_s=float(spent.tensor),
+        context_parallel_s=float(spent.context),
+        expert_parallel_s=float(spent.expert),
         pipeline_exposed_s=float(time.pipeline.pipeline_exposed_s),
         bubble_s=float(time.pipeline.bubble_s),
         data_parallel_exposed_s=float(time.data_parallel_exposed_s),
         optimizer_s=float(time.optimizer_s),
-        host_s=of(both.host) + float(time.pipeline.host_s) + float(time.stall_s) + float(time.straggler_s),
+        host_s=float(spent.host) + float(time.pipeline.host_s) + float(time.stall_s) + float(time.straggler_s),
     )

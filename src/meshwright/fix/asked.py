@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from meshwright.readers.out_of_memory import OutOfMemory
     from meshwright.search.repair import Wish
 
-PIPELINES_INSIDE = frozenset({"picotron"})
-"""Frameworks whose stages lie inside replicas."""
-INSIDE_FLAG = "--use-tp-pp-dp-mapping"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixQuestion:
@@ -90,9 +86,9 @@ def look(question: FixQuestion) -> Known:
     said = tuple(Message("layout.refused", "{reason}", {"reason": reason}, "layout") for reason in refusals)
     broken = (*said, *(() if impossible else question.framework.check(case, layout)))
     packing = None
-    if not impossible and question.reading is not None and question.framework.name == "chatlearn":
-        packing = packed(case, layout, question.reading)
-    whole = (case, layout) if packing is None else packing.one_sequence(packing.limit_tokens)
+    if not impossible and question.reading is not None:
+        packing = packed(case, layout, question.framework, question.reading)
+    whole = (case, layout) if packing is None else packing.one_sequence(packing.limit.tokens)
     base = None if impossible else estimate(*whole)
     observed = None
     if question.messages and base is not None:
@@ -130,5 +126,6 @@ def wish_of(known: Known) -> Wish | None:
 
 def _inside(question: FixQuestion) -> bool:
     """Whether neighbouring stages are neighbouring ranks."""
-    flags = question.reading.source.settings if question.reading is not None else {}
-    return question.framework.name in PIPELINES_INSIDE or INSIDE_FLAG in flags
+    facts, reading = question.framework.facts, question.reading
+    told = None if reading is None or not facts.stages_inside_key else reading.source.value(facts.stages_inside_key)
+    return facts.stages_inside_replicas or told not in (None, False)

@@ -11,7 +11,6 @@ import numpy as np
 from meshwright.errors import Message
 from meshwright.estimate.certainty import expected_s
 from meshwright.fix.answer import Change, FieldEdit, Move
-from meshwright.fix.packing import KEY
 from meshwright.fix.written import UNTOUCHED, Written, written
 from meshwright.frameworks.environment_edits import VariableEdit
 from meshwright.frameworks.resume import changed_knobs, meaning
@@ -80,12 +79,13 @@ def by_packing(known: Known, wish: Wish | None) -> Iterator[Change]:
     limit = min(packing.up_to(largest), key=expected)
     each = packing.estimate(limit)
     step = base.tokens_per_s / each.tokens_per_s - 1.0
-    setting = question.reading.source.settings.get(KEY)
+    setting = question.reading.source.settings.get(packing.limit.key)
     home = setting.file if setting else question.reading.source.documents[0].path
     edit = VariableEdit(
-        name=KEY, before=setting.value if setting else None, after=limit, file=home, line=setting.line if setting else 0
+        name=packing.limit.key, before=setting.value if setting else None, after=limit, file=home,
+        line=setting.line if setting else 0,
     )
-    move = Move(sort="packing", words=f"{KEY} {packing.limit_tokens} -> {limit}")
+    move = Move(sort="packing", words=f"{packing.limit.key} {packing.limit.tokens} -> {limit}")
     yield _change(
         question, _write(question, variables=(edit,)), moves=(move,), layout=question.layout, each=each, step=step,
         interval=_interval(question.case, step), memory=each.memory_reserved_bytes - base.memory_reserved_bytes,

@@ -1,4 +1,4 @@
-"""ChatLearn's packing limit: what runs out is the fullest micro-batch, and the limit says how many tokens it has.
+"""The limit of a trainer that packs: what runs out is the fullest micro-batch, and the limit says how many tokens it has.
 
 It changes how many samples share a micro-batch, and neither the samples of a step nor their weights: the loss is the same.
 """
@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.training import Batch
 from meshwright.estimate.single import estimate
-from meshwright.frameworks.chatlearn.asking import sequence_of
-from meshwright.frameworks.chatlearn.deciding import TRAINER, multiple
-from meshwright.frameworks.chatlearn.packing import worst_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,10 +18,10 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.layout import Layout
+    from meshwright.frameworks.base import Framework
+    from meshwright.frameworks.facts import PackingLimit
     from meshwright.frameworks.settings import Reading
 
-KEY = f"{TRAINER}.max_token_in_packing"
-DEFAULT = 32768
 QUANTUM = 1024
 """Limits are proposed in multiples of so many tokens."""
 CHOICES = 32
@@ -38,9 +35,7 @@ class Packed:
 
     case: Case
     layout: Layout
-    limit_tokens: int
-    longest_tokens: int
-    """No sample is longer; a limit below it would not split it."""
+    limit: PackingLimit
 
     def estimate(self, limit_tokens: int) -> Estimate:
         """The prediction with the fullest micro-batch under a limit as one sequence of packed samples."""
@@ -60,7 +55,7 @@ class Packed:
 
         The smallest is that which holds the longest sample. Memory grows with the limit, so halving finds it.
         """
-        low, high = ceil((self.longest_tokens + 1) / QUANTUM), (self.limit_tokens - 1) // QUANTUM
+        low, high = ceil((self.limit.longest_tokens + 1) / QUANTUM), (self.limit.tokens - 1) // QUANTUM
         if high < low or not fits(self.estimate(low * QUANTUM)):
             return None
         while low < high:
@@ -73,30 +68,26 @@ class Packed:
 
     def up_to(self, limit_tokens: int) -> tuple[int, ...]:
         """Limits to choose from, the largest first: at most ``CHOICES``, down to that which holds the longest sample."""
-        low, high = ceil((self.longest_tokens + 1) / QUANTUM), limit_tokens // QUANTUM
+        low, high = ceil((self.limit.longest_tokens + 1) / QUANTUM), limit_tokens // QUANTUM
         step = max(1, (high - low) // CHOICES + 1)
         return tuple(count * QUANTUM for count in range(high, low - 1, -step))
 
     def one_sequence(self, limit_tokens: int) -> tuple[Case, Layout]:
         """Case and layout of micro-batches that are one packed sequence each; attention stays inside a sample."""
         batch, layout = self.case.batch, self.layout
-        tokens = max(worst_tokens(limit_tokens, multiple(layout)), self.longest_tokens)
+        tokens = max(self.limit.fullest(limit_tokens, layout), self.limit.longest_tokens)
         tokens = ceil(tokens / ALIGNED) * ALIGNED
         count = max(1, ceil(batch.tokens / layout.data_parallel / tokens))
-        squares = tokens * min(self.longest_tokens, tokens)
+        squares = tokens * min(self.limit.longest_tokens, tokens)
         own = Batch(
             global_batch_sequences=layout.data_parallel * count, sequence_tokens=tokens, mean_square_document_tokens=float(squares)
         )
         return replace(self.case, batch=own), replace(layout, microbatch_sequences=1, num_microbatches=count)
 
 
-def packed(case: Case, layout: Layout, reading: Reading) -> Packed | None:
-    """How the trainer of ChatLearn's files packs; None where it does not, or does not say what a limit would be."""
-    setting = reading.source.settings.get(KEY)
-    value = DEFAULT if setting is None or setting.value is None else setting.value
-    longest = sequence_of(reading)
-    if reading.source.value(f"{TRAINER}.packing") is not True or not isinstance(value, int) or isinstance(value, bool):
+def packed(case: Case, layout: Layout, framework: Framework, reading: Reading) -> Packed | None:
+    """How the trainer of some files packs; None where it does not, or where the case packs documents already."""
+    limit = framework.facts.packing(reading) if framework.facts.packing is not None else None
+    if limit is None or case.batch.mean_square_document_tokens is not None:
         return None
-    if longest is None or value < 1 or case.batch.mean_square_document_tokens is not None:
-        return None
-    return Packed(case=case, layout=layout, limit_tokens=value, longest_tokens=longest)
+    return Packed(case=case, layout=layout, limit=limit)

@@ -10,6 +10,7 @@ from meshwright.documents.quoting import require_text
 from meshwright.documents.source import File, Source
 from meshwright.domain.layout import Mixed, NoRecompute, Overlap
 from meshwright.errors import InputError, Message, fault
+from meshwright.frameworks.facts import PLAIN, Facts
 from meshwright.frameworks.resume import SHARDED, Meaning
 from meshwright.frameworks.settings import NOTHING_GIVEN, Finding, Given, Reading, Said, Severity
 from meshwright.frameworks.surface import Surface
@@ -150,6 +151,8 @@ class Framework:
     """Keys that follow another one where the user's file makes them its alias, and are to change with it."""
     resume: Mapping[str, Meaning] = field(default_factory=lambda: SHARDED)
     """What changing a knob means for a run that resumes."""
+    facts: Facts = PLAIN
+    """What else is known of it: ranks, allocator, remedies, guides, packing."""
 
     def release(self, version: str | None) -> str:
         """One of ``releases`` from what a user wrote; None is this one's.

@@ -13,18 +13,15 @@ from meshwright.documents.opening import is_script
 from meshwright.documents.shell_variable import set_variable
 from meshwright.documents.source import UNKNOWN, File
 from meshwright.errors import InputError, Message
+from meshwright.frameworks.facts import CUDA, CUDA_NEW, MINDSPORE, NPU
 
 if TYPE_CHECKING:
     from meshwright.documents.source import Document
     from meshwright.frameworks.base import Framework
     from meshwright.frameworks.settings import Reading
 
-CUDA, CUDA_NEW, NPU, MINDSPORE = "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_NPU_ALLOC_CONF", "MS_ALLOC_CONF"
 OPTIONS = {CUDA: "expandable_segments", CUDA_NEW: "expandable_segments", NPU: "expandable_segments", MINDSPORE: "enable_vmm"}
 """Variable -> its option for virtual memory."""
-ON_MINDSPORE = frozenset({"mindformers", "mindspeed-core-ms"})
-KEYS = {"chatlearn": "models.policy_trainer.use_expandable_segments"}
-"""Frameworks that start their own processes -> the key of their files that sets the variable there."""
 REGISTER = "NCCL_GRAPH_REGISTER"
 _BUFFERS = ("--use-nccl-ub", "ddp.nccl_ub")
 _GRAPHS = ("--cuda-graph-impl", "--enable-cuda-graph", "--external-cuda-graph", "model.cuda_graph_impl", "model.enable_cuda_graph",
@@ -67,7 +64,7 @@ def virtual_memory(framework: Framework, reading: Reading | None, family: str) -
         excluded = Message("environment.buffers", "{key} registers buffers that {option} cannot give: one of the two",
                            {"key": blocked, "option": option}, reading.source.settings[blocked].place)
         return VirtualMemory(state="excluded", messages=(excluded,))
-    if key := KEYS.get(framework.name):
+    if key := framework.facts.allocator_key:
         return _by_key(reading, key)
     there = reading.source.environment.get(name)
     if there is not None and there.value is UNKNOWN:
@@ -95,12 +92,12 @@ def virtual_memory(framework: Framework, reading: Reading | None, family: str) -
 def variable_of(framework: Framework, reading: Reading | None, family: str) -> str:
     """The variable that the allocator of a framework reads on a family of devices: the one that is set, of two names for one."""
     if family == "ascend":
-        return MINDSPORE if framework.name in ON_MINDSPORE else NPU
+        return framework.facts.ascend_allocator
     if reading is not None:
         for name in (CUDA_NEW, CUDA):
             if name in reading.source.environment:
                 return name
-    return CUDA_NEW if framework.name == "torchtitan" else CUDA
+    return framework.facts.allocator
 
 
 def merged(value: str, option: str) -> str:

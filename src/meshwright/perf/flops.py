@@ -10,9 +10,14 @@ from meshwright.perf.operators import head_product, layer_products, work_shape
 
 if TYPE_CHECKING:
     from meshwright.domain.model import LayerKind, Model
+    from meshwright.perf.operators import WorkShape
 
 Convention = Literal["causal", "full", "megatron"]
 CONVENTIONS: tuple[Convention, ...] = ("causal", "full", "megatron")
+PADDED: Convention = "megatron"
+"""The convention that counts the padded vocabulary."""
+ATTENTION_PASSES = 3.0
+"""Forward, and twice as much backward."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,26 +34,37 @@ class SequenceFlops:
         return self.products + self.attention + self.head
 
 
-def layer_sequence_flops(
-    kind: LayerKind, hidden: int, sequence_tokens: int, *, convention: Convention, mean_square: float | None = None
+def layer_flops(
+    kind: LayerKind, hidden: int, shape: WorkShape, sequence_tokens: int, *, convention: Convention,
+    mean_square: float | None = None,
 ) -> tuple[float, float]:
-    """Forward FLOPs of one layer for one sequence: (products, attention core).
+    """Forward FLOPs of one layer on a rank for one micro-batch: (products, attention core).
 
-        products 2 sum m n k;   attention 2 pairs heads (d_k + d_v)
+        products 2 sum m n k;   attention 2 pairs b heads / (t c) (d_k + d_v)
 
-    Symbols: pairs s^2/2 (causal), s^2 (full, megatron), or the packed and windowed counts under ``causal``.
+    Symbols: pairs s^2/2 (causal), s^2 (full, megatron), or the packed and windowed counts under ``causal``; b sequences; t TP;
+             c CP.
     Units:   FLOP.
     Holds:   balanced routing; both expert and dense layers.
     Source:  docs/sources.md#flops; Narayanan et al. 2021, appendix.
     """
-    shape = work_shape(microbatch_sequences=1, sequence_tokens=sequence_tokens)
     products = sum(float(product.flops) for product in layer_products(kind, hidden, shape))
     attention = kind.attention
     causal = convention == "causal"
     pairs = attended_pairs(
         sequence_tokens, attention.window_tokens if causal else None, mean_square if causal else None, causal=causal
     )
-    return products, float(attention_flops(pairs, attention.num_heads, attention.head_dim, attention.value_dim))
+    heads = float(shape.sequences) * attention.num_heads / float(shape.tensor_parallel) / float(shape.context_parallel)
+    return products, float(attention_flops(pairs, heads, attention.head_dim, attention.value_dim))
+
+
+def head_flops(model: Model, shape: WorkShape, vocabulary: float) -> float:
+    """Forward FLOPs of the output layer on a rank for one micro-batch, once more for each multi-token-prediction layer.
+
+    Units:   FLOP.
+    Source:  ``perf.operators.head_product``.
+    """
+    return float(head_product(model, shape, vocabulary).flops) * (1 + model.num_mtp_layers)
 
 
 def sequence_flops(
@@ -63,17 +79,26 @@ def sequence_flops(
     Source:  docs/sources.md#flops.
     """
     products = attention = 0.0
+    shape = work_shape(microbatch_sequences=1, sequence_tokens=sequence_tokens)
     by_kind = [
-        layer_sequence_flops(kind, model.hidden, sequence_tokens, convention=convention, mean_square=mean_square)
+        layer_flops(kind, model.hidden, shape, sequence_tokens, convention=convention, mean_square=mean_square)
         for kind in model.kinds
     ]
     for index in (*model.pattern, *([model.pattern[-1]] * model.num_mtp_layers)):
         products += by_kind[index][0]
         attention += by_kind[index][1]
     products += model.num_mtp_layers * 2.0 * sequence_tokens * (2 * model.hidden) * model.hidden
-    shape = work_shape(microbatch_sequences=1, sequence_tokens=sequence_tokens)
-    head = float(head_product(model, shape, vocabulary or model.vocabulary).flops) * (1 + model.num_mtp_layers)
+    head = head_flops(model, shape, vocabulary or model.vocabulary)
     return SequenceFlops(products=products, attention=attention, head=head)
+
+
+def weight_passes(*, weights_frozen: bool = False) -> float:
+    """Times that a product with weights is made: forward, gradient of activations, and of weights where they are trained.
+
+    Units:   a count.
+    Source:  docs/sources.md#flops.
+    """
+    return 2.0 if weights_frozen else 3.0
 
 
 def training_flops(forward: SequenceFlops, *, weights_frozen: bool = False) -> float:
@@ -86,4 +111,4 @@ def training_flops(forward: SequenceFlops, *, weights_frozen: bool = False) -> f
     Source:  docs/sources.md#flops.
     """
     weights = forward.products + forward.head
-    return (2.0 if weights_frozen else 3.0) * weights + 3.0 * forward.attention
+    return weight_passes(weights_frozen=weights_frozen) * weights + ATTENTION_PASSES * forward.attention

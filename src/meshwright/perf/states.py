@@ -45,6 +45,11 @@ class States:
     reduced_parameters: Array
     """Parameters whose whole gradient passes through this rank before it is sharded."""
 
+    @property
+    def total_bytes(self) -> Array:
+        """Parameters, gradients and optimizer state."""
+        return self.parameter_bytes + self.gradient_bytes + self.optimizer_bytes
+
 
 def training_states(dense: Array, experts: Array, adapters: Array, shards: Shards, case: Case) -> States:
     """Bytes of parameters, gradients and optimizer states on one rank.

@@ -11,6 +11,7 @@ from meshwright.frameworks.accelerate.mistakes import CHECKS, unknown_key
 from meshwright.frameworks.accelerate.reading import detect, interpret
 from meshwright.frameworks.accelerate.writing import UNSPOKEN, decide, normal, write
 from meshwright.frameworks.base import Framework
+from meshwright.frameworks.facts import Facts, Remedy
 from meshwright.frameworks.resume import SHARDED
 from meshwright.frameworks.surface import Surface, load_surface
 
@@ -85,6 +86,10 @@ def _at(release: str) -> Framework:
             for name in ("version", "reshard_after_forward", "sharding_strategy", "offload_params", "activation_checkpointing")
         ),
         resume=SHARDED,
+        facts=Facts(remedies=(
+            Remedy(phase="gather", words="fsdp_reshard_after_forward, or zero_optimization.stage3_max_live_parameters, says how "
+                                         "much stays gathered"),
+        )),
     )
 
 

@@ -13,6 +13,7 @@ from meshwright.frameworks.bridge.mistakes import CHECKS, unknown_key
 from meshwright.frameworks.bridge.reading import interpret
 from meshwright.frameworks.bridge.sources import detect, open_files
 from meshwright.frameworks.bridge.writing import write
+from meshwright.frameworks.facts import Facts
 from meshwright.frameworks.surface import Surface, load_surface
 
 __all__ = ["BRIDGE"]
@@ -68,4 +69,5 @@ BRIDGE = Framework(
             "model.account_for_loss_in_pipeline_split",
         }),
     ),
+    facts=Facts(stages_inside_key="dist.use_tp_pp_dp_mapping"),
 )

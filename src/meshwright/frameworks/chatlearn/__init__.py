@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
+from meshwright.frameworks.chatlearn.asking import packing_limit
 from meshwright.frameworks.chatlearn.deciding import TRAINER, UNSPOKEN, decide, normal
 from meshwright.frameworks.chatlearn.limits import LIMITS, foreign
 from meshwright.frameworks.chatlearn.mistakes import CHECKS, unknown_key
 from meshwright.frameworks.chatlearn.reading import interpret
 from meshwright.frameworks.chatlearn.sources import open_files
 from meshwright.frameworks.chatlearn.writing import write
+from meshwright.frameworks.facts import Facts, Remedy
 from meshwright.frameworks.surface import Surface, load_surface
 
 if TYPE_CHECKING:
@@ -78,6 +80,13 @@ CHATLEARN = Framework(
             f"{TRAINER}.{name}"
             for name in ("pipeline_model_parallel_layout", "decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers",
                          "virtual_pipeline_model_parallel_size", "num_virtual_stages_per_pipeline_rank")
+        ),
+    ),
+    facts=Facts(
+        allocator_key=f"{TRAINER}.use_expandable_segments", packing=packing_limit,
+        remedies=(
+            Remedy(phase="loss", key=f"{TRAINER}.megatron_model_cfg.cross_entropy_loss_fusion",
+                   words="megatron_model_cfg.cross_entropy_loss_fusion: true keeps fewer copies of the logits"),
         ),
     ),
 )

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.frameworks.chatlearn.deciding import TRAINER
+from meshwright.frameworks.chatlearn.deciding import TRAINER, multiple
+from meshwright.frameworks.chatlearn.packing import worst_tokens
 from meshwright.frameworks.chatlearn.reading import PROMPT_TOKENS, RESPONSE_TOKENS
+from meshwright.frameworks.facts import PackingLimit
 
 if TYPE_CHECKING:
     from meshwright.documents.source import Setting
     from meshwright.frameworks.settings import Reading
+
+DEFAULT_LIMIT_TOKENS = 32768
+"""``max_token_in_packing`` where the files do not say it."""
 
 
 def setting_of(reading: Reading, name: str) -> Setting | None:
@@ -46,3 +51,14 @@ def sequence_of(reading: Reading) -> int | None:
     prompt = number_of(reading, f"{TRAINER}.max_prompt_tokens_length", PROMPT_TOKENS)
     response = number_of(reading, f"{TRAINER}.max_response_tokens_length", RESPONSE_TOKENS)
     return prompt + response if prompt and response else None
+
+
+def packing_limit(reading: Reading) -> PackingLimit | None:
+    """How the trainer packs; None where it does not, or where the files do not say what the limit or the longest sample is."""
+    key, longest = f"{TRAINER}.max_token_in_packing", sequence_of(reading)
+    limit = number_of(reading, key, DEFAULT_LIMIT_TOKENS)
+    if reading.source.value(f"{TRAINER}.packing") is not True or limit is None or limit < 1 or longest is None:
+        return None
+    return PackingLimit(
+        key=key, tokens=limit, longest_tokens=longest, fullest=lambda tokens, layout: worst_tokens(tokens, multiple(layout))
+    )

@@ -10,6 +10,7 @@ from meshwright.frameworks.deepspeed.limits import limits_of
 from meshwright.frameworks.deepspeed.mistakes import CHECKS, unknown_key
 from meshwright.frameworks.deepspeed.reading import interpret, open_config
 from meshwright.frameworks.deepspeed.writing import UNSPOKEN, decide, normal, write
+from meshwright.frameworks.facts import Facts, Remedy
 from meshwright.frameworks.resume import CUT, Meaning
 from meshwright.frameworks.surface import Surface, load_surface
 
@@ -86,6 +87,10 @@ def _at(release: str) -> Framework:
             frozenset({"tensor_parallel.autotp_size", "tensor_parallel.tp.tp_size"}),
         ),
         resume=_RESUME,
+        facts=Facts(remedies=(
+            Remedy(phase="gather", words="zero_optimization.stage3_max_live_parameters and stage3_prefetch_bucket_size say how "
+                                         "much is gathered ahead"),
+        )),
     )
 
 

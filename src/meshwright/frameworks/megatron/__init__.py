@@ -9,6 +9,7 @@ from meshwright.documents.naming import other_program
 from meshwright.domain.features import Features
 from meshwright.errors import InputError
 from meshwright.frameworks.base import Framework
+from meshwright.frameworks.facts import FUSED_LOSS, Facts
 from meshwright.frameworks.megatron.flags import DEFAULT_VERSION, RELEASES, parse_version, surface
 from meshwright.frameworks.megatron.layout_arguments import UNSPOKEN, decide, normal
 from meshwright.frameworks.megatron.limits import MODULES
@@ -93,4 +94,5 @@ MEGATRON = Framework(
         "zero": Meaning(resume="reshard", reason="a torch_dist checkpoint is loaded into other shards; Megatron-FSDP has a format "
                                                  "of its own (fsdp_dtensor), which must be converted"),
     },
+    facts=Facts(stages_inside_key="--use-tp-pp-dp-mapping", guides=("megatron",), remedies=(FUSED_LOSS,)),
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from meshwright.documents.naming import other_program
 from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
+from meshwright.frameworks.facts import Facts
 from meshwright.frameworks.megatron_deepspeed.limits import limits_of
 from meshwright.frameworks.megatron_deepspeed.mistakes import CHECKS, unknown_key
 from meshwright.frameworks.megatron_deepspeed.reading import interpret, open_run
@@ -87,4 +88,5 @@ MEGATRON_DEEPSPEED = Framework(
         frozenset({"--recompute-num-layers", "--checkpoint-num-layers"}),
     ),
     resume=dict(CUT) | dict.fromkeys(("tp", "pp", "dp", "zero", "cp", "layers"), _UNIVERSAL),
+    facts=Facts(guides=("megatron",), other_rules=frozenset({"megatron.flash-attention"})),
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
+from meshwright.frameworks.facts import MINDSPORE, Facts
 from meshwright.frameworks.mindformers import graph_reading, graph_writing, limits, mistakes, pynative_reading, pynative_writing
 from meshwright.frameworks.resume import CUT, SHARDED
 from meshwright.frameworks.surface import Surface, load_surface
@@ -101,4 +102,5 @@ MINDFORMERS = Framework(
     normal=pynative_writing.normal,
     unspoken=pynative_writing.UNSPOKEN,
     resume=SHARDED,
+    facts=Facts(ascend_allocator=MINDSPORE),
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from meshwright.domain.features import Features
 from meshwright.frameworks.ascend.recompute_lists import LISTS
 from meshwright.frameworks.base import Framework
+from meshwright.frameworks.facts import MINDSPORE, Facts
 from meshwright.frameworks.mindspeed_core_ms import flag_reading, flag_rules, flags
 from meshwright.frameworks.mindspeed_core_ms.limits import limits_of
 from meshwright.frameworks.mindspeed_core_ms.mistakes import file_checks, unknown_key
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["MINDSPEED_CORE_MS"]
 
 NAME, TITLE = "mindspeed-core-ms", "MindSpeed-Core-MS"
+FACTS = Facts(ascend_allocator=MINDSPORE, stages_inside_key="--use-tp-pp-dp-mapping")
 RELEASES = ("r0.1.0", "br_master", "r0.2.0")
 """r0.1.0 (764c32d) reads YAML, br_master (07c5198) flags; r0.2.0 and later have the flags of MindSpeed-LLM."""
 FEATURES = Features(
@@ -106,7 +108,7 @@ def _later(release: str) -> Framework:
         llm.MINDSPEED_LLM, name=NAME, title=TITLE, aliases=MINDSPEED_CORE_MS.aliases, version=release, releases=RELEASES,
         spellings=spelling, variant=variant, detect=detect, features=features, limits=llm_limits(NAME, TITLE, features),
         writer=partial(write_flags, title=TITLE), surface=partial(llm.surface_of, release),
-        interpreter=partial(read_flags, framework=NAME), checks=flag_checks(NAME),
+        interpreter=partial(read_flags, framework=NAME), checks=flag_checks(NAME), facts=FACTS,
     )
 
 
@@ -138,4 +140,5 @@ MINDSPEED_CORE_MS = Framework(
     unspoken=UNSPOKEN,
     alternatives=_alternatives(),
     resume=CUT,
+    facts=FACTS,
 )

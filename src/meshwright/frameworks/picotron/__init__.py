@@ -6,6 +6,7 @@ from functools import cache
 
 from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
+from meshwright.frameworks.facts import Facts
 from meshwright.frameworks.picotron.limits import LIMITS
 from meshwright.frameworks.picotron.mistakes import CHECKS, unknown_key
 from meshwright.frameworks.picotron.reading import interpret
@@ -59,4 +60,5 @@ PICOTRON = Framework(
     normal=normal,
     unspoken=UNSPOKEN,
     resume=CUT,
+    facts=Facts(stages_inside_replicas=True),
 )

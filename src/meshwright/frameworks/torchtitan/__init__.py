@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
+from meshwright.frameworks.facts import CUDA_NEW, Facts, Remedy
 from meshwright.frameworks.resume import SHARDED
 from meshwright.frameworks.torchtitan.layout_keys import UNSPOKEN, decide, normal
 from meshwright.frameworks.torchtitan.limits import LIMITS
@@ -84,6 +85,15 @@ def _framework(release: str) -> Framework:
         unspoken=UNSPOKEN,
         alternatives=(frozenset(SPLIT_KEYS),),
         resume=SHARDED,
+        facts=Facts(
+            allocator=CUDA_NEW,
+            remedies=(
+                Remedy(phase="loss", key="parallelism.disable_loss_parallel", harmful=True,
+                       words="parallelism.disable_loss_parallel=false splits the logits over tp ranks"),
+                Remedy(phase="gather", words="parallelism.fsdp_reshard_after_forward says whether gathered layers are kept between "
+                                             "forward and backward"),
+            ),
+        ),
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Layout
 from meshwright.estimate.many import evaluate_many
+from meshwright.estimate.memory import held_bytes
 from meshwright.judging.facts import ERROR
 from meshwright.judging.finding import Ruling, Verdict, number, ratio
 from meshwright.judging.neighbours import vary
@@ -188,7 +189,7 @@ def packing_limit(facts: Facts, _: Rule) -> Ruling:
     """How many tokens a packed sequence could have before memory runs out, in proportion to activations."""
     estimate, batch = facts.estimate, facts.case.batch
     memory = estimate.stages[estimate.peak_stage].memory
-    grows = (memory.activations + memory.temporary) * (1.0 + float(facts.case.calibration.constants.fragmentation_ratio))
+    grows = float(held_bytes(facts.case, memory.activations + memory.temporary))
     free = facts.case.capacity_bytes - (memory.reserved_bytes - grows)
     tokens = batch.sequence_tokens * max(0.0, free / grows) if grows > 0 else float(batch.sequence_tokens)
     return Ruling(

@@ -14,7 +14,7 @@ from meshwright.estimate.combine import state_costs
 from meshwright.estimate.costs import work_costs
 from meshwright.estimate.degrees import degrees_of
 from meshwright.estimate.evaluate import settings_of, split_of
-from meshwright.estimate.memory import static_bytes
+from meshwright.estimate.memory import held_bytes, static_bytes
 from meshwright.estimate.split import Composition
 from meshwright.estimate.stages import stage_inputs, stage_parameters
 
@@ -98,7 +98,7 @@ def problem_of(case: Case, features: Features, layout: Layout, choice: Choice | 
     chosen = choice or choices(features, layout)[0]
     inputs = _inputs(case, layout, chosen.treatments)
     static = _static(case, layout)
-    scale = 1.0 + float(case.calibration.constants.fragmentation_ratio)
+    scale = float(held_bytes(case, 1.0))
     extra, last_kind = case.model.num_mtp_layers, case.model.pattern[-1]
     every = range(len(chosen.treatments))
     saved = np.array([[float(kind.saved_bytes[t]) for kind in inputs.kinds] for t in every])
@@ -203,7 +203,7 @@ def _static(case: Case, layout: Layout) -> _Static:
     parameters = stage_parameters(case, stages, degrees)
     state = state_costs(case, degrees, parameters, stages, offload="optimizer" in layout.offload)
     held = np.broadcast_to(static_bytes(case, state), (rows,))
-    gathered = np.broadcast_to((1.0 + case.calibration.constants.fragmentation_ratio) * state.gathered_bytes, (rows,))[1:-2]
+    gathered = np.broadcast_to(held_bytes(case, state.gathered_bytes), (rows,))[1:-2]
     alone = held - held[0]
     return _Static(
         constant=float(held[0]), layer=alone[1:-2] - gathered, gathered=gathered, embedding=float(alone[-2]),

@@ -1,0 +1,68 @@
+"""What is known of a framework beside keys and rules: where it puts ranks, who sets its allocator up, what else helps memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from meshwright.domain.layout import Layout
+    from meshwright.frameworks.settings import Reading
+
+CUDA, CUDA_NEW, NPU, MINDSPORE = "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_NPU_ALLOC_CONF", "MS_ALLOC_CONF"
+"""Variables that allocators read: PyTorch's on GPUs under its old and its new name, on Ascend, and MindSpore's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    """What a framework has against memory that is no edit of a layout, and is not predicted."""
+
+    phase: Literal["loss", "gather"]
+    """Where memory runs out."""
+    words: str
+    key: str = ""
+    """The switch that they are about; blank: they are said whatever the files hold."""
+    harmful: bool = False
+    """Where the switch is on, memory is larger."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackingLimit:
+    """How a trainer packs samples into micro-batches, as its files say it."""
+
+    key: str
+    tokens: int
+    longest_tokens: int
+    """No sample is longer; a limit below it would not split it."""
+    fullest: Callable[[int, Layout], int]
+    """Tokens that the fullest micro-batch has under a limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Facts of a framework, of which most are what PyTorch does by itself."""
+
+    stages_inside_replicas: bool = False
+    """Neighbouring ranks are neighbouring stages, and not replicas."""
+    stages_inside_key: str = ""
+    """The key that makes it so."""
+    allocator: str = CUDA
+    """Variable of its allocator on GPUs, where neither name is set."""
+    ascend_allocator: str = NPU
+    allocator_key: str = ""
+    """The key of its files that sets the variable for the processes that it starts itself."""
+    remedies: tuple[Remedy, ...] = ()
+    guides: tuple[str, ...] = ()
+    """Guides that speak of its own keys: beginnings of identifiers of their rules."""
+    other_rules: frozenset[str] = frozenset()
+    """Rules of those guides that mean other keys than its own."""
+    packing: Callable[[Reading], PackingLimit | None] | None = None
+    """How its trainer packs; None where it never does, or where the files do not say it."""
+
+
+PLAIN = Facts()
+FUSED_LOSS = Remedy(
+    phase="loss", key="--cross-entropy-loss-fusion", words="--cross-entropy-loss-fusion keeps fewer copies of the logits"
+)
+"""The switch of Megatron-Core, and of what takes its arguments."""
