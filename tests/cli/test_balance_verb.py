@@ -16,6 +16,7 @@ from meshwright.frameworks.ascend.recompute_lists import LISTS, kinds_of_lists
 from meshwright.frameworks.stage_lists import KINDS as LIST_KINDS
 from meshwright.readers.sapp import problem, read_layer_file
 from meshwright.search.balance import balance
+from meshwright.search.balance.climb import shifts
 from meshwright.search.balance.memory import stage_memory
 from meshwright.search.balance.solve import place
 
@@ -398,3 +399,59 @@ def test_the_memory_of_an_answer_is_that_of_the_search(cli, tmp_path):
     found = cli("balance", path, "--stages", "4", "--microbatches", "8", "--memory-mb", "60000,50000,40000,30000", "--json").json
     assert found["stage_memory_mb"] == pytest.approx(list(stage_memory(asked, answer.best.counts)))
     assert all(held <= bound for held, bound in zip(found["stage_memory_mb"], (60000, 50000, 40000, 30000), strict=True))
+
+
+def test_all_numbers_of_virtual_stages_share_the_time(cli, tmp_path, monkeypatch):
+    """A clock that a solver moves: the shares are what is left, and who comes too late is named."""
+    now, limits = [0.0], []
+
+    def solve(problem, *, objective, time_limit_s):
+        limits.append(time_limit_s)
+        now[0] += 20.0 if problem.chunks == 3 else 0.5 * time_limit_s
+        return balance(problem, objective=objective, time_limit_s=0.1)
+
+    monkeypatch.setattr("meshwright.search.balance.balance", solve)
+    monkeypatch.setattr("meshwright.api.verbs.balance.time.monotonic", lambda: now[0])
+    asked = ("balance", ls1(tmp_path, body=SMALL_BODY), *SMALL, "--json")
+    found = cli(*asked, "--virtual-stages", "1,2,3,4", "--time-limit", "12").json
+    assert limits == [pytest.approx(each) for each in (3.0, 10.5 / 3, (10.5 - 10.5 / 6) / 2)]
+    assert [each["virtual_stages"] for each in found["ranking"]] != []
+    assert found["refused"] == [{"virtual_stages": 4, "reason": "no time was left: see --time-limit"}]
+    limits.clear()
+    cli(*asked, "--virtual-stages", "1")
+    assert limits == [9.0]
+
+
+def test_without_time_there_is_an_answer_all_the_same(tmp_path):
+    layers = read_layer_file(ls1(tmp_path, body=SMALL_BODY))
+    for chunks in (1, 2):
+        asked = problem(layers, stages=4, chunks=chunks, microbatches=8, memory_mb=60_000.0)
+        found = balance(asked, time_limit_s=0.0)
+        assert found.status in ("gap", "optimal")
+        assert max(found.best.stage_memory) <= 60_000
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        (("--stages", "900", "--microbatches", "900"), "operations would be simulated"),
+        (("--stages", "16", "--microbatches", "7001", "--virtual-stages", "6"), "operations would be simulated"),
+        (("--stages", "1024", "--microbatches", "100000"), "1,024 chunks, 2,000,000 multiplied"),
+        (("--stages", "4", "--microbatches", "1" + "0" * 9), "is more than 1,000,000"),
+        (("--stages", "4", "--microbatches", "8", "--time-limit", "1e9"), "is more than 86,400"),
+    ],
+)
+def test_a_pipeline_that_would_take_for_ever_is_refused(cli, tmp_path, more, line):
+    answer = cli("balance", ls1(tmp_path, body={"nb_layer": 2000}), "--memory-mb", "60000", *more)
+    assert answer.status == 2
+    assert line in answer.err
+
+
+def test_neighbours_of_large_pipelines_are_nearby():
+    few = shifts(np.full((1, 4), 3), 1000)
+    assert few.shape[-1] == 12
+    many = shifts(np.full((2, 30), 3), 600)
+    assert 0 < many.shape[-1] <= 600
+    moved = np.argwhere(many.reshape(60, -1).T != 3)[:, 1].reshape(-1, 2)
+    assert (np.abs(np.diff(moved, axis=1)) <= 5).all()
+    assert (many.sum(axis=(0, 1)) == 180).all()

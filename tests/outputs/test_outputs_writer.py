@@ -373,3 +373,21 @@ def test_what_an_interrupted_overwrite_can_leave(old, new, there, back):
     assert not is_torn(bytes(longest + 1), old, new)
     if longest and (other := next(byte for byte in range(256) if byte not in (0, *old[:1], *new[:1]))):
         assert not is_torn(bytes([other]) + bytes(half)[1:], old, new)
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n1,2\n" * 1000])
+def test_a_text_too_long_to_be_held_comes_from_a_file(tmp_path, text):
+    target = tmp_path / "rows.csv"
+    with tempfile.TemporaryFile() as spool:
+        spool.write(text.encode())
+        output = Output(path=str(target), spool=spool)
+        write([output])
+        assert target.read_text() == text
+        before = target.stat().st_mtime_ns
+        write([output])  # the same once more
+        assert target.stat().st_mtime_ns == before
+        target.write_text("mine")
+        assert "exists with other content" in refused(output)
+        write([output], force=True)
+    assert target.read_text() == text
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]

@@ -18,7 +18,7 @@ from meshwright.estimate import estimate
 from meshwright.estimate.many import evaluate_many
 from meshwright.search import SearchOptions, compare, layout_refusals, min_devices, plan
 from meshwright.search.grid import Counts, evaluate_grid
-from meshwright.search.plan import overlap_for
+from meshwright.search.plan import device_counts, overlap_for
 from meshwright.search.space import Pins, make_space, parse_pins
 from strategies import EVERYTHING, MEGATRON, small_case
 
@@ -491,3 +491,16 @@ def test_the_pareto_front_has_fewer_devices_where_nodes_may_stay_idle():
     assert len({world for *_, world in figures}) > 1
     for own in figures:
         assert not any(other != own and all(a <= b for a, b in zip(other, own, strict=True)) for other in figures)
+
+
+def test_idle_nodes_are_no_more_than_there_are_and_a_search_ends(monkeypatch):
+    case = CASES["dense"]
+    nodes = case.cluster.num_devices // case.cluster.devices_per_node
+    assert len(device_counts(case, 10**9)) == max(1, nodes)
+    several = replace(case, cluster=replace(case.cluster, devices_per_node=2))
+    everything = plan(several, MEGATRON, replace(EXACT, spare_nodes=3))
+    assert "plan.untried" not in [note.id for note in everything.notes]
+    monkeypatch.setattr("meshwright.search.plan.MOST_EVALUATED", 0)
+    cut = plan(several, MEGATRON, replace(EXACT, spare_nodes=3))
+    assert "more than 0 idle nodes were not tried" in str(next(note for note in cut.notes if note.id == "plan.untried"))
+    assert cut.evaluated < everything.evaluated

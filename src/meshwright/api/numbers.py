@@ -152,4 +152,4 @@ def size(word: str) -> float:
     factor = _BYTES.get(found[2].lower()) if found else None
     if found is None or factor is None:
         raise fault("number.bytes", "{word!r} is no size in bytes; write it as in 61.2GiB or 65e9", word=word)
-    return positive(found[1]) * factor
+    return within("memory", positive(found[1]) * factor, word)

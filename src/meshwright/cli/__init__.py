@@ -21,7 +21,7 @@ INTERNAL, INTERRUPTED, BROKEN_PIPE = 70, 130, 141
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status; None: that of this process, which ends behind it."""
     try:
-        from meshwright.cli.ending import Signals, complain, open_streams
+        from meshwright.cli.ending import Signals, complain, leave, open_streams
     except KeyboardInterrupt:
         sys.stderr.write("error: interrupted\n")
         return INTERRUPTED
@@ -30,9 +30,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             if whole and not open_streams():
                 return complain(["standard output is closed"], BAD_INPUT)
-            return _printed(list(sys.argv[1:] if arguments is None else arguments))
+            status = _printed(list(sys.argv[1:] if arguments is None else arguments))
         except (KeyboardInterrupt, SystemExit):
-            return complain([signals.line], signals.status)
+            status = complain([signals.line], signals.status)
+    if whole and signals.number:
+        leave(status)  # a solver's thread may not have ended yet
+    return status
 
 
 def _printed(arguments: list[str]) -> int:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C, a scheduler's request, a terminal that was closed."""
-GRACE_S = 5.0
+GRACE_S = 10.0
 """From a signal to the end at the latest, should something swallow the exception or not let go; children watch for that end."""
 INTERRUPTED, OUTPUT = "interrupted", "standard output"
 MAX_LINE, MAX_LINES = 2000, 100
@@ -104,7 +104,17 @@ class Signals:
 
 
 def _leave(number: int, _: FrameType | None) -> None:
-    os._exit(128 + number)
+    leave(128 + number)
+
+
+def leave(status: int) -> None:
+    """End this process now, whatever its threads still compute; what it has said is out."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, RuntimeError):
+            continue
+    os._exit(status)
 
 
 class Output(io.TextIOWrapper):

@@ -8,9 +8,18 @@ from hypothesis import strategies as st
 from tests.evidence.scored_rows import steady
 
 from meshwright.errors import InputError
+from meshwright.evidence.rows import table as table_module
 from meshwright.evidence.rows.columns import RATIOS, SCHEMA, SWITCHES
 from meshwright.evidence.rows.row import row_of
-from meshwright.evidence.rows.table import count_reasons, has_results, read_table, shipped_table, step_times
+from meshwright.evidence.rows.table import (
+    Skipped,
+    count_reasons,
+    has_results,
+    open_table,
+    read_table,
+    shipped_table,
+    step_times,
+)
 
 HEADER = "id,framework,model,gpu,n_gpus,seq,gbs,mbs,tp,pp,step_time_s,tokens_per_s_per_gpu,mem_gb,status,flag"
 GOOD = "a-1,nanotron,m,h100,8,4096,256,1,2,1,1.5,,60.5,ok,"
@@ -208,3 +217,65 @@ def test_whatever_is_read_is_a_number_where_one_is_wanted(tmp_path_factory, valu
     for each in read_table(path).rows:
         assert all(isinstance(each.cell(key), int | None) for key in ("n_gpus", "seq", "gbs", "tp", "pp", "mbs"))
         assert all(value is None or 0 < value < 1e13 for value in (each.measured.step_s, each.measured.memory_gib))
+
+
+def test_a_file_read_row_by_row_is_the_table_and_can_be_read_again(tmp_path):
+    lines = [
+        GOOD, cells(id="a-2", step_time_s="1.7"), cells(id="a-3", flag="doubt"), cells(id="a-4", gbs="x"), GOOD, "", cells(id=""),
+    ]
+    path = tmp_path / "runs.csv"
+    path.write_text("\n".join((HEADER, *lines)))
+    file, held = open_table(path), read_table(path)
+    for _ in range(2):
+        found = list(file)
+        assert [each for each in found if isinstance(each, Skipped)] == list(held.skipped)
+        assert [each[0] for each in found if not isinstance(each, Skipped)] == list(held.rows)
+    assert [_line(each) for each in held] == [_line(each) for each in found] == [2, 3, 4, 5, 6, 8]
+    assert (file.digest, file.unknown_columns, file.path) == (held.digest, held.unknown_columns, held.path)
+    assert len(file) >= len(held) == 6
+
+
+def _line(each):
+    return each.line if isinstance(each, Skipped) else each[0].line
+
+
+def test_what_runs_share_is_read_once_and_what_they_measured_is_their_own(tmp_path):
+    path = tmp_path / "runs.csv"
+    other = cells(id="a-3", mbs="4")
+    path.write_text("\n".join((HEADER, GOOD, cells(id="a-2", step_time_s="1.75", mem_gb="", flag=""), other)))
+    (one, shared), (two, again), (three, own) = open_table(path)
+    assert shared is again
+    assert own is not shared
+    assert (one.measured.step_s, two.measured.step_s, three.measured.step_s) == (1.5, 1.75, 1.5)
+    assert (one.measured.memory_gib, two.measured.memory_gib) == (60.5, None)
+    assert (shared.row.id, shared.row.line, shared.row.measured.step_s) == ("", 0, None)
+    assert [each.id for each in (one, two, three)] == ["a-1", "a-2", "a-3"]
+    long = cells(id="b-1", model="m" * (table_module.REMEMBERED_LENGTH - 100))
+    path.write_text("\n".join((HEADER, long, long.replace("b-1", "b-2"))))
+    assert len({configuration for _, configuration in open_table(path)}) in (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "words"),
+    [("records.MAX_ROWS", 2, "more than 2 rows"), ("records.MAX_BYTES", 100, "larger than 100 bytes"),
+     ("records.MAX_COLUMNS", 14, "has 15 columns; 14 is the limit"), ("table.MAX_HELD", 2, "more than 2 rows to learn from")],
+)
+def test_ceilings_of_a_file(table, monkeypatch, name, limit, words):
+    monkeypatch.setattr(f"meshwright.evidence.rows.{name}", limit)
+    with pytest.raises(InputError, match=words):
+        table(GOOD, cells(id="a-2"), cells(id="a-3"))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_line_without_end_is_passed_over_and_those_behind_it_are_read(table, end):
+    lines = (HEADER, GOOD, ",".join("7" * 400_000), cells(id="b"), "9" * 200_001, cells(id="c"))
+    found = table(raw=end.join(lines).encode())
+    assert [(each.id, each.line) for each in found.rows] == [("a-1", 2), ("b", 4), ("c", 6)]
+    assert [each.reason for each in found.skipped] == ["not a CSV record: its line has more than 200,000 characters"] * 2
+
+
+def test_a_header_of_a_million_columns_is_one_clear_line(table):
+    with pytest.raises(InputError) as raised:
+        table(raw=(",".join(map(str, range(1_000_000))) + "\n").encode() * 2)
+    assert len(str(raised.value)) < 300
+    assert "no header line (its line has more than 200,000 characters)" in str(raised.value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import io
 import sys
 from dataclasses import replace
 from statistics import median
@@ -15,9 +17,9 @@ from meshwright.errors import InputError, fault
 from meshwright.evidence.fit.fitters import Fixed, prior_fitter
 from meshwright.evidence.rows.groups import folds
 from meshwright.evidence.rows.reading import read_runs
-from meshwright.evidence.rows.table import count_reasons, read_table, shipped_table
-from meshwright.evidence.score import prediction, validation
-from meshwright.evidence.score.rows_csv import COLUMNS, rows_csv
+from meshwright.evidence.rows.table import by_number, count_reasons, open_table, read_table, shipped_table
+from meshwright.evidence.score import columns, prediction, validation
+from meshwright.evidence.score.rows_csv import COLUMNS, row_writer, rows_csv
 from meshwright.evidence.score.summary import summarise
 
 
@@ -244,3 +246,55 @@ def test_rows_of_known_configurations_are_counted(tmp_path):
     assert validated(table_of(tmp_path, row, {}), None).known_configurations == 1
     assert validated(table_of(tmp_path, row, {}), "grouped").known_configurations == 0
     assert validation.is_shipped(shipped_table())
+
+
+def many(tmp_path, rows):
+    """A file of runs of two configurations, impossible ones and such that are left out."""
+    step = {"step_time_s": "0.{0:02d}"}
+    kinds = (step, {"mbs": "2", **step}, {"tp": "3"}, {"gpu": "tpu-v9"}, {"flag": "doubt"})
+    said = [{key: value.format(10 + index % 89) for key, value in kinds[index % 5].items()} for index in range(rows)]
+    return write_runs(tmp_path / "many.csv", *({"id": f"{'xyz'[index % 3]}-{index}", **row} for index, row in enumerate(said)))
+
+
+def test_a_file_row_by_row_is_counted_as_a_table_is(tmp_path, monkeypatch):
+    """Batches of seven rows; the rows go by in the order of the file; nothing is predicted twice, and nothing is kept."""
+    monkeypatch.setattr(validation, "AT_ONCE", 7)
+    path, seen, asked, alive = many(tmp_path, 100), [], [], []
+    actual = prediction.estimate
+    monkeypatch.setattr(prediction, "estimate", lambda *task: (asked.append(task), actual(*task))[1])
+
+    def watch(each):
+        seen.append(each.line)
+        alive.append(sum(isinstance(one, validation._Item) for one in gc.get_objects()) if len(seen) % 20 == 0 else 0)
+
+    found = validation.tally(open_table(path), scheme=None, fitter=prior_fitter(), legal=refusals, watch=watch)
+    assert len(asked) == 2
+    assert seen == list(range(2, 102))
+    assert max(alive) <= 14
+    whole = validated(read_table(path), None)
+    assert summarise(found) == summarise(whole)
+    assert (len(found.rows), len(found.skipped)) == (len(whole.rows), len(whole.skipped)) == (60, 40)
+    assert by_number(found.skipped.kinds) == count_reasons(whole.skipped) == {"flagged": 20, "unknown device": 20}
+    assert list(found.skipped) == list(whole.skipped)
+    assert found.skipped.first("flagged") == next(each for each in whole.skipped if each.kind == "flagged")
+    stream = io.StringIO(newline="")
+    validation.tally(open_table(path), scheme=None, fitter=prior_fitter(), legal=refusals, watch=row_writer(stream))
+    assert stream.getvalue() == rows_csv(whole)
+
+
+def test_a_fit_takes_so_many_runs_and_no_more(tmp_path, monkeypatch):
+    monkeypatch.setattr(validation, "MAX_RUNS", 3)
+    with pytest.raises(InputError, match="a fit takes 3 runs at most: leave --scheme out"):
+        validated(table_of(tmp_path, *({"mbs": str(2**index)} for index in range(4))), "in-sample")
+
+
+def test_names_without_end_are_counted_together(tmp_path, monkeypatch):
+    monkeypatch.setattr(columns, "MOST_NAMES", 2)
+    monkeypatch.setattr(columns, "LISTED", 3)
+    rows = [{"id": name, "framework": name} for name in "abcd"] + [{"id": f"{name}!", "gpu": "x"} for name in "efghi"]
+    found = validation.tally(table_of(tmp_path, *rows), scheme=None, fitter=prior_fitter(), legal=refusals)
+    summary = summarise(found)
+    assert {name: part.scores.n for name, part in summary.frameworks.items()} == {"a": 1, "b": 1, columns.FURTHER: 2}
+    assert summary.total.scores.n == 4
+    assert sum(part.scores.skipped for part in summary.groups.values()) == len(found.skipped) == 5
+    assert len(list(found.skipped)) == 3
