@@ -182,7 +182,7 @@ def test_each_limit_fires_and_only_where_it_should(rule):
 def test_what_it_lacks_reads_as_english(changes):
     """"It has no a norm of embeddings"."""
     case = case_of(NAME)
-    found = framework(NAME).check(replace(case, model=replace(case.model, **changes)), layout_of(case, "mb1"))
+    found = framework(NAME).check(replace(case, model=replace(case.model, **changes)), layout_of(case))
     (words,) = (str(each) for each in found if each.id == f"{NAME}.model")
     assert "it has no " in words and not re.search(r"\bno an?\b", words)
 
