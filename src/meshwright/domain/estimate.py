@@ -60,6 +60,8 @@ class Stage:
     memory: StageMemory
     forward_s: float
     backward_s: float
+    chunk_layers: tuple[int, ...] = ()
+    """Layers of each chunk, in the order in which a micro-batch passes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +93,8 @@ class Interval:
     level: float
     step_s: tuple[float, float]
     memory_peak_bytes: tuple[float, float]
+    memory_reserved_bytes: tuple[float, float]
+    """Of the distribution whose mass below the capacity is the probability that the layout fits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +148,17 @@ class Estimate:
         """Share of the step in which a stage waits, on average over the stages; ``bubble_ratio`` is the busiest one's wait."""
         busy = [self.layout.num_microbatches * (stage.forward_s + stage.backward_s) for stage in self.stages]
         return self.bubble_ratio + (max(busy) - sum(busy) / len(busy)) / self.step_s
+
+    @property
+    def effective_tokens_per_s_per_device(self) -> float:
+        """Throughput without bubble, exposed communication and host: the ceiling of every change to the layout.
+
+            (tokens per s and device) step / (compute + optimizer)
+
+        Units:   tokens/s of a device.
+        Source:  guide 003:30 (effective throughput leaves out bubble and communication).
+        """
+        return self.tokens_per_s_per_device * self.step_s / (self.time.compute_s + self.time.optimizer_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

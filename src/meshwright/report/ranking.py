@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 BAR, MIN_BAR, BAR_OF = 10, 3, "bar"
 MAX_CELL = len("full:99")
 _RANKED_BY: Mapping[Objective, str] = {
-    "step-time": "expected step time: the step over the probability that it fits in memory",
-    "memory": "memory of the fullest device",
-    "throughput-per-device": "expected step time times devices: the step over the probability that it fits in memory",
+    "step-time": "step time", "memory": "memory of the fullest device", "throughput-per-device": "step time times devices",
 }
+_RISK = ": the step over the probability that it fits in memory"
+"""What is expected of a step, where a calibration knows the risk."""
 MAX_FRONT, MAX_SLOWDOWN = 6, 2.0
 """How much of the Pareto front is worth a person's time."""
 _ALWAYS = {"tp", "pp", "dp", "mb", "zero"}
@@ -71,7 +71,9 @@ def ranked_table(
 
     ``error_ratio``: how far two plans must differ to be told apart; 0 where nobody says.
     """
-    title = Text.assemble(("Ranked plans", "bold"), (f"  by {_RANKED_BY[objective]}", "dim"))
+    risk = any(plan.estimate.interval for plan in plans)
+    named = _RANKED_BY[objective] + (_RISK if risk and objective != "memory" else "")
+    title = Text.assemble(("Ranked plans", "bold"), (f"  by {'expected ' if named.endswith(_RISK) else ''}{named}", "dim"))
     if not all(plan.estimate.calibrated for plan in plans):
         title.append("  ").append(UNCALIBRATED, style="bold black on yellow")
     yield Padding(title, (1, 0, 0, 0))
@@ -205,7 +207,7 @@ def _beside(plans: Sequence[RankedPlan]) -> Table:
     """Plans by time, probability and memory, with their labels."""
     risk = any(plan.estimate.interval for plan in plans)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    for name in (*(("expected", "step", "fits") if risk else ("step",)), "memory", "devices"):
+    for name in (*(("expected", "step", "fits") if risk else ("step",)), "MFU", "memory", "devices"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("layout", overflow="fold")
     for plan in plans:
@@ -213,7 +215,8 @@ def _beside(plans: Sequence[RankedPlan]) -> Table:
         expected = [seconds(estimate.expected_step_s)] if risk else []
         fits = [_chance(estimate.memory_fit_probability)] if risk else []
         table.add_row(
-            *expected, seconds(estimate.step_s), *fits, f"{estimate.memory_reserved_bytes / GIB:.1f} GiB",
+            *expected, seconds(estimate.step_s), *fits, percent(estimate.mfu_ratio),
+            f"{estimate.memory_reserved_bytes / GIB:.1f} GiB",
             f"{plan.layout.world:,}", plan.label,
         )
     return table

@@ -281,10 +281,10 @@ def _evaluate_rows(
             continue
         own = treated(take_columns(composition, shape_of[piece]), TREATMENTS.index(treatment), len(TREATMENTS))
         gathered = inputs.take(rows[piece])
-        stages = stage_costs(gathered, own)
+        costs = stage_costs(gathered, own)
         pace = Degrees.of({"pp": mesh["pp"][which[piece]], "vp": chunks[piece], "m": num_microbatches[rows[piece]]})
-        pipeline = pipeline_time(case, settings, own, stages, pace, hop_s=gathered.hop_s)
-        activation = activation_memory(settings, own, stages, pace)
+        pipeline = pipeline_time(case, settings, own, costs, pace, hop_s=gathered.hop_s)
+        activation = activation_memory(settings, own, costs, pace)
         dynamic = dynamic_bytes(case, activation)
         inner, column = np.nonzero(alive)
         outer = states[inner, column]

@@ -16,7 +16,7 @@ from meshwright.search.idle import idle_nodes
 from meshwright.search.levers import levers
 from meshwright.search.linearity import with_linearity
 from meshwright.search.nearest import no_legal_layout
-from meshwright.search.ranking import RANKING_ERROR, column, numbered, ranking_error, value
+from meshwright.search.ranking import RANKING_ERROR, TIE, column, numbered, ranking_error, value
 from meshwright.search.reasons import reasons
 from meshwright.search.result import PlanResult, RankedPlan, SearchOptions
 from meshwright.search.runner import Functions, Runner
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, int], None]
 
-__all__ = ["RANKING_ERROR", "device_counts", "overlap_for", "plan", "ranking_error"]
+__all__ = ["RANKING_ERROR", "TIE", "device_counts", "overlap_for", "plan", "ranking_error"]
 
 TIGHT, ROOMY = 0.92, 0.85
 """A plan above the first share of the usable memory is tight; one below the second is a safer neighbour worth naming."""

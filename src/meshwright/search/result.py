@@ -100,10 +100,10 @@ class Comparison:
     """Rules that refuse it; empty where it is legal."""
     rank: int | None
     """Its place in the list of plans; None where it is not listed."""
-    better_listed: int | None
-    """How many of the listed plans are better by the objective; None where it is refused or does not fit."""
-    better: int | None
-    """How many fitting layouts of the grid are; None where it is refused or does not fit."""
     winner: RankedPlan
     needed: tuple[str, ...]
     """What would have to be true for it to win, one sentence each."""
+    better_listed: int | None = None
+    """How many of the listed plans are better by the objective; None where it is refused or does not fit."""
+    better: int | None = None
+    """How many fitting layouts of the grid are; None where it is refused or does not fit."""
