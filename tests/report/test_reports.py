@@ -190,7 +190,8 @@ def test_the_cost_of_a_run_and_its_deadline():
 
 
 def test_the_cost_of_a_run_with_brackets_and_idle_devices():
-    sure = replace(estimate(), interval=Interval(level=0.9, step_s=(13.5, 18.0), memory_peak_bytes=(1.0, 2.0)))
+    interval = Interval(level=0.9, step_s=(13.5, 18.0), memory_peak_bytes=(1.0, 2.0), memory_reserved_bytes=(1.0, 2.0))
+    sure = replace(estimate(), interval=interval)
     run = RunCost(tokens=15e12, steps=1788139, days=20.0, devices=504, device_hours=245760.0, cost=491520.0, energy_kwh=250000.0,
                   deadline_days=22.0, meets_deadline=True, surely_meets_deadline=False, idle_devices=8, idle_device_hours=3840.0,
                   idle_cost=7680.0, intervals={"days": (18.0, 24.0), "cost": (442368.0, 589824.0)})

@@ -49,12 +49,12 @@ class Setup:
         return replace(self, case=case, framework=self.framework.for_case(case), request=request)
 
     def layout(self, label: str) -> Layout:
-        """Read a label for this case; nodes that the request leaves spare may stay idle."""
+        """Read a label for this case: a silent overlap is the framework's; nodes that the request leaves spare may stay idle."""
         from meshwright.domain.label import parse_layout
         from meshwright.estimate.overlap import overlap_for
 
         cluster = self.case.cluster
-        return parse_layout(
+        layout = parse_layout(
             label,
             num_devices=cluster.num_devices,
             global_batch_sequences=self.case.batch.global_batch_sequences,
@@ -64,6 +64,7 @@ class Setup:
             overlap=overlap_for(self.case),
             max_idle_devices=self.request.get("spare_nodes", 0) * cluster.devices_per_node,
         )
+        return layout if "overlap=" in label else replace(layout, overlap=self.framework.overlap(self.case, layout))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

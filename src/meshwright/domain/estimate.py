@@ -91,6 +91,8 @@ class Interval:
     level: float
     step_s: tuple[float, float]
     memory_peak_bytes: tuple[float, float]
+    memory_reserved_bytes: tuple[float, float]
+    """Of the distribution whose mass below the capacity is the probability that the layout fits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from meshwright.domain import estimate as values
 from meshwright.domain.label import label
 from meshwright.domain.layout import NoRecompute, Selective
 from meshwright.estimate.breakdown import breakdown
-from meshwright.estimate.certainty import fitting, grades, interval, regime
+from meshwright.estimate.certainty import LEVEL, around, fitting, grades, interval, memory_curve, regime
 from meshwright.estimate.costs import vocabulary_rows
 from meshwright.estimate.evaluate import Evaluation, composition_of, evaluate, split_of
 from meshwright.estimate.overlap import overlap_for
@@ -24,6 +24,7 @@ from meshwright.perf.operators import layer_products, work_shape
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
+    from meshwright.domain.uncertainty import FitCurve
     from meshwright.perf.arrays import Array
     from meshwright.perf.seconds import Seconds
 
@@ -100,8 +101,9 @@ def estimate(case: Case, layout: Layout, evaluation: Evaluation | None = None) -
     fullest = int(np.argmax(reserved))
     placed = chunk_kinds(case.model, split_of(case, layout), folded=layout.schedule == "dualpipev")
     stages = _stages(evaluation, placed.sum(axis=2))
-    upper = upper_bytes(case, reserved, memory.activations + memory.temporary)
-    fits = fitting(case, float(reserved[fullest]))
+    curve = memory_curve(case)
+    upper = upper_bytes(case, reserved, memory.activations + memory.temporary, curve)
+    fits = fitting(case, float(reserved[fullest]), curve)
     tokens = case.batch.tokens
     mfu = work / step_s / devices / peak
     allocated = float(memory.allocated_bytes[fullest])
@@ -140,20 +142,25 @@ def estimate(case: Case, layout: Layout, evaluation: Evaluation | None = None) -
             case, evaluation, spent, model_flops=work, peak_flops_per_s=peak, devices=devices, simulated=evaluation is not closed,
         ),
         grades=grades(known),
-        interval=interval(known, regime(case, layout, mfu_ratio=mfu, reserved_bytes=float(reserved[fullest])), step_s, allocated),
+        interval=interval(
+            known, regime(case, layout, mfu_ratio=mfu, reserved_bytes=float(reserved[fullest])), step_s, allocated,
+            float(reserved[fullest]), curve,
+        ),
     )
 
 
-def upper_bytes(case: Case, reserved_bytes: Array, varying_bytes: Array) -> float:
-    """Reserved bytes of the fullest stage with a margin for what varies: activations and working set.
+def upper_bytes(case: Case, reserved_bytes: Array, varying_bytes: Array, curve: FitCurve | None) -> float:
+    """The upper end of the interval of what the fullest stage reserves; without a calibration, with a margin for what varies.
 
-        max over stages (reserved + mu varying)
+        max over stages reserved e^h;   without a calibration max over stages (reserved + mu varying)
 
-    Symbols: mu ``upper_margin_ratio``.
+    Symbols: h half-width of the interval of 0.9 (``memory_curve``); mu ``upper_margin_ratio``, of activations and working set.
     Shapes:  ``[stage]``.
     Units:   bytes.
     Source:  the residuals of memory in the evidence, ``catalog/data/constants.yaml``.
     """
+    if curve is not None:
+        return around(float(np.max(reserved_bytes)), curve.half_width(LEVEL))[1]
     margin = case.calibration.constants.upper_margin_ratio
     return float(np.max(reserved_bytes + margin * varying_bytes))
 
