@@ -87,7 +87,8 @@ def _said(case: Case, outcome: Outcome, faults: dict[str, str]) -> None:
             faults.setdefault("traceback", text.strip().splitlines()[-1][:200])
         if "Exception ignored" in text:
             faults.setdefault("traceback", next(line for line in text.splitlines() if "Exception ignored" in line)[:200])
-        shown = COLOURS.sub("", text) if Stream.TTY in (case.out, case.err) else text
+        coloured = Stream.TTY in (case.out, case.err) or "FORCE_COLOR" in case.environment
+        shown = COLOURS.sub("", text) if coloured else text
         if found := next((one for one in shown if _unseen(one)), None):
             line = next(line for line in shown.split("\n") if found in line)
             faults.setdefault("control", f"U+{ord(found):04X} in: {line.strip()[:160]!r}")

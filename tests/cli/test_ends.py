@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import sys
@@ -133,8 +134,42 @@ def test_a_signal_is_one_line_and_its_status(monkeypatch, number, status, line, 
 def test_a_second_signal_ends_at_once():
     child = Child(waiting(untidy))
     child.send(signal.SIGTERM)
+    time.sleep(ending.SAME_S)
     child.send(signal.SIGINT)
     assert child.ended() == Ended(143, "", "error: ended by SIGTERM\n")
+
+
+def test_what_is_signalled_twice_at_once_cleans_up():
+    """``timeout`` signals its command, and then the group in which it is."""
+    def verb() -> None:
+        try:
+            time.sleep(30)
+        finally:
+            time.sleep(0.05)
+            os.write(1, b"cleaned")
+
+    child = Child(waiting(verb))
+    child.send(signal.SIGTERM)
+    os.kill(child.pid, signal.SIGTERM)
+    assert child.ended() == Ended(143, "cleaned", "error: ended by SIGTERM\n")
+
+
+def test_a_second_signal_ends_the_processes_too(tmp_path):
+    def verb() -> None:
+        started = multiprocessing.get_context("fork").Process(target=time.sleep, args=(30,))
+        started.start()
+        (tmp_path / "pid").write_text(str(started.pid))
+        untidy()
+
+    child = Child(waiting(verb))
+    child.send(signal.SIGTERM)
+    time.sleep(ending.SAME_S)
+    child.send(signal.SIGTERM)
+    assert child.ended().status == 143
+    with pytest.raises(ProcessLookupError):
+        while True:
+            os.kill(int((tmp_path / "pid").read_text()), 0)
+            time.sleep(0.01)
 
 
 def test_a_signal_that_was_ignored_stays_ignored():

@@ -79,7 +79,7 @@ def test_packed_documents_cost_no_more_than_full_sequences(lengths, sequence):
 )
 def test_lengths_are_read_from_text_csv_and_json_lines(tmp_path, content):
     (tmp_path / "lengths").write_text(content)
-    assert read_lengths(str(tmp_path / "lengths")) == [3, 5, 7]
+    assert read_lengths(str(tmp_path / "lengths")).tolist() == [3, 5, 7]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ OTHERS = {
     "documents/shell_launch.py": "programs that start processes: deepspeed and accelerate are commands, too",
     "engine/dry_run_subjects.py": "who builds the model of a dry run: a word of --builder",
     "api/verbs/dryrun.py": "the same word, said again where torch is not imported",
-    "api/options.py": "the default of --framework, and the words of --flops-convention",
 }
 """Modules that hold such words among others, and which words those are."""
 

@@ -23,7 +23,8 @@ def certain(**changes: Any) -> Any:
     """An estimate with an interval of a fifth either way."""
     plain = estimate()
     ends = (plain.step_s / 1.2, plain.step_s * 1.2)
-    interval = Interval(level=0.9, step_s=ends, memory_peak_bytes=(40 * GIB, 52 * GIB))
+    interval = Interval(level=0.9, step_s=ends, memory_peak_bytes=(40 * GIB, 52 * GIB),
+                        memory_reserved_bytes=(44 * GIB, 57 * GIB))
     return replace(
         plain, **{"calibrated": True, "interval": interval, "fit_probability": 0.91, "memory_fit_probability": 0.95} | changes
     )

@@ -29,15 +29,15 @@ FEATURES = {each.name: each for each in (MEGATRON, LISTS, MIXES)}
 
 
 @cache
-def planned(name, features, options=ON):
-    return plan(CASES[name], FEATURES[features], options)
+def planned(name, features, balance=True):
+    return plan(CASES[name], FEATURES[features], ON if balance else OFF)
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
 @pytest.mark.parametrize("features", FEATURES.values(), ids=lambda each: each.name)
 def test_balanced_plans_fit_are_legal_and_never_slower(name, features):
     case = CASES[name]
-    with_, without = planned(name, features.name), planned(name, features.name, OFF)
+    with_, without = planned(name, features.name), planned(name, features.name, balance=False)
     assert with_.plans
     for each in with_.plans:
         assert each.estimate.fits
@@ -57,7 +57,7 @@ def anew(result):
 
 
 def test_layers_move_away_from_a_heavy_output_layer_and_the_plan_says_so():
-    with_, without = planned("head", MEGATRON.name), planned("head", MEGATRON.name, OFF)
+    with_, without = planned("head", MEGATRON.name), planned("head", MEGATRON.name, balance=False)
     assert not anew(without)
     best = anew(with_)[0]
     (reason,) = (reason for reason in best.reasons if reason.startswith("balanced: "))
@@ -68,7 +68,7 @@ def test_layers_move_away_from_a_heavy_output_layer_and_the_plan_says_so():
 
 def test_a_pipeline_that_did_not_fit_may_overtake():
     """What needs full recomputation of all layers where stages are alike needs it of a few where they are not."""
-    with_, without = planned("tight", LISTS.name), planned("tight", LISTS.name, OFF)
+    with_, without = planned("tight", LISTS.name), planned("tight", LISTS.name, balance=False)
     best = anew(with_)[0]
     assert best.estimate.step_s < without.plans[0].estimate.step_s
     assert isinstance(best.layout.recompute, Full)

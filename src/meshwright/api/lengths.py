@@ -8,16 +8,20 @@ sequence is cut into pieces. Padding attends to nothing.
 from __future__ import annotations
 
 import json
+from array import array
 from typing import TYPE_CHECKING, Any
 
 from meshwright.errors import InputError, Message, fault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 COLUMNS = ("length", "lengths", "tokens", "num_tokens", "n_tokens", "seq_len", "input_length")
 """Names of a CSV column or JSON key that holds the length."""
-MAX_BYTES = 500 * 10**6
+MAX_LENGTHS = 10_000_000
+"""More than any mean needs, in memory (80 MB) and time (seconds)."""
+MAX_LINE_CHARACTERS = 2 * 10**7
+"""All lengths may stand on one line."""
 MAX_FAULTS = 5
 
 
@@ -40,19 +44,25 @@ def mean_square_tokens(lengths: Iterable[int], sequence_tokens: int) -> float:
     return squares / num_sequences
 
 
-def read_lengths(path: str) -> list[int]:
-    """Positive integers of a text, CSV or JSON-lines file."""
-    from meshwright.readers.safe import read_text
+def read_lengths(path: str) -> Sequence[int]:
+    """Positive integers of a text, CSV or JSON-lines file, read line by line.
+
+    Errors:  ``InputError`` with the first faults; for a file without lengths, or with more than ``MAX_LENGTHS``.
+    """
+    from meshwright.readers.safe import read_lines
 
     faults: list[Message] = []
-    lengths: list[int] = []
-    for line, value in _cells(read_text(path, MAX_BYTES), path):
+    lengths = array("q")
+    for line, value in _cells(read_lines(path, MAX_LINE_CHARACTERS), path):
         number = _length(value)
         if number is None:
             faults.append(Message("lengths.value", "{value!r} is not a length of at least 1",
                                   {"value": str(value)[:40]}, path=f"{path}:{line}"))
             if len(faults) == MAX_FAULTS:
                 break
+        elif len(lengths) == MAX_LENGTHS:
+            raise fault("lengths.many", "holds more than {limit:,} lengths; a random sample of them says the same", path=path,
+                        limit=MAX_LENGTHS)
         else:
             lengths.append(number)
     if faults:
@@ -62,10 +72,10 @@ def read_lengths(path: str) -> list[int]:
     return lengths
 
 
-def _cells(text: str, path: str) -> Iterator[tuple[int, Any]]:
+def _cells(lines: Iterable[str], path: str) -> Iterator[tuple[int, Any]]:
     """Every length as it is written, with its line: numbers, a column by its header, or a key of JSON objects."""
     column: int | None = None
-    for number, raw in enumerate(text.splitlines(), start=1):
+    for number, raw in enumerate(lines, start=1):
         line = raw.strip()
         if not line or line.startswith("#"):
             continue

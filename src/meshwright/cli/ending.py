@@ -22,6 +22,8 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C, a scheduler's request, a terminal that was closed."""
 GRACE_S = 10.0
 """From a signal to the end at the latest, should something swallow the exception or not let go; children watch for that end."""
+SAME_S = 0.1
+"""``timeout`` signals a process and then its group: twice within so short a time is once."""
 INTERRUPTED, OUTPUT = "interrupted", "standard output"
 MAX_LINE, MAX_LINES = 2000, 100
 
@@ -42,7 +44,7 @@ class Signals:
 
     def __init__(self, *, for_good: bool) -> None:
         """``for_good``: the process ends behind it; a signal that comes so late ends it at once, without a word."""
-        self.number, self._over = 0, False
+        self.number, self._over, self._since_s = 0, False, 0.0
         self._for_good = for_good
         self._before: dict[int, Any] = {}
 
@@ -75,8 +77,10 @@ class Signals:
 
     def _ended(self, number: int, _: FrameType | None) -> None:
         if self.number:
+            if time.monotonic() - self._since_s < SAME_S:
+                return
             self._at_once()
-        self.number = int(number)
+        self.number, self._since_s = int(number), time.monotonic()
         _thread.start_new_thread(self._latest, ())
         raise Interrupted if number == signal.SIGINT else SystemExit(self.status)
 
@@ -97,10 +101,23 @@ class Signals:
             self._at_once()
 
     def _at_once(self) -> None:
+        """End without unwinding; processes that this one has started go first."""
+        try:
+            _end_children()
+        finally:
+            self._gone()
+
+    def _gone(self) -> None:
         try:
             os.write(2, f"error: {self.line}\n".encode())
         finally:
             os._exit(self.status)
+
+
+def _end_children() -> None:
+    started = sys.modules.get("multiprocessing")
+    for each in [] if started is None else started.active_children():
+        each.kill()
 
 
 def _leave(number: int, _: FrameType | None) -> None:

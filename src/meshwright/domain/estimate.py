@@ -58,6 +58,8 @@ class Stage:
     memory: StageMemory
     forward_s: float
     backward_s: float
+    chunk_layers: tuple[int, ...] = ()
+    """Layers of each chunk, in the order in which a micro-batch passes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,8 @@ class Interval:
     level: float
     step_s: tuple[float, float]
     memory_peak_bytes: tuple[float, float]
+    memory_reserved_bytes: tuple[float, float]
+    """Of the distribution whose mass below the capacity is the probability that the layout fits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +133,17 @@ class Estimate:
     """The figures behind the figures, in the order in which they are explained."""
     grades: Mapping[str, Grade] | None = None
     interval: Interval | None = None
+
+    @property
+    def effective_tokens_per_s_per_device(self) -> float:
+        """Throughput without bubble, exposed communication and host: the ceiling of every change to the layout.
+
+            (tokens per s and device) step / (compute + optimizer)
+
+        Units:   tokens/s of a device.
+        Source:  guide 003:30 (effective throughput leaves out bubble and communication).
+        """
+        return self.tokens_per_s_per_device * self.step_s / (self.time.compute_s + self.time.optimizer_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NoReturn
 
@@ -70,6 +71,24 @@ def read_text(path: Path | str, max_bytes: int = MAX_BYTES, *, errors: str = "st
         return content.decode("utf-8-sig", errors)
     except UnicodeDecodeError as error:
         raise fault("file.encoding", "not UTF-8 text (byte {offset})", path=str(path), offset=error.start) from None
+
+
+def read_lines(path: Path | str, max_characters: int) -> Iterator[str]:
+    """The lines of a regular UTF-8 file of any length, one at a time, without what ends them.
+
+    Errors:  ``InputError`` for a line of more than ``max_characters``, and for bytes that are no UTF-8, when they are met.
+    """
+    with open_regular(path) as stream, TextIOWrapper(stream, "utf-8-sig") as text:
+        number = 0
+        try:
+            while line := text.readline(max_characters + 1):
+                number += 1
+                if len(line) > max_characters:
+                    raise fault("file.line", "line {line:,} has more than {limit:,} characters", path=str(path), line=number,
+                                limit=max_characters)
+                yield line.rstrip("\n")
+        except UnicodeDecodeError:
+            raise fault("file.encoding", "not UTF-8 text (behind line {line:,})", path=str(path), line=number) from None
 
 
 def refuse_long_numbers(text: str, where: str = "") -> None:
