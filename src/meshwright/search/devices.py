@@ -141,30 +141,19 @@ class _Trial:
 
     def _count(self, best: Estimate) -> DeviceCount:
         """What is said of a number of devices."""
-        nodes = -(-best.layout.world // self._case.cluster.devices_per_node)
-        costs = [self._cost(best, step_s) for step_s in (best.step_s, *(best.interval.step_s if best.interval else ()))]
-        (days, cost), ends = costs[0], costs[1:]
+        devices, run = best.layout.world, None
+        if self._tokens is not None:
+            run = run_cost(on(self._case, devices), best, self._tokens, price_per_device_hour=self._price)
         interval = None
         if best.interval is not None:
+            ends = run.intervals if run is not None else {}
             interval = CountInterval(
-                level=best.interval.level, step_s=best.interval.step_s, days=_ends(*(each[0] for each in ends)),
-                cost=_ends(*(each[1] for each in ends)),
+                level=best.interval.level, step_s=best.interval.step_s, days=ends.get("days"), cost=ends.get("cost")
             )
         return DeviceCount(
-            devices=best.layout.world, nodes=nodes, label=best.label, step_s=best.step_s, days=days, cost=cost, interval=interval
+            devices=devices, nodes=-(-devices // self._case.cluster.devices_per_node), label=best.label, step_s=best.step_s,
+            days=None if run is None else run.days, cost=None if run is None else run.cost, interval=interval,
         )
-
-    def _cost(self, best: Estimate, step_s: float) -> tuple[float | None, float | None]:
-        """Days and money of the run with a step of so many seconds."""
-        if self._tokens is None:
-            return None, None
-        own = replace(best, step_s=step_s, tokens_per_s=best.tokens_per_s * best.step_s / step_s)
-        run = run_cost(self._case, own, self._tokens, price_per_device_hour=self._price)
-        return run.days, run.cost
-
-
-def _ends(low: float | None, high: float | None) -> tuple[float, float] | None:
-    return None if low is None or high is None else (low, high)
 
 
 def _smallest(
