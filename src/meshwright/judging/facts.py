@@ -14,7 +14,7 @@ from meshwright.judging.neighbours import vary
 from meshwright.judging.questions import MICRO_BATCHES, columns_of_layouts, questions
 from meshwright.perf.parameters import active_parameters, total_parameters
 from meshwright.search import layout_refusals
-from meshwright.search.plan import RANKING_ERROR
+from meshwright.search.ranking import ranking_error
 from meshwright.search.space import divisors
 
 if TYPE_CHECKING:
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout
-
-ERROR = RANKING_ERROR
-"""Step times nearer than this are equal: the model cannot tell them apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +53,11 @@ class Facts:
         self.case, self.layout, self.features = case, layout, features
         self.estimate = estimate if estimate is not None else estimate_of(case, layout)
         self._trials: dict[Layout, Estimate] = {layout: self.estimate}
+
+    @property
+    def error_ratio(self) -> float:
+        """Step times nearer than this are equal: the model cannot tell them apart (``search.ranking.ranking_error``)."""
+        return ranking_error(self.case)
 
     @cached_property
     def parameters(self) -> int:
