@@ -153,7 +153,8 @@ def test_the_lists_of_a_guide_name_no_layer_twice_and_are_read_back_as_they_are_
     for each in asked.rounds:
         for stage in range(stages):
             counts = layers // stages + each.offset[stage]
-            lists = {"full": each.recompute[stage], "select": each.select_recompute[stage], "comm": each.select_comm_recompute[stage]}
+            table = {"full": each.recompute, "select": each.select_recompute, "comm": each.select_comm_recompute}
+            lists = {name: row[stage] for name, row in table.items()}
             assert lists["full"] + lists["select"] <= counts and lists["full"] + lists["comm"] <= counts
             meant = {name: row[stage] for name, row in zip(asked.treatments, each.treated, strict=True)}
             if any(meant.values()):

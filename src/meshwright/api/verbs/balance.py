@@ -15,7 +15,7 @@ from meshwright.api.request import Answer, CaseRequest, Progress
 from meshwright.errors import Message, NoAnswerError
 
 if TYPE_CHECKING:
-    from meshwright.api.balancing.questions import Asked, Question, Source
+    from meshwright.api.balancing.questions import Asked, Source
     from meshwright.api.views.balance import BalanceShown
     from meshwright.domain.balance import Balance, BalanceProblem, Objective, Overfull
     from meshwright.readers.sapp import InitFile

@@ -35,7 +35,7 @@ class ProbeRound:
     recompute: tuple[int, ...]
     select_recompute: tuple[int, ...]
     select_comm_recompute: tuple[int, ...]
-    """Lists by stage that MindFormers and MindSpeed-Core-MS read alike: a layer that is recomputed whole stands in the first alone."""
+    """Lists by stage, read alike by MindFormers and MindSpeed-Core-MS: a layer recomputed whole stands in the first alone."""
     treated: tuple[tuple[int, ...], ...]
     """Layers by treatment and stage, ``[treatment][stage]``."""
     stages: tuple[int, ...]
