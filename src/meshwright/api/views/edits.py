@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from meshwright.api.views.estimates import number, whole
+
 if TYPE_CHECKING:
-
-
+    from meshwright.api.nearest import NearestPlan
     from meshwright.frameworks.editing import Edit, Edited
 
 
@@ -23,4 +24,13 @@ def _edit_view(edit: Edit) -> dict[str, Any]:
     return {
         "field": edit.key, "from": edit.before, "to": edit.after, "file": edit.file, "line": edit.line or None,
         "resume": edit.meaning.resume,
+    }
+
+
+def nearest_view(plan: NearestPlan) -> dict[str, Any]:
+    """What was exported in place of the saved plan, key by key, and what that costs; ``nearest`` is false where nothing changed."""
+    return {
+        "nearest": bool(plan.changes), "label": plan.estimate.label,
+        "changes": [{"field": each.field, "from": each.before, "to": each.after, "why": each.why} for each in plan.changes],
+        "step_change_ratio": number(plan.step_change_ratio), "memory_change_bytes": whole(plan.memory_change_bytes),
     }
