@@ -33,7 +33,7 @@ PICOTRON: Mapping[str, Mapping[str, object]] = {
     "environment": {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "FLASH_ATTEN": "1", "HF_TOKEN": None},
 }
 MEGATRON: Mapping[str, object] = {
-    "--tensor-model-parallel-size": 4, "--pipeline-model-parallel-size": 4, "--micro-batch-size": 1, "--global-batch-size": 256,
+    "--tensor-model-parallel-size": 8, "--pipeline-model-parallel-size": 4, "--micro-batch-size": 1, "--global-batch-size": 256,
     "--num-layers": 80, "--hidden-size": 8192, "--ffn-hidden-size": 28672, "--num-attention-heads": 64,
     "--group-query-attention": True, "--num-query-groups": 8, "--seq-length": 4096, "--max-position-embeddings": 4096,
     "--swiglu": True, "--normalization": "RMSNorm", "--position-embedding-type": "rope", "--disable-bias-linear": True,

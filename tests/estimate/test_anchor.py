@@ -41,13 +41,13 @@ def test_the_peak_becomes_what_the_probe_showed_and_other_stages_follow(ratio):
     for before, after in zip(PLAIN.stages, seen.stages, strict=True):
         assert after.memory.activations == pytest.approx(ratio * before.memory.activations)
         assert after.memory.optimizer == before.memory.optimizer
-    assert (seen.memory_fit_probability > PLAIN.memory_fit_probability) == (ratio < 1.0)
+    assert (seen.memory_reserved_bytes < PLAIN.memory_reserved_bytes) == (ratio < 1.0)
 
 
 def test_a_measured_stage_is_surer_than_one_inferred_from_another():
     other = next(each.stage for each in PLAIN.stages if each.stage != PLAIN.peak_stage)
     own, inferred = (anchored(CASE, PLAIN, [probe(stage, 1.0)]) for stage in (PLAIN.peak_stage, other))
-    assert width(own) < width(inferred) == pytest.approx(width(PLAIN))
+    assert width(own) <= width(inferred) < width(PLAIN)
     assert inferred.grades["memory_peak_bytes"] == "interpolated"
 
 

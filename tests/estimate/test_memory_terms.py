@@ -25,6 +25,8 @@ ODD = replace(
     ),
 )
 """Constants that no sum can hide."""
+UNKNOWN = replace(ODD, calibration=replace(ODD.calibration, uncertainty=None))
+"""The same where nothing is known about the error: an upper bound is a margin then."""
 LAYOUTS = (
     (Layout(data_parallel=8, optimizer_shards=8, num_microbatches=8), 2),
     (Layout(tensor_parallel=2, pipeline_parallel=2, data_parallel=2, num_microbatches=32, recompute=Full()), 4),
@@ -47,17 +49,17 @@ def test_what_a_stage_reserves_is_its_tensors_once_and_a_quarter_and_what_lies_o
 
 @pytest.mark.parametrize(("layout", "communicators"), LAYOUTS)
 def test_an_anchored_estimate_says_its_bounds_by_the_same_formulas(layout, communicators):
-    plain = estimate(ODD, layout)
+    plain, prior = estimate(ODD, layout), estimate(UNKNOWN, layout)
     stages = [stage.memory for stage in plain.stages]
     varying = [memory.activations + memory.temporary for memory in stages]
-    assert plain.memory_upper_bytes == pytest.approx(
+    assert prior.memory_upper_bytes == pytest.approx(
         max(memory.reserved_bytes + 0.5 * own for memory, own in zip(stages, varying, strict=True))
     )
     probes = [Probe(stage=stage.stage, predicted=stage.memory, peak_bytes=stage.memory.allocated_bytes) for stage in plain.stages]
-    seen = anchored(ODD, plain, probes)
-    assert seen.memory_upper_bytes == pytest.approx(plain.memory_upper_bytes, rel=1e-12)
+    seen = anchored(UNKNOWN, prior, probes)
+    assert seen.memory_upper_bytes == pytest.approx(prior.memory_upper_bytes, rel=1e-12)
     assert (seen.fits, seen.memory_fit_probability, seen.fit_probability) == (
-        plain.fits, plain.memory_fit_probability, plain.fit_probability
+        prior.fits, prior.memory_fit_probability, prior.fit_probability
     )
     higher = [replace(each, peak_bytes=each.peak_bytes + own) for each, own in zip(probes, varying, strict=True)]
     more = anchored(ODD, plain, higher)

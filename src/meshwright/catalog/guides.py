@@ -72,6 +72,24 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """A step of the way on which a guide chooses a layout; ``meshwright.judging.walk`` goes it."""
+
+    step: str
+    """What is chosen, in words."""
+    rule: str
+    """Identifier of the rule that it follows."""
+    choose: str
+    """Name of the function that lists its candidates, the guide's first wish first."""
+    take: str
+    """Which of them is taken: the first ``legal`` one, the first that ``fits``, or the ``fastest`` that fits."""
+    knobs: tuple[str, ...]
+    """Words of a label that it sets."""
+    experts: bool = False
+    """Only where the model has experts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Guides:
     """The documents and their rules, in the order of the file."""
 
@@ -79,6 +97,8 @@ class Guides:
     rules: tuple[Rule, ...]
     passages: tuple[Passage, ...] = ()
     """Cited by checks of files, beside those of the rules."""
+    walk: tuple[Stop, ...] = ()
+    """How the first guide would choose a layout, step by step."""
 
     def rule(self, id: str) -> Rule:
         """The rule of an identifier; one that does not exist is our mistake."""
@@ -163,6 +183,15 @@ def markdown() -> str:
             f"| {rule.id} | {rule.places} | {_cell(rule.says)} | {rule.status} | {_cell(rule.condition or rule.correction)} |"
             for rule in book.rules
         ),
+        "",
+        "## The way of the ChatLearn guide",
+        "",
+        "`meshwright plan --guided` goes it, each step beside the best plan; of the candidates of a step the first is taken that",
+        "is legal or that fits, or the fastest that fits.",
+        "",
+        "| step | by the rule | takes | sets |",
+        "|---|---|---|---|",
+        *(f"| {stop.step} | {stop.rule} | {stop.take} | {' '.join(stop.knobs)} |" for stop in book.walk),
         "",
         "## The sentences",
         "",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 ALIKE, APART = 1.15, 1.5
 """Claims nearer than the first ratio agree (conventions of FLOPs differ by so much); beyond the second they cannot both be true."""
+GB = 1e9
 NO_INTERVAL = 1.3
 """How far a claim may lie from a prediction that has no interval."""
 
@@ -183,10 +184,10 @@ def _words(each: Claim, factor: float) -> str:
 
 
 def _memory(context: Context, each: Claim) -> Iterator[Finding]:
-    """Claimed memory of a device against its capacity and the prediction."""
-    size, case = each.value * GIB, context.case
+    """Claimed memory of a device against its capacity and the prediction; a GB may be 10^9 bytes or 2^30."""
+    least, most, case = each.value * GB, each.value * GIB, context.case
     device = case.cluster.device if case is not None else context.question.device
-    if device is not None and size > device.memory_bytes:
+    if device is not None and least > device.memory_bytes:
         yield finding(
             "error", "check.claim-impossible", "{claim} is more than the {have} of a {device}", path="--claim", value=each.value,
             expected=device.memory_bytes / GIB, claim=each, have=gib(device.memory_bytes), device=device.name,
@@ -195,11 +196,10 @@ def _memory(context: Context, each: Claim) -> Iterator[Finding]:
     if context.estimate is None:
         context.skipped.append(f"the claim {each} is compared with no prediction: there is none")
         return
-    peak = context.estimate.memory_peak_bytes
-    low, high = (
-        context.estimate.interval.memory_peak_bytes if context.estimate.interval else (peak / NO_INTERVAL, peak * NO_INTERVAL)
-    )
-    if not low <= size <= max(high, context.estimate.memory_reserved_bytes):
+    peak, reserved, known = context.estimate.memory_peak_bytes, context.estimate.memory_reserved_bytes, context.estimate.interval
+    low = known.memory_peak_bytes[0] if known else peak / NO_INTERVAL
+    high = known.memory_reserved_bytes[1] if known else reserved * NO_INTERVAL
+    if most < low or least > high:
         yield finding(
             "warning", "check.claim-unlikely", "{claim}: {predicted} are predicted for the fullest device ({low} to {high})",
             path="--claim", value=each.value, expected=peak / GIB, claim=each, predicted=gib(peak), low=gib(low), high=gib(high),

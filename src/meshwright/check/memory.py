@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate
     from meshwright.frameworks.settings import Finding, Severity
 
-UNLIKELY, UNCERTAIN = 0.1, 0.5
+UNLIKELY, UNCERTAIN = 0.5, 0.9
 """Probabilities of fitting below which a layout is an error, or a warning."""
 
 
@@ -24,12 +24,9 @@ def memory(context: Context) -> Iterator[Finding]:
     found, case = context.estimate, context.case
     if found is None or case is None:
         return
-    if found.memory_fit_probability < UNCERTAIN or not found.fits:
-        severity: Severity = "error" if found.memory_fit_probability < UNLIKELY else "warning"
-        yield _stage(found, severity, "check.memory", "")
-    elif (
-        found.memory_reserved_bytes > TIGHT * found.memory_capacity_bytes or found.memory_upper_bytes > found.memory_capacity_bytes
-    ):
+    if found.memory_fit_probability < UNLIKELY or not found.fits:
+        yield _stage(found, "error", "check.memory", "")
+    elif found.memory_fit_probability < UNCERTAIN or _near(found):
         yield _stage(found, "warning", "check.memory-tight", "; near the edge the allocator retries and throughput collapses")
     need, have = found.host_memory_per_node_bytes, case.cluster.host_memory_bytes
     if found.layout.offload and need > have:
@@ -39,6 +36,12 @@ def memory(context: Context) -> Iterator[Finding]:
             value=round(need), expected=have, need=gib(need), have=gib(have), path=context.knob_place("offload") or "layout",
             source=f"prediction, calibration {found.calibration}",
         )
+
+
+def _near(found: Estimate) -> bool:
+    """Whether a layout runs at the edge; where no probability says so, whether its upper bound is beyond it."""
+    bound = found.memory_capacity_bytes
+    return found.memory_reserved_bytes > TIGHT * bound or (found.interval is None and found.memory_upper_bytes > bound)
 
 
 def _stage(found: Estimate, severity: Severity, id: str, end: str) -> Finding:

@@ -19,14 +19,13 @@ if TYPE_CHECKING:
 
     from meshwright.check.context import Context
     from meshwright.domain.estimate import Estimate
+    from meshwright.frameworks.editing import Edit
     from meshwright.frameworks.settings import Finding
 
 BUBBLE, COMMUNICATION = 0.10, 0.20
 """Shares of the step worth naming; the guides take 15 to 20 % of communication for good (003:103, 003:127)."""
 PATIENCE_S = 120.0
 """The search is given up after so long; the check then says so."""
-SHOWN = 6
-"""Changed keys that are named."""
 
 
 class _TooLongError(Exception):
@@ -53,9 +52,9 @@ def waste(context: Context) -> Iterator[Finding]:
         )
     elif own.step_s > best.step_s * (1.0 + ranking_error(context.case)) or not own.fits:
         gain = own.step_s / best.step_s - 1.0
-        words = "{label} is predicted to take {best} a step{interval} instead of {own}, {gain} throughput; change {changes}"
+        words = "{label} is predicted to take {best} a step{interval} instead of {own}, {gain} throughput; change: {changes}"
         if not own.fits:
-            words = "the fastest layout that fits: {label}, {best} a step{interval}; change {changes}"
+            words = "the best layout that fits: {label}, {best} a step{interval}; change: {changes}"
         yield finding(
             "advice", "check.better", words, path="layout", value=own.label, expected=best.label, label=best.label,
             best=seconds(best.step_s), own=seconds(own.step_s), gain=f"{gain:+.0%}", interval=_interval(best),
@@ -76,8 +75,7 @@ def _best(context: Context) -> Estimate | InputError | None:
     try:
         result = plan(
             case, framework.features, SearchOptions(top=1), progress=tick,
-            acceptable=lambda layout: not framework.check(case, layout),
-            said=lambda layout: framework.overlap(case, layout),
+            runner=framework,
         )
     except _TooLongError:
         context.skipped.append(f"whether the cluster could do better: the search took more than {PATIENCE_S:.0f} s")
@@ -104,18 +102,25 @@ def changed(context: Context, best: Estimate) -> str:
             edits = edit(context.framework, context.reading, case, best.layout).edits
         except InputError:  # a file that cannot be edited in place is still judged
             edits = ()
-        words = [f"{each.key} {_value(each.before)} -> {_value(each.after)}" for each in edits]
-        if words:
-            return ", ".join(words[:SHOWN]) + (f" and {len(words) - SHOWN} more" if len(words) > SHOWN else "")
+        if edits:
+            return ", ".join(map(_change, edits))
     return ", ".join(differences(layout, best.layout)) if layout is not None else best.label
+
+
+def _change(each: Edit) -> str:
+    """One edit in a sentence: ``--tp 2 -> 4``, ``add --sequence-parallel``, ``remove --recompute-granularity``."""
+    flag = each.key.startswith("-")
+    if each.after is None or (flag and each.after is False):
+        return f"remove {each.key}"
+    if each.before is None or (flag and each.before is False):
+        return f"add {each.key}" + ("" if flag and each.after is True else f" {_value(each.after)}")
+    return f"{each.key} {_value(each.before)} -> {_value(each.after)}"
 
 
 def _value(value: object) -> str:
     """A value of a key in a sentence."""
-    if value is None or value is False:
-        return "absent"
-    if value is True:
-        return "on"
+    if isinstance(value, bool):
+        return "on" if value else "off"
     return " ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
 
 
@@ -127,9 +132,10 @@ def losses(context: Context) -> Iterator[Finding]:
     if found.bubble_ratio > BUBBLE:
         yield finding(
             "advice", "check.bubble",
-            "the pipeline is idle for {share} of the step: {stages} stages, {chunks} virtual, {count} micro-batches",
+            "the pipeline is idle for {share} of the step, more than {bound}: {stages} stages, {chunks} virtual, {count} "
+            "micro-batches",
             path=context.knob_place("pp") or "layout", value=found.bubble_ratio, expected=BUBBLE,
-            share=f"{found.bubble_ratio:.0%}", stages=layout.pipeline_parallel, chunks=layout.virtual_stages,
+            share=f"{found.bubble_ratio:.0%}", bound=f"{BUBBLE:.0%}", stages=layout.pipeline_parallel, chunks=layout.virtual_stages,
             count=layout.num_microbatches, source=f"prediction, calibration {found.calibration}",
         )
     time_s = found.time
@@ -142,8 +148,8 @@ def losses(context: Context) -> Iterator[Finding]:
     if share > COMMUNICATION:
         largest = sorted(parts.items(), key=lambda part: -part[1])[:2]
         yield finding(
-            "advice", "check.communication", "exposed communication takes {share} of the step: {largest}", path="layout",
-            value=share, expected=COMMUNICATION, share=f"{share:.0%}",
+            "advice", "check.communication", "exposed communication takes {share} of the step, more than {bound}: {largest}",
+            path="layout", value=share, expected=COMMUNICATION, share=f"{share:.0%}", bound=f"{COMMUNICATION:.0%}",
             largest=", ".join(f"{name} {part / found.step_s:.0%}" for name, part in largest if part),
             source=f"prediction, calibration {found.calibration}; guide 003:103",
         )

@@ -6,8 +6,8 @@ Two curves: how wide an interval must be in a regime, and how likely a layout th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -42,6 +42,10 @@ class Scale:
             total += effects.get(features.get(name, OTHER), effects.get(OTHER, 0.0))
         return math.exp(total)
 
+    def over(self, names: Collection[str]) -> Scale:
+        """The scale by these features alone: the mean over what the others would say."""
+        return replace(self, effects={name: effects for name, effects in self.effects.items() if name in names})
+
     def half_width(self, features: Mapping[str, str], level: float = 0.9) -> float:
         """Half-width of the interval of a level, in log units, at most ``WIDEST``."""
         return min(WIDEST, self.quantiles[f"{level:g}"] * self.spread(features))
@@ -68,9 +72,35 @@ class FitCurve:
         over = (np.log(np.maximum(reserved_bytes, 1.0) / memory_bytes) - self.edge) / self.width
         return np.asarray(1.0 / (1.0 + np.exp(np.clip(over, -60.0, 60.0))))
 
+    def half_width(self, level: float) -> float:
+        """Half-width of the interval of a level, in log units: what the distribution of the need has on either side.
+
+            w log((1 + level) / (1 - level))
+
+        Holds:   the upper end of the interval of 0.9 is what is offered where a layout fits with a probability of 0.95.
+        """
+        return self.width * math.log((1.0 + level) / (1.0 - level))
+
     def usable_bytes(self, memory_bytes: float, probability: float = 0.5) -> float:
         """Reserved bytes at which a layout fits with this probability."""
         return memory_bytes * math.exp(self.edge + self.width * math.log(1.0 / probability - 1.0))
+
+
+LEAST_PROBABILITY = 1e-3
+"""Below it, a layout that does not run is as bad as any other."""
+
+
+def expected_s(step_s: Number, fit_probability: Number) -> NDArray[np.float64]:
+    """What a step costs on average where runs that do not fit in memory are paid for, too.
+
+        E = t / p
+
+    Symbols: t the step; p the probability that it fits in memory, at least ``LEAST_PROBABILITY``.
+    Shapes:  numbers or columns.
+    Units:   s.
+    Source:  mean number of tries until one succeeds, 1 / p.
+    """
+    return np.asarray(step_s / np.maximum(fit_probability, LEAST_PROBABILITY))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.domain.estimate import Interval
 from meshwright.errors import fault
-from meshwright.estimate.certainty import fitting
+from meshwright.estimate.certainty import LEVEL, around, fitting, memory_curve
 from meshwright.estimate.memory import fragmentation_bytes
 from meshwright.estimate.single import upper_bytes
 
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
 
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate, Stage, StageMemory
+
+SUREST = 1e-6
+"""No width is smaller: a step is never measured more precisely."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +48,8 @@ def anchored(case: Case, estimate: Estimate, probes: Sequence[Probe]) -> Estimat
     Units:   bytes.
     Shapes:  k of the nearest probed stage; the device's context and communicators are those of the cost model, because fake
              and small runs have none.
-    Holds:   peaks above the states. The interval shrinks to the share of the reserved memory that was not measured where the
-             fullest stage was probed itself, and stays as it is elsewhere.
+    Holds:   peaks above the states. The interval and the probability to fit are those of the share of the reserved memory that no
+             probe showed:  w (1 - min(allocated, largest peak) / reserved).
     Errors:  ``InputError`` for a stage that the plan does not have and a peak below what the states alone need.
     """
     ratios = {probe.stage: _ratio(probe) for probe in probes}
@@ -63,15 +65,21 @@ def anchored(case: Case, estimate: Estimate, probes: Sequence[Probe]) -> Estimat
     )
     fullest = max(stages, key=lambda stage: stage.memory.reserved_bytes)
     reserved, allocated = fullest.memory.reserved_bytes, fullest.memory.allocated_bytes
-    fits = fitting(case, reserved)
+    shown = min(allocated, max(probe.peak_bytes for probe in probes)) / reserved
+    curve = memory_curve(case)
+    curve = None if curve is None else replace(curve, width=max(curve.width * (1.0 - shown), SUREST))
+    fits = fitting(case, reserved, curve)
     varying = np.array([stage.memory.activations + stage.memory.temporary for stage in stages])
     own = any(probe.same and probe.stage == fullest.stage for probe in probes)
     return replace(
         estimate, stages=stages, peak_stage=fullest.stage, memory_peak_bytes=allocated, memory_reserved_bytes=reserved,
-        memory_upper_bytes=upper_bytes(case, np.array([stage.memory.reserved_bytes for stage in stages]), varying),
+        memory_upper_bytes=upper_bytes(case, np.array([stage.memory.reserved_bytes for stage in stages]), varying, curve),
         fits=fits.fits, memory_fit_probability=fits.memory_probability, fit_probability=fits.probability,
         grades={**(estimate.grades or {}), "memory_peak_bytes": "measured" if own else "interpolated"},
-        interval=_interval(estimate.interval, allocated, reserved, own=own),
+        interval=None if estimate.interval is None or curve is None else replace(
+            estimate.interval, memory_peak_bytes=around(allocated, curve.half_width(LEVEL)),
+            memory_reserved_bytes=around(reserved, curve.half_width(LEVEL)),
+        ),
     )
 
 
@@ -96,14 +104,3 @@ def _scaled(case: Case, stage: Stage, ratio: float) -> Stage:
         memory, activations=memory.activations * ratio, temporary=memory.temporary * ratio,
         overhead=memory.overhead + float(fragmentation_bytes(case, more)),
     ))
-
-
-def _interval(before: Interval | None, allocated: float, reserved: float, *, own: bool) -> Interval | None:
-    """The interval around the anchored peak."""
-    if before is None:
-        return None
-    low, high = before.memory_peak_bytes
-    width = (high / low) ** 0.5
-    if own:
-        width **= 1.0 - allocated / reserved
-    return replace(before, memory_peak_bytes=(allocated / width, allocated * width))

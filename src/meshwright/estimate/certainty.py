@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from meshwright.domain import estimate as values
 from meshwright.domain.uncertainty import OTHER, WIDEST
+from meshwright.domain.uncertainty import expected_s as risked_s
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
-    from meshwright.domain.uncertainty import Scale, Uncertainty
+    from meshwright.domain.uncertainty import FitCurve, Scale, Uncertainty
     from meshwright.perf.arrays import Array
 
 LEVEL = 0.9
@@ -30,6 +29,8 @@ STRANGE_STEP, STRANGE_MEMORY = (0.85, 1.25), (0.55, 0.55)
 Upper quartiles over the corpus, step time: device 0.83, family 1.23, framework 0.98 (logs); memory: device 0.38, framework 0.71,
 families too few to tell.
 """
+OF_THE_CASE = ("framework", "cell", "sort", "nodes")
+"""The features of a regime that no layout changes."""
 EDGE = 0.85
 """Share of the memory from which allocators begin to retry."""
 
@@ -40,24 +41,30 @@ def regime(case: Case, layout: Layout, *, mfu_ratio: float, reserved_bytes: floa
     Units:   ratio, bytes -> names of bands.
     Source:  residuals of the corpus by regime (docs/accuracy.md).
     """
-    nodes = layout.world / case.cluster.devices_per_node
-    precision = case.training.precision.name
-    framework = case.implementation.family
-    sort = f"{'moe' if case.model.is_moe else 'dense'} {'16-bit' if precision in ('bf16', 'fp16') else precision[:3]}"
+    known = regime_of_case(case, layout.world)
+    framework = known["framework"]
     across = layout.tensor_parallel > case.cluster.scale_up_devices
     used = (("tp", layout.tensor_parallel > 1), ("across", across), ("pp", layout.pipeline_parallel > 1))
     parallel = " ".join(word for word, on in used if on)
-    pace, size = str(sum(mfu_ratio >= edge for edge in MFU_BANDS)), str(sum(nodes > edge for edge in NODE_BANDS))
+    pace = str(sum(mfu_ratio >= edge for edge in MFU_BANDS))
     return {
-        "framework": framework,
-        "cell": f"{framework} {case.cluster.device.name} {sort}",
-        "sort": sort,
+        **known,
         "mfu": pace,
-        "nodes": size,
         "parallel": parallel,
         "memory": "edge" if reserved_bytes > EDGE * case.cluster.device.memory_bytes else "free",
         "framework mfu": f"{framework} {pace}",
-        "framework parallel": f"{framework} {parallel} {size}",
+        "framework parallel": f"{framework} {parallel} {known['nodes']}",
+    }
+
+
+def regime_of_case(case: Case, devices: int | None = None) -> Mapping[str, str]:
+    """The part of a regime that no layout changes (``OF_THE_CASE``); ``devices``: those in use, all where none are named."""
+    precision, framework = case.training.precision.name, case.implementation.family
+    sort = f"{'moe' if case.model.is_moe else 'dense'} {'16-bit' if precision in ('bf16', 'fp16') else precision[:3]}"
+    nodes = (devices or case.cluster.num_devices) / case.cluster.devices_per_node
+    return {
+        "framework": framework, "cell": f"{framework} {case.cluster.device.name} {sort}", "sort": sort,
+        "nodes": str(sum(nodes > edge for edge in NODE_BANDS)),
     }
 
 
@@ -72,41 +79,77 @@ class Fitting:
     """That a run finishes: it fits, and nothing else fails."""
 
 
-def fitting(case: Case, reserved_bytes: float) -> Fitting:
+def memory_curve(case: Case) -> FitCurve | None:
+    """What a layout of a case needs, as one distribution: its probability to fit and its interval both come from it.
+
+        log need ~ logistic(log reserved, w);   p_memory = mass below the capacity;   w = max(w_fit, h / log 19) e^u
+
+    Symbols: w_fit the width of the framework's curve; h the half-width of the interval of 0.9 of the case (``OF_THE_CASE``; what
+             layouts differ by is averaged, so that of two layouts the one that needs less fits more likely); u a device without
+             runs (``unseen_device``).
+    Holds:   at the capacity half of the layouts fit. None where nothing is known about the error.
+    Source:  ``domain.uncertainty.FitCurve``; 19 is the odds of 0.95.
+    """
+    known = case.calibration.uncertainty
+    if known is None:
+        return None
+    scale, features = known.memory.over(OF_THE_CASE), regime_of_case(case)
+    width = max(known.fit.width, scale.half_width(features, LEVEL) / math.log((1.0 + LEVEL) / (1.0 - LEVEL)))
+    return replace(
+        known.fit, edge=math.log(max(case.capacity_bytes, 1.0) / case.offered_bytes),
+        width=width * math.exp(unseen_device(known, known.memory, features, *STRANGE_MEMORY)),
+    )
+
+
+def fitting(case: Case, reserved_bytes: float, curve: FitCurve | None) -> Fitting:
     """Whether a layout runs whose fullest stage reserves so much.
 
-        p = (1 - f) p_memory
+        p = (1 - f) p_memory;   fits: p_memory at least one half, which is reserved <= capacity
 
-    Symbols: f the share of runs that fail for other reasons; p_memory by the calibration, 0 or 1 by the capacity without one.
+    Symbols: f the share of runs that fail for other reasons; p_memory by the curve, 0 or 1 by the capacity without one.
     Units:   bytes.
-    Source:  ``domain.uncertainty.FitCurve``.
+    Source:  ``memory_curve``.
     """
-    fits, known = reserved_bytes <= case.capacity_bytes, case.calibration.uncertainty
-    if known is None:
+    fits = reserved_bytes <= case.capacity_bytes
+    if curve is None:
         return Fitting(fits=fits, memory_probability=float(fits), probability=float(fits))
-    by_memory = float(known.fit.memory_probability(reserved_bytes, case.offered_bytes))
-    return Fitting(fits=fits, memory_probability=by_memory, probability=(1.0 - known.fit.failures) * by_memory)
+    by_memory = float(curve.memory_probability(reserved_bytes, case.offered_bytes))
+    return Fitting(fits=fits, memory_probability=by_memory, probability=(1.0 - curve.failures) * by_memory)
 
 
-def interval(
-    known: Uncertainty | None, features: Mapping[str, str], step_s: float, allocated_bytes: float
-) -> values.Interval | None:
-    """Where the measured figures lie with probability 0.9; None where nothing is known about the error.
+def step_interval(known: Uncertainty, features: Mapping[str, str], step_s: float) -> tuple[float, float]:
+    """Where the measured step lies with probability 0.9.
 
         [x / e^h, x e^h],   h the half-width of the regime, times e^u for a device without runs (``unseen_device``)
 
-    Units:   s, bytes.
+    Units:   s.
     Source:  ``domain.uncertainty.Scale``.
     """
-    if known is None:
+    strange = math.exp(unseen_device(known, known.step, features, *STRANGE_STEP))
+    return around(step_s, min(WIDEST, known.step.half_width(features, LEVEL) * strange))
+
+
+def around(value: float, half_width: float) -> tuple[float, float]:
+    """The ends of an interval that is so wide on either side, in log units."""
+    factor = math.exp(half_width)
+    return value / factor, value * factor
+
+
+def interval(
+    known: Uncertainty | None, features: Mapping[str, str], step_s: float, allocated_bytes: float, reserved_bytes: float,
+    curve: FitCurve | None,
+) -> values.Interval | None:
+    """Where the measured figures lie with probability 0.9; None where nothing is known about the error.
+
+    Units:   s, bytes.
+    Source:  ``step_interval``; ``memory_curve``: the error of what is allocated is that of what is reserved.
+    """
+    if known is None or curve is None:
         return None
-    time, memory = (
-        math.exp(min(WIDEST, scale.half_width(features, LEVEL) * math.exp(unseen_device(known, scale, features, *shares))))
-        for scale, shares in ((known.step, STRANGE_STEP), (known.memory, STRANGE_MEMORY))
-    )
+    memory = curve.half_width(LEVEL)
     return values.Interval(
-        level=LEVEL, step_s=(step_s / time, step_s * time),
-        memory_peak_bytes=(allocated_bytes / memory, allocated_bytes * memory),
+        level=LEVEL, step_s=step_interval(known, features, step_s), memory_peak_bytes=around(allocated_bytes, memory),
+        memory_reserved_bytes=around(reserved_bytes, memory),
     )
 
 
@@ -134,11 +177,10 @@ def expected_s(case: Case, step_s: Array, reserved_bytes: Array) -> Array:
     Shapes:  columns of layouts.
     Units:   s.
     Holds:   the step time itself where the calibration knows no probabilities.
+    Source:  ``domain.uncertainty.expected_s``.
     """
-    known = case.calibration.uncertainty
-    if known is None:
-        return step_s
-    return step_s / np.maximum(known.fit.memory_probability(reserved_bytes, case.offered_bytes), 1e-3)
+    curve = memory_curve(case)
+    return step_s if curve is None else risked_s(step_s, curve.memory_probability(reserved_bytes, case.offered_bytes))
 
 
 def grades(known: Uncertainty | None) -> Mapping[str, values.Grade]:

@@ -11,11 +11,12 @@ from meshwright.domain import estimate as values
 from meshwright.domain.label import label
 from meshwright.domain.layout import NoRecompute, Selective
 from meshwright.estimate.breakdown import breakdown
-from meshwright.estimate.certainty import fitting, grades, interval, regime
+from meshwright.estimate.certainty import LEVEL, around, fitting, grades, interval, memory_curve, regime
 from meshwright.estimate.costs import vocabulary_rows
-from meshwright.estimate.evaluate import Evaluation, composition_of, evaluate
+from meshwright.estimate.evaluate import Evaluation, composition_of, evaluate, split_of
 from meshwright.estimate.overlap import overlap_for
 from meshwright.estimate.simulate import simulated_bubble_s
+from meshwright.estimate.split import chunk_kinds
 from meshwright.perf.flops import PADDED, Convention, SequenceFlops, layer_flops, sequence_flops, training_flops
 from meshwright.perf.layer import ATTENTION_CORE
 from meshwright.perf.operators import layer_products, work_shape
@@ -23,6 +24,7 @@ from meshwright.perf.operators import layer_products, work_shape
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
+    from meshwright.domain.uncertainty import FitCurve
     from meshwright.perf.arrays import Array
     from meshwright.perf.seconds import Seconds
 
@@ -97,9 +99,11 @@ def estimate(case: Case, layout: Layout, evaluation: Evaluation | None = None) -
     peak = case.cluster.device.peak_flops_per_s[peak_dtype]
     reserved = memory.reserved_bytes
     fullest = int(np.argmax(reserved))
-    stages = _stages(evaluation)
-    upper = upper_bytes(case, reserved, memory.activations + memory.temporary)
-    fits = fitting(case, float(reserved[fullest]))
+    placed = chunk_kinds(case.model, split_of(case, layout), folded=layout.schedule == "dualpipev")
+    stages = _stages(evaluation, placed.sum(axis=2))
+    curve = memory_curve(case)
+    upper = upper_bytes(case, reserved, memory.activations + memory.temporary, curve)
+    fits = fitting(case, float(reserved[fullest]), curve)
     tokens = case.batch.tokens
     mfu = work / step_s / devices / peak
     allocated = float(memory.allocated_bytes[fullest])
@@ -138,20 +142,25 @@ def estimate(case: Case, layout: Layout, evaluation: Evaluation | None = None) -
             case, evaluation, spent, model_flops=work, peak_flops_per_s=peak, devices=devices, simulated=evaluation is not closed,
         ),
         grades=grades(known),
-        interval=interval(known, regime(case, layout, mfu_ratio=mfu, reserved_bytes=float(reserved[fullest])), step_s, allocated),
+        interval=interval(
+            known, regime(case, layout, mfu_ratio=mfu, reserved_bytes=float(reserved[fullest])), step_s, allocated,
+            float(reserved[fullest]), curve,
+        ),
     )
 
 
-def upper_bytes(case: Case, reserved_bytes: Array, varying_bytes: Array) -> float:
-    """Reserved bytes of the fullest stage with a margin for what varies: activations and working set.
+def upper_bytes(case: Case, reserved_bytes: Array, varying_bytes: Array, curve: FitCurve | None) -> float:
+    """The upper end of the interval of what the fullest stage reserves; without a calibration, with a margin for what varies.
 
-        max over stages (reserved + mu varying)
+        max over stages reserved e^h;   without a calibration max over stages (reserved + mu varying)
 
-    Symbols: mu ``upper_margin_ratio``.
+    Symbols: h half-width of the interval of 0.9 (``memory_curve``); mu ``upper_margin_ratio``, of activations and working set.
     Shapes:  ``[stage]``.
     Units:   bytes.
     Source:  the residuals of memory in the evidence, ``catalog/data/constants.yaml``.
     """
+    if curve is not None:
+        return around(float(np.max(reserved_bytes)), curve.half_width(LEVEL))[1]
     margin = case.calibration.constants.upper_margin_ratio
     return float(np.max(reserved_bytes + margin * varying_bytes))
 
@@ -194,7 +203,7 @@ def host_memory_bytes(case: Case, evaluation: Evaluation) -> float:
     return float(devices * (case.calibration.constants.host_process_bytes + staged + offloaded))
 
 
-def _stages(evaluation: Evaluation) -> tuple[values.Stage, ...]:
+def _stages(evaluation: Evaluation, chunk_layers: Array) -> tuple[values.Stage, ...]:
     memory, composition = evaluation.memory, evaluation.composition
     rows = len(composition.stage)
 
@@ -214,6 +223,7 @@ def _stages(evaluation: Evaluation) -> tuple[values.Stage, ...]:
             ),
             forward_s=row(evaluation.stages.forward_s, index),
             backward_s=row(evaluation.stages.backward_s, index),
+            chunk_layers=tuple(round(float(layers)) for layers in chunk_layers[:, int(composition.stage[index])]),
         )
         for index in range(rows)
     )

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "advice": "cyan"}
 _PLURALS: dict[Severity, str] = {"error": "errors", "warning": "warnings", "advice": "pieces of advice"}
+NO_FILE = ("layout", "--claim")
+"""Places that no file has: figures of them are in the words."""
 _LONG = 40
 """Characters of a value beyond which the words are left to say it."""
 
@@ -40,15 +42,15 @@ def findings_report(checked: Checked) -> Iterator[RenderableType]:
 
 
 def _finding(each: Finding) -> Iterator[RenderableType]:
-    """Place and words, then value -> expected and the source."""
+    """Place and words, then what the files say, what would be right, and the source."""
     head = Text.assemble((f"{each.severity:<8}", STYLES[each.severity]), (each.message.id, "bold"))
     if each.message.path:
         head.append(f"  {each.message.path}", style="cyan")
     yield head
     yield Padding(Text(each.message.words), (0, 0, 0, 8))
     tail = Text()
-    if _short(each.value) and _short(each.expected):
-        tail.append(f"{_short(each.value)} -> {_short(each.expected)}   ")
+    if each.message.path and not each.message.path.startswith(NO_FILE) and _short(each.value) and _short(each.expected):
+        tail.append(f"is {_short(each.value)}; right would be {_short(each.expected)}   ")
     if each.source:
         tail.append(cited(each.source, *_rules(each)), style="dim")
     if tail:
@@ -68,7 +70,9 @@ def _short(value: object) -> str:
         return ""
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else visible(str(simple(value)))
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    text = f"{value:,}" if isinstance(value, int) else visible(str(simple(value)))
     return text if len(text) <= _LONG else ""
 
 

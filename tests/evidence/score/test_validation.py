@@ -161,7 +161,8 @@ def test_memory_is_of_the_kind_that_the_row_measured(tmp_path, monkeypatch):
 
     def with_interval(case, layout, evaluation):
         found = actual(case, layout, evaluation)
-        return replace(found, interval=Interval(level=0.9, step_s=(1.0, 2.0), memory_peak_bytes=(5e9, 6e9)))
+        return replace(found, interval=Interval(level=0.9, step_s=(1.0, 2.0), memory_peak_bytes=(5e9, 6e9),
+                                             memory_reserved_bytes=(6e9, 7e9)))
 
     monkeypatch.setattr(prediction, "estimate", with_interval)
     other = {"framework": "something"}  # nanotron writes what its allocator holds, whatever the column says

@@ -75,8 +75,7 @@ def _best(given: Setup, values: Values, progress: Progress | None) -> Layout:
     result = search.plan(
         given.case, given.framework.features, SearchOptions(spare_nodes=values.get("spare_nodes", 0)),
         progress=ticking(progress, "layouts"),
-        acceptable=lambda layout: not given.framework.check(given.case, layout),
-        said=lambda layout: given.framework.overlap(given.case, layout),
+        runner=given.framework,
     )
     if not result.plans:
         raise NoAnswerError(Message("explain.nothing", "nothing fits: `meshwright plan` says what is missing", {}))

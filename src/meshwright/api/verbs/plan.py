@@ -11,7 +11,7 @@ from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.options import CASE, PLAN
 from meshwright.api.pins import consistent, divides
 from meshwright.api.request import Answer, CaseRequest, Progress, ticking
-from meshwright.errors import InputError, Message, fault
+from meshwright.errors import InputError, Message, NoAnswerError, fault
 from meshwright.outputs import in_folder, obstacles, write
 
 if TYPE_CHECKING:
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from meshwright.api.cases import Setup
     from meshwright.domain.layout import Layout
     from meshwright.evidence.rows.near import Near
+    from meshwright.judging.walk import GuidedStep
     from meshwright.search.cost import RunCost
     from meshwright.search.devices import MinimumDevices
-    from meshwright.search.result import Comparison, PlanResult, RankedPlan, SearchOptions
+    from meshwright.search.result import Comparison, PlanResult, SearchOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +42,8 @@ class PlanRequest(CaseRequest):
     no_balance: bool = False
     compare: str | None = None
     """A label: why not this layout?"""
+    guided: bool = False
+    """Also go the way of the guide, each step beside the best plan."""
     tokens: float | str | None = None
     deadline_days: float | str | None = None
     price_per_device_hour: float | str | None = None
@@ -60,6 +63,8 @@ class PlanAnswer(Answer):
     closest: Near | None
     """The published run that is nearest to the case."""
     comparison: Comparison | None = None
+    guided: tuple[GuidedStep, ...] | None = None
+    """The guide's steps, the first first; empty where none is legal."""
     run: RunCost | None = None
     min_devices: MinimumDevices | None = None
     saved: tuple[str, ...] | None = None
@@ -73,11 +78,14 @@ class PlanAnswer(Answer):
     def to_json(self) -> dict[str, Any]:
         """The document of ``plan --json``."""
         from meshwright.api.views.estimates import comparison_view, plain, plan_view
+        from meshwright.api.views.guided import guided_view
         from meshwright.api.views.runs import closest_view
 
         document = plan_view(self.given.request, self.result) | {"closest_run": closest_view(self.closest)}
         if self.comparison is not None:
             document["comparison"] = comparison_view(self.comparison)
+        if self.guided is not None:
+            document["guided"] = guided_view(self.guided, self.result.plans[0].estimate)
         for key in ("run", "min_devices", "saved"):
             if (value := getattr(self, key)) is not None:
                 document[key] = plain(value)
@@ -101,6 +109,8 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswe
     tokens, deadline = values.get("tokens"), values.get("deadline_days")
     if compared is not None and answer.ok:
         answer = replace(answer, comparison=search.compare(given.case, features, result, compared, options))
+    if values["guided"] and answer.ok:
+        answer = replace(answer, guided=_walked(given, result))
     if tokens is not None and answer.ok:
         cost = search.run_cost(
             given.case, result.plans[0].estimate, tokens, price_per_device_hour=values.get("price_per_device_hour"),
@@ -109,7 +119,8 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswe
         answer = replace(answer, run=cost)
     if values["min_devices"]:
         least = search.min_devices(
-            given.case, features, tokens=tokens, deadline_days=deadline, progress=ticking(progress, "cluster sizes")
+            given.case, features, tokens=tokens, deadline_days=deadline, progress=ticking(progress, "cluster sizes"),
+            options=options, runner=given.framework, price_per_device_hour=values.get("price_per_device_hour"),
         )
         answer = replace(answer, min_devices=least)
     if "save" in values and answer.ok:
@@ -135,6 +146,8 @@ def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions, Lay
             if name in values:
                 option = f"--{name.replace('_', '-')}"
                 faults.add("plan.tokens", "{option} needs --tokens: the length of the run", option=option)
+    if values["guided"] and (pins or values.get("objective", "step-time") != "step-time"):
+        faults.add("plan.guided", "--guided goes its own way to the shortest step: leave out --pin and --objective")
     if "save" in values:
         faults.note(obstacles(folder=values["save"]))
     draft = drafted(values, faults)
@@ -168,17 +181,16 @@ def _trains(given: Setup) -> None:
 
 
 def _searched(given: Setup, options: SearchOptions, tick: Callable[[int, int], None] | None, *, asked: bool) -> PlanResult:
-    """Search; say what the framework could not run, and which others could where it was not asked for."""
+    """Search; where the framework runs no layout, say which others could: as an error, or as a hint where none is legal.
+
+    Errors:  ``NoAnswerError`` where layouts fit and the framework refuses every one that it was asked about.
+    """
     from meshwright import search
     from meshwright.frameworks import framework, frameworks
 
     position = given.case.model.position
     try:
-        result = search.plan(
-            given.case, given.framework.features, options, progress=tick,
-            acceptable=lambda layout: not given.framework.check(given.case, layout),
-            said=lambda layout: given.framework.overlap(given.case, layout),
-        )
+        result = search.plan(given.case, given.framework.features, options, progress=tick, runner=given.framework)
     except InputError as error:
         able = [name for name in frameworks() if position in framework(name).features.positions]
         if asked or position in given.framework.features.positions or not able:
@@ -186,26 +198,43 @@ def _searched(given: Setup, options: SearchOptions, tick: Callable[[int, int], N
         hint = Message("plan.other-framework", "{name} is only the default; --framework {able} can run it",
                        {"name": given.framework.title, "able": ", ".join(able)}, path="--framework")
         raise InputError([*error.messages, hint]) from None
-    if not result.plans:
-        return result
-    limits = given.framework.check(given.case, result.plans[0].layout)
-    notes = [
-        Message(
-            "plan.framework",
-            "{name} cannot run the first plan: {reason}",
-            {"name": given.framework.title, "reason": Message(each.id, each.template, each.values)},
-        )
-        for each in limits
+    if result.refused:
+        raise NoAnswerError(_refusal(given, result))
+    return result
+
+
+def _refusal(given: Setup, result: PlanResult) -> Message:
+    """Why the framework runs none of the layouts that fit, and who runs the best of them."""
+    from meshwright.frameworks import framework, frameworks
+    from meshwright.search import layout_refusals
+
+    best = result.plans[0].layout
+    reasons = [Message(each.id, each.template, each.values) for each in given.framework.check(given.case, best)]
+    others = (framework(name).for_case(given.case) for name in frameworks())
+    able = [
+        other.name for other in others
+        if given.case.training.task in other.features.tasks and not other.check(given.case, best)
+        and not layout_refusals(given.case, other.features, best)
     ]
-    if asked and limits:
-        raise InputError(notes)
-    runs = result.plans if not limits else tuple(_cannot_run(plan) for plan in result.plans)
-    return replace(result, notes=(*result.notes, *notes), plans=runs)
+    values = {"name": given.framework.title, "asked": result.refused, "best": result.plans[0].label, "reason": reasons[0]}
+    if not able:
+        return Message("plan.framework", "{name} runs none of the best {asked:,} layouts that fit; {best}: {reason}", values)
+    return Message(
+        "plan.framework", "{name} runs none of the best {asked:,} layouts that fit; {best}: {reason}; --framework {able} runs it",
+        values | {"able": " or ".join(able)},
+    )
 
 
-def _cannot_run(plan: RankedPlan) -> RankedPlan:
-    """A plan that the framework refuses: no run of it finishes."""
-    return replace(plan, estimate=replace(plan.estimate, fit_probability=0.0))
+def _walked(given: Setup, result: PlanResult) -> tuple[GuidedStep, ...]:
+    """The guide's way, through layouts that the framework runs."""
+    from meshwright.judging.walk import Ground, walk
+
+    case, runner = given.case, given.framework
+    ground = Ground(
+        case=case, features=runner.features, acceptable=lambda layout: not runner.check(case, layout),
+        said=lambda layout: runner.overlap(case, layout),
+    )
+    return walk(ground, result.plans[0].estimate)
 
 
 def _save(given: Setup, result: PlanResult, values: Values) -> list[str]:
@@ -218,7 +247,7 @@ def _save(given: Setup, result: PlanResult, values: Values) -> list[str]:
                     path="save", names=" and ".join(given.values))
     best = result.plans[0]
     files = [plan_file(given.request, best.estimate)]
-    if given.framework.writer is not None and not given.framework.check(given.case, best.layout):
+    if given.framework.writer is not None:
         files += launch_files(given, best.layout, best.estimate)
     inputs = [str(values[name]) for name in ("model", "request", "cluster", "lengths", "calibration") if name in values]
     return write(in_folder(values["save"], files), force=values["force"], inputs=inputs)

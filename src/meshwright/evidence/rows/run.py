@@ -113,7 +113,7 @@ def run(row: Row) -> Run:
             task=row.task, precision=precision, optimizer=recipes.optimizer("adamw"),
             lora=_adapters(row), balanced_routing=said.balanced,
         ),
-        implementation=implementation, calibration=calibration("none", cluster.device),
+        implementation=implementation, calibration=calibration("none", cluster.device), memory_ratio=1.0,
     )
     return measured(row, case, layout, MemoryReading(kind=said.memory_reading, stage=said.memory_stage))
 
