@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from meshwright.api.views.edits import Change, NearestPlan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,29 +20,6 @@ MAX_EDITS = 4
 SEARCHED = 50
 """Plans of the framework's own search that are looked through where so few knobs do not help."""
 FOLLOWS = "follows from the other changes"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """One key of the layout that is another one, and the rule that the former value breaks."""
-
-    field: str
-    before: Any
-    after: Any
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NearestPlan:
-    """The plan to export; without changes where the framework can run the saved one."""
-
-    layout: Layout
-    estimate: Estimate
-    changes: tuple[Change, ...] = ()
-    step_change_ratio: float = 0.0
-    """Its step over that of the saved plan, less one, both as the framework would run them that it is exported to."""
-    memory_change_bytes: float = 0.0
-    """Reserved bytes of the fullest device."""
 
 
 def refused(given: Setup, layout: Layout, *, offered: bool) -> list[Message]:

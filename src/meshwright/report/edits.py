@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from meshwright.api.nearest import NearestPlan
+    from meshwright.api.views.edits import NearestPlan
     from meshwright.frameworks.editing import Edited
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
@@ -67,12 +67,7 @@ def nearest_report(plan: NearestPlan) -> Iterator[RenderableType]:
         return
     yield Text.assemble("nearest plan  ", (plan.estimate.label, "bold"))
     for each in plan.changes:
-        yield Text.assemble(f"  {each.field} {_word(each.before)} -> {_word(each.after)}  ", (each.why, "dim"))
+        yield Text.assemble(f"  {each.field} {_word(each.before) or 'none'} -> {_word(each.after) or 'none'}  ", (each.why, "dim"))
     more = "more" if plan.memory_change_bytes >= 0 else "less"
     loss = f"{100 * plan.step_change_ratio:+.1f} %, {gib(abs(plan.memory_change_bytes))} {more} memory"
     yield Text(f"{seconds(plan.estimate.step_s)} a step: {loss} than the saved plan, both by the cost model of this framework")
-
-
-def _word(value: object) -> str:
-    """A value of a layout's key."""
-    return ",".join(map(str, value)) or "none" if isinstance(value, list) else str(value)

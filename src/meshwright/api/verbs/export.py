@@ -14,7 +14,7 @@ from meshwright.documents.opening import open_source
 
 if TYPE_CHECKING:
     from meshwright.api.cases import Setup
-    from meshwright.api.nearest import NearestPlan
+    from meshwright.api.views.edits import NearestPlan
     from meshwright.domain.layout import Layout
     from meshwright.frameworks import File
     from meshwright.frameworks.editing import Edited
