@@ -73,13 +73,10 @@ def _searched(given: Setup, layout: Layout) -> Estimate | None:
 
     case, framework = given.case, given.framework
     try:
-        result = plan(
-            case, framework.features, SearchOptions(top=SEARCHED), acceptable=lambda each: not framework.check(case, each),
-            said=lambda each: framework.overlap(case, each),
-        )
+        result = plan(case, framework.features, SearchOptions(top=SEARCHED), runner=framework)
     except InputError:  # no layout is legal
         return None
-    found = [each.estimate for each in result.plans if each.estimate.fits]
+    found = [each.estimate for each in result.plans if each.estimate.fits and not framework.check(case, each.layout)]
     return min(found, key=lambda each: (len(_differing(layout, each.layout)), each.step_s), default=None)
 
 
