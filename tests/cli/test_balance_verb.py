@@ -455,3 +455,29 @@ def test_neighbours_of_large_pipelines_are_nearby():
     moved = np.argwhere(many.reshape(60, -1).T != 3)[:, 1].reshape(-1, 2)
     assert (np.abs(np.diff(moved, axis=1)) <= 5).all()
     assert (many.sum(axis=(0, 1)) == 180).all()
+
+
+INIT_DEMO = """
+pipeline_config: {pipeline_num: 16, num_layer: 96, offset: [-1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1]}
+time_config: {head: 90, body: 90, tail: 180}
+recompute_config:
+  recompute: false
+  select_recompute: [1, 0, 0, 0, 1, 1, 2, 0, 0, 0, 1, 1, 2, 0, 0, 1]
+  select_comm_recompute: [1, 0, 0, 0, 0, 0, 0, 1, 1, 2, 1, 1, 2, 0, 0, 1]
+memory_usage:
+  head_memory: 77698
+  tail_memory: 21822
+  body_memories: {stage_id: [6, 9, 10, 11, 12, 13], memories: [49732, 50435, 32341, 41228, 23134, 30998]}
+"""
+
+
+def test_sapps_own_example_needs_no_force(cli, tmp_path):
+    """Its constant would be -1896 MB: it is left out, and that is said."""
+    path = tmp_path / "init_demo.yaml"
+    path.write_text(INIT_DEMO)
+    alone = cli("balance", str(path), "--json")
+    assert alone.status == 0, alone.err
+    assert all(each["value_mb"] >= 0 for each in alone.json["decomposition"]["components"])
+    assert "it is left out" in " ".join(alone.json["notes"])
+    solved = cli("balance", str(path), "--microbatches", "32", "--memory-mb", "56000", "--time-limit", "1", "--json")
+    assert solved.status == 0 and sum(map(sum, solved.json["stage_layers"])) == 96, solved.err
