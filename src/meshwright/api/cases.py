@@ -240,7 +240,7 @@ def _require(values: Values, faults: Faults) -> None:
         faults.add("request.model", "MODEL is missing: a catalogue name, or the path of a config.json or model YAML")
     if not {"cluster", "device"} & given:
         faults.add("request.cluster", "the cluster is missing: --cluster NAME, or --device NAME with --nodes or --devices")
-    if "global_batch" not in given:
+    if "global_batch" not in given and not {"lengths", "packs"} <= given:
         faults.add("request.batch", "--global-batch is missing: sequences per optimizer step")
     if not {"sequence", "lengths"} & given:
         faults.add("request.sequence", "--sequence is missing: tokens of a sequence")
@@ -293,21 +293,21 @@ def _samples(values: Values, faults: Faults) -> Samples | None:
 
 
 def _batch(values: Values, samples: Samples | None) -> Batch | None:
-    """The batch: so many sequences, or samples in packs. Files count packs, whatever was packed into them."""
+    """The batch: so many sequences, or so many samples in packs, or so many packs, whatever they hold."""
     from meshwright.api.packs import batch_of_packs, batch_of_samples
     from meshwright.domain.training import Batch
 
-    if "global_batch" not in values or (samples is None and "sequence" not in values):
-        return None
-    if samples is None:
+    if samples is None and not {"lengths", "packs"} & set(values) and {"global_batch", "sequence"} <= set(values):
         return Batch(global_batch_sequences=values["global_batch"], sequence_tokens=values["sequence"])
+    if samples is None:
+        return None
     most = values.get("max_tokens", samples.longest_tokens)
     if most < samples.longest_tokens:
         raise fault("request.max-tokens", "{most:,} is less than the longest sample of {longest:,} tokens: no pack would hold it",
                     path="--max-tokens", most=most, longest=samples.longest_tokens)
-    if values.get("counts_packs"):
-        return batch_of_packs(samples, values["global_batch"], most)
-    return batch_of_samples(samples, values["global_batch"], most, values.get("packs"))
+    if "global_batch" in values:
+        return batch_of_samples(samples, values["global_batch"], most, values.get("packs"))
+    return batch_of_packs(samples, values["packs"], most) if "packs" in values else None
 
 
 def _said(request: dict[str, Any]) -> dict[str, Any]:
@@ -324,4 +324,4 @@ def _as_values(request: dict[str, Any]) -> tuple[str, ...]:
     return tuple(name for name, value in request.items() if isinstance(value, Model | Cluster))
 
 
-_NOT_SAID = frozenset({"request", "json", "save", "force", "compare", "layout", "counts_packs", "guided"})
+_NOT_SAID = frozenset({"request", "json", "save", "force", "compare", "layout", "guided"})
