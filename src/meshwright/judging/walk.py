@@ -28,6 +28,7 @@ from meshwright.search.rules import context_kinds
 from meshwright.search.space import divisors
 
 if TYPE_CHECKING:
+    from meshwright.catalog.guides import Stop
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.features import Features
@@ -94,15 +95,14 @@ def walk(ground: Ground, best: Estimate) -> tuple[GuidedStep, ...]:
     Units:   ratios.
     Errors:  none; a case in which the first step finds nothing legal has no steps.
     """
-    layout, begun, steps = plain(ground), False, []
-    for stop in guides().walk:
-        if stop.experts and not ground.case.model.is_moe:
-            continue
-        taken = TAKES[stop.take](ground, layout, CHOICES[stop.choose](ground, layout))
-        begun = begun or taken is not None
-        if not begun:
-            return ()
-        layout = taken or layout
+    stops = [stop for stop in guides().walk if ground.case.model.is_moe or not stop.experts]
+    begun = (plain(ground, stage) for stage in sorted(ground.features.zero_stages))
+    layout = next((each for each in begun if _taken(ground, each, stops[0]) is not None), None)
+    if layout is None:
+        return ()
+    steps = []
+    for stop in stops:
+        layout = _taken(ground, layout, stop) or layout
         now, rule = estimate(ground.case, layout), guides().rule(stop.rule)
         loss = _expected_s(ground.case, now) / _expected_s(ground.case, best) - 1.0 if now.fits else None
         steps.append(GuidedStep(
@@ -112,14 +112,20 @@ def walk(ground: Ground, best: Estimate) -> tuple[GuidedStep, ...]:
     return tuple(steps)
 
 
-def plain(ground: Ground) -> Layout:
-    """Data parallelism alone, micro-batch 1, sharded and recomputed as little as the framework can: where the walk begins."""
+def _taken(ground: Ground, layout: Layout, stop: Stop) -> Layout | None:
+    """What a step makes of the layout so far; None where none of its candidates may be taken."""
+    return TAKES[stop.take](ground, layout, CHOICES[stop.choose](ground, layout))
+
+
+def plain(ground: Ground, zero_stage: int) -> Layout:
+    """Data parallelism alone, micro-batch 1, recomputed as little as the framework can: where the walk begins, with the lowest ZeRO
+    stage from which it comes anywhere."""
     world, batch = ground.case.cluster.num_devices, ground.case.batch.global_batch_sequences
     layout = Layout(
         data_parallel=world, num_microbatches=max(1, batch // world),
         recompute=NoRecompute() if "none" in ground.features.recompute else Full(),
     )
-    sharding: dict[str, Any] = {**shards(min(ground.features.zero_stages, default=0), world)}
+    sharding: dict[str, Any] = {**shards(zero_stage, world)}
     return replace(layout, **sharding)
 
 
