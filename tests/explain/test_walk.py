@@ -12,7 +12,9 @@ from meshwright.catalog.guides import guides
 from meshwright.domain.layout import Full
 from meshwright.estimate import estimate
 from meshwright.frameworks import framework
-from meshwright.judging.walk import CHOICES, TAKES, Ground, plain, walk
+from meshwright.judging.ground import Ground
+from meshwright.judging.walk import TAKES, plain, walk
+from meshwright.judging.walk_choices import CHOICES
 from meshwright.search import SearchOptions, layout_refusals, plan
 from meshwright.search.plan import TIE
 

@@ -234,7 +234,8 @@ def _searched(given: Setup, *, options: SearchOptions, tick: Callable[[int, int]
 
 def _walked(given: Setup, result: PlanResult) -> tuple[GuidedStep, ...]:
     """The guide's way, through layouts that the framework runs."""
-    from meshwright.judging.walk import Ground, walk
+    from meshwright.judging.ground import Ground
+    from meshwright.judging.walk import walk
 
     case, runner = given.case, given.framework
     ground = Ground(
