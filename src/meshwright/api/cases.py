@@ -117,10 +117,11 @@ def drafted(values: Values, faults: Faults, *, runs: bool = True) -> Draft:
     from meshwright.catalog.calibrations import calibration, check_name
     from meshwright.catalog.implementations import implementation
     from meshwright.catalog.recipes import optimizer, precision
-    from meshwright.frameworks import framework
+    from meshwright.frameworks import default_for, framework
 
     _require(values, faults)
     request = DEFAULTS | dict(values)
+    request.setdefault("framework", default_for(request["task"]))
     found: dict[str, Any] = {}
     with faults.at("framework"):
         found["framework"] = framework(request["framework"])

@@ -7,7 +7,7 @@ from meshwright.api.fields import Field, one_of
 from meshwright.api.pins import pin
 
 DEFAULTS: dict[str, str] = {
-    "task": "pretrain", "precision": "bf16", "optimizer": "adamw", "framework": "megatron",
+    "task": "pretrain", "precision": "bf16", "optimizer": "adamw",
     "flops_convention": "causal", "calibration": "shipped",
 }
 _CLUSTER, _BATCH, _NUMBERS, _TRAINER = "Cluster", "Batch", "Numbers (never changed)", "Trainer"

@@ -75,8 +75,7 @@ def _best(context: Context) -> Estimate | InputError | None:
     try:
         result = plan(
             case, framework.features, SearchOptions(top=1), progress=tick,
-            acceptable=lambda layout: not framework.check(case, layout),
-            said=lambda layout: framework.overlap(case, layout),
+            runner=framework,
         )
     except _TooLongError:
         context.skipped.append(f"whether the cluster could do better: the search took more than {PATIENCE_S:.0f} s")

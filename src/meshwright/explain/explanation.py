@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from meshwright.domain.label import label
 from meshwright.explain.ladder import SpeedStep, speed_step
 from meshwright.explain.memory_fit import FitStep, fit_step
 from meshwright.explain.reach import BatchStep, batch_step
 from meshwright.explain.sensitivity import Sensitivity, WhatIf, sensitivities, what_ifs
 from meshwright.judging.contests import disagreements
-from meshwright.judging.facts import Facts
+from meshwright.judging.facts import ANYONE, Facts
 from meshwright.judging.guides import judge_all
 from meshwright.judging.losses import Cause, Loss, causes, losses
 from meshwright.judging.start import GuidedStart, differences, guided_start
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout
     from meshwright.judging.finding import Disagreement, Judgement
+    from meshwright.search.runner import Runner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +56,16 @@ class Explanation:
     disagreements: tuple[Disagreement, ...]
 
 
-def explain(case: Case, layout: Layout, features: Features, estimate: Estimate | None = None) -> Explanation:
+def explain(
+    case: Case, layout: Layout, features: Features, estimate: Estimate | None = None, runner: Runner = ANYONE
+) -> Explanation:
     """Explain a layout.
 
-    ``estimate``: that of the layout where it is known; one that carries its linearity saves computing it again.
+    ``estimate``: that of the layout where it is known; one that carries its linearity saves computing it again. ``runner``: the
+    framework that is to run what is proposed.
     Errors:  none for layouts that can be estimated; what the framework refuses is said, not raised.
     """
-    facts = Facts(case, layout, features, estimate)
+    facts = Facts(case, layout, features, estimate, runner)
     judged = judge_all(facts)
     return Explanation(
         label=facts.estimate.label,
@@ -86,7 +89,7 @@ def _fastest(facts: Facts) -> Fastest | None:
         return None
     trial = facts.trial(best.layout)
     return Fastest(
-        label=label(trial.layout, overlap=facts.layout.overlap),
+        label=facts.label(trial.layout),
         step_s=trial.step_s,
         memory_reserved_bytes=trial.reserved_bytes,
         step_change_ratio=trial.step_s / facts.step_s - 1.0,

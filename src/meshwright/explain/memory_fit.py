@@ -9,7 +9,6 @@ from meshwright.domain.label import recompute_word
 from meshwright.domain.layout import Full, Layout
 from meshwright.estimate.many import evaluate_many
 from meshwright.judging.neighbours import shards
-from meshwright.search import layout_refusals
 from meshwright.search.space import divisors
 from meshwright.units import count, gib
 
@@ -138,7 +137,7 @@ def _alone(facts: Facts) -> list[tuple[str, Layout]]:
             replace(each, sequence_parallel=able and word == "tp", num_microbatches=max(batch // each.data_parallel, 1))
             for each in legal
         ]
-        legal = [each for each in legal if not layout_refusals(case, features, each)]
+        legal = [each for each in legal if not facts.refusals(each)]
         if legal:
             found.append((f"{word}{getattr(legal[-1], name)}", legal[-1]))
     stages = [stage for stage in (1, 3) if replicas > 1 and stage in features.zero_stages]

@@ -41,7 +41,7 @@ class BatchStep:
 def batch_step(facts: Facts) -> BatchStep:
     """The product that makes the batch, and the layout at twice and half of it."""
     layout, batch = facts.layout, facts.case.batch
-    least = layout.data_parallel * layout.microbatch_sequences
+    least = _smallest(facts)
     twice, half = _batch_trial(facts, 2.0), _batch_trial(facts, 0.5)
     down = (
         f"half of it would run at {percent(half.mfu_ratio)} MFU"
@@ -58,6 +58,13 @@ def batch_step(facts: Facts) -> BatchStep:
         f"{count(batch.tokens)} tokens, at {percent(facts.estimate.mfu_ratio)} MFU; {up}; {down}; the smallest batch "
         f"of this layout is {least}",
     )
+
+
+def _smallest(facts: Facts) -> int:
+    """The smallest global batch under which the layout runs: its schedule may want several micro-batches, or multiples."""
+    counts = range(1, facts.layout.num_microbatches)
+    least = next((count for count in counts if facts.in_microbatches(count) is not None), facts.layout.num_microbatches)
+    return facts.layout.data_parallel * facts.layout.microbatch_sequences * least
 
 
 def _batch_trial(facts: Facts, factor: float) -> BatchTrial | None:

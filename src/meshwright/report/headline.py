@@ -98,7 +98,7 @@ def headline(estimate: Estimate, title: str = "") -> Iterator[RenderableType]:
         yield Pieces(pieces=_chances(estimate, estimate.interval.level))
     parts = [
         f"effective {rate(estimate.effective_tokens_per_s_per_device)} tokens/s/device without bubble, communication and host",
-        f"bubble {percent(estimate.bubble_ratio)}", f"HFU {percent(estimate.hfu_ratio)}",
+        _bubble(estimate), f"HFU {percent(estimate.hfu_ratio)}",
     ]
     if estimate.linearity_ratio is not None:
         baseline = estimate.linearity_baseline_devices
@@ -107,7 +107,17 @@ def headline(estimate: Estimate, title: str = "") -> Iterator[RenderableType]:
     if estimate.host_memory_per_node_bytes > 0:
         parts.append(f"host memory {gib(estimate.host_memory_per_node_bytes)} per node")
     yield Pieces(pieces=parts)
+    if estimate.linearity_baseline_label not in (None, estimate.label):
+        yield Text(f"  linearity compares with {estimate.linearity_baseline_label}", style="dim")
     yield Pieces(pieces=(*convention(estimate), f"calibration {estimate.calibration}"), style="dim")
+
+
+def _bubble(estimate: Estimate) -> str:
+    """The wait of the busiest stage, and of all stages on average where there are several."""
+    share = f"bubble {percent(estimate.bubble_ratio)}"
+    if len(estimate.stages) == 1:
+        return share
+    return f"{share} on the busiest stage, {percent(estimate.mean_idle_ratio)} on the mean stage"
 
 
 def _memory(estimate: Estimate) -> list[Text | str]:

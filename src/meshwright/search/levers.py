@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.training import Lora
 from meshwright.estimate.many import evaluate_many
-from meshwright.search.linearity import fits_anywhere
+from meshwright.search.sizes import that_fit
 from meshwright.units import gib
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.features import Features
-    from meshwright.domain.layout import Layout, Overlap
+    from meshwright.domain.layout import Layout
     from meshwright.search.result import SearchOptions
 
 MAX_NODES = 4096
 
 
-def levers(case: Case, features: Features, least: Estimate, options: SearchOptions, overlap: Overlap) -> tuple[str, ...]:
+def levers(case: Case, features: Features, least: Estimate, options: SearchOptions) -> tuple[str, ...]:
     """Changes that would make the case fit, and what each gives.
 
     More devices (how many), optimizer states in host memory, shorter sequences, gradients in BF16, LoRA, a larger share of memory.
@@ -44,7 +44,7 @@ def levers(case: Case, features: Features, least: Estimate, options: SearchOptio
     if case.memory_ratio < 1.0 and least.memory_reserved_bytes <= case.cluster.device.memory_bytes * (1.0 - case.reserve_ratio):
         found.append("the whole device (--max-memory-ratio 1.0), at the risk of running at the edge")
     if not options.pins:
-        found.append(_devices(case, features, overlap))
+        found.append(_devices(case, features))
     else:
         found.append("fewer pins: " + " ".join(f"{knob}={value}" for knob, value in sorted(options.pins.items())))
     return tuple(lever for lever in found if lever)
@@ -56,15 +56,11 @@ def _try(case: Case, layout: Layout, capacity: float, words: str) -> str:
     return f"{words}: " + ("fits" if left <= 0 else f"still {gib(left)} short")
 
 
-def _devices(case: Case, features: Features, overlap: Overlap) -> str:
-    """The smallest number of devices, doubling from what there is and then in whole nodes, on which a layout fits."""
+def _devices(case: Case, features: Features) -> str:
+    """The smallest larger number of devices on which a layout fits, the number that ``min_devices`` finds."""
     per_node = case.cluster.devices_per_node
-    devices = case.cluster.num_devices
-    while devices < MAX_NODES * per_node:
-        devices *= 2
-        if devices > per_node:
-            devices = -(-devices // per_node) * per_node
-        if fits_anywhere(case, features, devices, overlap=overlap):
-            nodes = -(-devices // per_node)
-            return f"more devices: a layout fits on {devices} ({nodes} node{'s' if nodes > 1 else ''})"
-    return ""
+    devices = next(that_fit(case, features, above=case.cluster.num_devices, limit_nodes=MAX_NODES), None)
+    if devices is None:
+        return ""
+    nodes = -(-devices // per_node)
+    return f"more devices: a layout fits on {devices} ({nodes} node{'s' if nodes > 1 else ''})"

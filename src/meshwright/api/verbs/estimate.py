@@ -79,7 +79,7 @@ def estimate(
     values = request.read(faults)
     given, layout, limits = chosen(values, faults)
     anchored = with_anchors(given, predict(given.case, layout), values["anchor_memory"])
-    predicted = linearity_of(given.case, given.framework.features, anchored)
+    predicted = linearity_of(given.case, given.framework.features, anchored, given.framework)
     if limits:
         predicted = replace(predicted, fit_probability=0.0)
     return EstimateAnswer(given=given, estimate=predicted, limits=tuple(limits), closest=closest(given.case))

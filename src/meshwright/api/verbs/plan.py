@@ -12,7 +12,7 @@ from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.options import CASE, PLAN
 from meshwright.api.pins import consistent, divides
 from meshwright.api.request import Answer, CaseRequest, Progress, ticking
-from meshwright.errors import InputError, Message, fault
+from meshwright.errors import InputError, Message, NoAnswerError, fault
 from meshwright.outputs import in_folder, obstacles, write
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from meshwright.judging.walk import GuidedStep
     from meshwright.search.cost import RunCost
     from meshwright.search.devices import MinimumDevices
-    from meshwright.search.result import Comparison, PlanResult, RankedPlan, SearchOptions
+    from meshwright.search.result import Comparison, PlanResult, SearchOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +129,8 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswe
         answer = replace(answer, run=cost)
     if values["min_devices"]:
         least = search.min_devices(
-            given.case, features, tokens=tokens, deadline_days=deadline, progress=ticking(progress, "cluster sizes")
+            given.case, features, tokens=tokens, deadline_days=deadline, progress=ticking(progress, "cluster sizes"),
+            options=options, runner=given.framework, price_per_device_hour=values.get("price_per_device_hour"),
         )
         answer = replace(answer, min_devices=least)
     if "save" in values and answer.ok:
@@ -197,17 +198,16 @@ def _trains(given: Setup) -> None:
 
 
 def _searched(given: Setup, *, options: SearchOptions, tick: Callable[[int, int], None] | None, asked: bool) -> PlanResult:
-    """Search; say what the framework could not run, and which others could where it was not asked for."""
+    """Search; where the framework runs no layout, say which others could: as an error, or as a hint where none is legal.
+
+    Errors:  ``NoAnswerError`` where layouts fit and the framework refuses every one that it was asked about.
+    """
     from meshwright import search
     from meshwright.frameworks import framework, frameworks
 
     position = given.case.model.position
     try:
-        result = search.plan(
-            given.case, given.framework.features, options, progress=tick,
-            acceptable=lambda layout: not given.framework.check(given.case, layout),
-            said=lambda layout: given.framework.overlap(given.case, layout),
-        )
+        result = search.plan(given.case, given.framework.features, options, progress=tick, runner=given.framework)
     except InputError as error:
         able = [name for name in frameworks() if position in framework(name).features.positions]
         if asked or position in given.framework.features.positions or not able:
@@ -215,21 +215,31 @@ def _searched(given: Setup, *, options: SearchOptions, tick: Callable[[int, int]
         hint = Message("plan.other-framework", "{name} is only the default; --framework {able} can run it",
                        {"name": given.framework.title, "able": ", ".join(able)}, path="--framework")
         raise InputError([*error.messages, hint]) from None
-    if not result.plans:
-        return result
-    limits = given.framework.check(given.case, result.plans[0].layout)
-    notes = [
-        Message(
-            "plan.framework",
-            "{name} cannot run the first plan: {reason}",
-            {"name": given.framework.title, "reason": Message(each.id, each.template, each.values)},
-        )
-        for each in limits
+    if result.refused:
+        raise NoAnswerError(_refusal(given, result))
+    return result
+
+
+def _refusal(given: Setup, result: PlanResult) -> Message:
+    """Why the framework runs none of the layouts that fit, and who runs the best of them."""
+    from meshwright.frameworks import framework, frameworks
+    from meshwright.search import layout_refusals
+
+    best = result.plans[0].layout
+    reasons = [Message(each.id, each.template, each.values) for each in given.framework.check(given.case, best)]
+    others = (framework(name).for_case(given.case) for name in frameworks())
+    able = [
+        other.name for other in others
+        if given.case.training.task in other.features.tasks and not other.check(given.case, best)
+        and not layout_refusals(given.case, other.features, best)
     ]
-    if asked and limits:
-        raise InputError(notes)
-    runs = result.plans if not limits else tuple(_cannot_run(plan) for plan in result.plans)
-    return replace(result, notes=(*result.notes, *notes), plans=runs)
+    values = {"name": given.framework.title, "asked": result.refused, "best": result.plans[0].label, "reason": reasons[0]}
+    if not able:
+        return Message("plan.framework", "{name} runs none of the best {asked:,} layouts that fit; {best}: {reason}", values)
+    return Message(
+        "plan.framework", "{name} runs none of the best {asked:,} layouts that fit; {best}: {reason}; --framework {able} runs it",
+        values | {"able": " or ".join(able)},
+    )
 
 
 def _walked(given: Setup, result: PlanResult) -> tuple[GuidedStep, ...]:
@@ -245,11 +255,6 @@ def _walked(given: Setup, result: PlanResult) -> tuple[GuidedStep, ...]:
     return walk(ground, result.plans[0].estimate)
 
 
-def _cannot_run(plan: RankedPlan) -> RankedPlan:
-    """A plan that the framework refuses: no run of it finishes."""
-    return replace(plan, estimate=replace(plan.estimate, fit_probability=0.0))
-
-
 def _save(given: Setup, result: PlanResult, values: Values) -> list[str]:
     """Write the first plan and the framework's launch files."""
     from meshwright.api.launch_files import launch_files
@@ -260,7 +265,7 @@ def _save(given: Setup, result: PlanResult, values: Values) -> list[str]:
                     path="save", names=" and ".join(given.values))
     best = result.plans[0]
     files = [plan_file(given.request, best.estimate)]
-    if given.framework.writer is not None and not given.framework.check(given.case, best.layout):
+    if given.framework.writer is not None:
         files += launch_files(given, best.layout, best.estimate)
     inputs = [str(values[name]) for name in ("model", "request", "cluster", "lengths", "calibration") if name in values]
     return write(in_folder(values["save"], files), force=values["force"], inputs=inputs)
