@@ -11,12 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from meshwright.catalog.guides import guides
 from meshwright.domain.label import OVERLAPS, recompute_word
 from meshwright.domain.layout import Full, Layout, NoRecompute
-from meshwright.estimate.certainty import expected_s
 from meshwright.estimate.single import estimate
 from meshwright.judging.neighbours import shards
 from meshwright.judging.walk_choices import CHOICES
@@ -62,7 +59,7 @@ def walk(ground: Ground, best: Estimate) -> tuple[GuidedStep, ...]:
     for stop in stops:
         layout = _taken(ground, layout, stop) or layout
         now, rule = estimate(ground.case, layout), guides().rule(stop.rule)
-        loss = _expected_s(ground.case, now) / _expected_s(ground.case, best) - 1.0 if now.fits else None
+        loss = now.expected_step_s / best.expected_step_s - 1.0 if now.fits else None
         steps.append(GuidedStep(
             step=stop.step, rule=rule.id, source=rule.places, says=rule.says, choice=words(ground.case, layout, stop.knobs),
             estimate=now, searched=words(ground.case, best.layout, stop.knobs), loss_ratio=loss,
@@ -87,10 +84,6 @@ def plain(ground: Ground, zero_stage: int) -> Layout:
     return replace(layout, **sharding)
 
 
-def _expected_s(case: Case, each: Estimate) -> float:
-    return float(expected_s(case, np.asarray(each.step_s), np.asarray(each.memory_reserved_bytes)))
-
-
 # ---- which of them is taken --------------------------------------------------------------------------------------------
 
 def legal(ground: Ground, layout: Layout, candidates: Iterable[Knobs]) -> Layout | None:
@@ -107,7 +100,7 @@ def fitting(ground: Ground, layout: Layout, candidates: Iterable[Knobs]) -> Layo
 def fastest(ground: Ground, layout: Layout, candidates: Iterable[Knobs]) -> Layout | None:
     """The fastest legal one that fits, by the expected step; of equals the first."""
     able = [found for knobs in candidates if (found := ground.layout(layout, knobs)) is not None]
-    return min(ground.fits(able), key=lambda each: _expected_s(ground.case, estimate(ground.case, each)), default=None)
+    return min(ground.fits(able), key=lambda each: estimate(ground.case, each).expected_step_s, default=None)
 
 
 TAKES: Mapping[str, Callable[[Ground, Layout, Iterable[Knobs]], Layout | None]] = {
