@@ -93,6 +93,17 @@ def test_nothing_is_split_unasked():
     assert (cut.documents, cut.longest_tokens, sum(cut.lengths)) == (3, 8192, 108_692)
 
 
+@pytest.mark.parametrize(
+    ("lengths", "sequence", "words"),
+    [([10**12], None, "a sample of 1,000,000,000,000 tokens: more than 1,073,741,824 are not taken"),
+     ([2**30] * 2, 1, "cut to 1 tokens the samples would be 2,147,483,648 pieces, more than 10,000,000")],
+)
+def test_samples_without_measure_are_refused(lengths, sequence, words):
+    with pytest.raises(InputError) as caught:
+        samples_of(lengths, sequence, split_long=True)
+    assert words in str(caught.value)
+
+
 def test_too_few_packs_are_refused():
     samples = samples_of([4096] * 64, None)
     with pytest.raises(InputError) as caught:
