@@ -189,3 +189,11 @@ def test_a_plan_from_before_packs_had_a_cap_opens_as_it_was(file, tmp_path):
     batch = mw.estimate(mw.EstimateRequest(request=str(tmp_path / "plan.yaml"))).given.case.batch
     assert (batch.global_batch_sequences, batch.sequence_tokens) == (64, 2048)
     assert batch.mean_square_document_tokens <= 2048**2
+
+
+def test_a_layout_that_does_not_share_the_packs_is_told_how_many_it_would(file):
+    asked = {**CASE, "lengths": file, "layout": "dp8 mb1 zero1"}
+    with pytest.raises(InputError) as caught:
+        mw.estimate(mw.EstimateRequest(**asked, packs=42))
+    assert "42 packs are no multiple of dp x mb = 8 x 1 = 8; --packs 48 gives replicas as many each" in str(caught.value)
+    assert mw.estimate(mw.EstimateRequest(**asked, packs=48)).given.case.batch.samples == pytest.approx(64)

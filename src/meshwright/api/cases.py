@@ -11,7 +11,7 @@ from meshwright.api.fields import Faults, Values
 from meshwright.api.options import DEFAULTS
 from meshwright.domain.cluster import Cluster
 from meshwright.domain.model import Model
-from meshwright.errors import InputError, fault
+from meshwright.errors import InputError, Message, fault
 from meshwright.readers.names import require_name
 
 if TYPE_CHECKING:
@@ -48,22 +48,35 @@ class Setup:
         request = {**self.request, "max_tokens": max_tokens, "packs": packs}
         return replace(self, case=case, framework=self.framework.for_case(case), request=request)
 
+    def _of_packs(self, message: Message) -> Message:
+        """What is wrong with a label: where replicas do not share the packs, how many they would."""
+        if self.samples is None or message.id != "label.batch":
+            return message
+        batch, product = (int(str(message.values[name])) for name in ("batch", "product"))
+        more = -(-batch // product) * product
+        template = "{batch} packs are no multiple of dp x mb = {dp} x {mb} = {product}; --packs {more} gives replicas as many each"
+        fits = more <= self.case.batch.samples
+        return replace(message, id="label.packs", template=template, values={**message.values, "more": more}) if fits else message
+
     def layout(self, label: str) -> Layout:
         """Read a label for this case: a silent overlap is the framework's; nodes that the request leaves spare may stay idle."""
         from meshwright.domain.label import parse_layout
         from meshwright.estimate.overlap import overlap_for
 
         cluster = self.case.cluster
-        layout = parse_layout(
-            label,
-            num_devices=cluster.num_devices,
-            global_batch_sequences=self.case.batch.global_batch_sequences,
-            devices_per_node=cluster.devices_per_node,
-            model=self.case.model,
-            shards_over_context=self.framework.features.shards_over_context,
-            overlap=overlap_for(self.case),
-            max_idle_devices=self.request.get("spare_nodes", 0) * cluster.devices_per_node,
-        )
+        try:
+            layout = parse_layout(
+                label,
+                num_devices=cluster.num_devices,
+                global_batch_sequences=self.case.batch.global_batch_sequences,
+                devices_per_node=cluster.devices_per_node,
+                model=self.case.model,
+                shards_over_context=self.framework.features.shards_over_context,
+                overlap=overlap_for(self.case),
+                max_idle_devices=self.request.get("spare_nodes", 0) * cluster.devices_per_node,
+            )
+        except InputError as error:
+            raise InputError(self._of_packs(each) for each in error.messages) from None
         return layout if "overlap=" in label else replace(layout, overlap=self.framework.overlap(self.case, layout))
 
 
