@@ -455,3 +455,11 @@ def test_neighbours_of_large_pipelines_are_nearby():
     moved = np.argwhere(many.reshape(60, -1).T != 3)[:, 1].reshape(-1, 2)
     assert (np.abs(np.diff(moved, axis=1)) <= 5).all()
     assert (many.sum(axis=(0, 1)) == 180).all()
+
+
+def test_everything_that_is_wrong_is_said_at_once(cli):
+    answer = cli("balance", "no.json", "--stages", "x", "--microbatches", "y", "--memory-mb", "1,z", "--virtual-stages", "0,2,q")
+    assert answer.status == 2
+    for words in ("no.json: no such file", "--stages: 'x'", "--microbatches: 'y'", "--memory-mb: 'z'", "--virtual-stages: 0 must",
+                  "--virtual-stages: 'q'"):
+        assert words in answer.err
