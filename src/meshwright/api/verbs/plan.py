@@ -177,8 +177,8 @@ def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions, Lay
 
 
 def _any_packs(given: Setup, values: Values) -> bool:
-    """Whether the cap of a pack, or how many there are, is to be searched."""
-    return given.samples is not None and not {"max_tokens", "packs"} <= set(values)
+    """Whether the cap of the packs of a number of samples, or how many packs there are, is to be searched."""
+    return given.samples is not None and "global_batch" in values and not {"max_tokens", "packs"} <= set(values)
 
 
 def _trains(given: Setup) -> None:
@@ -259,7 +259,8 @@ def _refusal(given: Setup, result: PlanResult) -> Message:
 
 def _walked(given: Setup, result: PlanResult) -> tuple[GuidedStep, ...]:
     """The guide's way, through layouts that the framework runs."""
-    from meshwright.judging.walk import Ground, walk
+    from meshwright.judging.ground import Ground
+    from meshwright.judging.walk import walk
 
     case, runner = given.case, given.framework
     ground = Ground(
