@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from meshwright.api.cases import Setup
+    from meshwright.api.packed_search import Tried
     from meshwright.domain.layout import Layout
     from meshwright.evidence.rows.near import Near
     from meshwright.judging.walk import GuidedStep
@@ -62,6 +64,8 @@ class PlanAnswer(Answer):
     result: PlanResult
     closest: Near | None
     """The published run that is nearest to the case."""
+    tried: tuple[Tried, ...] = ()
+    """Caps of a pack that were tried, where one was searched."""
     comparison: Comparison | None = None
     guided: tuple[GuidedStep, ...] | None = None
     """The guide's steps, the first first; empty where none is legal."""
@@ -79,9 +83,11 @@ class PlanAnswer(Answer):
         """The document of ``plan --json``."""
         from meshwright.api.views.estimates import comparison_view, plain, plan_view
         from meshwright.api.views.guided import guided_view
+        from meshwright.api.views.packing import packing_view
         from meshwright.api.views.runs import closest_view
 
         document = plan_view(self.given.request, self.result) | {"closest_run": closest_view(self.closest)}
+        document |= packing_view(self.given, self.result.plans[0].estimate if self.ok else None)
         if self.comparison is not None:
             document["comparison"] = comparison_view(self.comparison)
         if self.guided is not None:
@@ -98,14 +104,18 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswe
     Errors:  ``InputError`` with every fault of the request; that nothing fits is a verdict of the answer.
     """
     from meshwright import search
+    from meshwright.api.packed_search import best_packs
     from meshwright.evidence.rows.near import closest
 
     faults = Faults()
     values = request.read(faults)
     given, options, compared = _prepared(values, faults)
+    searched = partial(_searched, options=options, tick=ticking(progress, "layouts"), asked="framework" in values)
+    given, result, tried = best_packs(given, searched) if _any_packs(given, values) else (given, searched(given), ())
+    if compared is None and "compare" in values:
+        compared = given.layout(values["compare"])
     features = given.framework.features
-    result = _searched(given, options, ticking(progress, "layouts"), asked="framework" in values)
-    answer = PlanAnswer(given=given, result=result, closest=closest(given.case))
+    answer = PlanAnswer(given=given, result=result, closest=closest(given.case), tried=tried)
     tokens, deadline = values.get("tokens"), values.get("deadline_days")
     if compared is not None and answer.ok:
         answer = replace(answer, comparison=search.compare(given.case, features, result, compared, options))
@@ -151,7 +161,9 @@ def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions, Lay
     if "save" in values:
         faults.note(obstacles(folder=values["save"]))
     draft = drafted(values, faults)
-    given, compared = draft.setup, draft.layout(values, faults, "compare")
+    given, compared = draft.setup, None
+    if given is None or not _any_packs(given, values):
+        compared = draft.layout(values, faults, "compare")
     with faults.at("framework"):
         if given is not None and "framework" in values:
             _trains(given)
@@ -162,6 +174,11 @@ def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions, Lay
     assert given is not None, "faults.check() raises where there is no case"
     wanted = {name: values[name] for name in ("top", "objective", "risk", "spare_nodes", "weak") if name in values}
     return given, SearchOptions(pins=pins, balance=not values.get("no_balance"), **wanted), compared
+
+
+def _any_packs(given: Setup, values: Values) -> bool:
+    """Whether the cap of a pack, or how many there are, is to be searched."""
+    return given.samples is not None and not {"max_tokens", "packs"} <= set(values)
 
 
 def _trains(given: Setup) -> None:
@@ -180,7 +197,7 @@ def _trains(given: Setup) -> None:
         raise InputError(Message(each.id, each.template, each.values) for each in reasons)
 
 
-def _searched(given: Setup, options: SearchOptions, tick: Callable[[int, int], None] | None, *, asked: bool) -> PlanResult:
+def _searched(given: Setup, *, options: SearchOptions, tick: Callable[[int, int], None] | None, asked: bool) -> PlanResult:
     """Search; where the framework runs no layout, say which others could: as an error, or as a hint where none is legal.
 
     Errors:  ``NoAnswerError`` where layouts fit and the framework refuses every one that it was asked about.
