@@ -187,7 +187,12 @@ def balance(
     if "model" not in values and not values.get("request"):
         faults.add("balance.source", "FILE or MODEL is missing: SAPP's layer file or dry runs, a plan.yaml, or a model")
         faults.check()
-    source = source_of(values)
+    source: Source | None = None
+    with faults.at("model"):
+        source = source_of(values)
+    if source is None:
+        faults.check()
+    assert source is not None, "faults.check() raises where it is not known"
     if source == "dry runs" and not {"microbatches", "memory_mb"} & {*values, *faults.failed}:
         return _memories(values, faults)
     question = _asked(values, faults, source)
