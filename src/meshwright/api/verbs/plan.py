@@ -209,6 +209,9 @@ def _searched(given: Setup, *, options: SearchOptions, tick: Callable[[int, int]
     try:
         result = search.plan(given.case, given.framework.features, options, progress=tick, runner=given.framework)
     except InputError as error:
+        lacking = [_haves(each) for each in error.messages if each.id == "plan.lacks"]
+        if lacking:
+            raise InputError(lacking) from None
         able = [name for name in frameworks() if position in framework(name).features.positions]
         if asked or position in given.framework.features.positions or not able:
             raise
@@ -218,6 +221,18 @@ def _searched(given: Setup, *, options: SearchOptions, tick: Callable[[int, int]
     if result.refused:
         raise NoAnswerError(_refusal(given, result))
     return result
+
+
+def _haves(message: Message) -> Message:
+    """What a framework lacks, with the frameworks that have it."""
+    from meshwright.frameworks import framework, frameworks
+
+    field = {"schedule": "schedules", "zero": "zero_stages", "recompute": "recompute"}[str(message.values["name"])]
+    able = [name for name in frameworks() if message.values["value"] in getattr(framework(name).features, field)]
+    if not able:
+        return message
+    values = {**message.values, "able": " or ".join(able)}
+    return replace(message, template=message.template + "; --framework {able} has it", values=values)
 
 
 def _refusal(given: Setup, result: PlanResult) -> Message:
