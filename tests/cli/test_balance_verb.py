@@ -483,6 +483,8 @@ def test_sapps_own_example_needs_no_force(cli, tmp_path):
     assert solved.status == 0 and sum(map(sum, solved.json["stage_layers"])) == 96, solved.err
 
 
+
+
 def test_everything_that_is_wrong_is_said_at_once(cli):
     answer = cli("balance", "no.json", "--stages", "x", "--microbatches", "y", "--memory-mb", "1,z", "--virtual-stages", "0,2,q")
     assert answer.status == 2

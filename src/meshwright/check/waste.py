@@ -82,7 +82,7 @@ def _best(context: Context) -> Estimate | InputError | None:
         return None
     except InputError as error:
         return error
-    return result.plans[0].estimate if result.plans else None
+    return result.plans[0].estimate if result.plans and not result.refused else None
 
 
 def _interval(best: Estimate) -> str:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from meshwright.catalog.guides import guides
-from meshwright.judging.facts import ERROR
 from meshwright.judging.finding import STANDS, Decision, Disagreement, Figure, Judgement, Side, number, ratio
 from meshwright.judging.guides import judge_with
 from meshwright.judging.predicates import percent
@@ -120,7 +119,7 @@ def _by_grid(facts: Facts, contest: Contest, right: tuple[str, ...]) -> tuple[Fi
     times = [facts.best[each].step_s for each in names if each in facts.best and facts.best[each].fits]
     spread = ratio("step_spread_ratio", max(times) / min(times) - 1.0 if times else 0.0)
     if len(right) > 1:
-        return spread, f"within {percent(ERROR)} the model cannot tell them apart"
+        return spread, f"within {percent(facts.error_ratio)} the model cannot tell them apart"
     return spread, "" if right else f"the best of all takes {seconds(best.step_s)} ({best.label})"
 
 
@@ -169,7 +168,7 @@ def _communication(facts: Facts) -> tuple[Figure, str]:
     if value <= 0.20:
         return figure, f"{percent(value)} exposed: within 20 %, above 15 %; only the wider bound admits this layout"
     best = facts.best.get("any")
-    ahead = best is not None and best.fits and facts.step_s <= best.step_s * (1.0 + ERROR)
+    ahead = best is not None and best.fits and facts.step_s <= best.step_s * (1.0 + facts.error_ratio)
     words = "and no layout of the grid is faster: neither bound is a law" if ahead else "and faster layouts exist"
     return figure, f"{percent(value)} exposed: above both, {words}"
 
