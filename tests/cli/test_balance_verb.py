@@ -457,6 +457,14 @@ def test_neighbours_of_large_pipelines_are_nearby():
     assert (many.sum(axis=(0, 1)) == 180).all()
 
 
+def test_everything_that_is_wrong_is_said_at_once(cli):
+    answer = cli("balance", "no.json", "--stages", "x", "--microbatches", "y", "--memory-mb", "1,z", "--virtual-stages", "0,2,q")
+    assert answer.status == 2
+    for words in ("no.json: no such file", "--stages: 'x'", "--microbatches: 'y'", "--memory-mb: 'z'", "--virtual-stages: 0 must",
+                  "--virtual-stages: 'q'"):
+        assert words in answer.err
+
+
 INIT_DEMO = """
 pipeline_config: {pipeline_num: 16, num_layer: 96, offset: [-1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1]}
 time_config: {head: 90, body: 90, tail: 180}
@@ -481,13 +489,3 @@ def test_sapps_own_example_needs_no_force(cli, tmp_path):
     assert "it is left out" in " ".join(alone.json["notes"])
     solved = cli("balance", str(path), "--microbatches", "32", "--memory-mb", "56000", "--time-limit", "1", "--json")
     assert solved.status == 0 and sum(map(sum, solved.json["stage_layers"])) == 96, solved.err
-
-
-
-
-def test_everything_that_is_wrong_is_said_at_once(cli):
-    answer = cli("balance", "no.json", "--stages", "x", "--microbatches", "y", "--memory-mb", "1,z", "--virtual-stages", "0,2,q")
-    assert answer.status == 2
-    for words in ("no.json: no such file", "--stages: 'x'", "--microbatches: 'y'", "--memory-mb: 'z'", "--virtual-stages: 0 must",
-                  "--virtual-stages: 'q'"):
-        assert words in answer.err

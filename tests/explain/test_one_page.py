@@ -129,8 +129,8 @@ def test_the_page_answers_first_and_leaves_out_what_says_nothing_of_this_layout(
     shown = {each.rule for each in found.judgements if f": {each.sentence}\n" in "\n".join(brief[-1].lines)}
     for each in found.judgements:
         follows_badly = each.verdict in ("fails", "wrong") and each.followed
-        told = each.rule != "chatlearn.full-saves-most" and (each.verdict == "not-followed" or bool(follows_badly))
-        assert (each.rule in shown) == told, each
+        said = each.rule != "chatlearn.full-saves-most" and (each.verdict == "not-followed" or bool(follows_badly))
+        assert (each.rule in shown) == said, each
 
 
 def test_the_best_single_step_is_named_beside_a_faster_layout_and_only_there() -> None:
