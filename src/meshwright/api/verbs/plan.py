@@ -251,11 +251,14 @@ def _refusal(given: Setup, result: PlanResult, never: list[Message]) -> Message:
     limits = never or given.framework.check(given.case, best)
     reason = Message(limits[0].id, limits[0].template, limits[0].values)
     others = (framework(name).for_case(given.case) for name in frameworks())
-    able = [
-        other.name for other in others
-        if given.case.training.task in other.features.tasks and not other.check(given.case, best)
-        and not layout_refusals(given.case, other.features, best)
-    ]
+    trained = [other for other in others if given.case.training.task in other.features.tasks]
+    if never:
+        able = [other.name for other in trained if not _never(replace(given, framework=other))]
+    else:
+        able = [
+            other.name for other in trained
+            if not other.check(given.case, best) and not layout_refusals(given.case, other.features, best)
+        ]
     values = {
         "name": given.framework.title, "asked": result.refused, "best": result.plans[0].label, "reason": reason,
         "able": " or ".join(able),
@@ -263,7 +266,7 @@ def _refusal(given: Setup, result: PlanResult, never: list[Message]) -> Message:
     words = "{name}, the default, has no plan: {reason}" if never else (
         "{name} runs none of the best {asked:,} layouts that fit; {best}: {reason}"
     )
-    return Message("plan.framework", f"{words}; --framework {{able}} can run {{best}}" if able else words, values)
+    return Message("plan.framework", words + ("; --framework {able} can" + ("" if never else " run it") if able else ""), values)
 
 
 def _walked(given: Setup, result: PlanResult) -> tuple[GuidedStep, ...]:
