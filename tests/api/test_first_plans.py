@@ -62,3 +62,12 @@ def test_a_framework_that_runs_none_of_the_layouts_that_fit_is_an_answer_and_nam
     assert "runs none of the" in str(message)
     assert "mutually exclusive" in str(message)
     assert "--framework" in str(message)
+
+
+def test_the_default_that_does_not_run_on_the_device_names_one_that_does():
+    request = PlanRequest(model="llama2-7b", layers=8, device="ascend-910b", nodes=1, global_batch=32, sequence=4096)
+    with pytest.raises(NoAnswerError) as caught:
+        plan(request)
+    (message,) = caught.value.messages
+    assert "does not run on ascend-910b" in str(message)
+    assert "mindspeed-llm" in str(message).partition("--framework")[2]

@@ -183,18 +183,24 @@ def _any_packs(given: Setup, values: Values) -> bool:
 
 def _trains(given: Setup) -> None:
     """Refuse a task, a model, a recipe or a device that the framework does not train, whatever the layout."""
-    from meshwright.domain.layout import Layout
     from meshwright.frameworks import framework, frameworks
 
     task = given.case.training.task
     if task not in given.framework.features.tasks:
         able = [name for name in frameworks() if task in framework(name).features.tasks]
         raise fault("plan.task", "{name} does not train with {task}; {able} can", name=given.framework.title, task=task, able=able)
+    if reasons := _never(given):
+        raise InputError(reasons)
+
+
+def _never(given: Setup) -> list[Message]:
+    """Why the framework does not train the case, whatever the layout."""
+    from meshwright.domain.layout import Layout
+
     devices, batch = given.case.cluster.num_devices, given.case.batch.global_batch_sequences
     plain = Layout(data_parallel=devices, num_microbatches=max(1, batch // devices))
     reasons = [each for each in given.framework.check(given.case, plain) if each.path in {"model", "training", "cluster"}]
-    if reasons:
-        raise InputError(Message(each.id, each.template, each.values) for each in reasons)
+    return [Message(each.id, each.template, each.values) for each in reasons]
 
 
 def _searched(given: Setup, *, options: SearchOptions, tick: Callable[[int, int], None] | None, asked: bool) -> PlanResult:
@@ -205,9 +211,10 @@ def _searched(given: Setup, *, options: SearchOptions, tick: Callable[[int, int]
     from meshwright import search
     from meshwright.frameworks import framework, frameworks
 
-    position = given.case.model.position
+    position, never = given.case.model.position, _never(given)
+    runner = None if never else given.framework  # who refuses everything is not asked about each
     try:
-        result = search.plan(given.case, given.framework.features, options, progress=tick, runner=given.framework)
+        result = search.plan(given.case, given.framework.features, options, progress=tick, runner=runner)
     except InputError as error:
         lacking = [_haves(each) for each in error.messages if each.id == "plan.lacks"]
         if lacking:
@@ -218,8 +225,8 @@ def _searched(given: Setup, *, options: SearchOptions, tick: Callable[[int, int]
         hint = Message("plan.other-framework", "{name} is only the default; --framework {able} can run it",
                        {"name": given.framework.title, "able": ", ".join(able)}, path="--framework")
         raise InputError([*error.messages, hint]) from None
-    if result.refused:
-        raise NoAnswerError(_refusal(given, result))
+    if result.refused or (never and result.plans):
+        raise NoAnswerError(_refusal(given, result, never))
     return result
 
 
@@ -235,26 +242,31 @@ def _haves(message: Message) -> Message:
     return replace(message, template=message.template + "; --framework {able} has it", values=values)
 
 
-def _refusal(given: Setup, result: PlanResult) -> Message:
+def _refusal(given: Setup, result: PlanResult, never: list[Message]) -> Message:
     """Why the framework runs none of the layouts that fit, and who runs the best of them."""
     from meshwright.frameworks import framework, frameworks
     from meshwright.search import layout_refusals
 
     best = result.plans[0].layout
-    reasons = [Message(each.id, each.template, each.values) for each in given.framework.check(given.case, best)]
+    limits = never or given.framework.check(given.case, best)
+    reason = Message(limits[0].id, limits[0].template, limits[0].values)
     others = (framework(name).for_case(given.case) for name in frameworks())
-    able = [
-        other.name for other in others
-        if given.case.training.task in other.features.tasks and not other.check(given.case, best)
-        and not layout_refusals(given.case, other.features, best)
-    ]
-    values = {"name": given.framework.title, "asked": result.refused, "best": result.plans[0].label, "reason": reasons[0]}
-    if not able:
-        return Message("plan.framework", "{name} runs none of the best {asked:,} layouts that fit; {best}: {reason}", values)
-    return Message(
-        "plan.framework", "{name} runs none of the best {asked:,} layouts that fit; {best}: {reason}; --framework {able} runs it",
-        values | {"able": " or ".join(able)},
+    trained = [other for other in others if given.case.training.task in other.features.tasks]
+    if never:
+        able = [other.name for other in trained if not _never(replace(given, framework=other))]
+    else:
+        able = [
+            other.name for other in trained
+            if not other.check(given.case, best) and not layout_refusals(given.case, other.features, best)
+        ]
+    values = {
+        "name": given.framework.title, "asked": result.refused, "best": result.plans[0].label, "reason": reason,
+        "able": " or ".join(able),
+    }
+    words = "{name}, the default, has no plan: {reason}" if never else (
+        "{name} runs none of the best {asked:,} layouts that fit; {best}: {reason}"
     )
+    return Message("plan.framework", words + ("; --framework {able} can" + ("" if never else " run it") if able else ""), values)
 
 
 def _walked(given: Setup, result: PlanResult) -> tuple[GuidedStep, ...]:
