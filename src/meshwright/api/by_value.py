@@ -59,8 +59,7 @@ def find_plans(
         runner.features,
         options or SearchOptions(),
         progress,
-        acceptable=lambda layout: not runner.check(case, layout),
-        said=lambda layout: runner.overlap(case, layout),
+        runner=runner,
     )
 
 

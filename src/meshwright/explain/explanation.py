@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout
     from meshwright.judging.finding import Disagreement, Judgement
+    from meshwright.search.runner import Runner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,17 +57,20 @@ class Explanation:
     disagreements: tuple[Disagreement, ...]
 
 
-def explain(case: Case, layout: Layout, features: Features, estimate: Estimate | None = None) -> Explanation:
+def explain(
+    case: Case, layout: Layout, features: Features, estimate: Estimate | None = None, runner: Runner | None = None
+) -> Explanation:
     """Explain a layout.
 
-    ``estimate``: that of the layout where it is known; one that carries its linearity saves computing it again.
+    ``estimate``: that of the layout where it is known; one that carries its linearity saves computing it again. ``runner``: the
+    framework, which is asked about what would make a layout fit that does not.
     Errors:  none for layouts that can be estimated; what the framework refuses is said, not raised.
     """
     facts = Facts(case, layout, features, estimate)
     judged = judge_all(facts)
     return Explanation(
         label=facts.estimate.label,
-        fit=fit_step(facts),
+        fit=fit_step(facts, runner),
         batch=batch_step(facts),
         throughput=speed_step(facts),
         start=guided_start(facts),

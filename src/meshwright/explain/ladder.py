@@ -64,7 +64,7 @@ def speed_step(facts: Facts) -> SpeedStep:
         now, pending, words = then, {}, []
     if now != target:
         rungs.append(_rung(facts, " + ".join(words) or "the rest", target, rungs[-1]))
-    gains = sorted((rung.step_change_ratio, rung.knob) for rung in rungs[1:])
+    gains = sorted((rung.step_change_ratio, rung.knob) for rung in rungs[1:] if rung.fits)
     most = f"; most by {gains[0][1]} ({gains[0][0]:+.1%})" if gains and gains[0][0] < 0 else ""
     return SpeedStep(
         rungs=tuple(rungs),

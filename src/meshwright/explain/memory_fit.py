@@ -10,11 +10,14 @@ from meshwright.domain.layout import Full, Layout
 from meshwright.estimate.many import evaluate_many
 from meshwright.judging.neighbours import shards
 from meshwright.search import layout_refusals
+from meshwright.search.levers import levers
+from meshwright.search.runner import Functions
 from meshwright.search.space import divisors
 from meshwright.units import count, gib
 
 if TYPE_CHECKING:
     from meshwright.judging.facts import Facts
+    from meshwright.search.runner import Runner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +45,11 @@ class FitStep:
     alone: tuple[MemoryRung, ...]
     """Each knob alone, as far as it goes."""
     sentence: str
+    levers: tuple[str, ...] = ()
+    """What would make the case fit, where the layout does not: the list of ``plan`` and ``fix``."""
 
 
-def fit_step(facts: Facts) -> FitStep:
+def fit_step(facts: Facts, runner: Runner | None = None) -> FitStep:
     """Memory from one device that holds everything to the layout, knob by knob."""
     case, target = facts.case, facts.layout
     first = Layout(num_microbatches=case.batch.global_batch_sequences)
@@ -74,6 +79,7 @@ def fit_step(facts: Facts) -> FitStep:
         f"{gib(case.capacity_bytes)}; {words}, and ends at "
         f"{gib(facts.estimate.memory_reserved_bytes)}; alone would be enough: {', '.join(enough) or 'no knob'}; "
         + ("some layout fits without recompute" if rich else "no layout fits without recompute"),
+        levers=() if facts.estimate.fits else tuple(map(str, levers(case, facts.features, runner or Functions()))),
     )
 
 
@@ -129,6 +135,7 @@ def _alone(facts: Facts) -> list[tuple[str, Layout]]:
     batch, node = case.batch.global_batch_sequences, min(world, case.cluster.devices_per_node)
     replicas = max(d for d in divisors(world) if batch % d == 0)
     one = Layout(data_parallel=world, num_microbatches=max(1, batch // world))
+    alike = replace(one, data_parallel=replicas, num_microbatches=batch // replicas)
     able = case.implementation.sequence_parallel and features.sequence_parallel
     found: list[tuple[str, Layout]] = []
     for word, name, most in (("tp", "tensor_parallel", node), ("pp", "pipeline_parallel", min(world, case.model.num_layers))):
@@ -141,7 +148,7 @@ def _alone(facts: Facts) -> list[tuple[str, Layout]]:
         if legal:
             found.append((f"{word}{getattr(legal[-1], name)}", legal[-1]))
     stages = [stage for stage in (1, 3) if replicas > 1 and stage in features.zero_stages]
-    found += [(f"zero{stage}", replace(one, data_parallel=replicas, **shards(stage, replicas))) for stage in stages]  # type: ignore[arg-type]
+    found += [(f"zero{stage}", replace(alike, **shards(stage, replicas))) for stage in stages]  # type: ignore[arg-type]
     if "full" in features.recompute:
-        found.append(("full recompute", replace(one, recompute=Full())))
-    return found
+        found.append(("full recompute", replace(alike, recompute=Full())))
+    return [(words, layout) for words, layout in found if not layout_refusals(case, features, layout)]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from meshwright.judging.predicates import percent
+from meshwright.search import layout_refusals
 from meshwright.units import count
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class BatchStep:
 def batch_step(facts: Facts) -> BatchStep:
     """The product that makes the batch, and the layout at twice and half of it."""
     layout, batch = facts.layout, facts.case.batch
-    least = layout.data_parallel * layout.microbatch_sequences
+    least = layout.data_parallel * layout.microbatch_sequences * fewest_microbatches(facts)
     twice, half = _batch_trial(facts, 2.0), _batch_trial(facts, 0.5)
     down = (
         f"half of it would run at {percent(half.mfu_ratio)} MFU"
@@ -58,6 +59,19 @@ def batch_step(facts: Facts) -> BatchStep:
         f"{count(batch.tokens)} tokens, at {percent(facts.estimate.mfu_ratio)} MFU; {up}; {down}; the smallest batch "
         f"of this layout is {least}",
     )
+
+
+def fewest_microbatches(facts: Facts) -> int:
+    """With how many micro-batches the layout is still legal, as far as it is now: interleaving needs several for each stage."""
+    case, layout = facts.case, facts.layout
+    now = set(layout_refusals(case, facts.features, layout))
+
+    def legal(count: int) -> bool:
+        batch = replace(case.batch, global_batch_sequences=layout.data_parallel * layout.microbatch_sequences * count)
+        fewer = replace(layout, num_microbatches=count)
+        return set(layout_refusals(replace(case, batch=batch), facts.features, fewer)) <= now
+
+    return next((count for count in range(1, layout.num_microbatches) if legal(count)), layout.num_microbatches)
 
 
 def _batch_trial(facts: Facts, factor: float) -> BatchTrial | None:

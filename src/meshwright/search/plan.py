@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -17,13 +17,14 @@ from meshwright.estimate.overlap import overlap_for
 from meshwright.estimate.single import estimate
 from meshwright.search.finalists import Candidate, Finalists
 from meshwright.search.grid import Counts, evaluate_grid
-from meshwright.search.levers import levers
+from meshwright.search.levers import host_short_bytes, levers
 from meshwright.search.linearity import with_linearity
 from meshwright.search.nearest import no_legal_layout
 from meshwright.search.reasons import reasons
 from meshwright.search.rebalance import balance_reason, rebalanced
 from meshwright.search.refine import refine
 from meshwright.search.result import PlanResult, RankedPlan, SearchOptions
+from meshwright.search.runner import Functions
 from meshwright.search.space import make_space, parse_pins
 from meshwright.units import gib
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout, Overlap
+    from meshwright.search.runner import Runner
 
     Progress = Callable[[int, int], None]
 
@@ -59,11 +61,13 @@ def plan(
     case: Case, features: Features, options: SearchOptions, progress: Progress | None = None,
     acceptable: Callable[[Layout], bool] | None = None,
     said: Callable[[Layout], Overlap] | None = None,
+    runner: Runner | None = None,
 ) -> PlanResult:
     """The best layouts of a case.
 
     ``acceptable`` asks the framework about a finalist; where it refuses all of them, they are listed all the same. ``said``: the
-    overlap that the framework has under a finalist's sharding, where that is not the same for all layouts.
+    overlap that the framework has under a finalist's sharding, where that is not the same for all layouts. ``runner``: the
+    framework, in the place of both. Optimizer states go to host memory where they are pinned to it, or nothing fits without.
 
     Every layout of the grid (docs/json.md#the-grid) is evaluated, or left out because its states alone exceed the memory; the best
     are refined by knobs finer than the grid, their stages filled anew, simulated where these differ, and ranked.
@@ -72,6 +76,9 @@ def plan(
     Holds:   deterministic; ``legal = evaluated + bounded``. The batch, the sequence and the numerics are never changed.
     """
     pins = parse_pins(options.pins)
+    asked = runner if runner is not None else Functions(acceptable=acceptable, said=said)
+    if runner is not None:
+        acceptable, said = lambda layout: not asked.check(case, layout), lambda layout: asked.overlap(case, layout)
     overlap = overlap_for(case, options.risk, features.overlap_words(case.training.optimizer.name))
     begin = time.perf_counter()
     counts = Counts(rejected=Counter())
@@ -99,12 +106,14 @@ def plan(
         balanced = rebalanced(case, features, candidates, near, pins=pins, acceptable=acceptable)
     winners = _rank(case, [each.layout for each in candidates], balanced, options)
     winners = with_linearity(case, features, winners, overlap=overlap, weak=options.weak)
+    if not winners and (with_offload := _offloaded(case, features, options, progress, asked)) is not None:
+        return with_offload
     if winners:
         best = winners[0].estimate
         verdict: Verdict = Fits(headroom_bytes=best.memory_capacity_bytes - best.memory_reserved_bytes)
         used = best.layout.world
     else:
-        verdict = Infeasible(unmet=(_unmet(case, features, pools, overlap, options),))
+        verdict = Infeasible(unmet=(_unmet(case, features, pools, overlap, options, asked),))
         used = 0
     return PlanResult(
         legal=counts.legal, evaluated=counts.evaluated, bounded=counts.bounded, fitting=counts.fitting,
@@ -249,7 +258,40 @@ def _pareto(case: Case, pools: Sequence[Finalists], winners: Sequence[RankedPlan
     )
 
 
-def _unmet(case: Case, features: Features, pools: Sequence[Finalists], overlap: Overlap, options: SearchOptions) -> Unmet:
+def _offloaded(
+    case: Case, features: Features, options: SearchOptions, progress: Progress | None, runner: Runner
+) -> PlanResult | None:
+    """The plans with optimizer states in host memory, where the framework has that and any of them fits."""
+    if "offload" in options.pins or not features.optimizer_offload:
+        return None
+    moved = replace(options, pins={**options.pins, "offload": "optimizer"})
+    try:
+        found = plan(case, features, moved, progress, runner=_InHostMemory(runner=runner))
+    except InputError:  # no layout is legal with it
+        return None
+    note = Message("plan.offload", "nothing fits without optimizer states in host memory: all plans keep them there", {})
+    short = not found.plans or host_short_bytes(case, found.plans[0].estimate)
+    return None if short else replace(found, notes=(note, *found.notes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _InHostMemory:
+    """A framework on nodes that have so much memory and no more."""
+
+    runner: Runner
+
+    def check(self, case: Case, layout: Layout) -> Sequence[object]:
+        """Why it cannot run a layout; or the layout where a node's memory does not hold what it keeps there."""
+        return self.runner.check(case, layout) or ((layout,) if host_short_bytes(case, estimate(case, layout)) else ())
+
+    def overlap(self, case: Case, layout: Layout) -> Overlap:
+        """What it runs beside compute under a layout."""
+        return self.runner.overlap(case, layout)
+
+
+def _unmet(
+    case: Case, features: Features, pools: Sequence[Finalists], overlap: Overlap, options: SearchOptions, runner: Runner
+) -> Unmet:
     """The least demanding layout, what it demands, and what would close the gap."""
     least: Candidate | None = None
     for pool in pools:
@@ -267,7 +309,8 @@ def _unmet(case: Case, features: Features, pools: Sequence[Finalists], overlap: 
     }
     return Unmet(
         constraint=f"memory of one device; the least demanding layout is {each.label}", demand=each.memory_reserved_bytes,
-        bound=case.capacity_bytes, unit="B", terms=terms, levers=levers(case, features, each, options, overlap),
+        bound=case.capacity_bytes, unit="B", terms=terms,
+        levers=tuple(map(str, levers(case, features, runner, pins=options.pins, risk=options.risk))),
     )
 
 

@@ -63,7 +63,7 @@ def explain(request: ExplainRequest, *, progress: Progress | None = None) -> Exp
     assert given is not None, "faults.check() raises where there is no case"
     layout = layout or _best(given, values, progress)
     estimate = predict(given.case, layout)
-    explanation = explained(given.case, layout, given.framework.features, estimate)
+    explanation = explained(given.case, layout, given.framework.features, estimate, given.framework)
     return ExplainAnswer(given=given, estimate=estimate, explanation=explanation)
 
 
@@ -75,9 +75,12 @@ def _best(given: Setup, values: Values, progress: Progress | None) -> Layout:
     result = search.plan(
         given.case, given.framework.features, SearchOptions(spare_nodes=values.get("spare_nodes", 0)),
         progress=ticking(progress, "layouts"),
-        acceptable=lambda layout: not given.framework.check(given.case, layout),
-        said=lambda layout: given.framework.overlap(given.case, layout),
+        runner=given.framework,
     )
     if not result.plans:
-        raise NoAnswerError(Message("explain.nothing", "nothing fits: `meshwright plan` says what is missing", {}))
+        from meshwright.domain.estimate import Infeasible
+
+        unmet = result.verdict.unmet if isinstance(result.verdict, Infeasible) else ()
+        would = [Message("explain.lever", "{lever}", {"lever": lever}) for each in unmet for lever in each.levers]
+        raise NoAnswerError([Message("explain.nothing", "nothing fits; what would close the gap:", {}), *would])
     return result.plans[0].layout

@@ -176,8 +176,7 @@ def _searched(given: Setup, options: SearchOptions, tick: Callable[[int, int], N
     try:
         result = search.plan(
             given.case, given.framework.features, options, progress=tick,
-            acceptable=lambda layout: not given.framework.check(given.case, layout),
-            said=lambda layout: given.framework.overlap(given.case, layout),
+            runner=given.framework,
         )
     except InputError as error:
         able = [name for name in frameworks() if position in framework(name).features.positions]
