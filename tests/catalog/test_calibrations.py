@@ -14,11 +14,12 @@ from meshwright.catalog import device as device_named
 from meshwright.catalog import freedoms as freedoms_named
 from meshwright.catalog import priors as priors_named
 from meshwright.catalog.calibration_faults import LARGEST, MOVABLE
-from meshwright.catalog.calibrations import is_none, read_table, table_text
+from meshwright.catalog.calibrations import held_out_tables, is_none, read_table, table_text
 from meshwright.catalog.sheets import data_path
 from meshwright.domain.calibration import LEVELS, Constants
 from meshwright.domain.uncertainty import OTHER
 from meshwright.errors import InputError
+from meshwright.evidence.rows.table import shipped_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,3 +124,17 @@ def test_all_faults_of_a_file_come_at_once(tmp_path: Path) -> None:
     with pytest.raises(InputError) as error:
         read_table(tmp_path / "mine.json")
     assert len(error.value.messages) == 2
+
+
+def test_fits_without_a_fold_are_those_of_the_shipped_corpus() -> None:
+    digest = shipped_table().digest
+    tables = held_out_tables(digest)
+    assert [each.version for each in tables] == [f"fold {number}" for number in range(10)]
+    assert held_out_tables(digest[::-1]) == ()
+
+
+@pytest.mark.matrix
+def test_fits_without_a_fold_are_made_again_as_they_ship() -> None:
+    from benchmarks.held_out import texts
+
+    assert all(path.read_text(encoding="utf-8") == text for path, text in texts().items())

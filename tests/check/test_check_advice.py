@@ -9,15 +9,17 @@ from check_cases import found, ids, judged, megatron, megatron_text
 
 from meshwright.catalog import guides
 from meshwright.check import Question, check
-from meshwright.check.habits import ABLE, LAYOUT, RULES, SPELLINGS, VARIABLES
+from meshwright.check.habits import LAYOUT, RULES, SPELLINGS, VARIABLES
 from meshwright.frameworks import File, framework
 from meshwright.frameworks.surface import Key
+from meshwright.judging.following import ABLE, FOLLOWS
+from meshwright.report.findings import _finding
 
 
 def test_every_rule_of_the_tables_is_one_of_the_guides():
     known = {rule.id for rule in guides().rules}
     assert known >= RULES
-    assert set(ABLE) <= set(LAYOUT)
+    assert known >= set(FOLLOWS) >= {*ABLE, *LAYOUT}
     assert {*LAYOUT, *SPELLINGS, *VARIABLES} == RULES
 
 
@@ -64,3 +66,16 @@ def test_a_flag_that_the_framework_has_after_all_is_not_called_wrong():
     for judge, times in ((named, 1), (able, 0)):
         checked = check(Question(framework=judge, reading=reading))
         assert len(found(checked, "guide.megatron.torch-compile")) == times
+
+
+def test_advice_that_other_guides_contradict_is_shown_with_the_side_that_is_right():
+    """Micro-batch 16 was set against "any micro-batch", and no other guide was named."""
+    wide = megatron({"--micro-batch-size": 16})
+    (finding,) = found(wide, "guide.megatron.micro-batch-sixteen")
+    assert "003:66" in finding.source
+    sides = str(finding.message.values["sides"]).split()
+    assert sides and set(sides) <= {"chatlearn.micro-batch-one", "mindspore.micro-batch-two"}
+    for rule in sides:
+        assert guides().rule(rule).places in finding.source and f'"{guides().rule(rule).says}" (micro-batch' in str(finding.message)
+    shown = "\n".join(str(getattr(each, "renderable", each)) for each in _finding(finding))
+    assert "micro-batch-size=2大概率较优" in shown or "mindspore.micro-batch-two" not in sides

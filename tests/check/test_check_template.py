@@ -90,6 +90,20 @@ def test_the_template_as_a_web_page_flattens_it():
         assert found(checked, id), id
 
 
+PRINTED = """{"zero_optimization": {"stage": 3, // 显存优化级别(Stage-3 最激进)"contiguous_gradients": true,\
+"overlap_comm": true // 通信与计算重叠},"activation_checkpointing": {"partition_activations": true // 激活值分片存储}
+}
+"""
+"""003:83 as it stands there: one line whose comments swallow what follows."""
+
+
+def test_the_guides_json_as_printed_is_one_finding_among_the_others():
+    checked, clean = check_template(document=PRINTED), check_template()
+    assert len(found(checked, "json.comment")) == 1
+    lost = ids(clean) - ids(checked)
+    assert not lost, lost
+
+
 MUTATIONS = [
     # what changes in the flags, in the JSON, devices; rules that must fire, rules that must not
     ({"--gradient-accumulation-steps": 256}, {}, 1024, {"megatron.unknown-key"}, {"megatron.accumulation"}),

@@ -228,6 +228,35 @@ def test_the_real_search_with_everything_that_can_be_asked(cli, tmp_path):
         assert path.read_text() == (tmp_path / "out" / path.relative_to(tmp_path / "again")).read_text()
 
 
+def test_the_guides_way_stands_beside_the_best_plan(cli):
+    asked = ["--guided", "--top", "1", "--no-balance"]
+    document = cli("plan", *SMALL, *asked, "--tokens", "1T", "--price-per-device-hour", "2", "--json").json
+    best, steps = document["plans"][0], document["guided"]
+    assert {tuple(step) for step in steps} == {("step", "rule", "source", "choice", "estimate", "searched", "loss_ratio")}
+    assert steps[0]["rule"] == "chatlearn.four-billion-start"
+    assert "001:29" in steps[0]["source"]
+    assert all(step["searched"]["label"] == best["label"] for step in steps)
+    for step in steps:
+        assert (step["loss_ratio"] is None) == (not step["estimate"]["fits"])
+        effective = step["estimate"]["tokens_per_s_per_device"] * step["estimate"]["step_s"]
+        busy = step["estimate"]["time"]["compute_s"] + step["estimate"]["time"]["optimizer_s"]
+        assert step["estimate"]["effective_tokens_per_s_per_device"] == pytest.approx(effective / busy)
+    assert steps[-1]["loss_ratio"] >= 0
+    run, (low, high) = document["run"], best["estimate"]["interval"]["step_s"]
+    for name in ("days", "device_hours", "cost", "energy_kwh"):
+        step_s = best["estimate"]["step_s"]
+        assert run["intervals"][name] == pytest.approx([run[name] * low / step_s, run[name] * high / step_s])
+    printed = cli("plan", *SMALL, *asked).out
+    assert "As the ChatLearn guide goes" in printed
+    assert f"the guide ends at {steps[-1]['estimate']['label']}" in " ".join(printed.split())
+
+
+def test_the_guides_way_takes_no_pins(cli):
+    answer = cli("plan", *SMALL, "--guided", "--pin", "tp=2")
+    assert (answer.status, answer.out) == (2, "")
+    assert "leave out --pin and --objective" in answer.err
+
+
 def test_the_real_search_says_why_nothing_fits(cli):
     where = "llama2-7b --device rtx-4090 --devices 1 --global-batch 8 --sequence 4096"
     answer = cli("plan", *where.split())

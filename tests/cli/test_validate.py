@@ -117,7 +117,7 @@ def test_schemes_are_those_of_the_evidence():
 def test_ctrl_c_ends_at_once_with_one_line():
     command = [sys.executable, "-m", "meshwright", "validate", "--calibration", "none"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
-        time.sleep(6)
+        time.sleep(3)
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=20)
     assert process.returncode == 130

@@ -115,6 +115,8 @@ def test_parts_of_the_time_and_terms_of_the_breakdown_sum_to_the_step(pair):
     assert ideal == pytest.approx(found.mfu_ratio * found.step_s, rel=EXACT)
     for field in fields(found.time):
         assert getattr(found.time, field.name) >= 0, field.name
+    busy = (found.time.compute_s + found.time.optimizer_s) * layout.world
+    assert found.effective_tokens_per_s_per_device == pytest.approx(case.batch.tokens / busy, rel=EXACT)
 
 
 @examples(20)
@@ -124,6 +126,8 @@ def test_memory_parts_sum_to_the_fullest_stage_and_layers_to_the_model(pair):
     found = estimate(case, layout)
     assert sum(stage.layers for stage in found.stages) == case.model.num_layers + case.model.num_mtp_layers
     assert len(found.stages) == layout.pipeline_parallel
+    assert all(sum(stage.chunk_layers) == stage.layers for stage in found.stages)
+    assert {len(stage.chunk_layers) for stage in found.stages} == {layout.virtual_stages}
     fullest = max(found.stages, key=lambda stage: stage.memory.reserved_bytes)
     assert fullest.memory.reserved_bytes == pytest.approx(found.memory_reserved_bytes, rel=EXACT)
     assert found.stages[found.peak_stage].memory.reserved_bytes == pytest.approx(found.memory_reserved_bytes, rel=EXACT)

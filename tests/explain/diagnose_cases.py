@@ -40,6 +40,8 @@ CASES = {
     "13b-small-memory": ("llama2-13b", "a100-40g-sxm", 16, 512, 2048, "tp2 pp2 mb1 sp zero1 recompute=full", "megatron"),
     "7b-nanotron": ("llama2-7b", "h100-sxm", 16, 256, 4096, "tp2 pp2 mb2 zero1", "nanotron"),
     "7b-torchtitan": ("llama2-7b", "h100-sxm", 1024, 2048, 4096, "tp8 pp2 mb1 zero2", "torchtitan"),
+    "70b-template": ("llama2-70b", "a100-80g-sxm", 1024, 2048, 4096, "tp8 pp16 mb1 sp zero1 overlap=grad", "megatron"),
+    "8b-chatlearn": ("llama3-8b", "h100-sxm", 64, 256, 8192, "tp4 pp2 mb1 sp zero1 overlap=grad,p2p", "chatlearn"),
     "176b-alibi": ("bloom-176b", "a100-80g-sxm", 384, 2048, 2048, "tp4 pp12 mb2 sp zero1", "megatron"),
 }
 

@@ -182,6 +182,17 @@ def test_partial_shard_groups_of_old_and_new_releases():
     assert back.layout == old.normal(case, mics)
 
 
+def test_full_sharding_over_context_ranks_too_is_no_partial_group():
+    case = case_of(NAME)
+    full = layout_of(case, zero=3, context_parallel=2, context_kind="ulysses")
+    assert full.data_parallel * 2 == full.parameter_shards
+    key = "zero_optimization.mics_shard_size"
+    assert key not in framework(NAME).decide(case, full, "0.18")
+    part = full.data_parallel
+    some = replace(full, optimizer_shards=part, gradient_shards=part, parameter_shards=part)
+    assert framework(NAME).decide(case, some, "0.18")[key] == part
+
+
 # Limits: each fires on a minimal change of a layout that breaks none.
 LIMITS = {
     "precision": ({"recipe": "fp8-cs"}, {}), "optimizer": ({"optimizer": "adafactor"}, {}), "pipeline": ({},

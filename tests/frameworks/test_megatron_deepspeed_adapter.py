@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -175,6 +176,15 @@ def test_each_limit_fires_and_only_where_it_should(rule):
     assert f"{NAME}.{rule}" in broken(NAME, case, layout_of(case, **knobs))
     plain = case_of(NAME, MOE if given.get("model") == MOE else DENSE)
     assert not broken(NAME, plain, layout_of(plain, zero=1))
+
+
+@pytest.mark.parametrize("changes", [{"embedding_norm": True}, {"norm": "centred"}, {"embedding_width": 64}])
+def test_what_it_lacks_reads_as_english(changes):
+    """"It has no a norm of embeddings"."""
+    case = case_of(NAME)
+    found = framework(NAME).check(replace(case, model=replace(case.model, **changes)), layout_of(case))
+    (words,) = (str(each) for each in found if each.id == f"{NAME}.model")
+    assert "it has no " in words and not re.search(r"\bno an?\b", words)
 
 
 def test_every_limit_has_a_test():

@@ -145,6 +145,15 @@ def test_sharding_becomes_the_distributed_optimizer_its_instances_or_fsdp():
     assert flags(case, hybrid)["--outer-dp-sharding-strategy"] == ["optim"]
 
 
+def test_hybrid_context_parallelism_exchanges_heads_inside_and_rings_outside():
+    """Megatron takes the sizes from the innermost: heads are exchanged among two ranks of a node, four nodes are a ring."""
+    case = case_of("llama3-8b", devices=32)
+    layout = layout_of(case, tensor_parallel=4, sequence_parallel=True, context_parallel=8, context_kind="hybrid")
+    found = flags(case, layout)
+    assert found["--cp-comm-type"] == ["a2a+p2p"]
+    assert found["--hierarchical-context-parallel-sizes"] == ["2", "4"]
+
+
 @pytest.mark.parametrize(("knobs", "device", "value"), [
     ({"tensor_parallel": 2}, "h100-sxm", "1"), ({"context_parallel": 2}, "h100-sxm", "1"), ({}, "h100-sxm", None),
     ({"tensor_parallel": 2}, "b200", None), ({"zero": 3, "tensor_parallel": 2}, "h100-sxm", None),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.domain.label import MODULES
-from meshwright.perf.activations import checkpoint_bytes, saved_bytes, working_bytes
+from meshwright.perf.activations import checkpoint_bytes, piled_bytes, saved_bytes, working_bytes
 from meshwright.perf.operators import work_shape
 from strategies import cases, examples, small_case
 
@@ -117,3 +119,19 @@ def test_columns_keep_what_scalars_keep(case):
             microbatch_sequences=2, sequence_tokens=case.batch.sequence_tokens, tensor_parallel=tp, sequence_parallel=1
         )
         assert _saved(case, kind, alone) == np.broadcast_to(together, tps.shape)[index]
+
+
+@pytest.mark.parametrize(("stages", "tensor_nodes", "nodes", "share"), [
+    (1, 1, 1, 1.0), (1, 4, 64, 1.0), (2, 1, 1, 0.0), (4, 1, 0, 0.5), (8, 1, 0, 0.75), (8, 2, 0, 0.75 * 2 / 3),
+    (8, 1, 32, 0.75 * 0.75), (8, 4, 0, 0.0), (8, 1, 64, 0.0), (8, 8, 128, 0.0),
+])
+def test_whole_tensors_pile_up_as_far_as_the_host_runs_ahead(stages, tensor_nodes, nodes, share):
+    """0.8 run ahead, 4 bytes streamed of 1,000 tokens of 100 features, 5 layers, 3 in flight: 4.8 MB at full rate."""
+    case = small_case()
+    found = piled_bytes(
+        100, work_shape(microbatch_sequences=1, sequence_tokens=1000, tensor_parallel=np.array([1, 2])),
+        implementation=replace(case.implementation, streamed_bytes=4.0), layers=np.array(5.0), in_flight=np.array(3.0),
+        pipeline_parallel=np.array(float(stages)), tensor_nodes=np.array(float(tensor_nodes)), nodes=np.array(float(nodes)),
+        run_ahead_ratio=0.8,
+    )
+    assert found == pytest.approx([0.0, 4.8e6 * share])

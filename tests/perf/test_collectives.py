@@ -184,3 +184,12 @@ def test_a_group_of_a_full_mesh_uses_its_own_links_only():
     hop = point_to_point_s(1e9, crosses=0.0, cluster=mesh, constants=FREE)
     assert float(hop) == pytest.approx(1e9 / (28e9 * FREE.scale_up_ratio))
     assert float(all_to_all_s(1e9, group(array(4), 1.0, mesh), mesh, FREE)) == pytest.approx(0.25e9 / (28e9 * FREE.scale_up_ratio))
+
+
+def test_every_piece_of_a_ring_waits_for_each_of_its_steps():
+    """Eight ranks on eight nodes, three pieces: the bytes once, three times seven latencies and three starts."""
+    size, constants = 1e6, replace(CONSTANTS, fabric_slope=0.0, collective_fixed_s=2e-5)
+    cluster = replace(CLUSTER, network=replace(CLUSTER.network, latency_s=1e-5), oversubscription=1.0)
+    rate = cluster.network.bytes_per_s * constants.network_ratio
+    found = float(all_gather_s(size, group(array(8), 8.0, cluster), cluster, constants, pieces=3.0))
+    assert found == pytest.approx(7 / 8 * size / rate + 3 * (7 * 1e-5 + 2e-5), rel=1e-12)

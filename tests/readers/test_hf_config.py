@@ -288,3 +288,20 @@ def test_the_scale_of_routed_experts_is_read() -> None:
 def test_rotary_figures_that_make_no_sense_are_refused(key: str, value: object) -> None:
     with pytest.raises(InputError, match=key):
         model_from_config(LLAMA2_7B | {key: value}, where="here")
+
+
+@pytest.mark.parametrize("architecture", ["Qwen2ForCausalLM", "Qwen3ForCausalLM"])
+@pytest.mark.parametrize(("flags", "windows"), [
+    ({"use_sliding_window": True, "max_window_layers": 2}, [None, None, 1024, 1024, 1024]),
+    ({"use_sliding_window": True, "max_window_layers": 0}, [1024] * 5),
+    ({"use_sliding_window": True, "max_window_layers": 5}, [None] * 5),
+    ({"use_sliding_window": False, "max_window_layers": 2}, [None] * 5),
+])
+def test_qwen_slides_from_its_first_window_layer_on(architecture, flags, windows):
+    config = {
+        "architectures": [architecture], "model_type": architecture[:5].lower(), "hidden_size": 512, "intermediate_size": 1024,
+        "max_position_embeddings": 32768, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 5,
+        "sliding_window": 1024, "vocab_size": 1000, **flags,
+    }
+    model = model_from_config(config, where="config.json")
+    assert [model.kinds[kind].attention.window_tokens for kind in model.pattern] == windows

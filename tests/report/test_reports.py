@@ -22,8 +22,9 @@ from report_samples import (
 from rich.console import Console
 from rich.text import Text
 
-from meshwright.domain.estimate import TimeSplit
+from meshwright.domain.estimate import Interval, Term, TimeSplit
 from meshwright.domain.layout import Selective
+from meshwright.estimate.breakdown import STALLS, STRAGGLERS
 from meshwright.report.bars import BLOCK, Part, StackedBar, cells
 from meshwright.report.compare import comparison_report
 from meshwright.report.console import console
@@ -31,8 +32,8 @@ from meshwright.report.cost import minimum_lines, run_cost_lines, saved_lines
 from meshwright.report.facts import entry, flat, name_list
 from meshwright.report.plan import plan_report
 from meshwright.report.ranking import group_letters, ranked_table
-from meshwright.report.stages import MAX_STAGES, shown
-from meshwright.report.timesplit import parts_of
+from meshwright.report.stages import MAX_STAGES, shown, stage_memory
+from meshwright.report.timesplit import parts_of, time_split
 from meshwright.search import DeviceCount, MinimumDevices, RunCost
 from meshwright.words import list_of, rate, seconds
 
@@ -117,8 +118,30 @@ def test_nothing_fits_says_demand_bound_gap_terms_and_levers():
 
 def test_the_parts_of_time_are_all_in_the_bar():
     time = TimeSplit(**dict.fromkeys(TimeSplit.__slots__, 1.0))
-    assert sum(part.value for part in parts_of(time)) == time.total_s()
-    assert len({part.letter for part in parts_of(time)}) == len(TimeSplit.__slots__)
+    parts = parts_of(replace(estimate(), time=time))
+    assert sum(part.value for part in parts) == time.total_s()
+    assert len({part.letter for part in parts}) == len(parts) == len(TimeSplit.__slots__) + 2
+
+
+def test_stragglers_and_stalls_stand_apart_from_the_host():
+    waits = tuple(Term(name=name, value=value, unit="s", formula="") for name, value in ((STRAGGLERS, 0.5), (STALLS, 0.25)))
+    waiting = replace(estimate(), terms=waits, time=replace(estimate().time, host_s=1.0))
+    found = {part.name: part.value for part in parts_of(waiting)}
+    assert (found["host"], found["stragglers"], found["stalls"]) == (0.25, 0.5, 0.25)
+    printed = text(time_split(waiting))
+    assert "S  stragglers" in printed
+    assert "M  stalls" in printed
+
+
+def test_uneven_chunks_of_a_stage_are_shown():
+
+    def shown_with(*chunks: int) -> str:
+        return text(stage_memory(replace(estimate(), stages=tuple(replace(s, chunk_layers=chunks) for s in estimate().stages))))
+
+    assert "in brackets" not in shown_with(10, 10)
+    printed = shown_with(2, 3, 3, 3, 3, 3, 3)
+    assert "20 (2+6x3)" in printed
+    assert "in brackets the layers of its chunks" in printed
 
 
 def test_cells_of_a_bar_sum_to_its_length():
@@ -158,10 +181,28 @@ def test_the_cost_of_a_run_and_its_deadline():
     printed = text(run_cost_lines(run, estimate()))
     for words in ("15T tokens", "UNCALIBRATED", "21.5", "512 devices", "264,192", "660,480", "250,000", "kWh"):
         assert words in printed
+    assert "idle" not in printed
+    assert "brackets" not in printed
     assert "misses the deadline of 20 days by 1.5" in printed
     in_time = text(run_cost_lines(replace(run, cost=None, deadline_days=30.0, meets_deadline=True), estimate()))
     assert "meets the deadline of 30 days with 8.5 to spare" in in_time
     assert "currency" not in in_time
+
+
+def test_the_cost_of_a_run_with_brackets_and_idle_devices():
+    interval = Interval(level=0.9, step_s=(13.5, 18.0), memory_peak_bytes=(1.0, 2.0), memory_reserved_bytes=(1.0, 2.0))
+    sure = replace(estimate(), interval=interval)
+    run = RunCost(tokens=15e12, steps=1788139, days=20.0, devices=504, device_hours=245760.0, cost=491520.0, energy_kwh=250000.0,
+                  deadline_days=22.0, meets_deadline=True, surely_meets_deadline=False, idle_devices=8, idle_device_hours=3840.0,
+                  idle_cost=7680.0, intervals={"days": (18.0, 24.0), "cost": (442368.0, 589824.0)})
+    printed = text(run_cost_lines(run, sure))
+    for words in ("(18.0-24.0)", "(442,368-589,824)", "brackets hold 90 % of runs",
+                  "8 idle devices paid for, too: 3,840 of the device-hours, 7,680 of the cost",
+                  "meets the deadline of 22 days with 2.0 to spare; the upper end misses it by 2.0"):
+        assert words in printed
+    for deadline, words in ((25.0, "to spare; so does the upper end"), (19.0, "by 1.0; the lower end meets it with 1.0"),
+                            (17.0, "by 3.0; so does the lower end")):
+        assert words in text(run_cost_lines(replace(run, deadline_days=deadline, meets_deadline=deadline >= 20), sure))
 
 
 def test_the_smallest_number_of_devices():

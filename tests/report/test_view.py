@@ -59,7 +59,7 @@ ESTIMATE = [
     "calibration",
     "grades",
 ]
-STAGE = ["stage", "layers", "parameters", "memory_bytes", "forward_s", "backward_s"]
+STAGE = ["stage", "layers", "chunk_layers", "parameters", "memory_bytes", "forward_s", "backward_s"]
 STAGE_MEMORY = ["parameters", "gradients", "optimizer", "activations", "temporary", "overhead"]
 TIME = [
     "compute_s",

@@ -90,6 +90,21 @@ def spaces() -> dict[str, tuple[Case, Features]]:
         ),
         "no data types": (small_case(layers=2, devices=2, batch=2, precision="fp8-cs", device="a100-40g-sxm"), MEGATRON),
         "mixture, poor framework": (small_case("qwen3-30b-a3b", layers=2, devices=2, batch=2), poor),
+        "hybrid alone, nodes of four": (
+            small_case(layers=1, devices=8, batch=1, per_node=4),
+            Features(name="hybrid", schedules=("1f1b",), zero_stages=(0, 1), context_kinds=("hybrid",), recompute=("none",)),
+        ),
+        "shard groups that divide the experts' replicas": (
+            small_case("mixtral-8x7b", layers=1, devices=8, batch=4, per_node=4),
+            Features(
+                name="instances", schedules=("1f1b",), zero_stages=(1,), instances_divide_experts=True, recompute=("none",),
+                context_parallel=False,
+            ),
+        ),
+        "shards of a node beside tp": (
+            small_case(layers=1, devices=8, batch=4, per_node=4),
+            Features(name="nodes", schedules=("1f1b",), zero_stages=(1,), recompute=("none",), context_parallel=False),
+        ),
         "lora": (small_case(layers=4, devices=4, batch=2, task="lora"), MEGATRON),
         "fp8": (small_case(layers=3, devices=2, batch=2, precision="fp8-cs"), MEGATRON),
         "two scale-up domains in a node": (small_case("llama3-8b", "rtx-4090", layers=2, devices=4, batch=4, per_node=2), MEGATRON),

@@ -19,6 +19,7 @@ from meshwright.estimate.single import estimate
 from meshwright.frameworks import framework
 from meshwright.search import layout_refusals
 from meshwright.search.repair import Devices, Faster, Legal, WithinMemory, repair
+from meshwright.search.repair.prices import Extra, part_of
 from strategies import MEGATRON, small_case
 
 if TYPE_CHECKING:
@@ -149,10 +150,28 @@ def test_frozen_knobs_stay() -> None:
 def test_what_a_run_needed_beyond_its_prediction_counts() -> None:
     case, runner, layout = ladder("bridge")
     reserved = estimate(case, layout).memory_reserved_bytes
-    plain = repair(case, runner.features, layout, WithinMemory(bound_bytes=reserved - 5 * GB))
-    beyond = repair(case, runner.features, layout, WithinMemory(bound_bytes=reserved, extra_bytes=5 * GB))
-    assert {each.layout for each in plain.found} == {each.layout for each in beyond.found}
-    assert [each.margin_bytes for each in plain.found] == pytest.approx([each.margin_bytes for each in beyond.found])
+    plain, beyond = (
+        {each.layout: each.margin_bytes for each in repair(case, runner.features, layout, wish).found if len(each.edits) == 1}
+        for wish in (WithinMemory(bound_bytes=reserved - 5 * GB), WithinMemory(bound_bytes=reserved, extra_bytes=5 * GB))
+    )
+    assert plain
+    assert beyond == pytest.approx(plain)
+
+
+@pytest.mark.parametrize(("part", "counts"), [
+    ("first", {1: [1], 2: [1, 0], 3: [1, 0, 0], 4: [1, 0, 0, 0]}),
+    ("last", {1: [1], 2: [0, 1], 3: [0, 0, 1], 4: [0, 0, 0, 1]}),
+    ("between", {1: [1], 2: [1, 1], 3: [0, 1, 0], 4: [0, 1, 1, 0]}),
+    ("all", {1: [1], 2: [1, 1], 3: [1, 1, 1], 4: [1, 1, 1, 1]}),
+])
+def test_what_a_part_needed_beyond_comes_on_top_of_that_part_or_of_all_where_there_is_none(part, counts) -> None:
+    """A run that overran between the ends overran on layers alone: two stages, which both have layers, may overrun as well."""
+    for stages, expected in counts.items():
+        ends = np.arange(stages) == 0, np.arange(stages) == stages - 1
+        found = Extra(extra_bytes=5.0, part=part).on(*ends, np.full(stages, float(stages)))
+        assert found.tolist() == [5.0 * each for each in expected]
+    assert [part_of(stage, 3) for stage in range(3)] == ["first", "between", "last"]
+    assert (part_of(0, 1), part_of(1, 2)) == ("all", "last")
 
 
 def test_layers_leave_the_stage_that_overran() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,12 +37,12 @@ class Setup:
     """Options that were given as values of the domain: only Python can say them again."""
 
     def layout(self, label: str) -> Layout:
-        """Read a label for this case; nodes that the request leaves spare may stay idle."""
+        """Read a label for this case: a silent overlap is the framework's; nodes that the request leaves spare may stay idle."""
         from meshwright.domain.label import parse_layout
         from meshwright.estimate.overlap import overlap_for
 
         cluster = self.case.cluster
-        return parse_layout(
+        layout = parse_layout(
             label,
             num_devices=cluster.num_devices,
             global_batch_sequences=self.case.batch.global_batch_sequences,
@@ -52,6 +52,7 @@ class Setup:
             overlap=overlap_for(self.case),
             max_idle_devices=self.request.get("spare_nodes", 0) * cluster.devices_per_node,
         )
+        return layout if "overlap=" in label else replace(layout, overlap=self.framework.overlap(self.case, layout))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

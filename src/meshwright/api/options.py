@@ -69,6 +69,8 @@ PLAN = (
           help="Leave the stages of the best plans as they are: no layers moved, no recomputation by stage."),
     Field(name="compare", parse=numbers.words, metavar="LABEL", panel=_SEARCH,
           help="Why not this layout? Its place, and its terms beside the best."),
+    Field(name="guided", kind="flag", panel=_SEARCH,
+          help="Also go the way of the ChatLearn guide, each step beside the best plan."),
     Field(name="tokens", parse=numbers.tokens, metavar="N", panel=_RUN,
           help="Tokens to train on, as 15e12 or 15T: days, device-hours, cost, energy."),
     Field(name="deadline_days", parse=numbers.positive, metavar="DAYS", panel=_RUN, help="When the run must be done."),

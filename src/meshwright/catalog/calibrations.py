@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -96,6 +97,27 @@ def calibration_table(name: str) -> CalibrationTable:
 @cache
 def _shipped(name: str) -> CalibrationTable:
     return read_table(data_path("calibrations") / f"{name}.json")
+
+
+HELD_OUT = "held_out"
+"""Folder of the fits that the shipped calibration is judged by: each to the runs of all folds but one (``benchmarks.held_out``)."""
+
+
+def held_out_tables(digest: str) -> tuple[CalibrationTable, ...]:
+    """The fits to the shipped corpus without each of its folds, in their order; none where they are of other rows or freedoms.
+
+    ``digest``: of the corpus, as ``evidence.rows.table`` has it.
+    """
+    count = len(list((data_path("calibrations") / HELD_OUT).glob("*.json")))
+    tables = tuple(read_table(data_path("calibrations") / HELD_OUT / f"{fold}.json") for fold in range(count))
+    wanted = held_out_provenance(digest)
+    return tables if all(each.provenance == wanted for each in tables) else ()
+
+
+def held_out_provenance(digest: str) -> dict[str, str]:
+    """What a fit without a fold was made from."""
+    said = json.dumps([plain(each) for each in freedoms()], sort_keys=True)
+    return {"corpus": f"sha256 {digest}", "freedoms": f"sha256 {hashlib.sha256(said.encode()).hexdigest()}"}
 
 
 def is_none(name: str) -> bool:

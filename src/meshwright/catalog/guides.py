@@ -72,6 +72,24 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """A step of the way on which a guide chooses a layout; ``meshwright.judging.walk`` goes it."""
+
+    step: str
+    """What is chosen, in words."""
+    rule: str
+    """Identifier of the rule that it follows."""
+    choose: str
+    """Name of the function that lists its candidates, the guide's first wish first."""
+    take: str
+    """Which of them is taken: the first ``legal`` one, the first that ``fits``, or the ``fastest`` that fits."""
+    knobs: tuple[str, ...]
+    """Words of a label that it sets."""
+    experts: bool = False
+    """Only where the model has experts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Guides:
     """The documents and their rules, in the order of the file."""
 
@@ -79,6 +97,8 @@ class Guides:
     rules: tuple[Rule, ...]
     passages: tuple[Passage, ...] = ()
     """Cited by checks of files, beside those of the rules."""
+    walk: tuple[Stop, ...] = ()
+    """How the first guide would choose a layout, step by step."""
 
     def rule(self, id: str) -> Rule:
         """The rule of an identifier; one that does not exist is our mistake."""
@@ -87,9 +107,9 @@ class Guides:
         return found
 
 
-    def passage(self, place: str, rule: str = "") -> Passage:
+    def passage(self, place: str, *rules: str) -> Passage:
         """The passage of ``003:66``; of several that stand in one line that of a rule."""
-        preferred = self.rule(rule).passages if rule else ()
+        preferred = [passage for rule in rules for passage in self.rule(rule).passages]
         every = (*preferred, *self.passages, *(each for one in self.rules for each in one.passages))
         found = next((each for each in every if each.place == place), None)
         assert found is not None, f"nothing is quoted from {place} in {FILE}"
@@ -102,16 +122,32 @@ def guides() -> Guides:
     return structure(make_converter(), load_yaml(data_path(FILE)), Guides, where=FILE)
 
 
-def cited(source: str, rule: str = "") -> str:
+def cited(source: str, *rules: str) -> str:
     """A source for people: where it names places of guides, their titles and sentences stand there; the rest stays as it is.
 
-    Of one guide in two languages the English sentence is shown. ``rule``: whose words are meant where several stand in one line.
+    Of one guide in two languages the English sentence is shown. ``rules``: whose words are meant where several stand in one line.
 
     >>> cited("prediction; guide 003:66", "megatron.accumulation-flag")
     'prediction; guide 003 (Megatron-LM throughput guide), line 66: "--gradient-accumulation-steps 32"'
     """
     book = guides()
-    return _CITATION.sub(lambda match: _shown(book, [book.passage(each, rule) for each in match[1].split(", ")]), source)
+    return _CITATION.sub(lambda match: _shown(book, [book.passage(each, *rules) for each in match[1].split(", ")]), source)
+
+
+def lines_of(places: str) -> str:
+    """Places of guides as titles and lines, without their words; of one guide in two languages the English one.
+
+    >>> lines_of("000:16, 001:21")
+    'ChatLearn tuning guide, line 21'
+    """
+    book = guides()
+    named = [(book.documents[document], line) for document, line in (each.split(":") for each in places.split(", "))]
+    english = {document.title for document, _ in named if document.language == "en"}
+    lines: dict[str, list[str]] = {}
+    for document, line in named:
+        if document.language == "en" or document.title not in english:
+            lines.setdefault(document.title, []).append(line)
+    return "; ".join(f"{title}, line{'s' if len(each) > 1 else ''} {', '.join(each)}" for title, each in lines.items())
 
 
 def _shown(book: Guides, passages: Sequence[Passage]) -> str:
@@ -147,6 +183,15 @@ def markdown() -> str:
             f"| {rule.id} | {rule.places} | {_cell(rule.says)} | {rule.status} | {_cell(rule.condition or rule.correction)} |"
             for rule in book.rules
         ),
+        "",
+        "## The way of the ChatLearn guide",
+        "",
+        "`meshwright plan --guided` goes it, each step beside the best plan; of the candidates of a step the first is taken that",
+        "is legal or that fits, or the fastest that fits.",
+        "",
+        "| step | by the rule | takes | sets |",
+        "|---|---|---|---|",
+        *(f"| {stop.step} | {stop.rule} | {stop.take} | {' '.join(stop.knobs)} |" for stop in book.walk),
         "",
         "## The sentences",
         "",

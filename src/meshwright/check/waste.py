@@ -58,7 +58,7 @@ def waste(context: Context) -> Iterator[Finding]:
         )
     elif own.step_s > best.step_s * (1.0 + ranking_error(context.case)) or not own.fits:
         gain = own.step_s / best.step_s - 1.0
-        words = "{label} is predicted to take {best} a step instead of {own}, {gain} throughput{interval}; change: {changes}"
+        words = "{label} is predicted to take {best} a step{interval} instead of {own}, {gain} throughput; change: {changes}"
         if not own.fits:
             words = "the best layout that fits: {label}, {best} a step{interval}; change: {changes}"
         yield finding(
@@ -99,7 +99,7 @@ def _interval(best: Estimate) -> str:
     if best.interval is None:
         return ""
     low, high = best.interval.step_s
-    return f" (its step lies between {seconds(low)} and {seconds(high)} with a probability of {best.interval.level:.0%})"
+    return f" ({best.interval.level:.0%} of runs: {seconds(low)} to {seconds(high)})"
 
 
 def changed(context: Context, best: Estimate) -> str:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from meshwright.api.fields import Field
 from meshwright.api.options import JSON
 from meshwright.api.verbs.explain import ExplainAnswer, ExplainRequest, explain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from rich.console import RenderableType
 
 EPILOG = "Example: meshwright explain llama3-70b --device h100-sxm --nodes 64 --global-batch 1024 --sequence 8192"
-FIELDS = (*ExplainRequest.FIELDS, JSON)
+ALL = Field(
+    name="all", kind="flag", panel="Output", in_file=False,
+    help="Also every rule of the guides with its words, and every constant behind the figures.",
+)
+FIELDS = (*ExplainRequest.FIELDS, ALL, JSON)
 REQUEST, ASK = ExplainRequest, explain
 
 
-def report(answer: ExplainAnswer, _options: object) -> Iterator[RenderableType]:
-    """The estimate and what there is to say about it."""
+def report(answer: ExplainAnswer, options: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """The figures of the layout and what there is to say about them."""
     from meshwright.report.explain import explanation_report
 
-    return explanation_report(answer.given.case, answer.estimate, answer.explanation)
+    return explanation_report(answer.given.case, answer.estimate, answer.explanation, everything=bool(options["all"]))

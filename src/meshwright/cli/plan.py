@@ -21,11 +21,14 @@ def report(answer: PlanAnswer, _options: object) -> Iterator[RenderableType]:
     """Plans, then what was asked about the first."""
     from meshwright.report.compare import comparison_report
     from meshwright.report.cost import minimum_lines, run_cost_lines, saved_lines
+    from meshwright.report.guided import guided_report
     from meshwright.report.plan import plan_report
 
     yield from plan_report(answer.given.case, answer.result, answer.closest)
     if answer.comparison is not None:
         yield from comparison_report(answer.comparison)
+    if answer.guided is not None:
+        yield from guided_report(answer.guided, answer.result.plans[0].estimate)
     if answer.run is not None:
         yield from run_cost_lines(answer.run, answer.result.plans[0].estimate)
     if answer.min_devices is not None:

@@ -83,6 +83,8 @@ class Stage:
     memory: StageMemory
     forward_s: float
     backward_s: float
+    chunk_layers: tuple[int, ...] = ()
+    """Layers of each chunk, in the order in which a micro-batch passes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +160,17 @@ class Estimate:
     interval: Interval | None = None
     host_memory_bytes: HostMemory | None = None
     """``host_memory_per_node_bytes`` by part."""
+
+    @property
+    def effective_tokens_per_s_per_device(self) -> float:
+        """Throughput without bubble, exposed communication and host: the ceiling of every change to the layout.
+
+            (tokens per s and device) step / (compute + optimizer)
+
+        Units:   tokens/s of a device.
+        Source:  guide 003:30 (effective throughput leaves out bubble and communication).
+        """
+        return self.tokens_per_s_per_device * self.step_s / (self.time.compute_s + self.time.optimizer_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from meshwright.perf.flops import Convention
     from meshwright.perf.seconds import Seconds
 
+STALLS, STRAGGLERS = "stalled messages and memory pressure", "stragglers"
+"""Terms that wait for others; with those of the host itself they are the host's part of the step."""
+
 
 def breakdown(
     case: Case, evaluation: Evaluation, spent: Seconds, *, model_flops: float, peak_flops_per_s: float, devices: int,
@@ -91,8 +94,8 @@ def breakdown(
         ("optimizer", float(time.optimizer_s), "perf.states.optimizer_s"),
         ("kernel launches", float(spent.host), "perf.elementwise.launch_floor_s"),
         ("host", float(time.pipeline.host_s), "estimate.combine.step_time"),
-        ("stalled messages and memory pressure", float(time.stall_s), f"perf.stalls.{stall}"),
-        ("stragglers", float(time.straggler_s), "estimate.combine.step_time"),
+        (STALLS, float(time.stall_s), f"perf.stalls.{stall}"),
+        (STRAGGLERS, float(time.straggler_s), "estimate.combine.step_time"),
     )
     return tuple(Term(name=name, value=value, unit="s", formula=f"meshwright.{formula}") for name, value, formula in terms)
 

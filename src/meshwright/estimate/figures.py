@@ -64,6 +64,8 @@ def _ratios(estimate: Estimate) -> Iterator[Term]:
     grade = (estimate.grades or {}).get("step_s", "analytic")
     bubbles = [term.formula for term in estimate.terms if term.name == "pipeline bubble"]
     yield _term("tokens/s", estimate.tokens_per_s, "tokens/s", "estimate.single.estimate", grade)
+    yield _term("effective tokens/s of a device", estimate.effective_tokens_per_s_per_device, "tokens/s",
+                "domain.estimate.Estimate.effective_tokens_per_s_per_device", grade)
     yield _term("model FLOP/s of a device", estimate.model_flops_per_s_per_device, "FLOP/s", "estimate.single.model_flops", grade)
     yield _term("MFU", estimate.mfu_ratio, "", "estimate.single.model_flops", grade)
     yield _term("HFU", estimate.hfu_ratio, "", "estimate.single.recompute_flops", grade)

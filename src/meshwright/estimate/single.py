@@ -13,10 +13,11 @@ from meshwright.domain.layout import NoRecompute, Selective
 from meshwright.estimate.breakdown import breakdown
 from meshwright.estimate.certainty import LEVEL, around, fitting, grades, interval, memory_curve, regime
 from meshwright.estimate.costs import vocabulary_rows
-from meshwright.estimate.evaluate import Evaluation, composition_of, evaluate
+from meshwright.estimate.evaluate import Evaluation, composition_of, evaluate, split_of
 from meshwright.estimate.host_memory import host_memory
 from meshwright.estimate.overlap import overlap_for
 from meshwright.estimate.simulate import simulated_bubble_s
+from meshwright.estimate.split import chunk_kinds
 from meshwright.perf.flops import PADDED, Convention, SequenceFlops, layer_flops, sequence_flops, training_flops
 from meshwright.perf.layer import ATTENTION_CORE
 from meshwright.perf.operators import layer_products, work_shape
@@ -99,7 +100,8 @@ def estimate(case: Case, layout: Layout, evaluation: Evaluation | None = None) -
     peak = case.cluster.device.peak_flops_per_s[peak_dtype]
     reserved = memory.reserved_bytes
     fullest = int(np.argmax(reserved))
-    stages = _stages(evaluation)
+    placed = chunk_kinds(case.model, split_of(case, layout), folded=layout.schedule == "dualpipev")
+    stages = _stages(evaluation, placed.sum(axis=2))
     curve = memory_curve(case)
     upper = upper_bytes(case, reserved, memory.activations + memory.temporary, curve)
     fits = fitting(case, float(reserved[fullest]), curve)
@@ -184,7 +186,7 @@ def _peak_dtype(case: Case) -> str:
     return wanted if case.cluster.device.supports(wanted) else case.training.precision.base_dtype
 
 
-def _stages(evaluation: Evaluation) -> tuple[values.Stage, ...]:
+def _stages(evaluation: Evaluation, chunk_layers: Array) -> tuple[values.Stage, ...]:
     memory, composition = evaluation.memory, evaluation.composition
     rows = len(composition.stage)
 
@@ -204,6 +206,7 @@ def _stages(evaluation: Evaluation) -> tuple[values.Stage, ...]:
             ),
             forward_s=row(evaluation.stages.forward_s, index),
             backward_s=row(evaluation.stages.backward_s, index),
+            chunk_layers=tuple(round(float(layers)) for layers in chunk_layers[:, int(composition.stage[index])]),
         )
         for index in range(rows)
     )

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.domain.label import label
-from meshwright.explain.disagreements import disagreements
 from meshwright.explain.ladder import SpeedStep, speed_step
 from meshwright.explain.memory_fit import FitStep, fit_step
 from meshwright.explain.reach import BatchStep, batch_step
 from meshwright.explain.sensitivity import Sensitivity, WhatIf, sensitivities, what_ifs
+from meshwright.judging.contests import disagreements
 from meshwright.judging.facts import Facts
 from meshwright.judging.guides import judge_all
 from meshwright.judging.losses import Cause, Loss, causes, losses
@@ -89,8 +89,6 @@ def _fastest(facts: Facts) -> Fastest | None:
     if best is None or not best.fits:
         return None
     trial = facts.trial(best.layout)
-    if trial.step_s > facts.step_s and facts.estimate.fits:  # the simulation knows better than the closed form of the grid
-        trial = facts.trial(facts.layout)
     return Fastest(
         label=label(trial.layout, overlap=facts.layout.overlap),
         step_s=trial.step_s,

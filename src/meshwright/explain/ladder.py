@@ -64,8 +64,10 @@ def speed_step(facts: Facts) -> SpeedStep:
         now, pending, words = then, {}, []
     if now != target:
         rungs.append(_rung(facts, " + ".join(words) or "the rest", target, rungs[-1]))
-    gains = sorted((rung.step_change_ratio, rung.knob) for rung in rungs[1:] if rung.fits)
-    most = f"; most by {gains[0][1]} ({gains[0][0]:+.1%})" if gains and gains[0][0] < 0 else ""
+    credited = [rung for rung in rungs[1:] if rung.fits]
+    slower = facts.step_s > rungs[0].step_s
+    largest = max(credited, key=lambda rung: rung.step_change_ratio * (1 if slower else -1), default=None)
+    most = f"; most by {largest.knob} ({largest.step_change_ratio:+.1%})" if largest is not None else ""
     return SpeedStep(
         rungs=tuple(rungs),
         sentence=f"from {seconds(rungs[0].step_s)} at the guided start ({rungs[0].label}) to {seconds(facts.step_s)}, "

@@ -77,7 +77,8 @@ def fit_step(facts: Facts, runner: Runner | None = None) -> FitStep:
         unsharded_bytes=rungs[0].memory_reserved_bytes, devices="rich" if rich else "poor", rungs=rungs, alone=singles,
         sentence=f"{count(facts.parameters)} parameters need {gib(rungs[0].memory_reserved_bytes)} on one device of "
         f"{gib(case.capacity_bytes)}; {words}, and ends at "
-        f"{gib(facts.estimate.memory_reserved_bytes)}; alone would be enough: {', '.join(enough) or 'no knob'}; "
+        f"{gib(facts.estimate.memory_reserved_bytes)}; "
+        + (f"alone would be enough: {', '.join(enough)}; " if enough else "no knob alone would be enough; ")
         + ("some layout fits without recompute" if rich else "no layout fits without recompute"),
         levers=() if facts.estimate.fits else tuple(map(str, levers(case, facts.features, runner or Functions()))),
     )

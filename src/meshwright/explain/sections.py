@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from meshwright.catalog.guides import cited
+from meshwright.catalog.guides import cited, lines_of
 from meshwright.units import count, gib, seconds
 
 if TYPE_CHECKING:
@@ -13,8 +15,13 @@ if TYPE_CHECKING:
 
     from meshwright.explain.explanation import Explanation
     from meshwright.explain.sensitivity import Sensitivity
-    from meshwright.judging.finding import Judgement, Side
+    from meshwright.judging.finding import Judgement, Side, Verdict
 
+VERDICTS: Mapping[Verdict, str] = {
+    "holds": "hold", "not-followed": "would hold and are not followed", "fails": "do not hold here", "wrong": "are wrong anywhere",
+    "does-not-apply": "do not apply",
+}
+"""Verdict -> words behind a number of rules."""
 SMALLEST_POINTS = 0.05
 """Terms below so many points are not listed."""
 
@@ -29,24 +36,47 @@ class Section:
 
 
 def sections(explanation: Explanation, *, all_rules: bool = False) -> tuple[Section, ...]:
-    """The explanation, section by section; rules that do not apply are left out unless asked for."""
+    """The explanation, the answer first, then section by section.
+
+    ``all_rules``: every rule of the guides with its words, instead of those that this layout could gain or loses by.
+    """
     return tuple(
         Section(title=title, lines=tuple(lines))
         for title, lines in (
+            ("In short", _answer(explanation)),
             ("1  Fit the model in memory", _fit(explanation)),
             ("2  Reach the global batch", (explanation.batch.sentence,)),
-            ("3  Raise the throughput", _throughput(explanation)),
-            ("Guided start (4 B parameters a device)", _start(explanation)),
+            ("3  Raise the throughput", (*_throughput(explanation), *_start(explanation))),
             ("Where the points between MFU and 100 go", _losses(explanation)),
             ("One step of each knob", (_step(each) for each in explanation.sensitivities)),
             (
                 "Better hardware or software",
                 (f"{w.change}: {seconds(w.step_s)} ({w.step_change_ratio:+.1%})" for w in explanation.what_ifs),
             ),
-            ("Where the guides disagree", _disagreements(explanation)),
-            ("What the guides say", _rules(explanation, all_rules=all_rules)),
+            ("Where the guides disagree", _disagreements(explanation, quoted=all_rules)),
+            ("What the guides say", _every_rule(explanation) if all_rules else _telling_rules(explanation)),
         )
     )
+
+
+def _answer(explanation: Explanation) -> Iterator[str]:
+    """Where the time goes, what would be faster, and how the layout stands with the guides."""
+    useful, lost = explanation.losses[0], sorted(explanation.losses[1:], key=lambda loss: -loss.points_percent)[:3]
+    most = ", ".join(f"{loss.name} {loss.points_percent:.1f}" for loss in lost)
+    yield f"of 100 points {useful.points_percent:.1f} are useful work; most is lost to {most}"
+    best = explanation.fastest
+    if best is None:
+        yield "nothing was found that fits"
+    elif best.differences:
+        found = f"the fastest layout found takes {seconds(best.step_s)} ({best.step_change_ratio:+.1%})"
+        yield f"{found}, {gib(best.memory_reserved_bytes)}: {best.label}"
+    else:
+        yield "nothing faster was found"
+    steps = [each for each in explanation.sensitivities if each.fits and each.step_change_ratio is not None]
+    single = min(steps, key=lambda each: each.step_change_ratio or 0.0, default=None)
+    if single is not None and best is not None and best.differences and (single.step_change_ratio or 0.0) < 0.0:
+        yield f"the best single step is {_step(single)}"
+    yield f"of the guides' rules {_counted(explanation.judgements)}"
 
 
 def _fit(explanation: Explanation) -> Iterator[str]:
@@ -62,8 +92,7 @@ def _throughput(explanation: Explanation) -> Iterator[str]:
     yield explanation.throughput.sentence
     best = explanation.fastest
     if best is not None and best.differences:
-        found = f"fastest layout found: {seconds(best.step_s)} ({best.step_change_ratio:+.1%})"
-        yield f"{found}, {gib(best.memory_reserved_bytes)}  {best.label}: {', '.join(best.differences)}"
+        yield f"from this layout to the fastest found: {', '.join(best.differences)}"
     for rung in explanation.throughput.rungs:
         over = "" if rung.fits else ", does not fit"
         memory = f"{gib(rung.memory_reserved_bytes)}{over}"
@@ -73,15 +102,12 @@ def _throughput(explanation: Explanation) -> Iterator[str]:
 def _start(explanation: Explanation) -> Iterator[str]:
     start = explanation.start
     if start is None:
-        yield "nothing near 4 B parameters a device is legal"
+        yield "nothing near 4 B parameters a device is legal, where the guide would start"
         return
     yield (
-        f"{start.label}: {count(start.parameters_per_device)} parameters a device by the guide's measure, "
-        f"{seconds(start.step_s)}, "
-        f"{gib(start.memory_reserved_bytes)}{'' if start.fits else ', does not fit'}"
+        f"by the guide's measure the start has {count(start.parameters_per_device)} parameters a device, "
+        f"this layout {count(start.chosen_parameters_per_device)}"
     )
-    changed = ", ".join(start.differences) or "the same"
-    yield f"this layout has {count(start.chosen_parameters_per_device)} and takes {start.chosen_change_ratio:+.1%}; {changed}"
 
 
 def _losses(explanation: Explanation) -> Iterator[str]:
@@ -99,19 +125,55 @@ def _step(each: Sensitivity) -> str:
     return f"{each.change}: {seconds(each.step_s)} ({each.step_change_ratio:+.1%}), {gib(each.memory_reserved_bytes)}{over}"
 
 
-def _disagreements(explanation: Explanation) -> Iterator[str]:
+def _disagreements(explanation: Explanation, *, quoted: bool) -> Iterator[str]:
+    """Topic and side taken, then what every side comes to and where it stands."""
     for each in explanation.disagreements:
-        sides = "; ".join(side.says for side in each.sides)
-        right = ", ".join(each.right) or "none of them"
-        yield _with_sources(f"{each.topic}: {sides}. Right here: {right}. {each.sentence}", each.sides)
+        if each.decision == "no-question" and not quoted:
+            continue
+        says = {side.rule: side.says for side in each.sides}
+        decided = {
+            "taken": f"this case takes \"{says.get(each.taken, '')}\"",
+            "tie": "a tie between " + " and ".join(f'"{says[rule]}"' for rule in each.right),
+            "none": "none of them is right here", "no-question": "not a question of this layout",
+        }[each.decision]
+        sides = (f"[{_tag(side.verdict)}] {side.sentence}  {_place(side, quoted=quoted)}" for side in each.sides)
+        yield "\n".join([f"{each.topic}: {decided}{'; ' if each.sentence else ''}{each.sentence}", *sides])
 
 
-def _rules(explanation: Explanation, *, all_rules: bool) -> Iterator[str]:
+def _place(side: Side, *, quoted: bool) -> str:
+    """Where a side stands, with the guide's words or without."""
+    return cited(f"guide {side.source}", side.rule) if quoted else lines_of(side.source)
+
+
+def _every_rule(explanation: Explanation) -> Iterator[str]:
     for judgement in explanation.judgements:
-        if all_rules or judgement.verdict != "does-not-apply":
-            yield _with_sources(f"[{judgement.verdict}] {judgement.says}: {judgement.sentence}", [judgement])
+        yield _with_source(judgement)
 
 
-def _with_sources(words: str, cites: Sequence[Judgement | Side]) -> str:
-    """A line, and in lines of its own below what the guides say, in their words."""
-    return "\n".join([words, *(cited(f"guide {each.source}", each.rule) for each in cites)])
+def _telling_rules(explanation: Explanation) -> Iterator[str]:
+    """Advice that is right here and not followed, and advice that is followed to no good; the others by number."""
+    telling = [each for each in explanation.judgements if _tells(each)]
+    for each in telling:
+        yield _with_source(each)
+    rest = _counted([each for each in explanation.judgements if not _tells(each)])
+    yield f"of the others {rest}: --all shows them, with the guides' words and the constants"
+
+
+def _tells(judgement: Judgement) -> bool:
+    return judgement.verdict == "not-followed" or (judgement.verdict in ("fails", "wrong") and judgement.followed is True)
+
+
+def _tag(verdict: Verdict) -> str:
+    return verdict.replace("-", " ")
+
+
+def _counted(judgements: Sequence[Judgement]) -> str:
+    """``35 hold, 12 are not followed though they would hold, ...``."""
+    numbers = Counter(each.verdict for each in judgements)
+    return ", ".join(f"{numbers[verdict]} {words}" for verdict, words in VERDICTS.items() if numbers[verdict])
+
+
+def _with_source(judgement: Judgement) -> str:
+    """A rule and its judgement, and below what the guides say, in their words."""
+    words = f"[{_tag(judgement.verdict)}] {judgement.says}: {judgement.sentence}"
+    return f"{words}\n{cited(f'guide {judgement.source}', judgement.rule)}"

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
+from meshwright.domain.label import label
 from meshwright.estimate.single import estimate as estimate_of
 from meshwright.judging.alternatives import Alternative, alternatives
 from meshwright.judging.neighbours import vary
-from meshwright.judging.questions import MICRO_BATCHES
+from meshwright.judging.questions import MICRO_BATCHES, columns_of_layouts, questions
 from meshwright.perf.parameters import active_parameters, total_parameters
 from meshwright.search import layout_refusals
 from meshwright.search.plan import RANKING_ERROR
 from meshwright.search.space import divisors
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.features import Features
@@ -95,10 +99,26 @@ class Facts:
 
     @cached_property
     def best(self) -> dict[str, Alternative]:
-        """The best layout under each question, over the grid, its refinements, and this layout itself."""
+        """The best layout under each question, over the grid, its refinements, and this layout itself.
+
+        Holds:   its figures are those of its estimate, simulated where that is, as everything else on a page.
+        """
         wanted = tuple(sorted({*MICRO_BATCHES, self.layout.microbatch_sequences}))
         known = () if layout_refusals(self.case, self.features, self.layout) else (self.layout,)
-        return alternatives(self.case, self.features, self.layout.world, self.layout.overlap, self.parameters, wanted, known=known)
+        found = alternatives(self.case, self.features, self.layout.world, self.layout.overlap, self.parameters, wanted, known=known)
+        trials = [self.trial(layout) for layout in dict.fromkeys(each.layout for each in found.values())]
+        columns, asked = columns_of_layouts([each.layout for each in trials]), questions(self.case, self.parameters)
+        return {name: self._answer(compress(trials, asked[name](columns))) for name in found}
+
+    def _answer(self, trials: Iterable[Trial]) -> Alternative:
+        """The fastest that fits; where none does, the least demanding."""
+        every = list(trials)
+        fitting = [each for each in every if each.estimate.fits]
+        best = min(fitting, key=lambda each: each.step_s) if fitting else min(every, key=lambda each: each.reserved_bytes)
+        return Alternative(
+            label=label(best.layout, overlap=self.layout.overlap), layout=best.layout, step_s=best.step_s,
+            memory_reserved_bytes=best.reserved_bytes, fits=bool(fitting),
+        )
 
     def trial(self, layout: Layout, case: Case | None = None) -> Trial:
         """Another layout estimated once, or an estimate under another case."""

@@ -7,8 +7,16 @@ from typing import Literal
 
 from meshwright.catalog.guides import Status
 
-Verdict = Literal["holds", "fails", "wrong", "does-not-apply"]
-"""``fails``: good advice that does not hold for this case; ``wrong``: no case makes it right."""
+Verdict = Literal["holds", "not-followed", "fails", "wrong", "does-not-apply"]
+"""``holds``: true here, and the layout does it where it is advice; ``not-followed``: it would do as well or better, and the layout
+does otherwise; ``fails``: good advice that does not hold for this case; ``wrong``: no case makes it right."""
+STANDS: frozenset[Verdict] = frozenset({"holds", "not-followed"})
+"""Verdicts of advice that is right for the case, whether or not the layout follows it."""
+
+
+Decision = Literal["taken", "tie", "none", "no-question"]
+"""``taken``: one side is right; ``tie``: the model cannot tell several apart; ``none``: every side is wrong for this case;
+``no-question``: the case has nothing that they disagree about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +50,8 @@ class Judgement:
     verdict: Verdict
     figure: Figure
     sentence: str
+    followed: bool | None = None
+    """Whether the layout does what the rule says; None where the rule is about something else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,18 +63,26 @@ class Side:
     says: str
     verdict: Verdict
     figure: Figure
+    sentence: str
+    """What following it comes to: a figure, or why it is out of the question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disagreement:
-    """Rules that cannot all be followed, and who is right for this case."""
+    """Rules that cannot all be followed, and which side this case takes."""
 
     topic: str
     sides: tuple[Side, ...]
+    decision: Decision
     right: tuple[str, ...]
-    """Rules that are right here; empty where none is, several where the model cannot tell them apart."""
+    """The rule that is taken; several where it is a tie, none where neither side is right or the case has no such question."""
     figure: Figure
     sentence: str
+
+    @property
+    def taken(self) -> str:
+        """The rule that is taken; nothing where it is a tie or none is right."""
+        return self.right[0] if self.decision == "taken" else ""
 
 
 def ratio(name: str, value: float) -> Figure:

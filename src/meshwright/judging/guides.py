@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from meshwright.catalog.guides import Rule, guides
 from meshwright.judging import judges
 from meshwright.judging.facts import Facts
-from meshwright.judging.finding import Judgement
-from meshwright.judging.predicates import PREDICATES
+from meshwright.judging.finding import STANDS, Judgement
+from meshwright.judging.following import able, follows
+from meshwright.judging.predicates import PREDICATES, does_not_apply
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -25,11 +26,17 @@ def judge(rule: Rule, case: Case, layout: Layout, estimate: Estimate, features: 
 
 
 def judge_with(rule: Rule, facts: Facts) -> Judgement:
-    """One rule, with facts that were computed before."""
+    """One rule, with facts that were computed before.
+
+    Holds:   what a rule of advice is said to hold for, the layout does; what its framework cannot do is not judged.
+    """
     answer = PREDICATES[rule.judge](facts, rule)
+    if answer.verdict in STANDS and not able(rule.id, facts.features):
+        answer = does_not_apply(facts, f"{facts.features.name} cannot follow it")
+    done = follows(rule.id, facts.case, facts.layout, facts.features)
     return Judgement(
-        rule=rule.id, source=rule.places, says=rule.says, status=rule.status, verdict=answer.verdict, figure=answer.figure,
-        sentence=answer.sentence,
+        rule=rule.id, source=rule.places, says=rule.says, status=rule.status, figure=answer.figure, sentence=answer.sentence,
+        verdict="not-followed" if answer.verdict == "holds" and done is False else answer.verdict, followed=done,
     )
 
 

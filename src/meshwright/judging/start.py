@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from meshwright.domain.label import label, recompute_word
+from meshwright.judging.following import guided_parts
 from meshwright.judging.neighbours import OFF
 from meshwright.judging.questions import START_PARAMETERS
 
@@ -64,20 +65,14 @@ def guided_start(facts: Facts) -> GuidedStart | None:
         source="000:21, 001:29",
         target_parameters=START_PARAMETERS,
         label=label(start, overlap=OFF),
-        parameters_per_device=facts.parameters / _parts(facts, start),
+        parameters_per_device=facts.parameters / guided_parts(facts.case, start),
         step_s=trial.step_s,
         memory_reserved_bytes=trial.reserved_bytes,
         fits=trial.estimate.fits,
-        chosen_parameters_per_device=facts.parameters / _parts(facts, layout),
+        chosen_parameters_per_device=facts.parameters / guided_parts(facts.case, layout),
         chosen_change_ratio=facts.step_s / trial.step_s - 1.0,
         differences=differences(start, layout),
     )
-
-
-def _parts(facts: Facts, layout: Layout) -> int:
-    if facts.case.model.is_moe:
-        return layout.expert_parallel * layout.expert_tensor_parallel
-    return layout.tensor_parallel * layout.pipeline_parallel
 
 
 def differences(before: Layout, after: Layout) -> tuple[str, ...]:

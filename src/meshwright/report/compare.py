@@ -35,7 +35,7 @@ def comparison_report(comparison: Comparison) -> Iterator[RenderableType]:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
     for name in ("", "yours", f"plan {comparison.winner.rank}", "yours - best"):
         table.add_column(name, justify="right" if name else "left", no_wrap=True)
-    for ours, theirs in zip(parts_of(mine.time), parts_of(best.time), strict=True):
+    for ours, theirs in zip(parts_of(mine), parts_of(best), strict=True):
         if ours.value > 0 or theirs.value > 0:
             table.add_row(ours.name, seconds(ours.value), seconds(theirs.value), _signed(ours.value - theirs.value))
     table.add_section()

@@ -9,10 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from meshwright.report.headline import UNCALIBRATED
-from meshwright.words import count, integer, plural, seconds
+from meshwright.words import count, integer, percent, plural, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from rich.console import RenderableType
 
@@ -27,22 +27,43 @@ def run_cost_lines(run: RunCost, estimate: Estimate) -> Iterator[RenderableType]
         title.append("  ").append(UNCALIBRATED, style="bold black on yellow")
     yield Padding(title, (1, 0, 0, 0))
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column()
-    table.add_row("time", f"{run.days:,.1f}", f"days on {integer(run.devices)} devices, {integer(run.steps)} steps")
-    table.add_row("work", integer(run.device_hours), "device-hours")
+    for name in ("", "value", "ends", ""):
+        table.add_column(justify="right" if name else "left")
+
+    def row(name: str, key: str, words: str, figure: Callable[[float], str] = integer) -> None:
+        ends = [figure(end) for end in run.intervals.get(key, ())]
+        table.add_row(name, figure(getattr(run, key)), f"({'-'.join(ends)})" if ends else "", words)
+
+    row("time", "days", f"days on {integer(run.devices)} devices, {integer(run.steps)} steps", lambda days: f"{days:,.1f}")
+    row("work", "device_hours", "device-hours")
     if run.cost is not None:
-        table.add_row("cost", integer(run.cost), "in the currency of the price")
-    table.add_row("energy", integer(run.energy_kwh), "kWh, devices and their nodes")
+        row("cost", "cost", "in the currency of the price")
+    row("energy", "energy_kwh", "kWh, devices that run and their nodes")
     yield Padding(table, (0, 0, 0, 2))
-    yield Text("  without failures, checkpoints and evaluation", style="dim")
-    if run.deadline_days is not None:
-        late = run.days - run.deadline_days
-        words = f"misses the deadline of {run.deadline_days:g} days by {late:,.1f}"
-        if run.meets_deadline:
-            words = f"meets the deadline of {run.deadline_days:g} days with {-late:,.1f} to spare"
-        yield Text(f"  {words}", style="green" if run.meets_deadline else "bold red")
+    if run.idle_devices:
+        money = f", {integer(run.idle_cost)} of the cost" if run.idle_cost is not None else ""
+        idle = f"{plural(run.idle_devices, 'idle device')} paid for, too"
+        yield Text(f"  {idle}: {integer(run.idle_device_hours)} of the device-hours{money}", style="yellow")
+    brackets = f"brackets hold {percent(estimate.interval.level, 0)} of runs; " if estimate.interval else ""
+    yield Text(f"  {brackets}without failures, checkpoints and evaluation", style="dim")
+    yield from _deadline(run)
+
+
+def _deadline(run: RunCost) -> Iterator[RenderableType]:
+    """Whether the predicted time meets the deadline, and whether the upper end of its interval does."""
+    if run.deadline_days is None:
+        return
+    late = run.days - run.deadline_days
+    words = f"misses the deadline of {run.deadline_days:g} days by {late:,.1f}"
+    if run.meets_deadline:
+        words = f"meets the deadline of {run.deadline_days:g} days with {-late:,.1f} to spare"
+    if run.intervals:
+        least, most = (end - run.deadline_days for end in run.intervals["days"])
+        if late <= 0:
+            words += f"; the upper end misses it by {most:,.1f}" if most > 0 else "; so does the upper end"
+        else:
+            words += f"; the lower end meets it with {-least:,.1f}" if least <= 0 else "; so does the lower end"
+    yield Text(f"  {words}", style="green" if run.meets_deadline else "bold red")
 
 
 def minimum_lines(minimum: MinimumDevices) -> Iterator[RenderableType]:

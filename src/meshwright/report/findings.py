@@ -52,14 +52,16 @@ def _finding(each: Finding) -> Iterator[RenderableType]:
     if each.message.path and not each.message.path.startswith(NO_FILE) and _short(each.value) and _short(each.expected):
         tail.append(f"is {_short(each.value)}; right would be {_short(each.expected)}   ")
     if each.source:
-        tail.append(cited(each.source, _rule(each)), style="dim")
+        tail.append(cited(each.source, *_rules(each)), style="dim")
     if tail:
         yield Padding(tail, (0, 0, 0, 8))
 
 
-def _rule(each: Finding) -> str:
-    """The rule of the guides that a finding is about, or nothing."""
-    return each.message.id.removeprefix("guide.") if each.message.id.startswith("guide.") else ""
+def _rules(each: Finding) -> list[str]:
+    """The rule of the guides that a finding is about, and those that it sets against it."""
+    if not each.message.id.startswith("guide."):
+        return []
+    return [each.message.id.removeprefix("guide."), *str(each.message.values.get("sides", "")).split()]
 
 
 def _short(value: object) -> str:

@@ -91,7 +91,10 @@ def headline(estimate: Estimate, title: str = "") -> Iterator[RenderableType]:
     yield Pieces(pieces=_memory(estimate))
     if estimate.interval is not None:
         yield Pieces(pieces=_chances(estimate, estimate.interval.level))
-    parts = [f"bubble {percent(estimate.bubble_ratio)}", f"HFU {percent(estimate.hfu_ratio)}"]
+    parts = [
+        f"effective {rate(estimate.effective_tokens_per_s_per_device)} tokens/s/device without bubble, communication and host",
+        f"bubble {percent(estimate.bubble_ratio)}", f"HFU {percent(estimate.hfu_ratio)}",
+    ]
     if estimate.linearity_ratio is not None:
         baseline = estimate.linearity_baseline_devices
         parts.append(f"linearity {estimate.linearity_ratio:.2f}" + (f" against {baseline} devices" if baseline else ""))

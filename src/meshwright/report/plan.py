@@ -43,7 +43,8 @@ def plan_report(case: Case, result: PlanResult, closest: Near | None = None) -> 
     yield from headline(winner.estimate, title="Best plan")
     yield from standing(case, winner.estimate)
     if result.idle_devices:
-        yield Text(f"  uses {integer(result.used_devices)} devices; {integer(result.idle_devices)} stay idle", style="yellow")
+        idle = f"{integer(result.idle_devices)} stay idle, in whole nodes that are paid for all the same"
+        yield Text(f"  uses {integer(result.used_devices)} devices; {idle}", style="yellow")
     for reason in winner.reasons:
         yield Padding(Text(f"- {reason}"), (0, 0, 0, 2))
     yield from closest_line(closest)

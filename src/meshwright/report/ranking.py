@@ -158,13 +158,13 @@ def pareto_table(front: Sequence[RankedPlan]) -> Iterator[RenderableType]:
     if len(near) <= 1:
         return
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    for name in ("step", "memory", "devices"):
+    for name in ("step", "MFU", "memory", "devices"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("layout", overflow="fold")
     for plan in near:
         estimate = plan.estimate
         table.add_row(
-            seconds(estimate.step_s), f"{estimate.memory_reserved_bytes / GIB:.1f} GiB",
+            seconds(estimate.step_s), percent(estimate.mfu_ratio), f"{estimate.memory_reserved_bytes / GIB:.1f} GiB",
             f"{plan.layout.world:,}", plan.label,
         )
     yield Padding(Text("Less memory for more time", style="bold"), (1, 0, 0, 0))

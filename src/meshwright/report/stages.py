@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -36,6 +37,7 @@ BAR = 40
 def stage_memory(estimate: Estimate) -> Iterator[RenderableType]:
     """One bar per stage with a legend; of many stages the first, the fullest and the last."""
     stages = shown(estimate)
+    uneven = any(len(set(stage.chunk_layers)) > 1 for stage in estimate.stages)
     most = max(stage.memory.reserved_bytes for stage in stages)
     scale = max(most, estimate.memory_capacity_bytes)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
@@ -48,7 +50,7 @@ def stage_memory(estimate: Estimate) -> Iterator[RenderableType]:
         full = stage.memory.reserved_bytes > estimate.memory_capacity_bytes
         mark = "*" if stage.stage == estimate.peak_stage else " "
         table.add_row(
-            f"{mark}{stage.stage}", str(stage.layers), count(stage.parameters),
+            f"{mark}{stage.stage}", f"{stage.layers}{_chunks(stage)}" if uneven else str(stage.layers), count(stage.parameters),
             StackedBar(parts=_parts(stage), scale=scale, width=BAR, limit=estimate.memory_capacity_bytes),
             Text(f"{stage.memory.reserved_bytes / GIB:.1f}", style="bold red" if full else ""),
             seconds(stage.forward_s), seconds(stage.backward_s),
@@ -58,7 +60,8 @@ def stage_memory(estimate: Estimate) -> Iterator[RenderableType]:
     yield Legend(parts=_parts(stages[0]))
     hidden = len(estimate.stages) - len(stages)
     more = f"; {hidden} stages between are not shown" if hidden else ""
-    yield Text(f"  * fullest stage; seconds are per micro-batch{more}", style="dim")
+    chunks = "; in brackets the layers of its chunks" if uneven else ""
+    yield Text(f"  * fullest stage{chunks}; seconds are per micro-batch{more}", style="dim")
 
 
 def host_memory(estimate: Estimate) -> Iterator[RenderableType]:
@@ -82,6 +85,12 @@ def shown(estimate: Estimate) -> list[Stage]:
         stage for place, stage in enumerate(stages)
         if place < half or place >= len(stages) - half + 1 or stage.stage == estimate.peak_stage
     ]
+
+
+def _chunks(stage: Stage) -> str:
+    """Layers of the chunks in their order, runs of equal ones together: `` (6x3+2)``."""
+    runs = [(layers, len(list(same))) for layers, same in groupby(stage.chunk_layers)]
+    return f" ({'+'.join(f'{times}x{layers}' if times > 1 else str(layers) for layers, times in runs)})"
 
 
 def _parts(stage: Stage) -> list[Part]:

@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from meshwright.estimate.breakdown import STALLS, STRAGGLERS
 from meshwright.report.bars import Part, StackedBar
 from meshwright.words import percent, seconds
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from meshwright.domain.estimate import Estimate, TimeSplit
+    from meshwright.domain.estimate import Estimate
 
 PARTS = (
     ("compute_s", "compute", "C", "green"),
@@ -29,17 +30,23 @@ PARTS = (
     ("optimizer_s", "optimizer", "O", "bright_magenta"),
     ("host_s", "host", "H", "bright_black"),
 )
+WAITS = ((STALLS, "stalls", "M", "bright_red"), (STRAGGLERS, "stragglers", "S", "bright_yellow"))
+"""Terms that stand apart from the host in a table: term, name, letter, style."""
 BAR = 60
 
 
-def parts_of(time: TimeSplit) -> list[Part]:
-    """The parts of a step, in the order of the bar."""
-    return [Part(name=name, letter=letter, style=style, value=getattr(time, key)) for key, name, letter, style in PARTS]
+def parts_of(estimate: Estimate) -> list[Part]:
+    """The parts of a step, in the order of the bar: those of the contract, and what waits for others apart from the host."""
+    waited = {term.name: term.value for term in estimate.terms if term.name in (STALLS, STRAGGLERS)}
+    seconds_of = {key: getattr(estimate.time, key) for key, *_ in PARTS}
+    seconds_of["host_s"] = max(0.0, seconds_of["host_s"] - sum(waited.values()))
+    parts = [Part(name=name, letter=letter, style=style, value=seconds_of[key]) for key, name, letter, style in PARTS]
+    return parts + [Part(name=name, letter=letter, style=style, value=waited.get(term, 0.0)) for term, name, letter, style in WAITS]
 
 
 def time_split(estimate: Estimate) -> Iterator[RenderableType]:
     """One bar, then every part that is not zero, and their sum."""
-    parts = parts_of(estimate.time)
+    parts = parts_of(estimate)
     total = estimate.time.total_s()
     yield Padding(Text("Time of one step", style="bold"), (1, 0, 0, 0))
     yield Padding(StackedBar(parts=parts, scale=total, width=BAR), (0, 0, 0, 2))

@@ -237,10 +237,10 @@ def _evaluate_rows(
     case, features = space.case, space.features
     which = at[rows]
     # pipeline shapes (mesh, chunks) and their shardings: what does not depend on the micro-batch
-    shape_key, shape_of = np.unique(which * 16 + chunks, return_inverse=True)
-    shape_mesh, shape_chunks = shape_key // 16, shape_key % 16
-    pipelines, pipeline_of = np.unique(mesh["pp"][shape_mesh] * 16 + shape_chunks, return_inverse=True)
-    numbers = np.array([table.number(int(key) // 16, int(key) % 16) for key in pipelines], dtype=np.int64)[pipeline_of]
+    (shape_mesh, shape_chunks), shape_of = _distinct_pairs(which, chunks)
+    (stages, chunks_of), pipeline_of = _distinct_pairs(mesh["pp"][shape_mesh], shape_chunks)
+    known = [table.number(int(pp), int(vp)) for pp, vp in zip(stages, chunks_of, strict=True)]
+    numbers = np.array(known, dtype=np.int64)[pipeline_of]
     composition = table.columns(numbers)
     shape = _take(mesh, shape_mesh)
     parameters = stage_parameters(case, composition, Degrees.of(shape))
@@ -282,10 +282,10 @@ def _evaluate_rows(
             continue
         own = treated(take_columns(composition, shape_of[piece]), TREATMENTS.index(treatment), len(TREATMENTS))
         gathered = inputs.take(rows[piece])
-        stages = stage_costs(gathered, own)
+        costs = stage_costs(gathered, own)
         pace = Degrees.of({"pp": mesh["pp"][which[piece]], "vp": chunks[piece], "m": num_microbatches[rows[piece]]})
-        pipeline = pipeline_time(case, settings, own, stages, pace, hop_s=gathered.hop_s)
-        activation = activation_memory(settings, own, stages, pace)
+        pipeline = pipeline_time(case, settings, own, costs, pace, hop_s=gathered.hop_s)
+        activation = activation_memory(settings, own, costs, pace)
         dynamic = dynamic_bytes(case, activation)
         inner, column = np.nonzero(alive)
         outer = states[inner, column]
@@ -303,6 +303,13 @@ def _evaluate_rows(
 
 def _take(columns: dict[str, Ints], index: Ints) -> dict[str, Ints]:
     return {name: column[index] for name, column in columns.items()}
+
+
+def _distinct_pairs(left: Ints, right: Ints) -> tuple[tuple[Ints, Ints], Ints]:
+    """The distinct pairs of two columns, sorted, and which of them each row is; however large, no number runs into the other."""
+    base = int(right.max(initial=0)) + 1
+    key, inverse = np.unique(left * base + right, return_inverse=True)
+    return (key // base, key % base), inverse
 
 
 def _pairs(rows: int, values: Ints) -> tuple[Ints, Ints]:

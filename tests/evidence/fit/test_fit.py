@@ -11,10 +11,12 @@ from meshwright.catalog import cluster_for, device, freedoms, key_for, priors
 from meshwright.domain.calibration import CalibrationTable, Freedom, Key, Offsets, fitted_constants
 from meshwright.domain.uncertainty import FitCurve, Scale
 from meshwright.estimate import estimate
+from meshwright.evidence.fit import fitters
 from meshwright.evidence.fit.calibrate import outside
+from meshwright.evidence.fit.fitters import Pooled
 from meshwright.evidence.fit.own import added, calibrate_on_top
 from meshwright.evidence.fit.pooling import pooling
-from meshwright.evidence.fit.solve import fit
+from meshwright.evidence.fit.solve import _shares, fit
 from meshwright.evidence.fit.spread import conformal_quantile, fit_curve, fit_scale
 from meshwright.evidence.rows.row import Row, row_of
 from meshwright.evidence.rows.run import run
@@ -233,3 +235,26 @@ def test_the_fit_curve_finds_the_edge() -> None:
     assert curve.failures == pytest.approx(0.06, abs=0.04)
     assert curve.memory_probability(np.array(curve.usable_bytes(80e9)), 80e9) == pytest.approx(0.5)
     assert curve.usable_bytes(80e9, 0.9) < curve.usable_bytes(80e9, 0.5)
+
+
+def test_runs_of_one_configuration_count_as_one_together_where_weights_are_squared() -> None:
+    assert _shares(["a"] * 4 + ["b"]) == pytest.approx([0.5] * 4 + [1.0])
+    assert _shares(["b", "a", "b"]) == pytest.approx([2**-0.5, 1.0, 2**-0.5])
+
+
+def test_a_fold_is_judged_by_the_others_runs(monkeypatch) -> None:
+    """Its certainty is learnt without the runs that it is tried on."""
+    runs = [
+        replace(each, memory_bytes=estimate(each.case, each.layout).memory_reserved_bytes * float(np.exp(error)))
+        for each, error in zip(invented(TRUTH)[:12], NOISE, strict=False)
+    ]
+    monkeypatch.setattr(fitters, "predictor_of", lambda table: table)
+    monkeypatch.setattr(fitters, "unseen_effects", lambda *_: (0.0, 0.0))
+    tables = Pooled(freedoms=FREEDOMS[:1]).fit_folds(runs, [0] * 5 + [1] * 4 + [2] * 3)
+    assert [table.diagnostics["runs"] for table in tables] == [7, 8, 9]
+    whole = fit(runs, FREEDOMS[:1], groups=["\x1f".join(each.group) for each in runs])
+    outer, _ = outside(whole, np.array([0] * 5 + [1] * 4 + [2] * 3))
+    left = np.abs(outer.residuals(whole)[0])
+    others = ([*range(5, 12)], [*range(5), *range(9, 12)], [*range(9)])
+    medians = [float(np.expm1(np.median(left[places]))) for places in others]
+    assert [table.diagnostics["median_step_error_ratio"] for table in tables] == pytest.approx(medians, abs=1e-4)

@@ -107,12 +107,7 @@ def test_of_the_least_slot_the_answer_keeps_it_and_names_what_is_faster(seed: in
         assert found.faster.slot_time > found.best.slot_time
 
 
-KNOWN = {134: "a quick placement of less-memory interleaving says other figures than its simulation: not understood yet"}
-
-
-@pytest.mark.parametrize(
-    "seed", [pytest.param(seed, marks=pytest.mark.xfail(reason=KNOWN[seed])) if seed in KNOWN else seed for seed in SEEDS[::4]]
-)
+@pytest.mark.parametrize("seed", SEEDS)
 def test_quick_placements_keep_the_constraints_and_beat_nothing(seed: int) -> None:
     problem, best = drawn(seed), truth(seed)
     found = quick_placements(problem)

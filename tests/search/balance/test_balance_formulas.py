@@ -71,3 +71,23 @@ def test_memory_agrees_at_the_fullest_moment(seed: int) -> None:
             for chunk in range(problem.chunks)
         )
         assert ours[stage] == pytest.approx(stage_memory(problem, stage, loads, held_vectors(problem, stage)), rel=1e-9)
+
+
+def test_the_short_form_of_a_long_pipeline_is_never_under_its_busiest_stage() -> None:
+    """A stage three times as long as the others: what earlier rounds still hid, later ones do not."""
+    checked = 0
+    for seed in range(len(SHAPES) * 6):
+        problem, draw = shaped(seed)
+        if problem.chunks > 1 or problem.stages == 1:
+            continue
+        problem, numbers = replace(problem, microbatches=160), np.random.default_rng(seed)
+        forward = numbers.uniform(0.5, 1.0, (1, problem.stages, COLUMNS))
+        forward[:, draw.randrange(problem.stages)] *= 3.0
+        parts = (forward, 1.5 * forward, 0.5 * forward if problem.schedule == "zb1p" else 0.0 * forward)
+        chunk_times = times.ChunkTimes(*(np.swapaxes(each, 0, 1).copy() for each in parts))
+        short, whole = (times.simulated_times(problem, chunk_times, short=short) for short in (True, False))
+        busiest = (chunk_times.forward + chunk_times.backward).sum(axis=1).max(axis=0)
+        assert (short >= 160 * busiest * (1 - 1e-9)).all()
+        assert np.allclose(short, whole, rtol=0.02)
+        checked += 1
+    assert checked >= 8

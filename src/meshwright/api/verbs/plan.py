@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from meshwright.api.cases import Setup
     from meshwright.domain.layout import Layout
     from meshwright.evidence.rows.near import Near
+    from meshwright.judging.walk import GuidedStep
     from meshwright.search.cost import RunCost
     from meshwright.search.devices import MinimumDevices
     from meshwright.search.result import Comparison, PlanResult, RankedPlan, SearchOptions
@@ -41,6 +42,8 @@ class PlanRequest(CaseRequest):
     no_balance: bool = False
     compare: str | None = None
     """A label: why not this layout?"""
+    guided: bool = False
+    """Also go the way of the guide, each step beside the best plan."""
     tokens: float | str | None = None
     deadline_days: float | str | None = None
     price_per_device_hour: float | str | None = None
@@ -60,6 +63,8 @@ class PlanAnswer(Answer):
     closest: Near | None
     """The published run that is nearest to the case."""
     comparison: Comparison | None = None
+    guided: tuple[GuidedStep, ...] | None = None
+    """The guide's steps, the first first; empty where none is legal."""
     run: RunCost | None = None
     min_devices: MinimumDevices | None = None
     saved: tuple[str, ...] | None = None
@@ -73,11 +78,14 @@ class PlanAnswer(Answer):
     def to_json(self) -> dict[str, Any]:
         """The document of ``plan --json``."""
         from meshwright.api.views.estimates import comparison_view, plain, plan_view
+        from meshwright.api.views.guided import guided_view
         from meshwright.api.views.runs import closest_view
 
         document = plan_view(self.given.request, self.result) | {"closest_run": closest_view(self.closest)}
         if self.comparison is not None:
             document["comparison"] = comparison_view(self.comparison)
+        if self.guided is not None:
+            document["guided"] = guided_view(self.guided, self.result.plans[0].estimate)
         for key in ("run", "min_devices", "saved"):
             if (value := getattr(self, key)) is not None:
                 document[key] = plain(value)
@@ -101,6 +109,8 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswe
     tokens, deadline = values.get("tokens"), values.get("deadline_days")
     if compared is not None and answer.ok:
         answer = replace(answer, comparison=search.compare(given.case, features, result, compared, options))
+    if values["guided"] and answer.ok:
+        answer = replace(answer, guided=_walked(given, result))
     if tokens is not None and answer.ok:
         cost = search.run_cost(
             given.case, result.plans[0].estimate, tokens, price_per_device_hour=values.get("price_per_device_hour"),
@@ -135,6 +145,8 @@ def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions, Lay
             if name in values:
                 option = f"--{name.replace('_', '-')}"
                 faults.add("plan.tokens", "{option} needs --tokens: the length of the run", option=option)
+    if values["guided"] and (pins or values.get("objective", "step-time") != "step-time"):
+        faults.add("plan.guided", "--guided goes its own way to the shortest step: leave out --pin and --objective")
     if "save" in values:
         faults.note(obstacles(folder=values["save"]))
     draft = drafted(values, faults)
@@ -200,6 +212,18 @@ def _searched(given: Setup, options: SearchOptions, tick: Callable[[int, int], N
         raise InputError(notes)
     runs = result.plans if not limits else tuple(_cannot_run(plan) for plan in result.plans)
     return replace(result, notes=(*result.notes, *notes), plans=runs)
+
+
+def _walked(given: Setup, result: PlanResult) -> tuple[GuidedStep, ...]:
+    """The guide's way, through layouts that the framework runs."""
+    from meshwright.judging.walk import Ground, walk
+
+    case, runner = given.case, given.framework
+    ground = Ground(
+        case=case, features=runner.features, acceptable=lambda layout: not runner.check(case, layout),
+        said=lambda layout: runner.overlap(case, layout),
+    )
+    return walk(ground, result.plans[0].estimate)
 
 
 def _cannot_run(plan: RankedPlan) -> RankedPlan:

@@ -37,7 +37,7 @@ class ValidateRequest(Request):
               help="Measured runs in the schema of the corpus [default: the corpus that ships]."),
         Field(name="scheme", parse=one_of(*SCHEMES), metavar="SCHEME", panel="Validation",
               help=f"Which rows a fit does not see before it predicts them: {', '.join(SCHEMES)} "
-                   "[default: grouped on the shipped corpus; nothing is fitted to other rows]."),
+                   "[default: grouped on the shipped corpus, by the fits that ship; nothing is fitted to other rows]."),
         Field(name="calibration", metavar="none|NAME", panel="Validation",
               help="Predict with this calibration as it is; none: the priors [default: the shipped one]."),
         Field(name="rows", metavar="OUT.csv", panel="Output", help="Write every row, predicted and measured."),
@@ -102,9 +102,10 @@ def validate(request: ValidateRequest, *, progress: Progress | None = None) -> V
         table = open_table(values["csv"]) if "csv" in values else shipped_table()
     faults.check()
     scheme: Scheme | None = values.get("scheme")
+    fitter = None
     if scheme is None and "calibration" not in values and scoring.is_shipped(table):
-        scheme = "grouped"
-    fitter = _fitter(values.get("calibration"), scheme, progress)
+        scheme, fitter = "grouped", _kept(table.digest)
+    fitter = fitter or _fitter(values.get("calibration"), scheme, progress)
     with _Rows(values.get("rows")) as rows:
         found = scoring.tally(
             table, scheme=scheme, fitter=fitter, legal=refusals, progress=ticking(progress, "rows"), watch=rows.write
@@ -171,6 +172,15 @@ def refusals(case: Case, layout: Layout) -> tuple[str, ...]:
     from meshwright.search import layout_refusals
 
     return layout_refusals(case, ANY_FRAMEWORK, layout)
+
+
+def _kept(digest: str) -> Fitter | None:
+    """The fits without each fold that ship with the calibration; None where they are of another corpus than this."""
+    from meshwright.catalog.calibrations import held_out_tables
+    from meshwright.evidence.fit.fitters import Kept, predictor_of
+
+    tables = held_out_tables(digest)
+    return Kept(predictors=[predictor_of(each) for each in tables]) if tables else None
 
 
 def _fitter(name: str | None, scheme: Scheme | None, progress: Progress | None) -> Fitter:

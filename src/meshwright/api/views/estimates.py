@@ -27,7 +27,8 @@ _LAYOUT_NUMBERS = (
     "parameter_shards", "microbatch_sequences", "num_microbatches",
 )
 _RATES = (
-    "step_s", "tokens_per_s", "tokens_per_s_per_device", "samples_per_s", "model_flops_per_s_per_device", "mfu_ratio",
+    "step_s", "tokens_per_s", "tokens_per_s_per_device", "effective_tokens_per_s_per_device", "samples_per_s",
+    "model_flops_per_s_per_device", "mfu_ratio",
     "hfu_ratio", "bubble_ratio", "linearity_ratio",
 )
 _MEMORY = (
@@ -83,6 +84,7 @@ def stage_view(stage: Stage) -> Document:
     return {
         "stage": int(stage.stage),
         "layers": int(stage.layers),
+        "chunk_layers": list(stage.chunk_layers),
         "parameters": whole(stage.parameters),
         "memory_bytes": {name: whole(getattr(stage.memory, name)) for name in _STAGE_MEMORY},
         "forward_s": number(stage.forward_s),

@@ -13,7 +13,7 @@ from meshwright.evidence.fit.solve import Fit, fit
 from meshwright.evidence.rows.groups import folds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from meshwright.domain.calibration import CalibrationTable, Freedom
     from meshwright.domain.case import Case
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
     Predictor = Callable[[Run], Case]
     """The case of a run with the constants (and the spread) that its device, framework and precision were found to have."""
+
+
+REFITTED = "refitted"
+"""Label of what is fitted to the rows at hand."""
 
 
 class Fitter(Protocol):
@@ -54,6 +58,25 @@ class Fixed:
         return [self.predictor] * (max(fold_of, default=-1) + 1)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """Fits to all folds but one that were made before, for the very rows that they are asked for."""
+
+    predictors: Sequence[Predictor]
+    label: str = REFITTED
+
+    def fit(self, runs: Sequence[Run]) -> Predictor:
+        """Not kept: what has seen all rows.
+
+        Errors:  ``ValueError``.
+        """
+        raise ValueError("fits without a fold alone are kept")
+
+    def fit_folds(self, runs: Sequence[Run], fold_of: Sequence[int]) -> Sequence[Predictor]:
+        """The fit without each fold."""
+        return self.predictors
+
+
 def prior_fitter() -> Fixed:
     """The priors of the catalogue, ``none@0``: a run's own case has them."""
     return Fixed(label="none@0", predictor=_own_case)
@@ -73,7 +96,7 @@ def predictor_of(calibration: CalibrationTable) -> Predictor:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _LastFit:
     """The last fit to all rows, with what is learnt from it alone."""
 
     runs: tuple[Run, ...] = ()
@@ -89,9 +112,9 @@ class Pooled:
     """
 
     freedoms: tuple[Freedom, ...]
-    label: str = "refitted"
+    label: str = REFITTED
     progress: Progress | None = None
-    _kept: _Kept = field(default_factory=_Kept, init=False, repr=False, compare=False)
+    _kept: _LastFit = field(default_factory=_LastFit, init=False, repr=False, compare=False)
 
     def fit(self, runs: Sequence[Run]) -> Predictor:
         """Fit to all runs; its intervals are judged by ten held-out folds all the same."""
@@ -105,14 +128,16 @@ class Pooled:
 
         Holds:   how much wider intervals of unseen frameworks are is learnt once, from all runs.
         """
+        return [predictor_of(each) for each in self.tables(runs, fold_of, {})]
+
+    def tables(self, runs: Sequence[Run], fold_of: Sequence[int], provenance: Mapping[str, str]) -> Iterator[CalibrationTable]:
+        """The calibration of every fold, as ``fit_folds`` predicts with it."""
         (whole, unseen), numbers = self._whole(runs), np.array(fold_of)
         held, offsets = outside(whole, numbers, self.progress)
-        return [
-            predictor_of(
-                table(whole, offsets[fold], held, numbers != fold, unseen, name=self.label, version=f"fold {fold}", provenance={})
+        for fold in range(int(numbers.max()) + 1):
+            yield table(
+                whole, offsets[fold], held, numbers != fold, unseen, name=self.label, version=f"fold {fold}", provenance=provenance
             )
-            for fold in range(int(numbers.max()) + 1)
-        ]
 
     def _whole(self, runs: Sequence[Run]) -> tuple[Fit, tuple[float, float]]:
         """The fit to all runs, and how much wider intervals of unseen frameworks are."""

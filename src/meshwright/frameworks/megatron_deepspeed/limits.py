@@ -44,9 +44,9 @@ def _model(plan: Planned) -> Values | None:
         (len(dense) > 1 or len(mixtures) > 1, "layers of several shapes"),
         (any(block.num_groups > 1 or block.router_bias or block.correction_bias or block.expert_bias for block in mixtures),
          "expert groups, biases of router or experts"),
-        (model.embedding_width not in {None, model.hidden}, "an embedding narrower than the model"),
-        (model.norm not in {"rms", "layer"}, "a norm without bias"),
-        (model.embedding_norm, "a norm of embeddings"),
+        (model.embedding_width not in {None, model.hidden}, "embedding narrower than the model"),
+        (model.norm not in {"rms", "layer"}, "norm without bias"),
+        (model.embedding_norm, "norm of embeddings"),
     ]
     return words_if("reasons", absent, between="; no ")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.judging.finding import Ruling, number, ratio
+from meshwright.judging.following import SMALL_CLUSTER_NODES, guided_parts
 from meshwright.judging.predicates import contest, does_not_apply, judges, percent, speed
 from meshwright.judging.questions import START_PARAMETERS
 from meshwright.units import count, gib
@@ -127,9 +128,7 @@ def expert_before_expert_tensor(facts: Facts, _: Rule) -> Ruling:
 @judges("four-billion-start")
 def four_billion_start(facts: Facts, _: Rule) -> Ruling:
     """The guided start against the best of all."""
-    layout, moe = facts.layout, facts.case.model.is_moe
-    parts = layout.expert_parallel * layout.expert_tensor_parallel if moe else layout.tensor_parallel * layout.pipeline_parallel
-    each = facts.parameters / parts
+    each = facts.parameters / guided_parts(facts.case, facts.layout)
     tail = f"this layout has {count(each)} a device, {each / START_PARAMETERS:.2g} times 4 B"
     for name in ("guided-1.5", "guided-3", "guided-any"):
         found = facts.best.get(name)
@@ -213,7 +212,7 @@ def tensor_by_size(facts: Facts, _: Rule) -> Ruling:
 def data_parallel_first(facts: Facts, _: Rule) -> Ruling:
     """Small clusters: DP alone against the rest; large: TP with PP against the rest."""
     nodes = facts.case.cluster.num_nodes
-    if nodes <= 8:
+    if nodes <= SMALL_CLUSTER_NODES:
         return contest(facts, "data-parallel", "any", "DP alone", "any split", tail=f"{nodes} nodes are a small cluster")
     return contest(facts, "model-parallel", "any", "TP with PP", "any split", tail=f"{nodes} nodes are a large cluster")
 

@@ -9,7 +9,7 @@ from meshwright.domain.label import recompute_word
 from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective
 from meshwright.estimate.evaluate import split_of
 from meshwright.judging.finding import Ruling, number, ratio, size
-from meshwright.judging.predicates import change, contest, does_not_apply, judges, percent
+from meshwright.judging.predicates import change, contest, does_not_apply, judges, percent, speed
 from meshwright.perf.activations import saved_bytes
 from meshwright.perf.arrays import array
 from meshwright.perf.operators import work_shape
@@ -53,6 +53,15 @@ def full_recompute_rich(facts: Facts, _: Rule) -> Ruling:
     """Below 10 B: the best layout with full recompute against the best of all."""
     if facts.parameters >= 10e9:
         return does_not_apply(facts, f"said of models below 10 B; this one has {facts.parameters / 1e9:.1f} B")
+    return contest(facts, "recompute-full", "any", "full recompute", "best of all")
+
+
+@judges("full-recompute-poor")
+def full_recompute_poor(facts: Facts, _: Rule) -> Ruling:
+    """Full recompute where devices are few: where nothing fits without recompute; otherwise the advice is about another case."""
+    free = facts.best.get("recompute-none")
+    if free is not None and free.fits:
+        return does_not_apply(facts, f"devices are not few: without recompute {speed(free)} fits")
     return contest(facts, "recompute-full", "any", "full recompute", "best of all")
 
 

@@ -54,7 +54,7 @@ def unsaturated_sharding(facts: Facts, _: Rule) -> Ruling:
     able = "" if facts.features.partial_sharding else f"; {facts.features.name} shards over all ranks only"
     return Ruling(
         verdict="holds" if relative < -0.0005 else "fails", figure=ratio("step_change_ratio", relative),
-        sentence=f"sharding over {group} of {ranks} ranks: {change(best, float(times[-1]))} than over all of them; "
+        sentence=f"sharding over {group} ranks, against all {ranks} of them: {change(best, float(times[-1]))}; "
         f"legal are {', '.join(map(str, groups))}{able}",
     )
 
@@ -82,7 +82,8 @@ def zero_three(facts: Facts, _: Rule) -> Ruling:
         return one_rank(facts)
     freed = one.reserved_bytes - three.reserved_bytes
     return Ruling(
-        verdict="holds" if freed >= 0 else "fails", figure=ratio("step_change_ratio", three.step_s / one.step_s - 1.0),
+        verdict="does-not-apply" if three.refused_because else "holds" if freed >= 0 else "fails",
+        figure=ratio("step_change_ratio", three.step_s / one.step_s - 1.0),
         sentence=f"ZeRO-3 instead of ZeRO-1 frees {gib(freed)} and is {change(three.step_s, one.step_s)}{_refused(three)}",
     )
 

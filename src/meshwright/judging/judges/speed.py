@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.domain.label_reader import OVERLAPS
+from meshwright.domain.layout import Overlap
 from meshwright.estimate.single import sequence_work
 from meshwright.judging.finding import Ruling, ratio
 from meshwright.judging.neighbours import OFF
@@ -16,15 +18,25 @@ if TYPE_CHECKING:
     from meshwright.judging.facts import Facts
 
 
+def _able(facts: Facts, overlap: Overlap) -> Overlap:
+    """What of an overlap the framework has."""
+    words = facts.features.overlap_words(facts.case.training.optimizer.name)
+    lacking = {name: False for word, name in OVERLAPS.items() if word not in words}
+    return replace(overlap, **lacking)
+
+
+EXACT = Overlap(gradient_reduce=True, parameter_gather=True, tensor=False, point_to_point=True, expert=False)
+"""Overlap that changes no arithmetic."""
+
+
 @judges("overlap-helps")
 def overlap_helps(facts: Facts, _: Rule) -> Ruling:
-    """This layout with all overlap off."""
-    on = (
-        facts.layout
-        if facts.layout.overlap != OFF
-        else replace(facts.layout, overlap=replace(OFF, gradient_reduce=True, parameter_gather=True))
-    )
-    with_it, without = facts.trial(on), facts.trial(replace(facts.layout, overlap=OFF))
+    """This layout with what overlap it has, or else what its framework offers, and with all of it off."""
+    here = _able(facts, facts.layout.overlap)
+    chosen = here if here != OFF else _able(facts, EXACT)
+    if chosen == OFF:
+        return does_not_apply(facts, f"{facts.features.name} runs no communication beside compute")
+    with_it, without = (facts.trial(replace(facts.layout, overlap=each)) for each in (chosen, OFF))
     return Ruling(
         verdict="holds" if without.step_s >= with_it.step_s * 0.9999 else "fails",
         figure=ratio("step_change_ratio", without.step_s / with_it.step_s - 1.0),
@@ -38,6 +50,8 @@ def overlap_gradients(facts: Facts, _: Rule) -> Ruling:
     """This layout with and without the overlap of gradients."""
     if facts.layout.data_parallel * facts.layout.context_parallel == 1:
         return does_not_apply(facts, "one replica: no gradients to reduce")
+    if "grad" not in facts.features.overlap_words(facts.case.training.optimizer.name):
+        return does_not_apply(facts, f"{facts.features.name} reduces gradients after the last backward, never beside it")
     on, off = (
         facts.trial(replace(facts.layout, overlap=replace(facts.layout.overlap, gradient_reduce=each))) for each in (True, False)
     )
@@ -55,9 +69,9 @@ def overlap_off_first(facts: Facts, _: Rule) -> Ruling:
     """What waiting costs, and which switches change any arithmetic."""
     overlap = facts.layout.overlap
     without = facts.trial(replace(facts.layout, overlap=OFF))
-    exact = facts.trial(
-        replace(facts.layout, overlap=replace(OFF, gradient_reduce=True, parameter_gather=True, point_to_point=True))
-    )
+    offered = _able(facts, EXACT)
+    words = ", ".join(word for word, name in OVERLAPS.items() if getattr(offered, name)) or "nothing that the framework has"
+    exact = facts.trial(replace(facts.layout, overlap=offered))
     cost, rest = without.step_s / exact.step_s - 1.0, exact.step_s / facts.step_s - 1.0
     tail = (
         f"; tiled tensor and expert overlap, which may reorder sums, is worth {percent(max(0.0, rest))}"
@@ -66,8 +80,7 @@ def overlap_off_first(facts: Facts, _: Rule) -> Ruling:
     )
     return Ruling(
         verdict="fails" if cost > 0.005 else "holds", figure=ratio("step_change_ratio", cost),
-        sentence=f"leaving off gradient, parameter and point-to-point overlap, which change no arithmetic, costs "
-        f"{percent(cost)}{tail}",
+        sentence=f"leaving off what changes no arithmetic ({words}) costs {percent(cost)}{tail}",
     )
 
 
@@ -125,17 +138,22 @@ def communication_15(facts: Facts, _: Rule) -> Ruling:
 
 
 @judges("flash-attention")
-def flash_attention(facts: Facts, _: Rule) -> Ruling:
-    """Attention's share of the step: what twice its speed is worth."""
+def flash_attention(facts: Facts, rule: Rule) -> Ruling:
+    """Attention's share of the step: what twice its speed is worth, and whether the flag has anything left to do."""
     work = 3.0 * sequence_work(facts.case).attention * facts.case.batch.global_batch_sequences
     ideal = work / facts.layout.world / facts.estimate.peak_flops_per_s / facts.step_s
     share = max(0.0, ideal + facts.share("attention below peak"))
-    fused = facts.case.implementation.flash_attention
+    figure, name = ratio("attention_ratio", share), facts.case.implementation.name
+    if facts.case.implementation.flash_attention:
+        return Ruling(
+            verdict="fails", figure=figure,
+            sentence=f"{name} fuses attention without the flag, which does nothing there; attention takes {percent(share)} of the "
+            f"step, fused; {rule.condition}",
+        )
     return Ruling(
-        verdict="holds" if fused else "fails", figure=ratio("attention_ratio", share),
-        sentence=f"attention takes {percent(share)} of the step and is {'fused' if fused else 'not fused'}; a factor "
-        f"of 2 on it is worth "
-        f"{percent(share if fused else share / 2)} of the step",
+        verdict="holds", figure=figure,
+        sentence=f"attention takes {percent(share)} of the step and {name} does not fuse it; a factor of 2 on it is worth "
+        f"{percent(share / 2)} of the step; {rule.condition}",
     )
 
 

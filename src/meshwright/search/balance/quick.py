@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from meshwright.domain.balance import Placement
-from meshwright.estimate.simulate import ROUNDS
-from meshwright.perf.schedules import makespans
 from meshwright.search.balance.climb import neighbours
 from meshwright.search.balance.lower import lockstep_pairs, lower_bounds
 from meshwright.search.balance.memory import activation_table, held, stage_memory
 from meshwright.search.balance.starts import leading_choices
-from meshwright.search.balance.times import ChunkTimes, chunk_times, ends, order_of, positions, slot_times
+from meshwright.search.balance.times import ChunkTimes, chunk_times, ends, positions, simulated_times, slot_times
 from meshwright.search.balance.treatments import kinds_at, leading, treated
 
 if TYPE_CHECKING:
@@ -64,11 +62,11 @@ class _Column(NamedTuple):
 def quick_placements(problem: BalanceProblem, *, keep: int = 1) -> tuple[Placement, ...]:
     """The best few placements that were met, by simulation; none where nothing fits.
 
-    Their memory is the larger of what the order of operations holds and what ``estimate.memory`` says, which takes chunks of
-    unequal size at their mean in flight.
+    What fits is judged by the larger of what the order of operations holds and what ``estimate.memory`` says, which takes chunks
+    of unequal size at their mean in flight; what a placement says that it holds is the former, as ``balance`` says it.
 
     Units:   the problem's.
-    Holds:   deterministic; no better than ``balance``.
+    Holds:   deterministic; no better than ``balance``; pipelines of more than ``times.ROUNDS`` rounds are continued from there.
     """
     starts = _starts(problem)
     follow = problem.chunks == 1 or problem.stages * problem.chunks <= MOST_PLACES
@@ -80,7 +78,7 @@ def quick_placements(problem: BalanceProblem, *, keep: int = 1) -> tuple[Placeme
         return ()
     able = able[np.argsort(judged.value[able], kind="stable")[:SIMULATED]]
     times = ChunkTimes(*(each[..., able] for each in judged.times))
-    simulated, slots = _pipeline(problem, times), slot_times(times)
+    simulated, slots = simulated_times(problem, times, short=True), slot_times(times)
     return tuple(
         Placement(
             counts=columns[..., able[number]], slot_time=float(slots[number]), simulated_time=float(simulated[number]),
@@ -88,21 +86,6 @@ def quick_placements(problem: BalanceProblem, *, keep: int = 1) -> tuple[Placeme
         )
         for number in np.argsort(simulated, kind="stable")[:keep]
     )
-
-
-def _pipeline(problem: BalanceProblem, times: ChunkTimes) -> Floats:
-    """The pipeline as ``estimate.simulate`` counts it: a few rounds simulated, and the busiest stage's work for every micro-batch
-    more.
-
-    Shapes:  ``[stage, chunk, placement]`` -> ``[placement]``.
-    """
-    m, stages = problem.microbatches, problem.stages
-    few = min(m, ROUNDS * stages + m % stages)
-    found = makespans(
-        order_of(problem, few), forward_s=times.forward, backward_input_s=times.backward_input, backward_weight_s=times.weight,
-        hop_s=problem.hop_time,
-    )
-    return np.asarray(found + (m - few) * (times.forward + times.backward).sum(axis=1).max(axis=0))
 
 
 def splits(problem: BalanceProblem) -> Counts:
@@ -166,11 +149,12 @@ def _judged(problem: BalanceProblem, columns: Counts) -> _Column:
     """Every placement's figures."""
     times = chunk_times(problem, columns)
     value, memory = lower_bounds(problem, times), stage_memory(problem, columns)
+    needed = memory
     if problem.chunks > 1:
         value = np.maximum(value, _lockstep(problem, times))
-        memory = np.maximum(memory, memory + _mean_flight(problem, columns))
+        needed = np.maximum(memory, memory + _mean_flight(problem, columns))
     bounds = np.array(problem.memory_bounds)[:, None]
-    return _Column(value, np.maximum(memory - bounds, 0.0).sum(axis=0), times, memory)
+    return _Column(value, np.maximum(needed - bounds, 0.0).sum(axis=0), times, memory)
 
 
 def _mean_flight(problem: BalanceProblem, columns: Counts) -> Floats:

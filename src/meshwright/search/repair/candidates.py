@@ -127,10 +127,13 @@ def split_value(case: Case, value: Grid | Ends | None, stages: int, chunks: int)
 def distinct(keys: Sequence[Ints | Codes]) -> tuple[Ints, Ints]:
     """Where each distinct row of some columns stands first, and which of those every row is.
 
-    Holds:   whole numbers from 0 on, whose largest values have a product below 2^63.
+    Holds:   whole numbers from 0 on, each below 2^31: what is packed is numbered anew where the next column would not go in.
     """
     number = np.zeros(len(keys[0]), dtype=np.int64)
     for key in keys:
-        number = number * (int(key.max(initial=0)) + 1) + key
+        values = int(key.max(initial=0)) + 1
+        if (int(number.max(initial=0)) + 1) * values > np.iinfo(np.int64).max:
+            number = np.unique(number, return_inverse=True)[1].reshape(-1)
+        number = number * values + key
     _, first, inverse = np.unique(number, return_index=True, return_inverse=True)
     return first, inverse.reshape(-1)

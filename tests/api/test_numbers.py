@@ -1,0 +1,26 @@
+"""Numbers with suffixes, every one of them."""
+
+import pytest
+
+from meshwright.api.numbers import sequence, size, tokens
+
+
+@pytest.mark.parametrize(("suffix", "factor"), [
+    ("", 1), ("B", 1), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("KiB", 2**10), ("MiB", 2**20), ("GiB", 2**30), ("G", 2**30),
+    ("M", 2**20), ("m", 2**20), ("g", 2**30),
+])
+def test_every_suffix_of_a_size(suffix, factor):
+    assert size(f"12.5{suffix}") == size(f" 12.5 {suffix} ") == 12.5 * factor
+
+
+@pytest.mark.parametrize(("suffix", "binary", "decimal"), [
+    ("k", 2**10, 1e3), ("M", 2**20, 1e6), ("K", 2**10, 1e3), ("m", 2**20, 1e6),
+])
+def test_suffixes_of_sequences_are_binary_and_those_of_tokens_decimal(suffix, binary, decimal):
+    assert sequence(f"12{suffix}") == 12 * binary
+    assert tokens(f"1.5{suffix}") == 1.5 * decimal
+
+
+def test_suffixes_that_only_one_of_them_has():
+    assert sequence("1G") == 2**30
+    assert [tokens(f"15{suffix}") for suffix in "BbTt"] == [15e9, 15e9, 15e12, 15e12]

@@ -1,0 +1,79 @@
+"""Pins: whatever is fixed, the grid's figures are those of each layout alone, and a plan's are those of its label."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.domain.label import parse_layout
+from meshwright.errors import InputError
+from meshwright.estimate import estimate
+from meshwright.estimate.many import evaluate_many
+from meshwright.search import SearchOptions, plan
+from meshwright.search.finalists import layout_of_row
+from meshwright.search.grid import Counts, evaluate_grid
+from meshwright.search.plan import overlap_for
+from meshwright.search.repair.candidates import distinct
+from meshwright.search.space import make_space, parse_pins
+from strategies import EVERYTHING, MEGATRON, examples, small_case
+
+DEEP = small_case("llama3-70b", devices=8, batch=32, sequence=4096)
+MIXTURE = small_case("qwen3-30b-a3b", devices=8, batch=32, layers=40)
+
+OTHERS = {"pp": ["2", "4"], "tp": ["1", "2"], "mb": ["1", "32"], "zero": ["0", "1", "2", "3"], "shard": ["1", "2", "4", "8"]}
+PINS = st.builds(
+    lambda chunks, others: {"vp": str(chunks), **others}, st.integers(1, 40),
+    st.lists(st.sampled_from([(knob, value) for knob, values in OTHERS.items() for value in values]), max_size=2).map(dict),
+)
+"""Chunks far beyond the grid's eight, with other knobs that reach the ends of their ranges."""
+
+
+@examples(40)
+@given(st.sampled_from([DEEP, MIXTURE]), st.sampled_from([MEGATRON, EVERYTHING]), PINS)
+def test_every_row_of_a_pinned_grid_has_the_figures_of_its_layout(case, features, pinned):
+    overlap = overlap_for(case, "exact")
+    space = make_space(case, features, 8, parse_pins(pinned))
+    for rows in evaluate_grid(space, Counts(), overlap=overlap, bound=False):
+        some = range(0, len(rows), max(1, len(rows) // 7))
+        step_s, reserved = evaluate_many(case, [layout_of_row(space, rows, index, overlap) for index in some])
+        np.testing.assert_allclose(rows.step_s[list(some)], step_s, rtol=1e-9)
+        np.testing.assert_allclose(rows.reserved_bytes[list(some)], reserved, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "pinned", [{"vp": "20"}, {"pp": "4", "vp": "16"}, {"pp": "8", "vp": "10", "tp": "8"}, {"pp": "2", "vp": "40"}]
+)
+def test_a_plan_with_many_chunks_has_the_figures_of_its_label(pinned):
+    case = small_case("llama3-70b", devices=64, batch=256, sequence=8192)
+    (best, *_) = plan(case, MEGATRON, SearchOptions(risk="exact", pins=pinned, top=2)).plans
+    assert best.layout.virtual_stages == int(pinned["vp"])
+    layout = parse_layout(
+        best.label, num_devices=64, global_batch_sequences=256, devices_per_node=8, model=case.model, overlap=overlap_for(case)
+    )
+    alone = estimate(case, layout)
+    assert (alone.step_s, alone.memory_reserved_bytes) == (best.estimate.step_s, best.estimate.memory_reserved_bytes)
+    step_s, _ = evaluate_many(case, [best.layout])
+    assert float(step_s[0]) == pytest.approx(best.estimate.step_s, rel=0.05)
+
+
+BEYOND = [{"vp": "81"}, {"vp": "99999999"}, {"pp": "4", "vp": "21"}, {"mb": "99999999"}, {"shard": "99999999"}]
+
+
+@pytest.mark.parametrize("pinned", BEYOND)
+def test_pins_beyond_the_model_are_refused(pinned):
+    case = replace(DEEP, cluster=small_case(devices=64).cluster)
+    with pytest.raises(InputError):
+        plan(case, MEGATRON, SearchOptions(pins=pinned))
+
+
+def test_distinct_rows_are_told_apart_however_large_their_numbers():
+    draws = np.random.default_rng(7)
+    keys = [draws.integers(0, 2, 200) * (2**31 - 2) for _ in range(6)]
+    first, which = distinct(keys)
+    rows = np.stack(keys)
+    assert len(first) == len(np.unique(rows, axis=1).T)
+    np.testing.assert_array_equal(rows[:, first][:, which], rows)
