@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from benchmarks.coherence.trial import Trial
 
 FIGURES = ("step_s", "memory_reserved_bytes", "memory_peak_bytes", "memory_fit_probability", "mfu_ratio", "bubble_ratio")
-LINEARITY = ("linearity_ratio", "linearity_baseline_devices", "figures")
+LINEARITY = ("linearity_ratio", "linearity_baseline_devices", "linearity_baseline_label", "figures")
 """What costs a search of its own, with the terms that explain it."""
 
 

@@ -86,7 +86,11 @@ def main() -> int:
     for count, each in enumerate(mutants, start=1):
         kept = done.get(each.key)
         if kept is None or (options.again and not kept["killed"]):
-            outcome = copy.tried(each.path, each.text)
+            try:
+                outcome = copy.tried(each.path, each.text)
+            except RuntimeError as error:
+                print(f"{count}/{len(mutants)} {each.path}:{each.line} left out: {error}", flush=True)
+                continue
             kept = {
                 "set": "known" if options.known else f"seed {options.seed}", "key": each.key, "path": each.path, "line": each.line,
                 "kind": each.kind, "before": each.before, "after": each.after, "killed": outcome.killed, "by": outcome.by,

@@ -54,7 +54,7 @@ class FakeSearch:
     asked: Any = None
 
     def plan(
-        self, case: Any, features: Any, options: Any, progress: Any = None, acceptable: Any = None, said: Any = None
+        self, case: Any, features: Any, options: Any, progress: Any = None, runner: Any = None
     ) -> PlanResult:
         from meshwright.estimate import estimate
         from meshwright.estimate.overlap import overlap_for
@@ -77,7 +77,7 @@ class FakeSearch:
             Infeasible(unmet=(unmet,)), used_devices=world, idle_devices=0,
         )
 
-    def compare(self, case: Any, features: Any, result: PlanResult, layout: Any, options: Any) -> Comparison:
+    def compare(self, case: Any, features: Any, result: PlanResult, layout: Any, options: Any, **_: Any) -> Comparison:
         from meshwright.estimate import estimate
 
         return Comparison(label=label(layout), estimate=estimate(case, layout), refused_because=(), rank=2,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from meshwright.api import numbers
 from meshwright.api.fields import Faults
-from meshwright.api.lengths import mean_square_tokens, read_lengths
+from meshwright.api.lengths import read_lengths
 from meshwright.api.pins import KNOBS, consistent, pin
 from meshwright.cli.output import progress
 from meshwright.errors import InputError
@@ -63,13 +63,6 @@ def test_any_text_is_a_positive_number_or_an_input_error(word):
     for parse in (numbers.count, numbers.sequence, numbers.tokens, numbers.positive):
         with suppress(InputError):
             assert parse(word) > 0
-
-
-@given(st.lists(st.integers(1, 5000), min_size=1, max_size=60), st.integers(16, 4096))
-def test_packed_documents_cost_no_more_than_full_sequences(lengths, sequence):
-    mean = mean_square_tokens(lengths, sequence)
-    assert 0 < mean <= sequence**2
-    assert mean_square_tokens([sequence] * 3, sequence) == sequence**2
 
 
 @pytest.mark.parametrize(

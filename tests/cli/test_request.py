@@ -113,8 +113,10 @@ def test_gradients_follow_the_implementation_unless_named(cli, search):
 
 def test_lengths_of_documents_reach_the_batch(cli, search, write):
     path = write("4096\n4096\n8192\n", "lengths.txt")
-    assert cli("plan", *CASE, "--lengths", path).status == 0
-    assert search.asked[0].batch.mean_square_document_tokens == (2 * 4096**2 + 8192**2) / 2
+    assert cli("plan", *CASE, "--lengths", path, "--max-tokens", "8192", "--packs", "96").status == 0
+    batch = search.asked[0].batch
+    assert (batch.global_batch_sequences, batch.sequence_tokens, batch.samples) == (96, 8192, 128)
+    assert batch.mean_square_document_tokens == pytest.approx(128 / 96 * (2 * 4096**2 + 8192**2) / 3)
 
 
 def test_a_path_of_a_model_is_absolute_in_the_saved_plan(cli, search, tmp_path, monkeypatch):

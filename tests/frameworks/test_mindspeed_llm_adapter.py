@@ -286,11 +286,27 @@ GOOD = {"tensor_parallel": 2, "pipeline_parallel": 4, "zero": 1}
 
 
 @pytest.mark.parametrize(
+    ("knobs", "grad", "param"),
+    [({}, True, True), ({"optimizer_shards": 1}, True, False), ({"schedule": "dualpipev", "virtual_stages": 2}, False, False)],
+)
+def test_overlap_is_said_where_the_framework_has_it(knobs, grad, param):
+    """Unsharded states have nothing to gather, the folded pipeline overlaps no reduction: no default is refused."""
+    case = case_of(NAME)
+    layout = layout_of(case, **{key: value for key, value in GOOD.items() if key not in knobs})
+    layout = replace(layout, **knobs)
+    assert (layout.overlap.gradient_reduce, layout.overlap.parameter_gather) == (True, True)
+    assert not refused(NAME, case, layout)
+    said = framework(NAME).decide(case, layout, framework(NAME).version)
+    assert ("--overlap-grad-reduce" in said, "--overlap-param-gather" in said) == (grad, param)
+    overlap = framework(NAME).normal(case, layout).overlap
+    assert (overlap.gradient_reduce, overlap.parameter_gather) == (grad, param)
+
+
+@pytest.mark.parametrize(
     ("rule", "knobs", "model"),
     [
         ("knobs", {"gradient_shards": 8}, None),
         ("overlap-param", {"overlap": Overlap(gradient_reduce=False)}, None),
-        ("overlap-optimizer", {"optimizer_shards": 1}, None),
         ("overlap-tensor", {"tensor_parallel": 1, "sequence_parallel": False, "overlap": Overlap(tensor=True)}, None),
         ("sequence-without-tensor", {"tensor_parallel": 1, "sequence_parallel": True}, None),
         ("swap-optimizer", {"offload": ("optimizer",), "optimizer_shards": 1}, None),
@@ -302,7 +318,6 @@ GOOD = {"tensor_parallel": 2, "pipeline_parallel": 4, "zero": 1}
             {"pipeline_parallel": 2, "virtual_stages": 2, "schedule": "interleaved", "overlap": Overlap(point_to_point=False)},
             None,
         ),
-        ("dualpipev-overlap", {"schedule": "dualpipev", "virtual_stages": 2}, None),
         ("dualpipev-context", {"schedule": "dualpipev", "virtual_stages": 2, "context_parallel": 2}, None),
         ("dualpipev-one-stage", {"schedule": "dualpipev", "virtual_stages": 2, "pipeline_parallel": 1}, None),
         ("dualpipev-few-layers", {"schedule": "dualpipev", "virtual_stages": 2, "pipeline_parallel": 32}, None),
@@ -345,6 +360,7 @@ def test_each_limit_fires_on_its_mutation(rule, knobs, model):
         ("full-method", {"recompute_granularity": "full"}),
         ("selective-method", {"recompute_granularity": "selective", "recompute_method": "block"}),
         ("swap-optimizer", {"swap_optimizer": None, "use_distributed_optimizer": False}),
+        ("overlap-optimizer", {"use_distributed_optimizer": False, "overlap_param_gather": None}),
         ("reuse-fp32", {"reuse_fp32_param": None, "swap_optimizer": None}),
         ("sequence-without-tensor", {"tensor_model_parallel_size": 1}),
         ("expert-tensor", {"num_experts": 8, "expert_model_parallel_size": 2}),

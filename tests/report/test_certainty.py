@@ -117,13 +117,17 @@ def test_a_first_plan_that_leads_says_so():
     assert "leads" not in text(ranked_table(apart[:1], 0.042))
 
 
-def test_plans_that_may_not_fit_have_a_column_of_probabilities():
-    sure = [replace(plan, estimate=certain(memory_fit_probability=0.99)) for plan in result().plans]
-    assert "fits" not in text(ranked_table(sure))
-    doubtful = [*sure[:3], replace(sure[3], estimate=certain(memory_fit_probability=0.61))]
+def test_plans_are_listed_with_what_they_are_ranked_by_where_the_risk_is_known():
+    plain = text(ranked_table(result().plans))
+    assert "by step time" in plain
+    assert "expected" not in plain.splitlines()[1]
+    sure = [replace(plan, estimate=certain(memory_fit_probability=0.999, step_s=15.0)) for plan in result().plans]
+    doubtful = [*sure[:3], replace(sure[3], estimate=certain(memory_fit_probability=0.6, step_s=15.0))]
     printed = text(ranked_table(doubtful))
-    assert "fits" in printed
-    assert "61 %" in printed
+    assert "by expected step time: the step over the probability that it fits in memory" in printed
+    rows = [line.split() for line in printed.splitlines() if " s " in line]
+    assert [(row[row.index("s") - 1], "60" in row) for row in rows] == [("15.0", False)] * 3 + [("25.0", True)]
+    assert printed.count("> 99 %") == 3
 
 
 def moved() -> Calibration:

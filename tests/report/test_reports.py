@@ -35,6 +35,7 @@ from meshwright.report.ranking import group_letters, ranked_table
 from meshwright.report.stages import MAX_STAGES, shown, stage_memory
 from meshwright.report.timesplit import parts_of, time_split
 from meshwright.search import DeviceCount, MinimumDevices, RunCost
+from meshwright.search.devices import CountInterval
 from meshwright.words import list_of, rate, seconds
 
 
@@ -206,11 +207,16 @@ def test_the_cost_of_a_run_with_brackets_and_idle_devices():
 
 
 def test_the_smallest_number_of_devices():
-    found = DeviceCount(devices=64, nodes=8, step_s=1.5, days=40.0)
-    printed = text(minimum_lines(MinimumDevices(fits=found, meets_deadline=None, tried=(8, 16, 64))))
-    assert "fits: 64 devices (8 nodes), 1.50 s per step, 40.0 days" in printed
-    assert "meets the deadline: none that was tried" in printed
-    assert "tried 8 to 64 devices" in printed
+    ends = CountInterval(level=0.9, step_s=(1.2, 1.8), days=(32.0, 48.0), cost=(900.0, 1350.0))
+    found = DeviceCount(devices=64, nodes=8, label="tp8 dp8 mb1", step_s=1.5, days=40.0, cost=1125.0, interval=ends)
+    none = MinimumDevices(fits=found, meets_deadline=None, meets_deadline_upper=None, tried=(8, 16, 64))
+    printed = text(minimum_lines(none))
+    assert "fits: 64 devices (8 nodes)" in printed
+    assert "1.50 s per step (1.20 s to 1.80 s), 40.0 days (32.0 to 48.0), 1,125 for the run (900 to 1,350)" in printed
+    assert "tp8 dp8 mb1" in printed
+    assert "meets the deadline, as predicted: none that was tried" in printed
+    assert "meets it at the upper end of the interval, too: none that was tried" in printed
+    assert "3 numbers between 8 and 64 devices tried" in printed
 
 
 def test_small_reports():

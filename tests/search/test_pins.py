@@ -72,7 +72,7 @@ def test_pins_beyond_the_model_are_refused(pinned):
 
 def test_distinct_rows_are_told_apart_however_large_their_numbers():
     draws = np.random.default_rng(7)
-    keys = [draws.integers(0, 2, 200) * (2**31 - 2) for _ in range(6)]
+    keys = [draws.integers(0, 2, 200) * (2**31 - 1) for _ in range(6)]
     first, which = distinct(keys)
     rows = np.stack(keys)
     assert len(first) == len(np.unique(rows, axis=1).T)

@@ -455,6 +455,7 @@ def test_the_first_plan_explains_itself_in_figures():
         estimate(CASES["mixture"], result.plans[0].layout),
         linearity_ratio=result.plans[0].estimate.linearity_ratio,
         linearity_baseline_devices=result.plans[0].estimate.linearity_baseline_devices,
+        linearity_baseline_label=result.plans[0].estimate.linearity_baseline_label,
     )
 
 
@@ -486,7 +487,7 @@ def test_idle_nodes_are_no_more_than_there_are_and_a_search_ends(monkeypatch):
     several = replace(case, cluster=replace(case.cluster, devices_per_node=2))
     everything = plan(several, MEGATRON, replace(EXACT, spare_nodes=3))
     assert "plan.untried" not in [note.id for note in everything.notes]
-    monkeypatch.setattr(sys.modules["meshwright.search.plan"], "MOST_EVALUATED", 0)
+    monkeypatch.setattr(sys.modules["meshwright.search.finding"], "MOST_EVALUATED", 0)
     cut = plan(several, MEGATRON, replace(EXACT, spare_nodes=3))
     assert "more than 0 idle nodes were not tried" in str(next(note for note in cut.notes if note.id == "plan.untried"))
     assert cut.evaluated < everything.evaluated

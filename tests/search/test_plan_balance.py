@@ -46,6 +46,7 @@ def test_balanced_plans_fit_are_legal_and_never_slower(name, features):
         assert each.estimate == replace(
             estimate(case, each.layout), linearity_ratio=each.estimate.linearity_ratio,
             linearity_baseline_devices=each.estimate.linearity_baseline_devices,
+            linearity_baseline_label=each.estimate.linearity_baseline_label,
         )
     if without.plans:
         assert with_.plans[0].estimate.step_s <= without.plans[0].estimate.step_s * (1.0 + 1e-12)

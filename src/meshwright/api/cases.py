@@ -17,6 +17,7 @@ from meshwright.readers.names import require_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from meshwright.api.packs import Samples
     from meshwright.domain.case import Case
     from meshwright.domain.cluster import Device
     from meshwright.domain.layout import Layout
@@ -35,6 +36,17 @@ class Setup:
     request: dict[str, Any]
     values: tuple[str, ...] = ()
     """Options that were given as values of the domain: only Python can say them again."""
+    samples: Samples | None = None
+    """What the sequences are packs of, where lengths are given."""
+
+    def packed(self, max_tokens: int, packs: int) -> Setup:
+        """The same samples in so many packs of at most so many tokens."""
+        from meshwright.api.packs import batch_of_samples
+
+        assert self.samples is not None, "only samples are packed"
+        case = replace(self.case, batch=batch_of_samples(self.samples, self.request["global_batch"], max_tokens, packs))
+        request = {**self.request, "max_tokens": max_tokens, "packs": packs}
+        return replace(self, case=case, framework=self.framework.for_case(case), request=request)
 
     def layout(self, label: str) -> Layout:
         """Read a label for this case: a silent overlap is the framework's; nodes that the request leaves spare may stay idle."""
@@ -105,10 +117,11 @@ def drafted(values: Values, faults: Faults, *, runs: bool = True) -> Draft:
     from meshwright.catalog.calibrations import calibration, check_name
     from meshwright.catalog.implementations import implementation
     from meshwright.catalog.recipes import optimizer, precision
-    from meshwright.frameworks import framework
+    from meshwright.frameworks import default_for, framework
 
     _require(values, faults)
     request = DEFAULTS | dict(values)
+    request.setdefault("framework", default_for(request["task"]))
     found: dict[str, Any] = {}
     with faults.at("framework"):
         found["framework"] = framework(request["framework"])
@@ -121,7 +134,8 @@ def drafted(values: Values, faults: Faults, *, runs: bool = True) -> Draft:
     with faults:
         found["cluster"] = _cluster(values, faults)
     with faults.at("lengths"):
-        found["batch"] = _batch(values)
+        found["samples"] = _samples(values, faults)
+        found["batch"] = _batch(values, found["samples"])
     with faults.at("optimizer"):
         found["optimizer"] = optimizer(request["optimizer"])
     with faults.at("implementation"):
@@ -155,8 +169,9 @@ def drafted(values: Values, faults: Faults, *, runs: bool = True) -> Draft:
 
 _PARTS = ("framework", "model", "cluster", "batch", "optimizer", "implementation", "precision", "calibration")
 _OF_A_CASE = frozenset({
-    "model", "layers", "cluster", "device", "nodes", "devices", "devices_per_node", "global_batch", "sequence", "lengths", "task",
-    "precision", "optimizer", "gradient_dtype", "framework", "implementation", "calibration", "flops_convention", *RATIOS,
+    "model", "layers", "cluster", "device", "nodes", "devices", "devices_per_node", "global_batch", "sequence", "lengths",
+    "max_tokens", "packs", "split_long", "task", "precision", "optimizer", "gradient_dtype", "framework", "implementation",
+    "calibration", "flops_convention", *RATIOS,
 })
 """Options without which a case would be another one."""
 
@@ -176,7 +191,10 @@ def _case(found: Mapping[str, Any], values: Values, request: dict[str, Any]) -> 
         flops_convention=request["flops_convention"],
         **{field: request[name] for name, field in RATIOS.items() if name in request},
     )
-    return Setup(case=case, framework=found["framework"].for_case(case), request=_said(request), values=_as_values(request))
+    return Setup(
+        case=case, framework=found["framework"].for_case(case), request=_said(request), values=_as_values(request),
+        samples=found["samples"],
+    )
 
 
 def check_names(values: Values, faults: Faults) -> None:
@@ -225,7 +243,7 @@ def _require(values: Values, faults: Faults) -> None:
         faults.add("request.cluster", "the cluster is missing: --cluster NAME, or --device NAME with --nodes or --devices")
     if "global_batch" not in given:
         faults.add("request.batch", "--global-batch is missing: sequences per optimizer step")
-    if "sequence" not in given:
+    if not {"sequence", "lengths"} & given:
         faults.add("request.sequence", "--sequence is missing: tokens of a sequence")
 
 
@@ -258,19 +276,39 @@ def _cluster(values: Values, faults: Faults) -> Cluster | None:
     return cluster_for(values["device"], **size, devices_per_node=values.get("devices_per_node"))
 
 
-def _batch(values: Values) -> Batch | None:
-    """The batch, with packed documents where their lengths are given."""
-    from meshwright.api.lengths import mean_square_tokens, read_lengths
+def _samples(values: Values, faults: Faults) -> Samples | None:
+    """The samples of the file of lengths, as long as they may be."""
+    from meshwright.api.lengths import read_lengths
+    from meshwright.api.packs import samples_of
+
+    if "lengths" not in values:
+        for name in ("max_tokens", "packs", "split_long"):
+            if values.get(name) and "lengths" not in faults.failed:
+                option = f"--{name.replace('_', '-')}"
+                faults.add("request.lengths", "{option} needs --lengths: a file of lengths of samples", path=option, option=option)
+        return None
+    lengths = read_lengths(values["lengths"])
+    if "sequence" in faults.failed:
+        return None
+    return samples_of(lengths, values.get("sequence"), split_long=bool(values.get("split_long")))
+
+
+def _batch(values: Values, samples: Samples | None) -> Batch | None:
+    """The batch: so many sequences, or samples in packs. Files count packs, whatever was packed into them."""
+    from meshwright.api.packs import batch_of_packs, batch_of_samples
     from meshwright.domain.training import Batch
 
-    lengths = read_lengths(values["lengths"]) if "lengths" in values else None
-    if "global_batch" not in values or "sequence" not in values:
+    if "global_batch" not in values or (samples is None and "sequence" not in values):
         return None
-    mean_square = mean_square_tokens(lengths, values["sequence"]) if lengths else None
-    return Batch(
-        global_batch_sequences=values["global_batch"], sequence_tokens=values["sequence"],
-        mean_square_document_tokens=mean_square,
-    )
+    if samples is None:
+        return Batch(global_batch_sequences=values["global_batch"], sequence_tokens=values["sequence"])
+    most = values.get("max_tokens", samples.longest_tokens)
+    if most < samples.longest_tokens:
+        raise fault("request.max-tokens", "{most:,} is less than the longest sample of {longest:,} tokens: no pack would hold it",
+                    path="--max-tokens", most=most, longest=samples.longest_tokens)
+    if values.get("counts_packs"):
+        return batch_of_packs(samples, values["global_batch"], most)
+    return batch_of_samples(samples, values["global_batch"], most, values.get("packs"))
 
 
 def _said(request: dict[str, Any]) -> dict[str, Any]:
@@ -287,4 +325,4 @@ def _as_values(request: dict[str, Any]) -> tuple[str, ...]:
     return tuple(name for name, value in request.items() if isinstance(value, Model | Cluster))
 
 
-_NOT_SAID = frozenset({"request", "json", "save", "force", "compare", "layout"})
+_NOT_SAID = frozenset({"request", "json", "save", "force", "compare", "layout", "counts_packs", "guided"})

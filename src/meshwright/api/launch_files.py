@@ -58,7 +58,7 @@ def _probe(given: Setup, layout: Layout) -> list[File]:
     estimate = predict(case, small)
     written = given.framework.write(case, small, options=Options(estimate=estimate, label=estimate.label, train_iters=3))
     request = {
-        **{key: value for key, value in given.request.items() if key not in {"cluster", "nodes", "lengths", "spare_nodes"}},
+        **{key: value for key, value in given.request.items() if key not in _NOT_OF_A_PROBE},
         "device": case.cluster.device.name, "devices": case.cluster.num_devices, "layers": case.model.num_layers,
         "devices_per_node": case.cluster.devices_per_node, "global_batch": case.batch.global_batch_sequences,
         "sequence": case.batch.sequence_tokens,
@@ -66,3 +66,7 @@ def _probe(given: Setup, layout: Layout) -> list[File]:
     saved = plan_file(request, estimate)
     files = [*written, File(path=saved.path, text=saved.text)]
     return [replace(file, path=f"probe/{file.path}") for file in files]
+
+
+_NOT_OF_A_PROBE = frozenset({"cluster", "nodes", "spare_nodes", "lengths", "max_tokens", "packs", "split_long"})
+"""A probe has its own size, and full sequences."""

@@ -1,9 +1,4 @@
-"""Lengths of documents from a file, packed into sequences: what attention sees of them.
-
-A document attends only to itself, so attention costs the sum of squared document lengths. Documents are packed in file
-order: each goes behind the last one where it still fits, otherwise it opens a new sequence; a longer document than a
-sequence is cut into pieces. Padding attends to nothing.
-"""
+"""Lengths of samples from a file: text, a column of CSV, or a key of JSON lines."""
 
 from __future__ import annotations
 
@@ -23,25 +18,6 @@ MAX_LENGTHS = 10_000_000
 MAX_LINE_CHARACTERS = 2 * 10**7
 """All lengths may stand on one line."""
 MAX_FAULTS = 5
-
-
-def mean_square_tokens(lengths: Iterable[int], sequence_tokens: int) -> float:
-    """Mean over sequences of the sum of squared document lengths.
-
-    >>> mean_square_tokens([4, 4, 8], 8)
-    48.0
-    """
-    squares, num_sequences, room = 0, 0, 0
-    for length in lengths:
-        left = length
-        while left > 0:
-            piece = min(left, sequence_tokens)
-            if piece > room:
-                num_sequences, room = num_sequences + 1, sequence_tokens
-            room -= piece
-            squares += piece * piece
-            left -= piece
-    return squares / num_sequences
 
 
 def read_lengths(path: str) -> Sequence[int]:

@@ -7,7 +7,7 @@ from meshwright.api.fields import Field, one_of
 from meshwright.api.pins import pin
 
 DEFAULTS: dict[str, str] = {
-    "task": "pretrain", "precision": "bf16", "optimizer": "adamw", "framework": "megatron",
+    "task": "pretrain", "precision": "bf16", "optimizer": "adamw",
     "flops_convention": "causal", "calibration": "shipped",
 }
 _CLUSTER, _BATCH, _NUMBERS, _TRAINER = "Cluster", "Batch", "Numbers (never changed)", "Trainer"
@@ -26,11 +26,17 @@ CASE = (
           help="Number of devices, instead of nodes."),
     Field(name="devices_per_node", parse=numbers.count, metavar="N", panel=_CLUSTER,
           help="Devices of one node, where it is not the usual number."),
-    Field(name="global_batch", parse=numbers.count, metavar="N", panel=_BATCH, help="Sequences per optimizer step."),
+    Field(name="global_batch", parse=numbers.count, metavar="N", panel=_BATCH,
+          help="Sequences per optimizer step; with --lengths samples of the file."),
     Field(name="sequence", parse=numbers.sequence, metavar="TOKENS", panel=_BATCH,
-          help="Tokens of a sequence; 128k is 131072 and 1M is 1048576."),
+          help="Tokens of a sequence; 128k is 131072 and 1M is 1048576. With --lengths the longest sample [default: the file's]."),
     Field(name="lengths", metavar="FILE", panel=_BATCH,
-          help="Document lengths (text, CSV or JSON lines), packed into sequences: attention stays inside a document."),
+          help="Lengths of samples (text, CSV or JSON lines), which are packed: attention stays inside a sample."),
+    Field(name="max_tokens", parse=numbers.sequence, metavar="TOKENS", panel=_BATCH,
+          help="The most tokens of a pack of samples [default: plan tries some, elsewhere the longest sample]."),
+    Field(name="packs", parse=numbers.count, metavar="N", panel=_BATCH,
+          help="Packs of an optimizer step, which replicas share [default: as many as the samples need, rounded up a little]."),
+    Field(name="split_long", kind="flag", panel=_BATCH, help="Cut samples longer than --sequence, instead of refusing them."),
     Field(name="task", parse=one_of("pretrain", "sft", "lora"), metavar="pretrain|sft|lora", panel=_BATCH,
           help="What is trained [default: pretrain]."),
     Field(name="precision", metavar="NAME", panel=_NUMBERS,

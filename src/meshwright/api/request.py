@@ -58,10 +58,16 @@ class NamedCase(Request):
     devices: int | str | None = None
     devices_per_node: int | str | None = None
     global_batch: int | str | None = None
-    """Sequences of one optimizer step."""
+    """Sequences of one optimizer step; with lengths samples."""
     sequence: int | str | None = None
     """Tokens of a sequence."""
     lengths: str | Path | None = None
+    """A file of lengths of samples, which are packed; the global batch counts samples then."""
+    max_tokens: int | str | None = None
+    """The most tokens of a pack."""
+    packs: int | str | None = None
+    """Packs of an optimizer step."""
+    split_long: bool = False
     task: str | None = None
     precision: str | None = None
     optimizer: str | None = None

@@ -205,7 +205,7 @@ def _merged(values: Values, said: Said, size: int | None, framework: str) -> dic
             merged.setdefault(option, value)
     if size is not None and "nodes" not in merged:
         merged["devices"] = size
-    return merged | {"framework": framework}
+    return merged | {"framework": framework, "counts_packs": True}
 
 
 def _has_cluster(values: Mapping[str, Any]) -> bool:
@@ -223,7 +223,8 @@ def _case(values: Values, merged: dict[str, Any]) -> tuple[Setup | None, tuple[M
     try:
         return setup(merged, Faults()), ()
     except InputError as error:
-        flags = {"global_batch": 1, "sequence": 1, **({} if "nodes" in values else {"devices": 1})}
+        longest = merged.get("sequence", 1) if "lengths" in values else 1
+        flags = {"global_batch": 1, "sequence": longest, **({} if "nodes" in values else {"devices": 1})}
         flags |= {name: value for name, value in merged.items() if name in values or name == "framework"}
         setup(flags, Faults())  # raises where the flags are at fault
         return None, error.messages

@@ -94,7 +94,7 @@ class Context:
         """What the rules of the guides ask, where there is a prediction."""
         if self.case is None or self.layout is None or self.estimate is None:
             return None
-        return Facts(self.case, self.layout, self.framework.features, self.estimate)
+        return Facts(self.case, self.layout, self.framework.features, self.estimate, self.framework)
 
     def place(self, key: str) -> str:
         """Where a key stands, as ``train.sh:14``; empty where it does not."""

@@ -22,9 +22,13 @@ def report(answer: PlanAnswer, _options: object) -> Iterator[RenderableType]:
     from meshwright.report.compare import comparison_report
     from meshwright.report.cost import minimum_lines, run_cost_lines, saved_lines
     from meshwright.report.guided import guided_report
+    from meshwright.report.packing import packing_lines
     from meshwright.report.plan import plan_report
 
     yield from plan_report(answer.given.case, answer.result, answer.closest)
+    if answer.given.samples is not None:
+        best = answer.result.plans[0].estimate if answer.ok else None
+        yield from packing_lines(answer.given.samples.figures(), answer.given.case.batch, best, answer.tried)
     if answer.comparison is not None:
         yield from comparison_report(answer.comparison)
     if answer.guided is not None:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from meshwright.domain.uncertainty import expected_s
+
 if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
 
@@ -160,6 +162,19 @@ class Estimate:
     interval: Interval | None = None
     host_memory_bytes: HostMemory | None = None
     """``host_memory_per_node_bytes`` by part."""
+    linearity_baseline_label: str | None = None
+    """The layout that linearity compares with."""
+
+    @property
+    def expected_step_s(self) -> float:
+        """The step with the risk that it does not fit: what plans are ranked by (``domain.uncertainty.expected_s``)."""
+        return float(expected_s(self.step_s, self.memory_fit_probability))
+
+    @property
+    def mean_idle_ratio(self) -> float:
+        """Share of the step in which a stage waits, on average over the stages; ``bubble_ratio`` is the busiest one's wait."""
+        busy = [self.layout.num_microbatches * (stage.forward_s + stage.backward_s) for stage in self.stages]
+        return self.bubble_ratio + (max(busy) - sum(busy) / len(busy)) / self.step_s
 
     @property
     def effective_tokens_per_s_per_device(self) -> float:

@@ -14,6 +14,15 @@ Task = Literal["pretrain", "sft", "lora"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Packing:
+    """What stands in the sequences of a batch that are packs of samples; means over the step."""
+
+    samples_per_sequence: float
+    mean_sample_tokens: float
+    longest_sample_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """Sequences and tokens of one optimizer step."""
 
@@ -21,6 +30,8 @@ class Batch:
     sequence_tokens: int
     mean_square_document_tokens: float | None = None
     """Packed documents: mean over sequences of the sum of squared document lengths; None: one document a sequence."""
+    packing: Packing | None = None
+    """None: every sequence is one sample of its full length, or what is packed is not known."""
 
     def __post_init__(self) -> None:
         messages = [
@@ -33,8 +44,19 @@ class Batch:
 
     @property
     def tokens(self) -> int:
-        """Tokens per optimizer step."""
+        """Tokens per optimizer step, padding included."""
         return self.global_batch_sequences * self.sequence_tokens
+
+    @property
+    def samples(self) -> float:
+        """Samples per optimizer step."""
+        return self.global_batch_sequences * (self.packing.samples_per_sequence if self.packing else 1.0)
+
+    @property
+    def padding_ratio(self) -> float:
+        """Share of the tokens that is padding behind the samples of a pack."""
+        packing = self.packing
+        return 1.0 - packing.samples_per_sequence * packing.mean_sample_tokens / self.sequence_tokens if packing else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,6 +86,23 @@ class FitCurve:
         return memory_bytes * math.exp(self.edge + self.width * math.log(1.0 / probability - 1.0))
 
 
+LEAST_PROBABILITY = 1e-3
+"""Below it, a layout that does not run is as bad as any other."""
+
+
+def expected_s(step_s: Number, fit_probability: Number) -> NDArray[np.float64]:
+    """What a step costs on average where runs that do not fit in memory are paid for, too.
+
+        E = t / p
+
+    Symbols: t the step; p the probability that it fits in memory, at least ``LEAST_PROBABILITY``.
+    Shapes:  numbers or columns.
+    Units:   s.
+    Source:  mean number of tries until one succeeds, 1 / p.
+    """
+    return np.asarray(step_s / np.maximum(fit_probability, LEAST_PROBABILITY))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uncertainty:
     """Intervals and probabilities of one calibration."""

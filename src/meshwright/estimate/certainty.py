@@ -6,10 +6,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from meshwright.domain import estimate as values
 from meshwright.domain.uncertainty import OTHER, WIDEST
+from meshwright.domain.uncertainty import expected_s as risked_s
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -178,11 +177,10 @@ def expected_s(case: Case, step_s: Array, reserved_bytes: Array) -> Array:
     Shapes:  columns of layouts.
     Units:   s.
     Holds:   the step time itself where the calibration knows no probabilities.
+    Source:  ``domain.uncertainty.expected_s``.
     """
     curve = memory_curve(case)
-    if curve is None:
-        return step_s
-    return step_s / np.maximum(curve.memory_probability(reserved_bytes, case.offered_bytes), 1e-3)
+    return step_s if curve is None else risked_s(step_s, curve.memory_probability(reserved_bytes, case.offered_bytes))
 
 
 def grades(known: Uncertainty | None) -> Mapping[str, values.Grade]:

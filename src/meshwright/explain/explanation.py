@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from meshwright.domain.label import label
 from meshwright.explain.ladder import SpeedStep, speed_step
 from meshwright.explain.memory_fit import FitStep, fit_step
 from meshwright.explain.reach import BatchStep, batch_step
 from meshwright.explain.sensitivity import Sensitivity, WhatIf, sensitivities, what_ifs
 from meshwright.judging.contests import disagreements
-from meshwright.judging.facts import Facts
+from meshwright.judging.facts import ANYONE, Facts
 from meshwright.judging.guides import judge_all
 from meshwright.judging.losses import Cause, Loss, causes, losses
 from meshwright.judging.start import GuidedStart, differences, guided_start
@@ -58,19 +57,19 @@ class Explanation:
 
 
 def explain(
-    case: Case, layout: Layout, features: Features, estimate: Estimate | None = None, runner: Runner | None = None
+    case: Case, layout: Layout, features: Features, estimate: Estimate | None = None, runner: Runner = ANYONE
 ) -> Explanation:
     """Explain a layout.
 
     ``estimate``: that of the layout where it is known; one that carries its linearity saves computing it again. ``runner``: the
-    framework, which is asked about what would make a layout fit that does not.
+    framework that is to run what is proposed.
     Errors:  none for layouts that can be estimated; what the framework refuses is said, not raised.
     """
-    facts = Facts(case, layout, features, estimate)
+    facts = Facts(case, layout, features, estimate, runner)
     judged = judge_all(facts)
     return Explanation(
         label=facts.estimate.label,
-        fit=fit_step(facts, runner),
+        fit=fit_step(facts),
         batch=batch_step(facts),
         throughput=speed_step(facts),
         start=guided_start(facts),
@@ -90,7 +89,7 @@ def _fastest(facts: Facts) -> Fastest | None:
         return None
     trial = facts.trial(best.layout)
     return Fastest(
-        label=label(trial.layout, overlap=facts.layout.overlap),
+        label=facts.label(trial.layout),
         step_s=trial.step_s,
         memory_reserved_bytes=trial.reserved_bytes,
         step_change_ratio=trial.step_s / facts.step_s - 1.0,

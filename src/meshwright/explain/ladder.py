@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from meshwright.domain.label import label
 from meshwright.domain.layout import Layout, NoRecompute
 from meshwright.judging.neighbours import vary
 from meshwright.judging.predicates import change
 from meshwright.judging.start import start_layout
-from meshwright.search import layout_refusals
 from meshwright.units import seconds
 
 if TYPE_CHECKING:
@@ -48,7 +46,8 @@ GROUPS = (
 def speed_step(facts: Facts) -> SpeedStep:
     """From the guided start to the layout, one group of knobs at a time, each at the same devices and global batch."""
     case, features, target = facts.case, facts.features, facts.layout
-    now = start_layout(facts) or replace(target, recompute=NoRecompute())
+    bare = replace(target, recompute=NoRecompute())
+    now = start_layout(facts) or (target if facts.refusals(bare) else bare)
     rungs, pending, words = [_rung(facts, "guided start", now, None)], dict[str, Any](), list[str]()
     for word, names in GROUPS:
         wanted = {name: getattr(target, name) for name in names if getattr(target, name) != getattr(now, name)}
@@ -57,16 +56,16 @@ def speed_step(facts: Facts) -> SpeedStep:
         pending |= wanted
         words += [word] if wanted else []
         then = target if now.world != target.world else vary(case, features, now, **pending)
-        if isinstance(then, str) or (layout_refusals(case, features, then) and then != target):
+        if isinstance(then, str) or facts.refusals(then):
             continue
         if then != now:
             rungs.append(_rung(facts, " + ".join(words), then, rungs[-1]))
         now, pending, words = then, {}, []
     if now != target:
         rungs.append(_rung(facts, " + ".join(words) or "the rest", target, rungs[-1]))
-    credited = [rung for rung in rungs[1:] if rung.fits]
     slower = facts.step_s > rungs[0].step_s
-    largest = max(credited, key=lambda rung: rung.step_change_ratio * (1 if slower else -1), default=None)
+    fitting = [rung for rung in rungs[1:] if rung.fits]
+    largest = max(fitting, key=lambda rung: rung.step_change_ratio * (1 if slower else -1), default=None)
     most = f"; most by {largest.knob} ({largest.step_change_ratio:+.1%})" if largest is not None else ""
     return SpeedStep(
         rungs=tuple(rungs),
@@ -78,7 +77,7 @@ def speed_step(facts: Facts) -> SpeedStep:
 def _rung(facts: Facts, knob: str, layout: Layout, before: SpeedRung | None) -> SpeedRung:
     trial = facts.trial(layout)
     return SpeedRung(
-        knob=knob, label=label(layout, overlap=layout.overlap), step_s=trial.step_s,
+        knob=knob, label=facts.label(layout), step_s=trial.step_s,
         step_change_ratio=trial.step_s / before.step_s - 1.0 if before else 0.0, memory_reserved_bytes=trial.reserved_bytes,
         fits=trial.estimate.fits,
     )

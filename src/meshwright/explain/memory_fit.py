@@ -11,13 +11,11 @@ from meshwright.estimate.many import evaluate_many
 from meshwright.judging.neighbours import shards
 from meshwright.search import layout_refusals
 from meshwright.search.levers import levers
-from meshwright.search.runner import Functions
 from meshwright.search.space import divisors
 from meshwright.units import count, gib
 
 if TYPE_CHECKING:
     from meshwright.judging.facts import Facts
-    from meshwright.search.runner import Runner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +47,7 @@ class FitStep:
     """What would make the case fit, where the layout does not: the list of ``plan`` and ``fix``."""
 
 
-def fit_step(facts: Facts, runner: Runner | None = None) -> FitStep:
+def fit_step(facts: Facts) -> FitStep:
     """Memory from one device that holds everything to the layout, knob by knob."""
     case, target = facts.case, facts.layout
     first = Layout(num_microbatches=case.batch.global_batch_sequences)
@@ -80,7 +78,7 @@ def fit_step(facts: Facts, runner: Runner | None = None) -> FitStep:
         f"{gib(facts.estimate.memory_reserved_bytes)}; "
         + (f"alone would be enough: {', '.join(enough)}; " if enough else "no knob alone would be enough; ")
         + ("some layout fits without recompute" if rich else "no layout fits without recompute"),
-        levers=() if facts.estimate.fits else tuple(map(str, levers(case, facts.features, runner or Functions()))),
+        levers=() if facts.estimate.fits else tuple(map(str, levers(case, facts.features, facts.runner))),
     )
 
 
@@ -145,7 +143,7 @@ def _alone(facts: Facts) -> list[tuple[str, Layout]]:
             replace(each, sequence_parallel=able and word == "tp", num_microbatches=max(batch // each.data_parallel, 1))
             for each in legal
         ]
-        legal = [each for each in legal if not layout_refusals(case, features, each)]
+        legal = [each for each in legal if not facts.refusals(each)]
         if legal:
             found.append((f"{word}{getattr(legal[-1], name)}", legal[-1]))
     stages = [stage for stage in (1, 3) if replicas > 1 and stage in features.zero_stages]

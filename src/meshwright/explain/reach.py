@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.judging.predicates import percent
-from meshwright.search import layout_refusals
 from meshwright.units import count
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ class BatchStep:
 def batch_step(facts: Facts) -> BatchStep:
     """The product that makes the batch, and the layout at twice and half of it."""
     layout, batch = facts.layout, facts.case.batch
-    least = layout.data_parallel * layout.microbatch_sequences * fewest_microbatches(facts)
+    least = _smallest(facts)
     twice, half = _batch_trial(facts, 2.0), _batch_trial(facts, 0.5)
     down = (
         f"half of it would run at {percent(half.mfu_ratio)} MFU"
@@ -61,17 +60,11 @@ def batch_step(facts: Facts) -> BatchStep:
     )
 
 
-def fewest_microbatches(facts: Facts) -> int:
-    """With how many micro-batches the layout is still legal, as far as it is now: interleaving needs several for each stage."""
-    case, layout = facts.case, facts.layout
-    now = set(layout_refusals(case, facts.features, layout))
-
-    def legal(count: int) -> bool:
-        batch = replace(case.batch, global_batch_sequences=layout.data_parallel * layout.microbatch_sequences * count)
-        fewer = replace(layout, num_microbatches=count)
-        return set(layout_refusals(replace(case, batch=batch), facts.features, fewer)) <= now
-
-    return next((count for count in range(1, layout.num_microbatches) if legal(count)), layout.num_microbatches)
+def _smallest(facts: Facts) -> int:
+    """The smallest global batch under which the layout runs: its schedule may want several micro-batches, or multiples."""
+    counts = range(1, facts.layout.num_microbatches)
+    least = next((count for count in counts if facts.in_microbatches(count) is not None), facts.layout.num_microbatches)
+    return facts.layout.data_parallel * facts.layout.microbatch_sequences * least
 
 
 def _batch_trial(facts: Facts, factor: float) -> BatchTrial | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from meshwright.domain.label import label
 from meshwright.judging.neighbours import neighbours
 
 if TYPE_CHECKING:
@@ -45,13 +44,15 @@ def sensitivities(facts: Facts) -> tuple[Sensitivity, ...]:
     """Every single step, knob by knob."""
     found: list[Sensitivity] = []
     for each in neighbours(facts.case, facts.features, facts.layout):
-        if each.layout is None:
+        layout = each.layout if each.layout is None or each.knob == "overlap" else facts.own(each.layout)
+        refused = each.refused_because if layout is None else facts.refusals(layout)
+        if layout is None or refused:
             found.append(
                 Sensitivity(
                     knob=each.knob,
                     change=each.change,
                     label=None,
-                    refused_because=each.refused_because,
+                    refused_because=refused,
                     step_s=None,
                     step_change_ratio=None,
                     memory_reserved_bytes=None,
@@ -60,12 +61,12 @@ def sensitivities(facts: Facts) -> tuple[Sensitivity, ...]:
                 )
             )
             continue
-        trial = facts.trial(each.layout)
+        trial = facts.trial(layout)
         found.append(
             Sensitivity(
                 knob=each.knob,
                 change=each.change,
-                label=label(each.layout, overlap=facts.layout.overlap),
+                label=facts.label(layout),
                 refused_because=(),
                 step_s=trial.step_s,
                 step_change_ratio=trial.step_s / facts.step_s - 1.0,

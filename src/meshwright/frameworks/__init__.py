@@ -14,7 +14,7 @@ from meshwright.errors import fault, nearest
 from meshwright.frameworks.base import File, Framework, Limit, Options
 from meshwright.registry import Registry
 
-__all__ = ["GROUP", "File", "Framework", "Limit", "Options", "framework", "frameworks"]
+__all__ = ["GROUP", "File", "Framework", "Limit", "Options", "default_for", "framework", "frameworks"]
 
 GROUP = "meshwright.frameworks"
 _NAMES = (
@@ -47,6 +47,15 @@ def framework(name: str) -> Framework:
     spellings = {spelling: known for known in registry for spelling in (known, *registry[known].aliases)}
     hint = nearest(wanted, spellings, "meshwright catalog frameworks", spellings)
     raise fault("framework.unknown", "unknown framework {name!r}{hint}", name=name, hint=hint)
+
+
+def default_for(task: str) -> str:
+    """The framework that is meant where none is named: the first of this package that trains with the task.
+
+    >>> default_for("pretrain"), default_for("lora")
+    ('megatron', 'bridge')
+    """
+    return next((name for name in _NAMES if task in _built_in(name).features.tasks), _NAMES[0])
 
 
 @cache

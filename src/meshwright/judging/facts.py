@@ -8,6 +8,8 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from meshwright.domain.label import label
+from meshwright.errors import Message
+from meshwright.estimate.overlap import overlap_for
 from meshwright.estimate.single import estimate as estimate_of
 from meshwright.judging.alternatives import Alternative, alternatives
 from meshwright.judging.neighbours import vary
@@ -15,16 +17,20 @@ from meshwright.judging.questions import MICRO_BATCHES, columns_of_layouts, ques
 from meshwright.perf.parameters import active_parameters, total_parameters
 from meshwright.search import layout_refusals
 from meshwright.search.plan import RANKING_ERROR
+from meshwright.search.runner import Functions
 from meshwright.search.space import divisors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout
+    from meshwright.search.runner import Runner
 
+ANYONE = Functions()
+"""A framework that runs everything."""
 ERROR = RANKING_ERROR
 """Step times nearer than this are equal: the model cannot tell them apart."""
 
@@ -51,9 +57,11 @@ class Trial:
 class Facts:
     """A case, a layout and its estimate, and everything that can be derived from them."""
 
-    def __init__(self, case: Case, layout: Layout, features: Features, estimate: Estimate | None = None) -> None:
-        """Keep what is given; estimate the layout where that was not done yet."""
-        self.case, self.layout, self.features = case, layout, features
+    def __init__(
+        self, case: Case, layout: Layout, features: Features, estimate: Estimate | None = None, runner: Runner = ANYONE
+    ) -> None:
+        """Keep what is given; estimate the layout where that was not done yet. ``runner``: the framework that is to run others."""
+        self.case, self.layout, self.features, self.runner = case, layout, features, runner
         self.estimate = estimate if estimate is not None else estimate_of(case, layout)
         self._trials: dict[Layout, Estimate] = {layout: self.estimate}
 
@@ -106,9 +114,13 @@ class Facts:
         wanted = tuple(sorted({*MICRO_BATCHES, self.layout.microbatch_sequences}))
         known = () if layout_refusals(self.case, self.features, self.layout) else (self.layout,)
         found = alternatives(self.case, self.features, self.layout.world, self.layout.overlap, self.parameters, wanted, known=known)
-        trials = [self.trial(layout) for layout in dict.fromkeys(each.layout for each in found.values())]
+        trials = [self.trial(layout) for layout in dict.fromkeys(self.own(each.layout) for each in found.values())]
+        trials = [each for each in trials if not each.refused_because]
+        if not trials:
+            return {}
         columns, asked = columns_of_layouts([each.layout for each in trials]), questions(self.case, self.parameters)
-        return {name: self._answer(compress(trials, asked[name](columns))) for name in found}
+        answers = {name: [*compress(trials, asked[name](columns))] for name in found}
+        return {name: self._answer(answer) for name, answer in answers.items() if answer}
 
     def _answer(self, trials: Iterable[Trial]) -> Alternative:
         """The fastest that fits; where none does, the least demanding."""
@@ -116,37 +128,62 @@ class Facts:
         fitting = [each for each in every if each.estimate.fits]
         best = min(fitting, key=lambda each: each.step_s) if fitting else min(every, key=lambda each: each.reserved_bytes)
         return Alternative(
-            label=label(best.layout, overlap=self.layout.overlap), layout=best.layout, step_s=best.step_s,
+            label=self.label(best.layout), layout=best.layout, step_s=best.step_s,
             memory_reserved_bytes=best.reserved_bytes, fits=bool(fitting),
         )
+
+    def own(self, layout: Layout) -> Layout:
+        """A layout with what the framework overlaps under it."""
+        return replace(layout, overlap=self.runner.overlap(self.case, layout))
+
+    def label(self, layout: Layout) -> str:
+        """A label that means this layout when it is read again: silent on what the framework overlaps by itself."""
+        return label(layout, overlap=self.runner.overlap(self.case, replace(layout, overlap=overlap_for(self.case))))
+
+    def refusals(self, layout: Layout, case: Case | None = None) -> tuple[str, ...]:
+        """Why a layout cannot be run: rules of the search, or the framework's own, unless they refuse the explained one, too."""
+        rules = layout_refusals(case or self.case, self.features, layout)
+        if rules or layout == self.layout:
+            return rules
+        return tuple(reason for id, reason in self._asked(case or self.case, layout) if id not in self._known)
+
+    @cached_property
+    def _known(self) -> frozenset[object]:
+        """What the framework has against the explained layout itself."""
+        return frozenset(id for id, _ in self._asked(self.case, self.layout))
+
+    def _asked(self, case: Case, layout: Layout) -> Iterator[tuple[object, str]]:
+        """Identifier and words of everything that the framework has against a layout."""
+        for each in self.runner.check(case, layout):
+            yield (each.id, replace(each, path="").words) if isinstance(each, Message) else (None, "the framework refuses it")
 
     def trial(self, layout: Layout, case: Case | None = None) -> Trial:
         """Another layout estimated once, or an estimate under another case."""
         if case is not None:
-            return Trial(
-                layout=layout, estimate=estimate_of(case, layout), refused_because=layout_refusals(case, self.features, layout)
-            )
+            return Trial(layout=layout, estimate=estimate_of(case, layout), refused_because=self.refusals(layout, case))
         if layout not in self._trials:
             self._trials[layout] = estimate_of(self.case, layout)
-        refused = layout_refusals(self.case, self.features, layout)
-        return Trial(layout=layout, estimate=self._trials[layout], refused_because=refused)
+        return Trial(layout=layout, estimate=self._trials[layout], refused_because=self.refusals(layout))
 
     def varied(self, **knobs: Any) -> Trial | None:
         """The layout with other knobs, rebalanced; None where a division fails or a rule refuses it."""
         found = vary(self.case, self.features, self.layout, **knobs)
         if isinstance(found, str):
             return None
-        return None if layout_refusals(self.case, self.features, found) else self.trial(found)
+        return None if self.refusals(found) else self.trial(found)
 
     def with_batch(self, factor: float) -> Trial | None:
         """The layout at a global batch larger or smaller by a factor, in more or fewer micro-batches."""
         m = self.layout.num_microbatches * factor
-        if m < 1 or m != int(m):
-            return None
-        batch = replace(self.case.batch, global_batch_sequences=round(self.case.batch.global_batch_sequences * factor))
-        case, layout = replace(self.case, batch=batch), replace(self.layout, num_microbatches=int(m))
+        return None if m < 1 or m != int(m) else self.in_microbatches(int(m))
+
+    def in_microbatches(self, number: int) -> Trial | None:
+        """The layout with so many micro-batches, at the global batch that they make; None where that breaks a new rule."""
+        layout = replace(self.layout, num_microbatches=number)
+        sequences = layout.data_parallel * layout.microbatch_sequences * number
+        case = replace(self.case, batch=replace(self.case.batch, global_batch_sequences=sequences))
         known = layout_refusals(self.case, self.features, self.layout)
-        new = any(reason not in known for reason in layout_refusals(case, self.features, layout))
+        new = any(reason not in known for reason in self.refusals(layout, case))
         return None if new else self.trial(layout, case)
 
     @cached_property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from meshwright.domain.label import label, recompute_word
+from meshwright.domain.label import recompute_word
 from meshwright.judging.following import guided_parts
 from meshwright.judging.neighbours import OFF
 from meshwright.judging.questions import START_PARAMETERS
@@ -50,6 +50,7 @@ class GuidedStart:
 def start_layout(facts: Facts) -> Layout | None:
     """The fastest fitting layout near 4 B parameters per device, else the least demanding one; overlap off."""
     found = [facts.best[name] for name in QUESTIONS if name in facts.best]
+    found = [each for each in found if not facts.refusals(replace(each.layout, overlap=OFF))]
     chosen = next((each for each in found if each.fits), found[0] if found else None)
     return None if chosen is None else replace(chosen.layout, overlap=OFF)
 
@@ -64,7 +65,7 @@ def guided_start(facts: Facts) -> GuidedStart | None:
         rule="chatlearn.four-billion-start",
         source="000:21, 001:29",
         target_parameters=START_PARAMETERS,
-        label=label(start, overlap=OFF),
+        label=facts.label(start),
         parameters_per_device=facts.parameters / guided_parts(facts.case, start),
         step_s=trial.step_s,
         memory_reserved_bytes=trial.reserved_bytes,

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from meshwright.report.timesplit import parts_of
-from meshwright.words import gib, percent, seconds
+from meshwright.words import gib, percent, plural, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,9 +26,8 @@ def comparison_report(comparison: Comparison) -> Iterator[RenderableType]:
     yield Padding(Text.assemble(("Why not ", "bold"), (comparison.label, "bold cyan"), ("?", "bold")), (1, 0, 0, 0))
     for reason in comparison.refused_because:
         yield Text(f"  refused: {reason}", style="red")
-    if comparison.rank is not None:
-        place = "It is the winner." if comparison.rank == 1 else f"It is number {comparison.rank:,} of the layouts that fit."
-        yield Text(f"  {place}")
+    if comparison.better_listed is not None:
+        yield Text(f"  {_place(comparison)}")
     elif not mine.fits:
         short = mine.memory_reserved_bytes - mine.memory_capacity_bytes
         yield Text(f"  It does not fit: short of {gib(short)} on stage {mine.peak_stage}.", style="red")
@@ -40,6 +39,9 @@ def comparison_report(comparison: Comparison) -> Iterator[RenderableType]:
             table.add_row(ours.name, seconds(ours.value), seconds(theirs.value), _signed(ours.value - theirs.value))
     table.add_section()
     table.add_row("step", seconds(mine.step_s), seconds(best.step_s), _signed(mine.step_s - best.step_s), style="bold")
+    if mine.interval is not None:
+        expected = (mine.expected_step_s, best.expected_step_s)
+        table.add_row("expected", *map(seconds, expected), _signed(expected[0] - expected[1]), style="bold")
     table.add_row("MFU", percent(mine.mfu_ratio), percent(best.mfu_ratio), f"{100 * (mine.mfu_ratio - best.mfu_ratio):+.1f}")
     memory, least = mine.memory_reserved_bytes, best.memory_reserved_bytes
     more = "-" if memory < least else "+"
@@ -49,6 +51,15 @@ def comparison_report(comparison: Comparison) -> Iterator[RenderableType]:
         yield Text("  What stands between it and the first plan", style="bold")
     for condition in comparison.needed:
         yield Padding(Text(f"- {condition}"), (0, 0, 0, 4))
+
+
+def _place(comparison: Comparison) -> str:
+    """Where it stands among the listed plans, and how many layouts of the grid are better by what plans are ranked by."""
+    if comparison.rank is not None:
+        return "It is the first plan." if comparison.rank == 1 else f"It is plan {comparison.rank} of the list."
+    ahead = comparison.better_listed or 0
+    where = f"would stand behind plan {ahead}" if ahead else "would stand before plan 1"
+    return f"It is not listed; it {where}, with {plural(comparison.better or 0, 'better layout')} in the grid."
 
 
 def _signed(difference_s: float) -> str:

@@ -67,21 +67,31 @@ def _deadline(run: RunCost) -> Iterator[RenderableType]:
 
 
 def minimum_lines(minimum: MinimumDevices) -> Iterator[RenderableType]:
-    """The smallest number of devices that fits, and that meets the deadline."""
+    """The smallest number of devices that fits, and that meets the deadline: by the predicted step, and by its upper end."""
     yield Padding(Text("Smallest number of devices", style="bold"), (1, 0, 0, 0))
-    yield Text(f"  fits: {_count(minimum.fits)}")
+    yield from _count("fits", minimum.fits)
     if minimum.meets_deadline is not None or (minimum.fits is not None and minimum.fits.days is not None):
-        yield Text(f"  meets the deadline: {_count(minimum.meets_deadline)}")
-    tried = f"{integer(min(minimum.tried))} to {integer(max(minimum.tried))}" if minimum.tried else "no"
-    yield Text(f"  tried {tried} devices, in nodes of 2^k and 3 x 2^k", style="dim")
+        yield from _count("meets the deadline, as predicted", minimum.meets_deadline)
+        yield from _count("meets it at the upper end of the interval, too", minimum.meets_deadline_upper)
+    tried = f"between {integer(min(minimum.tried))} and {integer(max(minimum.tried))} devices" if minimum.tried else ""
+    words = f"{plural(len(minimum.tried), 'number')} {tried} tried, of those that split into degrees which divide model and batch"
+    yield Text(f"  {words}", style="dim")
 
 
-def _count(found: DeviceCount | None) -> str:
-    """A number of devices and how fast it is."""
+def _count(what: str, found: DeviceCount | None) -> Iterator[RenderableType]:
+    """A number of devices, its layout, and how fast and how dear it is."""
     if found is None:
-        return "none that was tried"
-    days = f", {found.days:,.1f} days" if found.days is not None else ""
-    return f"{plural(found.devices, 'device')} ({plural(found.nodes, 'node')}), {seconds(found.step_s)} per step{days}"
+        yield Text(f"  {what}: none that was tried")
+        return
+    yield Text(f"  {what}: {plural(found.devices, 'device')} ({plural(found.nodes, 'node')})")
+    ends = found.interval
+    words = [f"{seconds(found.step_s)} per step" + (f" ({' to '.join(map(seconds, ends.step_s))})" if ends else "")]
+    for value, unit, between in ((found.days, "days", ends and ends.days), (found.cost, "for the run", ends and ends.cost)):
+        if value is not None:
+            shown = [f"{each:,.1f}" if unit == "days" else integer(each) for each in (value, *(between or ()))]
+            words.append(f"{shown[0]} {unit}" + (f" ({shown[1]} to {shown[2]})" if between else ""))
+    yield Text(f"    {', '.join(words)}")
+    yield Text(f"    {found.label}", style="cyan")
 
 
 def saved_lines(paths: Sequence[str]) -> Iterator[RenderableType]:

@@ -56,10 +56,15 @@ def case_header(case: Case) -> Iterator[RenderableType]:
             f"{gib(case.capacity_bytes)} usable per device",
         ),
     )
-    sequences = plural(batch.global_batch_sequences, "sequence")
+    sequences = plural(batch.global_batch_sequences, "sequence" if batch.packing is None else "pack")
+    if batch.packing is not None:
+        sequences = f"{batch.samples:,.6g} samples in {sequences}"
+    padding = f", {percent(batch.padding_ratio)} of them padding" if batch.packing else ""
     grid.add_row(
         "step",
-        Text.assemble((f"{sequences} x {integer(batch.sequence_tokens)} tokens", "bold"), f" = {count(batch.tokens)} tokens"),
+        Text.assemble(
+            (f"{sequences} x {integer(batch.sequence_tokens)} tokens", "bold"), f" = {count(batch.tokens)} tokens{padding}"
+        ),
     )
     grid.add_row(
         "training",
@@ -93,16 +98,26 @@ def headline(estimate: Estimate, title: str = "") -> Iterator[RenderableType]:
         yield Pieces(pieces=_chances(estimate, estimate.interval.level))
     parts = [
         f"effective {rate(estimate.effective_tokens_per_s_per_device)} tokens/s/device without bubble, communication and host",
-        f"bubble {percent(estimate.bubble_ratio)}", f"HFU {percent(estimate.hfu_ratio)}",
+        _bubble(estimate), f"HFU {percent(estimate.hfu_ratio)}",
     ]
     if estimate.linearity_ratio is not None:
         baseline = estimate.linearity_baseline_devices
         parts.append(f"linearity {estimate.linearity_ratio:.2f}" + (f" against {baseline} devices" if baseline else ""))
-    parts.append(f"{rate(estimate.samples_per_s)} sequences/s")
+    parts.append(f"{rate(estimate.samples_per_s)} samples/s")
     if estimate.host_memory_per_node_bytes > 0:
         parts.append(f"host memory {gib(estimate.host_memory_per_node_bytes)} per node")
     yield Pieces(pieces=parts)
+    if estimate.linearity_baseline_label not in (None, estimate.label):
+        yield Text(f"  linearity compares with {estimate.linearity_baseline_label}", style="dim")
     yield Pieces(pieces=(*convention(estimate), f"calibration {estimate.calibration}"), style="dim")
+
+
+def _bubble(estimate: Estimate) -> str:
+    """The wait of the busiest stage, and of all stages on average where there are several."""
+    share = f"bubble {percent(estimate.bubble_ratio)}"
+    if len(estimate.stages) == 1:
+        return share
+    return f"{share} on the busiest stage, {percent(estimate.mean_idle_ratio)} on the mean stage"
 
 
 def _memory(estimate: Estimate) -> list[Text | str]:

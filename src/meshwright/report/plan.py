@@ -9,7 +9,7 @@ from rich.text import Text
 
 from meshwright.domain.estimate import Infeasible
 from meshwright.report.headline import case_header, headline, standing
-from meshwright.report.ranking import pareto_table, ranked_table
+from meshwright.report.ranking import pareto_table, ranked_table, riskier_table
 from meshwright.report.runs import closest_line
 from meshwright.report.stages import stage_memory
 from meshwright.report.timesplit import time_split
@@ -48,7 +48,8 @@ def plan_report(case: Case, result: PlanResult, closest: Near | None = None) -> 
     for reason in winner.reasons:
         yield Padding(Text(f"- {reason}"), (0, 0, 0, 2))
     yield from closest_line(closest)
-    yield from ranked_table(result.plans, result.ranking_error_ratio)
+    yield from ranked_table(result.plans, result.ranking_error_ratio, result.objective)
+    yield from riskier_table(result.riskier)
     yield from pareto_table(result.pareto)
     yield from stage_memory(winner.estimate)
     yield from time_split(winner.estimate)

@@ -22,12 +22,15 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
     from meshwright.domain.layout import Layout
-    from meshwright.search.result import RankedPlan
+    from meshwright.search.result import Objective, RankedPlan
 
-BAR, MIN_BAR = 10, 3
+BAR, MIN_BAR, BAR_OF = 10, 3, "bar"
 MAX_CELL = len("full:99")
-SURE = 0.95
-"""Where each plan fits with this probability, a column of probabilities says nothing."""
+_RANKED_BY: Mapping[Objective, str] = {
+    "step-time": "step time", "memory": "memory of the fullest device", "throughput-per-device": "step time times devices",
+}
+_RISK = ": the step over the probability that it fits in memory"
+"""What is expected of a step, where a calibration knows the risk."""
 MAX_FRONT, MAX_SLOWDOWN = 6, 2.0
 """How much of the Pareto front is worth a person's time."""
 _ALWAYS = {"tp", "pp", "dp", "mb", "zero"}
@@ -61,24 +64,34 @@ _WORDS = {"recompute", "layout"}
 _NEUTRAL = ({"1"}, {"-"})
 
 
-def ranked_table(plans: Sequence[RankedPlan], error_ratio: float = 0.0) -> Iterator[RenderableType]:
+def ranked_table(
+    plans: Sequence[RankedPlan], error_ratio: float = 0.0, objective: Objective = "step-time"
+) -> Iterator[RenderableType]:
     """The plans in their order; plans that the model cannot tell apart share a letter.
 
     ``error_ratio``: how far two plans must differ to be told apart; 0 where nobody says.
     """
-    title = Text("Ranked plans", style="bold")
+    risk = any(plan.estimate.interval for plan in plans)
+    named = _RANKED_BY[objective] + (_RISK if risk and objective != "memory" else "")
+    title = Text.assemble(("Ranked plans", "bold"), (f"  by {'expected ' if named.endswith(_RISK) else ''}{named}", "dim"))
     if not all(plan.estimate.calibrated for plan in plans):
         title.append("  ").append(UNCALIBRATED, style="bold black on yellow")
     yield Padding(title, (1, 0, 0, 0))
     yield Ranking(plans=plans)
     letters = group_letters(plans)
     size = f" ({percent(error_ratio)})" if error_ratio else ""
+    if objective == "memory":
+        for group, letter in letters.items():
+            ranks = [plan.rank for plan in plans if plan.group == group]
+            alike = f"plans {list_of(ranks)} need the same memory within {percent(error_ratio)}"
+            yield Padding(Text(f"{letter}: {alike}", style="yellow"), (0, 0, 0, 2))
+        return
     for group, letter in letters.items():
         ranks = [plan.rank for plan in plans if plan.group == group]
         first = plans[0].group == group
         more = "; --top lists more of them" if len(ranks) == len(plans) else ""
         wanted = f"{size}: measure these {small(len(ranks))}{more}" if first else ""
-        words = f"plans {list_of(ranks)} differ by less than the error of the model{wanted}"
+        words = f"expected times of plans {list_of(ranks)} differ by less than the error of the model{wanted}"
         yield Padding(Text(f"{letter}: {words}", style="yellow"), (0, 0, 0, 2))
     if len(plans) > 1 and plans[0].group not in letters:
         yield Padding(Text(f"plan 1 leads the others by more than the error of the model{size}", style="yellow"), (0, 0, 0, 2))
@@ -95,8 +108,11 @@ class Ranking:
         columns = {name: [cell(plan.layout) for plan in self.plans] for name, cell in KNOBS.items()}
         columns = {name: cells for name, cells in columns.items() if name in _ALWAYS or set(cells) not in _NEUTRAL}
         footnotes = _shorten(columns.get("recompute", []))
-        wide = Padding(self._table(columns), (0, 0, 0, 2))
-        if console.measure(wide, options=options.update(max_width=10 * options.max_width)).minimum > options.max_width:
+        without = (frozenset[str](), frozenset({BAR_OF}), frozenset({BAR_OF, "tok/s/dev"}))
+        tables = (Padding(self._table(columns, without=each), (0, 0, 0, 2)) for each in without)
+        room = options.update(max_width=10 * options.max_width)
+        wide = next((each for each in tables if console.measure(each, options=room).minimum <= options.max_width), None)
+        if wide is None:
             yield Padding(self._table({"layout": [plan.label for plan in self.plans]}), (0, 0, 0, 2))
             return
         yield wide
@@ -105,35 +121,55 @@ class Ranking:
         for note in (["; ".join(notes)] if notes else []) + footnotes:
             yield Text(f"  {note}", style="dim")
 
-    def _table(self, columns: Mapping[str, Sequence[str]]) -> Table:
-        """Rank, group, the given columns, and the figures."""
+    def _table(self, columns: Mapping[str, Sequence[str]], without: frozenset[str] = frozenset()) -> Table:
+        """Rank, group, the given columns, and the figures; ``without`` those for which there is no room."""
         letters = group_letters(self.plans)
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1), collapse_padding=True)
         table.add_column("#", justify="right", no_wrap=True)
         table.add_column("", no_wrap=True)
         for name in columns:
             table.add_column(name, justify="left" if name in _WORDS else "right", no_wrap=name != "layout", overflow="fold")
-        for name in ("step", "MFU", "tok/s/dev"):
-            table.add_column(name, justify="right", no_wrap=True)
-        table.add_column("")
-        table.add_column("GiB", justify="right", no_wrap=True)
-        doubtful = any(plan.estimate.interval and plan.estimate.memory_fit_probability < SURE for plan in self.plans)
-        if doubtful:
-            table.add_column("fits", justify="right", no_wrap=True)
+        figures = {name: cells for name, cells in self._figures().items() if name not in without}
+        bar = BAR_OF not in without
+        for name, cells in figures.items():
+            if bar and name == "GiB":
+                table.add_column("")
+            table.add_column(name, justify="right", no_wrap=True, min_width=max(map(len, cells)))
         for place, plan in enumerate(self.plans):
             estimate = plan.estimate
             used = Part(name="memory", letter="#", style="green" if estimate.fits else "red",
                         value=estimate.memory_reserved_bytes)
+            shown: list[RenderableType] = [cells[place] for cells in figures.values()]
+            if bar:
+                shown.insert(
+                    list(figures).index("GiB"),
+                    StackedBar(parts=[used], scale=estimate.memory_capacity_bytes, width=BAR, least=MIN_BAR),
+                )
             table.add_row(
                 str(plan.rank), Text(letters.get(plan.group, ""), style="yellow"),
                 *[Text(cells[place], style="dim" if cells[place] in {"1", "-"} else "") for cells in columns.values()],
-                seconds(estimate.step_s), percent(estimate.mfu_ratio), rate(estimate.tokens_per_s_per_device),
-                StackedBar(parts=[used], scale=estimate.memory_capacity_bytes, width=BAR, least=MIN_BAR),
-                f"{estimate.memory_reserved_bytes / GIB:.1f}/{estimate.memory_capacity_bytes / GIB:.0f}",
-                *([percent(estimate.memory_fit_probability, 0)] if doubtful else []),
-                style="bold" if place == 0 else "",
+                *shown, style="bold" if place == 0 else "",
             )
         return table
+
+    def _figures(self) -> dict[str, list[str]]:
+        """Column -> cells: what plans are ranked by, where it is known apart from the step, what it is made of, and speeds."""
+        estimates = [plan.estimate for plan in self.plans]
+        risk = any(each.interval for each in estimates)
+        figures = {"expected": [seconds(each.expected_step_s) for each in estimates]} if risk else {}
+        figures["step"] = [seconds(each.step_s) for each in estimates]
+        if risk:
+            figures["fits"] = [_chance(each.memory_fit_probability) for each in estimates]
+        return figures | {
+            "MFU": [percent(each.mfu_ratio) for each in estimates],
+            "tok/s/dev": [rate(each.tokens_per_s_per_device) for each in estimates],
+            "GiB": [f"{each.memory_reserved_bytes / GIB:.1f}/{each.memory_capacity_bytes / GIB:.0f}" for each in estimates],
+        }
+
+
+def _chance(ratio: float) -> str:
+    """A probability in a narrow column; only what is certain is 100 %."""
+    return "> 99 %" if 0.99 < ratio < 1.0 else percent(ratio, 0)
 
 
 def _shorten(cells: list[str]) -> list[str]:
@@ -152,20 +188,35 @@ def group_letters(plans: Sequence[RankedPlan]) -> dict[int, str]:
 
 
 def pareto_table(front: Sequence[RankedPlan]) -> Iterator[RenderableType]:
-    """Plans that no other beats in time and memory (and devices) at once."""
-    fastest = min((plan.estimate.step_s for plan in front), default=0.0)
-    near = [plan for plan in front if plan.estimate.step_s <= MAX_SLOWDOWN * fastest][:MAX_FRONT]
-    if len(near) <= 1:
-        return
+    """Plans that no other beats in expected time and memory (and devices) at once."""
+    fastest = min((plan.estimate.expected_step_s for plan in front), default=0.0)
+    near = [plan for plan in front if plan.estimate.expected_step_s <= MAX_SLOWDOWN * fastest][:MAX_FRONT]
+    if len(near) > 1:
+        yield Padding(Text("Less memory for more time", style="bold"), (1, 0, 0, 0))
+        yield Padding(_beside(near), (0, 0, 0, 2))
+
+
+def riskier_table(riskier: Sequence[RankedPlan]) -> Iterator[RenderableType]:
+    """Plans that take less time than the first where they fit, but are expected to take more."""
+    if riskier:
+        yield Padding(Text("Faster where they fit, but less likely to fit", style="bold"), (1, 0, 0, 0))
+        yield Padding(_beside(riskier), (0, 0, 0, 2))
+
+
+def _beside(plans: Sequence[RankedPlan]) -> Table:
+    """Plans by time, probability and memory, with their labels."""
+    risk = any(plan.estimate.interval for plan in plans)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    for name in ("step", "MFU", "memory", "devices"):
+    for name in (*(("expected", "step", "fits") if risk else ("step",)), "MFU", "memory", "devices"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("layout", overflow="fold")
-    for plan in near:
+    for plan in plans:
         estimate = plan.estimate
+        expected = [seconds(estimate.expected_step_s)] if risk else []
+        fits = [_chance(estimate.memory_fit_probability)] if risk else []
         table.add_row(
-            seconds(estimate.step_s), percent(estimate.mfu_ratio), f"{estimate.memory_reserved_bytes / GIB:.1f} GiB",
+            *expected, seconds(estimate.step_s), *fits, percent(estimate.mfu_ratio),
+            f"{estimate.memory_reserved_bytes / GIB:.1f} GiB",
             f"{plan.layout.world:,}", plan.label,
         )
-    yield Padding(Text("Less memory for more time", style="bold"), (1, 0, 0, 0))
-    yield Padding(table, (0, 0, 0, 2))
+    return table

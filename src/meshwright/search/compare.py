@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from meshwright.estimate.single import estimate
 from meshwright.search.legality import layout_refusals
-from meshwright.search.plan import layout_rank
+from meshwright.search.plan import better_layouts
+from meshwright.search.ranking import value
 from meshwright.search.result import Comparison, SearchOptions
 from meshwright.units import gib, seconds
 
@@ -27,16 +28,20 @@ def compare(case: Case, features: Features, result: PlanResult, layout: Layout, 
     winner = result.plans[0]
     refused = layout_refusals(case, features, layout)
     own = estimate(case, layout)
-    rank = None
+    options = options or SearchOptions()
+    rank = next((plan.rank for plan in result.plans if plan.layout == layout), None)
+    better_listed = better = None
     if not refused and own.fits:
-        listed = [plan.rank for plan in result.plans if plan.layout == layout]
-        counted, _, _ = layout_rank(case, features, layout, options or SearchOptions())
-        rank = listed[0] if listed else max(counted, len(result.plans) + 1)
+        bar = value(own, options.objective)
+        better_listed = sum(value(plan.estimate, options.objective) < bar for plan in result.plans)
+        better = better_layouts(case, features, own, options)
     return Comparison(
         label=own.label,
         estimate=own,
         refused_because=refused,
         rank=rank,
+        better_listed=better_listed,
+        better=better,
         winner=winner,
         needed=needed(own, winner.estimate, refused),
     )
@@ -49,9 +54,14 @@ def needed(own: Estimate, winner: Estimate, refused: tuple[str, ...]) -> tuple[s
     if not own.fits:
         short = own.memory_reserved_bytes - own.memory_capacity_bytes
         lines.append(f"stage {own.peak_stage} would have to need {gib(short)} less memory")
+    if own.fits and not refused and own.expected_step_s <= winner.expected_step_s:
+        lines.append("nothing: it is expected to be as fast as the winner, or faster")
+    elif own.fits and gap <= 0:
+        lines.append(
+            f"it takes less time where it fits, but fits with {own.memory_fit_probability:.0%} probability:"
+            f" it would win from {own.step_s / winner.expected_step_s:.1%} on"
+        )
     if gap <= 0:
-        if own.fits and not refused:
-            lines.append("nothing: it is predicted as fast as the winner, or faster")
         return tuple(lines)
     ours = {term.name: term.value for term in own.terms}
     theirs = {term.name: term.value for term in winner.terms}

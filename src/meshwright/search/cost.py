@@ -47,7 +47,8 @@ def run_cost(
 ) -> RunCost:
     """What a run costs.
 
-        days = tokens / (tokens per s);   device-hours = days 24 (n + i);   energy = (P n + node power) time
+        steps = tokens / (tokens of a step without padding);   days = steps step
+        device-hours = days 24 (n + i);   energy = (P n + node power) time
 
     Symbols: n devices that run; i those of ``devices`` (default: of the cluster) that stay idle and are paid for; P power of a
              device.
@@ -57,7 +58,8 @@ def run_cost(
     """
     running = estimate.layout.world
     idle = max(0, (case.cluster.num_devices if devices is None else devices) - running)
-    seconds = tokens / estimate.tokens_per_s
+    steps = tokens / (case.batch.tokens * (1.0 - case.batch.padding_ratio))
+    seconds = steps * estimate.step_s
     hours, idle_hours = ((number * seconds / SECONDS_PER_HOUR) for number in (running + idle, idle))
     cost, idle_cost = (None if price_per_device_hour is None else each * price_per_device_hour for each in (hours, idle_hours))
     power = case.cluster.device.power_w if power_w is None else power_w
@@ -68,7 +70,7 @@ def run_cost(
     intervals = {name: scaled(value, estimate) for name, value in figures.items()} if estimate.interval else {}
     late = intervals["days"][1] if intervals else days
     return RunCost(
-        tokens=tokens, steps=tokens / case.batch.tokens, days=days, devices=running, device_hours=hours, cost=cost,
+        tokens=tokens, steps=steps, days=days, devices=running, device_hours=hours, cost=cost,
         energy_kwh=energy, deadline_days=deadline_days, meets_deadline=None if deadline_days is None else days <= deadline_days,
         surely_meets_deadline=None if deadline_days is None or not intervals else late <= deadline_days,
         idle_devices=idle, idle_device_hours=idle_hours, idle_cost=idle_cost, intervals=intervals,

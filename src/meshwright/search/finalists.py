@@ -10,15 +10,18 @@ import numpy as np
 
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.estimate.certainty import expected_s
-from meshwright.search.space import TREATMENTS
+from meshwright.search.grid import Counts, evaluate_grid
+from meshwright.search.space import TREATMENTS, make_space
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from meshwright.domain.case import Case
+    from meshwright.domain.features import Features
     from meshwright.domain.layout import Schedule
     from meshwright.search.grid import Bools, Floats, Ints, Rows
     from meshwright.search.result import Objective
-    from meshwright.search.space import Space
+    from meshwright.search.space import Pins, Space
 
 MESH = ("tp", "cp", "pp", "dp", "ep", "etp")
 KEEP = 240
@@ -85,6 +88,8 @@ class Finalists:
     overlap: Overlap
     objective: Objective
     capacity_bytes: float
+    keep: int = KEEP
+    """Best fitting layouts that are kept."""
     seen: int = 0
     _best: Pool = field(default_factory=empty_pool)
     _near: list[Pool] = field(default_factory=lambda: [empty_pool() for _ in NEAR_RATIOS[1:]])
@@ -95,7 +100,7 @@ class Finalists:
         """Look at evaluated rows."""
         fits = rows.reserved_bytes <= self.capacity_bytes
         key = self._key(rows.step_s, rows.reserved_bytes)
-        self._best = self._kept(rows, key, fits, self._best, KEEP)
+        self._best = self._kept(rows, key, fits, self._best, self.keep)
         demand = rows.reserved_bytes / self.capacity_bytes
         for band, (above, upto) in enumerate(pairwise(NEAR_RATIOS)):
             self._near[band] = self._kept(rows, key, (demand > above) & (demand <= upto), self._near[band], NEAR)
@@ -170,6 +175,15 @@ class Finalists:
             )
             for row in range(len(pool))
         ]
+
+
+def grid_best(case: Case, features: Features, pins: Pins, *, overlap: Overlap) -> Candidate | None:
+    """The layout of the plain grid that is expected to be fastest on all devices of the case; None where none fits."""
+    space = make_space(case, features, case.cluster.num_devices, pins)
+    kept = Finalists(space=space, overlap=overlap, objective="step-time", capacity_bytes=case.capacity_bytes, keep=1)
+    for rows in evaluate_grid(space, Counts(), overlap=overlap):
+        kept.add(rows)
+    return next(iter(kept.best), None)
 
 
 def rebuild(space: Space, knobs: Sequence[int], overlap: Overlap) -> Layout:

@@ -238,8 +238,8 @@ def _evaluate_rows(
     which = at[rows]
     # pipeline shapes (mesh, chunks) and their shardings: what does not depend on the micro-batch
     (shape_mesh, shape_chunks), shape_of = _distinct_pairs(which, chunks)
-    (stages, chunks_of), pipeline_of = _distinct_pairs(mesh["pp"][shape_mesh], shape_chunks)
-    known = [table.number(int(pp), int(vp)) for pp, vp in zip(stages, chunks_of, strict=True)]
+    pipelines, pipeline_of = _distinct_pairs(mesh["pp"][shape_mesh], shape_chunks)
+    known = [table.number(int(pp), int(vp)) for pp, vp in zip(*pipelines, strict=True)]
     numbers = np.array(known, dtype=np.int64)[pipeline_of]
     composition = table.columns(numbers)
     shape = _take(mesh, shape_mesh)

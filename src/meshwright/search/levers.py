@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from meshwright.domain.training import Lora
 from meshwright.estimate.overlap import DEFAULT_RISK, overlap_for
 from meshwright.estimate.single import estimate
 from meshwright.search.finalists import Finalists
+from meshwright.search.finding import find
 from meshwright.search.grid import Counts, evaluate_grid
-from meshwright.search.linearity import fits_anywhere
+from meshwright.search.result import SearchOptions
+from meshwright.search.sizes import on, that_fit
 from meshwright.search.space import make_space, parse_pins
 from meshwright.units import gib, seconds
 
@@ -26,8 +29,8 @@ if TYPE_CHECKING:
     from meshwright.search.runner import Runner
 
 MAX_NODES = 4096
-BETWEEN = 16
-"""Numbers of nodes that are tried between one that is too small and twice it."""
+MOST_SIZES = 4
+"""Numbers of devices that are searched, where the framework refuses all that fits on the smaller ones."""
 RECOMPUTE = ("full", "selective", "none")
 """Treatments, what keeps least first."""
 
@@ -129,14 +132,9 @@ class _Search:
             yield Lever(words=words, options=options, case=case, estimate=found)
 
     def best(self, case: Case, features: Features, pins: Mapping[str, str]) -> Estimate | None:
-        """The layout of the grid that fits and is expected to take least time."""
-        found = self._listed(self._pool(case, features, pins, "step-time", case.capacity_bytes), case)
-        first: Estimate | None = None
-        for each in found:
-            if each.fits and not host_short_bytes(case, each):
-                return each
-            first = first or (each if each.fits else None)
-        return first
+        """The first plan, as a search with these pins finds it; None where nothing fits, or the framework refuses what does."""
+        found = find(case, features, SearchOptions(top=1, pins=pins, risk=self.risk), self.runner)
+        return found.plans[0].estimate if found.plans and not found.refused else None
 
     def least(self, case: Case, features: Features, pins: Mapping[str, str]) -> Estimate | None:
         """The least demanding layout: with micro-batch 1, one chunk and most recompute, as far as they are not pinned."""
@@ -145,22 +143,15 @@ class _Search:
         return next(self._listed(self._pool(case, features, lean, "memory", math.inf), case), None)
 
     def more_devices(self, case: Case, features: Features) -> Iterator[Lever]:
-        """The smallest number of whole nodes on which a layout fits: doubled until one does, then looked for in between."""
-        per_node, nodes = case.cluster.devices_per_node, case.cluster.num_nodes
-        high = 2 * nodes
-        while high <= MAX_NODES and not self._anywhere(case, features, high):
-            high *= 2
-        low = high // 2
-        for count in (*range(low + 1, high, max(1, (high - low) // BETWEEN)), high):
-            if count > MAX_NODES or not self._anywhere(case, features, count):
-                continue
-            own = replace(case, cluster=replace(case.cluster, num_devices=count * per_node))
+        """The smallest larger number of devices on which a layout fits, the number that ``min_devices`` finds."""
+        larger = that_fit(case, features, above=case.cluster.num_devices, limit_nodes=MAX_NODES)
+        for devices in islice(larger, MOST_SIZES):
+            own = on(case, devices)
             if (found := self.best(own, features, {})) is not None:
-                yield Lever(words=f"{count * per_node} devices", options=f"--nodes {count}", case=own, estimate=found)
+                per_node = case.cluster.devices_per_node
+                size = f"--nodes {devices // per_node}" if devices % per_node == 0 else f"--devices {devices}"
+                yield Lever(words=f"{devices} devices", options=size, case=own, estimate=found)
                 return
-
-    def _anywhere(self, case: Case, features: Features, nodes: int) -> bool:
-        return fits_anywhere(case, features, nodes * case.cluster.devices_per_node, overlap=self._overlap(case, features))
 
     def _overlap(self, case: Case, features: Features) -> Overlap:
         return overlap_for(case, self.risk, features.overlap_words(case.training.optimizer.name))

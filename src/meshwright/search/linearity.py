@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from meshwright.estimate.overlap import overlap_for
-from meshwright.search.finalists import Finalists
+from meshwright.search.finding import LISTED, find
 from meshwright.search.grid import Counts, evaluate_grid
-from meshwright.search.refine import refine
+from meshwright.search.result import SearchOptions
+from meshwright.search.runner import Functions
 from meshwright.search.space import Pins, divisors, make_space
 
 if TYPE_CHECKING:
@@ -17,27 +18,16 @@ if TYPE_CHECKING:
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Overlap
     from meshwright.search.result import RankedPlan
+    from meshwright.search.runner import Runner
 
 
-BASELINE_BASES = 4
-"""Layouts of each pool that are refined for a baseline: enough for a ratio."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """The best layout on the smallest number of whole nodes on which one fits."""
 
-
-def best_step_s(case: Case, features: Features, devices: int, *, overlap: Overlap, weak_from: int | None = None) -> float | None:
-    """Step time of the best fitting layout on so many devices, refined like a plan, or None where none fits.
-
-    ``weak_from``: scale the global batch down in proportion to that many devices (weak scaling).
-    """
-    batch = case.batch
-    if weak_from is not None:
-        batch = replace(batch, global_batch_sequences=max(1, batch.global_batch_sequences * devices // weak_from))
-    own = replace(case, cluster=replace(case.cluster, num_devices=devices), batch=batch)
-    space = make_space(own, features, devices, Pins())
-    finalists = Finalists(space=space, overlap=overlap, objective="step-time", capacity_bytes=own.capacity_bytes)
-    for rows in evaluate_grid(space, Counts(), overlap=overlap):
-        finalists.add(rows)
-    refined = refine(space, finalists, bases=BASELINE_BASES)
-    return refined[0].step_s if refined else None
+    devices: int
+    tokens_per_s_per_device: float
+    label: str
 
 
 def fits_anywhere(case: Case, features: Features, devices: int, *, overlap: Overlap) -> bool:
@@ -51,53 +41,66 @@ def fits_anywhere(case: Case, features: Features, devices: int, *, overlap: Over
     return any(bool((rows.reserved_bytes <= own.capacity_bytes).any()) for rows in evaluate_grid(space, Counts(), overlap=overlap))
 
 
-def baseline(case: Case, features: Features, *, overlap: Overlap, weak: bool = False) -> tuple[int, float] | None:
-    """The smallest number of whole nodes on which a layout fits, and tokens per second and device there.
+def baseline(
+    case: Case, features: Features, runner: Runner, *, weak: bool = False, here: Estimate | None = None
+) -> Baseline | None:
+    """The first plan on the smallest number of whole nodes on which the framework runs a layout; None where there is none.
 
-    Holds:   node counts that divide the number of nodes are tried, rising.
+    ``weak``: with the global batch scaled down in proportion to the devices. ``here``: the first plan on all devices, where known.
+
+    Holds:   node counts that divide the number of nodes are tried, rising; pins, objective and whatever else is asked of a search
+             do not change it, so that every verb says one linearity of a layout.
     Source:  guide 002:15 (linearity = throughput of many nodes / (of one node x number)).
     """
-    per_node = case.cluster.devices_per_node
-    if case.cluster.num_devices % per_node:
+    total, per_node = case.cluster.num_devices, case.cluster.devices_per_node
+    if total % per_node:
         return None
-    for nodes in divisors(case.cluster.num_devices // per_node):
-        devices = nodes * per_node
-        if devices == case.cluster.num_devices:
-            return None
-        if not fits_anywhere(case, features, devices, overlap=overlap):
+    for nodes in divisors(total // per_node):
+        if here is not None and nodes * per_node == total:
+            return _of(here)
+        own = _on(case, nodes * per_node, weak=weak)
+        if not fits_anywhere(own, features, nodes * per_node, overlap=overlap_for(own)):
             continue
-        total = case.cluster.num_devices
-        step_s = best_step_s(case, features, devices, overlap=overlap, weak_from=total if weak else None)
-        if step_s is not None:
-            tokens = case.batch.tokens * devices / total if weak else case.batch.tokens
-            return devices, tokens / step_s / devices
+        found = find(own, features, SearchOptions(), runner)
+        if found.plans and not found.refused:
+            return _of(found.plans[0].estimate)
     return None
 
 
+def _on(case: Case, devices: int, *, weak: bool) -> Case:
+    """The case on fewer devices."""
+    batch = case.batch
+    if weak:
+        scaled = max(1, batch.global_batch_sequences * devices // case.cluster.num_devices)
+        batch = replace(batch, global_batch_sequences=scaled)
+    return replace(case, cluster=replace(case.cluster, num_devices=devices), batch=batch)
+
+
+def _of(best: Estimate) -> Baseline:
+    return Baseline(devices=best.layout.world, tokens_per_s_per_device=best.tokens_per_s_per_device, label=best.label)
+
+
 def with_linearity(
-    case: Case, features: Features, plans: tuple[RankedPlan, ...], *, overlap: Overlap, weak: bool = False
+    case: Case, features: Features, plans: tuple[RankedPlan, ...], runner: Runner, options: SearchOptions
 ) -> tuple[RankedPlan, ...]:
-    """Plans whose estimates say their linearity; 1 where the cluster itself is the smallest that fits."""
+    """Plans whose estimates say their linearity; 1 for the first where the cluster itself is the smallest that fits."""
     if not plans:
         return plans
-    found = baseline(case, features, overlap=overlap, weak=weak) or _itself(case, plans[0].estimate)
+    plain = SearchOptions(top=options.top, weak=options.weak)
+    here = plans[0].estimate if options == plain and options.top <= LISTED else None
+    found = baseline(case, features, runner, weak=options.weak, here=here)
     return tuple(replace(each, estimate=_against(each.estimate, found)) for each in plans)
 
 
-def linearity_of(case: Case, features: Features, estimate: Estimate) -> Estimate:
-    """An estimate that says its linearity against the smallest number of whole nodes on which a layout fits."""
-    return _against(estimate, baseline(case, features, overlap=overlap_for(case)) or _itself(case, estimate))
+def linearity_of(case: Case, features: Features, estimate: Estimate, runner: Runner | None = None) -> Estimate:
+    """An estimate that says its linearity against the smallest number of whole nodes on which the framework runs a layout."""
+    return _against(estimate, baseline(case, features, runner or Functions()))
 
 
-def _itself(case: Case, estimate: Estimate) -> tuple[int, float] | None:
-    """The cluster as its own baseline, where it is whole nodes."""
-    if case.cluster.num_devices % case.cluster.devices_per_node or not estimate.fits:
-        return None
-    return case.cluster.num_devices, estimate.tokens_per_s_per_device
-
-
-def _against(estimate: Estimate, found: tuple[int, float] | None) -> Estimate:
+def _against(estimate: Estimate, found: Baseline | None) -> Estimate:
     if found is None:
         return estimate
-    devices, rate = found
-    return replace(estimate, linearity_ratio=estimate.tokens_per_s_per_device / rate, linearity_baseline_devices=devices)
+    return replace(
+        estimate, linearity_ratio=estimate.tokens_per_s_per_device / found.tokens_per_s_per_device,
+        linearity_baseline_devices=found.devices, linearity_baseline_label=found.label,
+    )

@@ -11,7 +11,8 @@ import numpy as np
 from meshwright.errors import Message
 from meshwright.estimate.overlap import overlap_for
 from meshwright.search.grid import Counts, evaluate_grid, sequence_parallel
-from meshwright.search.rules import knobs_of, rules_of
+from meshwright.search.idle import idle_nodes
+from meshwright.search.rules import Level, knobs_of, rules_of
 from meshwright.search.space import Pins, make_space, mesh_grid
 
 if TYPE_CHECKING:
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 
 TRIED = 16
 """Batches on each side of the user's that are tried."""
+LEVELS: dict[str, Level] = {
+    **dict.fromkeys(("tp", "cp", "pp", "ep", "etp", "dp", "sp"), "mesh"), "mb": "microbatch",
+    **dict.fromkeys(("vp", "schedule", "recompute"), "pipeline"), **dict.fromkeys(("zero", "shard"), "sharding"),
+}
+"""Knob -> the level of the rules that judge it."""
 BATCH_RULES = ("dp does not divide the global batch", "dp x mb does not divide the global batch")
 
 
@@ -29,6 +35,20 @@ def no_legal_layout(case: Case, features: Features, options: SearchOptions, pins
     devices = case.cluster.num_devices
     pinned = {field.name: getattr(pins, field.name) for field in fields(pins) if getattr(pins, field.name) is not None}
     messages: list[Message] = []
+    offered: dict[str, tuple[object, ...]] = {
+        "schedule": features.schedules, "zero": features.zero_stages, "recompute": features.recompute,
+    }
+    for name, able in offered.items():
+        if name in pinned and pinned[name] not in able and (name, pinned[name]) != ("schedule", "1f1b"):
+            messages.append(
+                Message(
+                    "plan.lacks", "{framework} has no {name}={value}; it has {name}={values}",
+                    {"framework": features.name, "name": name, "value": pinned[name], "values": ", ".join(map(str, able))},
+                    path="--pin",
+                )
+            )
+    if messages:
+        return messages
     if pinned and _any_legal(case, features, devices, Pins()):
         for name, value in pinned.items():
             if name != "modules" and not _any_legal(case, features, devices, replace(Pins(), **{name: value})):
@@ -57,14 +77,13 @@ def no_legal_layout(case: Case, features: Features, options: SearchOptions, pins
         return messages
     batches = nearest_batches(case, features, pins)
     if batches:
-        return [
-            Message(
-                "plan.batch",
-                "no layout on {devices} devices divides a global batch of {batch} sequences; nearest that work: {near}",
-                {"devices": devices, "batch": case.batch.global_batch_sequences, "near": ", ".join(map(str, batches))},
-                path="--global-batch",
-            )
-        ]
+        values = {"devices": devices, "batch": case.batch.global_batch_sequences, "near": ", ".join(map(str, batches))}
+        words = "no layout on {devices} devices divides a global batch of {batch} sequences; nearest that work: {near}"
+        idle = idle_nodes(case, features, pins)
+        if idle:
+            values |= {"idle": idle, "nodes": case.cluster.num_nodes - idle, "all": case.cluster.num_nodes}
+            words += "; or, with this batch, up to {idle} of the {all} nodes idle: --spare-nodes {idle}"
+        return [Message("plan.batch", words, values, path="--global-batch")]
     return [
         Message(
             "plan.illegal",
@@ -82,13 +101,16 @@ def _any_legal(case: Case, features: Features, devices: int, pins: Pins) -> bool
 
 
 def _reason(case: Case, features: Features, devices: int, pins: Pins) -> str:
-    """The rule that refused the most of what came to it last."""
+    """The rules that refused most, of the level at which a pinned knob is known where they did."""
     counts = Counts(rejected=Counter())
     for _ in evaluate_grid(make_space(case, features, devices, pins), counts, overlap=overlap_for(case)):
         pass
     if not counts.rejected:
         return "the degrees do not divide the devices"
-    return ", or ".join(reason for reason, _ in counts.rejected.most_common(2))
+    levels = {level for knob, level in LEVELS.items() if getattr(pins, knob) is not None}
+    known = {rule.reason for level in levels for rule in rules_of(level)}
+    every = [reason for reason, _ in counts.rejected.most_common()]
+    return ", or ".join(([reason for reason in every if reason in known] or every)[:2])
 
 
 def nearest_batches(case: Case, features: Features, pins: Pins) -> tuple[int, ...]:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.label import recompute_word
 from meshwright.domain.layout import Full, Mixed, Selective
+from meshwright.estimate.evaluate import schedule_of
+from meshwright.perf.schedules import SCHEDULES, bubble_ratio_of_step
 from meshwright.units import gib
 
 if TYPE_CHECKING:
@@ -20,6 +22,11 @@ def reasons(case: Case, estimate: Estimate, winner: Estimate | None) -> tuple[st
     if winner is not None and winner.step_s < step:
         worse = _largest_loss(estimate, winner)
         lines.append(f"{step / winner.step_s - 1:.1%} slower than the first" + (f", mostly {worse}" if worse else ""))
+    elif winner is not None and winner.expected_step_s < estimate.expected_step_s:
+        lines.append(
+            f"{1 - step / winner.step_s:.1%} less time than the first where it fits, but it fits with"
+            f" {estimate.memory_fit_probability:.0%} probability instead of {winner.memory_fit_probability:.0%}"
+        )
     domain = case.cluster.scale_up_devices
     if layout.tensor_parallel > 1:
         where = "inside the scale-up domain" if layout.tensor_parallel <= domain else "across the network"
@@ -33,7 +40,8 @@ def reasons(case: Case, estimate: Estimate, winner: Estimate | None) -> tuple[st
         lines.append(
             f"pp{layout.pipeline_parallel} with {layout.num_microbatches} micro-batches"
             + (f" and {layout.virtual_stages} chunks a stage" if layout.virtual_stages > 1 else "")
-            + f" idles {estimate.bubble_ratio:.1%}"
+            + f": the busiest stage waits {estimate.bubble_ratio:.1%} of the step, the mean stage {estimate.mean_idle_ratio:.1%}"
+            + _formula(estimate)
         )
     if layout.expert_parallel > 1:
         lines.append(f"ep{layout.expert_parallel} all-to-all costs {time.expert_parallel_s / step:.1%} of the step")
@@ -44,6 +52,22 @@ def reasons(case: Case, estimate: Estimate, winner: Estimate | None) -> tuple[st
         )
     lines.append(_memory(estimate))
     return tuple(lines)
+
+
+def _formula(estimate: Estimate) -> str:
+    """What the closed form of the schedule gives for stages that are alike; nothing where backward is split in two."""
+    layout, stages = estimate.layout, estimate.stages
+    schedule = SCHEDULES[schedule_of(layout)]
+    if schedule.splits_backward:
+        return ""
+    forward, backward = (sum(getattr(stage, name) for stage in stages) / len(stages) for name in ("forward_s", "backward_s"))
+    bubble = schedule.bubble_s(
+        forward_s=forward, backward_input_s=backward, backward_weight_s=0.0, hop_s=0.0,
+        fill_s=(len(stages) - 1) * (forward + backward),
+        num_stages=layout.pipeline_parallel, num_microbatches=layout.num_microbatches, num_chunks=layout.virtual_stages,
+    )
+    ratio = float(bubble_ratio_of_step(work_s=layout.num_microbatches * (forward + backward), bubble_s=bubble))
+    return f"; with alike stages {ratio:.1%} by the schedule's formula"
 
 
 def _memory(estimate: Estimate) -> str:

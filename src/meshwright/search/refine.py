@@ -39,27 +39,26 @@ MODULE_SETS: tuple[tuple[str, ...], ...] = (
 
 
 def refine(space: Space, finalists: Finalists, *, bases: int = BASES) -> list[Candidate]:
-    """Neighbours of the best ``bases`` layouts of each pool, evaluated; those that fit, best first, with the grid's own among them.
+    """Neighbours of the best ``bases`` layouts of each pool, evaluated; those that fit, with the grid's own among them.
 
     Holds:   only knobs that are not pinned and that the framework has.
     """
     best = finalists.best
-    layouts_of_pools = [candidate.layout for pool in (best, *finalists.near) for candidate in pool[:bases]]
-    neighbours = [layout for base in layouts_of_pools for layout in variants(space, base)]
-    layouts = list(dict.fromkeys(neighbours))
-    if not layouts:
-        return best
-    step_s, reserved = evaluate_many(space.case, layouts)
-    offset = finalists.seen
-    refined = [
-        Candidate(layout=layout, step_s=float(step_s[i]), reserved_bytes=float(reserved[i]), order=offset + i)
-        for i, layout in enumerate(layouts)
-        if reserved[i] <= finalists.capacity_bytes
+    chosen = [candidate.layout for pool in (best, *finalists.near) for candidate in pool[:bases]]
+    return [*best, *neighbours(space, chosen, known={candidate.layout for candidate in best}, after=finalists.seen)]
+
+
+def neighbours(space: Space, layouts: Sequence[Layout], *, known: set[Layout], after: int) -> list[Candidate]:
+    """Neighbours of some layouts that fit and are not known yet, evaluated; ``after``: where the enumeration has ended."""
+    found = list(dict.fromkeys(layout for base in layouts for layout in variants(space, base)))
+    if not found:
+        return []
+    step_s, reserved = evaluate_many(space.case, found)
+    return [
+        Candidate(layout=layout, step_s=float(step_s[i]), reserved_bytes=float(reserved[i]), order=after + i)
+        for i, layout in enumerate(found)
+        if reserved[i] <= space.case.capacity_bytes and layout not in known
     ]
-    known = {candidate.layout for candidate in best}
-    merged = [*best, *(candidate for candidate in refined if candidate.layout not in known)]
-    by_memory = finalists.objective == "memory"
-    return sorted(merged, key=lambda c: (c.reserved_bytes if by_memory else c.step_s, c.order))
 
 
 def variants(space: Space, base: Layout) -> Iterator[Layout]:

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from meshwright.errors import Message
 
 Objective = Literal["step-time", "memory", "throughput-per-device"]
+FIGURES: dict[Objective, str] = {
+    "step-time": "expected_step_s", "memory": "memory_reserved_bytes", "throughput-per-device": "expected_device_s",
+}
+"""Objective -> the figure that plans are ranked by, less is better; ``expected_device_s``: the expected step times the devices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +64,7 @@ class PlanResult:
     search_s: float
     plans: tuple[RankedPlan, ...]
     pareto: tuple[RankedPlan, ...]
-    """Not dominated in step time and memory head-room (and devices, where nodes may stay idle)."""
+    """Not dominated in expected step time and memory (and devices, where nodes may stay idle)."""
     verdict: Verdict
     used_devices: int
     idle_devices: int
@@ -68,6 +72,12 @@ class PlanResult:
     """Remarks that belong to the answer: batches near by that work, idle devices, what was pinned."""
     ranking_error_ratio: float = 0.0
     """How far two plans of one case must differ before the model can tell which is faster."""
+    objective: Objective = "step-time"
+    """What plans are ranked by: ``FIGURES`` names the figure."""
+    riskier: tuple[RankedPlan, ...] = ()
+    """Plans that take less time than the first where they fit, but are expected to take more."""
+    refused: int = 0
+    """How many layouts the framework was asked about, where it refuses every one; ``plans`` are then those that it refuses."""
 
     @property
     def within_error(self) -> int:
@@ -89,7 +99,11 @@ class Comparison:
     refused_because: tuple[str, ...]
     """Rules that refuse it; empty where it is legal."""
     rank: int | None
-    """Its place among all fitting layouts of the grid; None where it is refused or does not fit."""
+    """Its place in the list of plans; None where it is not listed."""
     winner: RankedPlan
     needed: tuple[str, ...]
     """What would have to be true for it to win, one sentence each."""
+    better_listed: int | None = None
+    """How many of the listed plans are better by the objective; None where it is refused or does not fit."""
+    better: int | None = None
+    """How many fitting layouts of the grid are; None where it is refused or does not fit."""

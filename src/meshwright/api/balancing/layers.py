@@ -82,7 +82,8 @@ def _manual(values: Values, layers: LayerFile, chunks: int, margin_mb: float) ->
 
 def _only_of_files(values: Values, faults: Faults) -> None:
     """Note options that only a model with a layout has."""
-    names = [field.name for field in CASE if field.name not in _ALLOWED and field.name in values]
+    said = [field.name for field in CASE if values.get(field.name, False) is not False]
+    names = [name for name in said if name not in _ALLOWED]
     for name in (*names, *(name for name in ("layout", "measured") if name in values)):
         faults.add("balance.option-of-model", "does not go with a file of layers", path=f"--{name.replace('_', '-')}")
 

@@ -49,10 +49,11 @@ class EstimateAnswer(Answer):
     def to_json(self) -> dict[str, Any]:
         """The document of ``estimate --json``."""
         from meshwright.api.views.estimates import estimate_view
+        from meshwright.api.views.packing import packing_view
         from meshwright.api.views.runs import closest_view
 
         more = {"request": self.given.request, "framework_limits": list(self.limits), "closest_run": closest_view(self.closest)}
-        return {**estimate_view(self.estimate), **more}
+        return {**estimate_view(self.estimate), **more, **packing_view(self.given, self.estimate)}
 
 
 @overload
@@ -78,7 +79,7 @@ def estimate(
     values = request.read(faults)
     given, layout, limits = chosen(values, faults)
     anchored = with_anchors(given, predict(given.case, layout), values["anchor_memory"])
-    predicted = linearity_of(given.case, given.framework.features, anchored)
+    predicted = linearity_of(given.case, given.framework.features, anchored, given.framework)
     if limits:
         predicted = replace(predicted, fit_probability=0.0)
     return EstimateAnswer(given=given, estimate=predicted, limits=tuple(limits), closest=closest(given.case))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api.fields import Faults, Field, Values
@@ -51,18 +51,22 @@ def explain(request: ExplainRequest, *, progress: Progress | None = None) -> Exp
     from meshwright.api.cases import drafted
     from meshwright.estimate import estimate as predict
     from meshwright.explain import explain as explained
+    from meshwright.search import linearity_of
 
     faults = Faults()
     values = request.read(faults)
     draft = drafted(values, faults)
     given, layout = draft.setup, draft.layout(values, faults)
+    limits: list[str] = []
     if given is not None and layout is not None:
         with faults.at("layout"):
-            check_layout(given, layout, framework_asked="framework" in values)
+            limits = check_layout(given, layout, framework_asked="framework" in values)
     faults.check()
     assert given is not None, "faults.check() raises where there is no case"
     layout = layout or _best(given, values, progress)
-    estimate = predict(given.case, layout)
+    estimate = linearity_of(given.case, given.framework.features, predict(given.case, layout), given.framework)
+    if limits:
+        estimate = replace(estimate, fit_probability=0.0)
     explanation = explained(given.case, layout, given.framework.features, estimate, given.framework)
     return ExplainAnswer(given=given, estimate=estimate, explanation=explanation)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,19 +12,20 @@ from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.options import CASE, PLAN
 from meshwright.api.pins import consistent, divides
 from meshwright.api.request import Answer, CaseRequest, Progress, ticking
-from meshwright.errors import InputError, Message, fault
+from meshwright.errors import InputError, Message, NoAnswerError, fault
 from meshwright.outputs import in_folder, obstacles, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from meshwright.api.cases import Setup
+    from meshwright.api.packed_search import Tried
     from meshwright.domain.layout import Layout
     from meshwright.evidence.rows.near import Near
     from meshwright.judging.walk import GuidedStep
     from meshwright.search.cost import RunCost
     from meshwright.search.devices import MinimumDevices
-    from meshwright.search.result import Comparison, PlanResult, RankedPlan, SearchOptions
+    from meshwright.search.result import Comparison, PlanResult, SearchOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +64,8 @@ class PlanAnswer(Answer):
     result: PlanResult
     closest: Near | None
     """The published run that is nearest to the case."""
+    tried: tuple[Tried, ...] = ()
+    """Caps of a pack that were tried, where one was searched."""
     comparison: Comparison | None = None
     guided: tuple[GuidedStep, ...] | None = None
     """The guide's steps, the first first; empty where none is legal."""
@@ -79,9 +83,11 @@ class PlanAnswer(Answer):
         """The document of ``plan --json``."""
         from meshwright.api.views.estimates import comparison_view, plain, plan_view
         from meshwright.api.views.guided import guided_view
+        from meshwright.api.views.packing import packing_view
         from meshwright.api.views.runs import closest_view
 
         document = plan_view(self.given.request, self.result) | {"closest_run": closest_view(self.closest)}
+        document |= packing_view(self.given, self.result.plans[0].estimate if self.ok else None)
         if self.comparison is not None:
             document["comparison"] = comparison_view(self.comparison)
         if self.guided is not None:
@@ -98,14 +104,18 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswe
     Errors:  ``InputError`` with every fault of the request; that nothing fits is a verdict of the answer.
     """
     from meshwright import search
+    from meshwright.api.packed_search import best_packs
     from meshwright.evidence.rows.near import closest
 
     faults = Faults()
     values = request.read(faults)
     given, options, compared = _prepared(values, faults)
+    searched = partial(_searched, options=options, tick=ticking(progress, "layouts"), asked="framework" in values)
+    given, result, tried = best_packs(given, searched) if _any_packs(given, values) else (given, searched(given), ())
+    if compared is None and "compare" in values:
+        compared = given.layout(values["compare"])
     features = given.framework.features
-    result = _searched(given, options, ticking(progress, "layouts"), asked="framework" in values)
-    answer = PlanAnswer(given=given, result=result, closest=closest(given.case))
+    answer = PlanAnswer(given=given, result=result, closest=closest(given.case), tried=tried)
     tokens, deadline = values.get("tokens"), values.get("deadline_days")
     if compared is not None and answer.ok:
         answer = replace(answer, comparison=search.compare(given.case, features, result, compared, options))
@@ -119,7 +129,8 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswe
         answer = replace(answer, run=cost)
     if values["min_devices"]:
         least = search.min_devices(
-            given.case, features, tokens=tokens, deadline_days=deadline, progress=ticking(progress, "cluster sizes")
+            given.case, features, tokens=tokens, deadline_days=deadline, progress=ticking(progress, "cluster sizes"),
+            options=options, runner=given.framework, price_per_device_hour=values.get("price_per_device_hour"),
         )
         answer = replace(answer, min_devices=least)
     if "save" in values and answer.ok:
@@ -150,7 +161,9 @@ def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions, Lay
     if "save" in values:
         faults.note(obstacles(folder=values["save"]))
     draft = drafted(values, faults)
-    given, compared = draft.setup, draft.layout(values, faults, "compare")
+    given, compared = draft.setup, None
+    if given is None or not _any_packs(given, values):
+        compared = draft.layout(values, faults, "compare")
     with faults.at("framework"):
         if given is not None and "framework" in values:
             _trains(given)
@@ -161,6 +174,11 @@ def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions, Lay
     assert given is not None, "faults.check() raises where there is no case"
     wanted = {name: values[name] for name in ("top", "objective", "risk", "spare_nodes", "weak") if name in values}
     return given, SearchOptions(pins=pins, balance=not values.get("no_balance"), **wanted), compared
+
+
+def _any_packs(given: Setup, values: Values) -> bool:
+    """Whether the cap of a pack, or how many there are, is to be searched."""
+    return given.samples is not None and not {"max_tokens", "packs"} <= set(values)
 
 
 def _trains(given: Setup) -> None:
@@ -179,17 +197,17 @@ def _trains(given: Setup) -> None:
         raise InputError(Message(each.id, each.template, each.values) for each in reasons)
 
 
-def _searched(given: Setup, options: SearchOptions, tick: Callable[[int, int], None] | None, *, asked: bool) -> PlanResult:
-    """Search; say what the framework could not run, and which others could where it was not asked for."""
+def _searched(given: Setup, *, options: SearchOptions, tick: Callable[[int, int], None] | None, asked: bool) -> PlanResult:
+    """Search; where the framework runs no layout, say which others could: as an error, or as a hint where none is legal.
+
+    Errors:  ``NoAnswerError`` where layouts fit and the framework refuses every one that it was asked about.
+    """
     from meshwright import search
     from meshwright.frameworks import framework, frameworks
 
     position = given.case.model.position
     try:
-        result = search.plan(
-            given.case, given.framework.features, options, progress=tick,
-            runner=given.framework,
-        )
+        result = search.plan(given.case, given.framework.features, options, progress=tick, runner=given.framework)
     except InputError as error:
         able = [name for name in frameworks() if position in framework(name).features.positions]
         if asked or position in given.framework.features.positions or not able:
@@ -197,21 +215,31 @@ def _searched(given: Setup, options: SearchOptions, tick: Callable[[int, int], N
         hint = Message("plan.other-framework", "{name} is only the default; --framework {able} can run it",
                        {"name": given.framework.title, "able": ", ".join(able)}, path="--framework")
         raise InputError([*error.messages, hint]) from None
-    if not result.plans:
-        return result
-    limits = given.framework.check(given.case, result.plans[0].layout)
-    notes = [
-        Message(
-            "plan.framework",
-            "{name} cannot run the first plan: {reason}",
-            {"name": given.framework.title, "reason": Message(each.id, each.template, each.values)},
-        )
-        for each in limits
+    if result.refused:
+        raise NoAnswerError(_refusal(given, result))
+    return result
+
+
+def _refusal(given: Setup, result: PlanResult) -> Message:
+    """Why the framework runs none of the layouts that fit, and who runs the best of them."""
+    from meshwright.frameworks import framework, frameworks
+    from meshwright.search import layout_refusals
+
+    best = result.plans[0].layout
+    reasons = [Message(each.id, each.template, each.values) for each in given.framework.check(given.case, best)]
+    others = (framework(name).for_case(given.case) for name in frameworks())
+    able = [
+        other.name for other in others
+        if given.case.training.task in other.features.tasks and not other.check(given.case, best)
+        and not layout_refusals(given.case, other.features, best)
     ]
-    if asked and limits:
-        raise InputError(notes)
-    runs = result.plans if not limits else tuple(_cannot_run(plan) for plan in result.plans)
-    return replace(result, notes=(*result.notes, *notes), plans=runs)
+    values = {"name": given.framework.title, "asked": result.refused, "best": result.plans[0].label, "reason": reasons[0]}
+    if not able:
+        return Message("plan.framework", "{name} runs none of the best {asked:,} layouts that fit; {best}: {reason}", values)
+    return Message(
+        "plan.framework", "{name} runs none of the best {asked:,} layouts that fit; {best}: {reason}; --framework {able} runs it",
+        values | {"able": " or ".join(able)},
+    )
 
 
 def _walked(given: Setup, result: PlanResult) -> tuple[GuidedStep, ...]:
@@ -226,11 +254,6 @@ def _walked(given: Setup, result: PlanResult) -> tuple[GuidedStep, ...]:
     return walk(ground, result.plans[0].estimate)
 
 
-def _cannot_run(plan: RankedPlan) -> RankedPlan:
-    """A plan that the framework refuses: no run of it finishes."""
-    return replace(plan, estimate=replace(plan.estimate, fit_probability=0.0))
-
-
 def _save(given: Setup, result: PlanResult, values: Values) -> list[str]:
     """Write the first plan and the framework's launch files."""
     from meshwright.api.launch_files import launch_files
@@ -241,7 +264,7 @@ def _save(given: Setup, result: PlanResult, values: Values) -> list[str]:
                     path="save", names=" and ".join(given.values))
     best = result.plans[0]
     files = [plan_file(given.request, best.estimate)]
-    if given.framework.writer is not None and not given.framework.check(given.case, best.layout):
+    if given.framework.writer is not None:
         files += launch_files(given, best.layout, best.estimate)
     inputs = [str(values[name]) for name in ("model", "request", "cluster", "lengths", "calibration") if name in values]
     return write(in_folder(values["save"], files), force=values["force"], inputs=inputs)

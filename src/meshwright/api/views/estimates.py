@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from meshwright.domain.estimate import Fits
 from meshwright.domain.label import OVERLAPS, recompute_word
 from meshwright.estimate.figures import figures
+from meshwright.search.result import FIGURES
 
 if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate, Stage, Verdict
@@ -27,16 +28,15 @@ _LAYOUT_NUMBERS = (
     "parameter_shards", "microbatch_sequences", "num_microbatches",
 )
 _RATES = (
-    "step_s", "tokens_per_s", "tokens_per_s_per_device", "effective_tokens_per_s_per_device", "samples_per_s",
-    "model_flops_per_s_per_device", "mfu_ratio",
-    "hfu_ratio", "bubble_ratio", "linearity_ratio",
+    "step_s", "expected_step_s", "tokens_per_s", "tokens_per_s_per_device", "effective_tokens_per_s_per_device", "samples_per_s",
+    "model_flops_per_s_per_device", "mfu_ratio", "hfu_ratio", "bubble_ratio", "mean_idle_ratio", "linearity_ratio",
 )
 _MEMORY = (
     "memory_peak_bytes", "memory_reserved_bytes", "memory_upper_bytes", "memory_capacity_bytes",
     "host_memory_per_node_bytes",
 )
 _EXTRA = (
-    "linearity_baseline_devices", "hardware_flops_per_s_per_device", "peak_stage", "flops_convention",
+    "linearity_baseline_devices", "linearity_baseline_label", "hardware_flops_per_s_per_device", "peak_stage", "flops_convention",
     "peak_flops_per_s", "peak_dtype",
 )
 _STAGE_MEMORY = ("parameters", "gradients", "optimizer", "activations", "temporary", "overhead")
@@ -116,9 +116,11 @@ def plan_view(request: Mapping[str, object], result: PlanResult) -> Document:
         "search_s": number(result.search_s),
         "evaluations_per_s": number(result.evaluations_per_s),
         "plans": [ranked_view(plan) for plan in result.plans],
+        "objective": FIGURES[result.objective],
         "within_error": result.within_error,
         "ranking_error_ratio": number(result.ranking_error_ratio),
         "pareto": [{"rank": plan.rank, "label": plan.label, **_headline(plan.estimate)} for plan in result.pareto],
+        "riskier": [{"rank": plan.rank, "label": plan.label, **_headline(plan.estimate)} for plan in result.riskier],
         "used_devices": result.used_devices,
         "idle_devices": result.idle_devices,
         "verdict": verdict_view(result.verdict),
@@ -139,6 +141,8 @@ def comparison_view(comparison: Comparison) -> Document:
     return {
         "label": comparison.label,
         "rank": whole(comparison.rank),
+        "better_listed": whole(comparison.better_listed),
+        "better": whole(comparison.better),
         "estimate": estimate_view(comparison.estimate),
         "refused_because": list(comparison.refused_because),
         "winner": comparison.winner.label,
@@ -179,9 +183,11 @@ def whole(value: Any) -> int | None:
 
 
 def _headline(estimate: Estimate) -> Document:
-    """The two figures of the Pareto front."""
+    """The figures of the Pareto front."""
     return {
         "step_s": number(estimate.step_s),
+        "expected_step_s": number(estimate.expected_step_s),
+        "memory_fit_probability": number(estimate.memory_fit_probability),
         "memory_reserved_bytes": whole(estimate.memory_reserved_bytes),
         "devices": estimate.layout.world,
     }

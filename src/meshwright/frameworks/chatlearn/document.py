@@ -40,7 +40,7 @@ def _put(document: dict[str, object], key: str, value: object) -> None:
 
 def _runtime(case: Case) -> dict[str, object]:
     """One optimizer step in an episode: samples are trained on as soon as they are made."""
-    batch = case.batch.global_batch_sequences
+    batch = round(case.batch.samples)
     return {
         "train_backend": "megatron", "rollout_backend": "vllm", "exp_name": interpolated(case.model.name),
         "colocation": ["policy", "policy_trainer", "ref_policy"], "num_episode": EPISODES, "sample_per_episode": batch,
@@ -56,8 +56,9 @@ def _per_prompt(batch: int) -> int:
 
 def _models(case: Case, layout: Layout, keys: Values) -> dict[str, object]:
     """The section ``models`` without what the layout decides."""
-    sequence, world = case.batch.sequence_tokens, layout.world
-    rank = case.batch.global_batch_sequences // layout.data_parallel
+    packing, world = case.batch.packing, layout.world
+    sequence = packing.longest_sample_tokens if packing else case.batch.sequence_tokens
+    rank = round(case.batch.samples) // layout.data_parallel
     lengths = {name: f"${{models.policy.{name}}}" for name in ("max_prompt_tokens_length", "max_response_tokens_length")}
     batch = layout.microbatch_sequences if rank % layout.microbatch_sequences == 0 else 1
     memory = {"offload_weights": True, "offload_optimizer_states": True, "free_grad_buffers": True}

@@ -46,6 +46,11 @@ ACTIVATION, NORM = "--recompute-activation-function", "--recompute-norm"
 UNSPOKEN = ("the Ulysses degree of hybrid context parallelism: the ranks of one scale-up domain",)
 
 
+def _gathers(layout: Layout) -> bool:
+    """Whether there are parameters to gather beside compute: sharded ones, of a pipeline that is not folded."""
+    return layout.zero_stage > 0 and layout.schedule != "dualpipev"
+
+
 KEYS = (
     Says("--tensor-model-parallel-size", "tensor_parallel"),
     Says("--pipeline-model-parallel-size", "pipeline_parallel"),
@@ -54,8 +59,8 @@ KEYS = (
     Says("--global-batch-size", lambda plan: plan.batch),
     Says("--sequence-parallel", "sequence_parallel"),
     Says("--use-distributed-optimizer", lambda plan: plan.zero > 0),
-    Says("--overlap-grad-reduce", "overlap.gradient_reduce", default=False),
-    Says("--overlap-param-gather", "overlap.parameter_gather", default=False),
+    Says("--overlap-grad-reduce", "overlap.gradient_reduce", default=False, when=lambda plan: plan.schedule != "dualpipev"),
+    Says("--overlap-param-gather", "overlap.parameter_gather", default=False, when=lambda plan: _gathers(plan.layout)),
     Says("--no-overlap-p2p-communication", "overlap.point_to_point", NOT),
     Says("--use-ascend-mc2", "overlap.tensor"),
     Says("--swap-optimizer", lambda plan: "optimizer" in plan.layout.offload),
@@ -155,7 +160,10 @@ def _recompute(case: Case, layout: Layout) -> dict[str, object]:
 
 def normal(case: Case, layout: Layout) -> Layout:
     """The layout as its flags say it."""
-    overlap = replace(layout.overlap, expert=False)
+    overlap = replace(
+        layout.overlap, expert=False, gradient_reduce=layout.overlap.gradient_reduce and layout.schedule != "dualpipev",
+        parameter_gather=layout.overlap.parameter_gather and _gathers(layout),
+    )
     kind = layout.context_kind if layout.context_parallel > 1 else "ring"
     recompute = layout.recompute
     if isinstance(recompute, Selective):

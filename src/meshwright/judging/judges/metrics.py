@@ -37,10 +37,10 @@ def tokens_per_device(facts: Facts, _: Rule) -> Ruling:
 def samples_per_second(facts: Facts, _: Rule) -> Ruling:
     """The metric, computed."""
     layout, estimate = facts.layout, facts.estimate
-    each = layout.microbatch_sequences * layout.num_microbatches
+    each = facts.case.batch.samples / layout.data_parallel
     return Ruling(
         verdict="holds", figure=_rate("samples_per_s", estimate.samples_per_s),
-        sentence=f"{each} sequences a replica x {layout.data_parallel} replicas / {seconds(estimate.step_s)} = "
+        sentence=f"{each:.6g} samples a replica x {layout.data_parallel} replicas / {seconds(estimate.step_s)} = "
         f"{estimate.samples_per_s:.4g} samples/s",
     )
 

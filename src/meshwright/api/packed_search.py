@@ -1,0 +1,79 @@
+"""Which cap of a pack is best: a few are tried, each by the plans that it has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.api.packs import pack_counts
+from meshwright.domain.estimate import Infeasible
+from meshwright.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from meshwright.api.cases import Setup
+    from meshwright.api.packs import Samples
+    from meshwright.search.result import PlanResult
+
+TIMES = (1, 2, 4, 8)
+"""Caps of a pack that are tried, in longest samples."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """A cap and a number of packs with the expected step of their best plan; None where nothing fits."""
+
+    max_tokens: int
+    packs: int
+    step_s: float | None
+
+
+def best_packs(given: Setup, searched: Callable[[Setup], PlanResult]) -> tuple[Setup, PlanResult, tuple[Tried, ...]]:
+    """The case under the cap whose first plan has the shortest expected step, its plans, and what was tried.
+
+    All have the same samples in a step, so that their steps compare. Where nothing fits under any cap, the smallest stands.
+    ``max_tokens`` and ``packs`` of the request are kept where they are given.
+
+    Errors:  ``InputError`` where no cap has a legal layout, with what is wrong under the smallest.
+    """
+    assert given.samples is not None, "only samples are packed"
+    samples, batch = given.samples, given.request["global_batch"]
+    caps = [given.request["max_tokens"]] if "max_tokens" in given.request else [times * samples.longest_tokens for times in TIMES]
+    found: list[tuple[float, Setup, PlanResult]] = []
+    wrong: list[InputError] = []
+    for cap, packs in [(most, packs) for most in caps for packs in _counts(given, samples, batch, most)]:
+        packed = given.packed(cap, packs)
+        try:
+            result = searched(packed)
+        except InputError as error:
+            wrong.append(error)
+        else:
+            found.append((_expected_s(packed, result), packed, result))
+    if not found:
+        raise wrong[0]
+    _, best, result = min(found, key=lambda each: each[0])
+    tried = (
+        Tried(max_tokens=own.sequence_tokens, packs=own.global_batch_sequences, step_s=step if step < inf else None)
+        for step, own in ((step, each.case.batch) for step, each, _ in found)
+    )
+    return best, result, tuple(tried)
+
+
+def _counts(given: Setup, samples: Samples, num_samples: int, max_tokens: int) -> tuple[int, ...]:
+    """Numbers of packs to try under a cap: the one that was asked for, else those that replicas share well."""
+    packs: int | None = given.request.get("packs")
+    return pack_counts(samples, num_samples, max_tokens) if packs is None else (packs,)
+
+
+def _expected_s(given: Setup, result: PlanResult) -> float:
+    """The first plan's step with the risk that it does not fit; infinite where nothing fits."""
+    from meshwright.estimate.certainty import expected_s
+
+    if not result.plans or isinstance(result.verdict, Infeasible):
+        return inf
+    best = result.plans[0].estimate
+    return float(expected_s(given.case, np.asarray(best.step_s), np.asarray(best.memory_reserved_bytes)))

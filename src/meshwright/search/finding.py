@@ -1,0 +1,205 @@
+"""The layouts of a case on its devices, searched and put in order: the grid, its best refined, filled anew and simulated."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.estimate.overlap import overlap_for
+from meshwright.estimate.single import estimate
+from meshwright.search import ranking
+from meshwright.search.finalists import Candidate, Finalists
+from meshwright.search.grid import Counts, evaluate_grid
+from meshwright.search.reasons import reasons
+from meshwright.search.rebalance import balance_reason, rebalanced
+from meshwright.search.refine import neighbours, refine
+from meshwright.search.space import make_space, parse_pins
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from meshwright.domain.case import Case
+    from meshwright.domain.estimate import Estimate
+    from meshwright.domain.features import Features
+    from meshwright.domain.layout import Layout, Overlap
+    from meshwright.search.result import RankedPlan, SearchOptions
+    from meshwright.search.runner import Runner
+
+    Progress = Callable[[int, int], None]
+
+MOST_EVALUATED = 3_000_000
+"""Layouts after which no further number of idle nodes is looked at."""
+LISTED, RERANKED = 10, 4
+"""So many candidates are simulated whatever is asked for, and some beyond what is: the first plan does not depend on ``top``."""
+DEEPER = 4000
+"""Fitting layouts that the framework is asked about one by one, where it refuses all of the best."""
+ON_FRONT = 8
+"""Points of the grid's front that are simulated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a search found, before anything is said about it."""
+
+    counts: Counts
+    pools: tuple[Finalists, ...]
+    overlap: Overlap
+    search_s: float
+    plans: tuple[RankedPlan, ...]
+    """All that were simulated, one of each shape, best first."""
+    front: tuple[Estimate, ...]
+    riskier: tuple[Estimate, ...]
+    refused: int = 0
+    """How many layouts the framework was asked about where it refused every one of them; the plans are those that it refuses."""
+
+
+def device_counts(case: Case, spare_nodes: int) -> tuple[int, ...]:
+    """All devices, then with up to so many whole nodes idle."""
+    per_node = case.cluster.devices_per_node
+    return tuple(range(case.cluster.num_devices, 0, -per_node)[: spare_nodes + 1])
+
+
+def find(case: Case, features: Features, options: SearchOptions, runner: Runner, progress: Progress | None = None) -> Found:
+    """Every layout of the grid evaluated, or left out because its states alone exceed the memory; the best in their order.
+
+    The best are refined by knobs finer than the grid, their stages filled anew, and simulated where these differ. Only those that
+    the framework runs are listed, as long as it runs any.
+
+    Holds:   deterministic; ``legal = evaluated + bounded``. No plan, and no pool with a legal layout, where none is legal.
+    """
+    pins = parse_pins(options.pins)
+    overlap = overlap_for(case, options.risk, features.overlap_words(case.training.optimizer.name))
+    begin = time.perf_counter()
+    counts = Counts(rejected=Counter())
+    pools: list[Finalists] = []
+    for devices in device_counts(case, options.spare_nodes):
+        if counts.evaluated > MOST_EVALUATED:
+            break
+        pools.append(_pool(case, features, options, overlap, devices))
+        for rows in evaluate_grid(pools[-1].space, counts, overlap=overlap, progress=progress):
+            pools[-1].add(rows)
+    search_s = time.perf_counter() - begin
+    asked = _Asked(case=case, runner=runner, options=options)
+    candidates = asked.first(_refined(pools, options))
+    refused = 0
+    if not candidates and counts.fitting:
+        candidates = _deeper(case, features, options, overlap, pools, asked)
+        if not candidates:
+            refused = len(asked.refused)
+            asked = replace(asked, everything=True)
+            candidates = asked.first(_refined(pools, options))
+    balanced: list[Layout] = []
+    if options.refine and options.balance and options.objective != "memory":
+        near = [asked.said(each) for pool in pools for band in pool.near for each in band]
+        balanced = rebalanced(case, features, candidates, near, pins=pins, acceptable=asked.able)
+    of_grid = [each for pool in pools for each in ranking.spread(pool.front, ON_FRONT) if asked.able(each.layout)]
+    edge = [asked.said(each).layout for each in of_grid]
+    plans, rivals = _ranked(case, [each.layout for each in candidates], balanced, edge, options)
+    best = [plan.estimate for plan in plans]
+    return Found(
+        counts=counts, pools=tuple(pools), overlap=overlap, search_s=search_s, plans=plans, refused=refused,
+        front=tuple(ranking.front([*best, *rivals])), riskier=tuple(ranking.riskier([*best, *rivals], best[0]) if best else ()),
+    )
+
+
+def _pool(
+    case: Case, features: Features, options: SearchOptions, overlap: Overlap, devices: int, keep: int | None = None
+) -> Finalists:
+    space = make_space(case, features, devices, parse_pins(options.pins))
+    pool = Finalists(space=space, overlap=overlap, objective=options.objective, capacity_bytes=case.capacity_bytes)
+    return pool if keep is None else replace(pool, keep=keep)
+
+
+def _refined(pools: Sequence[Finalists], options: SearchOptions) -> list[Candidate]:
+    """The grid's best of all numbers of devices and their neighbours, best first."""
+    return _sorted(pools[0].space.case, [refine(pool.space, pool) if options.refine else pool.best for pool in pools], options)
+
+
+def _sorted(case: Case, pools: Sequence[Iterable[Candidate]], options: SearchOptions) -> list[Candidate]:
+    """Candidates of several numbers of devices, best first."""
+    every = [replace(each, order=each.order + (number << 40)) for number, pool in enumerate(pools) for each in pool]
+
+    def worth(each: Candidate) -> tuple[float, int]:
+        step_s, reserved = np.asarray(each.step_s), np.asarray(each.reserved_bytes)
+        own = ranking.column(case, options.objective, step_s=step_s, reserved_bytes=reserved, devices=each.layout.world)
+        return float(own), each.order
+
+    return sorted(every, key=worth)
+
+
+@dataclass(slots=True)
+class _Asked:
+    """The framework's word about candidates, and what it has refused."""
+
+    case: Case
+    runner: Runner
+    options: SearchOptions
+    everything: bool = False
+    """Nothing is refused any more."""
+    refused: set[Layout] = field(default_factory=set)
+
+    def able(self, layout: Layout) -> bool:
+        """Whether the framework runs a layout."""
+        if self.everything or not self.runner.check(self.case, layout):
+            return True
+        self.refused.add(layout)
+        return False
+
+    def said(self, candidate: Candidate) -> Candidate:
+        """A candidate with the overlap that the framework has under it."""
+        return replace(candidate, layout=replace(candidate.layout, overlap=self.runner.overlap(self.case, candidate.layout)))
+
+    def first(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """The first that the framework runs of each shape, as many as are simulated."""
+        trained = not self.case.training.weights_frozen
+        found: dict[tuple[object, ...], Candidate] = {}
+        for each in candidates:
+            key = ranking.shape(each.layout, trained=trained)
+            if key not in found and self.able(each.layout):
+                found[key] = self.said(each)
+            if len(found) == max(self.options.top, LISTED) + RERANKED:
+                break
+        return list(found.values())
+
+
+def _deeper(
+    case: Case, features: Features, options: SearchOptions, overlap: Overlap, pools: Sequence[Finalists], asked: _Asked
+) -> list[Candidate]:
+    """The first candidates that the framework runs among the best thousands, and their neighbours."""
+    found: list[list[Candidate]] = []
+    for pool in pools:
+        deep = _pool(case, features, options, overlap, pool.space.devices, keep=DEEPER)
+        for rows in evaluate_grid(pool.space, Counts(rejected=Counter()), overlap=overlap):
+            deep.add(rows)
+        own = asked.first(deep.best)
+        known = {each.layout for each in own}
+        around = neighbours(pool.space, list(known), known=known, after=deep.seen) if options.refine else []
+        found.append([*own, *around])
+    return asked.first(_sorted(case, found, options))
+
+
+def _ranked(
+    case: Case, layouts: Sequence[Layout], balanced: Sequence[Layout], edge: Sequence[Layout], options: SearchOptions
+) -> tuple[tuple[RankedPlan, ...], list[Estimate]]:
+    """The best of each shape with simulated bubbles, in order and in groups that cannot be told apart; and points of the front.
+
+    ``balanced``: those whose stages were filled anew; they take the place of others of their shape where they are clearly better.
+    """
+    trained, objective = not case.training.weights_frozen, options.objective
+    known = {layout: estimate(case, layout) for layout in {*layouts, *balanced, *edge}}
+    rivals = [known[layout] for layout in edge if known[layout].fits]
+    plain = ranking.best_of_shapes([*(known[layout] for layout in layouts), *rivals], objective, trained=trained)
+    anew = ranking.best_of_shapes([known[layout] for layout in balanced], objective, trained=trained)
+    kept = {key: each for key, each in plain.items() if key not in anew or not ranking.clearly_better(anew[key], each, objective)}
+    estimates = ranking.in_order({**anew, **kept}.values(), objective)
+    why = []
+    for place, each in enumerate(estimates):
+        own = reasons(case, each, estimates[0] if place else None)
+        key = ranking.shape(each.layout, trained=trained)
+        why.append(own if key in kept else (*own, balance_reason(case, each, plain.get(key))))
+    together = ranking.groups(estimates, objective, ranking.ranking_error(case))
+    return ranking.numbered(estimates, why, together), rivals

@@ -1,0 +1,79 @@
+"""Numbers of devices: those that split into degrees which divide the model and the batch, and those on which a layout fits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.estimate.overlap import overlap_for
+from meshwright.search.linearity import fits_anywhere
+from meshwright.search.rules import knobs_of, rules_of
+from meshwright.search.space import divisors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from meshwright.domain.case import Case
+    from meshwright.domain.features import Features
+
+    Ints = NDArray[np.int64]
+
+MAX_NODES = 16384
+
+
+def on(case: Case, devices: int) -> Case:
+    """The case on another number of devices."""
+    return replace(case, cluster=replace(case.cluster, num_devices=devices))
+
+
+def sizes(case: Case, features: Features, limit_nodes: int = MAX_NODES) -> tuple[int, ...]:
+    """Numbers of devices that may have a legal layout, rising: parts of a node, then whole nodes up to a limit.
+
+        n = tp cp pp dp
+
+    Symbols: tp, cp, pp each a degree that no rule refuses by itself; dp a divisor of the global batch.
+    Holds:   no number with a legal layout is missing; degrees that are legal alone may refuse each other.
+    """
+    per_node = case.cluster.devices_per_node
+    most = limit_nodes * per_node
+    found = np.array(divisors(case.batch.global_batch_sequences), dtype=np.int64)
+    heads = max(kind.attention.num_heads for kind in case.model.kinds)
+    longest = {"tp": heads, "cp": case.batch.sequence_tokens, "pp": case.model.num_layers}
+    for knob, largest in longest.items():
+        degrees = _alone(case, features, knob, min(largest, most))
+        found = np.unique(np.multiply.outer(found, degrees))
+        found = found[found <= most]
+    whole = (found % per_node == 0) | ((found < per_node) & (per_node % found == 0))
+    return tuple(int(each) for each in found[whole])
+
+
+def _alone(case: Case, features: Features, knob: str, largest: int) -> Ints:
+    """Values of one degree that no rule of meshes refuses where all others are 1."""
+    values = np.arange(1, largest + 1, dtype=np.int64)
+    ones = np.ones_like(values)
+    mesh = dict.fromkeys(("tp", "cp", "pp", "dp", "ep", "etp"), ones) | {knob: values}
+    able = case.implementation.sequence_parallel and features.sequence_parallel
+    keep = np.ones(len(values), dtype=np.bool_)
+    kinds = features.context_kinds or ("ring",)
+    for rule in rules_of("mesh"):
+        held = [
+            np.broadcast_to(
+                np.asarray(rule.holds(case, features, knobs_of(mesh, sp=np.where(mesh["tp"] > 1, int(able), 0), context=kind))),
+                values.shape,
+            )
+            for kind in kinds
+        ]
+        keep = keep & np.logical_or.reduce(held)
+    return values[keep]
+
+
+def that_fit(case: Case, features: Features, *, above: int = 0, limit_nodes: int = MAX_NODES) -> Iterator[int]:
+    """Numbers of devices above one on which a layout fits by itself, rising."""
+    for devices in sizes(case, features, limit_nodes):
+        own = on(case, devices)
+        if devices > above and fits_anywhere(own, features, devices, overlap=overlap_for(own)):
+            yield devices
