@@ -35,7 +35,9 @@ def run(seed: str, number: int) -> tuple[dict[str, Any], str, list[Asked]]:
         try:
             return (options, *judged(Trial.of(options)))
         except NoAnswerError as error:
-            return options, "nothing fits", [Asked("a no names a framework that would", "" if "can" in str(error) else str(error))]
+            said = str(error)
+            known = "runs it" in said or "runs none" in said
+            return options, "no framework", [Asked("a no says why, and which framework would", "" if known else said)]
         except InputError as error:
             if any(each.id == "plan.framework" for each in error.messages):
                 law = "a plan that its framework cannot run is no fault of the input"

@@ -17,7 +17,7 @@ LARGE = ("llama3-70b", "llama2-70b", "gpt3-175b", "bloom-176b", "llama3.1-405b",
 MIXTURES = ("mixtral-8x7b", "qwen3-30b-a3b", "gpt-oss-120b", "qwen3-235b-a22b", "deepseek-v3")
 DEVICES = ("h100-sxm", "h100-sxm", "h100-sxm", "a100-40g-sxm", "a100-80g-sxm", "h200", "b200", "mi300x", "v100-32g", "rtx-4090")
 ASCEND = ("ascend-910b", "ascend-910b", "ascend-910c", "ascend-910a")
-NODES = (1, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 12, 16, 16, 24, 32, 64)
+NODES = (1, 1, 1, 2, 2, 2, 3, 4, 4, 5, 6, 7, 8, 8, 12, 16, 16, 32)
 SEQUENCES = ("2048", "4096", "4096", "8192", "8192", "32k", "128k")
 
 

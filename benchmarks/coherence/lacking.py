@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.coherence.trial import Asked
+from meshwright.units import gib, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from benchmarks.coherence.trial import Trial
 
 LEAST = re.compile(r"the least demanding layout is (.*)$")
+LEVER = re.compile(r"\((?P<options>--[^)]*)\): (?P<says>.*?)as (?P<label>tp.+?)(, [\d.,]+ \w+ a step.*)?$")
 
 
 def lacking(trial: Trial) -> Iterator[Asked]:
@@ -25,7 +27,7 @@ def lacking(trial: Trial) -> Iterator[Asked]:
             continue
         yield from _least(trial, found[1], unmet)
         for lever in unmet["levers"]:
-            yield from _lever(trial, found[1], lever)
+            yield from _lever(trial, str(lever))
 
 
 def _least(trial: Trial, label: str, unmet: dict[str, Any]) -> Iterator[Asked]:
@@ -36,41 +38,38 @@ def _least(trial: Trial, label: str, unmet: dict[str, Any]) -> Iterator[Asked]:
         yield Asked("the least demanding layout does not fit", "it fits" if found.fits else "", "estimate", more)
 
 
-def _lever(trial: Trial, label: str, lever: Any) -> Iterator[Asked]:
-    """One lever: its words, or a value with the options that apply it."""
-    words = lever if isinstance(lever, str) else str(lever.get("words", lever))
-    changes: dict[str, Any] = dict(lever.get("options", {})) if isinstance(lever, dict) else {}
-    after = changes.pop("layout", None) or (lever.get("label") if isinstance(lever, dict) else None) or label
-    if isinstance(lever, str):
-        offload = "offload=optimizer" in lever or "optimizer offload" in lever
-        after = f"{label} offload=optimizer" if offload and "offload=" not in label else label
-        if "BF16 gradients" in lever or "gradients in BF16" in lever:
-            changes["gradient_dtype"] = "bf16"
-        if "--task lora" in lever:
-            changes["task"] = "lora"
-        if "--max-memory-ratio 1.0" in lever:
-            changes["max_memory_ratio"] = 1.0
-        if more := re.search(r"a layout fits on ([\d,]+)", lever):
-            yield from _devices(trial, words, int(more[1].replace(",", "")))
-            return
-        if not changes and not offload:
-            return
-    says = not re.search(r"still .* short", words)
-    found = trial.estimate(after, **changes)
-    shown = {**changes, "layout": after}
-    yield Asked("a lever, applied, is legal", f"{words}: {found}" if isinstance(found, str) and says else "", "estimate", shown)
-    if not isinstance(found, str):
-        yield Asked("a lever, applied, fits where it says so", "" if found.fits == says else
-                    f"{words}: applied {'fits' if found.fits else 'does not fit'}", "estimate", shown)
+def _lever(trial: Trial, words: str) -> Iterator[Asked]:
+    """``what (--option value): fits, 61.2 GiB as LABEL, 91.0 s a step``: the label with the option, and a plan with it."""
+    found = LEVER.search(words)
+    changes = _changes(found["options"]) if found is not None else None
+    if found is None or changes is None:
+        yield Asked("a lever says how it is applied", words)
+        return
+    yield Asked("a lever says how it is applied")
+    says, shown = found["says"].startswith("fits"), {**changes, "layout": found["label"]}
+    estimate = trial.estimate(found["label"], **{name: value for name, value in changes.items() if name != "pin"})
+    yield Asked("a lever, applied, is legal", f"{words}: {estimate}" if isinstance(estimate, str) else "", "estimate", shown)
+    if isinstance(estimate, str) or "a node lacks" in words:
+        return
+    yield Asked("a lever, applied, fits where it says so", "" if estimate.fits == says else words, "estimate", shown)
+    if says:
+        figures = f"{gib(estimate.memory_reserved_bytes)} as {found['label']}, {seconds(estimate.step_s)} a step"
+        yield Asked("a lever, applied, costs what it says", "" if figures in words else f"{words}: {figures}", "estimate", shown)
+        answer = trial.plan(**changes)
+        wrong = answer if isinstance(answer, str) else "" if answer.ok else "nothing fits"
+        yield Asked("a plan with a lever that fits is found", f"{words}: {wrong}" if wrong else "", "plan", changes)
 
 
-def _devices(trial: Trial, words: str, devices: int) -> Iterator[Asked]:
-    per_node = trial.answer.given.case.cluster.devices_per_node
-    size = {"nodes": devices // per_node} if devices % per_node == 0 else {"nodes": None, "devices": devices}
-    found = trial.plan(**size)
-    shown = {key: value for key, value in size.items() if value is not None}
-    wrong = found if isinstance(found, str) else "" if found.ok else "nothing fits there"
-    yield Asked("on as many devices as are said to do, a layout fits", f"{words}: {wrong}" if wrong else "", "plan", shown)
+def _changes(options: str) -> dict[str, Any] | None:
+    """The options of a lever as those of a request; None where they are none."""
+    words = options.split()
+    pairs = list(zip(words[::2], words[1::2], strict=False))
+    if len(words) % 2 or not all(name.startswith("--") for name, _ in pairs):
+        return None
+    changes: dict[str, Any] = {name[2:].replace("-", "_"): value for name, value in pairs if name != "--pin"}
+    if pins := [value for name, value in pairs if name == "--pin"]:
+        changes["pin"] = pins
+    return {"nodes": None, **changes} if "devices" in changes else changes
 
 
 LAWS = (lacking,)

@@ -93,6 +93,17 @@ def test_nothing_is_split_unasked():
     assert (cut.documents, cut.longest_tokens, sum(cut.lengths)) == (3, 8192, 108_692)
 
 
+@pytest.mark.parametrize(
+    ("lengths", "sequence", "words"),
+    [([10**12], None, "a sample of 1,000,000,000,000 tokens: more than 1,073,741,824 are not taken"),
+     ([2**30] * 2, 1, "cut to 1 tokens the samples would be 2,147,483,648 pieces, more than 10,000,000")],
+)
+def test_samples_without_measure_are_refused(lengths, sequence, words):
+    with pytest.raises(InputError) as caught:
+        samples_of(lengths, sequence, split_long=True)
+    assert words in str(caught.value)
+
+
 def test_too_few_packs_are_refused():
     samples = samples_of([4096] * 64, None)
     with pytest.raises(InputError) as caught:
@@ -156,3 +167,33 @@ def test_packs_need_lengths(option):
     with pytest.raises(InputError) as caught:
         mw.plan(mw.PlanRequest(**CASE, sequence=4096, **{option: 8192 if option != "split_long" else True}))
     assert f"--{option.replace('_', '-')} needs --lengths" in str(caught.value)
+
+
+def test_files_count_packs_and_lengths_say_what_is_in_them(file, tmp_path):
+    asked = {**CASE, "task": "pretrain", "lengths": file, "max_tokens": 8192, "packs": 32}
+    saved = mw.plan(mw.PlanRequest(**asked, top=1, no_balance=True, save=str(tmp_path / "out")))
+    named = {name: CASE[name] for name in ("model", "device", "nodes")}
+    files = [str(tmp_path / "out" / "train.sh")]
+    predicted = mw.check(mw.CheckRequest(**named, lengths=file, files=files, from_="megatron")).checked.estimate
+    first = saved.result.plans[0].estimate
+    assert predicted.label == first.label
+    assert predicted.memory_reserved_bytes == pytest.approx(first.memory_reserved_bytes)
+    assert predicted.step_s == pytest.approx(first.step_s, rel=0.05)
+
+
+def test_a_plan_from_before_packs_had_a_cap_opens_as_it_was(file, tmp_path):
+    """Its global batch counted packed sequences, and longer documents were cut."""
+    request = {**CASE, "lengths": file, "sequence": 2048, "framework": "megatron"}
+    lines = ["meshwright_plan: 1", "request:", *(f"  {key}: {value}" for key, value in request.items()), "layout: tp1 mb1 zero1"]
+    (tmp_path / "plan.yaml").write_text("\n".join(lines) + "\n")
+    batch = mw.estimate(mw.EstimateRequest(request=str(tmp_path / "plan.yaml"))).given.case.batch
+    assert (batch.global_batch_sequences, batch.sequence_tokens) == (64, 2048)
+    assert batch.mean_square_document_tokens <= 2048**2
+
+
+def test_a_layout_that_does_not_share_the_packs_is_told_how_many_it_would(file):
+    asked = {**CASE, "lengths": file, "layout": "dp8 mb1 zero1"}
+    with pytest.raises(InputError) as caught:
+        mw.estimate(mw.EstimateRequest(**asked, packs=42))
+    assert "42 packs are no multiple of dp x mb = 8 x 1 = 8; --packs 48 gives replicas as many each" in str(caught.value)
+    assert mw.estimate(mw.EstimateRequest(**asked, packs=48)).given.case.batch.samples == pytest.approx(64)

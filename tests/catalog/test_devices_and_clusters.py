@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from meshwright.catalog import cluster_for, clusters, device, devices, load_cluster, provenance
+from meshwright.catalog.cluster_sheet import MAX_DEVICES
 from meshwright.errors import InputError
 from meshwright.units import GIB
 
@@ -136,6 +137,18 @@ def faults_of(path: str) -> str:
 def test_a_user_file_like_a_shape(tmp_path: Path) -> None:
     cluster = load_cluster(write(tmp_path, {"clusters": {"mine": {"like": "dgx-h100", "nodes": 16}}}))
     assert (cluster.name, cluster.num_devices, cluster.device.name) == ("mine", 128, "h100-sxm")
+
+
+@pytest.mark.parametrize("key", ["devices_per_node", "scale_up_devices", "num_devices", "nodes", "pod_devices"])
+@pytest.mark.parametrize(("count", "taken"), [(1, True), (MAX_DEVICES, True), (0, False), (MAX_DEVICES + 1, False)])
+def test_counts_of_a_cluster_reach_from_one_to_the_largest(tmp_path: Path, key: str, count: int, taken: bool) -> None:
+    path = write(tmp_path, {"clusters": {"mine": {"like": "dgx-h100", key: count}}})
+    try:
+        load_cluster(path)
+        found = ""
+    except InputError as error:
+        found = str(error)
+    assert (f"clusters.mine.{key}: {count} is not within 1..{MAX_DEVICES}" in found) != taken
 
 
 def test_a_user_file_with_its_own_device(tmp_path: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from check_cases import case_of, found, ids, judged, megatron, megatron_text, picotron, picotron_text
 
 from meshwright.api import check_files
 from meshwright.check import Question, check, likely_models
+from meshwright.check.rules import limits
 from meshwright.errors import Message
 from meshwright.frameworks import File, framework
 from meshwright.frameworks.settings import Given
@@ -21,6 +24,18 @@ def test_a_limit_is_an_error_in_the_frameworks_words_with_the_nearest_value_that
     assert str(finding.message).endswith("num_key_value_heads should be divisible by  tp world size")
     assert finding.expected == "tp 16 -> 8"
     assert "when it starts" in finding.source
+
+
+def test_what_no_limit_says_the_features_of_the_framework_say():
+    """A framework that has no pipelines in its features and no words of its own for them."""
+    case = case_of("llama3-8b", "h100-sxm", 16, 128, 4096, "picotron")
+    named = framework("picotron")
+    poor = replace(named, limits=(), features=replace(named.features, pipeline_parallel=False))
+    text = picotron_text({"distributed.pp_size": 2, "distributed.dp_size": 2, "training.gradient_accumulation_steps": 64})
+    reading = named.read([File(path="config.json", text=text)], given=Given(num_devices=16, model=case.model))
+    for judge, expected in ((named, []), (poor, ["the framework has no pipeline parallelism"])):
+        checked = check(Question(framework=judge, reading=reading, case=case, model=case.model), (limits,))
+        assert [each.message.values["reason"] for each in checked.findings] == expected
 
 
 def test_without_a_case_limits_are_skipped_and_that_is_said():

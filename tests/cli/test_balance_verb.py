@@ -414,7 +414,7 @@ def test_all_numbers_of_virtual_stages_share_the_time(cli, tmp_path, monkeypatch
     monkeypatch.setattr("meshwright.api.verbs.balance.time.monotonic", lambda: now[0])
     asked = ("balance", ls1(tmp_path, body=SMALL_BODY), *SMALL, "--json")
     found = cli(*asked, "--virtual-stages", "1,2,3,4", "--time-limit", "12").json
-    assert limits == [pytest.approx(each) for each in (3.0, 10.5 / 3, (10.5 - 10.5 / 6) / 2)]
+    assert limits == [pytest.approx(each) for each in (3.0, 3.0, 3.0)], "what others leave is nobody's: an answer is the same alone"
     assert [each["virtual_stages"] for each in found["ranking"]] != []
     assert found["refused"] == [{"virtual_stages": 4, "reason": "no time was left: see --time-limit"}]
     limits.clear()
@@ -455,3 +455,37 @@ def test_neighbours_of_large_pipelines_are_nearby():
     moved = np.argwhere(many.reshape(60, -1).T != 3)[:, 1].reshape(-1, 2)
     assert (np.abs(np.diff(moved, axis=1)) <= 5).all()
     assert (many.sum(axis=(0, 1)) == 180).all()
+
+
+def test_everything_that_is_wrong_is_said_at_once(cli):
+    answer = cli("balance", "no.json", "--stages", "x", "--microbatches", "y", "--memory-mb", "1,z", "--virtual-stages", "0,2,q")
+    assert answer.status == 2
+    for words in ("no.json: no such file", "--stages: 'x'", "--microbatches: 'y'", "--memory-mb: 'z'", "--virtual-stages: 0 must",
+                  "--virtual-stages: 'q'"):
+        assert words in answer.err
+
+
+INIT_DEMO = """
+pipeline_config: {pipeline_num: 16, num_layer: 96, offset: [-1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1]}
+time_config: {head: 90, body: 90, tail: 180}
+recompute_config:
+  recompute: false
+  select_recompute: [1, 0, 0, 0, 1, 1, 2, 0, 0, 0, 1, 1, 2, 0, 0, 1]
+  select_comm_recompute: [1, 0, 0, 0, 0, 0, 0, 1, 1, 2, 1, 1, 2, 0, 0, 1]
+memory_usage:
+  head_memory: 77698
+  tail_memory: 21822
+  body_memories: {stage_id: [6, 9, 10, 11, 12, 13], memories: [49732, 50435, 32341, 41228, 23134, 30998]}
+"""
+
+
+def test_sapps_own_example_needs_no_force(cli, tmp_path):
+    """Its constant would be -1896 MB: it is left out, and that is said."""
+    path = tmp_path / "init_demo.yaml"
+    path.write_text(INIT_DEMO)
+    alone = cli("balance", str(path), "--json")
+    assert alone.status == 0, alone.err
+    assert all(each["value_mb"] >= 0 for each in alone.json["decomposition"]["components"])
+    assert "it is left out" in " ".join(alone.json["notes"])
+    solved = cli("balance", str(path), "--microbatches", "32", "--memory-mb", "56000", "--time-limit", "1", "--json")
+    assert solved.status == 0 and sum(map(sum, solved.json["stage_layers"])) == 96, solved.err

@@ -94,7 +94,48 @@ def test_a_plan_that_the_framework_cannot_express_is_a_no_with_every_reason(cli,
     assert answer.status == 1
     for word in ("virtual stages", "ZeRO", "sequence parallelism", "recomputation"):
         assert word in answer.err
+    assert "--nearest exports the nearest plan that picotron can run" in answer.err
     assert not (tmp_path / "out").exists()
+
+
+OTHERS = ("picotron", "nanotron", "torchtitan", "megatron-deepspeed", "accelerate")
+
+
+@pytest.mark.parametrize("to", OTHERS)
+def test_the_nearest_plan_runs_fits_and_says_what_it_loses(cli, plan, tmp_path, to):
+    text = (tmp_path / "plan.yaml").read_text().replace(LABEL, "tp2 cp2 pp2 vp2 dp2 mb1 sp zero1")
+    (tmp_path / "plan.yaml").write_text(text)
+    assert cli("export", plan, "--to", to, "--out", str(tmp_path / "no")).status == 1
+    answer = cli("export", plan, "--to", to, "--nearest", "--out", str(tmp_path / "out"), "--json")
+    assert answer.status == 0, answer.err
+    found = answer.json
+    assert found["nearest"] and found["files"] and all((tmp_path / "out" / path).exists() for path in found["files"])
+    asked = (*CASE.split(), "--framework", to, "--calibration", "none", "--json")
+    now = cli("estimate", *asked, "--layout", found["label"])
+    assert now.status == 0 and now.json["fits"], now.err
+    moved = {change["field"]: change for change in found["changes"]}
+    assert all(change["why"] and change["from"] != change["to"] for change in found["changes"])
+    layout, before = now.json["layout"], {"tensor_parallel": 2, "context_parallel": 2, "pipeline_parallel": 2, "virtual_stages": 2}
+    for name, value in before.items():
+        assert layout[name] == (moved[name]["to"] if name in moved else value)
+    assert any(change["why"] != "follows from the other changes" for change in found["changes"])
+    assert found["memory_change_bytes"] != 0 and found["step_change_ratio"] != 0
+
+
+def test_what_the_framework_can_run_is_its_own_nearest(cli, plan, tmp_path):
+    found = cli("export", plan, "--to", "picotron", "--nearest", "--out", str(tmp_path / "out"), "--json").json
+    assert (found["nearest"], found["changes"], found["step_change_ratio"], found["memory_change_bytes"]) == (False, [], 0, 0)
+    again = cli("export", plan, "--to", "picotron", "--nearest", "--out", str(tmp_path / "out"))
+    assert "nothing had to change" in again.out
+
+
+def test_a_model_that_a_framework_lacks_has_no_nearest_plan(cli, plan, tmp_path):
+    text = (tmp_path / "plan.yaml").read_text().replace("llama3-8b", "deepseek-v3")
+    (tmp_path / "plan.yaml").write_text(text)
+    for option in ((), ("--nearest",)):
+        answer = cli("export", plan, "--to", "picotron", *option, "--out", str(tmp_path / "out"))
+        assert answer.status == 1 and "--nearest exports" not in answer.err
+        assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(("to", "says"), [("picotorn", "did you mean picotron"), ("picotron@9", "is unknown; known: 59714b1")])

@@ -68,10 +68,10 @@ def test_a_single_microbatch_finds_nothing_of_the_one_before(microbatches, befor
 
 def test_stragglers_stay_the_same_share_of_the_step_whose_bubble_is_simulated():
     case = small_case(layers=13, devices=32, batch=64)
-    layout = Layout(pipeline_parallel=4, data_parallel=8, num_microbatches=8)
+    layout = Layout(pipeline_parallel=4, data_parallel=8, num_microbatches=8, stage_layers=((2, 1, 8, 2),))
     closed = evaluate(case, layout)
     found = simulated(case, layout, closed).time
-    assert float(found.pipeline.bubble_s) != float(closed.time.pipeline.bubble_s)
+    assert float(found.pipeline.bubble_s) != pytest.approx(float(closed.time.pipeline.bubble_s), rel=1e-3)
     assert float(closed.time.straggler_s) > 0
 
     def share(time):

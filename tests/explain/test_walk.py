@@ -12,7 +12,9 @@ from meshwright.catalog.guides import guides
 from meshwright.domain.layout import Full
 from meshwright.estimate import estimate
 from meshwright.frameworks import framework
-from meshwright.judging.walk import CHOICES, TAKES, Ground, plain, walk
+from meshwright.judging.ground import Ground
+from meshwright.judging.walk import TAKES, plain, walk
+from meshwright.judging.walk_choices import CHOICES
 from meshwright.search import SearchOptions, layout_refusals, plan
 from meshwright.search.plan import TIE
 
@@ -22,6 +24,7 @@ CASES = {
     "mixtral": ("mixtral-8x7b", "h100-sxm", 64, 256, 4096, "megatron"),
     "few sequences": ("llama2-13b", "a100-80g-sxm", 64, 16, 4096, "megatron"),
     "no pipeline": ("llama3-8b", "h100-sxm", 64, 128, 32768, "chatlearn"),
+    "always sharded": ("qwen2.5-7b", "ascend-910b", 8, 64, 8192, "mindspeed-llm"),
     "one device": ("llama3.2-1b", "h200", 1, 8, 4096, "torchtitan"),
 }
 
@@ -123,4 +126,4 @@ def test_every_step_of_the_data_has_a_rule_that_stands_somewhere_and_a_function(
         assert stop.choose in CHOICES
         assert stop.take in TAKES
     assert {stop.choose for stop in stops} == set(CHOICES)
-    assert plain(ground("70b")).world == 512
+    assert plain(ground("70b"), 0).world == 512

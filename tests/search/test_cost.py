@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from meshwright.domain.training import Packing
 from meshwright.search import run_cost
 from strategies import small_case
 
@@ -62,3 +63,14 @@ def test_a_deadline_is_met_by_the_predicted_time_and_apart_from_it_by_the_upper_
     run = cost(16, deadline_days=deadline)
     assert (run.meets_deadline, run.surely_meets_deadline) == (meets, surely)
     assert cost(16, deadline_days=deadline, interval=None).surely_meets_deadline is None
+
+
+def test_padding_trains_nothing():
+    packing = Packing(samples_per_sequence=3.0, mean_sample_tokens=0.25 * CASE.batch.sequence_tokens, longest_sample_tokens=512)
+    case = replace(CASE, batch=replace(CASE.batch, packing=packing))
+    assert case.batch.padding_ratio == pytest.approx(0.25)
+    assert case.batch.samples == pytest.approx(3 * CASE.batch.global_batch_sequences)
+    tokens = 100 * CASE.batch.tokens
+    full, packed = (run_cost(each, predicted(16), tokens) for each in (CASE, case))
+    assert packed.steps == pytest.approx(full.steps / 0.75)
+    assert packed.days == pytest.approx(full.days / 0.75)

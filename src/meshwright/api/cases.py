@@ -11,7 +11,7 @@ from meshwright.api.fields import Faults, Values
 from meshwright.api.options import DEFAULTS
 from meshwright.domain.cluster import Cluster
 from meshwright.domain.model import Model
-from meshwright.errors import InputError, fault
+from meshwright.errors import InputError, Message, fault
 from meshwright.readers.names import require_name
 
 if TYPE_CHECKING:
@@ -48,22 +48,35 @@ class Setup:
         request = {**self.request, "max_tokens": max_tokens, "packs": packs}
         return replace(self, case=case, framework=self.framework.for_case(case), request=request)
 
+    def _of_packs(self, message: Message) -> Message:
+        """What is wrong with a label: where replicas do not share the packs, how many they would."""
+        if self.samples is None or message.id != "label.batch":
+            return message
+        batch, product = (int(str(message.values[name])) for name in ("batch", "product"))
+        more = -(-batch // product) * product
+        template = "{batch} packs are no multiple of dp x mb = {dp} x {mb} = {product}; --packs {more} gives replicas as many each"
+        fits = more <= self.case.batch.samples
+        return replace(message, id="label.packs", template=template, values={**message.values, "more": more}) if fits else message
+
     def layout(self, label: str) -> Layout:
         """Read a label for this case: a silent overlap is the framework's; nodes that the request leaves spare may stay idle."""
         from meshwright.domain.label import parse_layout
         from meshwright.estimate.overlap import overlap_for
 
         cluster = self.case.cluster
-        layout = parse_layout(
-            label,
-            num_devices=cluster.num_devices,
-            global_batch_sequences=self.case.batch.global_batch_sequences,
-            devices_per_node=cluster.devices_per_node,
-            model=self.case.model,
-            shards_over_context=self.framework.features.shards_over_context,
-            overlap=overlap_for(self.case),
-            max_idle_devices=self.request.get("spare_nodes", 0) * cluster.devices_per_node,
-        )
+        try:
+            layout = parse_layout(
+                label,
+                num_devices=cluster.num_devices,
+                global_batch_sequences=self.case.batch.global_batch_sequences,
+                devices_per_node=cluster.devices_per_node,
+                model=self.case.model,
+                shards_over_context=self.framework.features.shards_over_context,
+                overlap=overlap_for(self.case),
+                max_idle_devices=self.request.get("spare_nodes", 0) * cluster.devices_per_node,
+            )
+        except InputError as error:
+            raise InputError(self._of_packs(each) for each in error.messages) from None
         return layout if "overlap=" in label else replace(layout, overlap=self.framework.overlap(self.case, layout))
 
 
@@ -241,7 +254,7 @@ def _require(values: Values, faults: Faults) -> None:
         faults.add("request.model", "MODEL is missing: a catalogue name, or the path of a config.json or model YAML")
     if not {"cluster", "device"} & given:
         faults.add("request.cluster", "the cluster is missing: --cluster NAME, or --device NAME with --nodes or --devices")
-    if "global_batch" not in given:
+    if "global_batch" not in given and not {"lengths", "packs"} <= given:
         faults.add("request.batch", "--global-batch is missing: sequences per optimizer step")
     if not {"sequence", "lengths"} & given:
         faults.add("request.sequence", "--sequence is missing: tokens of a sequence")
@@ -294,21 +307,21 @@ def _samples(values: Values, faults: Faults) -> Samples | None:
 
 
 def _batch(values: Values, samples: Samples | None) -> Batch | None:
-    """The batch: so many sequences, or samples in packs. Files count packs, whatever was packed into them."""
+    """The batch: so many sequences, or so many samples in packs, or so many packs, whatever they hold."""
     from meshwright.api.packs import batch_of_packs, batch_of_samples
     from meshwright.domain.training import Batch
 
-    if "global_batch" not in values or (samples is None and "sequence" not in values):
-        return None
-    if samples is None:
+    if samples is None and not {"lengths", "packs"} & set(values) and {"global_batch", "sequence"} <= set(values):
         return Batch(global_batch_sequences=values["global_batch"], sequence_tokens=values["sequence"])
+    if samples is None:
+        return None
     most = values.get("max_tokens", samples.longest_tokens)
     if most < samples.longest_tokens:
         raise fault("request.max-tokens", "{most:,} is less than the longest sample of {longest:,} tokens: no pack would hold it",
                     path="--max-tokens", most=most, longest=samples.longest_tokens)
-    if values.get("counts_packs"):
-        return batch_of_packs(samples, values["global_batch"], most)
-    return batch_of_samples(samples, values["global_batch"], most, values.get("packs"))
+    if "global_batch" in values:
+        return batch_of_samples(samples, values["global_batch"], most, values.get("packs"))
+    return batch_of_packs(samples, values["packs"], most) if "packs" in values else None
 
 
 def _said(request: dict[str, Any]) -> dict[str, Any]:
@@ -325,4 +338,4 @@ def _as_values(request: dict[str, Any]) -> tuple[str, ...]:
     return tuple(name for name, value in request.items() if isinstance(value, Model | Cluster))
 
 
-_NOT_SAID = frozenset({"request", "json", "save", "force", "compare", "layout", "counts_packs", "guided"})
+_NOT_SAID = frozenset({"request", "json", "save", "force", "compare", "layout", "guided"})

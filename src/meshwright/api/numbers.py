@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import re
 from math import isfinite
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from meshwright.errors import fault
+from meshwright.errors import InputError, fault
 from meshwright.readers.names import require_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from meshwright.errors import Message
 
 Value = TypeVar("Value")
 MAX_COUNT = 10**12
@@ -46,6 +51,23 @@ def words(line: str) -> str:
     """Words, which tabs and line breaks may part."""
     require_name("".join(line.split()), "")
     return line.strip()
+
+
+def several(parse: Callable[[str], Value], words: Iterable[str]) -> list[Value]:
+    """The value of each word.
+
+    Errors:  ``InputError`` with what is wrong with every one of them.
+    """
+    values: list[Value] = []
+    faults: list[Message] = []
+    for word in words:
+        try:
+            values.append(parse(word))
+        except InputError as error:
+            faults += error.messages
+    if faults:
+        raise InputError(faults)
+    return values
 
 
 def within(name: str, value: Value, word: str) -> Value:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from meshwright.api.packs import pack_counts
 from meshwright.domain.estimate import Infeasible
 from meshwright.errors import InputError
@@ -52,7 +50,7 @@ def best_packs(given: Setup, searched: Callable[[Setup], PlanResult]) -> tuple[S
         except InputError as error:
             wrong.append(error)
         else:
-            found.append((_expected_s(packed, result), packed, result))
+            found.append((_expected_s(result), packed, result))
     if not found:
         raise wrong[0]
     _, best, result = min(found, key=lambda each: each[0])
@@ -69,11 +67,6 @@ def _counts(given: Setup, samples: Samples, num_samples: int, max_tokens: int) -
     return pack_counts(samples, num_samples, max_tokens) if packs is None else (packs,)
 
 
-def _expected_s(given: Setup, result: PlanResult) -> float:
+def _expected_s(result: PlanResult) -> float:
     """The first plan's step with the risk that it does not fit; infinite where nothing fits."""
-    from meshwright.estimate.certainty import expected_s
-
-    if not result.plans or isinstance(result.verdict, Infeasible):
-        return inf
-    best = result.plans[0].estimate
-    return float(expected_s(given.case, np.asarray(best.step_s), np.asarray(best.memory_reserved_bytes)))
+    return result.plans[0].estimate.expected_step_s if result.plans and not isinstance(result.verdict, Infeasible) else inf

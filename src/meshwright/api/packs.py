@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.api.lengths import MAX_LENGTHS
+from meshwright.api.numbers import MOST
 from meshwright.domain.training import Batch, Packing
 from meshwright.errors import fault
 from meshwright.words import integer
@@ -68,6 +70,9 @@ def samples_of(lengths: Sequence[int], sequence_tokens: int | None, *, split_lon
     [3, 4, 4, 2]
     """
     found = np.asarray(lengths, dtype=np.int64)
+    if found.max() > MOST["sequence"]:
+        raise fault("lengths.high", "a sample of {most} tokens: more than {limit} are not taken", most=integer(int(found.max())),
+                    limit=integer(MOST["sequence"]))
     longest = sequence_tokens or ceil(int(found.max()) / ALIGNED) * ALIGNED
     over = found > longest
     if over.any() and not split_long:
@@ -78,6 +83,9 @@ def samples_of(lengths: Sequence[int], sequence_tokens: int | None, *, split_lon
         )
     if over.any():
         pieces = -(-found // longest)
+        if pieces.sum() > MAX_LENGTHS:
+            raise fault("lengths.pieces", "cut to {limit} tokens the samples would be {pieces} pieces, more than {most}",
+                        limit=integer(longest), pieces=integer(int(pieces.sum())), most=integer(MAX_LENGTHS))
         whole = np.full(int(pieces.sum()), longest, dtype=np.int64)
         whole[np.cumsum(pieces) - 1] = found - (pieces - 1) * longest
         return Samples(lengths=whole, documents=len(found), longest_tokens=longest)

@@ -52,4 +52,12 @@ def flat_plan(document: Mapping[str, Any], where: str, faults: Faults) -> dict[s
     if not isinstance(layout, str):
         faults.add("request.plan", "holds {kind}: a plan has its label there", path=f"{where}: layout", kind=kind(layout))
         faults.failed.add("layout")
-    return {**(request if isinstance(request, dict) else {}), **({"layout": layout} if isinstance(layout, str) else {})}
+    return {**_with_packs(request if isinstance(request, dict) else {}), **({"layout": layout} if isinstance(layout, str) else {})}
+
+
+def _with_packs(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The request of a plan from before packs had a cap: its batch counted packed sequences, and long documents were cut."""
+    if "lengths" not in request or {"max_tokens", "packs"} & set(request) or not {"global_batch", "sequence"} <= set(request):
+        return dict(request)
+    kept = {name: value for name, value in request.items() if name != "global_batch"}
+    return kept | {"packs": request["global_batch"], "max_tokens": request["sequence"], "split_long": True}

@@ -205,7 +205,7 @@ def _merged(values: Values, said: Said, size: int | None, framework: str) -> dic
             merged.setdefault(option, value)
     if size is not None and "nodes" not in merged:
         merged["devices"] = size
-    return merged | {"framework": framework, "counts_packs": True}
+    return merged | {"framework": framework}
 
 
 def _has_cluster(values: Mapping[str, Any]) -> bool:
@@ -220,6 +220,8 @@ def _case(values: Values, merged: dict[str, Any]) -> tuple[Setup | None, tuple[M
         template = "{name}={value} is more than {limit:,}"
         values_of = ({"name": _SAID[name], "value": merged[name], "limit": MOST[name]} for name in large)
         return None, tuple(Message("number.high", template, each) for each in values_of)
+    if "lengths" in merged:  # files count packs, whatever was packed into them
+        merged = {name: value for name, value in merged.items() if name != "global_batch"} | {"packs": merged["global_batch"]}
     try:
         return setup(merged, Faults()), ()
     except InputError as error:

@@ -8,7 +8,6 @@ from meshwright.catalog.guides import guides
 from meshwright.check.context import finding
 from meshwright.check.habits import RULES, follows, place_of
 from meshwright.judging.contests import disagreement_about
-from meshwright.judging.facts import ERROR
 from meshwright.judging.guides import judge_with
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def _judged(context: Context, rule: Rule) -> Iterator[Finding]:
             )
         return
     judged = judge_with(rule, context.facts)
-    if (place is not None or followed) and judged.verdict in ("wrong", "fails") and _costs(judged):
+    if (place is not None or followed) and judged.verdict in ("wrong", "fails") and _costs(judged, context.facts):
         who = "is wrong" if judged.verdict == "wrong" else "does not hold here"
         against = _against(context.facts, rule)
         yield finding(
@@ -74,13 +73,13 @@ def _words(sides: Sequence[Side]) -> str:
     return f"; right here is {listed}" if sides else ""
 
 
-def _costs(judged: Judgement) -> bool:
+def _costs(judged: Judgement, facts: Facts) -> bool:
     """Whether following costs more than the model's error, as far as the judgement is about time."""
-    return judged.figure.name != "step_change_ratio" or judged.figure.value > ERROR
+    return judged.figure.name != "step_change_ratio" or judged.figure.value > facts.error_ratio
 
 
 def _pays(judged: Judgement, facts: Facts) -> bool:
     """Whether following gains time beyond the model's error, or memory worth naming."""
     if judged.figure.name == "memory_freed_bytes":
         return judged.figure.value > ROOM * facts.case.capacity_bytes
-    return judged.figure.name == "step_change_ratio" and judged.figure.value < -ERROR
+    return judged.figure.name == "step_change_ratio" and judged.figure.value < -facts.error_ratio

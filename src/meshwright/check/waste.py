@@ -88,7 +88,7 @@ def _best(context: Context) -> tuple[Estimate | InputError | None, tuple[str, ..
         return None, ()
     except InputError as error:
         return error, ()
-    if result.plans:
+    if result.plans and not result.refused:
         return result.plans[0].estimate, ()
     unmet = result.verdict.unmet if isinstance(result.verdict, Infeasible) else ()
     return None, tuple(lever for each in unmet for lever in each.levers)

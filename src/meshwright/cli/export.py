@@ -18,10 +18,12 @@ REQUEST, ASK = ExportRequest, export
 
 
 def report(answer: ExportAnswer, _options: object) -> Iterator[RenderableType]:
-    """What changes in the user's files, where they are; the paths."""
-    from meshwright.report.edits import edits_report
+    """What is another plan than the saved one, what changes in the user's files; the paths."""
+    from meshwright.report.edits import edits_report, nearest_report
     from meshwright.report.pieces import path_line
 
+    if answer.plan is not None:
+        yield from nearest_report(answer.plan)
     if answer.edited is not None:
         yield from edits_report(answer.edited)
     for path in answer.files:

@@ -58,6 +58,11 @@ class Batch:
         packing = self.packing
         return 1.0 - packing.samples_per_sequence * packing.mean_sample_tokens / self.sequence_tokens if packing else 0.0
 
+    @property
+    def trained_tokens(self) -> float:
+        """Tokens per optimizer step without padding."""
+        return self.tokens * (1.0 - self.padding_ratio)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precision:

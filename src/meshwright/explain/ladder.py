@@ -70,7 +70,7 @@ def speed_step(facts: Facts) -> SpeedStep:
     return SpeedStep(
         rungs=tuple(rungs),
         sentence=f"from {seconds(rungs[0].step_s)} at the guided start ({rungs[0].label}) to {seconds(facts.step_s)}, "
-        f"{change(facts.step_s, rungs[0].step_s)}{most}",
+        f"{change(facts, facts.step_s, rungs[0].step_s)}{most}",
     )
 
 

@@ -16,7 +16,7 @@ from meshwright.judging.neighbours import vary
 from meshwright.judging.questions import MICRO_BATCHES, columns_of_layouts, questions
 from meshwright.perf.parameters import active_parameters, total_parameters
 from meshwright.search import layout_refusals
-from meshwright.search.plan import RANKING_ERROR
+from meshwright.search.ranking import ranking_error
 from meshwright.search.runner import Functions
 from meshwright.search.space import divisors
 
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 ANYONE = Functions()
 """A framework that runs everything."""
-ERROR = RANKING_ERROR
-"""Step times nearer than this are equal: the model cannot tell them apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +62,11 @@ class Facts:
         self.case, self.layout, self.features, self.runner = case, layout, features, runner
         self.estimate = estimate if estimate is not None else estimate_of(case, layout)
         self._trials: dict[Layout, Estimate] = {layout: self.estimate}
+
+    @property
+    def error_ratio(self) -> float:
+        """Step times nearer than this are equal: the model cannot tell them apart (``search.ranking.ranking_error``)."""
+        return ranking_error(self.case)
 
     @cached_property
     def parameters(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from meshwright.judging.facts import ERROR, Facts
+from meshwright.judging.facts import Facts
 from meshwright.judging.finding import Ruling, number, ratio, size
 from meshwright.registry import Registry
 from meshwright.units import gib, seconds
@@ -35,13 +35,13 @@ def percent(value: float) -> str:
     return f"{value:.1%}"
 
 
-def change(then: float, now: float) -> str:
+def change(facts: Facts, then: float, now: float) -> str:
     """``4.1% slower`` or ``faster``, with a remark where that is within the model's error."""
     relative = then / now - 1.0
     if abs(relative) < 0.0005:
         return "equally fast"
     words = f"{abs(relative):.1%} {'slower' if relative > 0 else 'faster'}"
-    return f"{words} (within the model's error)" if abs(relative) <= ERROR else words
+    return f"{words} (within the model's error)" if abs(relative) <= facts.error_ratio else words
 
 
 def speed(found: Alternative) -> str:
@@ -79,8 +79,9 @@ def contest(facts: Facts, following: str, against: str, words: str, otherwise: s
             sentence=f"only {words} works here: {speed(own)}; {otherwise}: nothing {'fits' if rival else 'is legal'}{end}",
         )
     relative = own.step_s / rival.step_s - 1.0
-    margin = 0.0 if only_more_work(own, rival) else ERROR
+    margin = 0.0 if only_more_work(own, rival) else facts.error_ratio
     return Ruling(
         verdict="holds" if relative <= margin else "fails", figure=ratio("step_change_ratio", relative),
-        sentence=f"{words}: {speed(own)}; {otherwise}: {speed(rival)}; the advice is {change(own.step_s, rival.step_s)}{end}",
+        sentence=f"{words}: {speed(own)}; {otherwise}: {speed(rival)}; "
+        f"the advice is {change(facts, own.step_s, rival.step_s)}{end}",
     )

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from meshwright.api.views.balance import setting_text, stage_lines, treated
 from meshwright.report.bars import MIN_BAR, Part, StackedBar
+from meshwright.report.headline import chance
 from meshwright.report.pieces import Pieces
 from meshwright.units import GIB
 from meshwright.words import gib, gib_of, percent, plural, seconds
@@ -102,8 +103,13 @@ def _step(answer: BalanceShown) -> Iterator[RenderableType]:
     was = f"as given {seconds(before.step_s)}" + ("" if before.fits else f", which does not fit ({_memory_of(before)})")
     yield Pieces(
         pieces=(Text(f"{seconds(after.step_s)} per step", style="bold green" if after.fits else "bold red"), f"({change}; {was})",
-                f"memory {_memory_of(after)}")
+                f"memory {_memory_of(after)}", *_chance(after))
     )
+
+
+def _chance(estimate: Estimate) -> list[str]:
+    """How likely the layout fits, where a calibration can tell."""
+    return [] if estimate.interval is None else [f"fits with {chance(estimate.memory_fit_probability)} probability"]
 
 
 def _memory_of(estimate: Estimate) -> str:
@@ -113,16 +119,14 @@ def _memory_of(estimate: Estimate) -> str:
 def _proof(balance: Balance, units: Units) -> str:
     """How far from the best possible the answer is at most."""
     best, found = balance.best, time_word(balance.slot_found, units)
-    shorter = 1.0 - balance.simulated_bound / best.simulated_time
-    if balance.status == "optimal":
-        slot = f"optimal: no slot is shorter than {found} (proved)"
-    else:
-        gap = percent(balance.gap_ratio, 2)
-        slot = f"gap: no slot is more than {gap} shorter than {found} (the time limit ended the proof)"
+    gap, shorter = balance.answer_gap_ratio, 1.0 - balance.simulated_bound / best.simulated_time
+    slot = f"no slot is shorter than {found} (proved)"
+    if balance.status != "optimal":
+        slot = f"no slot is more than {percent(balance.gap_ratio, 2)} shorter than {found} (the time limit ended the proof)"
     longer = best.slot_time / balance.slot_found - 1
     if longer > 1e-9:
-        slot += f"; this one is {percent(longer)} longer and its pipeline shorter"
-    return f"{slot}; no pipeline is more than {percent(shorter)} shorter"
+        slot += f"; this one is {percent(longer)} longer"
+    return f"{'gap' if gap else 'optimal'}: {slot}; no pipeline is more than {percent(shorter)} shorter"
 
 
 def _stages(answer: BalanceShown) -> Iterator[RenderableType]:

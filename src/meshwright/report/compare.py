@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from meshwright.search.result import Comparison
 
 
+LEAST_S = 1e-9
+"""A difference below it is that of rounding."""
+
+
 def comparison_report(comparison: Comparison) -> Iterator[RenderableType]:
     """The place of the layout, the two sets of terms, and the conditions under which it would win."""
     mine, best = comparison.estimate, comparison.winner.estimate
@@ -64,4 +68,4 @@ def _place(comparison: Comparison) -> str:
 
 def _signed(difference_s: float) -> str:
     """A difference of seconds with its sign."""
-    return f"{'-' if difference_s < 0 else '+'}{seconds(abs(difference_s))}" if difference_s else "0"
+    return f"{'-' if difference_s < 0 else '+'}{seconds(abs(difference_s))}" if abs(difference_s) >= LEAST_S else "0"

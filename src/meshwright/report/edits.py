@@ -8,12 +8,14 @@ from rich.table import Table
 from rich.text import Text
 
 from meshwright.text import visible
+from meshwright.words import gib, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rich.console import RenderableType
 
+    from meshwright.api.views.edits import NearestPlan
     from meshwright.frameworks.editing import Edited
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
@@ -56,3 +58,16 @@ def _word(value: object) -> str:
     if value is True:
         return "on"
     return visible(" ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value))
+
+
+def nearest_report(plan: NearestPlan) -> Iterator[RenderableType]:
+    """The plan that stands in for the saved one, each key that differs with its reason, and what that costs."""
+    if not plan.changes:
+        yield Text("the plan as it is: nothing had to change")
+        return
+    yield Text.assemble("nearest plan  ", (plan.estimate.label, "bold"))
+    for each in plan.changes:
+        yield Text.assemble(f"  {each.field} {_word(each.before) or 'none'} -> {_word(each.after) or 'none'}  ", (each.why, "dim"))
+    more = "more" if plan.memory_change_bytes >= 0 else "less"
+    loss = f"{100 * plan.step_change_ratio:+.1f} %, {gib(abs(plan.memory_change_bytes))} {more} memory"
+    yield Text(f"{seconds(plan.estimate.step_s)} a step: {loss} than the saved plan, both by the cost model of this framework")

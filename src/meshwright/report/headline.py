@@ -150,15 +150,15 @@ def _between(ends: Sequence[float], words: Callable[[float], str]) -> str:
 def _chances(estimate: Estimate, level: float) -> list[Text | str]:
     """What the brackets hold, and how likely the layout runs; 0 is said by a framework that refuses, never by a calibration."""
     fits, finishes = estimate.memory_fit_probability, estimate.fit_probability
-    ends = f"a run finishes with {_chance(finishes)} probability" if finishes else "no run finishes: refused, see the notes"
+    ends = f"a run finishes with {chance(finishes)} probability" if finishes else "no run finishes: refused, see the notes"
     return [
         f"brackets hold {percent(level, 0)} of runs",
-        Text(f"fits in memory with {_chance(fits)} probability", style="bold red" if fits < LIKELY else ""),
+        Text(f"fits in memory with {chance(fits)} probability", style="bold red" if fits < LIKELY else ""),
         Text(ends, style="bold red" if finishes < LIKELY else ""),
     ]
 
 
-def _chance(ratio: float) -> str:
+def chance(ratio: float) -> str:
     """A probability; only what is certain is 0 or 100 %."""
     if 0.0 < ratio < 0.01:
         return "under 1 %"

@@ -59,8 +59,8 @@ def plan_report(case: Case, result: PlanResult, closest: Near | None = None) -> 
 
 
 def notes(result: PlanResult) -> Iterator[RenderableType]:
-    """Remarks that belong to the answer."""
-    for place, note in enumerate(result.notes):
+    """Remarks that belong to the answer; what stays idle is said beside the headline."""
+    for place, note in enumerate(each for each in result.notes if each.id != "plan.idle"):
         yield Padding(Text(f"note: {note}", style="yellow"), (0 if place else 1, 0, 0, 0))
 
 

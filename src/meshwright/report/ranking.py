@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from meshwright.search.result import Objective, RankedPlan
 
 BAR, MIN_BAR, BAR_OF = 10, 3, "bar"
+ROOMY = 100
+"""Columns of a terminal from which labels leave room for every figure."""
 MAX_CELL = len("full:99")
 _RANKED_BY: Mapping[Objective, str] = {
     "step-time": "step time", "memory": "memory of the fullest device", "throughput-per-device": "step time times devices",
@@ -113,7 +115,8 @@ class Ranking:
         room = options.update(max_width=10 * options.max_width)
         wide = next((each for each in tables if console.measure(each, options=room).minimum <= options.max_width), None)
         if wide is None:
-            yield Padding(self._table({"layout": [plan.label for plan in self.plans]}), (0, 0, 0, 2))
+            labels = {"layout": [plan.label for plan in self.plans]}
+            yield Padding(self._table(labels, without[-1] if options.max_width < ROOMY else without[0]), (0, 0, 0, 2))
             return
         yield wide
         notes = ["s: sequence parallel"] if any(plan.layout.sequence_parallel for plan in self.plans) else []
@@ -207,7 +210,9 @@ def _beside(plans: Sequence[RankedPlan]) -> Table:
     """Plans by time, probability and memory, with their labels."""
     risk = any(plan.estimate.interval for plan in plans)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    for name in (*(("expected", "step", "fits") if risk else ("step",)), "MFU", "memory", "devices"):
+    fewer = len({plan.layout.world for plan in plans}) > 1
+    names = (*(("expected", "step", "fits") if risk else ("step",)), "MFU", "memory", *(("devices",) if fewer else ()))
+    for name in names:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("layout", overflow="fold")
     for plan in plans:
@@ -217,6 +222,6 @@ def _beside(plans: Sequence[RankedPlan]) -> Table:
         table.add_row(
             *expected, seconds(estimate.step_s), *fits, percent(estimate.mfu_ratio),
             f"{estimate.memory_reserved_bytes / GIB:.1f} GiB",
-            f"{plan.layout.world:,}", plan.label,
+            *([f"{plan.layout.world:,}"] if fewer else []), plan.label,
         )
     return table

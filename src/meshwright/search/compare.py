@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout
-    from meshwright.search.result import PlanResult
+    from meshwright.search.result import Objective, PlanResult
 
 
 def compare(case: Case, features: Features, result: PlanResult, layout: Layout, options: SearchOptions | None = None) -> Comparison:
@@ -43,14 +43,22 @@ def compare(case: Case, features: Features, result: PlanResult, layout: Layout, 
         better_listed=better_listed,
         better=better,
         winner=winner,
-        needed=needed(own, winner.estimate, refused),
+        needed=needed(own, winner.estimate, refused, options.objective),
     )
 
 
-def needed(own: Estimate, winner: Estimate, refused: tuple[str, ...]) -> tuple[str, ...]:
+def needed(
+    own: Estimate, winner: Estimate, refused: tuple[str, ...], objective: Objective = "step-time"
+) -> tuple[str, ...]:
     """What would have to be true for a layout to win, one sentence each."""
     lines = [f"the rule would have to fall: {reason}" for reason in refused]
     gap = own.step_s - winner.step_s
+    more = own.memory_reserved_bytes - winner.memory_reserved_bytes
+    if objective == "memory" and own.fits:
+        if not refused:
+            less = f"stage {own.peak_stage} would have to need {gib(more)} less memory"
+            lines.append(less if more > 0 else "nothing: it needs no more memory than the winner")
+        return tuple(lines)
     if not own.fits:
         short = own.memory_reserved_bytes - own.memory_capacity_bytes
         lines.append(f"stage {own.peak_stage} would have to need {gib(short)} less memory")

@@ -58,7 +58,7 @@ def run_cost(
     """
     running = estimate.layout.world
     idle = max(0, (case.cluster.num_devices if devices is None else devices) - running)
-    steps = tokens / (case.batch.tokens * (1.0 - case.batch.padding_ratio))
+    steps = tokens / case.batch.trained_tokens
     seconds = steps * estimate.step_s
     hours, idle_hours = ((number * seconds / SECONDS_PER_HOUR) for number in (running + idle, idle))
     cost, idle_cost = (None if price_per_device_hour is None else each * price_per_device_hour for each in (hours, idle_hours))

@@ -135,7 +135,7 @@ class _Trial:
             own, features, options = on(self._case, devices), self._features, self._options
             overlap = overlap_for(own, options.risk, features.overlap_words(own.training.optimizer.name))
             best = grid_best(own, features, parse_pins(options.pins), overlap=overlap)
-            steps = self._tokens / own.batch.tokens
+            steps = self._tokens / own.batch.trained_tokens
             self._glances[devices] = steps * best.step_s / SECONDS_PER_DAY if best else None
         return self._glances[devices]
 

@@ -64,7 +64,7 @@ def plan(
     counts, numbers = found.counts, device_counts(case, options.spare_nodes)
     if counts.legal == 0:
         raise InputError(no_legal_layout(case, features, options, parse_pins(options.pins)))
-    winners = with_linearity(case, features, found.plans, asked, options)
+    winners = found.plans if found.refused else with_linearity(case, features, found.plans, asked, options)
     if not winners and (moved := _offloaded(case, features, options, progress, asked)) is not None:
         return moved
     if winners:

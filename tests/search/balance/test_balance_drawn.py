@@ -17,6 +17,7 @@ from tests.draws import draws
 
 from meshwright.domain.balance import Balance, BalanceProblem, Body, End, Objective, Overfull
 from meshwright.search.balance import balance, quick_placements
+from meshwright.search.balance.programme import Programme
 
 SEEDS = (*range(draws(20)), 134, 170, 182, 189)
 """The last four are small problems whose fastest placement is no neighbour of what a greedy search meets."""
@@ -212,3 +213,15 @@ def test_units_do_not_matter(seed: int, time: float, memory: float) -> None:
         assert other.best.simulated_time / time == pytest.approx(one.best.simulated_time, rel=1e-9)
     elif isinstance(one, Overfull) and isinstance(other, Overfull):
         assert other.demand / memory == pytest.approx(one.demand, rel=1e-6)
+
+
+def test_a_programme_that_ends_by_its_work_is_the_same_on_every_machine() -> None:
+    """Ended by seconds, two runs had two answers."""
+    problem = long_problem(2)
+    (short, long), free = (
+        [Programme(problem, goal="pipeline").solve(limit, work=20) for limit in (5.0, 50.0)],
+        Programme(problem, goal="pipeline").solve(50.0, work=10_000),
+    )
+    assert (short.objective, short.bound) == (long.objective, long.bound)
+    assert np.array_equal(short.counts, long.counts)
+    assert free.bound > short.bound

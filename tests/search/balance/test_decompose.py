@@ -110,7 +110,7 @@ def test_exact_solutions_say_that_nothing_judges_them() -> None:
 
 def test_negative_memories_are_refused_with_what_they_would_be() -> None:
     with pytest.raises(InputError) as caught:
-        decompose(t3())
+        decompose(t3(), constant=True)
     assert str(caught.value) == (
         "runs: constant of a stage would be -1897 MB: no memory is negative; without a constant all peaks are met within 225 MB; "
         "force takes it as it is"
@@ -118,6 +118,9 @@ def test_negative_memories_are_refused_with_what_they_would_be() -> None:
     without = decompose(t3(), constant=False)
     assert without.component("constant") is None
     assert without.max_residual_mb == pytest.approx(225, abs=0.5)
+    (left_out, *_) = decompose(t3()).warnings
+    assert decompose(t3()).component("constant") is None
+    assert str(left_out).startswith("runs: constant of a stage would be -1897 MB, and no memory is negative: it is left out; ")
     forced = decompose(t3(), force=True)
     assert [message.id for message in forced.warnings] == ["decompose.exact", "decompose.negative_forced"]
 

@@ -143,3 +143,19 @@ def test_questions_without_an_answer(asked: dict[str, object], words: str) -> No
 
 def test_as_many_layers_as_stages_do_without_a_constant() -> None:
     assert math.isfinite(questions(stages=6, layers=6, treatments=("full",), constant=False).condition)
+
+
+@pytest.mark.parametrize(("stages", "layers"), [(16, 96), (4, 80), (3, 12), (2, 9)])
+def test_the_lists_of_a_guide_name_no_layer_twice_and_are_read_back_as_they_are_meant(stages: int, layers: int) -> None:
+    """Guide 002:179, which ``check`` holds files to: full and either of the others together are at most the stage's layers."""
+    asked = questions(stages=stages, layers=layers, treatments=("selective", "communication", "both", "full"))
+    assert asked.rounds
+    for each in asked.rounds:
+        for stage in range(stages):
+            counts = layers // stages + each.offset[stage]
+            table = {"full": each.recompute, "select": each.select_recompute, "comm": each.select_comm_recompute}
+            lists = {name: row[stage] for name, row in table.items()}
+            assert lists["full"] + lists["select"] <= counts and lists["full"] + lists["comm"] <= counts
+            meant = {name: row[stage] for name, row in zip(asked.treatments, each.treated, strict=True)}
+            if any(meant.values()):
+                assert separated(counts, **lists) == tuple(meant.get(name, 0) for name in ORDER)

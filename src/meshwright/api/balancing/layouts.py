@@ -6,18 +6,21 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from meshwright.api.balancing.accepted import accepted, layout_with, sayable
 from meshwright.api.balancing.levers import of_layout
 from meshwright.api.balancing.measured import Measured, read_measured
 from meshwright.api.balancing.questions import OF_A_FILE, Asked, Question, chunk_numbers, is_plan, reasons
 from meshwright.api.views.balance import SECONDS_AND_BYTES, BalanceShown, rival
+from meshwright.domain.balance import Balance
 from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective
 from meshwright.errors import InputError, Message, NoAnswerError, fault
 
 if TYPE_CHECKING:
+    from meshwright.api.balancing.accepted import Refused
     from meshwright.api.cases import Setup
     from meshwright.api.fields import Faults, Values
     from meshwright.api.views.balance import Rival
-    from meshwright.domain.balance import Balance, BalanceProblem, Overfull, Placement
+    from meshwright.domain.balance import BalanceProblem, Overfull
     from meshwright.domain.layout import Layout, Treatment
     from meshwright.frameworks.stage_lists import Words
     from meshwright.search.balance.measured import Correction
@@ -57,7 +60,7 @@ def asked(values: Values, faults: Faults) -> Asked:
     assert given is not None and layout is not None, "faults.check() raises where one is missing"
     questions, refused = _questions(given, layout, values, _correction(given, layout, run))
 
-    def answered(question: Question, balance: Balance) -> BalanceShown:
+    def answered(question: Question, balance: Balance) -> BalanceShown | Overfull | Refused:
         return _answer(given, layout, question, balance)
 
     def levers(problem: BalanceProblem, verdict: Overfull) -> tuple[str, ...]:
@@ -124,7 +127,7 @@ def _questions(
             continue
         try:
             for choice in choices(features, there):
-                problem = problem_of(given.case, features, there, choice)
+                problem = problem_of(given.case, features, there, sayable(given, there, choice))
                 problem = corrected(problem, run) if run is not None else problem
                 require_sound(problem)
                 questions.append(Question(problem=problem, layout=there))
@@ -156,46 +159,21 @@ def _refusals(given: Setup, layout: Layout) -> list[str]:
     return [*layout_refusals(given.case, given.framework.features, layout), *(str(replace(each, path="")) for each in own)]
 
 
-def _answer(given: Setup, before: Layout, question: Question, balance: Balance) -> BalanceShown:
+def _answer(given: Setup, before: Layout, question: Question, balance: Balance) -> BalanceShown | Overfull | Refused:
     """The balanced layout with its estimate, the one that was given beside it, and the framework's settings."""
     from meshwright.estimate import estimate as predict
 
     assert question.layout is not None, "a question of a layout has one"
-    balance = _accepted(given, question.layout, balance)
-    layout = _layout(given, question.layout, balance.problem, balance.best)
+    found = accepted(given, question.layout, balance)
+    if not isinstance(found, Balance):
+        return found
+    layout = layout_with(given, question.layout, found.problem, found.best)
     estimate = predict(given.case, layout)
     return BalanceShown(
-        balance=balance, units=SECONDS_AND_BYTES, label=estimate.label, framework=given.framework.name,
-        words=_words(given, question.layout, layout), rivals=_given_rival(given, before, balance.problem),
+        balance=found, units=SECONDS_AND_BYTES, label=estimate.label, framework=given.framework.name,
+        words=_words(given, question.layout, layout), rivals=_given_rival(given, before, found.problem),
         estimate=estimate, estimate_before=predict(given.case, before),
     )
-
-
-def _layout(given: Setup, plain: Layout, problem: BalanceProblem, placement: Placement) -> Layout:
-    """The layout of a placement; a split that needs no word gets none."""
-    from meshwright.estimate.evaluate import split_of
-    from meshwright.search.balance.layouts import layout_of
-
-    layout = layout_of(plain, problem, placement)
-    usual = replace(layout, stage_layers=None)
-    return usual if split_of(given.case, usual) == layout.stage_layers else layout
-
-
-def _accepted(given: Setup, plain: Layout, balance: Balance) -> Balance:
-    """The answer with the first placement that the framework does not refuse, one that fits by the estimate if there is one."""
-    from meshwright.estimate import estimate as predict
-    from meshwright.search.balance.bubble import bubble_of
-
-    problem = balance.problem
-    placements = (balance.best, *balance.others, *(() if balance.faster is None else (balance.faster,)))
-    layouts = [(each, _layout(given, plain, problem, each)) for each in placements]
-    allowed = [(each, layout) for each, layout in layouts if not given.framework.check(given.case, layout)]
-    if not allowed:
-        return balance
-    best, _ = next((pair for pair in allowed if predict(given.case, pair[1]).fits), allowed[0])
-    others = tuple(each for each in balance.others if each is not best)
-    faster = balance.faster if balance.faster is not best else None
-    return replace(balance, best=best, others=others, faster=faster, bubble=bubble_of(problem, best.counts))
 
 
 def _words(given: Setup, plain: Layout, layout: Layout) -> tuple[Words, ...]:

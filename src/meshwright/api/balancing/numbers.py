@@ -23,7 +23,7 @@ def stages(word: str) -> int:
 
 def bounds(word: str) -> tuple[float, ...]:
     """``53000``, or one bound for each stage: ``53000,53000,60000``."""
-    values = tuple(numbers.positive(each) for each in word.split(",", MOST_STAGES + 1)[: MOST_STAGES + 1])
+    values = tuple(numbers.several(numbers.positive, word.split(",", MOST_STAGES + 1)[: MOST_STAGES + 1]))
     for value in values:
         if value > MAX_MEMORY_MB:
             raise fault("balance.large-bound", "{value:g} MB is more than any device has", value=value)
@@ -34,7 +34,7 @@ def chunk_counts(word: str) -> tuple[int, ...]:
     """``2``, ``1,2,3`` or ``auto`` (nothing said)."""
     if word.strip().lower() == "auto":
         return AUTO
-    values = tuple(dict.fromkeys(numbers.count(each) for each in word.split(",", MAX_CHUNKS)))
+    values = tuple(dict.fromkeys(numbers.several(numbers.count, word.split(",", MAX_CHUNKS))))
     if max(values) > MAX_CHUNKS:
         raise fault("balance.many-chunks", "{value} virtual stages are more than {limit}", value=max(values), limit=MAX_CHUNKS)
     return values

@@ -14,6 +14,7 @@ from meshwright.errors import InputError, fault
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from meshwright.api.balancing.accepted import Refused
     from meshwright.api.cases import Setup
     from meshwright.api.fields import Values
     from meshwright.api.views.balance import BalanceShown, Units
@@ -51,8 +52,8 @@ class Asked:
     """Numbers of virtual stages that cannot be asked about, and why."""
     units: Units = FILE_UNITS
     notes: tuple[str, ...] = ()
-    answered: Callable[[Question, Balance], BalanceShown]
-    """An answer with what stands beside it and the frameworks' words for it."""
+    answered: Callable[[Question, Balance], BalanceShown | Overfull | Refused]
+    """An answer with what stands beside it and the frameworks' words for it; why there is none that can be proposed."""
     levers: Callable[[BalanceProblem, Overfull], tuple[str, ...]]
     """Where nothing fits: what would."""
     decomposition: Any = None

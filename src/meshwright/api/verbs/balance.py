@@ -12,9 +12,10 @@ from meshwright.api.balancing.numbers import bounds, chunk_counts, kinds, stages
 from meshwright.api.fields import Faults, Field, Values, one_of
 from meshwright.api.options import CASE, LAYOUT
 from meshwright.api.request import Answer, CaseRequest, Progress
+from meshwright.errors import Message, NoAnswerError
 
 if TYPE_CHECKING:
-    from meshwright.api.balancing.questions import Asked, Question, Source
+    from meshwright.api.balancing.questions import Asked, Source
     from meshwright.api.views.balance import BalanceShown
     from meshwright.domain.balance import Balance, BalanceProblem, Objective, Overfull
     from meshwright.readers.sapp import InitFile
@@ -186,7 +187,12 @@ def balance(
     if "model" not in values and not values.get("request"):
         faults.add("balance.source", "FILE or MODEL is missing: SAPP's layer file or dry runs, a plan.yaml, or a model")
         faults.check()
-    source = source_of(values)
+    source: Source | None = None
+    with faults.at("model"):
+        source = source_of(values)
+    if source is None:
+        faults.check()
+    assert source is not None, "faults.check() raises where it is not known"
     if source == "dry runs" and not {"microbatches", "memory_mb"} & {*values, *faults.failed}:
         return _memories(values, faults)
     question = _asked(values, faults, source)
@@ -220,34 +226,44 @@ def _solved(question: Asked, objective: Objective, time_limit_s: float | None) -
 
     An interrupt, or the end of the time, ends it, and what was solved before is the answer.
     """
+    from meshwright.api.balancing.accepted import Refused
     from meshwright.domain.balance import Overfull
     from meshwright.search.balance import balance
 
-    deadline = time.monotonic() + (SOLVING * TIME_LIMIT_S if time_limit_s is None else time_limit_s)
+    total_s = SOLVING * TIME_LIMIT_S if time_limit_s is None else time_limit_s
+    deadline = time.monotonic() + total_s
     most_s = EACH_S if time_limit_s is None else time_limit_s
-    found: list[tuple[Question, Balance]] = []
+    each_s = min(most_s, total_s / max(1, len(question.questions)))
+    shown: list[BalanceShown] = []
     overfull: list[tuple[BalanceProblem, Overfull]] = []
     refused = list(question.refused)
     try:
         for number, each in enumerate(question.questions):
             share_s = (deadline - time.monotonic()) / (len(question.questions) - number)
-            if share_s <= 0.0 and (found or overfull):
+            if share_s <= 0.0 and (shown or overfull):
                 refused.append((each.problem.chunks, "no time was left: see --time-limit"))
                 continue
-            answer = balance(each.problem, objective=objective, time_limit_s=max(0.0, min(share_s, most_s)))
-            if isinstance(answer, Overfull):
-                overfull.append((each.problem, answer))
-            else:
-                found.append((each, answer))
+            answer = balance(each.problem, objective=objective, time_limit_s=max(0.0, min(share_s, each_s)))
+            proposed = answer if isinstance(answer, Overfull) else question.answered(each, answer)
+            match proposed:
+                case Overfull():
+                    overfull.append((each.problem, proposed))
+                case Refused(reason=reason):
+                    refused.append((each.problem.chunks, reason))
+                case _:
+                    shown.append(proposed)
     except KeyboardInterrupt:
-        if not found:
+        if not shown:
             raise
         refused.append((each.problem.chunks, "interrupted"))
-    if overfull and not found:
+    if overfull and not shown:
         problem, verdict = min(overfull, key=lambda pair: pair[1].gap)
         overfull = [(problem, replace(verdict, levers=(*verdict.levers, *question.levers(problem, verdict))))]
     answers: dict[int, BalanceShown] = {}
-    for one in sorted((question.answered(*pair) for pair in found), key=lambda answer: (not answer.fits, answer.time)):
+    if not shown and not overfull:
+        raise NoAnswerError(Message("balance.refused", "nothing that can be proposed: {reason}", {"reason": reason}, path="layout")
+                            for _, reason in refused)
+    for one in sorted(shown, key=lambda answer: (not answer.fits, answer.time)):
         answers.setdefault(one.problem.chunks, one)
     refused += [(problem.chunks, "nothing fits") for problem, _ in overfull if problem.chunks not in answers]
     return Solved(answers=list(answers.values()), overfull=overfull, refused=list(dict.fromkeys(refused)))

@@ -81,6 +81,9 @@ def _best(given: Setup, values: Values, progress: Progress | None) -> Layout:
         progress=ticking(progress, "layouts"),
         runner=given.framework,
     )
+    if result.refused:
+        words = "{framework} runs none of the best layouts that fit: `meshwright plan` says why, and who would"
+        raise NoAnswerError(Message("explain.refused", words, {"framework": given.framework.title}))
     if not result.plans:
         from meshwright.domain.estimate import Infeasible
 

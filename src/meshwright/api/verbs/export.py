@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,6 +14,7 @@ from meshwright.documents.opening import open_source
 
 if TYPE_CHECKING:
     from meshwright.api.cases import Setup
+    from meshwright.api.views.edits import NearestPlan
     from meshwright.domain.layout import Layout
     from meshwright.frameworks import File
     from meshwright.frameworks.editing import Edited
@@ -30,6 +31,8 @@ class ExportRequest(Request):
         Field(name="out", metavar="DIR", panel="Output", help="Where to write the files."),
         Field(name="onto", kind="many", metavar="FILE", panel="Output",
               help="Change this file of yours instead, repeatable: only what the plan decides; the copy goes to DIR."),
+        Field(name="nearest", kind="flag", panel="Output",
+              help="Where the framework cannot run the plan: the nearest one that it can, with what changes and what that costs."),
         Field(name="force", kind="flag", panel="Output", help="Overwrite files that were changed."),
     )
 
@@ -38,6 +41,7 @@ class ExportRequest(Request):
     """The framework: ``megatron``, ``megatron@0.16``."""
     out: str | Path | None = None
     onto: Sequence[str | Path] = ()
+    nearest: bool = False
     force: bool = False
 
 
@@ -49,12 +53,15 @@ class ExportAnswer(Answer):
     """Paths."""
     edited: Edited | None = None
     """With ``onto``: what changes in the user's files, and what it means for a run that resumes."""
+    plan: NearestPlan | None = None
+    """With ``nearest``: what was exported, and how it differs from the saved plan."""
 
     def to_json(self) -> dict[str, Any]:
         """The document of ``export --json``."""
-        from meshwright.api.views.edits import edits_view
+        from meshwright.api.views.edits import edits_view, nearest_view
 
-        return {"files": list(self.files), **(edits_view(self.edited) if self.edited is not None else {})}
+        document = {"files": list(self.files), **(edits_view(self.edited) if self.edited is not None else {})}
+        return document | (nearest_view(self.plan) if self.plan is not None else {})
 
 
 def export(request: ExportRequest, *, progress: Progress | None = None) -> ExportAnswer:
@@ -63,6 +70,8 @@ def export(request: ExportRequest, *, progress: Progress | None = None) -> Expor
     Errors:  ``InputError`` with every fault of the request; ``NoAnswerError`` where the framework cannot run the plan.
     """
     from meshwright.api.launch_files import launch_files
+    from meshwright.api.nearest import nearest_plan, refused
+    from meshwright.errors import NoAnswerError
     from meshwright.estimate import estimate as predict
     from meshwright.outputs import in_folder, obstacles, write
 
@@ -80,10 +89,14 @@ def export(request: ExportRequest, *, progress: Progress | None = None) -> Expor
             open_source(files)
     faults.check()
     assert given is not None and layout is not None, "faults.check() raises where one is missing"
+    found = nearest_plan(given, layout) if values["nearest"] else None
+    layout = found.layout if found is not None else layout
     if values["onto"]:
-        return _changed(given, layout, values, files)
-    outputs = in_folder(values["out"], launch_files(given, layout, predict(given.case, layout)))
-    return ExportAnswer(files=tuple(write(outputs, force=values["force"], inputs=[values["plan"]])))
+        return replace(_changed(given, layout, values, files), plan=found)
+    if reasons := refused(given, layout, offered=True):
+        raise NoAnswerError(reasons)
+    outputs = in_folder(values["out"], launch_files(given, layout, found.estimate if found else predict(given.case, layout)))
+    return ExportAnswer(files=tuple(write(outputs, force=values["force"], inputs=[values["plan"]])), plan=found)
 
 
 def _planned(values: Values, faults: Faults) -> tuple[Setup | None, Layout | None]:

@@ -177,8 +177,8 @@ def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions, Lay
 
 
 def _any_packs(given: Setup, values: Values) -> bool:
-    """Whether the cap of a pack, or how many there are, is to be searched."""
-    return given.samples is not None and not {"max_tokens", "packs"} <= set(values)
+    """Whether the cap of the packs of a number of samples, or how many packs there are, is to be searched."""
+    return given.samples is not None and "global_batch" in values and not {"max_tokens", "packs"} <= set(values)
 
 
 def _trains(given: Setup) -> None:
@@ -209,6 +209,9 @@ def _searched(given: Setup, *, options: SearchOptions, tick: Callable[[int, int]
     try:
         result = search.plan(given.case, given.framework.features, options, progress=tick, runner=given.framework)
     except InputError as error:
+        lacking = [_haves(each) for each in error.messages if each.id == "plan.lacks"]
+        if lacking:
+            raise InputError(lacking) from None
         able = [name for name in frameworks() if position in framework(name).features.positions]
         if asked or position in given.framework.features.positions or not able:
             raise
@@ -218,6 +221,18 @@ def _searched(given: Setup, *, options: SearchOptions, tick: Callable[[int, int]
     if result.refused:
         raise NoAnswerError(_refusal(given, result))
     return result
+
+
+def _haves(message: Message) -> Message:
+    """What a framework lacks, with the frameworks that have it."""
+    from meshwright.frameworks import framework, frameworks
+
+    field = {"schedule": "schedules", "zero": "zero_stages", "recompute": "recompute"}[str(message.values["name"])]
+    able = [name for name in frameworks() if message.values["value"] in getattr(framework(name).features, field)]
+    if not able:
+        return message
+    values = {**message.values, "able": " or ".join(able)}
+    return replace(message, template=message.template + "; --framework {able} has it", values=values)
 
 
 def _refusal(given: Setup, result: PlanResult) -> Message:
@@ -244,7 +259,8 @@ def _refusal(given: Setup, result: PlanResult) -> Message:
 
 def _walked(given: Setup, result: PlanResult) -> tuple[GuidedStep, ...]:
     """The guide's way, through layouts that the framework runs."""
-    from meshwright.judging.walk import Ground, walk
+    from meshwright.judging.ground import Ground
+    from meshwright.judging.walk import walk
 
     case, runner = given.case, given.framework
     ground = Ground(

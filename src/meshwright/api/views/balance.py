@@ -164,6 +164,7 @@ def _estimate_view(answer: BalanceShown) -> Document:
         return {}
     return {
         "label": answer.label, "layout": layout_view(after.layout), "framework": answer.framework, "fits": bool(after.fits),
+        "memory_fit_probability": number(after.memory_fit_probability), "fit_probability": number(after.fit_probability),
         "step_s": number(after.step_s), "memory_reserved_bytes": whole(after.memory_reserved_bytes),
         "given": {
             "label": before.label, "fits": bool(before.fits), "step_s": number(before.step_s),

@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from meshwright.api.views.estimates import number, whole
+
 if TYPE_CHECKING:
-
-
+    from meshwright.domain.estimate import Estimate
+    from meshwright.domain.layout import Layout
     from meshwright.frameworks.editing import Edit, Edited
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One key of the layout that is another one, and the rule that the former value breaks."""
+
+    field: str
+    before: Any
+    after: Any
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearestPlan:
+    """The plan to export; without changes where the framework can run the saved one."""
+
+    layout: Layout
+    estimate: Estimate
+    changes: tuple[Change, ...] = ()
+    step_change_ratio: float = 0.0
+    """Its step over that of the saved plan, less one, both as the framework would run them that it is exported to."""
+    memory_change_bytes: float = 0.0
+    """Reserved bytes of the fullest device."""
 
 
 def edits_view(edited: Edited) -> dict[str, Any]:
@@ -23,4 +49,13 @@ def _edit_view(edit: Edit) -> dict[str, Any]:
     return {
         "field": edit.key, "from": edit.before, "to": edit.after, "file": edit.file, "line": edit.line or None,
         "resume": edit.meaning.resume,
+    }
+
+
+def nearest_view(plan: NearestPlan) -> dict[str, Any]:
+    """What was exported in place of the saved plan, key by key, and what that costs; ``nearest`` is false where nothing changed."""
+    return {
+        "nearest": bool(plan.changes), "label": plan.estimate.label,
+        "changes": [{"field": each.field, "from": each.before, "to": each.after, "why": each.why} for each in plan.changes],
+        "step_change_ratio": number(plan.step_change_ratio), "memory_change_bytes": whole(plan.memory_change_bytes),
     }

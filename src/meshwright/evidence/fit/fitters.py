@@ -15,7 +15,7 @@ from meshwright.evidence.rows.groups import folds
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from meshwright.domain.calibration import CalibrationTable, Freedom
+    from meshwright.domain.calibration import Calibration, CalibrationTable, Constants, Freedom, Key
     from meshwright.domain.case import Case
     from meshwright.evidence.fit.calibrate import Progress
     from meshwright.evidence.rows.run import Run
@@ -89,8 +89,13 @@ def _own_case(run: Run) -> Case:
 def predictor_of(calibration: CalibrationTable) -> Predictor:
     """Cases with the constants that a calibration has for their device, framework and precision; priors are their own."""
 
+    known: dict[tuple[int, Key], tuple[Constants, Calibration]] = {}  # many runs share a key; constants are held, so is their id
+
     def case(run: Run) -> Case:
-        return replace(run.case, calibration=calibration.calibration(run.case.calibration.constants, key_of(run)))
+        prior, key = run.case.calibration.constants, key_of(run)
+        if (id(prior), key) not in known:
+            known[id(prior), key] = prior, calibration.calibration(prior, key)
+        return replace(run.case, calibration=known[id(prior), key][1])
 
     return case
 

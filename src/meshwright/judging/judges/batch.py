@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from meshwright.domain.layout import Layout
 from meshwright.estimate.many import evaluate_many
 from meshwright.estimate.memory import held_bytes
-from meshwright.judging.facts import ERROR
 from meshwright.judging.finding import Ruling, Verdict, number, ratio
 from meshwright.judging.neighbours import vary
 from meshwright.judging.predicates import change, contest, does_not_apply, judges, percent, speed
@@ -51,10 +50,10 @@ def micro_batch_one(facts: Facts, _: Rule) -> Ruling:
     relative = reached / best.step_s - 1.0
     tokens = facts.case.batch.sequence_tokens / mesh.context_parallel / mesh.tensor_parallel
     return Ruling(
-        verdict="holds" if relative <= ERROR else "fails", figure=ratio("step_change_ratio", relative),
+        verdict="holds" if relative <= facts.error_ratio else "fails", figure=ratio("step_change_ratio", relative),
         sentence=f"the best layout at micro-batch 1 takes {speed(start)}, scaled up {seconds(reached)}, the best of "
         f"all {speed(best)}: "
-        f"{change(reached, best.step_s)}; micro-batch 1 leaves {tokens:,.0f} tokens a device",
+        f"{change(facts, reached, best.step_s)}; micro-batch 1 leaves {tokens:,.0f} tokens a device",
     )
 
 
@@ -132,7 +131,7 @@ def _doubled(facts: Facts) -> Ruling:
         sentence=f"micro-batch {layout.microbatch_sequences} -> {then.layout.microbatch_sequences} halves the micro-batches to "
         f"{then.layout.num_microbatches}: bubble {percent(now.bubble_ratio)} -> "
         f"{percent(then.estimate.bubble_ratio)}, compute {work:+.1%}, "
-        f"step {change(then.step_s, now.step_s)}, memory "
+        f"step {change(facts, then.step_s, now.step_s)}, memory "
         f"{gib(then.reserved_bytes)}{'' if then.estimate.fits else ' (does not fit)'}",
     )
 
@@ -164,7 +163,7 @@ def try_micro_batches(facts: Facts, _: Rule) -> Ruling:
     spread = max(times) / min(times) - 1.0
     listed = ", ".join(f"mb{mb} {seconds(found.step_s)}" for mb, found in tried)
     return Ruling(
-        verdict="holds" if spread > ERROR else "fails", figure=ratio("step_spread_ratio", spread),
+        verdict="holds" if spread > facts.error_ratio else "fails", figure=ratio("step_spread_ratio", spread),
         sentence=f"best over the grid: {listed}; between best and worst lie {percent(spread)}",
     )
 

@@ -28,7 +28,7 @@ def sequence_parallel(facts: Facts, _: Rule) -> Ruling:
         verdict="holds" if freed > 0 else "fails", figure=size(freed, "memory_freed_bytes"),
         sentence=f"sequence parallelism over tp{layout.tensor_parallel} takes this layout from "
         f"{gib(off.reserved_bytes)} to {gib(on.reserved_bytes)} "
-        f"and is {change(on.step_s, off.step_s)}",
+        f"and is {change(facts, on.step_s, off.step_s)}",
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.judging.climb import climb
-from meshwright.judging.facts import ERROR
 from meshwright.judging.finding import Ruling, number, ratio
 from meshwright.judging.predicates import change, contest, does_not_apply, judges, percent, speed
 from meshwright.units import seconds
@@ -65,8 +64,8 @@ def pure_data_parallel(facts: Facts, _: Rule) -> Ruling:
         )
     relative = found.step_s / best.step_s - 1.0
     return Ruling(
-        verdict="holds" if relative > ERROR else "fails", figure=ratio("step_change_ratio", relative),
-        sentence=f"pure DP or ZeRO-3: {speed(found)}, {change(found.step_s, best.step_s)} than the best, "
+        verdict="holds" if relative > facts.error_ratio else "fails", figure=ratio("step_change_ratio", relative),
+        sentence=f"pure DP or ZeRO-3: {speed(found)}, {change(facts, found.step_s, best.step_s)} than the best, "
         f"{speed(best)}; {words}",
     )
 
@@ -148,7 +147,7 @@ def _context(facts: Facts, cp: int) -> Ruling:
         figure=number("smallest_batch_sequences", least),
         sentence=f"cp{layout.context_parallel} -> cp{cp} on {layout.world} devices means dp{layout.data_parallel} -> "
         f"dp{then.layout.data_parallel}: the smallest batch goes "
-        f"from {now} to {least} sequences, the step is {change(then.step_s, facts.step_s)}{short}",
+        f"from {now} to {least} sequences, the step is {change(facts, then.step_s, facts.step_s)}{short}",
     )
 
 
@@ -178,7 +177,7 @@ def data_parallel_zero_three(facts: Facts, _: Rule) -> Ruling:
 def data_parallel_bottleneck(facts: Facts, _: Rule) -> Ruling:
     """Twice the stages, half the replicas, where data parallelism is exposed."""
     layout, share = facts.layout, facts.estimate.time.data_parallel_exposed_s / facts.step_s
-    if share <= ERROR:
+    if share <= facts.error_ratio:
         return does_not_apply(facts, f"data parallelism exposes {percent(share)} of the step: no bottleneck")
     then = facts.varied(pipeline_parallel=2 * layout.pipeline_parallel)
     if then is None:
@@ -191,7 +190,7 @@ def data_parallel_bottleneck(facts: Facts, _: Rule) -> Ruling:
         sentence=f"data parallelism exposes {percent(share)}; pp{layout.pipeline_parallel} -> "
         f"pp{then.layout.pipeline_parallel} brings it to "
         f"{percent(then.estimate.time.data_parallel_exposed_s / then.step_s)} and the step is "
-        f"{change(then.step_s, facts.step_s)}",
+        f"{change(facts, then.step_s, facts.step_s)}",
     )
 
 
@@ -208,7 +207,7 @@ def one_at_a_time(facts: Facts, _: Rule) -> Ruling:
     reached, moves = climb(facts.case, facts.features, start.layout, start.step_s)
     relative = reached / best.step_s - 1.0
     return Ruling(
-        verdict="holds" if relative <= ERROR else "fails", figure=ratio("step_change_ratio", relative),
+        verdict="holds" if relative <= facts.error_ratio else "fails", figure=ratio("step_change_ratio", relative),
         sentence=f"one knob at a time from the guided start reaches {seconds(reached)} in {moves} moves; the joint "
-        f"search {speed(best)}: {change(reached, best.step_s)}",
+        f"search {speed(best)}: {change(facts, reached, best.step_s)}",
     )

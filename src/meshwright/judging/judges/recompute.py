@@ -76,7 +76,7 @@ def selective_is_cheap(facts: Facts, _: Rule) -> Ruling:
     return Ruling(
         verdict="holds" if useful and slower <= 0.05 else "fails", figure=size(freed, "memory_freed_bytes"),
         sentence=f"core attention recomputed frees {gib(freed)} of {gib(off.reserved_bytes)} and the step is "
-        f"{change(on.step_s, off.step_s)}"
+        f"{change(facts, on.step_s, off.step_s)}"
         + ("" if useful else "; fused attention keeps no scores that it could free"),
     )
 
@@ -89,7 +89,7 @@ def full_saves_most(facts: Facts, _: Rule) -> Ruling:
     return Ruling(
         verdict="holds" if freed >= 0 else "fails", figure=size(freed, "memory_freed_bytes"),
         sentence=f"full recompute takes this layout from {gib(off.reserved_bytes)} to {gib(on.reserved_bytes)} (device offers "
-        f"{gib(facts.case.capacity_bytes)}); the step is {change(on.step_s, off.step_s)}",
+        f"{gib(facts.case.capacity_bytes)}); the step is {change(facts, on.step_s, off.step_s)}",
     )
 
 
@@ -101,7 +101,7 @@ def recompute_activations_is_full(facts: Facts, _: Rule) -> Ruling:
         verdict="wrong", figure=size(selective.reserved_bytes),
         sentence=f"the flag means selective: {gib(selective.reserved_bytes)} here, where full recompute needs "
         f"{gib(full.reserved_bytes)} and is "
-        f"{change(full.step_s, selective.step_s)}",
+        f"{change(facts, full.step_s, selective.step_s)}",
     )
 
 
@@ -210,5 +210,5 @@ def accumulation_saves(facts: Facts, _: Rule) -> Ruling:
         verdict="holds" if more > 0 else "fails", figure=ratio("memory_change_ratio", -more / other.reserved_bytes),
         sentence=f"{layout.num_microbatches} micro-batches of {layout.microbatch_sequences} need {gib(more)} less "
         f"than {other.layout.num_microbatches} of "
-        f"{other.layout.microbatch_sequences}, and are {change(facts.step_s, other.step_s)}",
+        f"{other.layout.microbatch_sequences}, and are {change(facts, facts.step_s, other.step_s)}",
     )

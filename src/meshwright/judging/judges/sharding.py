@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.estimate.many import evaluate_many
-from meshwright.judging.facts import ERROR
 from meshwright.judging.finding import Ruling, ratio, size
 from meshwright.judging.neighbours import shard_ranks, shards
 from meshwright.judging.predicates import change, contest, does_not_apply, judges, speed
@@ -54,7 +53,7 @@ def unsaturated_sharding(facts: Facts, _: Rule) -> Ruling:
     able = "" if facts.features.partial_sharding else f"; {facts.features.name} shards over all ranks only"
     return Ruling(
         verdict="holds" if relative < -0.0005 else "fails", figure=ratio("step_change_ratio", relative),
-        sentence=f"sharding over {group} ranks, against all {ranks} of them: {change(best, float(times[-1]))}; "
+        sentence=f"sharding over {group} ranks, against all {ranks} of them: {change(facts, best, float(times[-1]))}; "
         f"legal are {', '.join(map(str, groups))}{able}",
     )
 
@@ -67,10 +66,10 @@ def distributed_optimizer(facts: Facts, _: Rule) -> Ruling:
         return one_rank(facts)
     freed = off.reserved_bytes - on.reserved_bytes
     return Ruling(
-        verdict="holds" if freed >= 0 and on.step_s <= off.step_s * (1 + ERROR) else "fails",
+        verdict="holds" if freed >= 0 and on.step_s <= off.step_s * (1 + facts.error_ratio) else "fails",
         figure=size(freed, "memory_freed_bytes"),
         sentence=f"ZeRO-1 takes this layout from {gib(off.reserved_bytes)} to {gib(on.reserved_bytes)} and is "
-        f"{change(on.step_s, off.step_s)}",
+        f"{change(facts, on.step_s, off.step_s)}",
     )
 
 
@@ -84,7 +83,7 @@ def zero_three(facts: Facts, _: Rule) -> Ruling:
     return Ruling(
         verdict="does-not-apply" if three.refused_because else "holds" if freed >= 0 else "fails",
         figure=ratio("step_change_ratio", three.step_s / one.step_s - 1.0),
-        sentence=f"ZeRO-3 instead of ZeRO-1 frees {gib(freed)} and is {change(three.step_s, one.step_s)}{_refused(three)}",
+        sentence=f"ZeRO-3 instead of ZeRO-1 frees {gib(freed)} and is {change(facts, three.step_s, one.step_s)}{_refused(three)}",
     )
 
 
@@ -119,7 +118,7 @@ def zero_two_with_pipeline(facts: Facts, _: Rule) -> Ruling:
     own = ""
     if one is not None and two is not None and layout.pipeline_parallel > 1:
         freed = gib(one.reserved_bytes - two.reserved_bytes)
-        own = f"ZeRO-2 on this layout, against ZeRO-1: {change(two.step_s, one.step_s)}, frees {freed}{_refused(two)}"
+        own = f"ZeRO-2 on this layout, against ZeRO-1: {change(facts, two.step_s, one.step_s)}, frees {freed}{_refused(two)}"
     if world < 1024:
         return does_not_apply(facts, f"{world} devices, said from 1024" + (f"; {own}" if own else ""))
     if "tp8-zero2-pp" not in facts.best:

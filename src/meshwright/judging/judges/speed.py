@@ -40,7 +40,7 @@ def overlap_helps(facts: Facts, _: Rule) -> Ruling:
     return Ruling(
         verdict="holds" if without.step_s >= with_it.step_s * 0.9999 else "fails",
         figure=ratio("step_change_ratio", without.step_s / with_it.step_s - 1.0),
-        sentence=f"without any overlap the step is {change(without.step_s, with_it.step_s)}: "
+        sentence=f"without any overlap the step is {change(facts, without.step_s, with_it.step_s)}: "
         f"{seconds(without.step_s)} instead of {seconds(with_it.step_s)}",
     )
 
@@ -58,7 +58,7 @@ def overlap_gradients(facts: Facts, _: Rule) -> Ruling:
     return Ruling(
         verdict="holds" if on.step_s <= off.step_s * 1.0001 else "fails",
         figure=ratio("step_change_ratio", off.step_s / on.step_s - 1.0),
-        sentence=f"gradients reduced after the backward instead of beside it: {change(off.step_s, on.step_s)}, "
+        sentence=f"gradients reduced after the backward instead of beside it: {change(facts, off.step_s, on.step_s)}, "
         f"exposed data parallelism "
         f"{seconds(on.estimate.time.data_parallel_exposed_s)} -> {seconds(off.estimate.time.data_parallel_exposed_s)}",
     )
@@ -180,5 +180,5 @@ def nic_binding(facts: Facts, _: Rule) -> Ruling:
     return Ruling(
         verdict="holds" if relative > 0.005 else "fails", figure=ratio("step_change_ratio", relative),
         sentence=f"half of the network (a rail lost, or the wrong interface) would make the step "
-        f"{change(slow.step_s, facts.step_s)}",
+        f"{change(facts, slow.step_s, facts.step_s)}",
     )

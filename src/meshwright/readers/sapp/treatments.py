@@ -74,6 +74,21 @@ def cumulative(counts: Mapping[str, int]) -> dict[str, int]:
     }
 
 
+def alone(treatment: str, layers: int) -> dict[str, int]:
+    """The lists of a chunk all of whose layers have one treatment, each layer in as few lists as say it.
+
+        recompute = full;   select = selective + both;   comm = communication + both
+
+    Holds:   ``separated`` reads them as ``cumulative``; each of the other lists and ``recompute`` together name no layer twice,
+             which MindSpeed-Core-MS asks for (guide 002:179).
+    """
+    return {
+        "recompute": layers * (treatment == "full"),
+        "select_recompute": layers * (treatment in {"selective", "both"}),
+        "select_comm_recompute": layers * (treatment in {"communication", "both"}),
+    }
+
+
 def separated(layers: int, *, full: int, select: int, comm: int) -> tuple[int, ...]:
     """Layers of one chunk by treatment (``ORDER``) from MindFormers' lists; negative where the lists claim too many.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -126,9 +126,10 @@ def decompose(runs: DryRuns, *, constant: bool | None = None, force: bool = Fals
 
     Units:   MB.
     Source:  docs/sources.md#dry-run-decomposition; SAPP ``utils/compute_memory.py`` (whose head and tail hold the constant, too).
+    Holds:   a constant that would be negative is left out where nobody asked for one and none of the others is negative then.
     Errors:  unknowns that the peaks do not determine, in words; negative components without ``force``.
     """
-    constant = _enough(runs) if constant is None else constant
+    asked, constant = constant, _enough(runs) if constant is None else constant
     system = equations(runs, constant=constant)
     if faults := reasons(system):
         raise InputError(faults)
@@ -138,8 +139,25 @@ def decompose(runs: DryRuns, *, constant: bool | None = None, force: bool = Fals
     found = _decomposition(system, values)
     negative = [each for each in found.components if each.value_mb < -1e-6 * max(peak.peak_mb for peak in runs.peaks)]
     if negative and not force:
+        if asked is None and [each.name for each in negative] == [CONSTANT] and (plain := _without_constant(runs, negative[0])):
+            return plain
         raise InputError([_refused(runs, each) for each in negative])
     return found
+
+
+def _without_constant(runs: DryRuns, constant: Component) -> Decomposition | None:
+    """The memories without a constant, and that one would be negative; None where another memory is negative then."""
+    system, values = _solved(runs, constant=False)
+    if reasons(system) or values.min() < 0.0:
+        return None
+    found = _decomposition(system, values)
+    left_out = Message(
+        "decompose.no_constant", "{name} would be {value:.0f} MB, and no memory is negative: it is left out; without one all peaks "
+        "are met within {off:.0f} MB",
+        {"name": said(CONSTANT), "value": constant.value_mb, "off": float(np.abs(_peaks(runs) - system.matrix @ values).max())},
+        runs.source,
+    )
+    return replace(found, warnings=(left_out, *found.warnings))
 
 
 def _enough(runs: DryRuns) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from meshwright.domain.dry_runs import DryRuns, StagePeak
 from meshwright.errors import InputError, Message, fault
-from meshwright.readers.sapp.treatments import ORDER, cumulative
+from meshwright.readers.sapp.treatments import ORDER, alone
 from meshwright.search.balance.dependence import reasons
 from meshwright.search.balance.equations import CONSTANT, Equations, condition_of, equations, unknowns
 from meshwright.search.balance.exchange import Draft, exchanged
@@ -35,7 +35,7 @@ class ProbeRound:
     recompute: tuple[int, ...]
     select_recompute: tuple[int, ...]
     select_comm_recompute: tuple[int, ...]
-    """MindFormers' cumulative lists by stage."""
+    """Lists by stage, read alike by MindFormers and MindSpeed-Core-MS: a layer recomputed whole stands in the first alone."""
     treated: tuple[tuple[int, ...], ...]
     """Layers by treatment and stage, ``[treatment][stage]``."""
     stages: tuple[int, ...]
@@ -161,7 +161,7 @@ def _round(draft: Draft, place: int, layers: int) -> ProbeRound:
     counts, stages = draft.layers[place], draft.empty.stages
     noted = tuple(stage for at, stage in draft.noted if at == place)
     ways = [int(draft.ways[place, stage]) if stage in noted else 0 for stage in range(stages)]
-    lists = [cumulative({names[way]: int(count)}) for way, count in zip(ways, counts, strict=True)]
+    lists = [alone(names[way], int(count)) for way, count in zip(ways, counts, strict=True)]
     return ProbeRound(
         offset=tuple(int(count) - layers // stages for count in counts), stages=noted,
         recompute=tuple(each["recompute"] for each in lists),

@@ -238,13 +238,15 @@ class Programme:
                         least += float(ends_[place_of[chunk, stage]])
                 self.rows.add(row, None, -least)
 
-    def solve(self, time_limit_s: float, *, gap_ratio: float = 0.0, start: Counts | None = None) -> Solved:
-        """The best placement that HiGHS finds in its time, on one core.
+    def solve(
+        self, time_limit_s: float, *, gap_ratio: float = 0.0, start: Counts | None = None, work: int | None = None
+    ) -> Solved:
+        """The best placement that HiGHS finds in its time, or with so much ``work`` (``Rows.solve``), on one core.
 
         Errors: none; what the solver gives up on is an answer without counts.
         """
         hint = None if start is None else self._hint(start)
-        found = self.rows.solve(time_limit_s, gap_ratio=gap_ratio, start=hint)
+        found = self.rows.solve(time_limit_s, gap_ratio=gap_ratio, start=hint, work=work)
         counts = None
         if found.values is not None:
             counts = np.zeros((*self.x.shape[:2], self.problem.chunks, self.problem.stages), dtype=np.int64)

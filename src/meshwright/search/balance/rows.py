@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import count
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -48,8 +49,13 @@ class Rows:
         """One more row."""
         self.rows.append((row, low, high))
 
-    def solve(self, time_limit_s: float, *, gap_ratio: float = 0.0, start: Mapping[int, float] | None = None) -> Solution:
+    def solve(
+        self, time_limit_s: float, *, gap_ratio: float = 0.0, start: Mapping[int, float] | None = None, work: int | None = None
+    ) -> Solution:
         """Minimise on one core.
+
+        ``work``: how often the solver looks whether to go on, some ten times a node, until it is told to end: the same on every
+        machine.
 
         Holds: deterministic unless the time limit ends it; the bound is the solver's own, for the rows as they are given.
         """
@@ -65,6 +71,9 @@ class Rows:
         if start is not None:
             columns = np.array(list(start), dtype=np.int32)
             solver.setSolution(len(columns), columns, np.array(list(start.values()), dtype=np.float64))
+        if work is not None:
+            looks = count(1)
+            solver.cbMipInterrupt += lambda event: event.interrupt() if next(looks) > work else None
         _run(solver)
         status, info = solver.getModelStatus(), solver.getInfo()
         feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible

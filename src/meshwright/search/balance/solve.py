@@ -31,6 +31,9 @@ SLOT_UNTIL, BOUND_UNTIL, PIPELINE_UNTIL, LOCKSTEP_UNTIL = 0.5, 0.6, 0.7, 0.8
 """Shares of the time at which each programme ends at the latest; the rest is for climbing."""
 NEAR = 1e-3
 """A gap at which programmes stop whose answers the local search starts from."""
+BOUND_WORK, START_WORK = 170.0, 7.0
+"""Work (``Rows.solve``) of a programme for each second of the time, for the bound and for starts: so little that it ends before its
+share of the time does, which would make the answer depend on the machine."""
 GREEDY_STARTS = 2
 """Greedy placements from which the local search starts beside those of the programmes."""
 KICKS, KICKED_OPERATIONS = 24, 4000
@@ -50,7 +53,7 @@ def balance(
 
     Units:   the problem's.
     Errors:  ``InputError`` for a problem that contradicts itself.
-    Holds:   the result depends on the machine only where the time limit ends the search.
+    Holds:   the result depends on the machine only where the time limit ends the search; programmes end by their work before.
     """
     begin = time.perf_counter()
     require_sound(problem)
@@ -148,7 +151,9 @@ class _Run:
             self.slot_found = float(slot_times(chunk_times(problem, slot.counts)))
             shortest.append(slot.counts)
         if self.until(BOUND_UNTIL) > 0.0:
-            pipeline = Programme(problem, goal="pipeline").solve(self.until(BOUND_UNTIL), gap_ratio=NEAR, start=slot.counts)
+            pipeline = Programme(problem, goal="pipeline").solve(
+                self.until(BOUND_UNTIL), gap_ratio=NEAR, start=slot.counts, work=round(BOUND_WORK * self.limit_s)
+            )
             self.pipeline_bound = max(self.pipeline_bound, pipeline.bound)
             loose += [] if pipeline.counts is None else [pipeline.counts]
         if slot.counts is not None:
@@ -157,7 +162,7 @@ class _Run:
                 if self.until(share) <= 0.0:
                     break
                 among = Programme(problem, goal=goal, slot_limit=self.slot_limit)  # type: ignore[arg-type]
-                answer = among.solve(self.until(share), gap_ratio=NEAR, start=slot.counts)
+                answer = among.solve(self.until(share), gap_ratio=NEAR, start=slot.counts, work=round(START_WORK * self.limit_s))
                 shortest += [] if answer.counts is None else [answer.counts]
         return shortest, loose
 
