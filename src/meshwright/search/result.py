@@ -28,7 +28,7 @@ class SearchOptions:
     objective: Objective = "step-time"
     risk: Risk = DEFAULT_RISK
     pins: Mapping[str, str] = field(default_factory=dict)
-    """Knob by label word (tp cp pp vp ep etp dp mb zero shard recompute schedule sp) -> its only allowed value."""
+    """Knob by label word (tp cp pp vp ep etp dp mb zero shard recompute schedule sp offload cp_kind) -> its only allowed value."""
     spare_nodes: int = 0
     """Up to so many whole nodes may stay idle where fewer devices are faster or the only legal choice."""
     weak: bool = False
