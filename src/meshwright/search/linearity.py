@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from meshwright.search.runner import Runner
 
 
-SIMPLE = SearchOptions(top=1, balance=False)
-"""On fewer nodes stages are not filled anew: that moves a ratio by tenths of a per cent, and takes as long as all the rest."""
+SIMPLE = SearchOptions(top=1)
+"""What is asked on fewer nodes, where one speed is all that is wanted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
