@@ -55,6 +55,9 @@ def test_of_contradicting_rules_one_is_taken_or_a_tie_is_said(name: str) -> None
     page = "\n".join(line for section in sections(found) for line in section.lines)
     for each in found.disagreements:
         stand = tuple(side.rule for side in each.sides if verdicts[side.rule] in ("holds", "not-followed"))
+        if each.decision == "no-question":  # stages, of a layout that has one
+            assert not each.right and (not stand or given(name).layout.pipeline_parallel == 1)
+            continue
         assert each.right == stand
         assert all(side.verdict == verdicts[side.rule] for side in each.sides)
         assert each.decision == {0: each.decision, 1: "taken"}.get(len(stand), "tie")
@@ -126,7 +129,8 @@ def test_the_page_answers_first_and_leaves_out_what_says_nothing_of_this_layout(
     shown = {each.rule for each in found.judgements if f": {each.sentence}\n" in "\n".join(brief[-1].lines)}
     for each in found.judgements:
         follows_badly = each.verdict in ("fails", "wrong") and each.followed
-        assert (each.rule in shown) == (each.verdict == "not-followed" or bool(follows_badly)), each
+        said = each.rule != "chatlearn.full-saves-most" and (each.verdict == "not-followed" or bool(follows_badly))
+        assert (each.rule in shown) == said, each
 
 
 def test_the_best_single_step_is_named_beside_a_faster_layout_and_only_there() -> None:

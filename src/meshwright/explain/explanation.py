@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isinf
 from typing import TYPE_CHECKING
 
 from meshwright.explain.ladder import SpeedStep, speed_step
@@ -33,6 +34,8 @@ class Fastest:
     memory_reserved_bytes: float
     step_change_ratio: float
     """Its step over that of the layout, minus one."""
+    expected_change_ratio: float
+    """The same of what plans are ranked by: the step with the risk of not running."""
     differences: tuple[str, ...]
 
 
@@ -93,5 +96,13 @@ def _fastest(facts: Facts) -> Fastest | None:
         step_s=trial.step_s,
         memory_reserved_bytes=trial.reserved_bytes,
         step_change_ratio=trial.step_s / facts.step_s - 1.0,
+        expected_change_ratio=_ratio(trial.estimate.expected_step_s, facts.estimate.expected_step_s),
         differences=differences(facts.layout, trial.layout),
     )
+
+
+def _ratio(then_s: float, now_s: float) -> float:
+    """The change between two times, of which what never runs is infinite; 0 where neither runs."""
+    if isinf(now_s):
+        return 0.0 if isinf(then_s) else -1.0
+    return 1.0 if isinf(then_s) else then_s / now_s - 1.0

@@ -22,6 +22,8 @@ VERDICTS: Mapping[Verdict, str] = {
     "does-not-apply": "do not apply",
 }
 """Verdict -> words behind a number of rules."""
+FACTS = frozenset({"chatlearn.full-saves-most"})
+"""Rules that say what something does, and advise nothing: not following them tells nobody anything."""
 SMALLEST_POINTS = 0.05
 """Terms below so many points are not listed."""
 
@@ -69,7 +71,9 @@ def _answer(explanation: Explanation) -> Iterator[str]:
         yield "nothing was found that fits"
     elif best.differences:
         found = f"the fastest layout found takes {seconds(best.step_s)} ({best.step_change_ratio:+.1%})"
-        yield f"{found}, {gib(best.memory_reserved_bytes)}: {best.label}"
+        risky = best.expected_change_ratio >= 0.0 > best.step_change_ratio
+        risk = "; riskier, and no faster with the risk of not running" if risky else ""
+        yield f"{found}, {gib(best.memory_reserved_bytes)}: {best.label}{risk}"
     else:
         yield "nothing faster was found"
     steps = [each for each in explanation.sensitivities if each.fits and each.step_change_ratio is not None]
@@ -159,6 +163,8 @@ def _telling_rules(explanation: Explanation) -> Iterator[str]:
 
 
 def _tells(judgement: Judgement) -> bool:
+    if judgement.rule in FACTS:
+        return False
     return judgement.verdict == "not-followed" or (judgement.verdict in ("fails", "wrong") and judgement.followed is True)
 
 

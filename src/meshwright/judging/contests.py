@@ -36,6 +36,8 @@ class Contest:
     """What each rule asks for, in a few words, beside the figures of the grid."""
     says: Callable[[Facts], tuple[Figure, str]] | None = None
     """A figure and a sentence on the topic, where the grid does not decide."""
+    of_a_pipeline: bool = False
+    """Whether it is about the stages of the layout at hand: no question where there is one."""
 
 
 def contests(facts: Facts) -> tuple[Contest, ...]:
@@ -65,8 +67,9 @@ def disagreement_about(facts: Facts, rule: str) -> Disagreement | None:
 def _decided(facts: Facts, contest: Contest, known: Judged) -> Disagreement:
     """The sides, and those whose rules stand."""
     sides = tuple(_side(facts, contest, place, known[rule]) for place, rule in enumerate(contest.rules))
-    right = tuple(side.rule for side in sides if side.verdict in STANDS)
-    decision: Decision = "none" if any(side.verdict != "does-not-apply" for side in sides) else "no-question"
+    idle = contest.of_a_pipeline and facts.layout.pipeline_parallel == 1
+    right = () if idle else tuple(side.rule for side in sides if side.verdict in STANDS)
+    decision: Decision = "no-question" if idle or all(side.verdict == "does-not-apply" for side in sides) else "none"
     if right:
         decision = "taken" if len(right) == 1 else "tie"
     figure, sentence = contest.says(facts) if contest.says is not None else _by_grid(facts, contest, right)
@@ -75,7 +78,10 @@ def _decided(facts: Facts, contest: Contest, known: Judged) -> Disagreement:
 
 def _side(facts: Facts, contest: Contest, place: int, judged: Judgement) -> Side:
     """A rule and what following it comes to."""
-    words = _best(facts, contest, place) if contest.questions else f"{judged.says}: {_shown(judged.figure)}"
+    if contest.questions:
+        words = _best(facts, contest, place)
+    else:
+        words = f"{judged.says}: {judged.sentence if judged.verdict == 'does-not-apply' else _shown(judged.figure)}"
     return Side(
         rule=judged.rule, source=judged.source, says=judged.says, verdict=judged.verdict, figure=judged.figure, sentence=words
     )
@@ -195,14 +201,17 @@ CONTESTS = (
     ),
     Contest(
         topic="micro-batch and bubble", rules=("mindspore.micro-batch-trade-off", "megatron.raise-micro-batch"), says=_bubble,
+        of_a_pipeline=True,
     ),
     Contest(
         topic="stages and micro-batches",
         rules=("chatlearn.pipeline-below-microbatches", "megatron.micro-batch-above-stages"), says=_stages,
+        of_a_pipeline=True,
     ),
     Contest(
         topic="ZeRO with a pipeline",
         rules=("playbook.zero-two-with-pipeline-1024", "megatron.zero-three-under-pipeline"), says=_zero,
+        of_a_pipeline=True,
     ),
     Contest(topic="communication", rules=("megatron.communication-20", "megatron.communication-15"), says=_communication),
 )
