@@ -114,8 +114,8 @@ def main() -> int:
                 continue
             drawn_by = kept["set"] if kept else "known" if options.known else f"seed {options.seed}"
             kept = {
-                "set": drawn_by, "key": each.key, "path": each.path, "line": each.line, "kind": each.kind, "before": each.before, "after": each.after, "killed": outcome.killed, "by": outcome.by,
-                "cpu_s": outcome.cpu_s,
+                "set": drawn_by, "key": each.key, "path": each.path, "line": each.line, "kind": each.kind, "before": each.before,
+                "after": each.after, "killed": outcome.killed, "by": outcome.by, "cpu_s": outcome.cpu_s,
             }
             done[each.key] = kept
             with options.results.open("a", encoding="utf-8") as file:
