@@ -116,6 +116,7 @@ def main() -> int:
             kept = {
                 "set": drawn_by, "key": each.key, "path": each.path, "line": each.line, "kind": each.kind, "before": each.before,
                 "after": each.after, "killed": outcome.killed, "by": outcome.by, "cpu_s": outcome.cpu_s,
+                "later": options.again,
             }
             done[each.key] = kept
             with options.results.open("a", encoding="utf-8") as file:
