@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from ascend_cases import case_of, class_arguments, flags_in, found, function_of, layout_of, read, refused, script, unread
 
+import meshwright as mw
 from meshwright.domain.label import label, recompute_word
 from meshwright.domain.layout import Full, Mixed, NoRecompute, Overlap, Selective, ordered_parts
 from meshwright.errors import InputError
@@ -515,3 +517,45 @@ def test_the_flags_are_those_of_br_master():
     own = {key for key in surface().at("br_master") if key.startswith("--")}
     assert own == flags_in(Path(BR_SOURCE, "mindspeed_ms/training/arguments.py"))
     assert flags.own_split(30, 4, 1) == ((8, 8, 8, 6),)
+
+
+def checked(tmp_path, **changes):
+    """What ``check`` says of the YAML with other keys, for Llama 2 13B cut to its layers on four nodes."""
+    nested: dict[str, dict[str, object]] = {}
+    for key, value in {**BASE, **changes}.items():
+        section, _, name = key.partition(".")
+        inner, dot, last = name.partition(".")
+        nested.setdefault(section, {})
+        if dot:
+            nested[section].setdefault(inner, {})[last] = value
+        else:
+            nested[section][name] = value
+    path = tmp_path / "train.yaml"
+    path.write_text(yaml.safe_dump(nested))
+    request = mw.CheckRequest(
+        files=[str(path)], from_=NAME, model="llama2-13b", layers=18, device="ascend-910b", nodes=4, global_batch=512, sequence=4096
+    )
+    return {each["id"]: each for each in mw.check(request).to_json()["findings"]}
+
+
+SELECT = {"parallel_config.recompute_config.select_recompute": [4, 5, 5, 4]}
+COMM = {"parallel_config.recompute_config.select_comm_recompute": [4, 5, 5, 4]}
+
+
+@pytest.mark.parametrize("flash", [False, True])
+def test_select_without_flash_attention_recomputes_attention_and_is_no_error(tmp_path, flash):
+    """Files that switch flash attention off are judged as they run: a score matrix, which select_recompute drops."""
+    found = checked(tmp_path, **SELECT, **{"model_config.use_flash_attention": flash, "model_config.hidden_act": "swiglu"})
+    assert not {id for id, each in found.items() if "select" in id and each["severity"] == "error"}
+    assert ("import.select" in found) == flash
+
+
+@pytest.mark.parametrize(("changes", "idle"), [
+    ({}, True), ({"parallel_config.sequence_parallel": False, "parallel_config.tensor_model_parallel_size": 2}, True),
+    ({"parallel_config.sequence_parallel": True}, True),
+    ({"parallel_config.sequence_parallel": True, "parallel_config.tensor_model_parallel_size": 2}, False),
+])
+def test_communication_that_nothing_gathers_is_not_recomputed(tmp_path, changes, idle):
+    found = checked(tmp_path, **COMM, **changes)
+    assert (f"{NAME}.select-comm" in found) == idle
+    assert not idle or found[f"{NAME}.select-comm"]["severity"] == "warning"

@@ -14,7 +14,7 @@ from typing import Any
 
 from meshwright.domain.case import Case
 from meshwright.domain.cluster import Cluster, Device, Link
-from meshwright.domain.estimate import Estimate, Fits, Infeasible, Stage, StageMemory, Term, TimeSplit, Unmet
+from meshwright.domain.estimate import Estimate, Fits, HostMemory, Infeasible, Stage, StageMemory, Term, TimeSplit, Unmet
 from meshwright.domain.label import label
 from meshwright.domain.layout import Full, Layout
 from meshwright.domain.model import Attention, LayerKind, Mlp, Model
@@ -88,7 +88,9 @@ def estimate(layout: Layout = LAYOUT, *, factor: float = 1.0, fits: bool = True)
         bubble_ratio=0.75 / step, linearity_ratio=0.93, linearity_baseline_devices=32,
         memory_peak_bytes=memory[0].allocated_bytes, memory_reserved_bytes=memory[0].reserved_bytes,
         memory_upper_bytes=memory[0].reserved_bytes + 3.0 * GIB, memory_capacity_bytes=capacity,
-        host_memory_per_node_bytes=64.0 * GIB, peak_stage=0, stages=stages, time=time, calibration="none@0",
+        host_memory_per_node_bytes=64.0 * GIB,
+        host_memory_bytes=HostMemory(offload=0.0, pinned=0.0, checkpoint=40.0 * GIB, loader=0.0, other=24.0 * GIB),
+        peak_stage=0, stages=stages, time=time, calibration="none@0",
         flops_convention="causal", peak_flops_per_s=989e12, peak_dtype="bf16",
         terms=(Term(name="forward of a micro-batch", value=0.045, unit="s", formula="perf.layer.forward"),
                Term(name="activations of a layer", value=1.5e9, unit="B", formula="perf.activations.layer")),

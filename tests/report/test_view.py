@@ -93,7 +93,8 @@ def test_estimate_has_the_keys_of_the_contract():
         assert set(stage) == set(STAGE)
         assert list(stage["memory_bytes"]) == STAGE_MEMORY
         assert all(isinstance(value, int) for value in stage["memory_bytes"].values())
-    assert all(isinstance(view[key], int) for key in view if key.endswith("_bytes"))
+    assert all(isinstance(view[key], int) for key in view if key.endswith("_bytes") and key != "host_memory_bytes")
+    assert list(view["host_memory_bytes"]) == ["offload", "pinned", "checkpoint", "loader", "other"]
     assert view["interval"] is None
     assert view["fits"] is True
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from meshwright.domain.layout import Overlap
-from meshwright.search import finalists
 from meshwright.search.finalists import Finalists
 from meshwright.search.grid import Counts, Rows, evaluate_grid
 from meshwright.search.space import Pins, make_space
@@ -25,14 +24,13 @@ def _rows() -> tuple[object, Rows]:
 
 @pytest.mark.parametrize("cuts", [(), (7,), (1, 2, 3, 11)])
 @pytest.mark.parametrize("times", ["equal", "falling", "pairs"])
-def test_the_best_are_kept_however_the_rows_arrive(cuts, times, monkeypatch):
-    monkeypatch.setattr(finalists, "KEEP", KEPT)
+def test_the_best_are_kept_however_the_rows_arrive(cuts, times):
     space, rows = _rows()
     number = len(rows)
     falling = np.arange(number, 0.0, -1.0)
     step_s = {"equal": np.ones(number), "falling": falling, "pairs": falling // 2 + 1.0}[times]
     rows = replace(rows, step_s=step_s, reserved_bytes=np.full(number, 1e9))
-    found = Finalists(space=space, overlap=Overlap(), objective="step-time", capacity_bytes=2e9)
+    found = Finalists(space=space, overlap=Overlap(), objective="step-time", capacity_bytes=2e9, keep=KEPT)
     for begin, end in zip((0, *cuts), (*cuts, number), strict=True):
         found.add(rows.take(np.arange(begin, end)))
     expected = sorted(range(number), key=lambda place: (step_s[place], place))[:KEPT]

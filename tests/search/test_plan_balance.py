@@ -13,7 +13,7 @@ from meshwright.search import SearchOptions, layout_refusals, plan
 from meshwright.search.legality import shape_refusals
 from strategies import EVERYTHING, MEGATRON, small_case
 
-ON = SearchOptions(risk="exact", pins={"pp": "4"})
+ON = SearchOptions(risk="exact", pins={"pp": "4", "offload": "none"})
 OFF = replace(ON, balance=False)
 RIGID = replace(MEGATRON, name="rigid", uneven_stages=False, recompute_first_layers=False)
 LISTS = replace(MEGATRON, name="lists", recompute_per_stage=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from meshwright.domain.label import MAX_ZERO_STAGE, SCHEDULES, parse_recompute, recompute_word
+from meshwright.domain.label import CONTEXT_KINDS, MAX_ZERO_STAGE, SCHEDULES, parse_recompute, recompute_word
 from meshwright.errors import fault, nearest
 from meshwright.text import LONGEST, shortened
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from meshwright.api.fields import Faults
 
 NUMBERS = ("tp", "cp", "pp", "vp", "ep", "etp", "dp", "mb", "shard")
-KNOBS = (*NUMBERS, "zero", "recompute", "schedule", "sp")
+WORDS = {"schedule": SCHEDULES, "offload": ("none", "optimizer"), "cp_kind": CONTEXT_KINDS}
+"""Knobs whose value is a word, and the words."""
+KNOBS = (*NUMBERS, "zero", "recompute", "sp", *WORDS)
 SWITCH = {"on": "on", "true": "on", "1": "on", "yes": "on", "off": "off", "false": "off", "0": "off", "no": "off"}
 Pin = tuple[str, str]
 
@@ -38,11 +40,12 @@ def _value(knob: str, value: str) -> str:
             if word.startswith("full:") or "[" in word:
                 raise fault("pin.recompute-layers", "recompute={value}: counts of layers are refined, pin full", value=value)
             return word
-        case "schedule" if value not in SCHEDULES:
-            raise fault("pin.schedule", "unknown schedule {value!r}{hint}", value=value, hint=nearest(value, SCHEDULES))
         case "sp" if value in SWITCH:
             return SWITCH[value]
-        case "schedule":
+        case _ if knob in WORDS:
+            if value not in WORDS[knob]:
+                hint = nearest(value, WORDS[knob])
+                raise fault(f"pin.{knob}", "unknown {knob} {value!r}{hint}", knob=knob, value=value, hint=hint)
             return value
     if knob != "sp" and value.isascii() and value.isdigit() and len(value) <= len("100000000"):
         number = int(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,17 @@ def _on(value: str) -> bool:
     return value.strip().lower() in {"1", "true", "on", "yes"}
 
 
+def _is_prefix(value: str) -> bool:
+    """Whether a list of ports names a family of adapters and no adapter: ``mlx5``, and not ``mlx5_0`` or ``=mlx5_0``."""
+    return not value.startswith(("=", "^")) and any(re.fullmatch(r"[a-z]+\d*", name.partition(":")[0]) for name in value.split(","))
+
+
+def _is_inside(value: str) -> bool:
+    """Whether a list of interfaces has only those that end at the node: the loop, bridges of containers."""
+    return bool(value.strip()) and all(name.strip().startswith(("lo", "docker", "virbr")) for name in value.split(","))
+
+
+_SOCKETS = ("NCCL_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 _NCCL = "NCCL documentation, environment variables"
 _ASCEND = "CANN documentation, environment variables"
 HABITS = (
@@ -39,6 +51,10 @@ HABITS = (
           words="every rank logs every communicator: for a look, not for a run", source=_NCCL),
     Habit(variable="NCCL_IB_DISABLE", bad=_on, across_nodes=True, expected="unset", source=_NCCL,
           words="traffic between nodes goes over TCP instead of InfiniBand or RoCE"),
+    Habit(variable="NCCL_IB_HCA", bad=_is_prefix, across_nodes=True, severity="advice", expected="=mlx5_0,mlx5_1 or unset",
+          words="the prefix takes every port that begins with it, storage ports too", source=f"{_NCCL}; guide 003:109"),
+    *(Habit(variable=name, bad=_is_inside, across_nodes=True, expected="the interface between the nodes", source=_NCCL,
+            words="no other node can be reached over it") for name in _SOCKETS),
     Habit(variable="NCCL_P2P_DISABLE", bad=_on, expected="unset", source=_NCCL,
           words="devices of a node talk through host memory instead of NVLink"),
     Habit(variable="NCCL_SHM_DISABLE", bad=_on, expected="unset", source=_NCCL, severity="advice",

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from meshwright.check.context import finding
+from meshwright.domain.estimate import Infeasible
 from meshwright.errors import InputError
 from meshwright.frameworks.editing import edit
 from meshwright.judging.start import differences
@@ -36,11 +37,16 @@ def waste(context: Context) -> Iterator[Finding]:
     """The best layout of the search beside this one."""
     if context.case is None:
         return
-    best = _best(context)
+    best, missing = _best(context)
     if isinstance(best, InputError):
         for message in best.messages:
             yield finding("error", "check.nothing-legal", "{reason}", reason=str(message), source="search")
         return
+    if missing:
+        yield finding(
+            "advice", "check.nothing-fits", "no layout fits; what would close the gap: {levers}", path="layout",
+            levers="; ".join(missing), source="search",
+        )
     if best is None:
         return
     own = context.estimate
@@ -62,8 +68,8 @@ def waste(context: Context) -> Iterator[Finding]:
         )
 
 
-def _best(context: Context) -> Estimate | InputError | None:
-    """The first plan; the reason where none is legal; None where nothing fits or it takes too long."""
+def _best(context: Context) -> tuple[Estimate | InputError | None, tuple[str, ...]]:
+    """The first plan; the reason where none is legal; None where it takes too long, and with what would help where nothing fits."""
     case, framework = context.case, context.framework
     assert case is not None, "the caller has checked"
     begun = time.monotonic()
@@ -79,10 +85,13 @@ def _best(context: Context) -> Estimate | InputError | None:
         )
     except _TooLongError:
         context.skipped.append(f"whether the cluster could do better: the search took more than {PATIENCE_S:.0f} s")
-        return None
+        return None, ()
     except InputError as error:
-        return error
-    return result.plans[0].estimate if result.plans and not result.refused else None
+        return error, ()
+    if result.plans and not result.refused:
+        return result.plans[0].estimate, ()
+    unmet = result.verdict.unmet if isinstance(result.verdict, Infeasible) else ()
+    return None, tuple(lever for each in unmet for lever in each.levers)
 
 
 def _interval(best: Estimate) -> str:

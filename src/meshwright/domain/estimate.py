@@ -51,6 +51,31 @@ class StageMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostMemory:
+    """Bytes of the host memory of the fullest node, by what they are for."""
+
+    offload: float
+    """Optimizer states that the layout keeps in host memory."""
+    pinned: float
+    """Gradients of those states, in buffers that the device reads and writes."""
+    checkpoint: float
+    loader: float
+    """What is known of data loading apart from the processes."""
+    other: float
+    """The processes themselves."""
+
+    @property
+    def needed_bytes(self) -> float:
+        """Without what an asynchronous checkpoint stages: a synchronous one does without."""
+        return self.offload + self.pinned + self.loader + self.other
+
+    @property
+    def total_bytes(self) -> float:
+        """All parts together."""
+        return self.needed_bytes + self.checkpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
     """One pipeline stage: its layers, memory, and seconds per micro-batch."""
 
@@ -135,6 +160,8 @@ class Estimate:
     """The figures behind the figures, in the order in which they are explained."""
     grades: Mapping[str, Grade] | None = None
     interval: Interval | None = None
+    host_memory_bytes: HostMemory | None = None
+    """``host_memory_per_node_bytes`` by part."""
     linearity_baseline_label: str | None = None
     """The layout that linearity compares with."""
 

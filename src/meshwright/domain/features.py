@@ -44,6 +44,9 @@ class Features:
     shards_over_context: bool = True
     """The shard group is dp x cp (Megatron, torchtitan); False: dp only."""
     optimizer_offload: bool = True
+    """Optimizer states can stand in host memory."""
+    offload_zero_stages: tuple[int, ...] = (0, 1, 2, 3)
+    """ZeRO stages under which they can."""
     recompute_per_stage: bool = False
     """A count of recomputed layers for each stage and chunk (full:[3,2,1,0])."""
     recompute_mixed: bool = False

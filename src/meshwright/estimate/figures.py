@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from meshwright.domain.estimate import Term
@@ -29,7 +30,7 @@ def figures(estimate: Estimate) -> Mapping[str, tuple[Term, ...]]:
         "Step time": estimate.terms,
         f"Memory of stage {estimate.peak_stage}, the fullest": tuple(_memory(estimate)),
         "Host memory of a node": (
-            _term("host memory", estimate.host_memory_per_node_bytes, "bytes", "estimate.single.host_memory_bytes"),
+            *_host(estimate),
         ),
         "Speed and ratios": tuple(_ratios(estimate)),
     }
@@ -47,6 +48,15 @@ def _memory(estimate: Estimate) -> Iterator[Term]:
     yield _term("usable of a device", estimate.memory_capacity_bytes, "bytes", "domain.case.Case.capacity_bytes")
     yield _term("probability that it fits", estimate.memory_fit_probability, "",
                 "domain.uncertainty.FitCurve.memory_probability", grade)
+
+
+def _host(estimate: Estimate) -> Iterator[Term]:
+    """The parts of a node's host memory, and their sum."""
+    formula = "estimate.host_memory.host_memory"
+    parts = estimate.host_memory_bytes
+    for name in () if parts is None else (each.name for each in fields(parts)):
+        yield _term(f"host memory, {name}", getattr(parts, name), "bytes", formula)
+    yield _term("host memory", estimate.host_memory_per_node_bytes, "bytes", formula)
 
 
 def _ratios(estimate: Estimate) -> Iterator[Term]:

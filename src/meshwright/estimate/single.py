@@ -14,6 +14,7 @@ from meshwright.estimate.breakdown import breakdown
 from meshwright.estimate.certainty import LEVEL, around, fitting, grades, interval, memory_curve, regime
 from meshwright.estimate.costs import vocabulary_rows
 from meshwright.estimate.evaluate import Evaluation, composition_of, evaluate, split_of
+from meshwright.estimate.host_memory import host_memory
 from meshwright.estimate.overlap import overlap_for
 from meshwright.estimate.simulate import simulated_bubble_s
 from meshwright.estimate.split import chunk_kinds
@@ -107,7 +108,7 @@ def estimate(case: Case, layout: Layout, evaluation: Evaluation | None = None) -
     tokens = case.batch.tokens
     mfu = work / step_s / devices / peak
     allocated = float(memory.allocated_bytes[fullest])
-    known = case.calibration.uncertainty
+    known, host = case.calibration.uncertainty, host_memory(case, evaluation)
     return values.Estimate(
         label=label(layout, overlap=overlap_for(case)),
         layout=layout,
@@ -130,7 +131,8 @@ def estimate(case: Case, layout: Layout, evaluation: Evaluation | None = None) -
         memory_reserved_bytes=float(reserved[fullest]),
         memory_upper_bytes=upper,
         memory_capacity_bytes=case.capacity_bytes,
-        host_memory_per_node_bytes=host_memory_bytes(case, evaluation),
+        host_memory_per_node_bytes=host.total_bytes,
+        host_memory_bytes=host,
         peak_stage=fullest,
         stages=stages,
         time=time_split(evaluation, spent),
@@ -182,25 +184,6 @@ def simulated(case: Case, layout: Layout, evaluation: Evaluation) -> Evaluation:
 def _peak_dtype(case: Case) -> str:
     wanted = case.training.precision.gemm_dtype
     return wanted if case.cluster.device.supports(wanted) else case.training.precision.base_dtype
-
-
-def host_memory_bytes(case: Case, evaluation: Evaluation) -> float:
-    """Host memory of the fullest node.
-
-        d (process + (c + o + w) P_o + offloaded states)
-
-    Symbols: d devices of a node; P_o parameters whose state a rank owns, staged once for a checkpoint; c, o, w bytes.
-    Units:   bytes.
-    Holds:   asynchronous checkpoints stage every owned state in pinned memory.
-    Source:  guide 002:122 (memory of the host beside the device's); prior of ``host_process_bytes``.
-    """
-    precision, optimizer = case.training.precision, case.training.optimizer
-    owned = float(np.max(evaluation.state.states.owned_parameters))
-    state = precision.master_bytes + optimizer.state_bytes
-    staged = owned * (state + precision.parameter_bytes)
-    offloaded = owned * (state + precision.gradient_bytes) if evaluation.settings.offload else 0.0
-    devices = min(case.cluster.devices_per_node, float(evaluation.degrees.world))
-    return float(devices * (case.calibration.constants.host_process_bytes + staged + offloaded))
 
 
 def _stages(evaluation: Evaluation, chunk_layers: Array) -> tuple[values.Stage, ...]:

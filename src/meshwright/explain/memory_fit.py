@@ -9,6 +9,8 @@ from meshwright.domain.label import recompute_word
 from meshwright.domain.layout import Full, Layout
 from meshwright.estimate.many import evaluate_many
 from meshwright.judging.neighbours import shards
+from meshwright.search import layout_refusals
+from meshwright.search.levers import levers
 from meshwright.search.space import divisors
 from meshwright.units import count, gib
 
@@ -41,6 +43,8 @@ class FitStep:
     alone: tuple[MemoryRung, ...]
     """Each knob alone, as far as it goes."""
     sentence: str
+    levers: tuple[str, ...] = ()
+    """What would make the case fit, where the layout does not: the list of ``plan`` and ``fix``."""
 
 
 def fit_step(facts: Facts) -> FitStep:
@@ -74,6 +78,7 @@ def fit_step(facts: Facts) -> FitStep:
         f"{gib(facts.estimate.memory_reserved_bytes)}; "
         + (f"alone would be enough: {', '.join(enough)}; " if enough else "no knob alone would be enough; ")
         + ("some layout fits without recompute" if rich else "no layout fits without recompute"),
+        levers=() if facts.estimate.fits else tuple(map(str, levers(case, facts.features, facts.runner))),
     )
 
 
@@ -129,6 +134,7 @@ def _alone(facts: Facts) -> list[tuple[str, Layout]]:
     batch, node = case.batch.global_batch_sequences, min(world, case.cluster.devices_per_node)
     replicas = max(d for d in divisors(world) if batch % d == 0)
     one = Layout(data_parallel=world, num_microbatches=max(1, batch // world))
+    alike = replace(one, data_parallel=replicas, num_microbatches=batch // replicas)
     able = case.implementation.sequence_parallel and features.sequence_parallel
     found: list[tuple[str, Layout]] = []
     for word, name, most in (("tp", "tensor_parallel", node), ("pp", "pipeline_parallel", min(world, case.model.num_layers))):
@@ -141,7 +147,7 @@ def _alone(facts: Facts) -> list[tuple[str, Layout]]:
         if legal:
             found.append((f"{word}{getattr(legal[-1], name)}", legal[-1]))
     stages = [stage for stage in (1, 3) if replicas > 1 and stage in features.zero_stages]
-    found += [(f"zero{stage}", replace(one, data_parallel=replicas, **shards(stage, replicas))) for stage in stages]  # type: ignore[arg-type]
+    found += [(f"zero{stage}", replace(alike, **shards(stage, replicas))) for stage in stages]  # type: ignore[arg-type]
     if "full" in features.recompute:
-        found.append(("full recompute", replace(one, recompute=Full())))
-    return found
+        found.append(("full recompute", replace(alike, recompute=Full())))
+    return [(words, layout) for words, layout in found if not layout_refusals(case, features, layout)]

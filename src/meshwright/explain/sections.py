@@ -89,6 +89,7 @@ def _fit(explanation: Explanation) -> Iterator[str]:
         yield f"{rung.knob}: {gib(rung.memory_reserved_bytes)}{' fits' if rung.fits else ''}"
     for rung in explanation.fit.alone:
         yield f"{rung.knob} alone: {gib(rung.memory_reserved_bytes)}{' fits' if rung.fits else ''}"
+    yield from explanation.fit.levers
 
 
 def _throughput(explanation: Explanation) -> Iterator[str]:

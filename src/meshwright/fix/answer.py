@@ -88,6 +88,8 @@ class Fixed:
     advice: tuple[Message, ...] = ()
     """What helps and is no edit, or cannot be predicted."""
     remarks: tuple[Message, ...] = ()
+    levers: tuple[str, ...] = ()
+    """What would make the case fit where no change of the layout does: the list of ``plan`` and ``explain``."""
 
     @property
     def granted(self) -> bool:

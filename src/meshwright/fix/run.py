@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,11 +14,14 @@ from meshwright.fix.answer import Fixed
 from meshwright.fix.asked import look, wish_of
 from meshwright.fix.changes import by_environment, by_layout, by_packing, search
 from meshwright.frameworks.environment_edits import VirtualMemory, virtual_memory
+from meshwright.search.levers import levers
+from meshwright.search.repair import WithinMemory
 from meshwright.units import gib
 
 if TYPE_CHECKING:
     from meshwright.fix.answer import Change
     from meshwright.fix.asked import FixQuestion, Known
+    from meshwright.search.repair import Wish
 
 _STILL = Message("fix.pieces", "joining the pieces would have helped at that moment only: by the prediction the whole step needs "
                  "more than the device has", {})
@@ -37,8 +41,17 @@ def fix(question: FixQuestion) -> Fixed:
     return Fixed(
         wish=wish, layout=question.layout, base=known.base, broken=known.broken, changes=tuple(ordered), repairs=repairs,
         observed=known.observed, extra_bytes=known.extra_bytes, bound_bytes=known.bound_bytes, advice=_advice(known),
-        remarks=_remarks(known, memory),
+        remarks=_remarks(known, memory), levers=() if ordered else _levers(known, wish),
     )
+
+
+def _levers(known: Known, wish: Wish | None) -> tuple[str, ...]:
+    """What would make the case fit in the bound; nothing for other wishes, and where the prediction is lifted by a message."""
+    if not isinstance(wish, WithinMemory) or known.extra_bytes > 0.0:
+        return ()
+    case, framework = known.case, known.question.framework
+    bound = replace(case, memory_ratio=known.bound_bytes / case.cluster.device.memory_bytes + case.reserve_ratio)
+    return tuple(map(str, levers(bound, framework.features, framework)))
 
 
 def _rank(known: Known, change: Change) -> tuple[int, bool, bool, bool, float]:

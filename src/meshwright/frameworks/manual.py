@@ -136,6 +136,22 @@ def train_steps(case: Case, options: Options) -> int:
     return ceil(case.training.tokens / case.batch.tokens) if case.training.tokens else SHORT_RUN
 
 
+def bindings(case: Case, nodes: int) -> tuple[Blank, ...]:
+    """Which network interfaces the nodes talk over, to be filled in; nothing on one node.
+
+    Source:  guide 003:109; NCCL and CANN documentation, environment variables.
+    """
+    if nodes == 1:
+        return ()
+    socket = "interface over which the nodes find each other, as in eth0"
+    if case.cluster.device.family == "ascend":
+        return tuple(Blank(name=name, default="", what=socket) for name in ("HCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"))
+    return (
+        Blank(name="NCCL_IB_HCA", default="", what="ports that carry messages, as in =mlx5_0,mlx5_1; a prefix takes them all"),
+        Blank(name="NCCL_SOCKET_IFNAME", default="", what=socket),
+    )
+
+
 def predicted(estimate: Estimate | None) -> list[tuple[str, str]]:
     """Predicted figures as a person reads them; empty without an estimate."""
     if estimate is None:
@@ -158,7 +174,7 @@ def common_values(case: Case, layout: Layout, options: Options) -> dict[str, Any
         "case": case, "layout": layout, "label": options.label or label(layout), "predicted": predicted(options.estimate),
         "nodes": layout.world // per_node, "per_node": per_node,
         "devices_asked": f"--gres=npu:{per_node}" if case.cluster.device.family == "ascend" else f"--gpus-per-node={per_node}",
-        "job": f"{case.model.name}-{layout.world}",
+        "bindings": bindings(case, layout.world // per_node), "job": f"{case.model.name}-{layout.world}",
     }
 
 

@@ -43,6 +43,8 @@ class Said:
     gradient_dtype: str | None = None
     optimizer: str | None = None
     task: Task | None = None
+    implementation: str | None = None
+    """An implementation of the catalogue, where a switch of the files changes which kernels run."""
     figures: Mapping[str, object] = field(default_factory=dict)
     """The model's figures: layers hidden heads key_value_heads head_dim ffn vocabulary experts experts_per_token expert_ffn
     shared_ffn mtp_layers tied_embeddings; only those that the files hold."""

@@ -12,7 +12,7 @@ from rich.text import Text
 from meshwright.estimate.figures import figures
 from meshwright.report.headline import case_header, headline, standing
 from meshwright.report.runs import closest_line
-from meshwright.report.stages import stage_memory
+from meshwright.report.stages import host_memory, stage_memory
 from meshwright.report.timesplit import time_split
 from meshwright.report.verdict import amount
 from meshwright.words import gib
@@ -34,6 +34,7 @@ def estimate_report(case: Case, estimate: Estimate, closest: Near | None = None)
     yield from standing(case, estimate)
     yield from closest_line(closest)
     yield from stage_memory(estimate)
+    yield from host_memory(estimate)
     yield from time_split(estimate)
 
 

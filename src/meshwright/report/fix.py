@@ -182,6 +182,10 @@ def _nothing(fixed: Fixed) -> Iterator[RenderableType]:
         missing = gib(near.missing) if near.unit == "B" else seconds(near.missing)
         edits = ", ".join(edit.words for edit in near.edits) or "the layout as it is"
         yield Text(f"nearest: {edits}; still {missing} missing")
+    if fixed.levers:
+        yield Text("what would close the gap:", style="bold")
+    for lever in fixed.levers:
+        yield Padding(Text(f"- {lever}"), (0, 0, 0, 2))
 
 
 def _searched(searched: Repairs | None) -> Iterator[RenderableType]:

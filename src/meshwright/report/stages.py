@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from meshwright.estimate.host_memory import REASONS
 from meshwright.report.bars import MIN_BAR, Legend, Part, StackedBar
 from meshwright.units import GIB
 from meshwright.words import count, gib, seconds
@@ -61,6 +62,17 @@ def stage_memory(estimate: Estimate) -> Iterator[RenderableType]:
     more = f"; {hidden} stages between are not shown" if hidden else ""
     chunks = "; in brackets the layers of its chunks" if uneven else ""
     yield Text(f"  * fullest stage{chunks}; seconds are per micro-batch{more}", style="dim")
+
+
+def host_memory(estimate: Estimate) -> Iterator[RenderableType]:
+    """The host memory of a node, each part with its reason."""
+    parts = estimate.host_memory_bytes
+    if parts is None:
+        return
+    yield Padding(Text.assemble(("Host memory of a node", "bold"), f"  {gib(parts.total_bytes)}"), (1, 0, 0, 0))
+    for name, reason in REASONS.items():
+        if value := getattr(parts, name):
+            yield Padding(Text(f"{name:<11}{gib(value):>11}  {reason}"), (0, 0, 0, 2))
 
 
 def shown(estimate: Estimate) -> list[Stage]:

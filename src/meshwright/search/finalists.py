@@ -200,7 +200,7 @@ def rebuild(space: Space, knobs: Sequence[int], overlap: Overlap) -> Layout:
         expert_tensor_parallel=etp, data_parallel=dp, optimizer_shards=shards, gradient_shards=shards if stage >= 2 else 1,
         parameter_shards=shards if stage >= 3 else 1, microbatch_sequences=mb,
         num_microbatches=space.case.batch.global_batch_sequences // (dp * mb), recompute=recompute[TREATMENTS[treatment]],
-        schedule=space.schedules[schedule], overlap=overlap,
+        schedule=space.schedules[schedule], overlap=overlap, offload=space.offload,
     )
 
 

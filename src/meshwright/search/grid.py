@@ -114,7 +114,7 @@ def settings_for(space: Space, schedule: str, overlap: Overlap) -> Settings:
     """Settings of one block of the grid: every treatment of ``TREATMENTS``, of which a layout has one."""
     return Settings(
         schedule=schedule, treatments=(NoRecompute(), Selective(modules=space.selective_modules), Full()), overlap=overlap,
-        context_kind=space.context_kind,
+        context_kind=space.context_kind, offload=bool(space.offload),
     )
 
 
@@ -250,7 +250,8 @@ def _evaluate_rows(
     legal = np.ones(len(state_at), dtype=np.bool_)
     uses = np.bincount(shape_of, minlength=len(shape_mesh))
     for rule in rules_of("sharding"):
-        knobs = knobs_of(_take(shape, state_at), vp=shape_chunks[state_at], zero=stage, shards=group_ranks)
+        knobs = knobs_of(_take(shape, state_at), vp=shape_chunks[state_at], zero=stage, shards=group_ranks,
+                         offload=int(bool(space.offload)))
         holds = np.broadcast_to(np.asarray(rule.holds(case, features, knobs)), legal.shape)
         counts.refuse(rule.reason, int(uses[state_at[legal & ~holds]].sum()))
         legal = legal & holds

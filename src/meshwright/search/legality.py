@@ -40,7 +40,7 @@ def knobs_of_layout(layout: Layout) -> Knobs:
         dp=number(layout.data_parallel), ep=number(layout.expert_parallel), etp=number(layout.expert_tensor_parallel),
         mb=number(layout.microbatch_sequences), m=number(layout.num_microbatches), vp=number(layout.virtual_stages),
         schedule=schedule_of(layout), treatment=treatment, zero=number(layout.zero_stage), shards=number(layout.optimizer_shards),
-        sp=number(int(layout.sequence_parallel)), context=layout.context_kind,
+        sp=number(int(layout.sequence_parallel)), context=layout.context_kind, offload=number(int(bool(layout.offload))),
     )
 
 
@@ -100,4 +100,5 @@ def able(features: Features) -> Features:
         expert_parallel=True, expert_tensor_parallel=True, sequence_parallel=True, uneven_stages=True,
         recompute=("none", "selective", "full"), recompute_first_layers=True, recompute_mixed=True, selective_modules=MODULES,
         positions=("rope", "learned", "alibi", "none"), interleaved_needs_multiple=False, optimizer_offload=True,
+        offload_zero_stages=(0, 1, 2, 3),
     )

@@ -1,66 +1,174 @@
-"""When nothing fits: which changes would make it fit, each tried and not guessed."""
+"""When nothing fits: which changes would make it fit, each searched and not guessed; plan, explain, fix and check say the same."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from meshwright.domain.training import Lora
-from meshwright.estimate.many import evaluate_many
-from meshwright.search.sizes import that_fit
-from meshwright.units import gib
+from meshwright.estimate.overlap import DEFAULT_RISK, overlap_for
+from meshwright.estimate.single import estimate
+from meshwright.search.finalists import Finalists
+from meshwright.search.finding import find
+from meshwright.search.grid import Counts, evaluate_grid
+from meshwright.search.result import SearchOptions
+from meshwright.search.sizes import on, that_fit
+from meshwright.search.space import make_space, parse_pins
+from meshwright.units import gib, seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.features import Features
-    from meshwright.domain.layout import Layout
-    from meshwright.search.result import SearchOptions
+    from meshwright.domain.layout import Overlap, Risk
+    from meshwright.search.result import Objective
+    from meshwright.search.runner import Runner
 
 MAX_NODES = 4096
+MOST_SIZES = 4
+"""Numbers of devices that are searched, where the framework refuses all that fits on the smaller ones."""
+RECOMPUTE = ("full", "selective", "none")
+"""Treatments, what keeps least first."""
 
 
-def levers(case: Case, features: Features, least: Estimate, options: SearchOptions) -> tuple[str, ...]:
-    """Changes that would make the case fit, and what each gives.
+def host_short_bytes(case: Case, each: Estimate) -> float:
+    """What a node lacks of host memory for what a layout keeps there, however checkpoints are written; nought for no offload.
 
-    More devices (how many), optimizer states in host memory, shorter sequences, gradients in BF16, LoRA, a larger share of memory.
+    Units:   bytes.
     """
-    found: list[str] = []
-    layout, capacity = least.layout, case.capacity_bytes
-    if features.optimizer_offload and not layout.offload:
-        found.append(
-            _try(case, replace(layout, offload=("optimizer",)), capacity, "optimizer states in host memory (offload=optimizer)")
+    parts = each.host_memory_bytes
+    return max(0.0, parts.needed_bytes - case.cluster.host_memory_bytes) if each.layout.offload and parts is not None else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lever:
+    """A change of what was asked, with the best layout under it; where none fits, the least demanding one."""
+
+    words: str
+    options: str
+    """What to add on the command line; empty where something is to be left out."""
+    case: Case
+    estimate: Estimate
+
+    @property
+    def fits(self) -> bool:
+        """Whether the layout fits its devices, and what it keeps in host memory the nodes."""
+        return self.estimate.fits and self.host_short_bytes <= 0.0
+
+    @property
+    def host_short_bytes(self) -> float:
+        """What a node lacks of host memory."""
+        return host_short_bytes(self.case, self.estimate)
+
+    def __str__(self) -> str:
+        """``optimizer states in host memory (--pin offload=optimizer): fits, 61.2 GiB as tp4 ..., 91.0 s a step``."""
+        each, options = self.estimate, f" ({self.options})" if self.options else ""
+        if not each.fits:
+            short = each.memory_reserved_bytes - each.memory_capacity_bytes
+            return f"{self.words}{options}: still {gib(short)} short, as {each.label}"
+        found = f"{gib(each.memory_reserved_bytes)} as {each.label}, {seconds(each.step_s)} a step"
+        if self.host_short_bytes > 0.0:
+            return f"{self.words}{options}: {found}, but a node lacks {gib(self.host_short_bytes)} of host memory for it"
+        return f"{self.words}{options}: fits, {found}"
+
+
+def levers(
+    case: Case, features: Features, runner: Runner, *, pins: Mapping[str, str] | None = None, risk: Risk = DEFAULT_RISK
+) -> tuple[Lever, ...]:
+    """Changes that would make a case fit, and what each gives: applied, each is the estimate that it carries.
+
+    Optimizer states in host memory, gradients in BF16, both, LoRA, a larger share of memory, more devices, or fewer pins; only
+    what the framework has, and only layouts that it does not refuse.
+
+    Errors:  none; a change under which no layout is legal is left out.
+    """
+    return tuple(_levers(case, features, _Search(runner=runner, risk=risk), dict(pins or {})))
+
+
+def _levers(case: Case, features: Features, search: _Search, pins: Mapping[str, str]) -> Iterator[Lever]:
+    moved = {**pins, "offload": "optimizer"}
+    able = features.optimizer_offload and "offload" not in pins
+    shorter = replace(
+        case, training=replace(case.training, precision=replace(case.training.precision, gradient_bytes=2.0))
+    ) if case.training.precision.gradient_bytes > 2.0 else None
+    if able:
+        yield from search.lever("optimizer states in host memory", "--pin offload=optimizer", case, features, moved)
+    if shorter is not None:
+        yield from search.lever("gradients in BF16", "--gradient-dtype bf16", shorter, features, pins)
+    if shorter is not None and able:
+        yield from search.lever(
+            "optimizer states in host memory and gradients in BF16", "--pin offload=optimizer --gradient-dtype bf16", shorter,
+            features, moved,
         )
-    if case.training.precision.gradient_bytes > 2.0:
-        precision = replace(case.training.precision, gradient_bytes=2.0)
-        own = replace(case, training=replace(case.training, precision=precision))
-        found.append(_try(own, layout, capacity, "gradients in BF16 (--gradient-dtype bf16)"))
-        if features.optimizer_offload:
-            both = replace(layout, offload=("optimizer",))
-            found.append(_try(own, both, capacity, "both: optimizer offload and BF16 gradients"))
-    if case.training.task != "lora":
+    if case.training.task != "lora" and "lora" in features.tasks:
         adapters = replace(case, training=replace(case.training, task="lora", lora=Lora()))
-        found.append(_try(adapters, layout, capacity, "adapters only (--task lora)"))
-    if case.memory_ratio < 1.0 and least.memory_reserved_bytes <= case.cluster.device.memory_bytes * (1.0 - case.reserve_ratio):
-        found.append("the whole device (--max-memory-ratio 1.0), at the risk of running at the edge")
-    if not options.pins:
-        found.append(_devices(case, features))
+        yield from search.lever("adapters only", "--task lora", adapters, features, pins)
+    if case.memory_ratio < 1.0:
+        whole = replace(case, memory_ratio=1.0)
+        at_the_edge = search.lever("the whole device, where the allocator retries", "--max-memory-ratio 1", whole, features, pins)
+        yield from (each for each in at_the_edge if each.fits)
+    if pins:
+        yield from search.lever("fewer pins than " + " ".join(f"{knob}={value}" for knob, value in sorted(pins.items())), "", case,
+                                features, {})
     else:
-        found.append("fewer pins: " + " ".join(f"{knob}={value}" for knob, value in sorted(options.pins.items())))
-    return tuple(lever for lever in found if lever)
+        yield from search.more_devices(case, features)
 
 
-def _try(case: Case, layout: Layout, capacity: float, words: str) -> str:
-    _, reserved = evaluate_many(case, [layout])
-    left = float(reserved[0]) - capacity
-    return f"{words}: " + ("fits" if left <= 0 else f"still {gib(left)} short")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Search:
+    """How the best layout of a changed case is found."""
 
+    runner: Runner
+    risk: Risk
 
-def _devices(case: Case, features: Features) -> str:
-    """The smallest larger number of devices on which a layout fits, the number that ``min_devices`` finds."""
-    per_node = case.cluster.devices_per_node
-    devices = next(that_fit(case, features, above=case.cluster.num_devices, limit_nodes=MAX_NODES), None)
-    if devices is None:
-        return ""
-    nodes = -(-devices // per_node)
-    return f"more devices: a layout fits on {devices} ({nodes} node{'s' if nodes > 1 else ''})"
+    def lever(self, words: str, options: str, case: Case, features: Features, pins: Mapping[str, str]) -> Iterator[Lever]:
+        """The lever of a change, where any layout is legal under it."""
+        found = self.best(case, features, pins) or self.least(case, features, pins)
+        if found is not None:
+            yield Lever(words=words, options=options, case=case, estimate=found)
+
+    def best(self, case: Case, features: Features, pins: Mapping[str, str]) -> Estimate | None:
+        """The first plan, as a search with these pins finds it; None where nothing fits, or the framework refuses what does."""
+        found = find(case, features, SearchOptions(top=1, pins=pins, risk=self.risk), self.runner)
+        return found.plans[0].estimate if found.plans and not found.refused else None
+
+    def least(self, case: Case, features: Features, pins: Mapping[str, str]) -> Estimate | None:
+        """The least demanding layout: with micro-batch 1, one chunk and most recompute, as far as they are not pinned."""
+        strongest = next(name for name in RECOMPUTE if name in features.recompute)
+        lean = {"mb": "1", "vp": "1", "recompute": strongest, **pins}
+        return next(self._listed(self._pool(case, features, lean, "memory", math.inf), case), None)
+
+    def more_devices(self, case: Case, features: Features) -> Iterator[Lever]:
+        """The smallest larger number of devices on which a layout fits, the number that ``min_devices`` finds."""
+        larger = that_fit(case, features, above=case.cluster.num_devices, limit_nodes=MAX_NODES)
+        for devices in islice(larger, MOST_SIZES):
+            own = on(case, devices)
+            if (found := self.best(own, features, {})) is not None:
+                per_node = case.cluster.devices_per_node
+                size = f"--nodes {devices // per_node}" if devices % per_node == 0 else f"--devices {devices}"
+                yield Lever(words=f"{devices} devices", options=size, case=own, estimate=found)
+                return
+
+    def _overlap(self, case: Case, features: Features) -> Overlap:
+        return overlap_for(case, self.risk, features.overlap_words(case.training.optimizer.name))
+
+    def _pool(
+        self, case: Case, features: Features, pins: Mapping[str, str], objective: Objective, capacity_bytes: float
+    ) -> Finalists:
+        """The first layouts of the grid by an objective that need no more than a capacity."""
+        space, overlap = make_space(case, features, case.cluster.num_devices, parse_pins(pins)), self._overlap(case, features)
+        pool = Finalists(space=space, overlap=overlap, objective=objective, capacity_bytes=capacity_bytes)
+        for rows in evaluate_grid(space, Counts(), overlap=overlap, bound=math.isfinite(capacity_bytes)):
+            pool.add(rows)
+        return pool
+
+    def _listed(self, pool: Finalists, case: Case) -> Iterator[Estimate]:
+        """The estimates of those that the framework does not refuse, in their order."""
+        for candidate in pool.best:
+            layout = replace(candidate.layout, overlap=self.runner.overlap(case, candidate.layout))
+            if not self.runner.check(case, layout):
+                yield estimate(case, layout)

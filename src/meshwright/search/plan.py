@@ -13,7 +13,7 @@ from meshwright.estimate.single import estimate
 from meshwright.search.finding import MOST_EVALUATED, Found, device_counts, find
 from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.idle import idle_nodes
-from meshwright.search.levers import levers
+from meshwright.search.levers import host_short_bytes, levers
 from meshwright.search.linearity import with_linearity
 from meshwright.search.nearest import no_legal_layout
 from meshwright.search.ranking import RANKING_ERROR, TIE, column, numbered, ranking_error, value
@@ -50,7 +50,8 @@ def plan(
     """The best layouts of a case.
 
     ``runner`` is the framework, which is asked about finalists: those that it refuses are not listed, unless it refuses all that it
-    was asked about (``refused`` of the answer). ``acceptable`` and ``said`` are its two questions as functions.
+    was asked about (``refused`` of the answer). ``acceptable`` and ``said`` are its two questions as functions. Optimizer states go
+    to host memory where they are pinned to it, or where nothing fits without.
 
     Every layout of the grid (docs/json.md#the-grid) is evaluated, or left out because its states alone exceed the memory; the best
     are refined by knobs finer than the grid, their stages filled anew, simulated where these differ, and ranked by the objective.
@@ -64,12 +65,14 @@ def plan(
     if counts.legal == 0:
         raise InputError(no_legal_layout(case, features, options, parse_pins(options.pins)))
     winners = found.plans if found.refused else with_linearity(case, features, found.plans, asked, options)
+    if not winners and (moved := _offloaded(case, features, options, progress, asked)) is not None:
+        return moved
     if winners:
         best = winners[0].estimate
         verdict: Verdict = Fits(headroom_bytes=best.memory_capacity_bytes - best.memory_reserved_bytes)
         used = best.layout.world
     else:
-        verdict = Infeasible(unmet=(_unmet(case, features, found, options),))
+        verdict = Infeasible(unmet=(_unmet(case, features, found, options, asked),))
         used = 0
     listed = winners[: options.top]
     notes = (*_notes(case, listed, used), *_slower_nodes(case, features, listed, options, asked))
@@ -90,7 +93,23 @@ def _beside(case: Case, estimates: Sequence[Estimate], winners: Sequence[RankedP
     return numbered(estimates, [reasons(case, each, best) for each in estimates], [0] * len(estimates))
 
 
-def _unmet(case: Case, features: Features, found: Found, options: SearchOptions) -> Unmet:
+def _offloaded(
+    case: Case, features: Features, options: SearchOptions, progress: Progress | None, runner: Runner
+) -> PlanResult | None:
+    """The plans with optimizer states in host memory, where the framework has that, and devices and nodes hold the first."""
+    if "offload" in options.pins or not features.optimizer_offload:
+        return None
+    moved = replace(options, pins={**options.pins, "offload": "optimizer"})
+    try:
+        found = plan(case, features, moved, progress, runner=runner)
+    except InputError:  # no layout is legal with it
+        return None
+    note = Message("plan.offload", "nothing fits without optimizer states in host memory: all plans keep them there", {})
+    held = found.plans and not found.refused and not host_short_bytes(case, found.plans[0].estimate)
+    return replace(found, notes=(note, *found.notes)) if held else None
+
+
+def _unmet(case: Case, features: Features, found: Found, options: SearchOptions, runner: Runner) -> Unmet:
     """The least demanding layout, what it demands, and what would close the gap."""
     least: Candidate | None = None
     for pool in found.pools:
@@ -108,7 +127,8 @@ def _unmet(case: Case, features: Features, found: Found, options: SearchOptions)
     }
     return Unmet(
         constraint=f"memory of one device; the least demanding layout is {each.label}", demand=each.memory_reserved_bytes,
-        bound=case.capacity_bytes, unit="B", terms=terms, levers=levers(case, features, each, options),
+        bound=case.capacity_bytes, unit="B", terms=terms,
+        levers=tuple(map(str, levers(case, features, runner, pins=options.pins, risk=options.risk))),
     )
 
 

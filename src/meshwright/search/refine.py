@@ -71,7 +71,7 @@ def variants(space: Space, base: Layout) -> Iterator[Layout]:
             yield from _recomputes(space, shape)
     if pins.shard is None and features.partial_sharding and base.optimizer_shards > 1:
         yield from _shardings(space, base)
-    if base.context_parallel > 1:
+    if base.context_parallel > 1 and pins.cp_kind is None:
         for kind in context_kinds(space.case.model, features):
             other = replace(base, context_kind=kind)
             if kind != base.context_kind and not layout_refusals(space.case, features, other):

@@ -44,6 +44,7 @@ class Knobs:
     shards: Any = 1
     sp: Any = 0
     context: str = "ring"
+    offload: Any = 0
 
 
 def knobs_of(mesh: Mapping[str, Ints], **more: Any) -> Knobs:
@@ -233,6 +234,11 @@ def _recompute(_: Case, features: Features, k: Knobs) -> Any:
     return np.full(np.shape(k.tp), able)
 
 
+def _offload(_: Case, features: Features, k: Knobs) -> Any:
+    stages = features.offload_zero_stages if features.optimizer_offload else ()
+    return (np.asarray(k.offload) == 0) | np.isin(k.zero, np.array(stages))
+
+
 RULES: tuple[Rule, ...] = (
     Rule(level="mesh", reason="the device does not compute in the data types of the precision recipe", holds=_precision),
     Rule(level="mesh", reason="the framework has no kernels for the model's position encoding", holds=_position),
@@ -281,6 +287,7 @@ RULES: tuple[Rule, ...] = (
     Rule(level="sharding", reason="the framework shards over all ranks only", holds=_partial_shards),
     Rule(level="sharding", reason="the number of shard groups does not divide the experts' replicas", holds=_instances),
     Rule(level="sharding", reason="gradients and parameters are not sharded under a pipeline", holds=_shards_under_pipeline),
+    Rule(level="sharding", reason="the framework keeps no optimizer states in host memory under this ZeRO stage", holds=_offload),
 )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from meshwright.domain.label import MODULES
+from meshwright.domain.label import CONTEXT_KINDS, MODULES
 from meshwright.domain.layout import Selective
 from meshwright.errors import InputError, Message, did_you_mean
 from meshwright.search.rules import context_kinds
@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 
 MAX_VIRTUAL_STAGES = 8
 TREATMENTS = ("none", "selective", "full")
-PIN_KNOBS = ("tp", "cp", "pp", "vp", "ep", "etp", "dp", "mb", "zero", "shard", "recompute", "schedule", "sp")
+PIN_KNOBS = ("tp", "cp", "pp", "vp", "ep", "etp", "dp", "mb", "zero", "shard", "recompute", "schedule", "sp", "offload",
+             "cp_kind")
+
+CHOICES: Mapping[str, tuple[str, ...]] = {"offload": ("none", "optimizer"), "cp_kind": CONTEXT_KINDS}
+"""Knobs that are pinned to a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,9 @@ class Pins:
     modules: tuple[str, ...] | None = None
     schedule: str | None = None
     sp: bool | None = None
+    offload: str | None = None
+    """``none`` or ``optimizer``."""
+    cp_kind: ContextKind | None = None
 
 
 def parse_pins(raw: Mapping[str, str]) -> Pins:
@@ -102,6 +109,13 @@ def parse_pins(raw: Mapping[str, str]) -> Pins:
             values["modules"] = tuple(modules.split(",")) if modules else None
         elif knob == "schedule":
             values["schedule"] = text
+        elif knob in CHOICES:
+            if text not in CHOICES[knob]:
+                rule = "one of " + ", ".join(CHOICES[knob])
+                faults.append(
+                    Message("pin.value", "{knob}={value} is not {rule}", {"knob": knob, "value": text, "rule": rule}, path="--pin")
+                )
+            values[knob] = text
         elif knob == "sp":
             if text not in ("0", "1", "true", "false", "on", "off"):
                 faults.append(Message("pin.sp", "sp={value} is neither 0 nor 1", {"value": text}, path="--pin"))
@@ -145,7 +159,12 @@ class Space:
     schedules: tuple[Schedule, ...]
 
     context_kind: ContextKind
-    """The kind of context parallelism of the grid: the first that the framework has for the model."""
+    """The kind of context parallelism of the grid: as pinned, or the first that the framework has for the model."""
+
+    @property
+    def offload(self) -> tuple[str, ...]:
+        """What the layouts of the grid keep in host memory."""
+        return ("optimizer",) if self.pins.offload == "optimizer" else ()
 
     @property
     def children(self) -> int:
@@ -169,7 +188,7 @@ def make_space(case: Case, features: Features, devices: int, pins: Pins) -> Spac
     schedules = tuple(dict.fromkeys(name for name in features.schedules if wanted is None or _same_schedule(name, wanted)))
     kinds = context_kinds(case.model, features)
     return Space(
-        context_kind=kinds[0] if kinds else "ring", case=case, features=features, devices=devices, pins=pins,
+        context_kind=pins.cp_kind or (kinds[0] if kinds else "ring"), case=case, features=features, devices=devices, pins=pins,
         microbatches=_pinned(divisors(case.batch.global_batch_sequences), pins.mb),
         chunks=_pinned(tuple(range(1, MAX_VIRTUAL_STAGES + 1)), pins.vp),
         shard_options=options,

@@ -85,5 +85,9 @@ def _best(given: Setup, values: Values, progress: Progress | None) -> Layout:
         words = "{framework} runs none of the best layouts that fit: `meshwright plan` says why, and who would"
         raise NoAnswerError(Message("explain.refused", words, {"framework": given.framework.title}))
     if not result.plans:
-        raise NoAnswerError(Message("explain.nothing", "nothing fits: `meshwright plan` says what is missing", {}))
+        from meshwright.domain.estimate import Infeasible
+
+        unmet = result.verdict.unmet if isinstance(result.verdict, Infeasible) else ()
+        would = [Message("explain.lever", "{lever}", {"lever": lever}) for each in unmet for lever in each.levers]
+        raise NoAnswerError([Message("explain.nothing", "nothing fits; what would close the gap:", {}), *would])
     return result.plans[0].layout

@@ -66,6 +66,8 @@ def estimate_view(estimate: Estimate) -> Document:
     }
     view |= {name: number(getattr(estimate, name)) for name in _RATES}
     view |= {name: whole(getattr(estimate, name)) for name in _MEMORY}
+    parts = estimate.host_memory_bytes
+    view["host_memory_bytes"] = None if parts is None else {each.name: whole(getattr(parts, each.name)) for each in fields(parts)}
     view["stages"] = [stage_view(stage) for stage in estimate.stages]
     view["time"] = {part.name: number(getattr(estimate.time, part.name)) for part in fields(estimate.time)}
     view["interval"] = plain(estimate.interval)

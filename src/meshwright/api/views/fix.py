@@ -37,7 +37,7 @@ def fix_view(fixed: Fixed, applied: Sequence[str] = ()) -> dict[str, Any]:
         },
         "nearest": None if searched is None or searched.nearest is None else _nearest_view(searched.nearest),
         "advice": [str(message) for message in fixed.advice], "remarks": [str(message) for message in fixed.remarks],
-        "applied": list(applied),
+        "levers": list(fixed.levers), "applied": list(applied),
     }
 
 

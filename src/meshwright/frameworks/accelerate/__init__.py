@@ -41,6 +41,7 @@ def _features(release: str) -> Features:
         name="accelerate",
         schedules=("1f1b",),
         zero_stages=(0, 2, 3),
+        offload_zero_stages=(2, 3),
         partial_sharding=release != "1.9",
         context_kinds=("all-gather", "ring"),
         context_parallel=meshes,

@@ -210,5 +210,5 @@ def _probe() -> str:
     return (
         "accelerate has no fake process group: run one step on a single node with fewer layers (`num_hidden_layers` of the model's "
         "configuration) at two depths, read `torch.cuda.max_memory_reserved()` and extend the line to all layers; shards of one "
-        "node are larger. `meshwright estimate PLAN --anchor-memory 0=BYTES` takes the result."
+        "node are larger. `meshwright estimate --request plan.yaml --anchor-memory 0=BYTES` takes the result."
     )

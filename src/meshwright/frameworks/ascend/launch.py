@@ -71,6 +71,6 @@ def simulation_words(layout: Layout, options: Options, before: str, *, mock: boo
         f"`{before} bash probe.sh` runs the fullest stage ({stage}) by itself at MindSpore's simulation level, "
         "without the cluster (MindSpore "
         "2.5 or later). Read `Used peak memory usage (without fragments)`, in MiB, add what the communicators take, and give it "
-        f"as bytes to `meshwright estimate PLAN --anchor-memory {stage}=BYTES`. `STAGE=k` shows another stage."
+        f"as bytes to `meshwright estimate --request plan.yaml --anchor-memory {stage}=BYTES`. `STAGE=k` shows another stage."
     )
     return words + (" A PyNative script must use `mindspore.utils.dryrun.mock` where it reads values of tensors." if mock else "")

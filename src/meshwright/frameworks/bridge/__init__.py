@@ -46,6 +46,7 @@ BRIDGE = Framework(
     features=Features(
         name="bridge",
         zero_stages=(0, 1, 2, 3),
+        offload_zero_stages=(1, 2, 3),
         instances_divide_experts=True,
         context_kinds=("ring", "all-gather", "ulysses", "hybrid"),
         selective_modules=_MEGATRON_MODULES,

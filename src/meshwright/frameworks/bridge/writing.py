@@ -101,5 +101,5 @@ def _manual(case: Case, layout: Layout, release: str) -> Manual:
 _PROBE = (
     "Megatron-Bridge has no probe of its own. Megatron-LM's (`--fake-process-group`, core 0.16) runs one rank with the same "
     "degrees: `meshwright export PLAN --to megatron --out DIR` writes it. Or run 3 steps with fewer layers, read `max "
-    "allocated` in the log, and give it to `meshwright estimate PLAN --anchor-memory STAGE=BYTES`."
+    "allocated` in the log, and give it to `meshwright estimate --request plan.yaml --anchor-memory STAGE=BYTES`."
 )

@@ -65,7 +65,8 @@ def manual_of(case: Case, layout: Layout, release: str, *, patched: bool) -> Man
 _PROBE = (
     "ChatLearn has no dry run. Measure the trainer's fullest stage with Megatron-LM's own probe (`--fake-process-group`, from "
     "core 0.16 on) and the same degrees: `meshwright export PLAN --to megatron --out DIR` writes it. Or run one episode here and "
-    "read `max_memory_allocated` of the ranks of that stage; `meshwright estimate PLAN --anchor-memory STAGE=BYTES` takes it."
+    "read `max_memory_allocated` of the ranks of that stage; `meshwright estimate --request plan.yaml --anchor-memory STAGE=BYTES` "
+    "takes it."
 )
 
 

@@ -41,6 +41,7 @@ def _features(release: str) -> Features:
         name="deepspeed",
         schedules=("1f1b",),
         zero_stages=(0, 1, 2, 3),
+        offload_zero_stages=(1, 2, 3),
         partial_sharding=number < RELEASES.index("0.19"),  # MiCS; what is left, hpZ, splits weights only
         context_kinds=("ulysses",),
         context_parallel=number >= RELEASES.index("0.17"),

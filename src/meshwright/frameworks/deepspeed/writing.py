@@ -180,5 +180,5 @@ def _probe(layout: Layout) -> str:
         "DeepSpeed has no fake process group: run one step on a single node with fewer layers (`num_hidden_layers` of the model's "
         "configuration) at two depths, read `torch.cuda.max_memory_reserved()` and extend the line to all layers; shards of "
         f"{layout.data_parallel * layout.context_parallel} ranks are larger on one node. "
-        "`meshwright estimate PLAN --anchor-memory 0=BYTES` takes the result."
+        "`meshwright estimate --request plan.yaml --anchor-memory 0=BYTES` takes the result."
     )

@@ -61,6 +61,7 @@ def _features(minor: int) -> Features:
         selective_modules=modules if minor >= 12 else ("core_attn",),
         uneven_stages=minor >= 13,
         optimizer_offload=minor >= 12,
+        offload_zero_stages=(1, 2, 3),
         overlaps=("grad", "param", "tp", "p2p", *(("ep",) if minor >= 14 else ())),
         tasks=("pretrain", "sft") if minor >= 13 else ("pretrain",),
         plain_optimizers=("muon",) if minor < 18 else (),

@@ -50,6 +50,6 @@ def probe_note(case: Case, version: Version, options: Options) -> str:
         f"device, without "
         "any other: its collectives return at once, so that times and losses mean nothing, and buffers of NCCL are not in it. "
         "Its log "
-        "says `memory (MB) | ... | max allocated: X` (MB of 2^20 bytes); `meshwright estimate PLAN --anchor-memory "
+        "says `memory (MB) | ... | max allocated: X` (MB of 2^20 bytes); `meshwright estimate --request plan.yaml --anchor-memory "
         f"{stage}=XMiB` corrects the prediction by it."
     )

@@ -48,6 +48,7 @@ _FEATURES = Features(
     name="megatron-deepspeed",
     schedules=("1f1b",),  # interleaving is parsed, the DeepSpeed engine has none
     zero_stages=(0, 1, 2, 3),
+    offload_zero_stages=(1, 2, 3),
     partial_sharding=False,
     context_kinds=("ulysses",),
     expert_tensor_parallel=False,

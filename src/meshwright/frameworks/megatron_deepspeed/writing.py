@@ -206,5 +206,5 @@ def _probe(case: Case, layout: Layout, options: Options) -> str:
         f"micro-batch in `ds_config.json`: the stage holds {held} micro-batches of {layout.microbatch_sequences}, which one larger "
         "stands "
         "for (with recomputation it needs more: an upper bound). Read `max reserved` of the line `memory (MB)`; "
-        f"`meshwright estimate PLAN --anchor-memory {stage}=BYTES` takes it."
+        f"`meshwright estimate --request plan.yaml --anchor-memory {stage}=BYTES` takes it."
     )

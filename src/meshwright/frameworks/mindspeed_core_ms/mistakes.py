@@ -177,6 +177,13 @@ def _select(reading: Reading, case: Case | None) -> Iterator[Values]:
         yield at(found[1], None, act=act, fate="fused, so check that it still is one" if fused else "not fused")
 
 
+def _gathered(reading: Reading, case: Case | None) -> Iterator[Values]:
+    found = _lists(reading).get("select_comm_recompute")
+    on = _first(reading, spellings(PARALLEL, "sequence_parallel"))
+    if found and any(map(any, found[0])) and (on is None or on.value is not True or _degree(reading, "tensor_parallel") == 1):
+        yield at(found[1], None, key=found[1].key)
+
+
 def _positions(reading: Reading, case: Case | None) -> Iterator[Values]:
     if "model_config.vocab_size" not in reading.source.settings:
         return
@@ -209,6 +216,8 @@ _MISTAKES = (
             source=f"{_LAYERS} _get_num_layers"),
     Mistake("select-mlp", "select_recompute with flash attention recomputes the MLP's activation function, and only if it is a "
             "Cell; {act} is {fate}", _select, "advice", f"{_LAYERS} _set_selective_recompute; guide 002:181"),
+    Mistake("select-comm", "{key} recomputes nothing: without sequence parallelism over tp no input is gathered", _gathered,
+            "warning", "mindspeed_ms/core/tensor_parallel/layers.py: recompute_comm is of the gather of sequence parallelism"),
     Mistake("unwrapped-optimizer", "For training config, {key} only take effect when `wrap_with_ddp=True`",
             tuple(At(f"training_config.{name}", "wrap_with_ddp: true", is_true, beside={_DDP: is_not_true}, values={"key": name})
                   for name in _WRAPPED), "warning", f"{_CONFIG} TrainingConfig validators: set to False with a warning"),

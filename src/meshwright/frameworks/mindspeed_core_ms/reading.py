@@ -181,6 +181,10 @@ def _of_lists(values: Values, lists: Mapping[str, Split], split: Split) -> Recom
     return recompute_of_lists(full, words, split, behind_full=True)
 
 
+UNFUSED = "mindspore-cells-unfused"
+"""The implementation of files that switch flash attention off."""
+
+
 def selected(values: Values) -> str:
     """The module that selective recomputation recomputes; empty where it has no effect."""
     if not values.bool("model_config.use_flash_attention"):
@@ -235,7 +239,9 @@ def _said_of(values: Values, world: int | None, dp: int | None, mb: int, m: int)
     batch = (
         dp * mb * m if dp and (values.has("dataset_config.micro_batch_num") or values.has("dataset_config.batch_size")) else None
     )
+    unfused = values.has("model_config.use_flash_attention") and not values.bool("model_config.use_flash_attention")
     return Said(
+        implementation=UNFUSED if unfused else None,
         devices=world, global_batch_sequences=batch, sequence_tokens=values.int("model_config.seq_length"), precision=precision,
         optimizer="adamw" if "adam" in values.text("optimizer_config.optimizer_type").lower() else None,
         task="lora" if values.bool("lora_config.use_lora") else None, figures=figures,

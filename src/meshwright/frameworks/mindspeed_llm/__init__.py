@@ -27,6 +27,7 @@ FEATURES = Features(
     recompute_mixed_first=True,
     selective_modules=("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "mlp_act"),
     positions=("rope", "learned", "alibi", "none"),
+    offload_zero_stages=(1,),
     overlaps=("grad", "param", "tp", "p2p"),
     tasks=("pretrain", "sft", "lora"),
 )

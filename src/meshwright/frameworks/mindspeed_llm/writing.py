@@ -245,7 +245,7 @@ def _manual(case: Case, layout: Layout, release: str, options: Options, title: s
             f"split out, and append `{few}` to the flags (the last one counts). Read `max_memory_allocated` "
             "of the first log line; the "
             f"stage in the pipeline holds up to {pp - stage} micro-batches, the probe one. Give it as bytes "
-            "to `meshwright estimate PLAN "
+            "to `meshwright estimate --request plan.yaml "
             f"--anchor-memory {stage}=BYTES`."
         ),
         assumed=(

@@ -188,7 +188,7 @@ def _manual(case: Case, layout: Layout, release: str) -> Manual:
         ),
         probe=(
             "nanotron has no dry run: the first steps of the run itself on dummy data show the memory of each rank (log line "
-            "`Peak allocated`). Give it back with `meshwright estimate PLAN --anchor-memory STAGE=BYTES`."
+            "`Peak allocated`). Give it back with `meshwright estimate --request plan.yaml --anchor-memory STAGE=BYTES`."
         ),
         assumed=(
             "Data are nanotron's dummy sequences (`dataset: null`); learning rate and its schedule are placeholders.",

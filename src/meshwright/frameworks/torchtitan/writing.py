@@ -220,8 +220,8 @@ def _manual(case: Case, layout: Layout, release: str, options: Options, flavour:
         probe=(
             f"`TORCHTITAN_PATH=/path/to/torchtitan bash probe.sh` runs one step of stage {stage} on one device with a fake "
                 f"process group. Read the "
-            f"peak memory of the log line `memory:`, and give it back with `meshwright estimate PLAN --anchor-memory "
-                f"{stage}=BYTES`."
+            f"peak memory of the log line `memory:`, and give it back with `meshwright estimate --request plan.yaml "
+                f"--anchor-memory {stage}=BYTES`."
         ),
         assumed=tuple(assumed),
     )

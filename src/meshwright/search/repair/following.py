@@ -110,6 +110,8 @@ def legal(settled: Settled) -> Settled:
     words = np.array([knobs_of_layout(replace(given.layout, recompute=value)).treatment for value in treatments])
     treated = words[settled.code("recompute")] if len(settled) else words[:0]
     chunked = n["vp"] > 1
+    offloads = settled.table[place_of(settled.table, "offload")].values
+    moved = np.array([int(bool(value)) for value in offloads])[settled.code("offload")]
     for s, schedule in enumerate(schedules):
         for c, kind in enumerate(kinds):
             for word in dict.fromkeys(words.tolist()):
@@ -120,16 +122,16 @@ def legal(settled: Settled) -> Settled:
                     if not len(rows):
                         continue
                     for rule in RULES:
-                        asked = _knobs(n, rows, named_schedule(schedule, 2 if several else 1), str(word), kind)
+                        asked = _knobs(n, rows, named_schedule(schedule, 2 if several else 1), str(word), kind, moved)
                         holds = np.broadcast_to(np.asarray(rule.holds(given.case, given.features, asked)), rows.shape)
                         keep[rows[~holds]] = False
                         rows = rows[holds]
     return settled.take(keep)
 
 
-def _knobs(n: dict[str, Ints], rows: Ints, schedule: str, treatment: str, kind: str) -> Knobs:
+def _knobs(n: dict[str, Ints], rows: Ints, schedule: str, treatment: str, kind: str, offload: Ints) -> Knobs:
     return Knobs(
         tp=n["tp"][rows], cp=n["cp"][rows], pp=n["pp"][rows], dp=n["dp"][rows], ep=n["ep"][rows], etp=n["etp"][rows],
         mb=n["mb"][rows], m=n["m"][rows], vp=n["vp"][rows], schedule=schedule, treatment=treatment, zero=n["zero"][rows],
-        shards=n["optimizer"][rows], sp=n["sp"][rows], context=kind,
+        shards=n["optimizer"][rows], sp=n["sp"][rows], context=kind, offload=offload[rows],
     )
