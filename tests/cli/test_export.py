@@ -142,3 +142,11 @@ def test_a_model_that_a_framework_lacks_has_no_nearest_plan(cli, plan, tmp_path)
 def test_an_unknown_framework_or_release_is_one_line(cli, plan, tmp_path, to, says):
     answer = cli("export", plan, "--to", to, "--out", str(tmp_path / "out"))
     assert answer.status == 2 and says in answer.err and len(answer.lines) == 1
+
+
+def test_the_changes_of_the_nearest_plan_read_well(cli, plan, tmp_path):
+    text = (tmp_path / "plan.yaml").read_text().replace(LABEL, "tp4 pp2 vp2 dp2 mb1 sp zero1")
+    (tmp_path / "plan.yaml").write_text(text)
+    shown = cli("export", plan, "--to", "picotron", "--nearest", "--out", str(tmp_path / "out")).out
+    assert "  sequence_parallel on -> off  " in shown and "than the saved plan, both by the cost model" in shown
+    assert not {"True", "False", "None", "[]"} & set(shown.split())

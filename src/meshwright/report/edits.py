@@ -67,7 +67,12 @@ def nearest_report(plan: NearestPlan) -> Iterator[RenderableType]:
         return
     yield Text.assemble("nearest plan  ", (plan.estimate.label, "bold"))
     for each in plan.changes:
-        yield Text.assemble(f"  {each.field} {_word(each.before) or 'none'} -> {_word(each.after) or 'none'}  ", (each.why, "dim"))
+        yield Text.assemble(f"  {each.field} {_knob(each.before)} -> {_knob(each.after)}  ", (each.why, "dim"))
     more = "more" if plan.memory_change_bytes >= 0 else "less"
     loss = f"{100 * plan.step_change_ratio:+.1f} %, {gib(abs(plan.memory_change_bytes))} {more} memory"
     yield Text(f"{seconds(plan.estimate.step_s)} a step: {loss} than the saved plan, both by the cost model of this framework")
+
+
+def _knob(value: object) -> str:
+    """A value of a layout's key."""
+    return "off" if value is False else _word(value) or "none"

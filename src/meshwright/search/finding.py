@@ -16,7 +16,7 @@ from meshwright.search.finalists import Candidate, Finalists
 from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.reasons import reasons
 from meshwright.search.rebalance import balance_reason, rebalanced
-from meshwright.search.refine import neighbours, refine
+from meshwright.search.refine import BASES, neighbours, refine
 from meshwright.search.space import make_space, parse_pins
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ DEEPER = 4000
 """Fitting layouts that the framework is asked about one by one, where it refuses all of the best."""
 ON_FRONT = 8
 """Points of the grid's front that are simulated."""
+LEAN_BASES = 4
+"""Layouts of each pool whose neighbours are looked at where a ratio is all that is wanted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +65,13 @@ def device_counts(case: Case, spare_nodes: int) -> tuple[int, ...]:
     return tuple(range(case.cluster.num_devices, 0, -per_node)[: spare_nodes + 1])
 
 
-def find(case: Case, features: Features, options: SearchOptions, runner: Runner, progress: Progress | None = None) -> Found:
+def find(
+    case: Case, features: Features, options: SearchOptions, runner: Runner, progress: Progress | None = None, *, lean: bool = False
+) -> Found:
     """Every layout of the grid evaluated, or left out because its states alone exceed the memory; the best in their order.
 
     The best are refined by knobs finer than the grid, their stages filled anew, and simulated where these differ. Only those that
-    the framework runs are listed, as long as it runs any.
+    the framework runs are listed, as long as it runs any. ``lean``: enough for the speed of the best one: few neighbours, no front.
 
     Holds:   deterministic; ``legal = evaluated + bounded``. No plan, and no pool with a legal layout, where none is legal.
     """
@@ -83,20 +87,21 @@ def find(case: Case, features: Features, options: SearchOptions, runner: Runner,
         for rows in evaluate_grid(pools[-1].space, counts, overlap=overlap, progress=progress):
             pools[-1].add(rows)
     search_s = time.perf_counter() - begin
-    asked = _Asked(case=case, runner=runner, options=options)
-    candidates = asked.first(_refined(pools, options))
+    asked = _Asked(case=case, runner=runner, most=RERANKED + (options.top if lean else max(options.top, LISTED)))
+    candidates = asked.first(_refined(pools, options, LEAN_BASES if lean else BASES))
     refused = 0
     if not candidates and counts.fitting:
         candidates = _deeper(case, features, options, overlap, pools, asked)
         if not candidates:
             refused = len(asked.refused)
             asked = replace(asked, everything=True)
-            candidates = asked.first(_refined(pools, options))
+            candidates = asked.first(_refined(pools, options, BASES))
     balanced: list[Layout] = []
     if options.refine and options.balance and options.objective != "memory":
         near = [asked.said(each) for pool in pools for band in pool.near for each in band]
         balanced = rebalanced(case, features, candidates, near, pins=pins, acceptable=asked.able)
-    of_grid = [each for pool in pools for each in ranking.spread(pool.front, ON_FRONT) if asked.able(each.layout)]
+    front = [each for pool in pools for each in ranking.spread(pool.front, ON_FRONT)] if not lean else []
+    of_grid = [each for each in front if asked.able(each.layout)]
     edge = [asked.said(each).layout for each in of_grid]
     plans, rivals = _ranked(case, [each.layout for each in candidates], balanced, edge, options)
     best = [plan.estimate for plan in plans]
@@ -114,9 +119,10 @@ def _pool(
     return pool if keep is None else replace(pool, keep=keep)
 
 
-def _refined(pools: Sequence[Finalists], options: SearchOptions) -> list[Candidate]:
-    """The grid's best of all numbers of devices and their neighbours, best first."""
-    return _sorted(pools[0].space.case, [refine(pool.space, pool) if options.refine else pool.best for pool in pools], options)
+def _refined(pools: Sequence[Finalists], options: SearchOptions, bases: int) -> list[Candidate]:
+    """The grid's best of all numbers of devices and the neighbours of the first ``bases``, best first."""
+    found = [refine(pool.space, pool, bases=bases) if options.refine else pool.best for pool in pools]
+    return _sorted(pools[0].space.case, found, options)
 
 
 def _sorted(case: Case, pools: Sequence[Iterable[Candidate]], options: SearchOptions) -> list[Candidate]:
@@ -137,7 +143,8 @@ class _Asked:
 
     case: Case
     runner: Runner
-    options: SearchOptions
+    most: int
+    """Shapes that are simulated."""
     everything: bool = False
     """Nothing is refused any more."""
     refused: set[Layout] = field(default_factory=set)
@@ -161,7 +168,7 @@ class _Asked:
             key = ranking.shape(each.layout, trained=trained)
             if key not in found and self.able(each.layout):
                 found[key] = self.said(each)
-            if len(found) == max(self.options.top, LISTED) + RERANKED:
+            if len(found) == self.most:
                 break
         return list(found.values())
 
