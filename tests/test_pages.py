@@ -76,7 +76,7 @@ def names() -> frozenset[str]:
 
 USERS = {
     "FILE.csv", "FILE.yaml", "OUT.csv", "config.yaml", "mine.yaml", "my-run/plan.yaml", "my-runs.csv", "my.yaml", "plan.yaml",
-    "predicted.csv",
+    "predicted.csv", "init_demo.yaml",
 }
 """Files of users in examples."""
 

@@ -7,6 +7,7 @@ import json
 import random
 import sys
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ def parsed() -> argparse.Namespace:
     options.add_argument("--known", action="store_true", help="those of known.yaml in place of drawn ones")
     options.add_argument("--room", help="only sources that begin with this, as in perf or search/balance")
     options.add_argument("--list", action="store_true", help="print them, run nothing")
-    options.add_argument("--again", action="store_true", help="run those that survived once more")
+    options.add_argument("--again", action="store_true", help="those that survived, once more with today's tests")
     options.add_argument("--results", type=Path, default=RESULTS, help="JSON lines that are kept from run to run")
     options.add_argument("--write", action="store_true", help="renew docs/mutants.md")
     return options.parse_args()
@@ -69,6 +70,24 @@ def known() -> list[Mutant]:
     return found
 
 
+def survivors(done: dict[str, dict[str, Any]]) -> list[Mutant]:
+    """Those that survived, as far as their line still stands in today's source."""
+    texts, found = sources(), []
+    for each in done.values():
+        lines = texts.get(each["path"], "").splitlines(keepends=True)
+        places = [number for number, line in enumerate(lines, start=1) if line.strip() == each["before"]]
+        if each["killed"]:
+            continue
+        if not places:
+            print(f"no longer there: {each['path']}: {each['before']}", file=sys.stderr)
+            continue
+        place = min(places, key=lambda number: abs(number - each["line"]))
+        line = lines[place - 1]
+        after = "".join([*lines[: place - 1], line.replace(each["before"], each["after"]), *lines[place:]])
+        found.append(_mutant(each["path"], each["kind"], place, texts[each["path"]], after))
+    return found
+
+
 def _mutant(path: str, kind: str, line: int, before: str, after: str) -> Mutant:
     old, new = (text.splitlines()[line - 1].strip() for text in (before, after))
     return Mutant(path=path, kind=kind, line=line, before=old, after=new, text=after)
@@ -77,12 +96,14 @@ def _mutant(path: str, kind: str, line: int, before: str, after: str) -> Mutant:
 def main() -> int:
     """Run them; 1 where one survived without a reason."""
     options = parsed()
-    mutants = known() if options.known else drawn(options.number, options.seed, options.room or "")
+    done = _kept(options.results)
+    drawing = partial(drawn, options.number, options.seed, options.room or "")
+    mutants = survivors(done) if options.again else known() if options.known else drawing()
     if options.list:
         for each in mutants:
             print(f"{each.path}:{each.line} {each.kind}\n  - {each.before}\n  + {each.after}")
         return 0
-    copy, done = Copy(), _kept(options.results)
+    copy = Copy()
     for count, each in enumerate(mutants, start=1):
         kept = done.get(each.key)
         if kept is None or (options.again and not kept["killed"]):
@@ -91,10 +112,11 @@ def main() -> int:
             except RuntimeError as error:
                 print(f"{count}/{len(mutants)} {each.path}:{each.line} left out: {error}", flush=True)
                 continue
+            drawn_by = kept["set"] if kept else "known" if options.known else f"seed {options.seed}"
             kept = {
-                "set": "known" if options.known else f"seed {options.seed}", "key": each.key, "path": each.path, "line": each.line,
-                "kind": each.kind, "before": each.before, "after": each.after, "killed": outcome.killed, "by": outcome.by,
-                "cpu_s": outcome.cpu_s,
+                "set": drawn_by, "key": each.key, "path": each.path, "line": each.line, "kind": each.kind, "before": each.before,
+                "after": each.after, "killed": outcome.killed, "by": outcome.by, "cpu_s": outcome.cpu_s,
+                "later": options.again,
             }
             done[each.key] = kept
             with options.results.open("a", encoding="utf-8") as file:

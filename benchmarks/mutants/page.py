@@ -30,7 +30,9 @@ def page(drawn: list[dict[str, Any]], known: list[dict[str, Any]]) -> str:
         killed = sum(each["killed"] for each in found)
         same = sum(not each["killed"] and each["key"] in reasons for each in found)
         share = killed / max(1, len(found) - same)
-        counted = f"{killed} of {len(found)} killed, {same} change nothing that can be seen: {share:.0%} of the others."
+        later = sum(each["killed"] and each.get("later", False) for each in found)
+        counted = f"{killed} of {len(found)} killed, {later} of them by tests that were written for it; {same} change nothing that "
+        counted += f"can be seen: {share:.0%} of the others."
         lines += [f"## {title}", "", counted, "", *TABLE]
         lines += [_row(each, reasons) for each in sorted(found, key=lambda each: (each["path"], each["line"]))]
         lines.append("")
@@ -39,7 +41,7 @@ def page(drawn: list[dict[str, Any]], known: list[dict[str, Any]]) -> str:
 
 def _row(each: dict[str, Any], reasons: dict[str, str]) -> str:
     reason = f"nothing to see: {reasons[each['key']]}" if each["key"] in reasons else "**no test**"
-    seen = _test(each["by"]) if each["killed"] else reason
+    seen = _test(each["by"]) + (" (new)" if each.get("later") else "") if each["killed"] else reason
     before, after = (markdown_code(each[name][:110]) for name in ("before", "after"))
     return f"| {each['path']}:{each['line']} | {each['kind']} | {before} | {after} | {seen} |"
 

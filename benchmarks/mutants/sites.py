@@ -65,7 +65,8 @@ class _Walker(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        if node.value is not None:
+        alias = isinstance(node.annotation, ast.Name) and node.annotation.id == "TypeAlias"
+        if node.value is not None and not alias:
             self.visit(node.value)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:

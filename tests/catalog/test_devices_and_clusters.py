@@ -141,8 +141,12 @@ def test_a_user_file_like_a_shape(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["devices_per_node", "scale_up_devices", "num_devices", "nodes", "pod_devices"])
 @pytest.mark.parametrize(("count", "taken"), [(1, True), (MAX_DEVICES, True), (0, False), (MAX_DEVICES + 1, False)])
-def test_counts_of_a_cluster_reach_from_one_to_the_largest(tmp_path: Path, key: str, count: int, taken: bool) -> None:
-    path = write(tmp_path, {"clusters": {"mine": {"like": "dgx-h100", key: count}}})
+@pytest.mark.parametrize("beside", [{}, {"devics": 8}])
+def test_counts_of_a_cluster_reach_from_one_to_the_largest(
+    tmp_path: Path, key: str, count: int, taken: bool, beside: dict[str, int]
+) -> None:
+    """Also where another fault keeps the block from being a cluster at all."""
+    path = write(tmp_path, {"clusters": {"mine": {"like": "dgx-h100", key: count, **beside}}})
     try:
         load_cluster(path)
         found = ""

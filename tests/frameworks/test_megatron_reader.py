@@ -388,3 +388,9 @@ def test_a_users_own_script_keeps_everything_but_the_layout():
         "--num-layers-per-virtual-pipeline-stage", "--recompute-granularity", "--recompute-method", "--recompute-num-layers",
     }
     assert edited.meaning.resume == "reshard"
+
+
+@pytest.mark.parametrize(("words", "task"), [("--sft --data-path d", "sft"), ("--data-path d", "pretrain"), ("--mock-data", None)])
+def test_mock_data_train_for_no_task(words, task):
+    """A script that is tried on mock data may be meant for any task: the exporter's own are until they are given data."""
+    assert read(script(words)).said.task == task

@@ -270,3 +270,11 @@ def test_the_readme_names_what_is_blank():
     assert yaml.safe_load(files["config.yaml"])["checkpoints"]["resume_checkpoint_path"] == "INITIAL_CHECKPOINT"
     assert "checkpoints.resume_checkpoint_path" in files["README.md"]
     assert json.dumps(yaml.safe_load(files["config.yaml"]))
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_the_type_of_gradients_is_written_and_read_back(dtype):
+    own = case(gradient_dtype=dtype)
+    text = config(own, layout_of(own)).text
+    assert yaml.safe_load(text)["optimizer"]["accumulate_grad_in_fp32"] == (dtype == "fp32")
+    assert read(text).said.gradient_dtype == dtype

@@ -117,7 +117,7 @@ class Facts:
         wanted = tuple(sorted({*MICRO_BATCHES, self.layout.microbatch_sequences}))
         known = () if layout_refusals(self.case, self.features, self.layout) else (self.layout,)
         found = alternatives(self.case, self.features, self.layout.world, self.layout.overlap, self.parameters, wanted, known=known)
-        trials = [self.trial(layout) for layout in dict.fromkeys(self.own(each.layout) for each in found.values())]
+        trials = [self.trial(layout) for layout in dict.fromkeys([*known, *(self.own(each.layout) for each in found.values())])]
         trials = [each for each in trials if not each.refused_because]
         if not trials:
             return {}

@@ -101,7 +101,7 @@ def test_explain_says_what_was_measured_and_from_what(file: str, capsys: pytest.
     assert constants["gemm_ratio"]["grade"] == "measured"
     assert "21 products in bf16" in constants["gemm_ratio"]["source"]
     assert constants["straggler_slope"]["grade"] == "analytic"
-    assert main(["explain", *ESTIMATE, "--cluster", file]) == 0
+    assert main(["explain", *ESTIMATE, "--cluster", file, "--all"]) == 0
     shown = capsys.readouterr().out
     assert re.search(r"gemm_setup_k .* measured", shown)
 

@@ -8,7 +8,7 @@ from meshwright.api import make_case
 from meshwright.catalog import cluster_for, devices, implementation, implementations, load_cluster
 from meshwright.catalog import device as device_named
 from meshwright.errors import InputError, fault
-from meshwright.evidence.rows.attempts import attempts, build, corpus, data_path, text_of
+from meshwright.evidence.rows.attempts import attempts, build, cells_of, corpus, data_path, text_of
 from meshwright.evidence.rows.conventions import conventions
 from meshwright.evidence.rows.near import NEAR, Wanted, closest, near, nearest, of_case, of_model, on_device, wanted_model
 from meshwright.evidence.rows.published import published
@@ -188,3 +188,10 @@ def test_families_are_those_of_implementations_or_their_own():
     ours = {implementation(name).family for name in implementations()}
     told = {rule.then["family"] for rule in conventions().rules if "family" in rule.then}
     assert told - ours == {"mindformers"}
+
+
+def test_a_row_of_the_corpus_is_shown_as_its_source_filled_it() -> None:
+    for row in (corpus()[0], corpus()[500], corpus()[-1]):
+        cells = cells_of(row.id)
+        assert cells["id"] == row.id
+        assert (cells["model"], cells["n_gpus"]) == (row.word("model"), row.word("n_gpus"))

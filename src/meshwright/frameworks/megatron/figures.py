@@ -28,7 +28,7 @@ def said_of(values: Values, given: Given) -> Said:
     return Said(
         devices=devices, global_batch_sequences=values.int("--global-batch-size"), sequence_tokens=values.int("--seq-length"),
         precision=_precision(values), gradient_dtype=_gradient_dtype(values), optimizer=_optimizer(values),
-        task="sft" if values.bool("--sft") else "pretrain", figures=model_figures(values),
+        task="sft" if values.bool("--sft") else None if values.bool("--mock-data") else "pretrain", figures=model_figures(values),
     )
 
 

@@ -50,13 +50,22 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
         devices=world if known else devices,
         global_batch_sequences=layout.data_parallel * layout.microbatch_sequences * layout.num_microbatches if known else None,
         sequence_tokens=values.int("tokens.sequence_length"), precision=PRECISIONS.get(values.text("model.dtype", "bfloat16")),
-        gradient_dtype="fp32" if values.bool("optimizer.accumulate_grad_in_fp32") else None,
+        gradient_dtype=_gradients(values),
         optimizer=OPTIMIZERS.get(values.text("optimizer.optimizer_factory.name", "sgd")), task="pretrain", figures=_figures(values),
     )
     return Reading(
         framework="nanotron", version=release, source=source, said=said, layout=None if values.messages else layout,
         messages=tuple(values.messages),
     )
+
+
+def _gradients(values: Values) -> str | None:
+    """What gradients are accumulated in; without FP32 the model's own type, which has a name here where it is BF16."""
+    if not values.has("optimizer.accumulate_grad_in_fp32"):
+        return None
+    if values.bool("optimizer.accumulate_grad_in_fp32"):
+        return "fp32"
+    return "bf16" if values.text("model.dtype", "bfloat16") == "bfloat16" else None
 
 
 def _layout(values: Values) -> Layout:

@@ -111,7 +111,7 @@ def _config(case: Case, layout: Layout, release: str, options: Options) -> dict[
             "optimizer_factory": {
                 "name": "adamW", "adam_beta1": 0.9, "adam_beta2": 0.95, "adam_eps": 1e-8, "torch_adam_is_fused": True,
             },
-            "weight_decay": 0.1, "clip_grad": 1.0, "accumulate_grad_in_fp32": True,
+            "weight_decay": 0.1, "clip_grad": 1.0, "accumulate_grad_in_fp32": case.training.precision.gradient_bytes > 2.0,
             "learning_rate_scheduler": {
                 "learning_rate": 3e-4, "lr_warmup_steps": warmup, "lr_warmup_style": "linear", "lr_decay_style": "cosine",
                 "lr_decay_steps": max(steps - warmup, 1), "lr_decay_starting_step": None, "min_decay_lr": 3e-5,
