@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 WRITERS = ("plan", "plan", "export", "export", "import", "balance", "calibrate", "validate")
 LATE = ("profile", "rehearse", "step")
 """They write when they have measured: only what they can refuse before is drawn."""
+LINKED = "precious"
+"""What links in the way of an output lead to: links are followed, so ``--force`` replaces it."""
 PLACES = (
     "echo mine > {o}", "echo mine > {o}; chmod 444 {o}", "mkdir {o}; echo mine > {o}/mine", "mkdir {o}; echo mine > {o}/plan.yaml",
     "mkdir {o}; echo mine > {o}/train.sh",
@@ -205,7 +207,8 @@ def _plain(name: str) -> str:
 
 
 def _case(verb: str, setup: tuple[str, ...], arguments: tuple[str, ...], changed: str = "") -> Case:
-    return Case(verb=verb, kind="output in the way", setup=setup, arguments=arguments, may_change=(changed,) if changed else ())
+    own = (changed, LINKED) if changed else ()
+    return Case(verb=verb, kind="output in the way", setup=setup, arguments=arguments, may_change=own)
 
 
 GENERATORS = ((obstacle, 13), (written_before, 7), (same_twice, 4), (onto, 3), (applied, 8), (hostile_path, 6), (no_room, 2))

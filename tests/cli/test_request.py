@@ -147,3 +147,12 @@ def test_the_defaults_of_the_search_are_what_the_help_says():
     for name in ("top", "objective", "risk", "spare_nodes"):
         [help_text] = [field.help for field in PLAN if field.name == name]
         assert f"[default: {getattr(defaults, name)}]" in help_text
+
+
+def test_many_unknown_keys_are_counted(cli, tmp_path):
+    path = tmp_path / "request.yaml"
+    path.write_text("".join(f"key{number}: 1\n" for number in range(500)))
+    answer = cli("plan", "--request", str(path))
+    assert answer.status == 2
+    assert answer.err.count("unknown key '") == 20
+    assert "480 more unknown keys" in answer.err

@@ -10,11 +10,13 @@ from meshwright.errors import did_you_mean, fault, nearest
 from meshwright.text import kind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from meshwright.api.fields import Faults
 
 PLAN_KEY = "meshwright_plan"
+MOST_UNKNOWN = 20
+"""Keys for which what was meant is looked for."""
 PLAN_KEYS = (PLAN_KEY, "request", "layout", "predicted")
 
 
@@ -30,20 +32,28 @@ def read_request_file(where: str, faults: Faults) -> Mapping[str, Any]:
         document = flat_plan(document, where, faults)
     known = known_keys()
     values = {str(key).replace("-", "_"): value for key, value in document.items()}
-    for key in values:
-        if key not in known:
-            hint = did_you_mean(key, known) or "; `meshwright plan --help` lists them"
-            faults.add("request.key", "unknown key {key!r}{hint}", path=where, key=key, hint=hint)
-            faults.failed.update(get_close_matches(key, known, n=1))  # what was meant is not missing
+    unknown = [key for key in values if key not in known]
+    for key in unknown[:MOST_UNKNOWN]:
+        hint = did_you_mean(key, known) or "; `meshwright plan --help` lists them"
+        faults.add("request.key", "unknown key {key!r}{hint}", path=where, key=key, hint=hint)
+        faults.failed.update(get_close_matches(key, known, n=1))  # what was meant is not missing
+    _more(unknown, where, faults)
     return {key: value for key, value in values.items() if value is not None}
+
+
+def _more(unknown: Sequence[str], where: str, faults: Faults) -> None:
+    """One fault for all unknown keys that are not named."""
+    if len(unknown) > MOST_UNKNOWN:
+        faults.add("request.keys", "{count:,} more unknown keys", path=where, count=len(unknown) - MOST_UNKNOWN)
 
 
 def flat_plan(document: Mapping[str, Any], where: str, faults: Faults) -> dict[str, Any]:
     """The request of a saved plan with the layout that was chosen."""
-    for key in document:
-        if key not in PLAN_KEYS:
-            hint = nearest(str(key), PLAN_KEYS)
-            faults.add("request.plan-key", "unknown key {key!r} of a plan{hint}", path=where, key=key, hint=hint)
+    unknown = [key for key in document if key not in PLAN_KEYS]
+    for key in unknown[:MOST_UNKNOWN]:
+        hint = nearest(str(key), PLAN_KEYS)
+        faults.add("request.plan-key", "unknown key {key!r} of a plan{hint}", path=where, key=key, hint=hint)
+    _more(unknown, where, faults)
     request, layout = document.get("request"), document.get("layout")
     if not isinstance(request, dict):
         template = "holds {kind}: a plan has its options there, with their values"
