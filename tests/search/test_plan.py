@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import meshwright as mw
 from meshwright.domain.estimate import Fits, Infeasible
 from meshwright.domain.layout import Full, Layout, Selective
 from meshwright.errors import InputError
@@ -491,3 +492,16 @@ def test_idle_nodes_are_no_more_than_there_are_and_a_search_ends(monkeypatch):
     cut = plan(several, MEGATRON, replace(EXACT, spare_nodes=3))
     assert "more than 0 idle nodes were not tried" in str(next(note for note in cut.notes if note.id == "plan.untried"))
     assert cut.evaluated < everything.evaluated
+
+
+def test_the_least_demanding_layout_is_one_that_the_framework_runs() -> None:
+    """Eight key-value heads are not cut into sixteen under MindSpeed-LLM, however little memory that would take."""
+    request = mw.PlanRequest(
+        model="nemotron4-340b", device="ascend-910b", nodes=8, global_batch=1024, sequence=4096, framework="mindspeed-llm"
+    )
+    unmet = mw.plan(request).to_json()["verdict"]["unmet"][0]
+    layout = unmet["constraint"].partition("the least demanding layout is ")[2]
+    given = {name: getattr(request, name) for name in ("model", "device", "nodes", "global_batch", "sequence", "framework")}
+    found = mw.estimate(mw.EstimateRequest(**given, layout=layout)).to_json()
+    assert not found["fits"]
+    assert found["memory_reserved_bytes"] == round(unmet["demand"])

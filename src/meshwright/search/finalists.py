@@ -28,6 +28,8 @@ KEEP = 240
 """Best fitting layouts kept for refinement."""
 NEAR = 60
 """Best layouts kept of each band that needs more memory than there is."""
+LEAN = 240
+"""Layouts kept that demand least memory: the framework may refuse the first of them."""
 NEAR_RATIOS = (1.0, 1.1, 1.25, 1.6)
 """Bands of demand over capacity: fast layouts far out must not crowd out those that a small change brings in."""
 
@@ -104,7 +106,7 @@ class Finalists:
         demand = rows.reserved_bytes / self.capacity_bytes
         for band, (above, upto) in enumerate(pairwise(NEAR_RATIOS)):
             self._near[band] = self._kept(rows, key, (demand > above) & (demand <= upto), self._near[band], NEAR)
-        self._least = self._kept(rows, rows.reserved_bytes, np.ones(len(rows), dtype=np.bool_), self._least, 1, by_memory=True)
+        self._least = self._kept(rows, rows.reserved_bytes, np.ones(len(rows), dtype=np.bool_), self._least, LEAN, by_memory=True)
         self._add_front(rows, fits)
         self.seen += len(rows)
 
@@ -119,9 +121,9 @@ class Finalists:
         return tuple(self._candidates(pool) for pool in self._near)
 
     @property
-    def least(self) -> Candidate | None:
-        """The layout that demands least memory."""
-        return next(iter(self._candidates(self._least)), None)
+    def lean(self) -> list[Candidate]:
+        """The layouts that demand least memory, least first."""
+        return self._candidates(self._least)
 
     @property
     def front(self) -> list[Candidate]:

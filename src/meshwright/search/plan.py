@@ -111,14 +111,15 @@ def _offloaded(
 
 def _unmet(case: Case, features: Features, found: Found, options: SearchOptions, runner: Runner) -> Unmet:
     """The least demanding layout, what it demands, and what would close the gap."""
-    least: Candidate | None = None
+    lean: list[Candidate] = []
     for pool in found.pools:
         for rows in evaluate_grid(pool.space, Counts(rejected=Counter()), overlap=found.overlap, bound=False):
             pool.add(rows)
-        if pool.least is not None and (least is None or pool.least.reserved_bytes < least.reserved_bytes):
-            least = pool.least
-    assert least is not None, "legal layouts have a least demanding one"
-    each = estimate(case, least.layout)
+        lean += pool.lean
+    lean.sort(key=lambda candidate: candidate.reserved_bytes)
+    layouts = [replace(each.layout, overlap=runner.overlap(case, each.layout)) for each in lean]
+    # Where the framework refuses all that were kept, the least demanding one says at least how far it is.
+    each = estimate(case, next((layout for layout in layouts if not runner.check(case, layout)), layouts[0]))
     stage = each.stages[each.peak_stage].memory
     terms = {
         "parameters": stage.parameters, "gradients": stage.gradients, "optimizer": stage.optimizer,
