@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -117,7 +118,9 @@ def test_schemes_are_those_of_the_evidence():
 def test_ctrl_c_ends_at_once_with_one_line():
     command = [sys.executable, "-m", "meshwright", "validate", "--calibration", "none"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
-        time.sleep(3)
+        children, until = Path(f"/proc/{process.pid}/task/{process.pid}/children"), time.monotonic() + 20
+        while time.monotonic() < until and not (children.exists() and children.read_text(encoding="ascii")):
+            time.sleep(0.05)  # until others work for it
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=20)
     assert process.returncode == 130
