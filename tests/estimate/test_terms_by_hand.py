@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from meshwright.domain.layout import Layout
+from meshwright.domain.layout import Full, Layout
 from meshwright.domain.memory_reading import MemoryReading
-from meshwright.estimate import evaluate
+from meshwright.estimate import estimate, evaluate
+from meshwright.estimate.rank import rank_figures
 from meshwright.estimate.single import simulated
 from strategies import small_case
 
@@ -81,3 +82,33 @@ def test_stragglers_stay_the_same_share_of_the_step_whose_bubble_is_simulated():
     grown = float(found.pipeline.bubble_s) - float(closed.time.pipeline.bubble_s)
     stragglers = float(found.straggler_s) - float(closed.time.straggler_s)
     assert float(found.step_s) - float(closed.time.step_s) == pytest.approx(grown + stragglers, rel=1e-9)
+
+
+@pytest.mark.parametrize(("stage", "neighbours"), [(0, 1), (1, 2), (2, 1)])
+def test_a_rank_has_a_buffer_for_each_neighbour_and_microbatch(stage, neighbours):
+    case = small_case(layers=6, devices=3, batch=6, per_node=3)
+    found = rank_figures(case, Layout(pipeline_parallel=3, num_microbatches=6), stage)
+    assert found.buffer_bytes == 6 * neighbours * 2 * case.batch.sequence_tokens * case.model.hidden
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_both_ends_of_a_pipeline_add_up_their_shard_of_a_tied_table(shards):
+    case = small_case("gemma2-9b", layers=4, devices=4, batch=4)
+    layout = Layout(
+        pipeline_parallel=2, data_parallel=2, num_microbatches=2, optimizer_shards=shards, gradient_shards=shards,
+    )
+    tied = [each for each in rank_figures(case, layout, 0).messages if (each.operation, each.ranks) == ("all-reduce", 2)]
+    untied = replace(case, model=replace(case.model, tied_embeddings=False))
+    plain = [each for each in rank_figures(untied, layout, 0).messages if (each.operation, each.ranks) == ("all-reduce", 2)]
+    before = sum(each.payload_bytes for each in plain)
+    assert sum(each.payload_bytes for each in tied) - before == 4 * case.model.vocabulary * case.model.hidden // shards
+
+
+def test_ratios_of_the_peak_are_per_device():
+    case = small_case(layers=4)
+    whole = Layout(data_parallel=8, num_microbatches=2)
+    for layout in (whole, replace(whole, recompute=Full())):
+        found = estimate(case, layout)
+        assert found.hfu_ratio == pytest.approx(found.hardware_flops_per_s_per_device / found.peak_flops_per_s, rel=1e-12)
+        assert found.mfu_ratio == pytest.approx(found.model_flops_per_s_per_device / found.peak_flops_per_s, rel=1e-12)
+        assert found.hfu_ratio / found.mfu_ratio == pytest.approx(4 / 3 if layout.recompute == Full() else 1.0, rel=0.1)

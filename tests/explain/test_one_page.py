@@ -147,3 +147,12 @@ def test_the_best_single_step_is_named_beside_a_faster_layout_and_only_there() -
         assert "the best single step is" not in page
     assert "nothing was found that fits" in first(-0.1, fastest=None)
     assert "nothing faster was found" in first(-0.1, fastest=same)
+
+
+@pytest.mark.parametrize("name", ["70b-64-nodes", "30b-moe", "8b-one-node", "13b-small-memory"])
+def test_a_contest_names_the_best_of_all_where_no_side_is_right_and_only_there(name: str) -> None:
+    by_grid = [each for each in explained(name).disagreements if each.figure.name == "step_spread_ratio"]
+    assert by_grid
+    for each in by_grid:
+        assert each.sentence.startswith("the best of all takes") == (not each.right), each
+        assert each.sentence.startswith("within") == (len(each.right) > 1), each

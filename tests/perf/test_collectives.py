@@ -193,3 +193,12 @@ def test_every_piece_of_a_ring_waits_for_each_of_its_steps():
     rate = cluster.network.bytes_per_s * constants.network_ratio
     found = float(all_gather_s(size, group(array(8), 8.0, cluster), cluster, constants, pieces=3.0))
     assert found == pytest.approx(7 / 8 * size / rate + 3 * (7 * 1e-5 + 2e-5), rel=1e-12)
+
+
+def test_an_all_reduce_in_one_domain_starts_once_and_sends_nothing_outside():
+    """Eight devices of a node: down and up again, seven steps each way."""
+    size, constants = 1e8, replace(CONSTANTS, collective_fixed_s=3e-5)
+    cluster = replace(CLUSTER, scale_up=replace(CLUSTER.scale_up, in_network_reduction=False, latency_s=2e-6))
+    rate = scale_up_bytes_per_s(cluster, constants, 8)
+    found = float(all_reduce_s(size, group(array(8), 1.0, cluster), cluster, constants, pieces=2.0))
+    assert found == pytest.approx(2 * 7 / 8 * size / rate + 2 * (2 * 7 * 2e-6 + 3e-5), rel=1e-12)
