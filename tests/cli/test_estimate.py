@@ -96,7 +96,7 @@ def test_explain_says_no_where_nothing_fits(cli, search):
     search.fits = False
     answer = cli("explain", *CASE)
     assert answer.status == 1
-    assert answer.lines == ["error: nothing fits: `meshwright plan` says what is missing"]
+    assert answer.lines == ["error: nothing fits; what would close the gap:", "error: buy more"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -79,8 +79,8 @@ def test_the_smallest_numbers_are_the_smallest():
 def test_what_would_fit_is_the_number_that_is_found():
     case = small_case("llama3-70b", "a100-40g-sxm", devices=8, batch=48, sequence=4096)
     (unmet,) = plan(case, MEGATRON, PLAIN).verdict.unmet
-    (lever,) = (each for each in unmet.levers if each.startswith("more devices"))
-    assert lever.startswith(f"more devices: a layout fits on {min_devices(case, MEGATRON, options=PLAIN).fits.devices} ")
+    found = min_devices(case, MEGATRON, options=PLAIN).fits.devices
+    assert [each for each in unmet.levers if str(each).startswith(f"{found} devices (--nodes {found // 8}): fits")]
 
 
 def test_fewer_nodes_are_advised_where_they_are_faster_and_only_then():

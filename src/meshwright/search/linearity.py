@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from meshwright.estimate.overlap import overlap_for
-from meshwright.search.finding import LISTED, find
+from meshwright.search.finding import find
 from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.result import SearchOptions
 from meshwright.search.runner import Functions
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from meshwright.search.runner import Runner
 
 
-SIMPLE = SearchOptions(top=1)
-"""What is asked on fewer nodes, where one speed is all that is wanted."""
+SIMPLE = SearchOptions(top=1, balance=False)
+"""What is asked where one speed is all that is wanted: filling stages anew would take longer than the plan itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +45,11 @@ def fits_anywhere(case: Case, features: Features, devices: int, *, overlap: Over
     return any(bool((rows.reserved_bytes <= own.capacity_bytes).any()) for rows in evaluate_grid(space, Counts(), overlap=overlap))
 
 
-def baseline(
-    case: Case, features: Features, runner: Runner, *, weak: bool = False, here: Estimate | None = None
-) -> Baseline | None:
+def baseline(case: Case, features: Features, runner: Runner, *, weak: bool = False) -> Baseline | None:
     """The best layout on the smallest number of whole nodes on which the framework runs one; None where there is none.
 
-    ``weak``: with the global batch scaled down in proportion to the devices. ``here``: the first plan on all devices, where known.
+    ``weak``: with the global batch scaled down in proportion to the devices. Stages are not filled anew: a plan whose
+    stages are may be above 1 on these very nodes.
 
     Holds:   node counts that divide the number of nodes are tried, rising; pins, objective and whatever else is asked of a search
              do not change it, so that every verb says one linearity of a layout.
@@ -60,13 +59,10 @@ def baseline(
     if total % per_node:
         return None
     for nodes in divisors(total // per_node):
-        if here is not None and nodes * per_node == total:
-            return _of(here)
         own = _on(case, nodes * per_node, weak=weak)
         if not fits_anywhere(own, features, nodes * per_node, overlap=overlap_for(own)):
             continue
-        fewer = nodes * per_node < total
-        found = find(own, features, SIMPLE if fewer else SearchOptions(), runner, lean=fewer)
+        found = find(own, features, SIMPLE, runner, lean=True)
         if found.plans and not found.refused:
             return _of(found.plans[0].estimate)
     return None
@@ -88,12 +84,10 @@ def _of(best: Estimate) -> Baseline:
 def with_linearity(
     case: Case, features: Features, plans: tuple[RankedPlan, ...], runner: Runner, options: SearchOptions
 ) -> tuple[RankedPlan, ...]:
-    """Plans whose estimates say their linearity; 1 for the first where the cluster itself is the smallest that fits."""
+    """Plans whose estimates say their linearity."""
     if not plans:
         return plans
-    plain = SearchOptions(top=options.top, weak=options.weak)
-    here = plans[0].estimate if options == plain and options.top <= LISTED else None
-    found = baseline(case, features, runner, weak=options.weak, here=here)
+    found = baseline(case, features, runner, weak=options.weak)
     return tuple(replace(each, estimate=_against(each.estimate, found)) for each in plans)
 
 
