@@ -36,7 +36,7 @@ def run(seed: str, number: int) -> tuple[dict[str, Any], str, list[Asked]]:
             return (options, *judged(Trial.of(options)))
         except NoAnswerError as error:
             said = str(error)
-            known = "runs it" in said or "runs none" in said
+            known = "runs it" in said or "runs none" in said or "has no plan" in said
             return options, "no framework", [Asked("a no says why, and which framework would", "" if known else said)]
         except InputError as error:
             if any(each.id == "plan.framework" for each in error.messages):

@@ -65,3 +65,12 @@ def test_an_estimate_has_the_linearity_of_the_plan(cli):
     alone = cli("estimate", *case, "--layout", best["label"]).json
     assert abs(alone["linearity_ratio"] - best["estimate"]["linearity_ratio"]) < 1e-6
     assert alone["step_s"] == best["estimate"]["step_s"]
+
+
+def test_a_case_that_the_default_never_trains_is_a_no_also_where_nothing_fits(cli):
+    """What would bring it in is not asked of a framework that does not run on the device."""
+    case = ("deepseek-v3", "--device", "ascend-910c", "--nodes", "1", "--global-batch", "64", "--sequence", "4096")
+    answer = cli("plan", *case)
+    assert answer.status == 1
+    assert "Megatron-LM does not run on ascend-910c" in answer.err
+    assert "mindspeed-llm" in answer.err

@@ -10,6 +10,7 @@ from diagnose_cases import CASES, explained, given, judged
 
 from meshwright.domain.layout import Full, Selective
 from meshwright.explain import sections
+from meshwright.judging.climb import climb
 from meshwright.judging.contests import disagreement_about
 from meshwright.judging.facts import Facts
 
@@ -156,3 +157,13 @@ def test_a_contest_names_the_best_of_all_where_no_side_is_right_and_only_there(n
     for each in by_grid:
         assert each.sentence.startswith("the best of all takes") == (not each.right), each
         assert each.sentence.startswith("within") == (len(each.right) > 1), each
+
+
+@pytest.mark.parametrize("name", ["8b-one-node", "13b-small-memory"])
+def test_one_knob_at_a_time_is_measured_against_the_best_of_all(name: str) -> None:
+    facts = Facts(given(name).case, given(name).layout, given(name).features)
+    starts = (facts.best.get(each) for each in ("guided-1.5", "guided-3", "guided-any"))
+    start = next(each for each in starts if each is not None and each.fits)
+    reached, _ = climb(facts.case, facts.features, start.layout, start.step_s)
+    found = judged(name, "playbook.one-at-a-time").figure.value
+    assert found == pytest.approx(reached / facts.best["any"].step_s - 1.0, rel=1e-6)

@@ -320,3 +320,9 @@ def test_what_checks_call_errors_accelerate_refuses_and_what_they_call_warnings_
     )
     assert "unknown keys" in unknown["why"]
     assert ignored["accepted"]
+
+
+@pytest.mark.parametrize(("knobs", "refused"), [({}, False), ({"tensor_parallel": 2}, True)])
+def test_replicas_alone_are_refused_beside_other_axes_only(knobs, refused):
+    case = case_of(NAME)
+    assert ("accelerate.pure-data" in broken(NAME, case, layout_of(case, zero=0, **knobs))) == refused

@@ -257,3 +257,9 @@ def test_seconds_have_three_figures(value, expected):
 def test_words():
     assert [rate(value) for value in (1.234, 1092.3, 559240)] == ["1.23", "1,092", "559K"]
     assert [list_of(ranks) for ranks in ([1], [1, 2], [1, 2, 3], [1, 3])] == ["1", "1, 2", "1-3", "1, 3"]
+
+
+def test_a_result_without_plans_says_so_whatever_its_verdict() -> None:
+    printed = text(plan_report(case(), replace(result(), plans=(), pareto=())))
+    assert "There is no plan." in printed
+    assert "Best plan" not in printed

@@ -206,7 +206,8 @@ def _never(given: Setup) -> list[Message]:
 def _searched(given: Setup, *, options: SearchOptions, tick: Callable[[int, int], None] | None, asked: bool) -> PlanResult:
     """Search; where the framework runs no layout, say which others could: as an error, or as a hint where none is legal.
 
-    Errors:  ``NoAnswerError`` where layouts fit and the framework refuses every one that it was asked about.
+    Errors:  ``NoAnswerError`` where layouts fit and the framework refuses every one that it was asked about, and where it never
+             trains the case: what would bring it in is another framework's to say.
     """
     from meshwright import search
     from meshwright.frameworks import framework, frameworks
@@ -225,7 +226,7 @@ def _searched(given: Setup, *, options: SearchOptions, tick: Callable[[int, int]
         hint = Message("plan.other-framework", "{name} is only the default; --framework {able} can run it",
                        {"name": given.framework.title, "able": ", ".join(able)}, path="--framework")
         raise InputError([*error.messages, hint]) from None
-    if result.refused or (never and result.plans):
+    if result.refused or never:
         raise NoAnswerError(_refusal(given, result, never))
     return result
 
@@ -247,21 +248,20 @@ def _refusal(given: Setup, result: PlanResult, never: list[Message]) -> Message:
     from meshwright.frameworks import framework, frameworks
     from meshwright.search import layout_refusals
 
-    best = result.plans[0].layout
-    limits = never or given.framework.check(given.case, best)
-    reason = Message(limits[0].id, limits[0].template, limits[0].values)
-    others = (framework(name).for_case(given.case) for name in frameworks())
+    others = [framework(name).for_case(given.case) for name in frameworks()]
     trained = [other for other in others if given.case.training.task in other.features.tasks]
-    if never:
-        able = [other.name for other in trained if not _never(replace(given, framework=other))]
+    best = result.plans[0] if result.plans else None
+    if never or best is None:
+        limits, able = never, [other.name for other in trained if not _never(replace(given, framework=other))]
     else:
+        limits = [*given.framework.check(given.case, best.layout)]
         able = [
             other.name for other in trained
-            if not other.check(given.case, best) and not layout_refusals(given.case, other.features, best)
+            if not other.check(given.case, best.layout) and not layout_refusals(given.case, other.features, best.layout)
         ]
     values = {
-        "name": given.framework.title, "asked": result.refused, "best": result.plans[0].label, "reason": reason,
-        "able": " or ".join(able),
+        "name": given.framework.title, "asked": result.refused, "best": best.label if best is not None else "",
+        "reason": Message(limits[0].id, limits[0].template, limits[0].values), "able": " or ".join(able),
     }
     words = "{name}, the default, has no plan: {reason}" if never else (
         "{name} runs none of the best {asked:,} layouts that fit; {best}: {reason}"

@@ -108,5 +108,5 @@ SHAPES = (
     Rule("moe-sequence-parallel", "During training, performance may degrade if MoE and tensor parallelismare enabled without also "
          "enabling sequence parallelism.", lambda plan: plan.moe and plan.tp > 1 and not plan.sp, "step"),
     Rule("grouped-gemm", "Unsupported compute capability for GroupedGEMM kernels.",
-         lambda plan: plan.moe and plan.case.cluster.device.family == "volta"),
+         lambda plan: plan.moe and plan.case.cluster.device.family == "volta", path="cluster"),
 )

@@ -1,0 +1,23 @@
+"""Files become a plan whose batch is theirs."""
+
+import pytest
+
+import meshwright as mw
+from meshwright.api.launch_files import launch_files
+from meshwright.errors import InputError
+from meshwright.outputs import in_folder, write
+
+CASE = {"model": "llama3-8b", "device": "h100-sxm", "nodes": 1, "sequence": 2048}
+
+
+def test_a_plan_of_files_with_micro_batches_of_several_sequences(tmp_path):
+    """Four replicas, three sequences at a time, five times: sixty."""
+    answer = mw.estimate(mw.EstimateRequest(**CASE, global_batch=60, framework="megatron", layout="tp2 dp4 mb3 sp zero1"))
+    write(in_folder(tmp_path / "out", launch_files(answer.given, answer.estimate.layout, answer.estimate)), force=False)
+    files = [str(tmp_path / "out" / "train.sh")]
+    saved = str(tmp_path / "plan.yaml")
+    mw.import_(mw.ImportRequest(files=files, from_="megatron", **CASE, save=saved))
+    found = mw.estimate(mw.EstimateRequest(request=saved))
+    assert (found.estimate.label, found.estimate.step_s) == (answer.estimate.label, answer.estimate.step_s)
+    with pytest.raises(InputError, match="the files train 60 sequences a step, --global-batch says 64"):
+        mw.import_(mw.ImportRequest(files=files, from_="megatron", **CASE, global_batch=64, save=str(tmp_path / "other.yaml")))
