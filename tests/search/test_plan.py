@@ -494,6 +494,7 @@ def test_idle_nodes_are_no_more_than_there_are_and_a_search_ends(monkeypatch):
     assert cut.evaluated < everything.evaluated
 
 
+@pytest.mark.matrix
 def test_the_least_demanding_layout_is_one_that_the_framework_runs() -> None:
     """Eight key-value heads are not cut into sixteen under MindSpeed-LLM, however little memory that would take."""
     request = mw.PlanRequest(

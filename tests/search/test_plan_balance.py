@@ -33,8 +33,17 @@ def planned(name, features, balance=True):
     return plan(CASES[name], FEATURES[features], ON if balance else OFF)
 
 
-@pytest.mark.parametrize("name", sorted(CASES))
-@pytest.mark.parametrize("features", FEATURES.values(), ids=lambda each: each.name)
+DEAR = ("mtp", MIXES.name)
+"""Half a minute: nothing fits without stages filled anew, and every lever is searched with all mixtures of treatments."""
+
+
+@pytest.mark.parametrize(
+    ("features", "name"),
+    [
+        pytest.param(each, name, id=f"{each.name}-{name}", marks=[pytest.mark.matrix] if (name, each.name) == DEAR else [])
+        for each in FEATURES.values() for name in sorted(CASES)
+    ],
+)
 def test_balanced_plans_fit_are_legal_and_never_slower(name, features):
     case = CASES[name]
     with_, without = planned(name, features.name), planned(name, features.name, balance=False)
