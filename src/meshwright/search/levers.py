@@ -71,7 +71,8 @@ class Lever:
 
 
 def levers(
-    case: Case, features: Features, runner: Runner, *, pins: Mapping[str, str] | None = None, risk: Risk = DEFAULT_RISK
+    case: Case, features: Features, runner: Runner, *, pins: Mapping[str, str] | None = None, risk: Risk = DEFAULT_RISK,
+    balance: bool = True,
 ) -> tuple[Lever, ...]:
     """Changes that would make a case fit, and what each gives: applied, each is the estimate that it carries.
 
@@ -80,7 +81,7 @@ def levers(
 
     Errors:  none; a change under which no layout is legal is left out.
     """
-    return tuple(_levers(case, features, _Search(runner=runner, risk=risk), dict(pins or {})))
+    return tuple(_levers(case, features, _Search(runner=runner, risk=risk, balance=balance), dict(pins or {})))
 
 
 def _levers(case: Case, features: Features, search: _Search, pins: Mapping[str, str]) -> Iterator[Lever]:
@@ -118,6 +119,7 @@ class _Search:
 
     runner: Runner
     risk: Risk
+    balance: bool
 
     def lever(self, words: str, options: str, case: Case, features: Features, pins: Mapping[str, str]) -> Iterator[Lever]:
         """The lever of a change, where any layout is legal under it."""
@@ -127,7 +129,7 @@ class _Search:
 
     def best(self, case: Case, features: Features, pins: Mapping[str, str]) -> Estimate | None:
         """The first plan, as a search with these pins finds it; None where nothing fits, or the framework refuses what does."""
-        found = find(case, features, SearchOptions(top=1, pins=pins, risk=self.risk), self.runner, able=True)
+        found = find(case, features, SearchOptions(top=1, pins=pins, risk=self.risk, balance=self.balance), self.runner, able=True)
         return found.plans[0].estimate if found.plans else None
 
     def least(self, case: Case, features: Features, pins: Mapping[str, str]) -> Estimate | None:

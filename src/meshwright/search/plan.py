@@ -129,7 +129,7 @@ def _unmet(case: Case, features: Features, found: Found, options: SearchOptions,
     return Unmet(
         constraint=f"memory of one device; the least demanding layout is {each.label}", demand=each.memory_reserved_bytes,
         bound=case.capacity_bytes, unit="B", terms=terms,
-        levers=tuple(map(str, levers(case, features, runner, pins=options.pins, risk=options.risk))),
+        levers=tuple(map(str, levers(case, features, runner, pins=options.pins, risk=options.risk, balance=options.balance))),
     )
 
 

@@ -143,7 +143,7 @@ def _starts(problem: BalanceProblem) -> list[tuple[Counts, Lead | None]]:
         fits, order = judged.excess == 0.0, judged.order()
         order = order[: max(1, min(KEPT, int(fits.sum())))]
         found.append((float(judged.excess[order[0]]), float(judged.value[order[0]]), place, columns[..., order], tried[place]))
-        return fits
+        return np.asarray(fits)
 
     for place, (treatment, layers) in enumerate(tried):
         if not waiting[treatment].shape[-1]:
