@@ -64,12 +64,14 @@ def device_counts(case: Case, spare_nodes: int) -> tuple[int, ...]:
 
 
 def find(
-    case: Case, features: Features, options: SearchOptions, runner: Runner, progress: Progress | None = None, *, lean: bool = False
+    case: Case, features: Features, options: SearchOptions, runner: Runner, progress: Progress | None = None, *, lean: bool = False,
+    able: bool = False,
 ) -> Found:
     """Every layout of the grid evaluated, or left out because its states alone exceed the memory; the best in their order.
 
     The best are refined by knobs finer than the grid, their stages filled anew, and simulated where these differ. Only those that
     the framework runs are listed, as long as it runs any. ``lean``: enough for the best one: few are simulated, and no front.
+    ``able``: those that it refuses are not wanted either where it runs none, and no plan is listed then.
 
     Holds:   deterministic; ``legal = evaluated + bounded``. No plan, and no pool with a legal layout, where none is legal.
     """
@@ -92,6 +94,11 @@ def find(
         candidates = _deeper(case, features, options, overlap, pools, asked)
         if not candidates:
             refused = len(asked.refused)
+            if able:
+                return Found(
+                    counts=counts, pools=tuple(pools), overlap=overlap, search_s=search_s, plans=(), front=(), riskier=(),
+                    refused=refused,
+                )
             asked = replace(asked, everything=True)
             candidates = asked.first(_refined(pools, options))
     balanced: list[Layout] = []
