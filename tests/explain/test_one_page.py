@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from diagnose_cases import CASES, explained, given, judged
 
 from meshwright.domain.layout import Full, Selective
 from meshwright.explain import sections
+from meshwright.explain.sections import VERDICTS, _counted
 from meshwright.judging.climb import climb
 from meshwright.judging.contests import disagreement_about
 from meshwright.judging.facts import Facts
@@ -167,3 +169,11 @@ def test_one_knob_at_a_time_is_measured_against_the_best_of_all(name: str) -> No
     reached, _ = climb(facts.case, facts.features, start.layout, start.step_s)
     found = judged(name, "playbook.one-at-a-time").figure.value
     assert found == pytest.approx(reached / facts.best["any"].step_s - 1.0, rel=1e-6)
+
+
+def test_numbers_of_rules_have_the_verb_of_their_number():
+    some = [SimpleNamespace(verdict=verdict) for verdict in VERDICTS]
+    assert _counted(some) == (  # type: ignore[arg-type]
+        "1 holds, 1 would hold and is not followed, 1 does not hold here, 1 is wrong anywhere, 1 does not apply"
+    )
+    assert _counted(some * 2) == ", ".join(f"2 {words}" for words in VERDICTS.values())  # type: ignore[arg-type]

@@ -132,9 +132,8 @@ class Ranking:
         table.add_column("", no_wrap=True)
         for name, cells in columns.items():
             whole = 0 if name == "layout" else max(map(len, (name, *cells)))
-            table.add_column(
-                name, justify="left" if name in _WORDS else "right", no_wrap=name != "layout", overflow="fold", min_width=whole or None
-            )
+            table.add_column(name, no_wrap=name != "layout", overflow="fold", min_width=whole or None)
+            table.columns[-1].justify = "left" if name in _WORDS else "right"
         figures = {name: cells for name, cells in self._figures().items() if name not in without}
         bar = BAR_OF not in without
         for name, cells in figures.items():
