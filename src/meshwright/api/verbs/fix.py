@@ -246,15 +246,15 @@ def _named(values: Values, faults: Faults) -> Named:
 
 def _read(values: Values, faults: Faults) -> Named:
     """The layout of files, and the case that they and the options make."""
-    from meshwright.api.sources import take
+    from meshwright.api.sources import take, wanted
     from meshwright.check import Question
     from meshwright.check.context import Context
 
     taken = take(values, faults)
     reading = taken.reading
     counts = [each for each in reading.messages if each.id == "launch.count"]
-    if missing := [f"--{name.replace('_', '-')}" for name in taken.missing if name != "cluster" or not counts]:
-        counts.append(Message("fix.missing", "what the files do not say is missing: {missing}", {"missing": missing}))
+    if missing := [name for name in taken.missing if name != "cluster" or not counts]:
+        counts.append(Message("fix.missing", "what the files do not say is missing: {missing}", {"missing": wanted(missing)}))
     if counts:
         raise InputError(counts)
     if taken.impossible:
