@@ -157,7 +157,7 @@ def _check(values: Values, faults: Faults) -> None:
     if "layout" in values and "arguments" in values:
         faults.add("fix.arguments", "are those of a script: there is none with --layout", path="--arguments")
     if not {"from_", "layout"} & (set(values) | faults.failed):
-        faults.add("fix.what", "FILE... with --from NAME, or MODEL with --layout LABEL: what is to be fixed?")
+        faults.add("fix.what", "FILE... with --from NAME, MODEL with --layout LABEL, or --request PLAN: what is to be fixed?")
     if "layout" in values and values["apply"]:
         faults.add("fix.apply", "changes files: give them with --from", path="--apply")
 
