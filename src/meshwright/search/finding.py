@@ -132,13 +132,12 @@ def _refined(pools: Sequence[Finalists], options: SearchOptions) -> list[Candida
 def _sorted(case: Case, pools: Sequence[Iterable[Candidate]], options: SearchOptions) -> list[Candidate]:
     """Candidates of several numbers of devices, best first."""
     every = [replace(each, order=each.order + (number << 40)) for number, pool in enumerate(pools) for each in pool]
-
-    def worth(each: Candidate) -> tuple[float, int]:
-        step_s, reserved = np.asarray(each.step_s), np.asarray(each.reserved_bytes)
-        own = ranking.column(case, options.objective, step_s=step_s, reserved_bytes=reserved, devices=each.layout.world)
-        return float(own), each.order
-
-    return sorted(every, key=worth)
+    worth = ranking.column(
+        case, options.objective, step_s=np.array([each.step_s for each in every]),
+        reserved_bytes=np.array([each.reserved_bytes for each in every]), devices=np.array([each.layout.world for each in every]),
+    )
+    ranked = sorted(zip(worth.tolist(), (each.order for each in every), every, strict=True), key=lambda row: row[:2])
+    return [each for _, _, each in ranked]
 
 
 @dataclass(slots=True)

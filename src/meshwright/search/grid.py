@@ -283,7 +283,7 @@ def _evaluate_rows(
         costs = stage_costs(gathered, own)
         pace = Degrees.of({"pp": mesh["pp"][which[piece]], "vp": chunks[piece], "m": num_microbatches[rows[piece]]})
         pipeline = pipeline_time(case, settings, own, costs, pace, hop_s=gathered.hop_s)
-        activation = activation_memory(settings, own, costs, pace)
+        activation = activation_memory(settings, own, costs, pace, gathered.kinds)
         dynamic = dynamic_bytes(case, activation)
         inner, column = np.nonzero(alive)
         outer = states[inner, column]

@@ -16,9 +16,9 @@ import numpy as np
 from meshwright.domain.balance import Placement
 from meshwright.search.balance.climb import neighbours
 from meshwright.search.balance.lower import lockstep_pairs, lower_bounds
-from meshwright.search.balance.memory import activation_table, held, kept_memory, stage_memory, working_set
+from meshwright.search.balance.memory import activation_table, kept_memory, stage_memory, working_set
 from meshwright.search.balance.starts import leading_choices
-from meshwright.search.balance.times import ChunkTimes, chunk_times, ends, positions, simulated_times, slot_times
+from meshwright.search.balance.times import ChunkTimes, chunk_times, positions, simulated_times, slot_times
 from meshwright.search.balance.treatments import kinds_at, leading, treated
 
 if TYPE_CHECKING:
@@ -65,9 +65,6 @@ class _Column(NamedTuple):
 
 def quick_placements(problem: BalanceProblem, *, keep: int = 1) -> tuple[Placement, ...]:
     """The best few placements that were met, by simulation; none where nothing fits.
-
-    What fits is judged by the larger of what the order of operations holds and what ``estimate.memory`` says, which takes chunks
-    of unequal size at their mean in flight; what a placement says that it holds is the former, as ``balance`` says it.
 
     Units:   the problem's.
     Holds:   deterministic; no better than ``balance``; pipelines of more than ``times.ROUNDS`` rounds are continued from there.
@@ -197,8 +194,6 @@ class _Floor(NamedTuple):
         counts, ahead = self.columns(layers), self.columns(1)
         ahead[:, 0] = 0
         needed = kept_memory(self.problem, counts) + working_set(self.problem, ahead)
-        if self.problem.chunks > 1:
-            needed = needed + np.maximum(_mean_flight(self.problem, counts), 0.0)
         bounds = np.array(self.problem.memory_bounds)[:, None] * (1.0 + 1e-9)
         return float(np.maximum(needed - bounds, 0.0).sum(axis=0).min())
 
@@ -207,25 +202,10 @@ def _judged(problem: BalanceProblem, columns: Counts) -> _Column:
     """Every placement's figures."""
     times = chunk_times(problem, columns)
     value, memory = lower_bounds(problem, times), stage_memory(problem, columns)
-    needed = memory
     if problem.chunks > 1:
         value = np.maximum(value, _lockstep(problem, times))
-        needed = np.maximum(memory, memory + _mean_flight(problem, columns))
     bounds = np.array(problem.memory_bounds)[:, None]
-    return _Column(value, np.maximum(needed - bounds, 0.0).sum(axis=0), times, memory)
-
-
-def _mean_flight(problem: BalanceProblem, columns: Counts) -> Floats:
-    """What stages hold more, or less, if their micro-batches in flight are spread evenly over their chunks."""
-    kept = np.einsum("bt,bt...->...", activation_table(problem), columns)
-    for (stage, chunk), end in zip(ends(problem), (problem.first, problem.last), strict=True):
-        kept[chunk, stage] += end.activation_memory
-    return np.stack(
-        [
-            kept[:, stage].mean(axis=0) * vectors.sum(axis=1).max() - (vectors @ kept[:, stage]).max(axis=0)
-            for stage, vectors in enumerate(held(problem))
-        ]
-    )
+    return _Column(value, np.maximum(memory - bounds, 0.0).sum(axis=0), times, memory)
 
 
 def _lockstep(problem: BalanceProblem, times: ChunkTimes) -> Floats:
