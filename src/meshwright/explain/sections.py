@@ -71,9 +71,8 @@ def _answer(explanation: Explanation) -> Iterator[str]:
         yield "nothing was found that fits"
     elif best.differences:
         found = f"the fastest layout found takes {seconds(best.step_s)} ({best.step_change_ratio:+.1%})"
-        risky = best.expected_change_ratio >= 0.0 > best.step_change_ratio
-        risk = "; riskier, and no faster with the risk of not running" if risky else ""
-        yield f"{found}, {gib(best.memory_reserved_bytes)}: {best.label}{risk}"
+        safer = "; faster with the risk of not running, which this one has" if best.step_change_ratio >= 0.0 else ""
+        yield f"{found}, {gib(best.memory_reserved_bytes)}: {best.label}{safer}"
     else:
         yield "nothing faster was found"
     steps = [each for each in explanation.sensitivities if each.fits and each.step_change_ratio is not None]

@@ -296,6 +296,7 @@ def rules_of(level: Level) -> tuple[Rule, ...]:
     return tuple(rule for rule in RULES if rule.level == level)
 
 
-def refusals(case: Case, features: Features, knobs: Knobs) -> tuple[str, ...]:
-    """Every reason why one layout is refused; empty where it is legal."""
-    return tuple(rule.reason for rule in RULES if not bool(np.all(rule.holds(case, features, knobs))))
+def refusals(case: Case, features: Features, knobs: Knobs, *, level: Level | None = None) -> tuple[str, ...]:
+    """Every reason why one layout is refused, of all levels or of one; empty where it is legal."""
+    asked = RULES if level is None else rules_of(level)
+    return tuple(rule.reason for rule in asked if not bool(np.all(rule.holds(case, features, knobs))))

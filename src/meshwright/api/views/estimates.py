@@ -29,7 +29,8 @@ _LAYOUT_NUMBERS = (
 )
 _RATES = (
     "step_s", "expected_step_s", "tokens_per_s", "tokens_per_s_per_device", "effective_tokens_per_s_per_device", "samples_per_s",
-    "model_flops_per_s_per_device", "mfu_ratio", "hfu_ratio", "bubble_ratio", "mean_idle_ratio", "linearity_ratio",
+    "model_flops_per_s_per_device", "mfu_ratio", "hfu_ratio", "bubble_ratio", "bubble_formula_ratio",
+    "mean_idle_ratio", "linearity_ratio",
 )
 _MEMORY = (
     "memory_peak_bytes", "memory_reserved_bytes", "memory_upper_bytes", "memory_capacity_bytes",
