@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from diagnose_cases import CASES, explained, given, judged
@@ -11,6 +12,7 @@ from diagnose_cases import CASES, explained, given, judged
 import meshwright as mw
 from meshwright.domain.layout import Full, Selective
 from meshwright.explain import sections
+from meshwright.explain.sections import VERDICTS, _counted
 from meshwright.judging.climb import climb
 from meshwright.judging.contests import disagreement_about
 from meshwright.judging.facts import Facts
@@ -176,3 +178,11 @@ def test_the_fastest_that_is_named_is_the_first_plan() -> None:
     told = mw.explain(mw.ExplainRequest(**case, layout="tp8 dp2 mb1 sp zero1")).to_json()["explanation"]["fastest"]
     first = mw.plan(mw.PlanRequest(**case, top=1)).to_json()["plans"][0]
     assert (told["label"], told["step_s"]) == (first["label"], first["estimate"]["step_s"])
+
+
+def test_numbers_of_rules_have_the_verb_of_their_number():
+    some = [SimpleNamespace(verdict=verdict) for verdict in VERDICTS]
+    assert _counted(some) == (  # type: ignore[arg-type]
+        "1 holds, 1 would hold and is not followed, 1 does not hold here, 1 is wrong anywhere, 1 does not apply"
+    )
+    assert _counted(some * 2) == ", ".join(f"2 {words}" for words in VERDICTS.values())  # type: ignore[arg-type]

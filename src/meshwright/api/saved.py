@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 from meshwright.api.fields import Faults, Values
 from meshwright.api.options import CASE, LAYOUT, PLAN
 from meshwright.api.request import read
-from meshwright.api.request_file import PLAN_KEY
+from meshwright.api.request_file import PLAN_FILE, PLAN_KEY
 
 if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate
 
 FORMAT = 1
-PLAN_FILE = "plan.yaml"
 HEAD = """\
 # A plan of Meshwright. `meshwright export {file} --to megatron --out DIR` writes launch files from it,
 # `meshwright estimate --request {file}` predicts it again.

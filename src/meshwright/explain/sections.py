@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ VERDICTS: Mapping[Verdict, str] = {
     "does-not-apply": "do not apply",
 }
 """Verdict -> words behind a number of rules."""
+_OF_ONE = {"are": "is", "do": "does", "^hold": "holds"}
+"""Verbs of ``VERDICTS`` -> what one rule does."""
 FACTS = frozenset({"chatlearn.full-saves-most"})
 """Rules that say what something does, and advise nothing: not following them tells nobody anything."""
 SMALLEST_POINTS = 0.05
@@ -175,7 +178,14 @@ def _tag(verdict: Verdict) -> str:
 def _counted(judgements: Sequence[Judgement]) -> str:
     """``35 hold, 12 are not followed though they would hold, ...``."""
     numbers = Counter(each.verdict for each in judgements)
-    return ", ".join(f"{numbers[verdict]} {words}" for verdict, words in VERDICTS.items() if numbers[verdict])
+    return ", ".join(_number(numbers[verdict], words) for verdict, words in VERDICTS.items() if numbers[verdict])
+
+
+def _number(number: int, words: str) -> str:
+    """``35 hold``, ``1 holds``: a number of rules, and its verb."""
+    for many, one in _OF_ONE.items() if number == 1 else ():
+        words = re.sub(rf"\b{many}\b", one, words)
+    return f"{number} {words}"
 
 
 def _with_source(judgement: Judgement) -> str:
