@@ -104,7 +104,8 @@ def export(request: ExportRequest, *, progress: Progress | None = None) -> Expor
 
 def _plan_beside(given: Setup, estimate: Estimate, values: Values) -> list[TextFile]:
     """The plan as it was written for this framework; nothing where the saved plan itself stands in that folder."""
-    from meshwright.api.saved import PLAN_FILE, plan_file, plan_path
+    from meshwright.api.request_file import PLAN_FILE
+    from meshwright.api.saved import plan_file, plan_path
 
     beside = Path(values["out"]) / PLAN_FILE
     given_itself = beside.exists() and beside.samefile(plan_path(values["plan"]))
