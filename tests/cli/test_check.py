@@ -16,7 +16,7 @@ def test_good_files_are_ok(cli, tmp_path):
     assert answer.status == 0
     assert answer.json["ok"] is True
     assert answer.json["skipped"] == []
-    assert answer.json["label"] == "tp4 pp1 dp4 mb1 zero0 overlap=grad"
+    assert answer.json["label"] == "tp4 pp1 dp4 mb1 zero0"
 
 
 def test_findings_have_the_keys_of_the_contract_and_errors_exit_with_1(cli, tmp_path):

@@ -71,6 +71,15 @@ class Taken:
     why_release: str
     """``given``, ``shown`` by the files, or ``assumed``."""
 
+    @property
+    def label(self) -> str | None:
+        """The name of the layout, for its case where that is known; None where the files determine none."""
+        from meshwright.domain.label import label
+        from meshwright.estimate.naming import name_of
+
+        layout = self.reading.layout
+        return None if layout is None else label(layout) if self.case is None else name_of(self.case.case, layout)
+
 
 def take(values: Values, faults: Faults) -> Taken:
     """Read the files; every fault of flags and files is raised together."""

@@ -47,7 +47,8 @@ class ImportAnswer(Answer):
         """The document of ``import --json``."""
         from meshwright.api.views.reading import reading_view
 
-        return {**reading_view(self.taken.framework, self.taken.reading, self.taken.why_release), "saved": self.saved}
+        taken = self.taken
+        return {**reading_view(taken.framework, taken.reading, taken.why_release, taken.label), "saved": self.saved}
 
 
 def import_(request: ImportRequest, *, progress: Progress | None = None) -> ImportAnswer:
