@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from meshwright.domain import estimate as values
-from meshwright.domain.label import label
 from meshwright.domain.layout import NoRecompute, Selective
 from meshwright.estimate.breakdown import breakdown
 from meshwright.estimate.certainty import LEVEL, around, fitting, grades, interval, memory_curve, regime
 from meshwright.estimate.costs import vocabulary_rows
 from meshwright.estimate.evaluate import Evaluation, composition_of, evaluate, split_of
 from meshwright.estimate.host_memory import host_memory
-from meshwright.estimate.overlap import overlap_for
+from meshwright.estimate.naming import name_of
 from meshwright.estimate.simulate import simulated_bubble_s
 from meshwright.estimate.split import chunk_kinds
 from meshwright.perf.flops import PADDED, Convention, SequenceFlops, layer_flops, sequence_flops, training_flops
@@ -111,7 +110,7 @@ def estimate(case: Case, layout: Layout, evaluation: Evaluation | None = None) -
     allocated = float(memory.allocated_bytes[fullest])
     known, host = case.calibration.uncertainty, host_memory(case, evaluation)
     return values.Estimate(
-        label=label(layout, overlap=overlap_for(case)),
+        label=name_of(case, layout),
         layout=layout,
         fits=fits.fits,
         calibrated=case.calibration.fitted,

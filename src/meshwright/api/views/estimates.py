@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.domain.estimate import Fits
 from meshwright.domain.label import OVERLAPS, recompute_word
+from meshwright.domain.layout import overlapping
 from meshwright.estimate.figures import figures
 from meshwright.search.result import FIGURES
 
@@ -50,7 +51,8 @@ def layout_view(layout: Layout) -> Document:
     view["schedule"] = layout.schedule
     view["stage_layers"] = None if layout.stage_layers is None else plain(layout.stage_layers)
     view["offload"] = list(layout.offload)
-    view["overlap"] = [word for word, name in OVERLAPS.items() if getattr(layout.overlap, name)]
+    heard = overlapping(layout)
+    view["overlap"] = [word for word, name in OVERLAPS.items() if name in heard and getattr(layout.overlap, name)]
     view["context_kind"] = layout.context_kind
     return view
 
