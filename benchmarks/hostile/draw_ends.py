@@ -168,7 +168,8 @@ def _writing(rng: random.Random) -> Case:
             return Case(verb=base.arguments[0], kind="", setup=base.setup, arguments=with_option(base.arguments, base.output, "o"))
         case _:
             files = FRAMEWORKS[framework]
-            place = ("--model", model_of(framework), "--device", device_of(framework), "--nodes", "1", "--memory", "30GB", "--apply")
+            model, device = model_of(framework), device_of(framework)
+            place = ("--model", model, "--device", device, "--nodes", "1", "--memory", "30GB", "--apply")
             return Case(
                 verb="fix",
                 kind="",
