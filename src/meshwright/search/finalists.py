@@ -181,13 +181,11 @@ def grid_best(case: Case, features: Features, pins: Pins, *, overlap: Overlap) -
 def rebuild(space: Space, knobs: Sequence[int], overlap: Overlap) -> Layout:
     """The layout of one row of a pool."""
     tp, cp, pp, dp, ep, etp, mb, vp, stage, shards, treatment, schedule = knobs
-    able = space.case.implementation.sequence_parallel and space.features.sequence_parallel
-    wanted = able if space.pins.sp is None else space.pins.sp
     recompute: dict[str, Recompute] = {
         "none": NoRecompute(), "selective": Selective(modules=space.selective_modules), "full": Full(),
     }
     return Layout(
-        tensor_parallel=tp, sequence_parallel=bool(tp > 1 and wanted), context_parallel=cp,
+        tensor_parallel=tp, sequence_parallel=tp > 1 and space.sequence_parallel, context_parallel=cp,
         context_kind=space.context_kind if cp > 1 else "ring", pipeline_parallel=pp, virtual_stages=vp, expert_parallel=ep,
         expert_tensor_parallel=etp, data_parallel=dp, optimizer_shards=shards, gradient_shards=shards if stage >= 2 else 1,
         parameter_shards=shards if stage >= 3 else 1, microbatch_sequences=mb,

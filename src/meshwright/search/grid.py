@@ -105,9 +105,7 @@ def shard_ranks(space: Space, mesh: dict[str, Ints]) -> Ints:
 
 def sequence_parallel(space: Space, tp: Ints) -> Ints:
     """1 where sequence parallelism is on: with every TP that can have it, unless pinned."""
-    able = space.case.implementation.sequence_parallel and space.features.sequence_parallel
-    wanted = able if space.pins.sp is None else space.pins.sp
-    return np.where((tp > 1) & wanted, 1, 0)
+    return np.where((tp > 1) & space.sequence_parallel, 1, 0)
 
 
 def settings_for(space: Space, schedule: str, overlap: Overlap) -> Settings:

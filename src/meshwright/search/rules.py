@@ -154,8 +154,18 @@ def _moe_sequence_parallel(case: Case, _: Features, k: Knobs) -> Any:
     return np.asarray(not case.model.is_moe) | (k.tp == 1) | (np.asarray(k.sp) > 0)
 
 
+def sequence_parallel_able(case: Case, features: Features) -> bool:
+    """Whether the framework has sequence parallelism."""
+    return case.implementation.sequence_parallel and features.sequence_parallel
+
+
+def sequence_parallel_unasked(case: Case, features: Features) -> bool:
+    """Whether sequence parallelism is on with every TP; otherwise only where a pin or the user's layout says so."""
+    return sequence_parallel_able(case, features) and not features.sequence_parallel_against
+
+
 def _sequence_parallel(case: Case, features: Features, k: Knobs) -> Any:
-    return (np.asarray(k.sp) == 0) | (case.implementation.sequence_parallel and features.sequence_parallel)
+    return (np.asarray(k.sp) == 0) | sequence_parallel_able(case, features)
 
 
 def _precision(case: Case, _: Features, k: Knobs) -> Any:

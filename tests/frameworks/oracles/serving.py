@@ -145,8 +145,8 @@ def anything(name: str) -> type:
 
 
 class _StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self.names = names
+    def __init__(self, names: tuple[str, ...], version: str) -> None:
+        self.names, self.version = names, version
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> typing.Any:
         if any(fullname == name or fullname.startswith(f"{name}.") for name in self.names):
@@ -164,12 +164,12 @@ class _StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
         module.__path__ = []
         module.__getattr__ = attribute  # type: ignore[method-assign]
-        module.__version__ = "0"
+        module.__version__ = self.version
 
 
-def stand_in(*names: str) -> None:
+def stand_in(*names: str, version: str = "0") -> None:
     """Imports of these packages and of what is below them succeed and hold nothing."""
-    sys.meta_path.insert(0, _StandIns(names))
+    sys.meta_path.insert(0, _StandIns(names, version))
 
 
 def bare_package(name: str, folder: Path) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
+from meshwright.frameworks.bridge.recipes import packs
 from meshwright.frameworks.megatron import MEGATRON
 from meshwright.frameworks.rules import Rule, limits, values_if
 
@@ -33,7 +34,7 @@ def _parameter_overlap(plan: Planned) -> bool:
     return plan.zero > 0 and plan.ranks > 1 and overlap.parameter_gather and not overlap.gradient_reduce
 
 
-OWN = limits("bridge", (
+OWN = (
     Rule("world", "world size ({world}) is not divisible by total_model_size (model_cfg.tensor_model_parallel_size={tp} * "
          "model_cfg.pipeline_model_parallel_size={pp} * model_cfg.context_parallel_size={cp})", _world),
     Rule("sequence-parallel-alone", "Cannot use sequence parallelism without tensor parallelism",
@@ -42,11 +43,13 @@ OWN = limits("bridge", (
          lambda plan: plan.cp > 1 and plan.sequence % (2 * plan.cp)),
     Rule("parameter-overlap", "overlap_param_gather without overlap_grad_reduce: accepted in silence, although Megatron-LM's own "
          "flags refuse it", _parameter_overlap, "never"),
+    Rule("packed-microbatch", "Micro batch size should be 1 when training with packed sequence, but your micro batch size is {mb}.",
+         lambda plan: plan.mb > 1 and packs(plan.case, plan.release)),
     Rule("precision", "Megatron-Bridge has no recipe for {precision}; it has {known}",
          lambda plan: values_if(plan.precision not in PRECISIONS, known=", ".join(PRECISIONS)), "never", "training"),
     Rule("device", "Megatron-Bridge runs on NVIDIA GPUs, not on {device}",
          lambda plan: plan.case.cluster.device.family in {"ascend", "cpu", "cdna3", "cdna4"}, "never", "cluster"),
-))
+)
 REPLACED = frozenset(
     f"megatron.{name}" for name in ("task", "device", "precision", "sequence", "parameter-overlap", "split", "flag")
 )
@@ -57,4 +60,5 @@ REPLACED = frozenset(
 def limits_of(release: str) -> tuple[Limit, ...]:
     """Every rule of a release, in the order in which they are reported."""
     below = (limit for limit in MEGATRON.at(CORES[release]).limits if limit.id not in REPLACED)
-    return (*OWN, *(replace(limit, id=limit.id.replace("megatron.", "bridge.", 1)) for limit in below))
+    renamed = (replace(limit, id=limit.id.replace("megatron.", "bridge.", 1)) for limit in below)
+    return (*limits("bridge", OWN, release=release), *renamed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -12,9 +12,11 @@ from meshwright.documents.opening import PYTHON, is_script, open_source
 from meshwright.documents.overrides import OverrideDocument
 from meshwright.documents.source import Setting, Source
 from meshwright.errors import InputError
+from meshwright.frameworks.bridge.recipes import NESTED, canonical, spelled
 from meshwright.readers.safe import parse_yaml
 
 if TYPE_CHECKING:
+    from meshwright.documents.source import Document
     from meshwright.frameworks.base import File
 
 RESET = frozenset({
@@ -47,7 +49,34 @@ def open_files(files: Sequence[File]) -> Source:
     settings = dict(_fields(source.settings))
     remarks = tuple(remark for remark in source.remarks if remark.id != "source.twice")
     documents = tuple(OverrideDocument(script=each, nullable=RESET) if is_script(each.path) else each for each in source.documents)
-    return replace(source, documents=documents, settings=settings, remarks=remarks)
+    return replace(source, documents=tuple(map(Sectioned, documents)), settings=settings, remarks=remarks)
+
+
+@dataclass(frozen=True, slots=True)
+class Sectioned:
+    """A document whose fields ``model.transformer.x`` (main's models that are no providers) are ``model.x``."""
+
+    inner: Document
+
+    @property
+    def path(self) -> str:
+        """As the user gave it."""
+        return self.inner.path
+
+    @property
+    def text(self) -> str:
+        """As it was read."""
+        return self.inner.text
+
+    def settings(self) -> Mapping[str, Setting]:
+        """Those of the document, by the names that providers have for them."""
+        return {canonical(key): setting for key, setting in self.inner.settings().items()}
+
+    def changed(self, edits: Mapping[str, object]) -> str:
+        """The document with the edits, in the section where its fields stand."""
+        there = self.inner.settings()
+        section = NESTED if any(key.startswith(f"{NESTED}.") for key in there) else "model"
+        return self.inner.changed({key if key in there else spelled(key, section): value for key, value in edits.items()})
 
 
 def detect(source: Source) -> str | None:
@@ -70,7 +99,7 @@ def _fields(settings: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:
             yield name, _read(name, setting)
     for key, setting in settings.items():
         if SHORT.get(key.lstrip("-")) is None:
-            yield key, _read(key, setting)
+            yield canonical(key), _read(canonical(key), setting)
 
 
 def _read(key: str, setting: Setting) -> Setting:

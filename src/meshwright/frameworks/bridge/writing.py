@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from meshwright.documents.quoting import Shell, hydra, word
 from meshwright.frameworks.base import File, Options
-from meshwright.frameworks.bridge.deciding import decide
-from meshwright.frameworks.bridge.limits import PRECISIONS
-from meshwright.frameworks.bridge.sources import RESET
+from meshwright.frameworks.bridge.overrides import overrides
+from meshwright.frameworks.bridge.program import PATH, program, reason
+from meshwright.frameworks.bridge.recipes import Recipe, packs, recipe_of, spelled
 from meshwright.frameworks.hub import hub_name
 from meshwright.frameworks.manual import (
     TORCHRUN,
@@ -20,68 +20,52 @@ from meshwright.frameworks.manual import (
     launch_script,
     readme,
     start_commands,
-    train_steps,
 )
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
 
-MODES = {"pretrain": "pretrain", "sft": "sft", "lora": "peft"}
-"""Task -> the word that names of recipes have for it."""
-
-
 def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[File, ...]:
-    """``launch.sh`` and ``README.md``."""
-    manual = _manual(case, layout, release)
-    words = [f"{key}={word(hydra(value))}" for key, value in overrides(case, layout, release, options).items()]
-    select = ('--recipe "$RECIPE"',) if release == "0.3" else (f'--model "$RECIPE" --mode {_mode(case)}',)
-    launch = Launch(checkout="BRIDGE_PATH", command=(*TORCHRUN, "scripts/training/run_recipe.py", *select, *words))
-    return (launch_script(case, layout, options, manual, launch), readme(case, layout, options, manual))
+    """``launch.sh`` and ``README.md``, and ``train.py`` where ``run_recipe`` cannot say the plan."""
+    recipe, manual = recipe_of(case, release), _manual(case, layout, release)
+    section = recipe.section if recipe else "model"
+    words = [f"{spelled(key, section)}={word(hydra(value))}" for key, value in overrides(case, layout, release, options).items()]
+    own = (program(case, release),) if reason(case, release) else ()
+    start = (f'"$HERE/{PATH}"',) if own or recipe is None else ("scripts/training/run_recipe.py", _selected(recipe, case, release))
+    launch = Launch(checkout="BRIDGE_PATH", command=(*TORCHRUN, *start, *words, *_places(case, recipe)))
+    return (*own, launch_script(case, layout, options, manual, launch), readme(case, layout, options, manual))
 
 
-def overrides(case: Case, layout: Layout, release: str, options: Options) -> dict[str, object]:
-    """Field -> value: what the plan decides, what must be set back, and what the case fixes."""
-    decided = decide(case, layout, release)
-    steps, sequence = train_steps(case, options), case.batch.sequence_tokens
-    length = "dataset.sequence_length" if release == "0.3" and case.training.task == "pretrain" else "dataset.seq_length"
-    fixed: dict[str, object] = {
-        "train.global_batch_size": case.batch.global_batch_sequences, "train.train_iters": steps, "model.seq_length": sequence,
-        length: sequence, "mixed_precision": PRECISIONS[case.training.precision.name],
-    }
-    back = {key: None for key in (*sorted(RESET), "comm_overlap") if key not in decided}
-    experts: dict[str, object] = {"model.moe_token_dispatcher_type": "alltoall"} if case.model.is_moe else {}
-    peft: dict[str, object] = {"peft.dim": case.training.lora.rank} if case.training.lora else {}
-    return {**back, **decided, **fixed, **experts, **peft}
+def _selected(recipe: Recipe, case: Case, release: str) -> str:
+    """How ``run_recipe`` is told the recipe."""
+    task = case.training.task
+    return f"--recipe {recipe.function(task)}" if release == "0.3" else f"--model {recipe.stem} --mode {task}"
 
 
-def _mode(case: Case) -> str:
-    """The mode of main's script."""
-    return case.training.task
-
-
-def recipe_name(case: Case, release: str) -> str:
-    """The recipe of a model as Bridge spells it: ``llama3-70b`` is ``llama3_70b_pretrain_config`` in 0.3.
-
-    It may not exist: the README says so.
-    """
-    stem = case.model.name.replace(".", "").replace("-", "_")
-    return f"{stem}_{MODES[case.training.task]}_config" if release == "0.3" else stem
+def _places(case: Case, recipe: Recipe | None) -> list[str]:
+    """Where a run keeps its own, a folder for each plan, and finds weights to start from and a tokenizer, if no recipe has one."""
+    own = "$HERE/checkpoints"
+    places = {"checkpoint.save": own, "checkpoint.load": own, "logger.tensorboard_dir": "$HERE/tb_logs"}
+    if case.training.task != "pretrain":
+        places |= {"checkpoint.pretrained_checkpoint": "$PRETRAINED_CHECKPOINT"}
+        places |= {} if recipe else {"tokenizer.tokenizer_model": "$TOKENIZER"}
+    quoted = {key: Shell(f"'{value}'") for key, value in places.items()}
+    return [f"{key}={word(value)}" for key, value in quoted.items()]
 
 
 def _manual(case: Case, layout: Layout, release: str) -> Manual:
     """What the README and the launch script say."""
-    fsdp = layout.zero_stage >= 2
+    fsdp, recipe = layout.zero_stage >= 2, recipe_of(case, release)
     connections = Variable(name="CUDA_DEVICE_MAX_CONNECTIONS", value="8" if fsdp else "1",
                            reason="FSDP must not have 1" if fsdp else "collectives start before the GEMMs behind them")
     return Manual(
         title=f"Megatron-Bridge {release}",
-        needs="Python 3.12 and Megatron-Bridge's container; its recipes take mock data until a data set is given.",
+        needs=f"Megatron-Bridge's container ({PYTHONS[release]}) and a checkout with its submodule. {_data(case, recipe)}",
         commands=start_commands(layout, case, before="BRIDGE_PATH=/path/to/Megatron-Bridge"),
         blanks=(
-            Blank(name="BRIDGE_PATH", default=Shell("$PWD"), what=f"checkout of Megatron-Bridge at {release}"),
-            Blank(name="RECIPE", default=recipe_name(case, release),
-                  what=f"recipe of Megatron-Bridge to start from, for {hub_name(case.model)}"),
+            Blank(name="BRIDGE_PATH", default=Shell("$PWD"), what=f"checkout of Megatron-Bridge at {CHECKOUTS[release]}"),
+            *_tuning_blanks(case, recipe),
         ),
         variables=(
             connections,
@@ -91,13 +75,55 @@ def _manual(case: Case, layout: Layout, release: str) -> Manual:
             Switch(name="comm_overlap", risk="exact", what="would decide overlap anew; the plan's own fields stand instead of it"),
             Switch(name="model.cuda_graph_impl", risk="equivalent", what="CUDA graphs: memory for captured buffers"),
             Switch(name="model.moe_shared_expert_overlap", risk="exact", what="shared experts beside the dispatcher"),
+            Switch(name="model.moe_token_dispatcher_type=flex", risk="equivalent", what="DeepEP or HybridEP instead of all-to-all"),
+            Switch(name="optimizer.use_precision_aware_optimizer", risk="approximate",
+                   what="moments and gradients of some recipes in BF16; the plan's optimizer says their types"),
         ),
-        probe=_PROBE,
-        assumed=("Learning rate, data, tokenizer and checkpoints are those of the recipe.",
-                 "Fields that a recipe sets and no override names stay as the recipe has them."),
+        probe=_PROBE, assumed=_assumed(case, release),
     )
 
 
+def _data(case: Case, recipe: Recipe | None) -> str:
+    """Which data a run takes as it stands."""
+    if case.training.task == "pretrain":
+        return "Data are made up until a data set is given."
+    tokenizer = "the tokenizer of the recipe" if recipe else "the tokenizer"
+    return f"Tuning takes no made-up data: SQuAD and {tokenizer} come from the hub, if words behind `launch.sh` say no others."
+
+
+def _tuning_blanks(case: Case, recipe: Recipe | None) -> tuple[Blank, ...]:
+    """What tuning starts from."""
+    if case.training.task == "pretrain":
+        return ()
+    name = hub_name(case.model)
+    weights = Blank(name="PRETRAINED_CHECKPOINT", default="", what=f"absolute path of a Megatron checkpoint of {name}")
+    tokenizer = Blank(name="TOKENIZER", default="", what=f"tokenizer of the hub or a folder, that of {name}")
+    return (weights,) if recipe else (weights, tokenizer)
+
+
+def _assumed(case: Case, release: str) -> tuple[str, ...]:
+    """What the files leave to Bridge, and where they stand for something."""
+    said = [
+        "Checkpoints and logs of this plan stand in `checkpoints/` and `tb_logs/` beside `launch.sh`: a second run goes on there.",
+        "Words behind `launch.sh` are overrides too, and win.",
+        "The warm-up is a tenth of a short run, 2,000 steps of a long one; learning rate and its decay are Bridge's.",
+    ]
+    if why := reason(case, release):
+        said.append(f"`{PATH}` stands for `scripts/training/run_recipe.py`: {why}.")
+    if recipe_of(case, release):
+        said.append("Fields that the recipe sets and no override names stay as the recipe has them.")
+    else:
+        said.append(
+            "Norm epsilon, initialisation, scaling of rotary positions and the weight of balancing losses are Bridge's defaults."
+        )
+    if case.training.task != "pretrain":
+        said.append("Samples are packed to sequences of the planned length, one in a micro-batch." if packs(case, release)
+                    else "Bridge does not pack this model's samples: each is padded to the planned length.")
+    return tuple(said)
+
+
+PYTHONS = {"0.3": "Python 3.10 or later", "main": "Python 3.12"}
+CHECKOUTS = {"0.3": "tag v0.3.1", "main": "067f987"}
 _PROBE = (
     "Megatron-Bridge has no probe of its own. Megatron-LM's (`--fake-process-group`, core 0.16) runs one rank with the same "
     "degrees: `meshwright export PLAN --to megatron --out DIR` writes it. Or run 3 steps with fewer layers, read `max "

@@ -52,6 +52,8 @@ _FEATURES = Features(
     partial_sharding=False,
     context_kinds=("ulysses",),
     expert_tensor_parallel=False,
+    sequence_parallel_against="DeepSpeed's engine bypasses Megatron's optimizer, which would sum gradients of norms over tensor "
+    "ranks (reported in Megatron-DeepSpeed issue 170)",
     uneven_stages=False,
     recompute=("none", "selective", "full"),
     recompute_first_layers=False,  # the pipeline engine does not apply the block method

@@ -1,0 +1,102 @@
+"""A program beside the launch, where ``run_recipe`` cannot say the plan: no recipe for the model, the rank of adapters, gradients
+of another type. Its words are overrides, as those of ``run_recipe``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshwright.documents.quoting import Written, comment, python
+from meshwright.frameworks.base import File
+from meshwright.frameworks.bridge.model_fields import model_fields, provider
+from meshwright.frameworks.bridge.recipes import MODES, recipe_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from meshwright.domain.case import Case
+
+PATH = "train.py"
+HALF_GRADIENTS = frozenset({"fp16"})
+"""Precisions whose recipe of Bridge reduces gradients in the type of the weights; the others in FP32."""
+TARGETS = {"query": ("linear_qkv",), "key": ("linear_qkv",), "value": ("linear_qkv",), "output": ("linear_proj",),
+           "mlp": ("linear_fc1", "linear_fc2")}
+"""Projection with an adapter -> Bridge's modules; experts have none, as predicted."""
+
+
+def reason(case: Case, release: str) -> str:
+    """Why ``run_recipe`` alone does not do, or the empty string."""
+    why = []
+    if recipe_of(case, release) is None:
+        why.append(f"Megatron-Bridge {release} has no {MODES[case.training.task]} recipe for this model")
+    if case.training.lora:
+        why.append("the rank of adapters cannot be set on a command line")
+    if _reduces_otherwise(case):
+        why.append("the type in which gradients are reduced is not the recipe's")
+    return "; ".join(why)
+
+
+def program(case: Case, release: str) -> File:
+    """``train.py``."""
+    recipe, task = recipe_of(case, release), case.training.task
+    trainer = "pretrain" if task == "pretrain" else "finetune"
+    start = recipe.function(task) if recipe else f"_{MODES[task]}_common"
+    imports = [
+        *(() if recipe else _imports(case)), f"from megatron.bridge.recipes{'' if recipe else '.common'} import {start}",
+        "from megatron.bridge.training.gpt_step import forward_step", f"from megatron.bridge.training.{trainer} import {trainer}",
+        "from megatron.bridge.training.utils.omegaconf_utils import process_config_with_overrides",
+    ]
+    if _reduces_otherwise(case):
+        imports.append("from megatron.bridge.training.mixed_precision import get_mixed_precision_config")
+    lines = [
+        f'"""{comment(case.model.name)} for Megatron-Bridge {release}: {reason(case, release)}.', "",
+        'Words are overrides, as those of run_recipe. Written by Meshwright."""', "",
+        "import sys", "", *sorted(imports), "", "",
+        "def configuration():", f"    config = {start}()",
+        *(() if recipe else _model(case, release)), *_adapters(case), "    return config", "", "",
+        'if __name__ == "__main__":',
+        "    config = process_config_with_overrides(configuration(), cli_overrides=sys.argv[1:])",
+    ]
+    if _reduces_otherwise(case):
+        lines += ["    config.mixed_precision = get_mixed_precision_config(config.mixed_precision)",
+                  f"    config.mixed_precision.grad_reduce_in_fp32 = {case.training.precision.gradient_bytes >= 4}"]
+    lines.append(f"    {trainer}(config=config, forward_step_func=forward_step)")
+    return File(path=PATH, text="\n".join(lines) + "\n")
+
+
+def _reduces_otherwise(case: Case) -> bool:
+    """Whether gradients are planned in another type than Bridge's recipe for the precision reduces them in."""
+    precision = case.training.precision
+    return (precision.gradient_bytes < 4) != (precision.name in HALF_GRADIENTS)
+
+
+def _imports(case: Case) -> Iterator[str]:
+    """What the model's fields name."""
+    named = [str(value) for value in model_fields(case, "0.3").values() if isinstance(value, Written)]
+    if any(name.startswith("partial") for name in named):
+        yield from ("from functools import partial",
+                    "from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec")
+    yield from (f"from megatron.core.activations import {name}" for name in named if name in {"squared_relu", "quick_gelu"})
+    module = "mla_provider" if provider(case) == "MLAModelProvider" else "gpt_provider"
+    yield f"from megatron.bridge.models.{module} import {provider(case)}"
+    if any(name.startswith("functional.") for name in named):
+        yield "from torch.nn import functional"
+
+
+def _model(case: Case, release: str) -> Iterator[str]:
+    """The model, and its tokenizer: none where data are made up."""
+    yield f"    config.model = {provider(case)}("
+    for name, value in model_fields(case, release).items():
+        yield f"        {name}={value if isinstance(value, Written) else python(value)},"
+    yield "    )"
+    if case.training.task == "pretrain":
+        yield '    config.tokenizer.tokenizer_type = "NullTokenizer"'
+        yield f"    config.tokenizer.vocab_size = {case.model.vocabulary}"
+
+
+def _adapters(case: Case) -> Iterator[str]:
+    """Rank and places of the adapters."""
+    if lora := case.training.lora:
+        yield f"    config.peft.dim = {lora.rank}"
+        if case.model.kinds[0].attention.latent is None:
+            modules = [name for target in lora.targets for name in TARGETS[target] if target != "mlp" or not case.model.is_moe]
+            yield f"    config.peft.target_modules = {python(list(dict.fromkeys(modules)))}"
