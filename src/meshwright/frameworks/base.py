@@ -233,5 +233,4 @@ class Framework:
                 framework=there.name, version=there.version, source=source, said=Said(devices=source.devices),
                 messages=(missing, *source.remarks),
             )
-        reading = there.interpreter(source, given, there.version).with_task
-        return reading if given.model is not None else reading.whole
+        return there.interpreter(source, given, there.version).with_task

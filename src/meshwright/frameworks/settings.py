@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from meshwright.domain.training import Task
-from meshwright.errors import Message
 
 if TYPE_CHECKING:
     from meshwright.documents.source import Source
     from meshwright.domain.layout import Layout
     from meshwright.domain.model import Model
+    from meshwright.errors import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,23 +65,6 @@ class Reading:
     """None where the files do not determine one; ``messages`` then say why."""
     messages: tuple[Message, ...] = ()
     """What could not be mapped, and why."""
-
-    @property
-    def whole(self) -> Reading:
-        """Without a layout whose experts do not fit on its devices: where the model is not known, no limit says so."""
-        layout = self.layout
-        if layout is None:
-            return self
-        ranks = layout.tensor_parallel * layout.context_parallel * layout.data_parallel
-        experts = layout.expert_parallel * layout.expert_tensor_parallel
-        if ranks % experts == 0:
-            return self
-        said = Message(
-            "import.experts", "world size ({world}) is not divisible by ep x etp x pp = {ep} x {etp} x {pp} = {product}",
-            {"world": layout.world, "ep": layout.expert_parallel, "etp": layout.expert_tensor_parallel,
-             "pp": layout.pipeline_parallel, "product": experts * layout.pipeline_parallel},
-        )
-        return replace(self, layout=None, messages=(*self.messages, said))
 
     @property
     def with_task(self) -> Reading:
