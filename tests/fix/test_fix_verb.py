@@ -176,6 +176,16 @@ def test_levers_are_judged_by_the_wish_and_name_options_that_are_there(fix):
     assert all("(plan --pin" in each for each in levers if "--pin" in each)
 
 
+def test_a_saved_plan_stands_where_files_stand(fix, tmp_path):
+    case = ["llama3-8b", "--device", "h100-sxm", "--devices", "8", "--global-batch", "64", "--sequence", "4096"]
+    assert fix(*case, "--top", "1", "--pin", "tp=2", "--save", str(tmp_path / "t"), verb="plan").status == 0
+    plan = str(tmp_path / "t" / "plan.yaml")
+    words = ("--memory", "40GiB", "--json", *ONE)
+    by_name, by_option = fix(plan, *words).json, fix("--request", plan, *words).json
+    assert by_name["changes"]
+    assert by_name["changes"] == by_option["changes"]
+
+
 def test_wishes_beside_memory(fix):
     base = ["llama3-8b", "--device", "h100-sxm", "--devices", "16", "--global-batch", "64", "--sequence", "4096", "--json", *ONE]
     slow = fix(*base, "--layout", "tp8 mb1 sp zero1", "--faster", "10%").json
