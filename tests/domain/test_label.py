@@ -82,6 +82,7 @@ def layouts(draw: st.DrawFn) -> tuple[Layout, int, int]:
         microbatch_sequences=mb, num_microbatches=micro, recompute=recompute,
         schedule=draw(st.sampled_from(["interleaved" if vp > 1 else "1f1b", "gpipe", "zb1p", "dualpipev"])),
         stage_layers=stage_layers, offload=draw(st.sampled_from([(), ("optimizer",)])),
+        attention=draw(st.sampled_from([None, "flash", "fused", "math"])), compiled=draw(st.sampled_from([None, True, False])),
     )
     said = {name: draw(st.booleans()) for name in sorted(overlapping(layout))}
     layout = replace(layout, overlap=replace(Overlap(), **said))

@@ -417,7 +417,8 @@ def test_one_export_that_keeps_the_first_value_is_no_fault():
 )
 def test_public_examples_are_read(facts, expected):
     reading = read(
-        NAME, f"msrun --worker_num 8 --local_worker_num 8 pretrain_gpt.py {facts} --hidden-size 4096 --distributed-backend hccl\n"
+        NAME, f"msrun --worker_num 8 --local_worker_num 8 pretrain_gpt.py {facts} --hidden-size 4096 --use-flash-attn "
+        "--distributed-backend hccl\n"
     )
     assert reading.version == "br_master" and reading.layout is not None
     assert label(reading.layout) == expected

@@ -14,9 +14,11 @@ from meshwright.domain.label import parse_layout
 from meshwright.errors import InputError
 from meshwright.estimate import estimate
 from meshwright.estimate.many import evaluate_many
-from meshwright.search import SearchOptions, plan
+from meshwright.estimate.naming import name_of
+from meshwright.search import SearchOptions, compare, plan
 from meshwright.search.finalists import layout_of_row
 from meshwright.search.grid import Counts, evaluate_grid
+from meshwright.search.nearest import lacking_kernels
 from meshwright.search.plan import overlap_for
 from meshwright.search.repair.candidates import distinct
 from meshwright.search.space import make_space, parse_pins
@@ -59,6 +61,42 @@ def test_a_plan_with_many_chunks_has_the_figures_of_its_label(pinned):
     assert (alone.step_s, alone.memory_reserved_bytes) == (best.estimate.step_s, best.estimate.memory_reserved_bytes)
     step_s, _ = evaluate_many(case, [best.layout])
     assert float(step_s[0]) == pytest.approx(best.estimate.step_s, rel=0.05)
+
+
+ABLE = replace(MEGATRON, attentions=("flash", "fused", "math"), compiles=True)
+KERNELS = [{"attention": "math"}, {"attention": "fused"}, {"compile": "off"}, {"attention": "math", "compile": "off"},
+           {"overlap": "none"}]
+
+
+@pytest.mark.parametrize("pinned", KERNELS)
+def test_a_pinned_kernel_is_that_of_the_grid_the_plan_its_label_and_the_comparison(pinned):
+    case = small_case("llama3-8b", devices=8, batch=16, sequence=4096, layers=8, implementation="torchtitan")
+    space, overlap = make_space(case, ABLE, 8, parse_pins(pinned)), overlap_for(case, "exact")
+    for rows in evaluate_grid(space, Counts(), overlap=overlap, bound=False):
+        some = range(0, len(rows), max(1, len(rows) // 5))
+        step_s, reserved = evaluate_many(case, [layout_of_row(space, rows, index, overlap) for index in some])
+        np.testing.assert_allclose(rows.step_s[list(some)], step_s, rtol=1e-9)
+        np.testing.assert_allclose(rows.reserved_bytes[list(some)], reserved, rtol=1e-9)
+    options = SearchOptions(risk="exact", pins=pinned, top=2)
+    result = plan(case, ABLE, options)
+    best = result.plans[0]
+    for knob, value in pinned.items():
+        assert f"{knob}={value}" in best.label
+    layout = parse_layout(best.label, num_devices=8, global_batch_sequences=16, model=case.model, overlap=overlap_for(case))
+    assert name_of(case, layout) == best.label
+    alone, compared = estimate(case, layout), compare(case, ABLE, result, layout, options)
+    assert (alone.step_s, alone.memory_reserved_bytes) == (best.estimate.step_s, best.estimate.memory_reserved_bytes)
+    assert compared.estimate.step_s == alone.step_s
+
+
+@pytest.mark.parametrize("pinned", [{"attention": "math"}, {"compile": "on"}, {"overlap": "tp"}])
+def test_what_a_framework_has_no_key_for_is_refused_and_its_own_is_not(pinned):
+    (knob,) = pinned
+    poor = replace(MEGATRON, overlaps=("grad",))
+    with pytest.raises(InputError, match=f"megatron has no {knob}={pinned[knob]}"):
+        plan(DEEP, poor, SearchOptions(pins=pinned))
+    own = {"attention": "flash", "compile": "off", "overlap": "grad"}[knob]
+    assert not lacking_kernels(DEEP, poor, parse_pins({knob: own}))
 
 
 BEYOND = [{"vp": "81"}, {"vp": "99999999"}, {"pp": "4", "vp": "21"}, {"mb": "99999999"}, {"shard": "99999999"}]

@@ -60,6 +60,7 @@ class Setup:
 
     def layout(self, label: str) -> Layout:
         """Read a label for this case: a silent overlap is the framework's; nodes that the request leaves spare may stay idle."""
+        from meshwright.domain.kernels import own_unsaid
         from meshwright.domain.label import parse_layout
         from meshwright.estimate.overlap import overlap_for
 
@@ -77,6 +78,10 @@ class Setup:
             )
         except InputError as error:
             raise InputError(self._of_packs(each) for each in error.messages) from None
+        compiled, attention = own_unsaid(
+            self.case, self.framework.features.attentions, compiled=layout.compiled, attention=layout.attention
+        )
+        layout = replace(layout, compiled=compiled, attention=attention)
         return layout if "overlap=" in label else replace(layout, overlap=self.framework.overlap(self.case, layout))
 
 

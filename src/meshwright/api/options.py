@@ -66,7 +66,8 @@ PLAN = (
     Field(name="objective", parse=one_of("step-time", "memory", "throughput-per-device"), panel=_SEARCH,
           metavar="step-time|memory|throughput-per-device", help="What to rank by [default: step-time]."),
     Field(name="pin", parse=pin, kind="many", metavar="KNOB=VALUE", panel=_SEARCH,
-          help="Fix a knob, repeatable: tp cp pp vp ep etp dp mb zero shard recompute schedule sp offload cp_kind."),
+          help="Fix a knob, repeatable: tp cp pp vp ep etp dp mb zero shard recompute schedule sp offload cp_kind attention "
+               "compile overlap."),
     Field(name="risk", parse=one_of("exact", "equivalent", "approximate"), metavar="exact|equivalent|approximate",
           panel=_SEARCH, help="How far a plan may change the arithmetic [default: exact]."),
     SPARE_NODES,

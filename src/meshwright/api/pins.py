@@ -5,7 +5,16 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from meshwright.domain.label import CONTEXT_KINDS, MAX_ZERO_STAGE, SCHEDULES, parse_recompute, recompute_word
+from meshwright.domain.label import (
+    ATTENTION_KERNELS,
+    CONTEXT_KINDS,
+    MAX_ZERO_STAGE,
+    OVERLAPS,
+    SCHEDULES,
+    parse_recompute,
+    recompute_word,
+)
+from meshwright.domain.recompute_label import known_names
 from meshwright.errors import fault, nearest
 from meshwright.text import LONGEST, shortened
 
@@ -15,9 +24,10 @@ if TYPE_CHECKING:
     from meshwright.api.fields import Faults
 
 NUMBERS = ("tp", "cp", "pp", "vp", "ep", "etp", "dp", "mb", "shard")
-WORDS = {"schedule": SCHEDULES, "offload": ("none", "optimizer"), "cp_kind": CONTEXT_KINDS}
+WORDS = {"schedule": SCHEDULES, "offload": ("none", "optimizer"), "cp_kind": CONTEXT_KINDS,
+         "attention": ATTENTION_KERNELS}
 """Knobs whose value is a word, and the words."""
-KNOBS = (*NUMBERS, "zero", "recompute", "sp", *WORDS)
+KNOBS = (*NUMBERS, "zero", "recompute", "sp", *WORDS, "compile", "overlap")
 SWITCH = {"on": "on", "true": "on", "1": "on", "yes": "on", "off": "off", "false": "off", "0": "off", "no": "off"}
 Pin = tuple[str, str]
 
@@ -40,18 +50,21 @@ def _value(knob: str, value: str) -> str:
             if word.startswith("full:") or "[" in word:
                 raise fault("pin.recompute-layers", "recompute={value}: counts of layers are refined, pin full", value=value)
             return word
-        case "sp" if value in SWITCH:
+        case "overlap":
+            words = known_names([word for word in value.split(",") if word != "none"], tuple(OVERLAPS), "overlap")
+            return ",".join(word for word in OVERLAPS if word in words) or "none"
+        case "sp" | "compile" if value in SWITCH:
             return SWITCH[value]
         case _ if knob in WORDS:
             if value not in WORDS[knob]:
                 hint = nearest(value, WORDS[knob])
                 raise fault(f"pin.{knob}", "unknown {knob} {value!r}{hint}", knob=knob, value=value, hint=hint)
             return value
-    if knob != "sp" and value.isascii() and value.isdigit() and len(value) <= len("100000000"):
+    if knob not in ("sp", "compile") and value.isascii() and value.isdigit() and len(value) <= len("100000000"):
         number = int(value)
         if number <= MAX_ZERO_STAGE if knob == "zero" else number >= 1:
             return str(number)
-    expected = {"sp": "on or off", "zero": f"0 to {MAX_ZERO_STAGE}"}.get(knob, "a number from 1")
+    expected = {"sp": "on or off", "compile": "on or off", "zero": f"0 to {MAX_ZERO_STAGE}"}.get(knob, "a number from 1")
     raise fault("pin.value", "{knob}={value} is wrong: {expected}", knob=knob, value=shortened(value, LONGEST), expected=expected)
 
 
@@ -76,13 +89,15 @@ def consistent(pins: Sequence[Pin], faults: Faults) -> dict[str, str]:
          "pp=1 and vp={vp} contradict each other: virtual stages need a pipeline"),
         (number.get("tp") == 1 and result.get("sp") == "on", "pin.sequence",
          "tp=1 and sp=on contradict each other: sequence parallelism shards over tp"),
+        (result.get("attention") == "math" and number.get("cp", 1) > 1, "pin.attention",
+         "attention=math and cp={cp} contradict each other: context parallelism passes blocks between fused kernels"),
         (number.get("cp") == 1 and "cp_kind" in result, "pin.context",
          "cp=1 and cp_kind={cp_kind} contradict each other: the kind is that of context parallelism"),
         (group > 0 and "cp" in number and group % number.get("shard", 1) != 0, "pin.divide",
          "shard={shard} does not divide dp x cp = {group}"),
     ):
         if wrong:
-            faults.add(id, template, path="--pin", group=group, **{"shard": "", "vp": "", "cp_kind": "", **result})
+            faults.add(id, template, path="--pin", group=group, **{"shard": "", "vp": "", "cp": "", "cp_kind": "", **result})
     return result
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING
 
 from meshwright.catalog.sheets import Names, data_path
-from meshwright.domain.implementation import Implementation
+from meshwright.domain.implementation import Compilation, Implementation
 from meshwright.readers.safe import load_yaml, require_mapping
 from meshwright.readers.structure import make_converter, structure
 
@@ -34,9 +35,19 @@ def implementation(name: str) -> Implementation:
     where = f"{FILE}: {canonical}"
     block = dict(require_mapping(_blocks()[canonical], where))
     block["name"] = canonical
-    block["saved"] = [_saved(row) for table in _tables(block, "saved") for row in table]
-    block["passes"] = [_pass(row) for table in _tables(block, "passes") for row in table]
-    return structure(make_converter(), block, Implementation, where=where)
+    if other := block.pop("switched", None):
+        rows = _with_rows(require_mapping(_blocks()[str(other)], f"{FILE}: {other}"))
+        block["switched"] = {field.name: rows[field.name] for field in fields(Compilation)}
+    return structure(make_converter(), _with_rows(block), Implementation, where=where)
+
+
+def _with_rows(block: Mapping[str, object]) -> dict[str, object]:
+    """A block whose tables are rows by name."""
+    rows = {
+        key: [read(row) for table in _tables(block, key) for row in table]
+        for kind, read in (("saved", _saved), ("passes", _pass)) for key in (kind, f"score_{kind}") if key in block
+    }
+    return {**block, **rows}
 
 
 def _tables(block: Mapping[str, object], key: str) -> list[list[list[object]]]:

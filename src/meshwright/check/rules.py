@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.check.context import finding
+from meshwright.domain.kernels import running
 from meshwright.frameworks.settings import Finding
 from meshwright.judging.neighbours import DEGREES, vary
 from meshwright.search import layout_refusals
@@ -37,7 +38,7 @@ def limits(context: Context) -> Iterator[Finding]:
         return
     broken = False
     for limit in framework.limits:
-        message = limit.check(case, layout)
+        message = limit.check(running(case, layout), layout)
         if message is None:
             continue
         broken = True

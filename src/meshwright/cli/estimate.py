@@ -24,12 +24,13 @@ REQUEST, ASK = EstimateRequest, estimate
 
 def report(answer: EstimateAnswer, options: Mapping[str, Any]) -> Iterator[RenderableType]:
     """The estimate, what the framework lacks for it, and its terms where they are asked for."""
-    from meshwright.report.estimate import estimate_report, limit_lines, term_table
+    from meshwright.report.estimate import estimate_report, limit_lines, note_lines, term_table
     from meshwright.report.packing import packing_lines
 
     yield from estimate_report(answer.given.case, answer.estimate, answer.closest)
     if answer.given.samples is not None:
         yield from packing_lines(answer.given.samples.figures(), answer.given.case.batch, answer.estimate)
+    yield from note_lines(answer.notes)
     yield from limit_lines(answer.given.framework.name, answer.limits)
     if options["terms"]:
         yield from term_table(answer.estimate)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from meshwright.domain.layout import ContextKind, Schedule
+from meshwright.domain.layout import AttentionKernel, ContextKind, Schedule
 from meshwright.domain.training import Task
 
 
@@ -57,6 +57,10 @@ class Features:
     """Several treatments behind each other, each with one number of layers for all chunks."""
     overlaps: tuple[str, ...] = ("grad", "param", "tp", "p2p", "ep")
     """Words of ``overlap=`` that can be switched on."""
+    attentions: tuple[AttentionKernel, ...] = ()
+    """Attention kernels that it can be told to run; empty: it has no key for them."""
+    compiles: bool = False
+    """Its files can switch torch.compile on and off."""
     sequence_parallel_with_tensor: bool = False
     """Sequence parallelism is on whenever tensor parallelism is."""
     mixture_of_experts: bool = True

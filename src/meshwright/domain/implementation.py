@@ -103,6 +103,17 @@ class Units:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Compilation:
+    """What torch.compile changes of an implementation: what is kept, moved and launched. Fields as in ``Implementation``."""
+
+    saved: tuple[SavedTensor, ...]
+    passes: tuple[Pass, ...]
+    kernels_forward: int
+    kernels_backward: int
+    loss_passes: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Implementation:
     """A framework version: kernels, saved tensors, buffers and the communication that it can hide."""
 
@@ -219,9 +230,24 @@ class Implementation:
     streamed_bytes: float = 0.0
     """Bytes per token and hidden element that a layer hands to a communication stream under TP. The allocator cannot use them again
     until the device has passed them, so they pile up where the host runs ahead, and are given up where memory is short."""
+    score_saved: tuple[SavedTensor, ...] = ()
+    """What it keeps besides where attention has a score matrix."""
+    score_passes: tuple[Pass, ...] = ()
+    """What it moves besides where attention has a score matrix."""
+    attention: str = ""
+    """The attention kernel that was chosen (``flash``, ``fused``, ``math``); empty: its own."""
+    compiled: bool = False
+    """Layers go through torch.compile."""
+    switched: Compilation | None = None
+    """With torch.compile off where it is on, and on where it is off; None: what it would change is not known."""
     source: str = ""
 
     @property
     def fused_loss(self) -> bool:
         """The loss works in place on the logits and keeps no FP32 copy."""
         return self.logit_bytes <= 2.0
+
+    @property
+    def kernel(self) -> str:
+        """What attention runs on; empty where the framework chooses between fused kernels, of which one answer is known."""
+        return self.attention or ("" if self.flash_attention else "math")

@@ -1,7 +1,8 @@
 """The compact label of a layout, read and written: ``tp8 pp4 vp2 dp16 mb1 sp zero1 recompute=full:2``.
 
 Words stand in any order. An omitted degree is 1, an omitted ``dp`` follows from the number of devices, and the number
-of micro-batches follows from the global batch. Beyond the contract's words, ``context=KIND`` names the kind of context
+of micro-batches follows from the global batch. ``attention=flash|fused|math`` and ``compile=on|off`` name kernels where
+they are not the framework's own. Beyond the contract's words, ``context=KIND`` names the kind of context
 parallelism, ``shards=O,G,P`` sets three unequal shard groups, and ``shardnode`` is the data-parallel part of one node.
 """
 
@@ -11,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.domain.label_reader import (
+    ATTENTION_KERNELS,
     CONTEXT_KINDS,
     DEGREES,
     MAX_ZERO_STAGE,
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
     from meshwright.errors import Message
 
 __all__ = [
-    "CONTEXT_KINDS", "DEGREES", "MAX_ZERO_STAGE", "MODULES", "OVERLAPS", "SCHEDULES", "label", "label_faults", "parse_layout",
-    "parse_list", "parse_recompute", "recompute_word",
+    "ATTENTION_KERNELS", "CONTEXT_KINDS", "DEGREES", "MAX_ZERO_STAGE", "MODULES", "OVERLAPS", "SCHEDULES", "label", "label_faults",
+    "parse_layout", "parse_list", "parse_recompute", "recompute_word",
 ]
 _NO_RECOMPUTE: Recompute = NoRecompute()
 _NO_NAMES: tuple[str, ...] = ()
@@ -66,6 +68,8 @@ def label(layout: Layout, *, overlap: Overlap | None = None, stage_layers: Grid 
     words += [f"context={layout.context_kind}"] if layout.context_kind != "ring" else []
     words += [f"layers={list_word(layout.stage_layers)}"] if layout.stage_layers not in (None, stage_layers) else []
     words += [f"offload={','.join(layout.offload)}"] if layout.offload else []
+    words += [f"attention={layout.attention}"] if layout.attention is not None else []
+    words += [f"compile={'on' if layout.compiled else 'off'}"] if layout.compiled is not None else []
     heard = overlapping(layout)
     if any(getattr(layout.overlap, name) != getattr(default, name) for name in heard):
         active = [word for word, name in OVERLAPS.items() if name in heard and getattr(layout.overlap, name)]
@@ -152,6 +156,8 @@ def _read(
     offload = reader.value("offload", lambda text: names(text, ("optimizer",), "offload"), _NO_NAMES)
     context_kind = reader.value("context", lambda text: one(text, CONTEXT_KINDS, "context"), _RING)
     schedule = reader.schedule(vp)
+    attention = reader.value("attention", lambda text: one(text, ATTENTION_KERNELS, "attention"), None)
+    compiled = reader.value("compile", lambda text: one(text, ("on", "off"), "compile") == "on", None)
     if reader.faults or dp is None or batch is None:
         return None, reader.faults
     layout = Layout(
@@ -159,7 +165,7 @@ def _read(
         pipeline_parallel=pp, virtual_stages=vp, expert_parallel=ep, expert_tensor_parallel=etp, data_parallel=dp,
         optimizer_shards=shards.optimizer, gradient_shards=shards.gradient, parameter_shards=shards.parameter,
         microbatch_sequences=mb, num_microbatches=microbatches, recompute=recompute, schedule=schedule,
-        stage_layers=stage_layers, offload=offload, overlap=overlap or Overlap(),
+        stage_layers=stage_layers, offload=offload, overlap=overlap or Overlap(), attention=attention, compiled=compiled,
     )
     heard = {name: getattr(said, name) for name in overlapping(layout)}
     return replace(layout, overlap=replace(layout.overlap, **heard)), []

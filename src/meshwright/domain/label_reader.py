@@ -6,7 +6,7 @@ import re
 from math import gcd
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, get_args
 
-from meshwright.domain.layout import ContextKind, Full, Grid, Mixed, Overlap, Recompute, Schedule
+from meshwright.domain.layout import AttentionKernel, ContextKind, Full, Grid, Mixed, Overlap, Recompute, Schedule
 from meshwright.domain.recompute_label import known_names, parse_list
 from meshwright.errors import InputError, Message, nearest
 from meshwright.text import LONGEST, shortened
@@ -21,13 +21,14 @@ T = TypeVar("T")
 DEGREES = ("tp", "cp", "pp", "vp", "ep", "etp", "dp", "mb")
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 CONTEXT_KINDS: tuple[ContextKind, ...] = get_args(ContextKind)
+ATTENTION_KERNELS: tuple[AttentionKernel, ...] = get_args(AttentionKernel)
 OVERLAPS = {
     "grad": "gradient_reduce", "param": "parameter_gather", "tp": "tensor", "p2p": "point_to_point", "ep": "expert",
 }
 """Word of ``overlap=`` -> field of ``Overlap``."""
 MAX_ZERO_STAGE = 3
 _NUMBER = re.compile(r"(tp|cp|pp|vp|ep|etp|dp|mb|zero|shard)=?([0-9]{1,9})")
-_KEYS = ("recompute", "schedule", "offload", "overlap", "layers", "context", "shards")
+_KEYS = ("recompute", "schedule", "offload", "overlap", "layers", "context", "shards", "attention", "compile")
 _WORDS = (*DEGREES, "zero", "shard", "shardnode", "sp", *_KEYS)
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 Schedule = Literal["1f1b", "interleaved", "gpipe", "zb1p", "dualpipev"]
 ContextKind = Literal["ring", "all-gather", "ulysses", "hybrid"]
 Risk = Literal["exact", "equivalent", "approximate"]
+AttentionKernel = Literal["flash", "fused", "math"]
+"""FlashAttention; the fused kernel of cuDNN; products and a softmax over a score matrix in memory."""
 Grid = tuple[tuple[int, ...], ...]
 """Layers by chunk and stage, ``[chunk][stage]``."""
 
@@ -157,6 +159,10 @@ class Layout:
     """Layers per chunk and stage, ``[chunk][stage]``; None: as even as possible."""
     offload: tuple[str, ...] = ()
     """What is kept in host memory: optimizer."""
+    compiled: bool | None = None
+    """Whether layers go through torch.compile; None: as the framework does by itself."""
+    attention: AttentionKernel | None = None
+    """What attention runs on; None: as the framework does by itself."""
     overlap: Overlap = Overlap()
 
     @property

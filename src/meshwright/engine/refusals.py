@@ -192,6 +192,12 @@ def _others(request: Request) -> Iterator[Message]:
                        model=model.name)
     if layout.offload:
         yield _message("offload", "offload={offload} is not in the reference step", offload=",".join(layout.offload))
+    if layout.attention is not None:
+        yield _message("attention", "attention={kernel} is not in the reference step, whose attention is that of PyTorch's choice",
+                       kernel=layout.attention)
+    if layout.compiled is not None:
+        yield _message("compile", "compile={word} is no word of the reference step: --compile compiles its layers",
+                       word="on" if layout.compiled else "off")
     beside = [word for word, asked in (("tp", layout.overlap.tensor), ("ep", layout.overlap.expert)) if asked]
     if beside:
         yield _message("overlap", "overlap={words} is not in the reference step, whose layers wait for these messages; "

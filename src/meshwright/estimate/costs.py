@@ -36,6 +36,9 @@ class Settings:
     overlap: Overlap
     context_kind: ContextKind
     offload: bool = False
+    compiled: bool | None = None
+    attention: str | None = None
+    """Kernels that the layouts name (``domain.kernels``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

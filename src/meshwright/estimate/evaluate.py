@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.domain.kernels import with_kernels
 from meshwright.estimate.combine import StateCosts, StepTime, pipeline_time, state_costs, step_time
 from meshwright.estimate.costs import Settings, WorkCosts, work_costs
 from meshwright.estimate.degrees import Degrees, degrees_of
@@ -66,7 +67,8 @@ def settings_of(layout: Layout) -> Settings:
     """The knobs of a layout that are not degrees."""
     return Settings(
         schedule=schedule_of(layout), treatments=treatments_of(layout.recompute), overlap=layout.overlap,
-        context_kind=layout.context_kind, offload="optimizer" in layout.offload,
+        context_kind=layout.context_kind, offload="optimizer" in layout.offload, compiled=layout.compiled,
+        attention=layout.attention,
     )
 
 
@@ -104,6 +106,7 @@ def evaluate_columns(case: Case, settings: Settings, degrees: Degrees, compositi
     Units:   s and bytes.
     Source:  ``estimate.costs``, ``estimate.stages``, ``estimate.combine``.
     """
+    case = with_kernels(case, compiled=settings.compiled, attention=settings.attention)
     costs = work_costs(case, settings, degrees)
     inputs = stage_inputs(costs)
     stages = stage_costs(inputs, composition)

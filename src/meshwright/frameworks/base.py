@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from meshwright.documents.quoting import require_text
 from meshwright.documents.source import File, Source
+from meshwright.domain.kernels import running
 from meshwright.domain.layout import Mixed, NoRecompute, overlapping
 from meshwright.errors import InputError, Message, fault
 from meshwright.frameworks.facts import PLAIN, Facts
@@ -96,6 +97,14 @@ def _refuses_unknown(key: str) -> tuple[Severity, str] | None:
 def _adds_nothing(source: Source) -> str:
     """A framework whose keys are all in its table."""
     return ""
+
+
+def _having(word: str, value: object) -> tuple[str, ...]:
+    """Frameworks whose files can choose a kernel."""
+    from meshwright.frameworks import framework, frameworks
+
+    known = {name: framework(name).features for name in frameworks()}
+    return tuple(name for name, each in known.items() if (each.compiles if word == "compile" else value in each.attentions))
 
 
 def _as_it_is(case: Case, layout: Layout) -> Layout:
@@ -194,12 +203,37 @@ class Framework:
 
     def check(self, case: Case, layout: Layout) -> tuple[Message, ...]:
         """Every rule of the framework that the layout breaks, in the order of ``limits``."""
+        if (lacking := self.lacks_kernel(layout)) is not None:
+            return (lacking,)
+        case = running(case, layout)
         able = self.features.recompute_mixed or self.features.recompute_mixed_first
         if isinstance(layout.recompute, Mixed) and not able:
             said = Message(f"{self.name}.recompute-mixed", "{title} has no key for layers of one pipeline that are recomputed "
                            "in different ways", {"title": self.title}, path="layout")
             return (said, *self.check(case, replace(layout, recompute=NoRecompute())))
         return tuple(message for limit in self.limits if (message := limit.check(case, layout)) is not None)
+
+    def lacks_kernel(self, layout: Layout) -> Message | None:
+        """That the files cannot choose a kernel that the layout names."""
+        asked: tuple[tuple[str, object, Collection[object], bool], ...] = (
+            ("attention", layout.attention, self.features.attentions, layout.context_parallel > 1 and layout.attention == "math"),
+            ("compile", layout.compiled, (True, False) if self.features.compiles else (), False),
+        )
+        for word, value, able, apart in asked:
+            if value is not None and apart:
+                return Message(f"{self.name}.attention-context", "context parallelism passes blocks between fused kernels: "
+                               "attention=math needs cp1", {}, path="layout")
+            if value is not None and value not in able:
+                said = value if word == "attention" else "on" if value else "off"
+                others = _having(word, value)
+                return Message(f"{self.name}.{word}", "{title} has no key for {word}={said}" + "; {others} has one" * bool(others),
+                               {"title": self.title, "word": word, "said": said, "others": " or ".join(others)}, path="layout")
+        return None
+
+    def settings(self, case: Case, layout: Layout) -> Values:
+        """Key -> value of all settings that express a layout, with the kernels that it names."""
+        assert self.decide is not None, "a framework that writes decides"
+        return self.decide(running(case, layout), layout, self.version)
 
     def write(self, case: Case, layout: Layout, *, version: str | None = None, options: Options = DEFAULTS) -> tuple[File, ...]:
         """Launch files of this layout; an ``InputError`` names everything that the framework cannot run."""
@@ -208,7 +242,7 @@ class Framework:
             raise fault("framework.no-writer", "{title} has no writer: its plugin only plans", title=self.title)
         if broken := there.check(case, layout):
             raise InputError(broken)
-        files = there.writer(case, layout, there.version, options)
+        files = there.writer(running(case, layout), layout, there.version, options)
         for file in files:
             require_text(file.text, file.path)
         return files

@@ -183,8 +183,8 @@ def _left(
 def differences(framework: Framework, reading: Reading, case: Case, layout: Layout) -> Mapping[str, object]:
     """Key -> new value (None: taken out) of everything that must change in the files."""
     assert framework.decide is not None and reading.layout is not None, "the caller has checked"
-    before = framework.decide(case, framework.normal(case, reading.layout), framework.version)
-    after = framework.decide(case, framework.normal(case, layout), framework.version)
+    before = framework.settings(case, framework.normal(case, reading.layout))
+    after = framework.settings(case, framework.normal(case, layout))
     changes: dict[str, object] = {}
     for key in dict.fromkeys((*before, *after)):
         if before.get(key) != after.get(key):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
+from meshwright.domain.kernels import running
 from meshwright.domain.layout import Full, NoRecompute, Selective
 from meshwright.judging.neighbours import OFF
 from meshwright.judging.questions import GUIDED, START_PARAMETERS
@@ -92,7 +93,7 @@ FOLLOWS: Mapping[str, Follows] = {
     "megatron.micro-batch-above-stages": lambda c, x: x.microbatch_sequences > x.pipeline_parallel > 1,
     "megatron.micro-batch-sixteen": lambda c, x: x.microbatch_sequences == 16,
     "megatron.sequence-parallel": lambda c, x: x.sequence_parallel if x.tensor_parallel > 1 else None,
-    "megatron.flash-attention": lambda c, x: c.implementation.flash_attention,
+    "megatron.flash-attention": lambda c, x: running(c, x).implementation.flash_attention,
     "megatron.zero-three": lambda c, x: x.zero_stage == 3,
     "megatron.overlap-comm": lambda c, x: x.overlap.gradient_reduce if x.data_parallel > 1 else None,
     "megatron.partition-activations": lambda c, x: False,

@@ -38,6 +38,12 @@ def estimate_report(case: Case, estimate: Estimate, closest: Near | None = None)
     yield from time_split(estimate)
 
 
+def note_lines(notes: Sequence[str]) -> Iterator[RenderableType]:
+    """What is to be known beside the estimate."""
+    for note in notes:
+        yield Padding(Text(f"note: {note}", style="yellow"), (1, 0, 0, 0))
+
+
 def limit_lines(framework: str, limits: Sequence[str]) -> Iterator[RenderableType]:
     """What the framework lacks to run the layout."""
     for place, limit in enumerate(limits):

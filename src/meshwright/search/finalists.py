@@ -191,6 +191,7 @@ def rebuild(space: Space, knobs: Sequence[int], overlap: Overlap) -> Layout:
         parameter_shards=shards if stage >= 3 else 1, microbatch_sequences=mb,
         num_microbatches=space.case.batch.global_batch_sequences // (dp * mb), recompute=recompute[TREATMENTS[treatment]],
         schedule=space.schedules[schedule], overlap=overlap, offload=space.offload,
+        compiled=space.compiled, attention=space.attention,
     )
 
 

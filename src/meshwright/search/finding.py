@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.domain.label_reader import overlap_of
+from meshwright.domain.layout import overlapping
 from meshwright.estimate.evaluate import split_of
 from meshwright.estimate.overlap import overlap_for
 from meshwright.estimate.single import estimate
@@ -79,7 +81,8 @@ def find(
     Holds:   deterministic; ``legal = evaluated + bounded``. No plan, and no pool with a legal layout, where none is legal.
     """
     pins = parse_pins(options.pins)
-    overlap = overlap_for(case, options.risk, features.overlap_words(case.training.optimizer.name))
+    able_words = features.overlap_words(case.training.optimizer.name)
+    overlap = overlap_for(case, options.risk, able_words) if pins.overlap is None else overlap_of(pins.overlap)
     begin = time.perf_counter()
     counts = Counts(rejected=Counter())
     pools: list[Finalists] = []
@@ -90,7 +93,8 @@ def find(
         for rows in evaluate_grid(pools[-1].space, counts, overlap=overlap, progress=progress):
             pools[-1].add(rows)
     search_s = time.perf_counter() - begin
-    asked = _Asked(case=case, runner=runner, most=RERANKED + (options.top if lean else max(options.top, LISTED)))
+    asked = _Asked(case=case, runner=runner, keeps_overlap=pins.overlap is not None,
+                   most=RERANKED + (options.top if lean else max(options.top, LISTED)))
     candidates = asked.first(_refined(pools, options))
     refused = 0
     if not candidates and counts.fitting:
@@ -151,6 +155,8 @@ class _Asked:
     runner: Runner
     most: int
     """Shapes that are simulated."""
+    keeps_overlap: bool = False
+    """The overlap is pinned."""
     everything: bool = False
     """Nothing is refused any more."""
     refused: set[Layout] = field(default_factory=set)
@@ -164,10 +170,15 @@ class _Asked:
 
     def able(self, layout: Layout) -> bool:
         """Whether the framework runs a layout."""
-        if self.everything or not self.runner.check(self.case, layout):
+        if self.everything or not (self._drops(layout) or self.runner.check(self.case, layout)):
             return True
         self.refused.add(layout)
         return False
+
+    def _drops(self, layout: Layout) -> bool:
+        """Whether the framework runs a layout with another overlap than the pinned one."""
+        said = self.runner.overlap(self.case, layout) if self.keeps_overlap else layout.overlap
+        return any(getattr(said, name) != getattr(layout.overlap, name) for name in overlapping(layout))
 
     def said(self, candidate: Candidate) -> Candidate:
         """A candidate with the overlap that the framework has under it."""

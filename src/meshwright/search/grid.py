@@ -113,6 +113,7 @@ def settings_for(space: Space, schedule: str, overlap: Overlap) -> Settings:
     return Settings(
         schedule=schedule, treatments=(NoRecompute(), Selective(modules=space.selective_modules), Full()), overlap=overlap,
         context_kind=space.context_kind, offload=bool(space.offload),
+        compiled=space.compiled, attention=space.attention,
     )
 
 

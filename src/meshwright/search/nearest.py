@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.domain.kernels import own_unsaid
 from meshwright.errors import Message
 from meshwright.estimate.overlap import overlap_for
 from meshwright.search.grid import Counts, evaluate_grid, sequence_parallel
@@ -28,6 +29,27 @@ LEVELS: dict[str, Level] = {
 }
 """Knob -> the level of the rules that judge it."""
 BATCH_RULES = ("dp does not divide the global batch", "dp x mb does not divide the global batch")
+
+
+def lacking_kernels(case: Case, features: Features, pins: Pins) -> list[Message]:
+    """One line for each pinned kernel, and for pinned overlap, that the framework has no key for and does not have by itself."""
+    wish = None if pins.compile is None else pins.compile == "on"
+    compiled, attention = own_unsaid(case, features.attentions, compiled=wish, attention=pins.attention)
+    words = set(features.overlap_words(case.training.optimizer.name))
+    asked: dict[str, tuple[str | None, tuple[str, ...]]] = {
+        "attention": (attention, features.attentions),
+        "compile": (None if compiled is None else pins.compile, ("on", "off") if features.compiles else ()),
+        "overlap": (
+            pins.overlap if pins.overlap not in (None, "none") and not words.issuperset(str(pins.overlap).split(",")) else None,
+            tuple(sorted(words)),
+        ),
+    }
+    template = "{framework} has no {name}={value}"
+    return [
+        Message("plan.lacks", template + ("; it has {name}={values}" if able else ""),
+                {"framework": features.name, "name": name, "value": value, "values": ", ".join(able)}, path="--pin")
+        for name, (value, able) in asked.items() if value is not None and value not in able
+    ]
 
 
 def no_legal_layout(case: Case, features: Features, options: SearchOptions, pins: Pins) -> list[Message]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.domain.estimate import Estimate, Fits, Infeasible, Unmet, Verdict
+from meshwright.domain.kernels import unpriced
 from meshwright.errors import InputError, Message
 from meshwright.estimate.overlap import overlap_for
 from meshwright.search.finding import MOST_EVALUATED, Found, device_counts, find
@@ -15,7 +16,7 @@ from meshwright.search.idle import idle_nodes
 from meshwright.search.least import least_demanding
 from meshwright.search.levers import levers
 from meshwright.search.linearity import with_linearity
-from meshwright.search.nearest import no_legal_layout
+from meshwright.search.nearest import lacking_kernels, no_legal_layout
 from meshwright.search.offloaded import find_moved
 from meshwright.search.ranking import RANKING_ERROR, TIE, column, numbered, ranking_error, value
 from meshwright.search.reasons import reasons
@@ -60,6 +61,8 @@ def plan(
     Errors:  ``InputError`` where no layout is legal (which divisibility fails, which batches near by work), or pins contradict.
     Holds:   deterministic; ``legal = evaluated + bounded``. The batch, the sequence and the numerics are never changed.
     """
+    if lacking := lacking_kernels(case, features, parse_pins(options.pins)):
+        raise InputError(lacking)
     asked = runner if runner is not None else Functions(acceptable=acceptable, said=said)
     found = find(case, features, options, asked, progress)
     if found.counts.legal == 0:
@@ -169,7 +172,7 @@ def _slower_nodes(
 
 
 def _notes(case: Case, winners: Sequence[RankedPlan], used: int) -> tuple[Message, ...]:
-    notes: list[Message] = []
+    notes: list[Message] = [*(unpriced(case, winners[0].layout) if winners else ())]
     if winners and used < case.cluster.num_devices:
         notes.append(
             Message(

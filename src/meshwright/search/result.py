@@ -28,7 +28,8 @@ class SearchOptions:
     objective: Objective = "step-time"
     risk: Risk = DEFAULT_RISK
     pins: Mapping[str, str] = field(default_factory=dict)
-    """Knob by label word (tp cp pp vp ep etp dp mb zero shard recompute schedule sp offload cp_kind) -> its only allowed value."""
+    """Knob by label word (tp cp pp vp ep etp dp mb zero shard recompute schedule sp offload cp_kind attention compile
+    overlap) -> its only allowed value."""
     pinnable: bool = True
     """Whether whoever asks can pin a knob; where nothing fits, the verb that can is named otherwise."""
     spare_nodes: int = 0

@@ -7,12 +7,14 @@ selective or full; the schedules are those that the framework offers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from meshwright.domain.label import CONTEXT_KINDS, MODULES
+from meshwright.domain.kernels import own_unsaid, with_kernels
+from meshwright.domain.label import ATTENTION_KERNELS, CONTEXT_KINDS, MODULES
+from meshwright.domain.label_reader import overlap_of
 from meshwright.domain.layout import Selective
 from meshwright.errors import InputError, Message, did_you_mean
 from meshwright.search.rules import context_kinds, sequence_parallel_unasked
@@ -24,16 +26,17 @@ if TYPE_CHECKING:
 
     from meshwright.domain.case import Case
     from meshwright.domain.features import Features
-    from meshwright.domain.layout import ContextKind, Schedule
+    from meshwright.domain.layout import AttentionKernel, ContextKind, Schedule
 
     Ints = NDArray[np.int64]
 
 MAX_VIRTUAL_STAGES = 8
 TREATMENTS = ("none", "selective", "full")
 PIN_KNOBS = ("tp", "cp", "pp", "vp", "ep", "etp", "dp", "mb", "zero", "shard", "recompute", "schedule", "sp", "offload",
-             "cp_kind")
+             "cp_kind", "attention", "compile", "overlap")
 
-CHOICES: Mapping[str, tuple[str, ...]] = {"offload": ("none", "optimizer"), "cp_kind": CONTEXT_KINDS}
+CHOICES: Mapping[str, tuple[str, ...]] = {"offload": ("none", "optimizer"), "cp_kind": CONTEXT_KINDS,
+                                              "attention": ATTENTION_KERNELS, "compile": ("on", "off")}
 """Knobs that are pinned to a word."""
 
 
@@ -73,6 +76,11 @@ class Pins:
     offload: str | None = None
     """``none`` or ``optimizer``."""
     cp_kind: ContextKind | None = None
+    attention: AttentionKernel | None = None
+    compile: str | None = None
+    """``on`` or ``off``."""
+    overlap: str | None = None
+    """Words as behind ``overlap=`` of a label."""
 
 
 def parse_pins(raw: Mapping[str, str]) -> Pins:
@@ -109,6 +117,12 @@ def parse_pins(raw: Mapping[str, str]) -> Pins:
             values["modules"] = tuple(modules.split(",")) if modules else None
         elif knob == "schedule":
             values["schedule"] = text
+        elif knob == "overlap":
+            try:
+                overlap_of(text)
+            except InputError as error:
+                faults += [replace(each, path="--pin") for each in error.messages]
+            values["overlap"] = text
         elif knob in CHOICES:
             if text not in CHOICES[knob]:
                 rule = "one of " + ", ".join(CHOICES[knob])
@@ -160,6 +174,9 @@ class Space:
 
     context_kind: ContextKind
     """The kind of context parallelism of the grid: as pinned, or the first that the framework has for the model."""
+    compiled: bool | None = None
+    attention: AttentionKernel | None = None
+    """Kernels as pinned, which the case has; None where they are its own."""
 
     @property
     def offload(self) -> tuple[str, ...]:
@@ -192,7 +209,13 @@ def make_space(case: Case, features: Features, devices: int, pins: Pins) -> Spac
     wanted = pins.schedule
     schedules = tuple(dict.fromkeys(name for name in features.schedules if wanted is None or _same_schedule(name, wanted)))
     kinds = context_kinds(case.model, features)
+    wish = None if pins.compile is None else pins.compile == "on"
+    compiled, attention = own_unsaid(case, features.attentions, compiled=wish, attention=pins.attention)
+    case = with_kernels(case, compiled=compiled, attention=attention)
+    if attention == "math":
+        pins = replace(pins, cp=1)
     return Space(
+        compiled=compiled, attention=attention,
         context_kind=pins.cp_kind or (kinds[0] if kinds else "ring"), case=case, features=features, devices=devices, pins=pins,
         microbatches=_pinned(divisors(case.batch.global_batch_sequences), pins.mb),
         chunks=_pinned(tuple(range(1, MAX_VIRTUAL_STAGES + 1)), pins.vp),

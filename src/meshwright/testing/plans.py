@@ -180,7 +180,7 @@ def draw_layout(case: Case, features: Features, choose: Choose, *, feature: str 
         recompute=_recompute(case, features, pp, vp, choose, feature), schedule=schedule,
         stage_layers=_split(case, pp, vp, features, choose, feature),
         offload=("optimizer",) if features.optimizer_offload and (feature == "offload" or choose((False,) * 9 + (True,))) else (),
-        overlap=_overlap(features, choose),
+        overlap=_overlap(features, choose), attention=None, compiled=None,
     )
 
 

@@ -101,7 +101,7 @@ def _keys_are_known(framework: Framework, case: Case, layout: Layout) -> None:
     """Every key that expresses a layout is in the surface of the release, with a knob and a value of its type."""
     assert framework.decide is not None and framework.surface is not None, f"{framework.name} is not complete"
     surface = framework.surface()
-    for key, value in framework.decide(case, layout, framework.version).items():
+    for key, value in framework.settings(case, layout).items():
         known = surface.find(key, framework.version)
         assert known is not None, f"{key} is in no surface of {framework.version}"
         assert known.knob, f"{key} expresses a layout, but has no knob"

@@ -177,7 +177,7 @@ def _words(given: Setup, plain: Layout, layout: Layout) -> tuple[Words, ...]:
     if framework.decide is None or refused:
         return (Words(framework=framework.title, lacks=refused or ("anything: its plugin only plans",)),)
     empty = replace(plain, stage_layers=None, recompute=NoRecompute())
-    before, after = (framework.decide(case, each, framework.version) for each in (empty, layout))
+    before, after = (framework.settings(case, each) for each in (empty, layout))
     changed = {key: value for key, value in after.items() if before.get(key) != value}
     return (Words(framework=f"{framework.title} {framework.version}".strip(), settings=changed),)
 

@@ -47,6 +47,13 @@ class EstimateAnswer(Answer):
     closest: Near | None
     """The published run that is nearest to the case."""
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What nothing is known of."""
+        from meshwright.domain.kernels import unpriced
+
+        return tuple(map(str, unpriced(self.given.case, self.estimate.layout)))
+
     def to_json(self) -> dict[str, Any]:
         """The document of ``estimate --json``."""
         from meshwright.api.views.estimates import estimate_view
@@ -54,6 +61,7 @@ class EstimateAnswer(Answer):
         from meshwright.api.views.runs import closest_view
 
         more = {"request": self.given.request, "framework_limits": list(self.limits), "closest_run": closest_view(self.closest)}
+        more["notes"] = list(self.notes)
         return {**estimate_view(self.estimate), **more, **packing_view(self.given, self.estimate)}
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from meshwright.api.cases import Setup
     from meshwright.api.packed_search import Tried
+    from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout
     from meshwright.evidence.rows.near import Near
     from meshwright.judging.walk import GuidedStep
@@ -235,12 +236,20 @@ def _haves(message: Message) -> Message:
     """What a framework lacks, with the frameworks that have it."""
     from meshwright.frameworks import framework, frameworks
 
-    field = {"schedule": "schedules", "zero": "zero_stages", "recompute": "recompute"}[str(message.values["name"])]
-    able = [name for name in frameworks() if message.values["value"] in getattr(framework(name).features, field)]
+    field = {"schedule": "schedules", "zero": "zero_stages", "recompute": "recompute",
+             "attention": "attentions", "overlap": "overlaps"}.get(str(message.values["name"]), "")
+    able = [name for name in frameworks() if _has(framework(name).features, field, message.values["value"])]
     if not able:
         return message
     values = {**message.values, "able": " or ".join(able)}
     return replace(message, template=message.template + "; --framework {able} has it", values=values)
+
+
+def _has(features: Features, field: str, value: object) -> bool:
+    """Whether a framework can run a value of a knob; torch.compile is a switch, the words of an overlap are several."""
+    if not field:
+        return features.compiles
+    return {*str(value).split(",")} <= {*map(str, getattr(features, field))} or value in getattr(features, field)
 
 
 def _refusal(given: Setup, result: PlanResult, never: list[Message]) -> Message:
@@ -259,6 +268,7 @@ def _refusal(given: Setup, result: PlanResult, never: list[Message]) -> Message:
             other.name for other in trained
             if not other.check(given.case, best.layout) and not layout_refusals(given.case, other.features, best.layout)
         ]
+    limits = limits or [Message("plan.overlap", "what runs beside compute is not its user's choice there", {})]
     values = {
         "name": given.framework.title, "asked": result.refused, "best": best.label if best is not None else "",
         "reason": Message(limits[0].id, limits[0].template, limits[0].values), "able": " or ".join(able),

@@ -53,6 +53,7 @@ def layout_view(layout: Layout) -> Document:
     view["offload"] = list(layout.offload)
     heard = overlapping(layout)
     view["overlap"] = [word for word, name in OVERLAPS.items() if name in heard and getattr(layout.overlap, name)]
+    view["attention"], view["compile"] = layout.attention, layout.compiled
     view["context_kind"] = layout.context_kind
     return view
 

@@ -39,6 +39,7 @@ def _features(release: str) -> Features:
     meshes = release not in {"fsdp1", "1.9"}
     return Features(
         name="accelerate",
+        compiles=True,
         schedules=("1f1b",),
         zero_stages=(0, 2, 3),
         offload_zero_stages=(2, 3),

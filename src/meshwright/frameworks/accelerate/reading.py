@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.documents.source import Setting, Source
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap
-from meshwright.frameworks.accelerate.writing import FSDP, GRID, MESH
+from meshwright.frameworks.accelerate.writing import BACKEND, FSDP, GRID, MESH
 from meshwright.frameworks.compose import Values, data_parallel_of, zero_shards
 from meshwright.frameworks.deepspeed.json_config import with_shards, without_auto
 from meshwright.frameworks.deepspeed.reading import LENGTHS
@@ -68,6 +68,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
             data_parallel=dp, microbatch_sequences=mb, num_microbatches=steps,
             recompute=Full() if checkpointing or values.bool("--gradient_checkpointing") else NoRecompute(),
             offload=("optimizer",) if engine == "FSDP" and values.bool(f"{FSDP}offload_params") else (),
+            compiled=True if values.text(BACKEND, "NO").upper() not in {"", "NO"} else None,
             overlap=Overlap(gradient_reduce=True, parameter_gather=stage >= 2, tensor=False, point_to_point=False, expert=False),
         ), _shards(values, stage, dp, cp, given))
     length = values.first(LENGTHS)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from meshwright.domain.model import Model
 
 FSDP, MESH = "fsdp_config.fsdp_", "parallelism_config.parallelism_config_"
+BACKEND = "dynamo_config.dynamo_backend"
 STRATEGIES = {"all-gather": "allgather", "ring": "alltoall"}
 """Kind of context parallelism -> ``cp_comm_strategy``: all keys and values at once, or passed around."""
 UNSPOKEN = (
@@ -71,6 +72,8 @@ def decide(case: Case, layout: Layout, release: str) -> Values:
         "distributed_type": _kind(case, layout), "num_processes": layout.world,
         "--per_device_train_batch_size": layout.microbatch_sequences, "--gradient_accumulation_steps": layout.num_microbatches,
     }
+    if layout.compiled:
+        keys[BACKEND] = "INDUCTOR"
     if sharded and release == "fsdp1":
         keys |= {
             f"{FSDP}version": 1, f"{FSDP}sharding_strategy": _strategy(layout), f"{FSDP}offload_params": bool(layout.offload),
@@ -209,7 +212,7 @@ def _manual(case: Case, layout: Layout, release: str) -> Manual:
         variables=task_variables(case),
         off=(
             Switch(name="fp8_config", risk="approximate", what="FP8 linear layers (torchao or Transformer Engine)"),
-            Switch(name="dynamo_config.dynamo_backend: inductor", risk="equivalent", what="compiles the model"),
+            *(() if layout.compiled else (Switch(name=f"{BACKEND}: INDUCTOR", risk="equivalent", what="compiles the model"),)),
         ),
         probe=_probe(),
         assumed=tuple(assumed),

@@ -20,6 +20,8 @@ FP8_RECIPES = {
 PRECISIONS = ("fp32", "bf16", "fp16", *FP8_RECIPES, "nvfp4")
 MOMENTS = {"adamw": None, "adamw-bf16-moments": "bf16", "adamw-8bit": "fp8"}
 """Optimizers of the Adam family, and the type of their moments (None: FP32)."""
+BACKENDS: dict[str, str] = {"": "auto", "flash": "flash", "fused": "fused", "math": "unfused"}
+"""Attention kernel -> ``--attention-backend``; Transformer Engine chooses where none is named."""
 OPTIMIZERS = (*MOMENTS, "sgd", "muon")
 
 
@@ -67,7 +69,7 @@ def add_precision(arguments: Arguments, case: Case) -> None:
     elif precision.base_dtype == "fp16":
         arguments.add_if(precision.gradient_bytes >= 4, "--accumulate-allreduce-grads-in-fp32")
     implementation = case.implementation
-    arguments.add("--attention-backend", "auto" if implementation.flash_attention else "unfused")
+    arguments.add("--attention-backend", BACKENDS[implementation.kernel])
     if loss_in_place(implementation):
         arguments.add("--cross-entropy-loss-fusion")
         # Transformer Engine's works in place on the logits; from 0.18 on Megatron-LM refuses it "due to stability issues".

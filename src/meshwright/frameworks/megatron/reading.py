@@ -17,12 +17,13 @@ from meshwright.frameworks.megatron.stages import Stages, stages_of
 from meshwright.frameworks.settings import Given, Reading, Said
 
 if TYPE_CHECKING:
-    from meshwright.domain.layout import ContextKind
+    from meshwright.domain.layout import AttentionKernel, ContextKind
 
 _KINDS: dict[str, ContextKind] = {
     **{words: kind for kind, words in CONTEXT_TYPES.items()},  # type: ignore[misc]
     "allgather": "all-gather",  # the help text's spelling, which the first step refuses (mistakes.py)
 }
+_KERNELS: dict[str, AttentionKernel] = {"flash": "flash", "fused": "fused", "unfused": "math", "local": "math"}
 _FSDP = ("--use-megatron-fsdp", "--use-custom-fsdp")
 _STRATEGIES = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 
@@ -109,8 +110,13 @@ def _layout(values: Values, given: Given, remarks: list[Message]) -> Layout | No
         expert_parallel=ep, expert_tensor_parallel=etp if moe else 1, data_parallel=dp, microbatch_sequences=mb,
         num_microbatches=microbatches, recompute=_recompute(values, stages, layers, pp, remarks),
         schedule="interleaved" if stages.virtual > 1 else "1f1b", stage_layers=stages.split, offload=_offload(values, remarks),
-        overlap=_overlap(values, stages, tp, ep, dp * cp, shards), **shards,
+        attention=_attention(values), compiled=None, overlap=_overlap(values, stages, tp, ep, dp * cp, shards), **shards,
     )
+
+
+def _attention(values: Values) -> AttentionKernel | None:
+    """The attention kernel; None where Transformer Engine chooses. ``local`` is Megatron-LM's own score matrix."""
+    return _KERNELS.get(values.text("--attention-backend", "auto"))
 
 
 def _microbatch(values: Values) -> int:

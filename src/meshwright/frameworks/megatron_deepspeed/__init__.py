@@ -46,6 +46,7 @@ def _timeless(key: Key) -> Key:
 
 _FEATURES = Features(
     name="megatron-deepspeed",
+    attentions=("flash", "math"),
     schedules=("1f1b",),  # interleaving is parsed, the DeepSpeed engine has none
     zero_stages=(0, 1, 2, 3),
     offload_zero_stages=(1, 2, 3),

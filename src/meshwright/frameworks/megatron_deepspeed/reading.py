@@ -119,7 +119,8 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
             context_kind="ulysses" if cp > 1 else "ring", pipeline_parallel=pp, expert_parallel=ep if experts else 1,
             expert_tensor_parallel=tp if experts and values.bool("--enable-expert-tensor-parallelism") else 1,
             data_parallel=dp, microbatch_sequences=mb, num_microbatches=steps,
-            recompute=_recompute(values), offload=offload_of(values), overlap=_overlap(values),
+            recompute=_recompute(values), offload=offload_of(values),
+            attention="flash" if any(values.bool(flag) for flag in FUSED) else None, overlap=_overlap(values),
         ), _shards(values, dp * cp))
     said = Said(
         devices=world, global_batch_sequences=total, sequence_tokens=values.int("--seq-length"),
@@ -132,6 +133,10 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
         framework="megatron-deepspeed", version=release, source=values.source, said=said,
         layout=None if values.messages else layout, messages=tuple(values.messages),
     )
+
+
+FUSED = tuple(f"--use-flash-attn{kind}" for kind in ("", "-v1", "-v2", "-triton", "-builder"))
+"""Flags of the packages that fuse attention, any of which does."""
 
 
 def _shards(values: Values, ranks: int) -> Mapping[str, int]:

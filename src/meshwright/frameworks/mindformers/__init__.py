@@ -37,6 +37,7 @@ PYNATIVE = Features(
 )
 GRAPH = replace(
     PYNATIVE,
+    attentions=("flash", "math"),
     zero_stages=(0, 1, 2, 3),
     recompute_mixed=True,
     selective_modules=("mlp_act", "comm"),

@@ -86,6 +86,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
             pipeline_parallel=pp, virtual_stages=vp, expert_parallel=ep, data_parallel=dp,
             **_shards(values, dp * cp), microbatch_sequences=mb, num_microbatches=m, recompute=recompute, schedule=schedule,
             stage_layers=said, offload=("optimizer",) if values.source.value("optimizer.swap") is True else (), overlap=OVERLAP,
+            attention="math" if values.source.value(f"{MODEL}.use_flash_attention") is False else None, compiled=None,
         )
     return Reading(
         framework="mindformers", version=release, source=source, layout=layout, messages=(*values.messages, *remarks),

@@ -49,7 +49,7 @@ def model_section(case: Case, layout: Layout) -> dict[str, object]:
         "max_position_embeddings": max(model.max_sequence or 0, case.batch.sequence_tokens),
         "position_embedding_type": {"learned": "learned_absolute"}.get(model.position, model.position),
         "hidden_act": "silu" if any_block.gated else "gelu",
-        "tie_word_embeddings": model.tied_embeddings, "use_flash_attention": True,
+        "tie_word_embeddings": model.tied_embeddings, "use_flash_attention": layout.attention != "math",
         "params_dtype": "float32", "compute_dtype": "bfloat16" if case.training.precision.base_dtype == "bf16" else "float16",
     }
     if model.rotary_base is not None:

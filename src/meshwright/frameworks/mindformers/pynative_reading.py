@@ -64,7 +64,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
             context_kind=told(BATCH, values, "context_kind") if cp > 1 else "ring",
             pipeline_parallel=pp, virtual_stages=vp, expert_parallel=ep,
             data_parallel=dp, **shards, offload=(), microbatch_sequences=mb, num_microbatches=m, recompute=recompute, schedule=name,
-            stage_layers=said,
+            stage_layers=said, attention=None, compiled=None,
             overlap=Overlap(
                 gradient_reduce=True, parameter_gather=True, tensor=values.bool("parallelism.enable_mc2") and tp > 1,
                 point_to_point=told(KEYS, values, "overlap.point_to_point"), expert=False,

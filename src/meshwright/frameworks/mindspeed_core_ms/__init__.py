@@ -29,6 +29,7 @@ RELEASES = ("r0.1.0", "br_master", "r0.2.0")
 """r0.1.0 (764c32d) reads YAML, br_master (07c5198) flags; r0.2.0 and later have the flags of MindSpeed-LLM."""
 FEATURES = Features(
     name=NAME,
+    attentions=("flash", "math"),
     zero_stages=(0, 1, 2, 3),
     partial_sharding=False,
     context_kinds=("ring", "ulysses", "hybrid"),

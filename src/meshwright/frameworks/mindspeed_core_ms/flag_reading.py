@@ -72,6 +72,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
             pipeline_parallel=pp, virtual_stages=vp, expert_parallel=ep, data_parallel=dp,
             **zero_shards(stage, size), offload=(), microbatch_sequences=mb, num_microbatches=m, recompute=recompute,
             schedule="interleaved" if vp > 1 else "1f1b", stage_layers=said_split(split, layers, 0) if split and layers else split,
+            attention=None if values.bool("--use-flash-attn") else "math", compiled=None,
             overlap=Overlap(
                 gradient_reduce=wrapped and told(KEYS, values, "overlap.gradient_reduce"),
                 parameter_gather=distributed and told(KEYS, values, "overlap.parameter_gather"), tensor=False,

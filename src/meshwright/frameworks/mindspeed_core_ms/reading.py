@@ -87,6 +87,7 @@ def interpret(source: Source, given: Given, release: str, *, framework: str = "m
             expert_parallel=told(PARALLEL, values, "expert_parallel"), data_parallel=dp, **shards, offload=(),
             microbatch_sequences=mb, num_microbatches=m, recompute=recompute,
             schedule="interleaved" if vp > 1 else "1f1b", stage_layers=_said(places),
+            attention="math" if _unfused(values) else None, compiled=None,
             overlap=Overlap(
                 gradient_reduce=wrapped and values.bool("training_config.overlap_grad_reduce"),
                 parameter_gather=distributed and values.bool("optimizer_config.overlap_param_gather"), tensor=False,
@@ -181,8 +182,9 @@ def _of_lists(values: Values, lists: Mapping[str, Split], split: Split) -> Recom
     return recompute_of_lists(full, words, split, behind_full=True)
 
 
-UNFUSED = "mindspore-cells-unfused"
-"""The implementation of files that switch flash attention off."""
+def _unfused(values: Values) -> bool:
+    """Whether the files switch flash attention off."""
+    return values.has("model_config.use_flash_attention") and not values.bool("model_config.use_flash_attention")
 
 
 def selected(values: Values) -> str:
@@ -239,9 +241,7 @@ def _said_of(values: Values, world: int | None, dp: int | None, mb: int, m: int)
     batch = (
         dp * mb * m if dp and (values.has("dataset_config.micro_batch_num") or values.has("dataset_config.batch_size")) else None
     )
-    unfused = values.has("model_config.use_flash_attention") and not values.bool("model_config.use_flash_attention")
     return Said(
-        implementation=UNFUSED if unfused else None,
         devices=world, global_batch_sequences=batch, sequence_tokens=values.int("model_config.seq_length"), precision=precision,
         optimizer="adamw" if "adam" in values.text("optimizer_config.optimizer_type").lower() else None,
         task="lora" if values.bool("lora_config.use_lora") else None, figures=figures,

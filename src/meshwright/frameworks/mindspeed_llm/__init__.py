@@ -22,6 +22,7 @@ RELEASES = ("c77308a",)
 """The commit c77308a (2026-08-21) with MindSpeed 028de58 and Megatron-LM core_v0.12.1."""
 FEATURES = Features(
     name=NAME,
+    attentions=("flash", "math"),
     schedules=("1f1b", "interleaved", "dualpipev"),
     context_kinds=("ring", "all-gather", "ulysses", "hybrid"),
     recompute_mixed_first=True,

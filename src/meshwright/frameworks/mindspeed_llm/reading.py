@@ -79,6 +79,7 @@ def interpret(source: Source, given: Given, release: str, *, framework: str = "m
             schedule="dualpipev" if folded else "interleaved" if vp > 1 else "1f1b",
             stage_layers=said_split(split, real, mtp) if split and real else split,
             offload=("optimizer",) if values.bool("--swap-optimizer") else (),
+            attention=None if values.bool("--use-flash-attn") else "math",
             overlap=Overlap(
                 gradient_reduce=told(KEYS, values, "overlap.gradient_reduce"),
                 parameter_gather=told(KEYS, values, "overlap.parameter_gather"),

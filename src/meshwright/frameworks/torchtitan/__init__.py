@@ -29,6 +29,7 @@ __all__ = ["TORCHTITAN"]
 
 _NEW = Features(
     name="torchtitan",
+    compiles=True,
     schedules=("1f1b", "interleaved", "gpipe", "zb1p", "dualpipev"),
     zero_stages=(0, 2, 3),  # fully_shard without or with resharding after forward
     parameter_shards_with_pipeline=True,

@@ -26,12 +26,18 @@ SCHEDULES: dict[Schedule, str] = {
     "1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B", "zb1p": "InterleavedZeroBubble", "dualpipev": "DualPipeV",
 }
 ROTATIONS = {"all-gather": "allgather", "ring": "alltoall"}
+COMPILED = "compile.enable"
 PER_OPERATOR = Selective(modules=("core_attn", "op"))
 """torchtitan's policy: every second product and all that is cheap runs again."""
 UNSPOKEN = (
     "overlap: FSDP gathers and reduces beside compute, stages wait for each other; only overlap=tp is a key",
     "selective recomputation is torchtitan's per-operator policy, whatever its modules",
 )
+
+
+def goes_compiled(case: Case, layout: Layout) -> bool:
+    """Whether layers go through torch.compile, unless a layout says otherwise for every implementation but the eager one."""
+    return case.implementation.name != "torchtitan-eager" if layout.compiled is None else layout.compiled
 
 
 def head_of(release: str) -> str:

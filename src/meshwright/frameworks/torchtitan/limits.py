@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full
 from meshwright.frameworks.rules import Rule, limits, values_if, words_if
-from meshwright.frameworks.torchtitan.layout_keys import ROTATIONS, SCHEDULES, every_nth, shard_degree, split_of
+from meshwright.frameworks.torchtitan.layout_keys import ROTATIONS, SCHEDULES, every_nth, goes_compiled, shard_degree, split_of
 from meshwright.frameworks.torchtitan.models import RELEASES, configurations, flavour_of, flavours, module_name
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _context_attention(plan: Planned) -> bool:
 
 def _async(plan: Planned) -> bool:
     overlapped = plan.layout.overlap.tensor and plan.tp > 1 and plan.sp
-    return overlapped and plan.case.implementation.name == "torchtitan-eager"
+    return overlapped and not goes_compiled(plan.case, plan.layout)
 
 
 def _schedule(plan: Planned) -> Values | None:

@@ -12,7 +12,7 @@ from meshwright.frameworks.compose import Values, world_of
 from meshwright.frameworks.keys import told
 from meshwright.frameworks.settings import Given, Reading, Said
 from meshwright.frameworks.surface import typed
-from meshwright.frameworks.torchtitan.layout_keys import DEGREES, PER_OPERATOR, SCHEDULES, TENSOR, counts_of
+from meshwright.frameworks.torchtitan.layout_keys import COMPILED, DEGREES, PER_OPERATOR, SCHEDULES, TENSOR, counts_of
 from meshwright.frameworks.torchtitan.models import configurations, flavours
 from meshwright.frameworks.torchtitan.stages import SINGLE, by_chunk, generated, layers_of
 from meshwright.frameworks.torchtitan.surfaces import surface
@@ -142,11 +142,18 @@ def _layout(file: _File) -> tuple[Layout, int | None]:
         gradient_shards=shards, parameter_shards=shards if resharded else 1, microbatch_sequences=mb, num_microbatches=many,
         recompute=_recompute(file, split), schedule=schedule, stage_layers=split,
         offload=("optimizer",) if values.bool(_T + "enable_cpu_offload") else (),
+        compiled=None if _compiled(values) else False,
         overlap=Overlap(
             gradient_reduce=True, parameter_gather=True, tensor=sequence and overlapped, point_to_point=False, expert=expert_overlap
         ),
     )
     return layout, batch
+
+
+def _compiled(values: Values) -> bool:
+    """Whether the model goes through torch.compile, which is off where nobody switches it on."""
+    components = values.source.value("compile.components", ["model"])
+    return values.bool(COMPILED) and isinstance(components, (list, tuple)) and "model" in components
 
 
 def _data_parallel(file: _File, replica: int) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from meshwright.frameworks.manual import (
     template,
     train_steps,
 )
-from meshwright.frameworks.torchtitan.layout_keys import decide
+from meshwright.frameworks.torchtitan.layout_keys import decide, goes_compiled
 from meshwright.frameworks.torchtitan.models import OWN_MODULE, Flavour, configurations, flavour_of
 from meshwright.frameworks.torchtitan.script import CHECKPOINTING, flag_words
 
@@ -69,7 +69,7 @@ def _registered(case: Case, flavour: Flavour, release: str) -> str:
 def _settings(case: Case, layout: Layout, release: str, options: Options, flavour: Flavour) -> dict[str, object]:
     """Key -> value of everything that is written."""
     steps, tokens, batch = train_steps(case, options), case.batch.sequence_tokens, case.batch.global_batch_sequences
-    compiled = case.implementation.name != "torchtitan-eager"
+    compiled = goes_compiled(case, layout)
     common: dict[str, object] = {
         "optimizer.lr": 3e-4, "lr_scheduler.warmup_steps": max(1, min(steps // 10, 2000)),
         "training.steps": steps, "compile.enable": compiled, **({"compile.components": ["model", "loss"]} if compiled else {}),

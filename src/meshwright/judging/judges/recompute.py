@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.domain.kernels import running
 from meshwright.domain.label import recompute_word
 from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective
 from meshwright.estimate.evaluate import split_of
@@ -136,7 +137,7 @@ def recompute_lists(facts: Facts, _: Rule) -> Ruling:
 @judges("select-under-flash")
 def select_under_flash(facts: Facts, _: Rule) -> Ruling:
     """What core attention frees under fused attention, and what the MLP activation would."""
-    flash = facts.case.implementation.flash_attention
+    flash = running(facts.case, facts.layout).implementation.flash_attention
     off, core = _with(facts, NoRecompute()), _with(facts, Selective())
     share = _activation_ratio(facts)
     kept = off.estimate.stages[off.estimate.peak_stage].memory.activations
@@ -153,7 +154,7 @@ def select_under_flash(facts: Facts, _: Rule) -> Ruling:
 
 def _activation_ratio(facts: Facts) -> float:
     """Share of the MLP's activation output in what a layer keeps, over all layers."""
-    case, layout = facts.case, facts.layout
+    case, layout = running(facts.case, facts.layout), facts.layout
     shape = work_shape(
         microbatch_sequences=array(layout.microbatch_sequences), sequence_tokens=case.batch.sequence_tokens,
         tensor_parallel=array(layout.tensor_parallel), sequence_parallel=array(float(layout.sequence_parallel)),

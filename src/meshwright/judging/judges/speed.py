@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.domain.kernels import running
 from meshwright.domain.label_reader import OVERLAPS
 from meshwright.domain.layout import Overlap
 from meshwright.estimate.single import sequence_work
@@ -144,7 +145,7 @@ def flash_attention(facts: Facts, rule: Rule) -> Ruling:
     ideal = work / facts.layout.world / facts.estimate.peak_flops_per_s / facts.step_s
     share = max(0.0, ideal + facts.share("attention below peak"))
     figure, name = ratio("attention_ratio", share), facts.case.implementation.name
-    if facts.case.implementation.flash_attention:
+    if running(facts.case, facts.layout).implementation.flash_attention:
         return Ruling(
             verdict="fails", figure=figure,
             sentence=f"{name} fuses attention without the flag, which does nothing there; attention takes {percent(share)} of the "

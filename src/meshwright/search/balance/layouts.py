@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.domain.balance import BalanceProblem, Body, End
+from meshwright.domain.kernels import running
 from meshwright.domain.label import parse_recompute, recompute_word
 from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective, mixed, ordered_parts
 from meshwright.estimate.combine import state_costs
@@ -95,6 +96,7 @@ def problem_of(case: Case, features: Features, layout: Layout, choice: Choice | 
              layer alone.
     """
     chosen = choice or choices(features, layout)[0]
+    case = running(case, layout)
     inputs = _inputs(case, layout, chosen.treatments)
     static = _static(case, layout)
     scale = float(held_bytes(case, 1.0))
