@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
@@ -12,6 +13,8 @@ from draws import examples
 settings.register_profile("sample", examples(50))  # of properties that do not say how many
 settings.load_profile("sample")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # workers of pytest are as many as cores
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell leaves it to what it starts in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -154,3 +154,11 @@ def test_the_keys_that_are_promised_are_there():
     for name, block in blocks.items():
         promised = set(re.findall(r"[a-z_]+", re.sub(r"\{.*?\}", "", block)))
         assert promised <= set(said[name]), name
+
+
+def test_every_class_of_incoherence_has_tests_that_are_there():
+    rows = [line for line in (ROOT / "docs" / "coherence-classes.md").read_text().splitlines() if line.startswith("| ")][2:]
+    named = [re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", row) for row in rows]
+    assert len(rows) > 30 and all(named)
+    for path, name in {each for row in named for each in row}:
+        assert f"def {name}(" in (ROOT / path).read_text(), (path, name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,8 +10,7 @@ from pathlib import Path
 from benchmarks.coherence.campaign import options_of, run
 from benchmarks.coherence.draw import shell
 from benchmarks.coherence.tally import PAGE, Tally, kept, page
-
-ROOT = Path(__file__).resolve().parents[2]
+from benchmarks.commit import commit_of
 
 
 def parsed() -> argparse.Namespace:
@@ -33,10 +31,7 @@ def parsed() -> argparse.Namespace:
 def main() -> int:
     """Run the campaign; 1 where a law is broken."""
     options = parsed()
-    commit = subprocess.run(
-        ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    ).stdout.strip()
-    tally, begun = Tally(commit or "unknown", options.seed), time.monotonic()
+    tally, begun = Tally(commit_of(), options.seed), time.monotonic()
     for count, number in enumerate(options.only or range(options.first, options.first + options.cases), start=1):
         if options.list:
             print(f"{number:5} {shell('plan', options_of(options.seed, number))}")

@@ -6,16 +6,14 @@ import argparse
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
 
+from benchmarks.commit import ROOT, commit_of
 from benchmarks.hostile.tally import HERE, PAGE, Tally, page
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def parsed() -> argparse.Namespace:
@@ -61,10 +59,7 @@ def main() -> int:
 
 def tried(campaign, options: argparse.Namespace) -> int:  # type: ignore[no-untyped-def]
     """The cases that the options ask for."""
-    commit = subprocess.run(
-        ["git", "-C", str(options.tree), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    ).stdout.strip()
-    tally, failures = Tally(commit or "unknown", options.seed), defaultdict(list)
+    tally, failures = Tally(commit_of(options.tree), options.seed), defaultdict(list)
     begun = time.monotonic()
     for number in options.only or range(options.first, options.first + options.cases):
         case = campaign.draw(random.Random(f"{options.seed}/{number}"))

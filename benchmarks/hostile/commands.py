@@ -94,10 +94,15 @@ def device_of(framework: str) -> str:
     return "ascend-910b" if framework.startswith("mind") else "h100-sxm"
 
 
-def case_of(framework: str, model: str = "llama3-8b") -> tuple[str, ...]:
+def model_of(framework: str) -> str:
+    """A model that a framework trains."""
+    return "qwen3-8b" if framework == "chatlearn" else "llama3-8b"
+
+
+def case_of(framework: str, model: str | None = None) -> tuple[str, ...]:
     """The arguments of a small case of a framework."""
     return (
-        model,
+        model or model_of(framework),
         "--device",
         device_of(framework),
         "--nodes",
@@ -120,7 +125,7 @@ def taken(rng: random.Random, verb: str) -> Command:
     """``check``, ``import`` or ``fix`` of a framework's files."""
     framework = rng.choice(tuple(FRAMEWORKS))
     setup, files = files_of(framework)
-    place = ("--model", "llama3-8b", "--device", device_of(framework), "--nodes", "1")
+    place = ("--model", model_of(framework), "--device", device_of(framework), "--nodes", "1")
     if verb == "fix":
         return Command(setup, (verb, *files, "--from", framework, *place, "--faster", "1%"), files, "--apply")
     return Command(setup, (verb, *files, "--from", framework, *place), files, "--save" if verb == "import" else "")

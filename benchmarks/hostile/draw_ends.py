@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.hostile import draw_descriptions, draw_files, draw_options, draw_outputs
 from benchmarks.hostile.case import Case, Stream, with_option
-from benchmarks.hostile.commands import CASE, FRAMEWORKS, MEASURING, case_of, command, device_of
+from benchmarks.hostile.commands import CASE, FRAMEWORKS, MEASURING, case_of, command, device_of, model_of
 
 if TYPE_CHECKING:
     import random
@@ -168,7 +168,8 @@ def _writing(rng: random.Random) -> Case:
             return Case(verb=base.arguments[0], kind="", setup=base.setup, arguments=with_option(base.arguments, base.output, "o"))
         case _:
             files = FRAMEWORKS[framework]
-            place = ("--model", "llama3-8b", "--device", device_of(framework), "--nodes", "1", "--memory", "30GB", "--apply")
+            model, device = model_of(framework), device_of(framework)
+            place = ("--model", model, "--device", device, "--nodes", "1", "--memory", "30GB", "--apply")
             return Case(
                 verb="fix",
                 kind="",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.hostile import atoms
 from benchmarks.hostile.case import Case, Stream, quoted, with_option
-from benchmarks.hostile.commands import FRAMEWORKS, case_of, command, device_of
+from benchmarks.hostile.commands import FRAMEWORKS, case_of, command, device_of, model_of
 
 if TYPE_CHECKING:
     import random
@@ -160,7 +160,7 @@ def applied(rng: random.Random, world: World) -> Case:
         "mkdir d; mv {f} d/; ln -s d/{f} {f}", "chmod 555 .", "printf '# end without newline' >> {f}",
         "setfattr -n user.x -v y {f} 2>/dev/null || :", "touch -d 2001-01-01 {f}", "cp {f} {f}.bak", "mkdir .meshwright-x",
     )).format(f=files[0])
-    place = ("--model", "llama3-8b", "--device", device_of(framework), "--nodes", "1")
+    place = ("--model", model_of(framework), "--device", device_of(framework), "--nodes", "1")
     wish = rng.choice(
         (
             ("--memory", "20GB"),

@@ -15,6 +15,7 @@ from meshwright.api import VERBS
 from meshwright.api.fields import Faults
 from meshwright.cli.app import MODULES
 from meshwright.cli.app import VERBS as COMMANDS
+from meshwright.search import compare
 
 CASE = {"model": "llama3-8b", "device": "h100-sxm", "nodes": 1, "global_batch": 128, "sequence": 8192}
 LAYOUT = "tp2 mb1 sp zero1"
@@ -134,3 +135,14 @@ def test_verbs_that_run_something_refuse_in_one_line(verb, missing):
     }[verb]
     with pytest.raises(mw.InputError, match=missing):
         getattr(mw, verb)(request_of(verb)(**asked))
+
+
+@pytest.mark.parametrize("framework", ["deepspeed", "megatron-deepspeed"])
+def test_every_listed_plan_is_compared_at_its_own_place(framework):
+    """By its label, which leaves out what a layout has no use for: transfers beside compute without a pipeline."""
+    case = {"model": "llama2-7b", "device": "v100-32g", "nodes": 2, "global_batch": 64, "sequence": 4096, "precision": "fp16"}
+    found = mw.plan(mw.PlanRequest(**case, framework=framework, top=3))
+    for each in found.result.plans:
+        own = found.given.layout(each.label)
+        said = compare(found.given.case, found.given.framework.features, found.result, own)
+        assert (said.label, said.rank) == (each.label, each.rank)

@@ -166,7 +166,7 @@ def test_what_cannot_be_packed_is_said(file, asked, words):
 def test_packs_need_lengths(option):
     with pytest.raises(InputError) as caught:
         mw.plan(mw.PlanRequest(**CASE, sequence=4096, **{option: 8192 if option != "split_long" else True}))
-    assert f"--{option.replace('_', '-')} needs --lengths" in str(caught.value)
+    assert str(caught.value) == f"--{option.replace('_', '-')} needs --lengths: a file of lengths of samples"
 
 
 def test_files_count_packs_and_lengths_say_what_is_in_them(file, tmp_path):

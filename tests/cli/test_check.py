@@ -16,7 +16,7 @@ def test_good_files_are_ok(cli, tmp_path):
     assert answer.status == 0
     assert answer.json["ok"] is True
     assert answer.json["skipped"] == []
-    assert answer.json["label"] == "tp4 pp1 dp4 mb1 zero0 overlap=grad"
+    assert answer.json["label"] == "tp4 pp1 dp4 mb1 zero0"
 
 
 def test_findings_have_the_keys_of_the_contract_and_errors_exit_with_1(cli, tmp_path):
@@ -53,6 +53,21 @@ def test_what_could_not_be_checked_is_said(cli, tmp_path):
     assert answer.status == 0
     assert "not checked: " in answer.out
     assert "--model" in answer.out
+
+
+@pytest.mark.parametrize(("said", "wanted", "known"), [
+    (CASE[:2], "give --cluster (or --device with --nodes or --devices), --sequence", ("--model", "--global-batch")),
+    (CASE, "give --sequence", ("--model", "--cluster", "--global-batch")),
+])
+def test_of_what_is_missing_only_what_nobody_said_is_asked_for(cli, tmp_path, said, wanted, known):
+    (tmp_path / "ds.json").write_text('{"train_batch_size": 16, "train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}}')
+    for verb in ("check", "fix", "import") if "--devices" in said else ("check",):
+        save = ["--save", str(tmp_path / "plan.yaml")] if verb == "import" else []
+        answer = cli(verb, str(tmp_path / "ds.json"), "--from", "deepspeed", *said, *save)
+        printed = " ".join(f"{answer.out} {answer.err}".split())
+        assert wanted.removeprefix("give ") in printed, printed
+        assert verb != "check" or wanted in printed
+        assert not any(f"{option}," in printed or printed.endswith(option) for option in known), printed
 
 
 def test_flags_win_over_files_and_the_contradiction_is_an_error(cli, tmp_path):

@@ -58,6 +58,16 @@ def test_an_anchor_that_makes_no_sense_is_one_line(cli, plan):
         assert says in answer.err and len(answer.lines) == 1
 
 
+@pytest.mark.parametrize("layout", ["tp8 pp5", "tp8 pp1 mb3", "tp8 pp1 zzz"])
+def test_what_is_wrong_with_anchors_is_said_beside_a_wrong_layout(cli, layout):
+    case = ("llama3-70b", "--device", "h100-sxm", "--nodes", "4", "--global-batch", "256", "--sequence", "4096")
+    answer = cli("estimate", *case, "--layout", layout, "--anchor-memory", "9=5GiB", "--anchor-memory", "nowhere.yaml=6GiB")
+    assert answer.status == 2
+    wrong, *anchors = answer.err.splitlines()
+    assert "--layout" in wrong
+    assert ["no stage 9" in anchors[0], "nowhere.yaml" in anchors[1], len(anchors)] == [True, True, 2]
+
+
 def test_a_users_own_file_changes_only_where_the_plan_decides(cli, plan, tmp_path):
     out = tmp_path / "first"
     assert cli("export", plan, "--to", "picotron", "--out", str(out)).status == 0

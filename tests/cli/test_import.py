@@ -12,7 +12,7 @@ def test_the_layout_and_what_else_the_files_say(cli, tmp_path):
     answer = cli("import", configuration(tmp_path), "--from", "picotron", "--json")
     assert answer.status == 0
     view = answer.json
-    assert view["label"] == "tp4 pp1 dp4 mb1 zero0 overlap=grad"
+    assert view["label"] == "tp4 pp1 dp4 mb1 zero0"
     assert view["layout"]["num_microbatches"] == 32
     assert view["said"]["global_batch_sequences"] == 128
     assert view["said"]["figures"]["layers"] == 32
@@ -49,7 +49,7 @@ def test_a_saved_plan_is_estimated_and_exported(cli, tmp_path):
     assert answer.status == 0
     assert answer.out.splitlines()[-1] == plan
     view = cli("estimate", "--request", plan, "--json").json
-    assert view["label"] == "tp4 pp1 dp4 mb1 zero0 overlap=grad"
+    assert view["label"] == "tp4 pp1 dp4 mb1 zero0"
     assert view["request"]["devices"] == 16
     assert cli("export", plan, "--to", "picotron", "--out", str(tmp_path / "out")).status == 0
 

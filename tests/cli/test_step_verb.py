@@ -89,7 +89,7 @@ def _free_port() -> int:
         (("--layout", "dp2 zero9"), "ZeRO stages are 0 to 3"),
         (("--layout", "cp2 context=ring"), "context=ring is not in the reference step"),
         (("--layout", "CP2 CONTEXT=RING"), "context=ring is not in the reference step"),
-        (("--layout", "dp2 overlap=tp"), "overlap=tp is not in the reference step"),
+        (("--layout", "tp2 overlap=tp"), "overlap=tp is not in the reference step"),
         (("--layout", "dp2 offload=optimizer"), "offload=optimizer is not in the reference step"),
         (("--layout", "dp2", "--precision", "fp8-cs"), "precision fp8-cs is not in the reference step"),
         (("--layout", "dp2", "--steps", "0"), "--steps: 0 must be at least 1"),

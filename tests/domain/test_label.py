@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import gcd
 from operator import add
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.domain.label import MODULES, label, parse_layout, parse_recompute, recompute_word
-from meshwright.domain.layout import Full, Layout, Mixed, NoRecompute, Overlap, Selective, ordered_parts
+from meshwright.domain.layout import Full, Layout, Mixed, NoRecompute, Overlap, Selective, ordered_parts, overlapping
 from meshwright.domain.model import Attention, LayerKind, Mlp, Model
 from meshwright.errors import InputError
 
@@ -81,8 +82,9 @@ def layouts(draw: st.DrawFn) -> tuple[Layout, int, int]:
         microbatch_sequences=mb, num_microbatches=micro, recompute=recompute,
         schedule=draw(st.sampled_from(["interleaved" if vp > 1 else "1f1b", "gpipe", "zb1p", "dualpipev"])),
         stage_layers=stage_layers, offload=draw(st.sampled_from([(), ("optimizer",)])),
-        overlap=Overlap(**{name: draw(st.booleans()) for name in Overlap.__slots__}),
     )
+    said = {name: draw(st.booleans()) for name in sorted(overlapping(layout))}
+    layout = replace(layout, overlap=replace(Overlap(), **said))
     return layout, layout.world, micro * dp * mb
 
 
@@ -170,10 +172,23 @@ def test_spaces_capitals_and_equal_signs_are_forgiven():
 
 def test_the_overlap_of_the_framework_goes_unsaid():
     framework = Overlap(gradient_reduce=False)
-    layout = read("tp8", overlap=framework)
+    layout = read("tp8 pp2", overlap=framework)
     assert layout.overlap == framework
     assert "overlap" not in label(layout, overlap=framework)
-    assert "overlap=param,p2p" in label(layout)
+    assert "overlap=p2p" in label(layout)
+
+
+@given(layouts())
+def test_overlap_of_what_is_not_communicated_is_no_part_of_the_name(drawn):
+    layout, *_ = drawn
+    moot = {name: not getattr(layout.overlap, name) for name in set(Overlap.__slots__) - overlapping(layout)}
+    assert label(replace(layout, overlap=replace(layout.overlap, **moot))) == label(layout)
+
+
+@given(layouts())
+def test_a_split_that_the_framework_makes_by_itself_goes_unsaid(drawn):
+    layout, *_ = drawn
+    assert "layers=" not in label(layout, stage_layers=layout.stage_layers)
 
 
 def test_idle_devices_are_allowed_only_on_request():

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshwright.domain.label import parse_layout
 from meshwright.domain.layout import Layout
 from meshwright.estimate import Evaluation, estimate, evaluate, simulate
 from meshwright.estimate.combine import pipeline_time
@@ -89,3 +91,21 @@ def test_long_pipelines_are_simulated_over_a_few_rounds_without_changing_the_bub
     short = simulated_bubble_s(case, layout, found)
     monkeypatch.setattr(simulate, "ROUNDS", 24)
     assert simulated_bubble_s(case, layout, found) == pytest.approx(short, rel=1e-9)
+
+
+@examples(25)
+@given(st.data())
+def test_chunks_that_wait_for_each_other_do_so_in_every_round(data):
+    """Interleaved, whatever stands on a chunk and whatever micro-batches are left over: the short form is the whole simulation."""
+    stages, chunks = data.draw(st.integers(2, 5)), data.draw(st.integers(2, 4))
+    m = data.draw(st.integers(stages, 8 * stages))
+    places = stages * chunks
+    layers = data.draw(st.lists(st.integers(0, 3), min_size=places, max_size=places).filter(lambda each: 1 <= sum(each) <= 32))
+    case = small_case("llama2-7b", devices=stages, batch=m, layers=sum(layers))
+    even = parse_layout(f"pp{stages} vp{chunks} mb1", num_devices=stages, global_batch_sequences=m, model=case.model)
+    rows = tuple(tuple(layers[chunk * stages : (chunk + 1) * stages]) for chunk in range(chunks))
+    layout = replace(even, stage_layers=rows)
+    found = evaluate(case, layout)
+    work = float(np.max(found.stages.forward_s + found.stages.backward_s))
+    whole = float(simulate.timeline(case, layout, found, hop_s=0.0).makespan_s)
+    assert m * work + simulate.simulated_bubble_s(case, layout, found) == pytest.approx(whole, rel=1e-9)

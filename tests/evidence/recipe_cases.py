@@ -14,8 +14,10 @@ from meshwright.catalog import cluster_for
 from meshwright.domain.label import parse_layout
 from meshwright.estimate import estimate
 from meshwright.frameworks import framework
-from meshwright.search import SearchOptions, layout_refusals, plan
+from meshwright.search import SearchOptions, layout_refusals
+from meshwright.search.finding import find
 from meshwright.search.plan import overlap_for
+from meshwright.search.runner import Functions
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -95,5 +97,5 @@ def outcome(recipe: Recipe) -> Outcome:
     """Estimate the recipe and search for our own plan."""
     case, features = case_of(recipe), framework(recipe.framework).features
     layout = layout_of(recipe, case)
-    result = plan(case, features, SearchOptions(top=1, risk=RISK))
+    result = find(case, features, SearchOptions(top=1, risk=RISK), Functions(), lean=True)
     return Outcome(recipe=estimate(case, layout), refused=layout_refusals(case, features, layout), first=result.plans[0].estimate)

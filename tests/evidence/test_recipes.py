@@ -9,7 +9,9 @@ import pytest
 from tests.evidence.recipe_cases import GAP, RISK, Recipe, case_of, outcome, recipes
 
 from meshwright.frameworks import framework
-from meshwright.search import SearchOptions, plan
+from meshwright.search import SearchOptions
+from meshwright.search.finding import find
+from meshwright.search.runner import Functions
 
 ALL = recipes()
 
@@ -43,7 +45,7 @@ def test_recipe_is_near_our_plan_or_the_difference_is_explained(recipe: Recipe) 
 @pytest.mark.parametrize("recipe", ALL, ids=lambda each: each.name)
 def test_no_plan_that_more_likely_runs_out_of_memory_is_recommended(recipe: Recipe) -> None:
     case = case_of(recipe, "shipped")
-    found = plan(case, framework(recipe.framework).features, SearchOptions(top=5, risk=RISK))
+    found = find(case, framework(recipe.framework).features, SearchOptions(top=5, risk=RISK), Functions(), lean=True)
     assert found.plans
     for each in found.plans:
         assert each.estimate.calibrated

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from diagnose_cases import CASES, explained, given, judged
 
+import meshwright as mw
 from meshwright.domain.layout import Full, Selective
 from meshwright.explain import sections
+from meshwright.explain.sections import VERDICTS, _counted
 from meshwright.judging.climb import climb
 from meshwright.judging.contests import disagreement_about
 from meshwright.judging.facts import Facts
@@ -167,3 +170,19 @@ def test_one_knob_at_a_time_is_measured_against_the_best_of_all(name: str) -> No
     reached, _ = climb(facts.case, facts.features, start.layout, start.step_s)
     found = judged(name, "playbook.one-at-a-time").figure.value
     assert found == pytest.approx(reached / facts.best["any"].step_s - 1.0, rel=1e-6)
+
+
+def test_the_fastest_that_is_named_is_the_first_plan() -> None:
+    """What is faster in the plain grid and riskier, or in stages filled anew, is weighed as ``plan`` weighs it."""
+    case = {"model": "llama3-8b", "device": "h100-sxm", "nodes": 2, "global_batch": 256, "sequence": 4096}
+    told = mw.explain(mw.ExplainRequest(**case, layout="tp8 dp2 mb1 sp zero1")).to_json()["explanation"]["fastest"]
+    first = mw.plan(mw.PlanRequest(**case, top=1)).to_json()["plans"][0]
+    assert (told["label"], told["step_s"]) == (first["label"], first["estimate"]["step_s"])
+
+
+def test_numbers_of_rules_have_the_verb_of_their_number():
+    some = [SimpleNamespace(verdict=verdict) for verdict in VERDICTS]
+    assert _counted(some) == (  # type: ignore[arg-type]
+        "1 holds, 1 would hold and is not followed, 1 does not hold here, 1 is wrong anywhere, 1 does not apply"
+    )
+    assert _counted(some * 2) == ", ".join(f"2 {words}" for words in VERDICTS.values())  # type: ignore[arg-type]

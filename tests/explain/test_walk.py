@@ -23,7 +23,7 @@ CASES = {
     "405b": ("llama3.1-405b", "h100-sxm", 128, 128, 8192, "megatron"),
     "mixtral": ("mixtral-8x7b", "h100-sxm", 64, 256, 4096, "megatron"),
     "few sequences": ("llama2-13b", "a100-80g-sxm", 64, 16, 4096, "megatron"),
-    "no pipeline": ("llama3-8b", "h100-sxm", 64, 128, 32768, "chatlearn"),
+    "no pipeline": ("llama3-8b", "h100-sxm", 64, 128, 32768, "chatlearn@fsdp"),
     "always sharded": ("qwen2.5-7b", "ascend-910b", 8, 64, 8192, "mindspeed-llm"),
     "one device": ("llama3.2-1b", "h200", 1, 8, 4096, "torchtitan"),
 }

@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import bridge_cases
-import yaml
 from deepspeed_family import judged as json_or_yaml
 from deepspeed_family import judged_flags
 from megatron_cases import arguments_of, environment_of
 from oracles_run import Case, Verdict, judge, missing, runner, source
 
 from meshwright.documents.launch import parse_launch
-from meshwright.frameworks.chatlearn.patch import FIELDS
 
 if TYPE_CHECKING:
     from meshwright import domain
@@ -52,12 +50,10 @@ def text_of(files: Sequence[File], path: str) -> str:
 
 
 def chatlearn_case(written: Written) -> Case:
-    """The YAML without the fields that the patch adds to ChatLearn's classes."""
+    """The YAML as it is written, and the patch that it needs."""
     files, _, layout = written
-    document = yaml.safe_load(text_of(files, "grpo.yaml"))
-    for section in ("policy_trainer", "ref_policy"):
-        document["models"][section] = {key: value for key, value in document["models"][section].items() if key not in FIELDS}
-    return {"files": {"grpo.yaml": yaml.safe_dump(document)}, "world": layout.world, "argv": CHATLEARN_BLANKS}
+    needed = {file.path: file.text for file in files if file.path in {"grpo.yaml", "chatlearn.patch"}}
+    return {"files": needed, "world": layout.world, "argv": CHATLEARN_BLANKS}
 
 
 def picotron_case(written: Written) -> Case:
@@ -135,7 +131,8 @@ def judges() -> tuple[Judge, ...]:
         "mindformers@2.1": ("mindformers-2.1.0", yaml_case, "TrainConfig, ParallelDims, PpLayerSetting of 2.1.0"),
         "nanotron@0.4": ("nanotron", yaml_case, "get_config_from_file, ParallelContext of 2411b02"),
         "picotron@59714b1": ("picotron", picotron_case, "train.py to the world's assertion, distribute_layers of 59714b1"),
-        "chatlearn@b7af31a9": ("chatlearn", chatlearn_case, "OmegaConf into GrpoConfig, its validate() of b7af31a9"),
+        "chatlearn@b7af31a9": ("chatlearn", chatlearn_case, "git apply, OmegaConf into GrpoConfig, its validate() of b7af31a9"),
+        "chatlearn@fsdp": ("chatlearn", chatlearn_case, "OmegaConf into GrpoConfig, its validate() of b7af31a9"),
     }
     found = [
         Judge(framework=name, parser=parser, absent=lambda oracle=oracle: missing(oracle), verdicts=_by_oracle(oracle, ask))

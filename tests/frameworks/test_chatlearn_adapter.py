@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
 from dataclasses import replace
+from itertools import combinations, product
 
 import pytest
 import yaml
-from oracles_run import judge, needs
+from judged import chatlearn_case
+from oracles_run import judge, needs, source
 
 from meshwright.api import make_case
 from meshwright.catalog import cluster_for, load_model
 from meshwright.domain.label import label
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Selective
+from meshwright.estimate import estimate
 from meshwright.frameworks import framework
 from meshwright.frameworks.base import File
-from meshwright.frameworks.chatlearn.limits import LIMITS, OWN
+from meshwright.frameworks.chatlearn.limits import FSDP_LIMITS, LIMITS, OWN
 from meshwright.frameworks.chatlearn.packing import limit_for
-from meshwright.frameworks.chatlearn.patch import FIELDS
+from meshwright.frameworks.chatlearn.patch import FIELDS, patch_file
 from meshwright.frameworks.editing import edit
 from meshwright.frameworks.megatron import MEGATRON
 from meshwright.frameworks.settings import Given
 from meshwright.testing import any_plans, legal_plans, offered
 
-CHATLEARN = framework("chatlearn")
+CHATLEARN, ON_FSDP = framework("chatlearn"), framework("chatlearn@fsdp")
 T = "models.policy_trainer"
 QUIET = Overlap(gradient_reduce=False, parameter_gather=False)
 
@@ -73,35 +79,23 @@ def found(reading, case=None):
 
 def plans(count=200, each=20):
     yield from legal_plans("chatlearn", count, seed=5)
+    yield from legal_plans("chatlearn@fsdp", each, seed=5)
     for feature in offered(CHATLEARN.features):
         yield from legal_plans("chatlearn", each, seed=1, feature=feature)
-
-
-def document_of(files):
-    """The YAML without the fields that the patch adds, each of which the patch must name."""
-    texts = {file.path: file.text for file in files}
-    document = yaml.safe_load(texts["grpo.yaml"])
-    for section in ("policy_trainer", "ref_policy"):
-        for name in FIELDS:
-            if document["models"][section].pop(name, None) is not None:
-                assert f"+    {name}: " in texts["chatlearn.patch"]
-    return document
-
-
-FILLED = [f"runtime_args.{name}=x" for name in ("data_path", "output_dir")] + ["models.policy.load=y", f"{T}.load=z"]
 
 
 @pytest.mark.oracle
 @pytest.mark.slow
 @needs("chatlearn")
 def test_every_plan_is_accepted_by_chatlearn_s_own_classes():
-    cases = [
-        {"files": {"grpo.yaml": yaml.safe_dump(document_of(CHATLEARN.write(case, layout)))}, "world": layout.world, "argv": FILLED}
-        for case, layout in plans()
-    ]
+    """As they are written, after ``git apply`` of the patch that is written with them."""
+    cases = [chatlearn_case((CHATLEARN.write(case, layout), case, layout)) for case, layout in plans()]
     verdicts = judge("chatlearn", cases)
     assert not [verdict["why"] for verdict in verdicts if not verdict["accepted"]]
     assert len(verdicts) >= 400
+    needing = [case | {"files": {"grpo.yaml": case["files"]["grpo.yaml"]}} for case in cases if "class" in
+               case["files"].get("chatlearn.patch", "")]
+    assert not any(verdict["accepted"] for verdict in judge("chatlearn", needing)), "the patch is not needed"
 
 
 @pytest.mark.oracle
@@ -152,6 +146,45 @@ def test_the_patch_has_megatron_s_own_names_and_defaults(name):
     assert ours == theirs
 
 
+PATCHED = [names for count in (0, 1, len(FIELDS)) for names in combinations(FIELDS, count)]
+
+
+def applies(place, patch):
+    """What ``git apply --check`` says against a patch in a folder; nothing where it takes it."""
+    done = subprocess.run(["git", "apply", "--check", "-"], cwd=place, input=patch, text=True, capture_output=True, check=False)
+    return done.stderr if done.returncode else ""
+
+
+def test_git_takes_every_patch_on_lines_that_stand_where_it_says(tmp_path):
+    """The files that a patch is for, of nothing but the lines that it shows, at the numbers that it gives."""
+    for names, interleaved in product(PATCHED, (False, True)):
+        patch = patch_file(names, interleaved=interleaved)
+        if patch is None:
+            assert not names and not interleaved
+            continue
+        for part in patch.text.split("--- a/")[1:]:
+            path, *lines = part.splitlines()
+            there, number = [""] * 500, 0
+            for line in lines[1:]:
+                if found := re.match(r"@@ -([0-9]+),", line):
+                    number = int(found[1]) - 1
+                elif line[0] in " -":
+                    there[number], number = line[1:], number + 1
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text("\n".join(there) + "\n")
+        assert applies(tmp_path, patch.text) == ""
+
+
+@pytest.mark.oracle
+@needs("chatlearn")
+def test_git_takes_every_patch_on_the_commit_that_the_readme_names(tmp_path):
+    """On the checkout without its history: what the files of that commit hold."""
+    shutil.copytree(source("chatlearn"), tmp_path / "there", ignore=shutil.ignore_patterns(".git", "docs", "docker"))
+    for names, interleaved in product(PATCHED, (False, True)):
+        patch = patch_file(names, interleaved=interleaved)
+        assert patch is None or applies(tmp_path / "there", patch.text) == ""
+
+
 def test_the_patch_declares_what_the_layout_needs_and_nothing_else():
     case = case_of()
     plain = layout_of(case, tensor_parallel=4, sequence_parallel=True, expert_parallel=4)
@@ -173,12 +206,12 @@ def test_interleaved_stages_are_a_layout_string_and_need_the_trainer_s_data():
     assert files["chatlearn.patch"].count("for _ in self.model") == 2
 
 
-def test_the_packing_limit_is_a_number_with_head_room():
+def test_the_packing_limit_packs_the_planned_sequences():
     case = case_of()
     layout = layout_of(case, tensor_parallel=4, sequence_parallel=True, microbatch_sequences=4)
     trainer = yaml.safe_load(CHATLEARN.write(case, layout)[0].text)["models"]["policy_trainer"]
     assert trainer["packing"] is True
-    assert trainer["max_token_in_packing"] == limit_for(4 * 4096) == 15312
+    assert trainer["max_token_in_packing"] == limit_for(4, 4096) == 16385
 
 
 # What is read: facts of ChatLearn's own scripts and templates (b7af31a9), with the GPUs that a user gives.
@@ -200,12 +233,12 @@ FSDP_TEMPLATE = {
 SCRIPTS = {
     "mcore_vllm qwen3_8b": (
         16, "qwen3-8b", {"gbs": 2048, "mbs": 1, "packing": True, "max": 8192, "tensor": 2, "pipeline": 1},
-        "tp2 pp1 dp8 mb4 sp zero1 overlap=p2p",
+        "tp2 pp1 dp8 mb2 sp zero1 overlap=none",
     ),
     "mcore_vllm qwen3_30b": (
         32, "qwen3-30b-a3b", {"gbs": 2048, "mbs": 1, "packing": True, "max": 8192, "tensor": 4, "pipeline": 2, "etp": 1,
             "expert": 4},
-        "tp4 pp2 ep4 dp4 mb4 sp zero1 overlap=p2p",
+        "tp4 pp2 ep4 dp4 mb2 sp zero1 overlap=p2p",
     ),
     "mcore_vllm qwen3_30b gspo": (
         32, "qwen3-30b-a3b", {"gbs": 256, "mbs": 1, "packing": False, "granularity": "selective", "tensor": 4, "pipeline": 2,
@@ -232,9 +265,9 @@ SCRIPTS = {
     ),
 }
 FSDP_SCRIPTS = {
-    "fsdp_vllm qwen3_235b": (64, {"gbs": 2048, "max": 10000}, "tp1 pp1 dp64 mb4 zero3 recompute=full"),
-    "fsdp_vllm qwen3_30b": (32, {"gbs": 512, "max": 20000}, "tp1 pp1 dp32 mb8 zero3 recompute=full"),
-    "fsdp_vllm qwen3_8b": (16, {"gbs": 2048, "max": 32768}, "tp1 pp1 dp16 mb16 zero3 recompute=full"),
+    "fsdp_vllm qwen3_235b": (64, {"gbs": 2048, "max": 10000}, "tp1 pp1 dp64 mb2 zero3 recompute=full"),
+    "fsdp_vllm qwen3_30b": (32, {"gbs": 512, "max": 20000}, "tp1 pp1 dp32 mb4 zero3 recompute=full"),
+    "fsdp_vllm qwen3_8b": (16, {"gbs": 2048, "max": 32768}, "tp1 pp1 dp16 mb8 zero3 recompute=full"),
     "fsdp_sglang qwen2_5_vl_agent": (16, {"gbs": 640, "max": 32768}, "tp1 pp1 dp16 mb10 zero3 recompute=full"),
 }
 NAMES = {
@@ -299,7 +332,7 @@ def test_an_edit_of_a_real_script_touches_only_what_changes():
     _, model, words, _ = SCRIPTS["mcore_vllm qwen3_30b"]
     reading = read(MEGATRON_TEMPLATE, devices=32, model=model, files=[script(words)])
     case = case_of(batch=2048, sequence=3072)
-    other = replace(reading.layout, tensor_parallel=2, expert_parallel=8, data_parallel=8, optimizer_shards=8, num_microbatches=64)
+    other = replace(reading.layout, tensor_parallel=2, expert_parallel=8, data_parallel=8, optimizer_shards=8, num_microbatches=128)
     edited = edit(CHATLEARN, reading, case, other)
     changed = [line[1:].strip() for line in edited.diff.splitlines() if line.startswith("+ ")]
     assert changed == [f"{T}.tensor_model_parallel_size=2 \\", f"{T}.expert_model_parallel_size=8"]
@@ -335,16 +368,17 @@ FSDP_BROKEN = {
     "fsdp": {"tensor_parallel": 2}, "fsdp-size": {"parameter_shards": 16}, "fsdp-recompute": {"recompute": NoRecompute()},
     "fsdp-heads": {"context_parallel": 8, "context_kind": "ulysses"},
     "fsdp-key-value-heads": {"context_parallel": 16, "context_kind": "ulysses"},
+    "fsdp-zero": {"parameter_shards": 1, "gradient_shards": 1}, "fsdp-ulysses": {"context_parallel": 2, "context_kind": "ulysses"},
 }
 
 
-def refused(case, layout):
-    return {message.id.removeprefix("chatlearn.") for message in CHATLEARN.check(case, layout)}
+def refused(case, layout, there=CHATLEARN):
+    return {message.id.removeprefix("chatlearn.") for message in there.check(case, layout)}
 
 
 def test_the_bases_of_the_next_tests_are_legal():
     assert not refused(case_of(), layout_of(case_of(), **BASE))
-    assert not refused(case_of("llama3-70b"), fsdp_of(case_of("llama3-70b")))
+    assert not refused(case_of("llama3-70b"), fsdp_of(case_of("llama3-70b")), ON_FSDP)
 
 
 @pytest.mark.parametrize("id", BROKEN)
@@ -354,8 +388,8 @@ def test_a_megatron_rule_fires(id):
 
 @pytest.mark.parametrize("id", FSDP_BROKEN)
 def test_an_fsdp_rule_fires(id):
-    case = case_of("qwen2.5-7b")  # 28 heads
-    assert id in refused(case, fsdp_of(case, **FSDP_BROKEN[id]))
+    case = case_of("llama3-8b" if id == "fsdp-ulysses" else "qwen2.5-7b")  # 28 heads
+    assert id in refused(case, fsdp_of(case, **FSDP_BROKEN[id]), ON_FSDP)
 
 
 @pytest.mark.parametrize(
@@ -387,7 +421,9 @@ def test_a_rule_of_the_case_fires(id, case):
 def test_the_megatron_back_end_builds_only_what_its_code_takes_over(model):
     case = case_of(model)
     assert "model" in refused(case, layout_of(case))
-    assert "model" not in refused(case, fsdp_of(case))
+    assert "model" in refused(case, layout_of(case, tensor_parallel=8)), "the reason for whatever layout: not that tp is not there"
+    assert "model" not in refused(case, fsdp_of(case), ON_FSDP)
+    assert refused(case, fsdp_of(case)) == {"backend"}
 
 
 @pytest.mark.parametrize("model", ["qwen3-8b", "qwen3-30b-a3b", "qwen3-235b-a22b", "deepseek-v3"])
@@ -396,8 +432,8 @@ def test_the_models_of_its_scripts_are_built(model):
 
 
 def test_every_rule_of_its_own_is_tested():
-    tested = {*BROKEN, *FSDP_BROKEN, "batch", "precision", "optimizer", "task", "device", "model"}
-    assert {limit.id.removeprefix("chatlearn.") for limit in OWN} <= tested
+    tested = {*BROKEN, *FSDP_BROKEN, "batch", "precision", "optimizer", "task", "device", "model", "backend"}
+    assert {limit.id.removeprefix("chatlearn.") for limit in (*OWN, *FSDP_LIMITS)} <= tested
 
 
 def test_no_rule_of_megatron_speaks_of_the_fsdp_back_end():
@@ -406,6 +442,46 @@ def test_no_rule_of_megatron_speaks_of_the_fsdp_back_end():
     own = {limit.id for limit in OWN}
     assert {message.id for message in CHATLEARN.check(case, layout)} <= own
     assert len({limit.id for limit in LIMITS}) == len(LIMITS)
+
+
+# The back end fsdp.
+
+
+def test_the_fsdp_back_end_is_priced_as_itself():
+    """FSDP2 over the modules of Hugging Face: no kernels of Transformer Engine, and nothing that was fitted on Megatron-LM."""
+    case = make_case("qwen3-30b-a3b", cluster_for("h100-sxm", num_devices=32), global_batch_sequences=256, sequence_tokens=4096,
+                     task="sft", framework="chatlearn@fsdp")
+    assert case.implementation.name == "chatlearn-fsdp"
+    assert case.implementation.family not in {"megatron", "megatron-deepspeed"}
+    trusted = make_case("qwen3-30b-a3b", case.cluster, global_batch_sequences=256, sequence_tokens=4096, task="sft",
+                        framework="megatron")
+    own, megatron = (estimate(each, fsdp_of(each)) for each in (case, trusted))
+    assert own.interval.step_s[1] / own.interval.step_s[0] > megatron.interval.step_s[1] / megatron.interval.step_s[0]
+
+
+@pytest.mark.parametrize("backend", ["fsdp", "megatron"])
+def test_files_show_which_back_end_they_are_for(backend):
+    below = FSDP_TEMPLATE if backend == "fsdp" else MEGATRON_TEMPLATE
+    release = read(below | {"runtime_args.train_backend": backend}, devices=16).version
+    assert CHATLEARN.at(release).implementation == {"fsdp": "chatlearn-fsdp", "megatron": "megatron-te"}[backend]
+
+
+@pytest.mark.parametrize(("model", "grouped"), [("qwen3-30b-a3b", True), ("mixtral-8x7b", False), ("qwen3-8b", False)])
+def test_experts_are_multiplied_together_where_the_plan_assumes_it_and_the_back_end_can(model, grouped):
+    case = case_of(model)
+    files = {file.path: file.text for file in ON_FSDP.write(case, fsdp_of(case))}
+    assert yaml.safe_load(files["grpo.yaml"])["models"]["policy_trainer"].get("groupgemm", False) is grouped
+    assert ("its experts run one by one" in files["README.md"]) == (model == "mixtral-8x7b")
+
+
+@pytest.mark.parametrize(("keys", "why"), [
+    ({"recompute_granularity": "full"}, 'recompute_method must be "block" or "uniform"'),
+    ({"recompute_granularity": "full", "recompute_method": "uniform"}, "recompute_num_layers must be between 1"),
+])
+def test_full_recomputation_says_how_and_how_many_layers(keys, why):
+    found = read(MEGATRON_TEMPLATE | {f"{T}.{name}": value for name, value in keys.items()}, devices=16, model="qwen3-8b")
+    assert found.layout is None
+    assert why in " ".join(map(str, found.messages))
 
 
 # Checks of files.

@@ -22,6 +22,7 @@ from meshwright.frameworks.chatlearn.packing import (
     packed,
     padded_tokens,
     padding_multiple,
+    safe_limit,
     sequences_for,
     worst_tokens,
 )
@@ -103,10 +104,26 @@ def test_head_room_is_at_least_seven_percent():
 
 @settings(max_examples=200)
 @given(st.integers(1, 16), st.integers(64, 40_000), st.sampled_from([1, 2, 4, 16, 64, 128]), st.integers(1, 8))
-def test_the_limit_is_the_largest_whose_worst_micro_batch_fits_and_is_read_back(size, sequence, multiple, times):
-    limit = limit_for(size * sequence, multiple)
+def test_the_safe_limit_is_the_largest_whose_worst_micro_batch_fits(size, sequence, multiple, times):
+    limit = safe_limit(size * sequence, multiple)
     assert limit * headroom_ratio(multiple) <= size * sequence < (limit + 1) * headroom_ratio(multiple)
-    assert sequences_for(limit, sequence, size * times, multiple) == size
+
+
+@given(st.integers(1, 16), st.integers(64, 40_000), st.integers(1, 8))
+def test_the_written_limit_packs_what_the_plan_assumes_and_is_read_back(size, sequence, times):
+    """8 sequences of 8,192 tokens need more than 65,536: under 61,248 only 7 of them would share a micro-batch."""
+    limit = limit_for(size, sequence)
+    assert set(map(len, packed([sequence] * size * times, limit))) == {size}
+    assert max(map(len, fitting_bins([sequence] * size * times, limit - 1))) == max(size - 1, 1)
+    assert sequences_for(limit, sequence, size * times) == size
+
+
+@given(st.integers(1, 70_000), st.integers(64, 40_000), st.integers(1, 64))
+def test_a_limit_is_read_as_no_more_sequences_than_it_packs(limit, sequence, batch):
+    """8,192 tokens hold 2 sequences of 3,072, not 4."""
+    size = sequences_for(limit, sequence, batch)
+    assert batch % size == 0
+    assert size <= max(map(len, fitting_bins([sequence] * batch, limit)))
 
 
 @pytest.mark.oracle

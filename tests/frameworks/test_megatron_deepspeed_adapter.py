@@ -9,11 +9,13 @@ from deepspeed_family import broken, case_of, findings, json_file, judged, judge
 from oracles_run import judge, needs
 from tests.draws import draws, seed
 
+import meshwright as mw
 from meshwright.domain.layout import Full, NoRecompute, Selective
 from meshwright.errors import InputError
 from meshwright.frameworks import File, framework
 from meshwright.frameworks.base import Options
 from meshwright.frameworks.editing import edit
+from meshwright.judging.neighbours import neighbours
 from meshwright.testing import any_plans
 
 NAME = "megatron-deepspeed"
@@ -325,3 +327,21 @@ def test_limits_agree_with_megatron_deepspeed():
         assert verdict["accepted"] or found, verdict["why"]
         assert not (verdict["accepted"] and [limit for limit in found if limit.noticed == "parse"])
     assert sum(verdict["accepted"] for verdict in verdicts) > draws(30)
+
+
+def test_sequence_parallelism_is_judged_and_only_on_where_it_is_asked_for(tmp_path):
+    """Memory and speed of files with it are said beside what the engine does not do; no search or advice switches it on."""
+    case = {"model": "llama2-13b", "device": "a100-80g-sxm", "nodes": 2, "global_batch": 64, "sequence": 4096}
+    asked = {**case, "framework": NAME}
+    pins = ["tp=4", "pp=2", "mb=2", "recompute=selective"]
+    free = mw.plan(mw.PlanRequest(**asked, pin=pins)).to_json()["plans"][0]
+    pinned = mw.plan(mw.PlanRequest(**asked, pin=[*pins, "sp=on"], save=str(tmp_path / "files"))).to_json()["plans"][0]
+    assert (free["layout"]["sequence_parallel"], pinned["layout"]["sequence_parallel"]) == (False, True)
+    assert pinned["estimate"]["memory_reserved_bytes"] < free["estimate"]["memory_reserved_bytes"]
+    files = [str(tmp_path / "files" / name) for name in ("train.sh", "ds_config.json")]
+    found = mw.check(mw.CheckRequest(files=files, from_=NAME, model="llama2-13b", device="a100-80g-sxm", nodes=2)).to_json()
+    (said,) = (each for each in found["findings"] if each["id"] == "guide.megatron.sequence-parallel")
+    assert re.search(r"takes this layout from [\d.]+ GiB to [\d.]+ GiB and is .*, but DeepSpeed's engine bypasses", said["message"])
+    assert "layout.refused" not in {each["id"] for each in found["findings"]}
+    plain = layout_of(case_of(NAME, devices=16), tensor_parallel=2)
+    assert "sp" not in {each.knob for each in neighbours(case_of(NAME, devices=16), framework(NAME).features, plain)}

@@ -256,7 +256,7 @@ REAL = {
     "Megatron-LM t5/train_t5_220m_distributed": (
         "0.16", 8, "--encoder-num-layers 12 --hidden-size 768 --num-attention-heads 12 --micro-batch-size 64 "
                    "--global-batch-size 512 "
-        "--bf16 --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1", "tp1 pp1 dp8 mb64 zero0 overlap=p2p", 1),
+        "--bf16 --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1", "tp1 pp1 dp8 mb64 zero0 overlap=none", 1),
     "Megatron-LM mamba/train": (
         "0.16", 8, "--hidden-size 1024 --num-attention-heads 16 --tensor-model-parallel-size 1 --sequence-parallel "
         "--pipeline-model-parallel-size 1 --use-distributed-optimizer --overlap-param-gather --overlap-grad-reduce "
@@ -265,18 +265,18 @@ REAL = {
     "Megatron-LM multimodal/nvlm/pretrain_qwen20_72b_internvit_6b": (
         "0.16", 256, "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 1 --num-layers 80 --use-distributed-optimizer "
         "--seq-length 256 --micro-batch-size 1 --global-batch-size 2048 --bf16 --ckpt-format torch",
-        "tp8 pp1 dp32 mb1 zero1 overlap=p2p", 64),
+        "tp8 pp1 dp32 mb1 zero1 overlap=none", 64),
     "Megatron-LM multimodal/nvlm/sft_34b_internvit": (
         "0.16", 64, "--use-distributed-optimizer --num-layers 60 --seq-length 261 --tensor-model-parallel-size 8 "
-        "--micro-batch-size 1 --global-batch-size 128 --bf16 --ckpt-format torch", "tp8 pp1 dp8 mb1 zero1 overlap=p2p", 16),
+        "--micro-batch-size 1 --global-batch-size 128 --bf16 --ckpt-format torch", "tp8 pp1 dp8 mb1 zero1 overlap=none", 16),
     "Megatron-LM multimodal/pretrain_mistral_clip": (
         "0.16", 64, "--use-distributed-optimizer --tensor-model-parallel-size 4 --pipeline-model-parallel-size 1 --num-layers 32 "
         "--seq-length 576 --micro-batch-size 1 --global-batch-size 256 --bf16 --ckpt-format torch",
-        "tp4 pp1 dp16 mb1 zero1 overlap=p2p", 16),
+        "tp4 pp1 dp16 mb1 zero1 overlap=none", 16),
     "Megatron-LM mimo/scripts/run_vlm_train": (
         "0.16", 2, "--context-parallel-size 2 --tensor-model-parallel-size 1 --num-layers 32 --seq-length 4096 "
                    "--micro-batch-size 4 "
-        "--global-batch-size 128 --bf16", "tp1 cp2 pp1 dp1 mb4 zero0 overlap=p2p", 32),
+        "--global-batch-size 128 --bf16", "tp1 cp2 pp1 dp1 mb4 zero0 overlap=none", 32),
     "Pai-Megatron-Patch deepseek_v3/run_mcore_deepseek_lite": (
         "0.16", 256, "--num-layers 61 --seq-length 4096 --num-experts 256 --micro-batch-size 1 --global-batch-size 8192 --bf16 "
         "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 8 --expert-model-parallel-size 16 --context-parallel-size 1 "

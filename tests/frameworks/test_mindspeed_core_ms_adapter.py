@@ -396,12 +396,12 @@ def test_one_export_that_keeps_the_first_value_is_no_fault():
         (
             "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 1 --sequence-parallel "
             "--num-layers 40 --micro-batch-size 4 --global-batch-size 512",
-            "tp8 pp1 dp1 mb4 sp zero0 overlap=p2p",
+            "tp8 pp1 dp1 mb4 sp zero0 overlap=none",
         ),
         (
             "--tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 --num-layers 24 "
             "--micro-batch-size 1 --global-batch-size 64 --use-distributed-optimizer --overlap-grad-reduce",
-            "tp1 pp1 dp8 mb1 zero1 overlap=grad,p2p",
+            "tp1 pp1 dp8 mb1 zero1 overlap=grad",
         ),
         (
             "--tensor-model-parallel-size 4 --pipeline-model-parallel-size 2 --sequence-parallel "

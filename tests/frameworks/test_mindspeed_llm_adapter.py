@@ -183,7 +183,7 @@ def text(nodes: int = 16, environment: str = ENV, **facts: object) -> str:
                 "no_overlap_p2p_communication": None,
             },
             2,
-            "tp8 pp2 vp4 dp1 mb2 sp zero0 overlap=grad,param",
+            "tp8 pp2 vp4 dp1 mb2 sp zero0 overlap=grad",
         ),
         (
             {
@@ -197,7 +197,7 @@ def text(nodes: int = 16, environment: str = ENV, **facts: object) -> str:
                 "global_batch_size": 64,
             },
             32,
-            "tp1 cp16 pp1 dp16 mb1 zero1 context=all-gather overlap=p2p",
+            "tp1 cp16 pp1 dp16 mb1 zero1 context=all-gather overlap=none",
         ),
     ],
 )

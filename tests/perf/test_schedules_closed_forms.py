@@ -9,6 +9,7 @@ from meshwright.perf.schedules import (
     SCHEDULES,
     bubble_ratio_of_step,
     bubble_ratio_of_work,
+    even_bubble_ratio,
     microbatch_group,
     simulate,
     step_s,
@@ -259,3 +260,19 @@ def test_two_dimensional_columns_broadcast():
     assert idle.shape == (3, 4)
     group = microbatch_group(stages, microbatches)
     np.testing.assert_array_equal(group, np.broadcast_to(stages, (3, 4)))
+
+
+@given(cases(), seconds, seconds, seconds)
+def test_the_bubble_of_even_stages_is_the_closed_form_as_a_share_and_the_textbooks(case, forward, inputs, weights):
+    name, stages, microbatches, chunks = case
+    ratio = float(even_bubble_ratio(
+        name, num_stages=stages, num_microbatches=microbatches, num_chunks=chunks, forward_s=forward * chunks,
+        backward_input_s=inputs * chunks, backward_weight_s=weights * chunks,
+    ))
+    work = microbatches * (forward + inputs + weights) * chunks
+    own = float(bubble(case, forward, inputs, weights))
+    assert ratio == pytest.approx(own / (work + own), abs=1e-12)
+    if name in ("1f1b", "gpipe"):
+        assert ratio == pytest.approx((stages - 1) / (microbatches + stages - 1))
+    if name == "interleaved" and microbatches % stages == 0:
+        assert ratio == pytest.approx((stages - 1) / (chunks * microbatches + stages - 1))

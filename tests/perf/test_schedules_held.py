@@ -28,6 +28,21 @@ def test_the_largest_combinations_give_the_peak_of_the_simulation(name, stages, 
     assert peaks == timeline.peak_held.tolist()
 
 
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(("interleaved", "dualpipev")), st.integers(1, 7), st.integers(1, 30), st.integers(2, 5),
+    st.randoms(use_true_random=False),
+)
+def test_the_short_form_meets_the_fullest_moment_whatever_the_chunks_weigh(name, stages, microbatches, chunks, random):
+    order = order_of(name, stages, microbatches, chunks)
+    counts = {"num_stages": stages, "num_microbatches": order.num_microbatches, "num_chunks": order.num_chunks}
+    short = SCHEDULES[name].held_until_weight(stage=np.arange(stages), **counts)
+    for stage, exact in enumerate(held_vectors(order, until_weight=True)):
+        for _ in range(3):
+            size = np.array([random.randint(0, 9) for _ in range(order.num_chunks)])
+            assert (size @ short[..., stage].T).max() == (exact @ size).max()
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(sorted(ORDERS)), st.integers(1, 6), st.integers(1, 12), st.integers(1, 4))
 def test_no_combination_covers_another(name, stages, microbatches, chunks):

@@ -85,7 +85,7 @@ def estimate(layout: Layout = LAYOUT, *, factor: float = 1.0, fits: bool = True)
         fit_probability=float(fits), step_s=step, tokens_per_s=rate, tokens_per_s_per_device=rate / 512,
         samples_per_s=1024 / step, model_flops_per_s_per_device=450e12 / factor,
         hardware_flops_per_s_per_device=450e12 / factor, mfu_ratio=0.455 / factor, hfu_ratio=0.455 / factor,
-        bubble_ratio=0.75 / step, linearity_ratio=0.93, linearity_baseline_devices=32,
+        bubble_ratio=0.75 / step, bubble_formula_ratio=3 / 35, linearity_ratio=0.93, linearity_baseline_devices=32,
         memory_peak_bytes=memory[0].allocated_bytes, memory_reserved_bytes=memory[0].reserved_bytes,
         memory_upper_bytes=memory[0].reserved_bytes + 3.0 * GIB, memory_capacity_bytes=capacity,
         host_memory_per_node_bytes=64.0 * GIB,

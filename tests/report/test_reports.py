@@ -31,7 +31,7 @@ from meshwright.report.console import console
 from meshwright.report.cost import minimum_lines, run_cost_lines, saved_lines
 from meshwright.report.facts import entry, flat, name_list
 from meshwright.report.plan import plan_report
-from meshwright.report.ranking import group_letters, ranked_table
+from meshwright.report.ranking import Ranking, group_letters, pareto_table, ranked_table
 from meshwright.report.stages import MAX_STAGES, shown, stage_memory
 from meshwright.report.timesplit import parts_of, time_split
 from meshwright.search import DeviceCount, MinimumDevices, RunCost
@@ -93,6 +93,30 @@ def test_a_table_without_room_has_labels_instead_of_columns():
     assert "recompute=selective:moe_act,mlp" in "".join(narrow.split())
     assert "\u2026" not in narrow
     assert max(map(len, narrow.splitlines())) <= 80
+
+
+def test_a_figure_is_whole_or_not_there_whatever_the_width():
+    """Columns that a table has no room for are left out as a whole, or labels stand for them: 32 is never shown as 3."""
+    some = replace(LAYOUT, context_parallel=2, context_kind="all-gather", recompute=Selective(modules=("moe_act", "layernorm")),
+                   expert_parallel=8, stage_layers=((20, 20, 20, 20),), data_parallel=512)
+    sure = Interval(level=0.9, step_s=(1.0, 2.0), memory_peak_bytes=(1.0, 2.0), memory_reserved_bytes=(1.0, 2.0))
+    plans = [ranked(1, some, 1.0, 0), ranked(2, replace(LAYOUT, virtual_stages=5), 1.2, 0)]
+    plans = [replace(plan, estimate=replace(plan.estimate, interval=sure)) for plan in plans]
+    for width in range(80, 141):
+        printed = text([Ranking(plans=plans)], width)
+        head = printed.splitlines()[0].split("  ")
+        assert {"expected", "step", "fits", "MFU", "GiB"} <= {name.strip() for name in head}, f"{width} columns:\n{printed}"
+        words = set(printed.split())
+        assert {"layers", "zero", "dp", "512", "selective"} <= words or "layout" in words, f"{width} columns:\n{printed}"
+
+
+def test_the_front_begins_at_what_is_ranked_by():
+    front = [ranked(place, LAYOUT, factor, 0) for place, factor in enumerate((1.0, 1.5, 9.0), start=1)]
+    assert "Less memory for more time" in text(pareto_table(front))
+    by_memory = text(pareto_table(front, "memory"))
+    assert "Less time for more memory" in by_memory
+    lines = [line for line in by_memory.splitlines() if "tp8 pp4" in line]
+    assert [seconds(each.estimate.step_s) in line for each, line in zip(reversed(front), lines, strict=True)] == [True] * 3
 
 
 def test_long_recompute_words_are_footnotes():
@@ -217,6 +241,11 @@ def test_the_smallest_number_of_devices():
     assert "meets the deadline, as predicted: none that was tried" in printed
     assert "meets it at the upper end of the interval, too: none that was tried" in printed
     assert "3 numbers between 8 and 64 devices tried" in printed
+    alone = text(minimum_lines(replace(none, tried=(64,))))
+    assert "64 devices alone tried" in alone
+    assert "fits: 64 devices (8 nodes), nothing in host memory" in printed, "plan finds fewer with --pin offload=optimizer"
+    kept = text(minimum_lines(replace(none, fits=replace(found, label="tp8 dp8 mb1 offload=optimizer"))))
+    assert "fits: 64 devices (8 nodes)\n" in kept
 
 
 def test_small_reports():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 from report_samples import case, comparison, estimate, nothing, result
@@ -100,11 +101,13 @@ def test_estimate_has_the_keys_of_the_contract():
 
 
 def test_layout_has_the_keys_of_the_contract():
-    view = layout_view(Layout(stage_layers=((3, 2),), pipeline_parallel=2, overlap=Overlap(tensor=True)))
+    split = Layout(stage_layers=((3, 2),), pipeline_parallel=2, overlap=Overlap(tensor=True))
+    view = layout_view(replace(split, tensor_parallel=2, data_parallel=2, optimizer_shards=2))
     assert set(LAYOUT) <= set(view)
     assert view["recompute"] == "none"
     assert view["stage_layers"] == [[3, 2]]
     assert view["overlap"] == ["grad", "param", "tp", "p2p"]
+    assert layout_view(split)["overlap"] == ["p2p"], "nothing else is communicated"
 
 
 def test_an_infeasible_verdict_says_demand_bound_and_gap():

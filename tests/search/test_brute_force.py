@@ -15,8 +15,10 @@ from meshwright.estimate import estimate
 from meshwright.search import SearchOptions, layout_refusals, plan
 from meshwright.search.finalists import layout_of_row
 from meshwright.search.grid import Counts, evaluate_grid
+from meshwright.search.least import least_demanding
 from meshwright.search.linearity import fits_anywhere
 from meshwright.search.plan import overlap_for
+from meshwright.search.runner import Functions
 from meshwright.search.space import Pins, make_space
 from search.brute_force import BruteForce, brute_force, grid, layout_of, refusal
 from strategies import EVERYTHING, MEGATRON, small_case
@@ -194,6 +196,9 @@ def test_the_short_way_to_know_whether_anything_fits_is_that_of_enumeration(name
     case, features = spaces()[name]
     truth, overlap = answer(name), overlap_for(case, "exact")
     least = min(truth.reserved.values(), default=0.0)
+    space = make_space(case, features, case.cluster.num_devices, Pins())
+    leanest = least_demanding([space], overlap, Functions(said=lambda _: overlap))
+    assert (leanest.memory_reserved_bytes if leanest else 0.0) == pytest.approx(least, rel=1e-9)
     for share in (0.999, 1.001):
         device = replace(case.cluster.device, memory_bytes=int(least * share / case.memory_ratio))
         own = replace(case, cluster=replace(case.cluster, device=device))

@@ -11,6 +11,7 @@ from meshwright.catalog import implementation as implementation_named
 from meshwright.domain.uncertainty import FitCurve
 from meshwright.estimate import estimate
 from meshwright.estimate.certainty import expected_s
+from meshwright.judging.facts import Facts
 from meshwright.search import SearchOptions, plan
 from meshwright.search.plan import RANKING_ERROR, ranking_error
 from strategies import MEGATRON, small_case
@@ -72,7 +73,9 @@ def test_as_many_plans_are_worth_measuring_as_the_error_holds():
         case = with_curve(TIGHT, TIGHT.calibration.uncertainty.fit, ratio)
         result = plan(case, MEGATRON, replace(OPTIONS, refine=False))
         costs = [each.estimate.step_s / each.estimate.memory_fit_probability for each in result.plans]
-        assert result.ranking_error_ratio == ranking_error(case) == ratio
+        first = result.plans[0]
+        judged = Facts(case, first.layout, MEGATRON, first.estimate)
+        assert result.ranking_error_ratio == ranking_error(case) == judged.error_ratio == ratio
         assert result.within_error == sum(cost <= costs[0] * (1.0 + ratio) for cost in costs)
         assert (result.within_error == len(result.plans)) or not known
     assert ranking_error(small_case()) == RANKING_ERROR

@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -424,6 +425,18 @@ def test_when_nothing_fits_the_verdict_has_the_gap_and_levers(name):
     assert unmet.levers
 
 
+def test_when_nothing_fits_no_question_is_asked_twice(monkeypatch):
+    """Levers are searched for the case as it was asked, and not for one that was tried on the way and given up."""
+    asked = []
+    monkeypatch.setattr(
+        sys.modules["meshwright.search.levers"], "find",
+        lambda case, features, options, *_, **__: asked.append((case, options)) or SimpleNamespace(plans=(), refused=0),
+    )
+    assert not plan(HOPELESS["7b on one 4090"], EVERYTHING, SearchOptions(top=1)).plans
+    assert len(asked) > 2
+    assert all(asked.count(each) == 1 for each in asked)
+
+
 def test_smallest_number_of_devices_fits_and_the_next_smaller_does_not():
     case = small_case("llama2-13b", devices=8, batch=64, sequence=4096)
     found = min_devices(case, MEGATRON)
@@ -494,9 +507,9 @@ def test_idle_nodes_are_no_more_than_there_are_and_a_search_ends(monkeypatch):
     assert cut.evaluated < everything.evaluated
 
 
-@pytest.mark.matrix
-def test_the_least_demanding_layout_is_one_that_the_framework_runs() -> None:
+def test_the_least_demanding_layout_is_one_that_the_framework_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight key-value heads are not cut into sixteen under MindSpeed-LLM, however little memory that would take."""
+    monkeypatch.setattr(sys.modules["meshwright.search.plan"], "levers", lambda *_, **__: ())
     request = mw.PlanRequest(
         model="nemotron4-340b", device="ascend-910b", nodes=8, global_batch=1024, sequence=4096, framework="mindspeed-llm"
     )

@@ -298,7 +298,7 @@ def _samples(values: Values, faults: Faults) -> Samples | None:
         for name in ("max_tokens", "packs", "split_long"):
             if values.get(name) and "lengths" not in faults.failed:
                 option = f"--{name.replace('_', '-')}"
-                faults.add("request.lengths", "{option} needs --lengths: a file of lengths of samples", path=option, option=option)
+                faults.add("request.lengths", "{option} needs --lengths: a file of lengths of samples", option=option)
         return None
     lengths = read_lengths(values["lengths"])
     if "sequence" in faults.failed:

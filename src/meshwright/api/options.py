@@ -15,7 +15,7 @@ _SEARCH, _RUN, _OUTPUT = "Search", "The whole run", "Output"
 
 CASE = (
     Field(name="model", kind="argument", metavar="MODEL",
-          help="A catalogue name (meshwright catalog models), a config.json of Hugging Face, or a model YAML."),
+          help="A catalogue name (meshwright catalog models), a config.json of Hugging Face, a model YAML, or a saved plan."),
     Field(name="layers", parse=numbers.count, metavar="N", panel="Model", help="Shrink the model to N layers."),
     Field(name="request", metavar="FILE", panel="Model", in_file=False,
           help="YAML with any of these options as keys, or a saved plan.yaml; flags win."),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.numbers import within
-from meshwright.api.request_file import read_request_file
+from meshwright.api.request_file import read_request_file, saved_plan
 from meshwright.errors import MeshwrightError, Message
 from meshwright.text import kind, shown
 
@@ -122,7 +122,11 @@ class Answer:
 
 
 def read(fields: Sequence[Field], raw: Mapping[str, Any], faults: Faults) -> Values:
-    """Flags over the request file, parsed; what is wrong is noted in ``faults`` and left out."""
+    """Flags over the request file, parsed; what is wrong is noted in ``faults`` and left out.
+
+    A saved plan in the place of the model is that request file.
+    """
+    raw = _plan_for_model(raw, faults)
     file: Mapping[str, Any] = {}
     unread = False
     where = str(raw.get("request") or "")
@@ -150,6 +154,23 @@ def read(fields: Sequence[Field], raw: Mapping[str, Any], faults: Faults) -> Val
     if unread:  # everything else would only seem to be missing
         faults.check()
     return values
+
+
+def _plan_for_model(raw: Mapping[str, Any], faults: Faults) -> Mapping[str, Any]:
+    """The options, a saved plan that stands where a model is named as ``--request``; a model's name is a model."""
+    from meshwright.catalog.model_sheet import model_names
+
+    where = raw.get("model")
+    if not isinstance(where, str) or not where:
+        return raw
+    plan = saved_plan(where)
+    if plan is None or model_names().find(where) is not None:
+        return raw
+    if raw.get("request"):
+        faults.add("request.two", "is a saved plan, which is a request of its own beside --request {other}: one of them",
+                   path=where, other=raw["request"])
+        faults.check()
+    return {**raw, "model": None, "request": str(plan)}
 
 
 def _several(given: object) -> list[Any]:

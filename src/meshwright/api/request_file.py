@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meshwright.api.options import known_keys
-from meshwright.errors import did_you_mean, fault, nearest
+from meshwright.errors import MeshwrightError, did_you_mean, fault, nearest
 from meshwright.text import kind
 
 if TYPE_CHECKING:
@@ -14,10 +15,28 @@ if TYPE_CHECKING:
 
     from meshwright.api.fields import Faults
 
+PLAN_FILE, CONFIG_FILE = "plan.yaml", "config.json"
 PLAN_KEY = "meshwright_plan"
+YAML = (".yaml", ".yml")
 MOST_UNKNOWN = 20
 """Keys for which what was meant is looked for."""
 PLAN_KEYS = (PLAN_KEY, "request", "layout", "predicted")
+
+
+def saved_plan(where: str) -> Path | None:
+    """The saved plan at a path: the file, or that of a directory which holds no model; None where it is something else."""
+    from meshwright.readers.safe import load_yaml
+
+    path = Path(where)
+    try:
+        if path.is_dir() and not (path / CONFIG_FILE).exists():
+            path /= PLAN_FILE
+        if path.suffix.lower() not in YAML or not path.is_file():
+            return None
+        document = load_yaml(path)
+    except (MeshwrightError, OSError, ValueError):  # whoever reads it says what is wrong with it
+        return None
+    return path if isinstance(document, dict) and PLAN_KEY in document else None
 
 
 def read_request_file(where: str, faults: Faults) -> Mapping[str, Any]:

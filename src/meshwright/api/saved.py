@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 from meshwright.api.fields import Faults, Values
 from meshwright.api.options import CASE, LAYOUT, PLAN
 from meshwright.api.request import read
-from meshwright.api.request_file import PLAN_KEY
+from meshwright.api.request_file import PLAN_FILE, PLAN_KEY
 
 if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate
 
 FORMAT = 1
-PLAN_FILE = "plan.yaml"
 HEAD = """\
 # A plan of Meshwright. `meshwright export {file} --to megatron --out DIR` writes launch files from it,
 # `meshwright estimate --request {file}` predicts it again.
@@ -64,11 +63,16 @@ def load_plan(where: str, faults: Faults) -> Values:
 
 def read_plan(where: str, faults: Faults) -> Values:
     """The values of a saved plan as ``load_plan`` gives them; faults are noted, and raised where nothing can be read."""
-    path = Path(where) / PLAN_FILE if Path(where).is_dir() else Path(where)
+    path = plan_path(where)
     values = read((*CASE, *PLAN, LAYOUT), {"request": str(path)}, faults)
     if "layout" not in values and "layout" not in faults.failed:
         faults.add("plan.layout", "is no plan: it has no 'layout'", path=str(path))
     return values
+
+
+def plan_path(where: str) -> Path:
+    """The file of a saved plan that is named by itself or by its directory."""
+    return Path(where) / PLAN_FILE if Path(where).is_dir() else Path(where)
 
 
 def _plain(request: dict[str, Any]) -> dict[str, Any]:

@@ -43,7 +43,11 @@ _SAID = {
 """Option -> field of ``Said`` that means the same."""
 _SHELL = {"No closing quotation": "a quote is not closed", "No escaped character": "nothing follows the last backslash"}
 """What the shell's parser says -> what it means."""
-_NEEDED = ("model", "cluster", "global_batch", "sequence")
+_NEEDED = {
+    "model": "--model", "cluster": "--cluster (or --device with --nodes or --devices)", "global_batch": "--global-batch",
+    "sequence": "--sequence",
+}
+"""What a case needs -> the options that say it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +70,15 @@ class Taken:
     """What the flags said, by field of ``Said``."""
     why_release: str
     """``given``, ``shown`` by the files, or ``assumed``."""
+
+    @property
+    def label(self) -> str | None:
+        """The name of the layout, for its case where that is known; None where the files determine none."""
+        from meshwright.domain.label import label
+        from meshwright.estimate.naming import name_of
+
+        layout = self.reading.layout
+        return None if layout is None else label(layout) if self.case is None else name_of(self.case.case, layout)
 
 
 def take(values: Values, faults: Faults) -> Taken:
@@ -113,6 +126,11 @@ def take(values: Values, faults: Faults) -> Taken:
         size=size,
         asked={said: values[option] for option, said in _SAID.items() if option in values}, why_release=why,
     )
+
+
+def wanted(missing: Sequence[str]) -> str:
+    """The options that would say what is missing of a case, as words."""
+    return ", ".join(_NEEDED[name] for name in missing)
 
 
 def _texts(values: Values, faults: Faults) -> Sequence[File]:

@@ -41,6 +41,8 @@ class Question:
     claims: tuple[Claim, ...] = ()
     impossible: tuple[Message, ...] = ()
     """What the files say of the case that no case can be."""
+    wanted: str = ""
+    """Where there is no case: the options that would make it one."""
 
 
 class Context:

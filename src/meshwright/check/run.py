@@ -71,9 +71,7 @@ def check(question: Question, checks: tuple[Check, ...] = CHECKS) -> Checked:
 
 def _missing(question: Question) -> str:
     """What would make a case, with the model that the figures look like."""
-    if question.model is not None:
-        return "give --cluster, or --device with --devices, and --global-batch and --sequence where the files do not say them"
-    likely = likely_models(question.reading)
-    if likely:
-        return f"the figures are those of {' or '.join(likely)}: give --model {likely[0]}"
-    return "give --model, and --cluster or --device"
+    wanted = question.wanted or "--model, the cluster, --global-batch and --sequence, as far as the files do not say them"
+    likely = [] if question.model is not None else likely_models(question.reading)
+    like = f"the figures are those of {' or '.join(likely)}: " if likely else ""
+    return f"{like}give {wanted.replace('--model', f'--model {likely[0]}', 1) if likely else wanted}"

@@ -23,6 +23,6 @@ def report(answer: ImportAnswer, _options: object) -> Iterator[RenderableType]:
     from meshwright.report.reading import reading_report
 
     taken = answer.taken
-    yield from reading_report(taken.framework, taken.reading, taken.why_release)
+    yield from reading_report(taken.framework, taken.reading, taken.why_release, taken.label)
     if answer.saved:
         yield path_line(answer.saved)

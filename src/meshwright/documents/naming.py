@@ -14,18 +14,6 @@ if TYPE_CHECKING:
     from meshwright.documents.source import Source
 
 
-OWN_PROGRAMS = frozenset({
-    "pretrain_gpt.py", "pretrain_bert.py", "pretrain_t5.py", "pretrain_mamba.py", "pretrain_hybrid.py", "posttrain_gpt.py",
-})
-"""Programs of the Megatron family whose flags are all in the tables."""
-
-
-def other_program(source: Source) -> str:
-    """A program that may add flags of its own to Megatron's, as its entry points let it."""
-    name = source.program.rpartition("/")[2]
-    return source.program if name.endswith(".py") and name not in OWN_PROGRAMS else ""
-
-
 def missing_file(source: Source, keys: Sequence[str]) -> Message | None:
     """What to give, where the launch names a configuration file and only scripts were given; one that a script writes is there."""
     if any(not is_script(document.path) for document in source.documents):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import fnmatch
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from meshwright.documents.shell_values import Source, State, Text, unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from meshwright.documents.shell_parts import Expander
 
 MAX_SUBJECT = 2000
 """Characters that a pattern is tried on, because every cut of them is tried."""
@@ -34,20 +34,18 @@ def glob_match(pattern: str, text: str) -> bool | None:
 
 
 def applied(
-    source: Source, state: State, texts: list[Text], operator: str, start: int, end: int, line: int, depth: int, shown: str,
-    *, many: bool, positional: bool, pattern: Callable[..., Any], scalar: Callable[..., Any], arithmetic: Callable[..., Any],
+    into: Expander, source: Source, state: State, texts: list[Text], operator: str, start: int, end: int, line: int, depth: int,
+    shown: str, *, many: bool, positional: bool,
 ) -> list[Text]:
     """Each of ``texts`` after one operator whose operand stands at ``start`` to ``end``."""
     if operator == ":":
-        return _sliced(
-            source, state, texts, start, end, line, depth, shown, many=many, positional=positional, arithmetic=arithmetic
-        )
+        return _sliced(into, source, state, texts, start, end, line, depth, shown, many=many, positional=positional)
     if operator in ("/", "//"):
-        return _replaced(source, state, texts, operator, start, end, line, depth, shown, pattern, scalar)
+        return _replaced(into, source, state, texts, operator, start, end, line, depth, shown)
     if operator in ("^", "^^", ",", ",,"):
         return [_recased(text, operator) if start == end and text.known else unknown(shown, line) for text in texts]
     if operator in ("#", "##", "%", "%%"):
-        glob, known = pattern(source, state, start, end, depth=depth)
+        glob, known = into.pattern(source, state, start, end, depth=depth)
         return [_trimmed(text, operator, glob) if known and text.known else None or unknown(shown, line) for text in texts]
     return [unknown(shown, line) for _ in texts]
 
@@ -77,13 +75,13 @@ def _recased(text: Text, operator: str) -> Text:
 
 
 def _sliced(
-    source: Source, state: State, texts: list[Text], start: int, end: int, line: int, depth: int, shown: str,
-    *, many: bool, positional: bool, arithmetic: Callable[..., Any],
+    into: Expander, source: Source, state: State, texts: list[Text], start: int, end: int, line: int, depth: int, shown: str,
+    *, many: bool, positional: bool,
 ) -> list[Text]:
     colon = source.plain.find(":", start, end)
-    numbers = [arithmetic(source, state, start, colon if colon >= 0 else end, depth)]
+    numbers = [into.arithmetic(source, state, start, colon if colon >= 0 else end, depth)]
     if colon >= 0:
-        numbers.append(arithmetic(source, state, colon + 1, end, depth))
+        numbers.append(into.arithmetic(source, state, colon + 1, end, depth))
     if not all(number.known for number in numbers) or not all(text.known for text in texts if not many):
         return [unknown(shown, line)]
     offset, count = int(numbers[0].plain), int(numbers[1].plain) if len(numbers) > 1 else None
@@ -104,16 +102,16 @@ def _sliced(
 
 
 def _replaced(
-    source: Source, state: State, texts: list[Text], operator: str, start: int, end: int, line: int, depth: int, shown: str,
-    pattern: Callable[..., Any], scalar: Callable[..., Any],
+    into: Expander, source: Source, state: State, texts: list[Text], operator: str, start: int, end: int, line: int, depth: int,
+    shown: str,
 ) -> list[Text]:
     s = source.plain
     slash = start
     while slash < end and s[slash] != "/":
         slash += 2 if s[slash] == "\\" else 1
     slash = min(slash, end)
-    glob, known = pattern(source, state, start, slash, depth=depth)
-    replacement = scalar(source, state, min(slash + 1, end), end, depth=depth)
+    glob, known = into.pattern(source, state, start, slash, depth=depth)
+    replacement = into.scalar(source, state, min(slash + 1, end), end, depth=depth)
     if not known or not replacement.known or not glob or glob[0] in "#%" or re.search(r"[@!+?*]\(|\[\[:", glob):
         return [unknown(shown, line) for _ in texts]
     result = []

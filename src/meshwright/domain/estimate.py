@@ -141,6 +141,8 @@ class Estimate:
     mfu_ratio: float
     hfu_ratio: float
     bubble_ratio: float
+    bubble_formula_ratio: float
+    """Share of the pipeline's time that stages of equal time would idle, by the schedule's formula."""
     linearity_ratio: float | None
     linearity_baseline_devices: int | None
     memory_peak_bytes: float

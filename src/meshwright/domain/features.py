@@ -28,6 +28,8 @@ class Features:
     expert_parallel: bool = True
     expert_tensor_parallel: bool = True
     sequence_parallel: bool = True
+    sequence_parallel_against: str = ""
+    """Why it is on only where somebody asks for it; empty: it is on with every TP."""
     uneven_stages: bool = True
     """Any number of layers per stage."""
     recompute: tuple[str, ...] = ("none", "selective", "full")

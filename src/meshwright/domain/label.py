@@ -7,6 +7,7 @@ parallelism, ``shards=O,G,P`` sets three unequal shard groups, and ``shardnode``
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.domain.label_reader import (
@@ -22,7 +23,7 @@ from meshwright.domain.label_reader import (
     one,
     overlap_of,
 )
-from meshwright.domain.layout import ContextKind, Layout, NoRecompute, Overlap, Recompute
+from meshwright.domain.layout import ContextKind, Grid, Layout, NoRecompute, Overlap, Recompute, overlapping
 from meshwright.domain.recompute_label import MODULES, list_word, parse_list, parse_recompute, recompute_word
 from meshwright.errors import InputError
 
@@ -39,8 +40,12 @@ _NO_NAMES: tuple[str, ...] = ()
 _RING: ContextKind = "ring"
 
 
-def label(layout: Layout, *, overlap: Overlap | None = None) -> str:
-    """The label that ``parse_layout`` reads back as this layout; ``overlap`` is the framework's, which goes unsaid."""
+def label(layout: Layout, *, overlap: Overlap | None = None, stage_layers: Grid | None = None) -> str:
+    """The label that ``parse_layout`` reads back as this layout.
+
+    What goes unsaid: the framework's ``overlap`` and its own ``stage_layers``, where they are given, and the overlap of what the
+    layout does not communicate.
+    """
     default = overlap if overlap is not None else Overlap()
     degrees = dict(zip(DEGREES, (
         layout.tensor_parallel, layout.context_parallel, layout.pipeline_parallel, layout.virtual_stages,
@@ -59,10 +64,11 @@ def label(layout: Layout, *, overlap: Overlap | None = None) -> str:
     implied = "interleaved" if layout.virtual_stages > 1 else "1f1b"
     words += [f"schedule={layout.schedule}"] if layout.schedule != implied else []
     words += [f"context={layout.context_kind}"] if layout.context_kind != "ring" else []
-    words += [f"layers={list_word(layout.stage_layers)}"] if layout.stage_layers is not None else []
+    words += [f"layers={list_word(layout.stage_layers)}"] if layout.stage_layers not in (None, stage_layers) else []
     words += [f"offload={','.join(layout.offload)}"] if layout.offload else []
-    if layout.overlap != default:
-        active = [word for word, name in OVERLAPS.items() if getattr(layout.overlap, name)]
+    heard = overlapping(layout)
+    if any(getattr(layout.overlap, name) != getattr(default, name) for name in heard):
+        active = [word for word, name in OVERLAPS.items() if name in heard and getattr(layout.overlap, name)]
         words += [f"overlap={','.join(active) or 'none'}"]
     return " ".join(words)
 
@@ -148,10 +154,12 @@ def _read(
     schedule = reader.schedule(vp)
     if reader.faults or dp is None or batch is None:
         return None, reader.faults
-    return Layout(
+    layout = Layout(
         tensor_parallel=tp, sequence_parallel=word.get("sp", 0) == 1, context_parallel=cp, context_kind=context_kind,
         pipeline_parallel=pp, virtual_stages=vp, expert_parallel=ep, expert_tensor_parallel=etp, data_parallel=dp,
         optimizer_shards=shards.optimizer, gradient_shards=shards.gradient, parameter_shards=shards.parameter,
         microbatch_sequences=mb, num_microbatches=microbatches, recompute=recompute, schedule=schedule,
-        stage_layers=stage_layers, offload=offload, overlap=said,
-    ), []
+        stage_layers=stage_layers, offload=offload, overlap=overlap or Overlap(),
+    )
+    heard = {name: getattr(said, name) for name in overlapping(layout)}
+    return replace(layout, overlap=replace(layout.overlap, **heard)), []

@@ -177,3 +177,14 @@ class Layout:
     def expert_data_parallel(self) -> int:
         """Replicas of an expert: world / (etp x ep x pp)."""
         return self.world // (self.expert_tensor_parallel * self.expert_parallel * self.pipeline_parallel)
+
+
+def overlapping(layout: Layout) -> frozenset[str]:
+    """Fields of ``Overlap`` that mean something for a layout: those of which it has any communication."""
+    ranks = layout.data_parallel * layout.context_parallel
+    has = {
+        "gradient_reduce": max(ranks, layout.expert_data_parallel) > 1, "parameter_gather": layout.optimizer_shards > 1,
+        "tensor": layout.tensor_parallel > 1, "point_to_point": layout.pipeline_parallel > 1,
+        "expert": layout.expert_parallel > 1,
+    }
+    return frozenset(name for name, is_there in has.items() if is_there)

@@ -105,11 +105,12 @@ def evaluate_columns(case: Case, settings: Settings, degrees: Degrees, compositi
     Source:  ``estimate.costs``, ``estimate.stages``, ``estimate.combine``.
     """
     costs = work_costs(case, settings, degrees)
-    stages = stage_costs(stage_inputs(costs), composition)
+    inputs = stage_inputs(costs)
+    stages = stage_costs(inputs, composition)
     parameters = stage_parameters(case, composition, degrees)
     state = state_costs(case, degrees, parameters, composition, offload=settings.offload)
     pipeline = pipeline_time(case, settings, composition, stages, degrees, hop_s=costs.hop_s)
-    activation = activation_memory(settings, composition, stages, degrees)
+    activation = activation_memory(settings, composition, stages, degrees, inputs.kinds)
     reserved = (static_bytes(case, state) + dynamic_bytes(case, activation)).max(axis=0)
     time = step_time(case, settings, pipeline, state, degrees, reserved_bytes=reserved)
     piled = piled_memory(case, costs.shape, composition, activation, degrees)

@@ -70,6 +70,7 @@ def _ratios(estimate: Estimate) -> Iterator[Term]:
     yield _term("MFU", estimate.mfu_ratio, "", "estimate.single.model_flops", grade)
     yield _term("HFU", estimate.hfu_ratio, "", "estimate.single.recompute_flops", grade)
     yield from (Term(name="bubble", value=estimate.bubble_ratio, unit="", formula=bubble, grade=grade) for bubble in bubbles)
+    yield _term("bubble by the formula", estimate.bubble_formula_ratio, "", "perf.schedules.even.even_bubble_ratio")
     if estimate.linearity_ratio is not None:
         yield _term("linearity", estimate.linearity_ratio, "", "search.linearity.linearity_of", grade)
     if estimate.interval is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,13 +13,15 @@ from meshwright.perf.arrays import Array, Number, array
 from meshwright.perf.schedules import SCHEDULES
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from meshwright.domain.case import Case
     from meshwright.domain.memory_reading import MemoryReading
     from meshwright.estimate.combine import StateCosts
     from meshwright.estimate.costs import Settings
     from meshwright.estimate.degrees import Degrees
-    from meshwright.estimate.split import Composition
-    from meshwright.estimate.stages import StageCosts
+    from meshwright.estimate.split import Composition, Uneven
+    from meshwright.estimate.stages import KindInputs, StageCosts
     from meshwright.perf.operators import WorkShape
 
 
@@ -91,13 +94,13 @@ class StageMemory:
 
 
 def activation_memory(
-    settings: Settings, composition: Composition, stages: StageCosts, degrees: Degrees
+    settings: Settings, composition: Composition, stages: StageCosts, degrees: Degrees, kinds: tuple[KindInputs, ...]
 ) -> ActivationMemory:
     """What the micro-batches in flight keep on every row.
 
-        saved n / V
+        saved n / V;   where the chunks of a stage are not alike max over moments of sum_v h_v saved_v
 
-    Symbols: n chunks in flight under the schedule; V chunks of a stage.
+    Symbols: n chunks in flight under the schedule; V chunks of a stage; h_v those of chunk v at one moment of the schedule's order.
     Shapes:  ``[row]`` or ``[row, column]``.
     Units:   bytes.
     Holds:   the working set of one layer comes on top of all in flight, and what the micro-batch before leaves, where there is one.
@@ -108,10 +111,62 @@ def activation_memory(
         num_microbatches=degrees.num_microbatches.astype(np.int64), num_chunks=degrees.virtual_stages.astype(np.int64),
     )
     in_flight = array(np.asarray(chunks)) / degrees.virtual_stages
+    activations = stages.saved_bytes * in_flight
+    if composition.uneven is not None:
+        columns, exact = _uneven_bytes(settings, composition, composition.uneven, degrees, kinds)
+        in_flight = np.broadcast_to(in_flight, activations.shape)
+        saved, mean = (each.reshape(len(exact), -1)[:, columns] for each in (stages.saved_bytes, in_flight))
+        activations = _put(activations, columns, exact)
+        in_flight = _put(in_flight, columns, np.divide(exact, saved, out=mean.copy(), where=saved > 0.0))
     before = np.where(degrees.num_microbatches > 1.0, stages.before_bytes, 0.0)
-    return ActivationMemory(
-        activations=stages.saved_bytes * in_flight, transient=stages.transient_bytes + before, in_flight=in_flight
-    )
+    return ActivationMemory(activations=activations, transient=stages.transient_bytes + before, in_flight=in_flight)
+
+
+def _put(values: Array, columns: NDArray[np.int64], found: Array) -> Array:
+    """Rows of values with other ones in some columns; a single layout is one column."""
+    table = values.reshape(len(values), -1).copy()
+    table[:, columns] = found
+    return table.reshape(values.shape)
+
+
+def _uneven_bytes(
+    settings: Settings, composition: Composition, uneven: Uneven, degrees: Degrees, kinds: tuple[KindInputs, ...]
+) -> tuple[NDArray[np.int64], Array]:
+    """Columns whose chunks are not alike, and what their rows hold at the fullest moment of the schedule's order.
+
+    Splits and numbers of micro-batches recur, so how many layers are held is counted once for each pair of them; layers are whole,
+    so the counts are exact and a column has the same bits wherever it stands.
+
+    Shapes:  ``[row, column]``, of one layout ``[row, 1]``.
+    """
+    columns = np.flatnonzero(uneven.split >= 0)
+    split, m = uneven.split[columns], np.broadcast_to(degrees.num_microbatches, uneven.split.shape)[columns].astype(np.int64)
+    _, first, pair = np.unique(split * (int(m.max(initial=0)) + 1) + m, return_index=True, return_inverse=True)
+    at = columns[first]
+    own = (np.broadcast_to(each, uneven.split.shape)[at] for each in (degrees.pipeline_parallel, degrees.virtual_stages))
+    counts = np.vstack([m[first], *own, composition.stage.reshape(len(composition.stage), -1)[:, at]]).astype(np.int64)
+    held = _held(settings.schedule, len(counts), counts.tobytes())
+    total: Array = array(0.0)
+    for treatment, layers in enumerate(uneven.layers):
+        if layers is None:
+            continue
+        placed = layers[:, : held.shape[1]][..., split[first]]
+        for index, kind in enumerate(kinds):
+            saved = np.broadcast_to(kind.saved_bytes[treatment], uneven.split.shape)[columns]
+            total = total + np.einsum("mcrp,rcp->mrp", held, placed[:, :, index])[..., pair] * saved
+    return columns, total.max(axis=0)
+
+
+@lru_cache(maxsize=32)
+def _held(schedule: str, rows: int, counts: bytes) -> Array:
+    """``[moment, chunk, row, pair]`` of a schedule for micro-batches, stages of the pipeline, chunks and stage of the rows; the
+    treatments of a search ask the same."""
+    formula = SCHEDULES[schedule].held_until_weight
+    assert formula is not None, "several chunks under a schedule of one"
+    m, pipeline_parallel, chunks, *stage = np.frombuffer(counts, dtype=np.int64).reshape(rows, -1)
+    held = formula(stage=np.stack(stage), num_stages=pipeline_parallel, num_microbatches=m, num_chunks=chunks).astype(np.float64)
+    held.flags.writeable = False
+    return held
 
 
 def held_bytes(case: Case, tensor_bytes: Number) -> Array:

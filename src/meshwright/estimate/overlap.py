@@ -1,4 +1,4 @@
-"""Which communication runs beside compute at a risk level, and what a label leaves unsaid."""
+"""Which communication runs beside compute at a risk level."""
 
 from __future__ import annotations
 

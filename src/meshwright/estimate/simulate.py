@@ -8,7 +8,8 @@ import numpy as np
 
 from meshwright.estimate.evaluate import split_of
 from meshwright.estimate.split import treated_kinds
-from meshwright.perf.schedules import SCHEDULES, simulate
+from meshwright.perf.schedules import SCHEDULES, microbatch_group, simulate
+from meshwright.perf.schedules.interleaved import order_interleaved
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,10 +17,11 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
     from meshwright.estimate.evaluate import Evaluation
-    from meshwright.perf.schedules import Timeline
+    from meshwright.perf.schedules import Order, Timeline
 
 ROUNDS = 2
-"""Rounds of as many micro-batches as stages that are simulated; each further micro-batch adds a slot of the busiest stage."""
+"""Rounds of micro-batches after which a pipeline of one chunk a stage repeats itself, of several one more; further ones add what
+the last round adds."""
 
 
 def chunk_seconds(case: Case, layout: Layout, evaluation: Evaluation) -> tuple[NDArray[np.float64], ...]:
@@ -55,31 +57,50 @@ def chunk_seconds(case: Case, layout: Layout, evaluation: Evaluation) -> tuple[N
 def timeline(
     case: Case, layout: Layout, evaluation: Evaluation, *, num_microbatches: int | None = None, hop_s: float | None = None
 ) -> Timeline:
-    """The simulated pipeline of a layout.
+    """The simulated pipeline of a layout, or of its first so many micro-batches, in the groups of them all.
 
     Units:   s.
     Source:  ``perf.schedules.simulate``.
     """
     forward, backward, weight = chunk_seconds(case, layout, evaluation)
-    order = SCHEDULES[evaluation.settings.schedule].order(
-        layout.pipeline_parallel, num_microbatches or layout.num_microbatches, num_chunks=layout.virtual_stages
-    )
+    order = _order(evaluation.settings.schedule, layout, num_microbatches or layout.num_microbatches)
     hop = float(evaluation.costs.hop_s) if hop_s is None else hop_s
     return simulate(order, forward_s=forward, backward_input_s=backward, backward_weight_s=weight, hop_s=hop)
+
+
+def _order(schedule: str, layout: Layout, num_microbatches: int) -> Order:
+    stages, chunks = layout.pipeline_parallel, layout.virtual_stages
+    if schedule == "interleaved" and num_microbatches < layout.num_microbatches:
+        return order_interleaved(stages, num_microbatches, num_chunks=chunks, group=_round(schedule, layout))
+    return SCHEDULES[schedule].order(stages, num_microbatches, num_chunks=chunks)
+
+
+def _round(schedule: str, layout: Layout) -> int:
+    """Micro-batches after which an order repeats itself."""
+    stages = layout.pipeline_parallel
+    return int(microbatch_group(stages, layout.num_microbatches)) if schedule == "interleaved" else stages
 
 
 def simulated_bubble_s(case: Case, layout: Layout, evaluation: Evaluation) -> float:
     """Idle seconds of the busiest stage by simulation, without transfers, as ``pipeline_time`` counts them.
 
-        makespan(M') + (M - M') W - M W
+        makespan(M') + (M - M') max((makespan(M' + g) - makespan(M')) / g, W) - M W
 
-    Symbols: M micro-batches; M' those simulated, a multiple of the stages; W work of the busiest stage per micro-batch.
+    Symbols: M micro-batches; M' those simulated, whole rounds of g and what is left over; W work of the busiest stage per
+             micro-batch. With one chunk the busiest stage never waits between rounds; chunks that are not alike wait for each other
+             in every round.
     Units:   s.
-    Holds:   M' covers filling, draining and at least one round of the steady state.
+    Holds:   M' covers filling, draining and two rounds of the steady state.
     Source:  ``perf.schedules.simulate``.
     """
-    stages, m = layout.pipeline_parallel, layout.num_microbatches
-    simulated = min(m, ROUNDS * stages + m % stages)
-    result = timeline(case, layout, evaluation, num_microbatches=simulated, hop_s=0.0)
+    m, group = layout.num_microbatches, _round(evaluation.settings.schedule, layout)
+    few = min(m, (ROUNDS + int(layout.virtual_stages > 1)) * group + m % group)
     work = float(np.max(evaluation.stages.forward_s + evaluation.stages.backward_s))
-    return max(0.0, float(result.makespan_s) - simulated * work)
+
+    def makespan_s(number: int) -> float:
+        return float(timeline(case, layout, evaluation, num_microbatches=number, hop_s=0.0).makespan_s)
+
+    whole, slot = makespan_s(few), work
+    if few < m and layout.virtual_stages > 1:
+        slot = max(work, (makespan_s(few + group) - whole) / group)
+    return max(0.0, whole + (m - few) * slot - m * work)

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from meshwright.domain import estimate as values
-from meshwright.domain.label import label
 from meshwright.domain.layout import NoRecompute, Selective
 from meshwright.estimate.breakdown import breakdown
 from meshwright.estimate.certainty import LEVEL, around, fitting, grades, interval, memory_curve, regime
 from meshwright.estimate.costs import vocabulary_rows
 from meshwright.estimate.evaluate import Evaluation, composition_of, evaluate, split_of
 from meshwright.estimate.host_memory import host_memory
-from meshwright.estimate.overlap import overlap_for
+from meshwright.estimate.naming import name_of
 from meshwright.estimate.simulate import simulated_bubble_s
 from meshwright.estimate.split import chunk_kinds
 from meshwright.perf.flops import PADDED, Convention, SequenceFlops, layer_flops, sequence_flops, training_flops
 from meshwright.perf.layer import ATTENTION_CORE
 from meshwright.perf.operators import layer_products, work_shape
+from meshwright.perf.schedules import even_bubble_ratio
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -110,7 +110,7 @@ def estimate(case: Case, layout: Layout, evaluation: Evaluation | None = None) -
     allocated = float(memory.allocated_bytes[fullest])
     known, host = case.calibration.uncertainty, host_memory(case, evaluation)
     return values.Estimate(
-        label=label(layout, overlap=overlap_for(case)),
+        label=name_of(case, layout),
         layout=layout,
         fits=fits.fits,
         calibrated=case.calibration.fitted,
@@ -125,6 +125,7 @@ def estimate(case: Case, layout: Layout, evaluation: Evaluation | None = None) -
         mfu_ratio=mfu,
         hfu_ratio=hardware / step_s / devices / peak,
         bubble_ratio=float(time.pipeline.bubble_s) / step_s,
+        bubble_formula_ratio=_formula(evaluation),
         linearity_ratio=None,
         linearity_baseline_devices=None,
         memory_peak_bytes=allocated,
@@ -165,6 +166,18 @@ def upper_bytes(case: Case, reserved_bytes: Array, varying_bytes: Array, curve: 
         return around(float(np.max(reserved_bytes)), curve.half_width(LEVEL))[1]
     margin = case.calibration.constants.upper_margin_ratio
     return float(np.max(reserved_bytes + margin * varying_bytes))
+
+
+def _formula(evaluation: Evaluation) -> float:
+    """The bubble by the formula of the schedule, all stages taken as their mean."""
+    degrees, stages = evaluation.degrees, evaluation.stages
+    forward, backward, weight = (float(np.mean(each)) for each in (stages.forward_s, stages.backward_s, stages.weight_s))
+    counts = (degrees.pipeline_parallel, degrees.num_microbatches, degrees.virtual_stages)
+    stages_, microbatches, chunks = (np.asarray(each).astype(np.int64) for each in counts)
+    return float(even_bubble_ratio(
+        evaluation.settings.schedule, num_stages=stages_, num_microbatches=microbatches, num_chunks=chunks, forward_s=forward,
+        backward_input_s=backward - weight, backward_weight_s=weight,
+    ))
 
 
 def simulated(case: Case, layout: Layout, evaluation: Evaluation) -> Evaluation:

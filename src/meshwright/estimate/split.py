@@ -26,10 +26,21 @@ KEPT = NoRecompute()
 
 
 @dataclass(frozen=True, slots=True)
+class Uneven:
+    """What stands on each chunk, of the splits whose chunks are not alike on some stage."""
+
+    layers: tuple[NDArray[np.float64] | None, ...]
+    """Per treatment of ``treatments_of``: ``[row, chunk, kind, split]``, None where no layer is treated so."""
+    split: NDArray[np.int64]
+    """Which of the splits a column has, -1 where its chunks are alike: ``[column]``, of one composition ``[1]``."""
+
+
+@dataclass(frozen=True, slots=True)
 class Composition:
     """Stages of a pipeline by what stands on them; alike stages are one row, the lowest of them standing for all.
 
-    The lowest stage of a kind holds most micro-batches in flight, so the maximum over rows is the maximum over stages.
+    The lowest stage of a kind holds most micro-batches in flight, so the maximum over rows is the maximum over stages. Where chunks
+    differ, stages are alike whose chunks are; where they are folded, too, the highest of a kind is a row beside the lowest.
     Arrays have the rows first; a column of compositions has them first, too: ``[row, kind, column]``.
     """
 
@@ -41,6 +52,8 @@ class Composition:
     """Per treatment of ``treatments_of``: layers ``[row, kind]``, None where no layer is treated so."""
     embedding: NDArray[np.float64]
     head: NDArray[np.float64]
+    uneven: Uneven | None = None
+    """None where the chunks of every stage are alike."""
 
     @property
     def layers(self) -> NDArray[np.float64]:
@@ -211,33 +224,39 @@ def compose(
     model: Model, split: Split, *, folded: bool = False, recompute: Recompute = KEPT, every_stage: bool = False
 ) -> Composition:
     """The composition of a split: one row per sort of stage, or one per stage."""
-    treated = [None if each is None else each.sum(axis=0) for each in treated_kinds(model, split, recompute, folded=folded)]
+    by_chunk = treated_kinds(model, split, recompute, folded=folded)
+    treated = [None if each is None else each.sum(axis=0) for each in by_chunk]
     chunks, stages = len(split), len(split[0])
     embedding, head = np.zeros(stages), np.zeros(stages)
     embedding[0], head[last_stage(stages, chunks, folded=folded)] = 1.0, 1.0
-    keys = np.concatenate([*(each for each in treated if each is not None), embedding[:, None], head[:, None]], axis=1)
-    if every_stage:
-        first, multiplicity = np.arange(stages), np.ones(stages)
-    else:
-        seen: dict[tuple[float, ...], int] = {}
-        rows: list[int] = []
-        number: list[float] = []
-        for stage in range(stages):
-            key = tuple(keys[stage])
-            if key in seen:
-                number[seen[key]] += 1.0
-            else:
-                seen[key] = len(rows)
-                rows.append(stage)
-                number.append(1.0)
-        first, multiplicity = np.array(rows), np.array(number)
+    apart = any(bool((each != each[:1]).any()) for each in by_chunk if each is not None)
+    told = by_chunk if apart else [None if each is None else each[None] for each in treated]
+    parts = [part for each in told if each is not None for part in each]
+    keys = np.concatenate([*parts, embedding[:, None], head[:, None]], axis=1)
+    first, multiplicity = _sorts(keys, ends=folded and apart, every_stage=every_stage)
+    layers = tuple(None if each is None else each[:, first].swapaxes(0, 1)[..., None] for each in by_chunk)
     return Composition(
         stage=first.astype(np.float64),
         multiplicity=multiplicity,
         counts=tuple(None if each is None else each[first] for each in treated),
         embedding=embedding[first],
         head=head[first],
+        uneven=Uneven(layers=layers, split=np.zeros(1, dtype=np.int64)) if apart else None,
     )
+
+
+def _sorts(keys: NDArray[np.float64], *, ends: bool, every_stage: bool) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The stages that stand for a sort each, and how many they stand for; ``ends``: the lowest and the highest of each sort."""
+    if every_stage:
+        return np.arange(len(keys)), np.ones(len(keys))
+    sorts: dict[tuple[float, ...], list[int]] = {}
+    for stage, key in enumerate(map(tuple, keys.tolist())):
+        sorts.setdefault(key, []).append(stage)
+    rows: list[tuple[int, int]] = []
+    for alike in sorts.values():
+        highest = int(ends and len(alike) > 1)
+        rows += [(alike[0], len(alike) - highest), *[(alike[-1], 1)] * highest]
+    return np.array([stage for stage, _ in rows]), np.array([float(number) for _, number in rows])
 
 
 def stack(items: Sequence[Composition], kinds: int) -> Composition:
@@ -259,7 +278,28 @@ def stack(items: Sequence[Composition], kinds: int) -> Composition:
         for own, target in zip(item.counts, counts, strict=True):
             if own is not None and target is not None:
                 target[:size, :, column] = own
-    return Composition(stage=stage, multiplicity=multiplicity, counts=tuple(counts), embedding=embedding, head=head)
+    return Composition(
+        stage=stage, multiplicity=multiplicity, counts=tuple(counts), embedding=embedding, head=head,
+        uneven=_stacked(items, rows, kinds, used),
+    )
+
+
+def _stacked(items: Sequence[Composition], rows: int, kinds: int, used: Sequence[bool]) -> Uneven | None:
+    """The chunks of those compositions that are uneven, each once however often it stands in the stack."""
+    places: dict[int, tuple[int, Uneven]] = {}
+    for item in items:
+        if item.uneven is not None:
+            places.setdefault(id(item), (len(places), item.uneven))
+    if not places:
+        return None
+    chunks = max(each.shape[1] for _, uneven in places.values() for each in uneven.layers if each is not None)
+    layers = [np.zeros((rows, chunks, kinds, len(places))) if use else None for use in used]
+    for place, uneven in places.values():
+        for own, target in zip(uneven.layers, layers, strict=True):
+            if own is not None and target is not None:
+                target[: own.shape[0], : own.shape[1], :, place] = own[..., 0]
+    split = [places[id(item)][0] if item.uneven is not None else -1 for item in items]
+    return Uneven(layers=tuple(layers), split=np.array(split, dtype=np.int64))
 
 
 def take_columns(composition: Composition, index: NDArray[np.int64]) -> Composition:
@@ -268,10 +308,15 @@ def take_columns(composition: Composition, index: NDArray[np.int64]) -> Composit
         stage=composition.stage[:, index], multiplicity=composition.multiplicity[:, index],
         counts=tuple(None if count is None else count[:, :, index] for count in composition.counts),
         embedding=composition.embedding[:, index], head=composition.head[:, index],
+        uneven=None if composition.uneven is None else replace(composition.uneven, split=composition.uneven.split[index]),
     )
 
 
 def treated(composition: Composition, treatment: int, number: int) -> Composition:
     """All layers of a composition under one of so many treatments."""
-    layers = composition.kind_counts()
-    return replace(composition, counts=tuple(layers if index == treatment else None for index in range(number)))
+    layers, uneven = composition.kind_counts(), composition.uneven
+    if uneven is not None:
+        own = sum(each for each in uneven.layers if each is not None)
+        uneven = replace(uneven, layers=tuple(np.asarray(own) if index == treatment else None for index in range(number)))
+    counts = tuple(layers if index == treatment else None for index in range(number))
+    return replace(composition, counts=counts, uneven=uneven)

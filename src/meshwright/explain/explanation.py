@@ -15,6 +15,8 @@ from meshwright.judging.facts import ANYONE, Facts
 from meshwright.judging.guides import judge_all
 from meshwright.judging.losses import Cause, Loss, causes, losses
 from meshwright.judging.start import GuidedStart, differences, guided_start
+from meshwright.search.plan import first_plan
+from meshwright.search.sizes import on
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fastest:
-    """The fastest fitting layout that the questions came across: the grid, its refined winners, and the layout itself."""
+    """What ``plan`` would list first on the devices of the layout, or the layout itself where that is not expected to be slower."""
 
     label: str
     step_s: float
@@ -87,10 +89,12 @@ def explain(
 
 
 def _fastest(facts: Facts) -> Fastest | None:
-    best = facts.best.get("any")
-    if best is None or not best.fits:
+    found = first_plan(on(facts.case, facts.layout.world), facts.features, facts.runner)
+    trials = [facts.trial(facts.layout), *([] if found is None else [facts.trial(found.layout)])]
+    fitting = [each for each in trials if each.estimate.fits and not each.refused_because]
+    if not fitting:
         return None
-    trial = facts.trial(best.layout)
+    trial = min(fitting, key=lambda each: each.estimate.expected_step_s)
     return Fastest(
         label=facts.label(trial.layout),
         step_s=trial.step_s,

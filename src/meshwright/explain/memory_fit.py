@@ -11,6 +11,7 @@ from meshwright.estimate.many import evaluate_many
 from meshwright.judging.neighbours import shards
 from meshwright.search import layout_refusals
 from meshwright.search.levers import levers
+from meshwright.search.rules import sequence_parallel_unasked
 from meshwright.search.space import divisors
 from meshwright.units import count, gib
 
@@ -135,7 +136,7 @@ def _alone(facts: Facts) -> list[tuple[str, Layout]]:
     replicas = max(d for d in divisors(world) if batch % d == 0)
     one = Layout(data_parallel=world, num_microbatches=max(1, batch // world))
     alike = replace(one, data_parallel=replicas, num_microbatches=batch // replicas)
-    able = case.implementation.sequence_parallel and features.sequence_parallel
+    able = sequence_parallel_unasked(case, features)
     found: list[tuple[str, Layout]] = []
     for word, name, most in (("tp", "tensor_parallel", node), ("pp", "pipeline_parallel", min(world, case.model.num_layers))):
         legal = [replace(one, **{name: d, "data_parallel": world // d}) for d in divisors(world) if 1 < d <= most]  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ VERDICTS: Mapping[Verdict, str] = {
     "does-not-apply": "do not apply",
 }
 """Verdict -> words behind a number of rules."""
+_OF_ONE = {"are": "is", "do": "does", "^hold": "holds"}
+"""Verbs of ``VERDICTS`` -> what one rule does."""
 FACTS = frozenset({"chatlearn.full-saves-most"})
 """Rules that say what something does, and advise nothing: not following them tells nobody anything."""
 SMALLEST_POINTS = 0.05
@@ -71,9 +74,8 @@ def _answer(explanation: Explanation) -> Iterator[str]:
         yield "nothing was found that fits"
     elif best.differences:
         found = f"the fastest layout found takes {seconds(best.step_s)} ({best.step_change_ratio:+.1%})"
-        risky = best.expected_change_ratio >= 0.0 > best.step_change_ratio
-        risk = "; riskier, and no faster with the risk of not running" if risky else ""
-        yield f"{found}, {gib(best.memory_reserved_bytes)}: {best.label}{risk}"
+        safer = "; faster with the risk of not running, which this one has" if best.step_change_ratio >= 0.0 else ""
+        yield f"{found}, {gib(best.memory_reserved_bytes)}: {best.label}{safer}"
     else:
         yield "nothing faster was found"
     steps = [each for each in explanation.sensitivities if each.fits and each.step_change_ratio is not None]
@@ -176,7 +178,14 @@ def _tag(verdict: Verdict) -> str:
 def _counted(judgements: Sequence[Judgement]) -> str:
     """``35 hold, 12 are not followed though they would hold, ...``."""
     numbers = Counter(each.verdict for each in judgements)
-    return ", ".join(f"{numbers[verdict]} {words}" for verdict, words in VERDICTS.items() if numbers[verdict])
+    return ", ".join(_number(numbers[verdict], words) for verdict, words in VERDICTS.items() if numbers[verdict])
+
+
+def _number(number: int, words: str) -> str:
+    """``35 hold``, ``1 holds``: a number of rules, and its verb."""
+    for many, one in _OF_ONE.items() if number == 1 else ():
+        words = re.sub(rf"\b{many}\b", one, words)
+    return f"{number} {words}"
 
 
 def _with_source(judgement: Judgement) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from meshwright.documents.quoting import require_text
 from meshwright.documents.source import File, Source
-from meshwright.domain.layout import Mixed, NoRecompute, Overlap
+from meshwright.domain.layout import Mixed, NoRecompute, overlapping
 from meshwright.errors import InputError, Message, fault
 from meshwright.frameworks.facts import PLAIN, Facts
 from meshwright.frameworks.resume import SHARDED, Meaning
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.features import Features
-    from meshwright.domain.layout import Layout
+    from meshwright.domain.layout import Layout, Overlap
 
 __all__ = ["DEFAULTS", "Check", "File", "Framework", "Limit", "Noticed", "Options", "Values"]
 
@@ -188,14 +188,7 @@ class Framework:
     def overlap(self, case: Case, layout: Layout) -> Overlap:
         """What runs beside compute: the framework's word where a layout has something to overlap, else the layout's own."""
         said = self.normal(case, layout).overlap
-        ranks = layout.data_parallel * layout.context_parallel
-        return Overlap(
-            gradient_reduce=said.gradient_reduce if ranks > 1 else layout.overlap.gradient_reduce,
-            parameter_gather=said.parameter_gather if layout.optimizer_shards > 1 else layout.overlap.parameter_gather,
-            tensor=said.tensor if layout.tensor_parallel > 1 else layout.overlap.tensor,
-            point_to_point=said.point_to_point if layout.pipeline_parallel > 1 else layout.overlap.point_to_point,
-            expert=said.expert if layout.expert_parallel > 1 else layout.overlap.expert,
-        )
+        return replace(layout.overlap, **{name: getattr(said, name) for name in overlapping(layout)})
 
     def check(self, case: Case, layout: Layout) -> tuple[Message, ...]:
         """Every rule of the framework that the layout breaks, in the order of ``limits``."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.documents import quoting
 from meshwright.documents.quoting import Shell, Written
-from meshwright.domain.label import label
+from meshwright.estimate.naming import name_of
 from meshwright.frameworks.base import File, Options
 from meshwright.units import GIB
 
@@ -110,7 +110,7 @@ def start_commands(layout: Layout, case: Case, path: str = "launch.sh", before: 
     nodes = num_nodes(layout, case)
     by_hand = (
         ("here", f"{prefix}bash {path}") if nodes == 1
-        else (f"{nodes} nodes, by hand", f"on each: NODE_RANK=<0..{nodes - 1}> MASTER_ADDR=<first node> {prefix}bash {path}")
+        else (f"by hand, on each of {nodes} nodes", f"NODE_RANK=<0..{nodes - 1}> MASTER_ADDR=<first node> {prefix}bash {path}")
     )
     return (by_hand, ("Slurm", f"{prefix}sbatch {path}"))
 
@@ -171,7 +171,7 @@ def common_values(case: Case, layout: Layout, options: Options) -> dict[str, Any
     """What every template fills in."""
     per_node = devices_per_node(layout.world, case.cluster.devices_per_node)
     return {
-        "case": case, "layout": layout, "label": options.label or label(layout), "predicted": predicted(options.estimate),
+        "case": case, "layout": layout, "label": options.label or name_of(case, layout), "predicted": predicted(options.estimate),
         "nodes": layout.world // per_node, "per_node": per_node,
         "devices_asked": f"--gres=npu:{per_node}" if case.cluster.device.family == "ascend" else f"--gpus-per-node={per_node}",
         "bindings": bindings(case, layout.world // per_node), "job": f"{case.model.name}-{layout.world}",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.domain.label import label
 from meshwright.estimate.many import evaluate_many
+from meshwright.estimate.naming import name_of
 from meshwright.judging.questions import MICRO_BATCHES, columns_of_layouts, columns_of_rows, questions
 from meshwright.search.finalists import layout_of_row
 from meshwright.search.grid import Counts, evaluate_grid
@@ -86,14 +86,14 @@ class _Pool:
                         step_s=float(step_s[index]), reserved_bytes=float(reserved[index]), layout=layout_of(index)
                     )
 
-    def answers(self, overlap: Overlap) -> dict[str, Alternative]:
+    def answers(self, case: Case, overlap: Overlap) -> dict[str, Alternative]:
         """The answer to every question that has one."""
         found: dict[str, Alternative] = {}
         for name in self.asked:
             best = self.fastest.get((name, NEAR[0]), self.least.get(name))
             if best is not None:
                 found[name] = Alternative(
-                    label=label(best.layout, overlap=overlap), layout=best.layout, step_s=best.step_s,
+                    label=name_of(case, best.layout, overlap), layout=best.layout, step_s=best.step_s,
                     memory_reserved_bytes=best.reserved_bytes, fits=(name, NEAR[0]) in self.fastest,
                 )
         return found
@@ -122,7 +122,7 @@ def alternatives(
     finer = list(dict.fromkeys([*known, *(layout for base in bases for layout in variants(space, base))]))
     if finer:
         pool.add(columns_of_layouts(finer), *evaluate_many(case, finer), finer.__getitem__)
-    return pool.answers(overlap)
+    return pool.answers(case, overlap)
 
 
 def _layout_of(space: Space, rows: Rows, overlap: Overlap, index: int) -> Layout:

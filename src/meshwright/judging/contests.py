@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from meshwright.catalog.guides import guides
 from meshwright.judging.finding import STANDS, Decision, Disagreement, Figure, Judgement, Side, number, ratio
 from meshwright.judging.guides import judge_with
-from meshwright.judging.predicates import percent
+from meshwright.judging.predicates import ideal_bubble, percent
 from meshwright.units import gib, seconds
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _bubble(facts: Facts) -> tuple[Figure, str]:
     p, v, m = layout.pipeline_parallel, layout.virtual_stages, layout.num_microbatches
     if p == 1:
         return ratio("bubble_ratio", 0.0), "no pipeline here, so no bubble"
-    now, then = (p - 1) / (v * m + p - 1), (p - 1) / (v * max(1, m // 2) + p - 1)
+    now, then = ideal_bubble(p, v, m), ideal_bubble(p, v, m // 2)
     words = f"twice the micro-batch at the same global batch takes (p-1)/(v m + p-1) from {percent(now)} to {percent(then)}"
     return ratio("bubble_ratio", then), words
 

@@ -7,8 +7,8 @@ from functools import cached_property
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
-from meshwright.domain.label import label
 from meshwright.errors import Message
+from meshwright.estimate.naming import name_of
 from meshwright.estimate.overlap import overlap_for
 from meshwright.estimate.single import estimate as estimate_of
 from meshwright.judging.alternatives import Alternative, alternatives
@@ -141,7 +141,7 @@ class Facts:
 
     def label(self, layout: Layout) -> str:
         """A label that means this layout when it is read again: silent on what the framework overlaps by itself."""
-        return label(layout, overlap=self.runner.overlap(self.case, replace(layout, overlap=overlap_for(self.case))))
+        return name_of(self.case, layout, self.runner.overlap(self.case, replace(layout, overlap=overlap_for(self.case))))
 
     def refusals(self, layout: Layout, case: Case | None = None) -> tuple[str, ...]:
         """Why a layout cannot be run: rules of the search, or the framework's own, unless they refuse the explained one, too."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Selective, whole
 from meshwright.search import layout_refusals
+from meshwright.search.rules import sequence_parallel_unasked
 from meshwright.search.space import MAX_VIRTUAL_STAGES, divisors
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def vary(case: Case, features: Features, layout: Layout, **knobs: Any) -> Layout
     batch, share = case.batch.global_batch_sequences, dp * new.microbatch_sequences
     if batch % share:
         return f"dp x mb = {share} does not divide the global batch of {batch}"
-    able = case.implementation.sequence_parallel and features.sequence_parallel
+    able = sequence_parallel_unasked(case, features)
     if new.tensor_parallel == 1:
         new = replace(new, sequence_parallel=False)
     elif layout.tensor_parallel == 1 and "sequence_parallel" not in knobs:
@@ -132,7 +133,7 @@ def neighbours(case: Case, features: Features, layout: Layout) -> Iterator[Neigh
     yield from _shard_steps(case, features, layout)
     for word, recompute in _recomputes(case, features, layout.recompute):
         yield _moved(case, features, layout, "recompute", f"recompute -> {word}", {"recompute": recompute})
-    if layout.tensor_parallel > 1 and case.implementation.sequence_parallel:
+    if layout.tensor_parallel > 1 and (layout.sequence_parallel or sequence_parallel_unasked(case, features)):
         now = layout.sequence_parallel
         yield _moved(case, features, layout, "sp", f"sp {'on -> off' if now else 'off -> on'}", {"sequence_parallel": not now})
     if features.optimizer_offload:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.judging.facts import Facts
 from meshwright.judging.finding import Ruling, number, ratio, size
+from meshwright.perf.schedules import even_bubble_ratio
 from meshwright.registry import Registry
 from meshwright.units import gib, seconds
 
@@ -33,6 +34,11 @@ def does_not_apply(facts: Facts, sentence: str) -> Ruling:
 def percent(value: float) -> str:
     """A ratio as percent."""
     return f"{value:.1%}"
+
+
+def ideal_bubble(stages: int, chunks: int, microbatches: int) -> float:
+    """Share of the pipeline's time that equal stages would idle, by the formula that the guides quote."""
+    return float(even_bubble_ratio("interleaved", num_stages=stages, num_chunks=chunks, num_microbatches=max(1, microbatches)))
 
 
 def change(facts: Facts, then: float, now: float) -> str:

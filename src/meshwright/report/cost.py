@@ -66,16 +66,19 @@ def _deadline(run: RunCost) -> Iterator[RenderableType]:
     yield Text(f"  {words}", style="green" if run.meets_deadline else "bold red")
 
 
+FITS = "fits"
+
+
 def minimum_lines(minimum: MinimumDevices) -> Iterator[RenderableType]:
     """The smallest number of devices that fits, and that meets the deadline: by the predicted step, and by its upper end."""
     yield Padding(Text("Smallest number of devices", style="bold"), (1, 0, 0, 0))
-    yield from _count("fits", minimum.fits)
+    yield from _count(FITS, minimum.fits)
     if minimum.meets_deadline is not None or (minimum.fits is not None and minimum.fits.days is not None):
         yield from _count("meets the deadline, as predicted", minimum.meets_deadline)
         yield from _count("meets it at the upper end of the interval, too", minimum.meets_deadline_upper)
-    tried = f"between {integer(min(minimum.tried))} and {integer(max(minimum.tried))} devices" if minimum.tried else ""
-    words = f"{plural(len(minimum.tried), 'number')} {tried} tried, of those that split into degrees which divide model and batch"
-    yield Text(f"  {words}", style="dim")
+    least, most = (integer(end(minimum.tried, default=0)) for end in (min, max))
+    tried = f"{len(minimum.tried)} numbers between {least} and {most} devices" if least != most else f"{most} devices alone"
+    yield Text(f"  {tried} tried, of those that split into degrees which divide model and batch", style="dim")
 
 
 def _count(what: str, found: DeviceCount | None) -> Iterator[RenderableType]:
@@ -83,7 +86,8 @@ def _count(what: str, found: DeviceCount | None) -> Iterator[RenderableType]:
     if found is None:
         yield Text(f"  {what}: none that was tried")
         return
-    yield Text(f"  {what}: {plural(found.devices, 'device')} ({plural(found.nodes, 'node')})")
+    held = ", nothing in host memory" if what == FITS and "offload=" not in found.label else ""
+    yield Text(f"  {what}: {plural(found.devices, 'device')} ({plural(found.nodes, 'node')}){held}")
     ends = found.interval
     words = [f"{seconds(found.step_s)} per step" + (f" ({' to '.join(map(seconds, ends.step_s))})" if ends else "")]
     for value, unit, between in ((found.days, "days", ends and ends.days), (found.cost, "for the run", ends and ends.cost)):

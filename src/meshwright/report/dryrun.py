@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from meshwright.api.views.dryrun import figures
-from meshwright.domain.label import label
+from meshwright.estimate.naming import name_of
 from meshwright.units import TERA
 from meshwright.words import gib, percent
 
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
 def dryrun_report(case: Case, layout: Layout, ranks: Sequence[Found]) -> Iterator[RenderableType]:
     """A table for every rank."""
-    yield Text(
-        f"{case.model.name}, {case.model.num_layers} layers, {case.batch.sequence_tokens:,} tokens: {label(layout)}", style="bold"
-    )
+    what = f"{case.model.name}, {case.model.num_layers} layers, {case.batch.sequence_tokens:,} tokens"
+    yield Text(f"{what}: {name_of(case, layout)}", style="bold")
     for found in ranks:
         yield from _rank(layout.world, found)
         table = _table("", "dry run", f"cost model ({case.implementation.name})", "difference")

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from meshwright.api.views.findings import simple
 from meshwright.catalog.guides import cited
-from meshwright.domain.label import label
 from meshwright.text import visible
 from meshwright.words import gib_of, percent, plural, seconds
 
@@ -85,7 +84,7 @@ def _prediction(checked: Checked) -> Iterator[RenderableType]:
         f"{seconds(found.step_s)} a step, {found.tokens_per_s_per_device:,.0f} tokens/s/device, MFU {percent(found.mfu_ratio)},"
         f" {gib_of(found.memory_reserved_bytes, found.memory_capacity_bytes)}, bubble {percent(found.bubble_ratio)}"
     )
-    yield Padding(Text.assemble("predicted  ", (label(found.layout), "bold"), f"  {words}"), (1, 0, 0, 0))
+    yield Padding(Text.assemble("predicted  ", (found.label, "bold"), f"  {words}"), (1, 0, 0, 0))
 
 
 def _summary(checked: Checked) -> Text:

@@ -56,7 +56,7 @@ def fix_report(fixed: Fixed, shown: int = 1) -> Iterator[RenderableType]:
 
 def _as_it_is(fixed: Fixed) -> Iterator[RenderableType]:
     """The configuration as it is."""
-    yield Text.assemble(("as it is  ", "dim"), label(fixed.layout))
+    yield Text.assemble(("as it is  ", "dim"), label(fixed.layout) if fixed.base is None else fixed.base.label)
     base = fixed.base
     if base is not None:
         stage, need, lift = _tightest(fixed, base)

@@ -47,5 +47,6 @@ def guided_report(steps: Sequence[GuidedStep], best: Estimate) -> Iterator[Rende
     if end.loss_ratio is None:
         words.append(", which does not fit")
     else:
-        words.append(f": {seconds(end.estimate.step_s)}, {percent(end.loss_ratio)} slower than plan 1 ({seconds(best.step_s)})")
+        own, first = seconds(end.estimate.expected_step_s), seconds(best.expected_step_s)
+        words.append(f": {own} expected, {percent(end.loss_ratio)} slower than plan 1 ({first})")
     yield words

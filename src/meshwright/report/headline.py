@@ -113,11 +113,12 @@ def headline(estimate: Estimate, title: str = "") -> Iterator[RenderableType]:
 
 
 def _bubble(estimate: Estimate) -> str:
-    """The wait of the busiest stage, and of all stages on average where there are several."""
+    """The wait of the busiest stage; where there are several, what equal stages would idle, and the wait of all on average."""
     share = f"bubble {percent(estimate.bubble_ratio)}"
     if len(estimate.stages) == 1:
         return share
-    return f"{share} on the busiest stage, {percent(estimate.mean_idle_ratio)} on the mean stage"
+    formula, mean = percent(estimate.bubble_formula_ratio), percent(estimate.mean_idle_ratio)
+    return f"{share} on the busiest stage, {mean} on the mean one, {formula} by formula"
 
 
 def _memory(estimate: Estimate) -> list[Text | str]:

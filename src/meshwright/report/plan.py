@@ -50,7 +50,7 @@ def plan_report(case: Case, result: PlanResult, closest: Near | None = None) -> 
     yield from closest_line(closest)
     yield from ranked_table(result.plans, result.ranking_error_ratio, result.objective)
     yield from riskier_table(result.riskier)
-    yield from pareto_table(result.pareto)
+    yield from pareto_table(result.pareto, result.objective)
     yield from stage_memory(winner.estimate)
     yield from time_split(winner.estimate)
     yield Text("  `meshwright estimate ... --layout LABEL --terms` names the formula of every figure", style="dim")

@@ -130,14 +130,16 @@ class Ranking:
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1), collapse_padding=True)
         table.add_column("#", justify="right", no_wrap=True)
         table.add_column("", no_wrap=True)
-        for name in columns:
-            table.add_column(name, justify="left" if name in _WORDS else "right", no_wrap=name != "layout", overflow="fold")
+        for name, cells in columns.items():
+            whole = 0 if name == "layout" else max(map(len, (name, *cells)))
+            table.add_column(name, no_wrap=name != "layout", overflow="fold", min_width=whole or None)
+            table.columns[-1].justify = "left" if name in _WORDS else "right"
         figures = {name: cells for name, cells in self._figures().items() if name not in without}
         bar = BAR_OF not in without
         for name, cells in figures.items():
             if bar and name == "GiB":
                 table.add_column("")
-            table.add_column(name, justify="right", no_wrap=True, min_width=max(map(len, cells)))
+            table.add_column(name, justify="right", no_wrap=True, min_width=max(map(len, (name, *cells))))
         for place, plan in enumerate(self.plans):
             estimate = plan.estimate
             used = Part(name="memory", letter="#", style="green" if estimate.fits else "red",
@@ -190,12 +192,16 @@ def group_letters(plans: Sequence[RankedPlan]) -> dict[int, str]:
     return {group: chr(ord("a") + place % 26) for place, group in enumerate(shared)}
 
 
-def pareto_table(front: Sequence[RankedPlan]) -> Iterator[RenderableType]:
-    """Plans that no other beats in expected time and memory (and devices) at once."""
-    fastest = min((plan.estimate.expected_step_s for plan in front), default=0.0)
-    near = [plan for plan in front if plan.estimate.expected_step_s <= MAX_SLOWDOWN * fastest][:MAX_FRONT]
+def pareto_table(front: Sequence[RankedPlan], objective: Objective = "step-time") -> Iterator[RenderableType]:
+    """Plans that no other beats in expected time and memory (and devices) at once, from the best by what is ranked by on."""
+    title = "Less memory for more time"
+    if objective == "memory":
+        title, near = "Less time for more memory", list(reversed(front))[:MAX_FRONT]
+    else:
+        fastest = min((plan.estimate.expected_step_s for plan in front), default=0.0)
+        near = [plan for plan in front if plan.estimate.expected_step_s <= MAX_SLOWDOWN * fastest][:MAX_FRONT]
     if len(near) > 1:
-        yield Padding(Text("Less memory for more time", style="bold"), (1, 0, 0, 0))
+        yield Padding(Text(title, style="bold"), (1, 0, 0, 0))
         yield Padding(_beside(near), (0, 0, 0, 2))
 
 

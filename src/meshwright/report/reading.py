@@ -11,7 +11,6 @@ from rich.text import Text
 
 from meshwright.api.views.reading import _SAID, own_keys, remarks, unmapped
 from meshwright.check import likely_models
-from meshwright.domain.label import label
 from meshwright.text import visible
 from meshwright.words import plural
 
@@ -31,16 +30,15 @@ _LISTED = 8
 """Keys of a group that are named."""
 
 
-def reading_report(framework: Framework, reading: Reading, why: str) -> Iterator[RenderableType]:
+def reading_report(framework: Framework, reading: Reading, why: str, label: str | None) -> Iterator[RenderableType]:
     """The layout first, then facts, messages and what is left alone."""
-    layout = reading.layout
-    if layout is None:
+    if label is None:
         yield Padding(Text("The files determine no layout.", style="bold red"), (1, 0, 0, 0))
     else:
-        yield Padding(Text(label(layout), style="bold"), (1, 0, 0, 0))
+        yield Padding(Text(label, style="bold"), (1, 0, 0, 0))
     yield Padding(_facts(framework, reading, why), (0, 0, 0, 2))
     for title, found in (
-        ("Could not be mapped" if layout else "Why", unmapped(reading)),
+        ("Could not be mapped" if label else "Why", unmapped(reading)),
         ("Not understood", remarks(reading)),
     ):
         if found:

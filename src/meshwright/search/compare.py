@@ -29,7 +29,7 @@ def compare(case: Case, features: Features, result: PlanResult, layout: Layout, 
     refused = layout_refusals(case, features, layout)
     own = estimate(case, layout)
     options = options or SearchOptions()
-    rank = next((plan.rank for plan in result.plans if plan.layout == layout), None)
+    rank = next((plan.rank for plan in result.plans if plan.label == own.label), None)
     better_listed = better = None
     if not refused and own.fits:
         bar = value(own, options.objective)

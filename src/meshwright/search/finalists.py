@@ -1,4 +1,4 @@
-"""What is kept of the grid while it streams past: the best, the nearly fitting, the least demanding, the Pareto front."""
+"""What is kept of the grid while it streams past: the best, the nearly fitting, the Pareto front."""
 
 from __future__ import annotations
 
@@ -28,8 +28,6 @@ KEEP = 240
 """Best fitting layouts kept for refinement."""
 NEAR = 60
 """Best layouts kept of each band that needs more memory than there is."""
-LEAN = 240
-"""Layouts kept that demand least memory: the framework may refuse the first of them."""
 NEAR_RATIOS = (1.0, 1.1, 1.25, 1.6)
 """Bands of demand over capacity: fast layouts far out must not crowd out those that a small change brings in."""
 
@@ -95,7 +93,6 @@ class Finalists:
     seen: int = 0
     _best: Pool = field(default_factory=empty_pool)
     _near: list[Pool] = field(default_factory=lambda: [empty_pool() for _ in NEAR_RATIOS[1:]])
-    _least: Pool = field(default_factory=empty_pool)
     _front: Pool = field(default_factory=empty_pool)
 
     def add(self, rows: Rows) -> None:
@@ -106,7 +103,6 @@ class Finalists:
         demand = rows.reserved_bytes / self.capacity_bytes
         for band, (above, upto) in enumerate(pairwise(NEAR_RATIOS)):
             self._near[band] = self._kept(rows, key, (demand > above) & (demand <= upto), self._near[band], NEAR)
-        self._least = self._kept(rows, rows.reserved_bytes, np.ones(len(rows), dtype=np.bool_), self._least, LEAN, by_memory=True)
         self._add_front(rows, fits)
         self.seen += len(rows)
 
@@ -121,11 +117,6 @@ class Finalists:
         return tuple(self._candidates(pool) for pool in self._near)
 
     @property
-    def lean(self) -> list[Candidate]:
-        """The layouts that demand least memory, least first."""
-        return self._candidates(self._least)
-
-    @property
     def front(self) -> list[Candidate]:
         """Not dominated in step time and memory, fastest first."""
         return self._candidates(self._front)
@@ -133,17 +124,16 @@ class Finalists:
     def _key(self, step_s: Floats, reserved_bytes: Floats) -> Floats:
         return reserved_bytes if self.objective == "memory" else expected_s(self.space.case, step_s, reserved_bytes)
 
-    def _kept(self, rows: Rows, key: Floats, mask: Bools, pool: Pool, size: int, *, by_memory: bool = False) -> Pool:
+    def _kept(self, rows: Rows, key: Floats, mask: Bools, pool: Pool, size: int) -> Pool:
         index = np.flatnonzero(mask)
-        own = pool.reserved_bytes if by_memory else self._key(pool.step_s, pool.reserved_bytes)
+        own = self._key(pool.step_s, pool.reserved_bytes)
         if len(pool) >= size:
             index = index[key[index] < own[-1]]
         if not len(index):
             return pool
         index = index[np.argsort(key[index], kind="stable")[:size]]
         merged = pool.plus(self._pool(rows, index))
-        values = merged.reserved_bytes if by_memory else self._key(merged.step_s, merged.reserved_bytes)
-        return merged.take(np.lexsort((merged.order, values))[:size])
+        return merged.take(np.lexsort((merged.order, self._key(merged.step_s, merged.reserved_bytes)))[:size])
 
     def _add_front(self, rows: Rows, fits: Bools) -> None:
         """Keep what is not dominated in step time and reserved bytes."""
@@ -191,13 +181,11 @@ def grid_best(case: Case, features: Features, pins: Pins, *, overlap: Overlap) -
 def rebuild(space: Space, knobs: Sequence[int], overlap: Overlap) -> Layout:
     """The layout of one row of a pool."""
     tp, cp, pp, dp, ep, etp, mb, vp, stage, shards, treatment, schedule = knobs
-    able = space.case.implementation.sequence_parallel and space.features.sequence_parallel
-    wanted = able if space.pins.sp is None else space.pins.sp
     recompute: dict[str, Recompute] = {
         "none": NoRecompute(), "selective": Selective(modules=space.selective_modules), "full": Full(),
     }
     return Layout(
-        tensor_parallel=tp, sequence_parallel=bool(tp > 1 and wanted), context_parallel=cp,
+        tensor_parallel=tp, sequence_parallel=tp > 1 and space.sequence_parallel, context_parallel=cp,
         context_kind=space.context_kind if cp > 1 else "ring", pipeline_parallel=pp, virtual_stages=vp, expert_parallel=ep,
         expert_tensor_parallel=etp, data_parallel=dp, optimizer_shards=shards, gradient_shards=shards if stage >= 2 else 1,
         parameter_shards=shards if stage >= 3 else 1, microbatch_sequences=mb,

@@ -64,12 +64,14 @@ def device_counts(case: Case, spare_nodes: int) -> tuple[int, ...]:
 
 
 def find(
-    case: Case, features: Features, options: SearchOptions, runner: Runner, progress: Progress | None = None, *, lean: bool = False
+    case: Case, features: Features, options: SearchOptions, runner: Runner, progress: Progress | None = None, *, lean: bool = False,
+    able: bool = False,
 ) -> Found:
     """Every layout of the grid evaluated, or left out because its states alone exceed the memory; the best in their order.
 
     The best are refined by knobs finer than the grid, their stages filled anew, and simulated where these differ. Only those that
     the framework runs are listed, as long as it runs any. ``lean``: enough for the best one: few are simulated, and no front.
+    ``able``: those that it refuses are not wanted either where it runs none, and no plan is listed then.
 
     Holds:   deterministic; ``legal = evaluated + bounded``. No plan, and no pool with a legal layout, where none is legal.
     """
@@ -92,6 +94,11 @@ def find(
         candidates = _deeper(case, features, options, overlap, pools, asked)
         if not candidates:
             refused = len(asked.refused)
+            if able:
+                return Found(
+                    counts=counts, pools=tuple(pools), overlap=overlap, search_s=search_s, plans=(), front=(), riskier=(),
+                    refused=refused,
+                )
             asked = replace(asked, everything=True)
             candidates = asked.first(_refined(pools, options))
     balanced: list[Layout] = []
@@ -125,13 +132,12 @@ def _refined(pools: Sequence[Finalists], options: SearchOptions) -> list[Candida
 def _sorted(case: Case, pools: Sequence[Iterable[Candidate]], options: SearchOptions) -> list[Candidate]:
     """Candidates of several numbers of devices, best first."""
     every = [replace(each, order=each.order + (number << 40)) for number, pool in enumerate(pools) for each in pool]
-
-    def worth(each: Candidate) -> tuple[float, int]:
-        step_s, reserved = np.asarray(each.step_s), np.asarray(each.reserved_bytes)
-        own = ranking.column(case, options.objective, step_s=step_s, reserved_bytes=reserved, devices=each.layout.world)
-        return float(own), each.order
-
-    return sorted(every, key=worth)
+    worth = ranking.column(
+        case, options.objective, step_s=np.array([each.step_s for each in every]),
+        reserved_bytes=np.array([each.reserved_bytes for each in every]), devices=np.array([each.layout.world for each in every]),
+    )
+    ranked = sorted(zip(worth.tolist(), (each.order for each in every), every, strict=True), key=lambda row: row[:2])
+    return [each for _, _, each in ranked]
 
 
 @dataclass(slots=True)

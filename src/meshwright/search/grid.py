@@ -105,9 +105,7 @@ def shard_ranks(space: Space, mesh: dict[str, Ints]) -> Ints:
 
 def sequence_parallel(space: Space, tp: Ints) -> Ints:
     """1 where sequence parallelism is on: with every TP that can have it, unless pinned."""
-    able = space.case.implementation.sequence_parallel and space.features.sequence_parallel
-    wanted = able if space.pins.sp is None else space.pins.sp
-    return np.where((tp > 1) & wanted, 1, 0)
+    return np.where((tp > 1) & space.sequence_parallel, 1, 0)
 
 
 def settings_for(space: Space, schedule: str, overlap: Overlap) -> Settings:
@@ -285,7 +283,7 @@ def _evaluate_rows(
         costs = stage_costs(gathered, own)
         pace = Degrees.of({"pp": mesh["pp"][which[piece]], "vp": chunks[piece], "m": num_microbatches[rows[piece]]})
         pipeline = pipeline_time(case, settings, own, costs, pace, hop_s=gathered.hop_s)
-        activation = activation_memory(settings, own, costs, pace)
+        activation = activation_memory(settings, own, costs, pace, gathered.kinds)
         dynamic = dynamic_bytes(case, activation)
         inner, column = np.nonzero(alive)
         outer = states[inner, column]

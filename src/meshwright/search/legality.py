@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout
-    from meshwright.search.rules import Ints
+    from meshwright.search.rules import Ints, Level
 
 
 def knobs_of_layout(layout: Layout) -> Knobs:
@@ -44,9 +44,9 @@ def knobs_of_layout(layout: Layout) -> Knobs:
     )
 
 
-def layout_refusals(case: Case, features: Features, layout: Layout) -> tuple[str, ...]:
-    """Every rule that refuses a layout; empty where it is legal."""
-    return refusals(case, features, knobs_of_layout(layout))
+def layout_refusals(case: Case, features: Features, layout: Layout, *, level: Level | None = None) -> tuple[str, ...]:
+    """Every rule that refuses a layout, of one level where only its knobs have changed; empty where it is legal."""
+    return refusals(case, features, knobs_of_layout(layout), level=level)
 
 
 def arithmetic_refusals(case: Case, features: Features, layout: Layout) -> tuple[str, ...]:

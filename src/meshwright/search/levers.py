@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from meshwright.domain.training import Lora
 from meshwright.estimate.overlap import DEFAULT_RISK, overlap_for
-from meshwright.estimate.single import estimate
-from meshwright.search.finalists import Finalists
 from meshwright.search.finding import find
-from meshwright.search.grid import Counts, evaluate_grid
+from meshwright.search.least import least_demanding
 from meshwright.search.result import SearchOptions
 from meshwright.search.sizes import on, that_fit
 from meshwright.search.space import make_space, parse_pins
@@ -24,15 +21,12 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.features import Features
-    from meshwright.domain.layout import Overlap, Risk
-    from meshwright.search.result import Objective
+    from meshwright.domain.layout import Risk
     from meshwright.search.runner import Runner
 
 MAX_NODES = 4096
 MOST_SIZES = 4
 """Numbers of devices that are searched, where the framework refuses all that fits on the smaller ones."""
-RECOMPUTE = ("full", "selective", "none")
-"""Treatments, what keeps least first."""
 
 
 def host_short_bytes(case: Case, each: Estimate) -> float:
@@ -77,7 +71,8 @@ class Lever:
 
 
 def levers(
-    case: Case, features: Features, runner: Runner, *, pins: Mapping[str, str] | None = None, risk: Risk = DEFAULT_RISK
+    case: Case, features: Features, runner: Runner, *, pins: Mapping[str, str] | None = None, risk: Risk = DEFAULT_RISK,
+    balance: bool = True,
 ) -> tuple[Lever, ...]:
     """Changes that would make a case fit, and what each gives: applied, each is the estimate that it carries.
 
@@ -86,7 +81,7 @@ def levers(
 
     Errors:  none; a change under which no layout is legal is left out.
     """
-    return tuple(_levers(case, features, _Search(runner=runner, risk=risk), dict(pins or {})))
+    return tuple(_levers(case, features, _Search(runner=runner, risk=risk, balance=balance), dict(pins or {})))
 
 
 def _levers(case: Case, features: Features, search: _Search, pins: Mapping[str, str]) -> Iterator[Lever]:
@@ -124,6 +119,7 @@ class _Search:
 
     runner: Runner
     risk: Risk
+    balance: bool
 
     def lever(self, words: str, options: str, case: Case, features: Features, pins: Mapping[str, str]) -> Iterator[Lever]:
         """The lever of a change, where any layout is legal under it."""
@@ -133,14 +129,13 @@ class _Search:
 
     def best(self, case: Case, features: Features, pins: Mapping[str, str]) -> Estimate | None:
         """The first plan, as a search with these pins finds it; None where nothing fits, or the framework refuses what does."""
-        found = find(case, features, SearchOptions(top=1, pins=pins, risk=self.risk), self.runner)
-        return found.plans[0].estimate if found.plans and not found.refused else None
+        found = find(case, features, SearchOptions(top=1, pins=pins, risk=self.risk, balance=self.balance), self.runner, able=True)
+        return found.plans[0].estimate if found.plans else None
 
     def least(self, case: Case, features: Features, pins: Mapping[str, str]) -> Estimate | None:
-        """The least demanding layout: with micro-batch 1, one chunk and most recompute, as far as they are not pinned."""
-        strongest = next(name for name in RECOMPUTE if name in features.recompute)
-        lean = {"mb": "1", "vp": "1", "recompute": strongest, **pins}
-        return next(self._listed(self._pool(case, features, lean, "memory", math.inf), case), None)
+        """The least demanding layout that the framework runs."""
+        overlap = overlap_for(case, self.risk, features.overlap_words(case.training.optimizer.name))
+        return least_demanding([make_space(case, features, case.cluster.num_devices, parse_pins(pins))], overlap, self.runner)
 
     def more_devices(self, case: Case, features: Features) -> Iterator[Lever]:
         """The smallest larger number of devices on which a layout fits, the number that ``min_devices`` finds."""
@@ -152,23 +147,3 @@ class _Search:
                 size = f"--nodes {devices // per_node}" if devices % per_node == 0 else f"--devices {devices}"
                 yield Lever(words=f"{devices} devices", options=size, case=own, estimate=found)
                 return
-
-    def _overlap(self, case: Case, features: Features) -> Overlap:
-        return overlap_for(case, self.risk, features.overlap_words(case.training.optimizer.name))
-
-    def _pool(
-        self, case: Case, features: Features, pins: Mapping[str, str], objective: Objective, capacity_bytes: float
-    ) -> Finalists:
-        """The first layouts of the grid by an objective that need no more than a capacity."""
-        space, overlap = make_space(case, features, case.cluster.num_devices, parse_pins(pins)), self._overlap(case, features)
-        pool = Finalists(space=space, overlap=overlap, objective=objective, capacity_bytes=capacity_bytes)
-        for rows in evaluate_grid(space, Counts(), overlap=overlap, bound=math.isfinite(capacity_bytes)):
-            pool.add(rows)
-        return pool
-
-    def _listed(self, pool: Finalists, case: Case) -> Iterator[Estimate]:
-        """The estimates of those that the framework does not refuse, in their order."""
-        for candidate in pool.best:
-            layout = replace(candidate.layout, overlap=self.runner.overlap(case, candidate.layout))
-            if not self.runner.check(case, layout):
-                yield estimate(case, layout)

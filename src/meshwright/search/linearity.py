@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from meshwright.estimate.overlap import overlap_for
 from meshwright.search.finding import find
 from meshwright.search.grid import Counts, evaluate_grid
+from meshwright.search.least import corner
 from meshwright.search.result import SearchOptions
 from meshwright.search.runner import Functions
 from meshwright.search.space import Pins, divisors, make_space
@@ -35,13 +36,9 @@ class Baseline:
 
 
 def fits_anywhere(case: Case, features: Features, devices: int, *, overlap: Overlap) -> bool:
-    """Whether any layout fits on so many devices, by the least demanding ones: micro-batch 1, one chunk, most recompute.
-
-    Holds:   a larger micro-batch, more chunks or less recompute never need less memory.
-    """
+    """Whether any layout fits on so many devices, by the least demanding ones (``least.corner``)."""
     own = replace(case, cluster=replace(case.cluster, num_devices=devices))
-    strongest = next(name for name in ("full", "selective", "none") if name in features.recompute)
-    space = make_space(own, features, devices, Pins(mb=1, vp=1, recompute=strongest))
+    space = corner(make_space(own, features, devices, Pins()))
     return any(bool((rows.reserved_bytes <= own.capacity_bytes).any()) for rows in evaluate_grid(space, Counts(), overlap=overlap))
 
 
@@ -62,8 +59,8 @@ def baseline(case: Case, features: Features, runner: Runner, *, weak: bool = Fal
         own = _on(case, nodes * per_node, weak=weak)
         if not fits_anywhere(own, features, nodes * per_node, overlap=overlap_for(own)):
             continue
-        found = find(own, features, SIMPLE, runner, lean=True)
-        if found.plans and not found.refused:
+        found = find(own, features, SIMPLE, runner, lean=True, able=True)
+        if found.plans:
             return _of(found.plans[0].estimate)
     return None
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from meshwright.domain.estimate import Estimate, Fits, Infeasible, Unmet, Verdict
 from meshwright.errors import InputError, Message
 from meshwright.estimate.overlap import overlap_for
-from meshwright.estimate.single import estimate
 from meshwright.search.finding import MOST_EVALUATED, Found, device_counts, find
 from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.idle import idle_nodes
+from meshwright.search.least import least_demanding
 from meshwright.search.levers import host_short_bytes, levers
 from meshwright.search.linearity import with_linearity
 from meshwright.search.nearest import no_legal_layout
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout, Overlap
-    from meshwright.search.finalists import Candidate
 
     Progress = Callable[[int, int], None]
 
 __all__ = ["RANKING_ERROR", "TIE", "device_counts", "overlap_for", "plan", "ranking_error"]
 
+OFFLOADED = "nothing fits without optimizer states in host memory: all plans keep them there"
 TIGHT, ROOMY = 0.92, 0.85
 """A plan above the first share of the usable memory is tight; one below the second is a safer neighbour worth naming."""
 
@@ -61,27 +61,47 @@ def plan(
     """
     asked = runner if runner is not None else Functions(acceptable=acceptable, said=said)
     found = find(case, features, options, asked, progress)
-    counts, numbers = found.counts, device_counts(case, options.spare_nodes)
-    if counts.legal == 0:
+    if found.counts.legal == 0:
         raise InputError(no_legal_layout(case, features, options, parse_pins(options.pins)))
-    winners = found.plans if found.refused else with_linearity(case, features, found.plans, asked, options)
-    if not winners and (moved := _offloaded(case, features, options, progress, asked)) is not None:
-        return moved
+    if not found.plans and (moved := _offloaded(case, features, options, progress, asked)) is not None:
+        return _told(case, features, *moved, asked, (Message("plan.offload", OFFLOADED, {}),))
+    return _told(case, features, options, found, asked)
+
+
+def first_plan(case: Case, features: Features, runner: Runner) -> Estimate | None:
+    """What ``plan`` lists first where nothing is pinned, its linearity left out; None where nothing fits that the framework runs.
+
+    Holds:   the estimate of ``plan``, found by a part of its work.
+    """
+    options = SearchOptions(top=1)
+    found = find(case, features, options, runner, lean=True, able=True)
+    if not found.plans and (moved := _offloaded(case, features, options, None, runner)) is not None:
+        found = moved[1]
+    return found.plans[0].estimate if found.plans else None
+
+
+def _told(
+    case: Case, features: Features, options: SearchOptions, found: Found, runner: Runner, ahead: tuple[Message, ...] = ()
+) -> PlanResult:
+    """All that is said about what a search found, its remarks after those ``ahead``."""
+    counts = found.counts
+    winners = found.plans if found.refused else with_linearity(case, features, found.plans, runner, options)
     if winners:
         best = winners[0].estimate
         verdict: Verdict = Fits(headroom_bytes=best.memory_capacity_bytes - best.memory_reserved_bytes)
         used = best.layout.world
     else:
-        verdict = Infeasible(unmet=(_unmet(case, features, found, options, asked),))
+        verdict = Infeasible(unmet=(_unmet(case, features, found, options, runner),))
         used = 0
     listed = winners[: options.top]
-    notes = (*_notes(case, listed, used), *_slower_nodes(case, features, listed, options, asked))
+    notes = (*_notes(case, listed, used), *_slower_nodes(case, features, listed, options, runner))
+    untried = device_counts(case, options.spare_nodes)[len(found.pools) - 1 :]
     return PlanResult(
         legal=counts.legal, evaluated=counts.evaluated, bounded=counts.bounded, fitting=counts.fitting,
         rejected=dict(sorted((counts.rejected or Counter()).items(), key=lambda item: (-item[1], item[0]))),
         search_s=found.search_s, plans=listed, pareto=_beside(case, found.front, winners), verdict=verdict, used_devices=used,
         idle_devices=case.cluster.num_devices - used if used else 0,
-        notes=(*notes, *_untried(case, numbers[len(found.pools) - 1 :])),
+        notes=(*ahead, *notes, *_untried(case, untried)),
         ranking_error_ratio=ranking_error(case), objective=options.objective, riskier=_beside(case, found.riskier, winners),
         refused=found.refused,
     )
@@ -95,31 +115,23 @@ def _beside(case: Case, estimates: Sequence[Estimate], winners: Sequence[RankedP
 
 def _offloaded(
     case: Case, features: Features, options: SearchOptions, progress: Progress | None, runner: Runner
-) -> PlanResult | None:
-    """The plans with optimizer states in host memory, where the framework has that, and devices and nodes hold the first."""
+) -> tuple[SearchOptions, Found] | None:
+    """What is found with optimizer states in host memory, where the framework has that, and devices and nodes hold the first."""
     if "offload" in options.pins or not features.optimizer_offload:
         return None
     moved = replace(options, pins={**options.pins, "offload": "optimizer"})
-    try:
-        found = plan(case, features, moved, progress, runner=runner)
-    except InputError:  # no layout is legal with it
-        return None
-    note = Message("plan.offload", "nothing fits without optimizer states in host memory: all plans keep them there", {})
-    held = found.plans and not found.refused and not host_short_bytes(case, found.plans[0].estimate)
-    return replace(found, notes=(note, *found.notes)) if held else None
+    found = find(case, features, moved, runner, progress, able=True)
+    held = found.plans and not host_short_bytes(case, found.plans[0].estimate)
+    return (moved, found) if held else None
 
 
 def _unmet(case: Case, features: Features, found: Found, options: SearchOptions, runner: Runner) -> Unmet:
     """The least demanding layout, what it demands, and what would close the gap."""
-    lean: list[Candidate] = []
-    for pool in found.pools:
-        for rows in evaluate_grid(pool.space, Counts(rejected=Counter()), overlap=found.overlap, bound=False):
-            pool.add(rows)
-        lean += pool.lean
-    lean.sort(key=lambda candidate: candidate.reserved_bytes)
-    layouts = [replace(each.layout, overlap=runner.overlap(case, each.layout)) for each in lean]
-    # Where the framework refuses all that were kept, the least demanding one says at least how far it is.
-    each = estimate(case, next((layout for layout in layouts if not runner.check(case, layout)), layouts[0]))
+    spaces = [pool.space for pool in found.pools]
+    each = least_demanding(spaces, found.overlap, runner)
+    if each is None:  # the framework refuses all: how far it is at least
+        each = least_demanding(spaces, found.overlap, Functions(said=lambda layout: runner.overlap(case, layout)))
+    assert each is not None, "a layout is legal"
     stage = each.stages[each.peak_stage].memory
     terms = {
         "parameters": stage.parameters, "gradients": stage.gradients, "optimizer": stage.optimizer,
@@ -129,7 +141,7 @@ def _unmet(case: Case, features: Features, found: Found, options: SearchOptions,
     return Unmet(
         constraint=f"memory of one device; the least demanding layout is {each.label}", demand=each.memory_reserved_bytes,
         bound=case.capacity_bytes, unit="B", terms=terms,
-        levers=tuple(map(str, levers(case, features, runner, pins=options.pins, risk=options.risk))),
+        levers=tuple(map(str, levers(case, features, runner, pins=options.pins, risk=options.risk, balance=options.balance))),
     )
 
 
@@ -151,9 +163,9 @@ def _slower_nodes(
     if not idle:
         return ()
     fewer = on(case, case.cluster.num_devices - idle * case.cluster.devices_per_node)
-    found = find(fewer, features, replace(options, top=1), runner)
+    found = find(fewer, features, replace(options, top=1), runner, able=True)
     own = winners[0].estimate
-    if not found.plans or found.refused or found.plans[0].estimate.expected_step_s >= own.expected_step_s:
+    if not found.plans or found.plans[0].estimate.expected_step_s >= own.expected_step_s:
         return ()
     best = found.plans[0].estimate
     values = {

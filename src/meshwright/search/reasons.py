@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.label import recompute_word
 from meshwright.domain.layout import Full, Mixed, Selective
-from meshwright.estimate.evaluate import schedule_of
-from meshwright.perf.schedules import SCHEDULES, bubble_ratio_of_step
 from meshwright.units import gib
 
 if TYPE_CHECKING:
@@ -41,7 +39,7 @@ def reasons(case: Case, estimate: Estimate, winner: Estimate | None) -> tuple[st
             f"pp{layout.pipeline_parallel} with {layout.num_microbatches} micro-batches"
             + (f" and {layout.virtual_stages} chunks a stage" if layout.virtual_stages > 1 else "")
             + f": the busiest stage waits {estimate.bubble_ratio:.1%} of the step, the mean stage {estimate.mean_idle_ratio:.1%}"
-            + _formula(estimate)
+            f"; with alike stages {estimate.bubble_formula_ratio:.1%} by the schedule's formula"
         )
     if layout.expert_parallel > 1:
         lines.append(f"ep{layout.expert_parallel} all-to-all costs {time.expert_parallel_s / step:.1%} of the step")
@@ -52,22 +50,6 @@ def reasons(case: Case, estimate: Estimate, winner: Estimate | None) -> tuple[st
         )
     lines.append(_memory(estimate))
     return tuple(lines)
-
-
-def _formula(estimate: Estimate) -> str:
-    """What the closed form of the schedule gives for stages that are alike; nothing where backward is split in two."""
-    layout, stages = estimate.layout, estimate.stages
-    schedule = SCHEDULES[schedule_of(layout)]
-    if schedule.splits_backward:
-        return ""
-    forward, backward = (sum(getattr(stage, name) for stage in stages) / len(stages) for name in ("forward_s", "backward_s"))
-    bubble = schedule.bubble_s(
-        forward_s=forward, backward_input_s=backward, backward_weight_s=0.0, hop_s=0.0,
-        fill_s=(len(stages) - 1) * (forward + backward),
-        num_stages=layout.pipeline_parallel, num_microbatches=layout.num_microbatches, num_chunks=layout.virtual_stages,
-    )
-    ratio = float(bubble_ratio_of_step(work_s=layout.num_microbatches * (forward + backward), bubble_s=bubble))
-    return f"; with alike stages {ratio:.1%} by the schedule's formula"
 
 
 def _memory(estimate: Estimate) -> str:

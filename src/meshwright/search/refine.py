@@ -74,7 +74,7 @@ def variants(space: Space, base: Layout) -> Iterator[Layout]:
     if base.context_parallel > 1 and pins.cp_kind is None:
         for kind in context_kinds(space.case.model, features):
             other = replace(base, context_kind=kind)
-            if kind != base.context_kind and not layout_refusals(space.case, features, other):
+            if kind != base.context_kind and not layout_refusals(space.case, features, other, level="mesh"):
                 yield other
 
 

@@ -154,8 +154,18 @@ def _moe_sequence_parallel(case: Case, _: Features, k: Knobs) -> Any:
     return np.asarray(not case.model.is_moe) | (k.tp == 1) | (np.asarray(k.sp) > 0)
 
 
+def sequence_parallel_able(case: Case, features: Features) -> bool:
+    """Whether the framework has sequence parallelism."""
+    return case.implementation.sequence_parallel and features.sequence_parallel
+
+
+def sequence_parallel_unasked(case: Case, features: Features) -> bool:
+    """Whether sequence parallelism is on with every TP; otherwise only where a pin or the user's layout says so."""
+    return sequence_parallel_able(case, features) and not features.sequence_parallel_against
+
+
 def _sequence_parallel(case: Case, features: Features, k: Knobs) -> Any:
-    return (np.asarray(k.sp) == 0) | (case.implementation.sequence_parallel and features.sequence_parallel)
+    return (np.asarray(k.sp) == 0) | sequence_parallel_able(case, features)
 
 
 def _precision(case: Case, _: Features, k: Knobs) -> Any:
@@ -296,6 +306,7 @@ def rules_of(level: Level) -> tuple[Rule, ...]:
     return tuple(rule for rule in RULES if rule.level == level)
 
 
-def refusals(case: Case, features: Features, knobs: Knobs) -> tuple[str, ...]:
-    """Every reason why one layout is refused; empty where it is legal."""
-    return tuple(rule.reason for rule in RULES if not bool(np.all(rule.holds(case, features, knobs))))
+def refusals(case: Case, features: Features, knobs: Knobs, *, level: Level | None = None) -> tuple[str, ...]:
+    """Every reason why one layout is refused, of all levels or of one; empty where it is legal."""
+    asked = RULES if level is None else rules_of(level)
+    return tuple(rule.reason for rule in asked if not bool(np.all(rule.holds(case, features, knobs))))

@@ -9,7 +9,7 @@ import numpy as np
 
 from meshwright.estimate.overlap import overlap_for
 from meshwright.search.linearity import fits_anywhere
-from meshwright.search.rules import knobs_of, rules_of
+from meshwright.search.rules import knobs_of, rules_of, sequence_parallel_unasked
 from meshwright.search.space import divisors
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _alone(case: Case, features: Features, knob: str, largest: int) -> Ints:
     values = np.arange(1, largest + 1, dtype=np.int64)
     ones = np.ones_like(values)
     mesh = dict.fromkeys(("tp", "cp", "pp", "dp", "ep", "etp"), ones) | {knob: values}
-    able = case.implementation.sequence_parallel and features.sequence_parallel
+    able = sequence_parallel_unasked(case, features)
     keep = np.ones(len(values), dtype=np.bool_)
     kinds = features.context_kinds or ("ring",)
     for rule in rules_of("mesh"):

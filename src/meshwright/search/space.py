@@ -15,7 +15,7 @@ import numpy as np
 from meshwright.domain.label import CONTEXT_KINDS, MODULES
 from meshwright.domain.layout import Selective
 from meshwright.errors import InputError, Message, did_you_mean
-from meshwright.search.rules import context_kinds
+from meshwright.search.rules import context_kinds, sequence_parallel_unasked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -165,6 +165,11 @@ class Space:
     def offload(self) -> tuple[str, ...]:
         """What the layouts of the grid keep in host memory."""
         return ("optimizer",) if self.pins.offload == "optimizer" else ()
+
+    @property
+    def sequence_parallel(self) -> bool:
+        """Whether layouts with tensor parallelism have sequence parallelism: as pinned, or as the framework has it."""
+        return sequence_parallel_unasked(self.case, self.features) if self.pins.sp is None else self.pins.sp
 
     @property
     def children(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from dataclasses import replace
 from itertools import combinations, pairwise
 
@@ -73,8 +74,6 @@ def test_the_quick_balance_is_near_the_best_of_all_placements_and_fits_wherever_
         fits = stage_memory(problem, columns).max(axis=0) <= problem.memory_bounds[0]
         best = simulated_times(problem, chunk_times(problem, columns[..., fits])).min()
         (found,) = quick_placements(problem) or (None,)
-        if found is None and problem.chunks > 1:
-            continue  # whose chunks must also fit at their mean in flight
         assert found is not None, seed
         assert max(stage_memory(problem, found.counts)) <= problem.memory_bounds[0] * (1.0 + 1e-9)
         loss = float(simulated_times(problem, chunk_times(problem, found.counts))) / best - 1.0
@@ -94,3 +93,25 @@ def test_splits_place_every_layer_and_leave_no_inner_chunk_empty():
         assert (rows >= 0).all()
         assert (rows[1:-1] >= 1).all()
         assert len(np.unique(rows, axis=1).T) == rows.shape[1]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.03, 0.3, 0.8])
+def test_placements_that_are_skipped_would_change_nothing(share, monkeypatch):
+    """Whatever the working sets of treatments are, and however few placements fit."""
+    own, module = [], sys.modules["meshwright.search.balance.quick"]
+    for seed in range(PROBLEMS):
+        problem, rng = drawn(seed), random.Random(seed)
+        bodies = [
+            replace(
+                body, activation_memory=(body.activation_memory[0], rng.uniform(0.0, 1.0) * body.activation_memory[0]),
+                transient_memory=(rng.uniform(0.0, 2.0), rng.uniform(0.0, 6.0)),
+            )
+            for body in problem.bodies
+        ]
+        problem = replace(problem, bodies=tuple(bodies))
+        own.append(bounded(problem, every_placement(problem), share))
+    short = [quick_placements(problem, keep=3) for problem in own]
+    monkeypatch.setattr(module, "bisect_left", lambda numbers, *_, **__: 0)
+    assert [[each.layers for each in found] for found in short] == [
+        [each.layers for each in quick_placements(problem, keep=3)] for problem in own
+    ]

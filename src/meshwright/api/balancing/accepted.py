@@ -1,8 +1,8 @@
 """What of a balance a framework can say and the estimate lets run: the only placements that are proposed for a layout.
 
-The solver holds memory to the order of operations; ``estimate.memory`` takes chunks of unequal size at their mean in flight, and a
-framework may say fewer splits and recomputations than its features promise. So placements of the solver and quick ones under less
-memory, with even stages, and with fewer treatments are held against both.
+A framework may say fewer splits and recomputations than its features promise, and the solver takes layers of kinds that alternate
+at their mean, the estimate as they are. So placements of the solver and quick ones under less memory, with even stages, and with
+fewer treatments are held against both.
 """
 
 from __future__ import annotations

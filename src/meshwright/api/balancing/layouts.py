@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from meshwright.api.balancing.accepted import accepted, layout_with, sayable
 from meshwright.api.balancing.levers import of_layout
 from meshwright.api.balancing.measured import Measured, read_measured
-from meshwright.api.balancing.questions import OF_A_FILE, Asked, Question, chunk_numbers, is_plan, reasons
+from meshwright.api.balancing.questions import OF_A_FILE, Asked, Question, chunk_numbers, reasons
 from meshwright.api.views.balance import SECONDS_AND_BYTES, BalanceShown, rival
 from meshwright.domain.balance import Balance
 from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective
@@ -33,19 +33,11 @@ def asked(values: Values, faults: Faults) -> Asked:
     """The problems of a layout: one for each number of virtual stages and each way of recomputing that the framework has."""
     from meshwright.api.cases import drafted
     from meshwright.api.options import known_keys
-    from meshwright.api.saved import read_plan
 
     for name in OF_A_FILE:
         if values.get(name):
             faults.add("balance.option-of-file", "goes with a file of layers; of a model, the layout says it",
                        path=f"--{name.replace('_', '-')}")
-    saved: Values = {}
-    if is_plan(str(values.get("model", ""))):
-        with faults:
-            saved = read_plan(values["model"], faults)
-        if not saved:
-            faults.check()
-        values = {**saved, **{key: value for key, value in values.items() if key != "model" and value not in ([], False)}}
     if "layout" not in values and "layout" not in faults.failed:
         faults.add("balance.layout", '--layout is missing, as in --layout "tp8 pp16 mb1 sp zero1"')
     draft = drafted({key: value for key, value in values.items() if key in known_keys()}, faults)

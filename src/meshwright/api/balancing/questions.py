@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from meshwright.api.request_file import PLAN_KEY
-from meshwright.api.saved import PLAN_FILE
+from meshwright.api.request_file import CONFIG_FILE, PLAN_FILE, YAML
 from meshwright.api.views.balance import FILE_UNITS
 from meshwright.errors import InputError, fault
 
@@ -24,9 +23,7 @@ if TYPE_CHECKING:
 Source = Literal["layers", "dry runs", "model"]
 _MODEL_KEYS = frozenset({"model_type", "architectures", "hidden_size", "n_embd", "num_hidden_layers"})
 _DRY_RUN_KEYS = frozenset({"pipeline_config", "memory_usage", "recompute_config", "time_config", "profiling_config"})
-_YAML = (".yaml", ".yml")
 _EXPECTED = "a layer file (.json), dry runs (.yaml), a saved plan.yaml or a model is expected"
-CONFIG_FILE = "config.json"
 OF_A_FILE = (
     "stages", "microbatches", "memory_mb", "less_memory", "schedule", "sequence_splits", "training_config", "hop", "manual",
 )
@@ -76,32 +73,19 @@ def source_of(values: Values) -> Source:
         return "model"
     if where.startswith((".", "/")) and not path.exists():
         raise fault("file.missing", "no such file", path=where)
-    if not where or suffix not in {".json", *_YAML}:
+    if not where or suffix not in {".json", *YAML}:
         if suffix and path.is_file():
             raise fault("balance.suffix", _EXPECTED, path=where)
         return "model"
     if not path.exists():
         raise fault("file.missing", "no such file", path=where)
-    document = load_yaml(where) if suffix in _YAML else load_json(where)
+    document = load_yaml(where) if suffix in YAML else load_json(where)
     if not isinstance(document, dict) or not document:
         raise fault("balance.empty", f"holds no keys: {_EXPECTED}", path=where)
     keys = {str(key) for key in document}
-    if suffix in _YAML:
+    if suffix in YAML:
         return "dry runs" if keys & _DRY_RUN_KEYS else "model"
     return "model" if keys & _MODEL_KEYS else "layers"
-
-
-def is_plan(where: str) -> bool:
-    """Whether a path is a saved plan, or a directory that holds one."""
-    from meshwright.readers.safe import load_yaml
-
-    path = Path(where)
-    if path.is_dir():
-        return (path / PLAN_FILE).is_file()
-    if path.suffix.lower() not in _YAML or not path.is_file():
-        return False
-    document = load_yaml(path)
-    return isinstance(document, dict) and PLAN_KEY in document
 
 
 def chunk_numbers(given: Sequence[int] | None, default: int, stages: int, layers: int, *, most: int = 4) -> tuple[int, ...]:

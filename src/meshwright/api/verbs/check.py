@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.numbers import real
 from meshwright.api.request import Answer, FilesRequest, Progress
-from meshwright.api.sources import FILES, Taken, take
+from meshwright.api.sources import FILES, Taken, take, wanted
 from meshwright.errors import fault
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _question(values: Values, taken: Taken) -> Question:
     return Question(
         framework=taken.framework, reading=taken.reading, case=case, model=taken.model, device=_device(values),
         num_devices=case.cluster.num_devices if case else taken.size, asked=taken.asked, claims=tuple(values["claim"]),
-        impossible=taken.impossible,
+        impossible=taken.impossible, wanted=wanted(taken.missing),
     )
 
 

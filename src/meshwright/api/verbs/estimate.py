@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
-from meshwright.api.anchoring import ANCHOR, with_anchors
+from meshwright.api.anchoring import ANCHOR, probed, with_anchors
 from meshwright.api.fields import Faults, Field
 from meshwright.api.legality import check_layout
 from meshwright.api.options import CASE, LAYOUT, SPARE_NODES
@@ -14,6 +14,7 @@ from meshwright.api.request import Answer, CaseRequest, Progress
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from meshwright.api.anchoring import Anchor, Small
     from meshwright.api.cases import Setup
     from meshwright.api.fields import Values
     from meshwright.domain.case import Case
@@ -77,16 +78,16 @@ def estimate(
         return predict(request, layout)
     faults = Faults()
     values = request.read(faults)
-    given, layout, limits = chosen(values, faults)
-    anchored = with_anchors(given, predict(given.case, layout), values["anchor_memory"])
+    given, layout, limits, anchors = chosen(values, faults)
+    anchored = with_anchors(given, predict(given.case, layout), anchors)
     predicted = linearity_of(given.case, given.framework.features, anchored, given.framework)
     if limits:
         predicted = replace(predicted, fit_probability=0.0)
     return EstimateAnswer(given=given, estimate=predicted, limits=tuple(limits), closest=closest(given.case))
 
 
-def chosen(values: Values, faults: Faults) -> tuple[Setup, Layout, list[str]]:
-    """The case, the layout that was asked for, and what the default framework lacks for it."""
+def chosen(values: Values, faults: Faults) -> tuple[Setup, Layout, list[str], list[Small | Anchor]]:
+    """The case, the layout that was asked for, what the default framework lacks for it, and its anchors."""
     from meshwright.api.cases import drafted
 
     if "layout" not in values and "layout" not in faults.failed:
@@ -97,6 +98,7 @@ def chosen(values: Values, faults: Faults) -> tuple[Setup, Layout, list[str]]:
     if draft.setup is not None and layout is not None:
         with faults.at("layout"):
             limits = check_layout(draft.setup, layout, framework_asked="framework" in values)
+    anchors = probed(values.get("anchor_memory", ()), values.get("layout"), faults)
     faults.check()
     assert draft.setup is not None and layout is not None, "faults.check() raises where one is missing"
-    return draft.setup, layout, limits
+    return draft.setup, layout, limits, anchors

@@ -14,7 +14,9 @@ from meshwright.documents.opening import open_source
 
 if TYPE_CHECKING:
     from meshwright.api.cases import Setup
+    from meshwright.api.saved import TextFile
     from meshwright.api.views.edits import NearestPlan
+    from meshwright.domain.estimate import Estimate
     from meshwright.domain.layout import Layout
     from meshwright.frameworks import File
     from meshwright.frameworks.editing import Edited
@@ -95,8 +97,19 @@ def export(request: ExportRequest, *, progress: Progress | None = None) -> Expor
         return replace(_changed(given, layout, values, files), plan=found)
     if reasons := refused(given, layout, offered=True):
         raise NoAnswerError(reasons)
-    outputs = in_folder(values["out"], launch_files(given, layout, found.estimate if found else predict(given.case, layout)))
+    estimate = found.estimate if found else predict(given.case, layout)
+    outputs = in_folder(values["out"], [*_plan_beside(given, estimate, values), *launch_files(given, layout, estimate)])
     return ExportAnswer(files=tuple(write(outputs, force=values["force"], inputs=[values["plan"]])), plan=found)
+
+
+def _plan_beside(given: Setup, estimate: Estimate, values: Values) -> list[TextFile]:
+    """The plan as it was written for this framework; nothing where the saved plan itself stands in that folder."""
+    from meshwright.api.request_file import PLAN_FILE
+    from meshwright.api.saved import plan_file, plan_path
+
+    beside = Path(values["out"]) / PLAN_FILE
+    given_itself = beside.exists() and beside.samefile(plan_path(values["plan"]))
+    return [] if given_itself else [plan_file(given.request, estimate)]
 
 
 def _planned(values: Values, faults: Faults) -> tuple[Setup | None, Layout | None]:

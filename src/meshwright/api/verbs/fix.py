@@ -157,7 +157,7 @@ def _check(values: Values, faults: Faults) -> None:
     if "layout" in values and "arguments" in values:
         faults.add("fix.arguments", "are those of a script: there is none with --layout", path="--arguments")
     if not {"from_", "layout"} & (set(values) | faults.failed):
-        faults.add("fix.what", "FILE... with --from NAME, or MODEL with --layout LABEL: what is to be fixed?")
+        faults.add("fix.what", "FILE... with --from NAME, MODEL with --layout LABEL, or --request PLAN: what is to be fixed?")
     if "layout" in values and values["apply"]:
         faults.add("fix.apply", "changes files: give them with --from", path="--apply")
 
@@ -246,15 +246,15 @@ def _named(values: Values, faults: Faults) -> Named:
 
 def _read(values: Values, faults: Faults) -> Named:
     """The layout of files, and the case that they and the options make."""
-    from meshwright.api.sources import take
+    from meshwright.api.sources import take, wanted
     from meshwright.check import Question
     from meshwright.check.context import Context
 
     taken = take(values, faults)
     reading = taken.reading
     counts = [each for each in reading.messages if each.id == "launch.count"]
-    if missing := [f"--{name.replace('_', '-')}" for name in taken.missing if name != "cluster" or not counts]:
-        counts.append(Message("fix.missing", "what the files do not say is missing: {missing}", {"missing": missing}))
+    if missing := [name for name in taken.missing if name != "cluster" or not counts]:
+        counts.append(Message("fix.missing", "what the files do not say is missing: {missing}", {"missing": wanted(missing)}))
     if counts:
         raise InputError(counts)
     if taken.impossible:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.request import Answer, FilesRequest, Progress
-from meshwright.api.sources import FILES, Taken, take
+from meshwright.api.sources import FILES, Taken, take, wanted
 from meshwright.outputs import obstacles
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ class ImportAnswer(Answer):
         """The document of ``import --json``."""
         from meshwright.api.views.reading import reading_view
 
-        return {**reading_view(self.taken.framework, self.taken.reading, self.taken.why_release), "saved": self.saved}
+        taken = self.taken
+        return {**reading_view(taken.framework, taken.reading, taken.why_release, taken.label), "saved": self.saved}
 
 
 def import_(request: ImportRequest, *, progress: Progress | None = None) -> ImportAnswer:
@@ -78,10 +79,7 @@ def _save(values: Values, taken: Taken) -> str | None:
     if counts := [each for each in taken.reading.messages if each.id == "launch.count"]:
         raise InputError(counts)
     if taken.missing:
-        raise fault(
-            "import.save", "a plan also needs {missing}", path="--save",
-            missing=", ".join("MODEL as --model" if name == "model" else f"--{name.replace('_', '-')}" for name in taken.missing),
-        )
+        raise fault("import.save", "a plan also needs {missing}", path="--save", missing=wanted(taken.missing))
     if taken.impossible:
         raise InputError(taken.impossible)
     given = taken.case

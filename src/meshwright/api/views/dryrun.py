@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from meshwright.domain.label import label
 from meshwright.estimate.evaluate import evaluate
+from meshwright.estimate.naming import name_of
 from meshwright.estimate.rank import rank_figures
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def dryrun_view(case: Case, layout: Layout, ranks: Sequence[Found]) -> dict[str,
              "difference_ratio": each.difference_ratio} for each in figures(case, layout, found)]}
         for found in ranks
     ]
-    return {"label": label(layout), "implementation": case.implementation.name, **_fullest(views), "ranks": views}
+    return {"label": name_of(case, layout), "implementation": case.implementation.name, **_fullest(views), "ranks": views}
 
 
 def own_view(world: int, ranks: Sequence[Found]) -> dict[str, Any]:

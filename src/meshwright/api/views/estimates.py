@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.domain.estimate import Fits
 from meshwright.domain.label import OVERLAPS, recompute_word
+from meshwright.domain.layout import overlapping
 from meshwright.estimate.figures import figures
 from meshwright.search.result import FIGURES
 
@@ -29,7 +30,8 @@ _LAYOUT_NUMBERS = (
 )
 _RATES = (
     "step_s", "expected_step_s", "tokens_per_s", "tokens_per_s_per_device", "effective_tokens_per_s_per_device", "samples_per_s",
-    "model_flops_per_s_per_device", "mfu_ratio", "hfu_ratio", "bubble_ratio", "mean_idle_ratio", "linearity_ratio",
+    "model_flops_per_s_per_device", "mfu_ratio", "hfu_ratio", "bubble_ratio", "bubble_formula_ratio",
+    "mean_idle_ratio", "linearity_ratio",
 )
 _MEMORY = (
     "memory_peak_bytes", "memory_reserved_bytes", "memory_upper_bytes", "memory_capacity_bytes",
@@ -49,7 +51,8 @@ def layout_view(layout: Layout) -> Document:
     view["schedule"] = layout.schedule
     view["stage_layers"] = None if layout.stage_layers is None else plain(layout.stage_layers)
     view["offload"] = list(layout.offload)
-    view["overlap"] = [word for word, name in OVERLAPS.items() if getattr(layout.overlap, name)]
+    heard = overlapping(layout)
+    view["overlap"] = [word for word, name in OVERLAPS.items() if name in heard and getattr(layout.overlap, name)]
     view["context_kind"] = layout.context_kind
     return view
 

@@ -22,7 +22,7 @@ def fix_view(fixed: Fixed, applied: Sequence[str] = ()) -> dict[str, Any]:
     base, searched = fixed.base, fixed.repairs
     return {
         "changes": [_change_view(each) for each in fixed.changes],
-        "wish": wish_words(fixed.wish), "label": label(fixed.layout),
+        "wish": wish_words(fixed.wish), "label": label(fixed.layout) if base is None else base.label,
         "base": None if base is None else {
             "fits": base.fits, "memory_peak_bytes": round(base.memory_peak_bytes),
             "memory_reserved_bytes": round(base.memory_reserved_bytes),
@@ -53,7 +53,7 @@ def _change_view(change: Change) -> dict[str, Any]:
         "fits": change.fits, "memory_peak_bytes": round(each.memory_peak_bytes), "step_s": each.step_s,
         "step_change_ratio": change.step_change_ratio,
         "step_change_interval": None if change.step_change_interval is None else list(change.step_change_interval),
-        "moves": [move.words for move in change.moves], "label": label(change.layout),
+        "moves": [move.words for move in change.moves], "label": each.label,
         "memory_reserved_bytes": each.memory_reserved_bytes, "memory_change_bytes": change.memory_change_bytes,
         "margin_bytes": change.margin_bytes, "stages": _stages_view(each), "risk": change.risk,
         "resume": change.meaning.resume, "resume_reason": change.meaning.reason, "diff": change.diff,

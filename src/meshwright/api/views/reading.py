@@ -9,7 +9,6 @@ from meshwright.api.views.estimates import layout_view
 from meshwright.api.views.findings import simple
 from meshwright.check import likely_models
 from meshwright.check.messages import placed
-from meshwright.domain.label import label
 
 if TYPE_CHECKING:
 
@@ -25,13 +24,13 @@ _SAID = {
 }
 
 
-def reading_view(framework: Framework, reading: Reading, why: str) -> dict[str, Any]:
+def reading_view(framework: Framework, reading: Reading, why: str, label: str | None) -> dict[str, Any]:
     """``import --json``."""
     layout, source = reading.layout, reading.source
     groups = own_keys(framework, reading)
     return {
         "framework": framework.name, "version": reading.version, "version_source": why,
-        "label": None if layout is None else label(layout),
+        "label": label,
         "layout": None if layout is None else layout_view(layout),
         "said": {name: simple(getattr(reading.said, name)) for name in _SAID} | {"figures": simple(reading.said.figures)},
         "likely_models": list(likely_models(reading)),

@@ -57,7 +57,8 @@ def is_packed(reading: Reading) -> bool:
     sizes = (reading.source.value(f"{key}.packed_sequence_size") for key in _PACKS[:2])
     if any(isinstance(size, int) and size > 0 for size in sizes):
         return True
-    recipe, unpacked = known_recipe(reading), any(reading.source.value(key, 0) in (None, False) for key in _PACKS)
+    told = (reading.source.settings[key].value for key in _PACKS if key in reading.source.settings)
+    recipe, unpacked = known_recipe(reading), any(value is None or value is False for value in told)
     return recipe is not None and recipe.packs and _is_tuned(reading) and not unpacked
 
 

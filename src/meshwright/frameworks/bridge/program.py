@@ -48,9 +48,8 @@ def program(case: Case, release: str) -> File:
     if _reduces_otherwise(case):
         imports.append("from megatron.bridge.training.mixed_precision import get_mixed_precision_config")
     lines = [
-        f'"""{comment(case.model.name)} for Megatron-Bridge {release}: {reason(case, release)}.', "",
-        'Words are overrides, as those of run_recipe. Written by Meshwright."""', "",
-        "import sys", "", *sorted(imports), "", "",
+        f"# {comment(case.model.name)} for Megatron-Bridge {release}. Written by Meshwright.", f"# {reason(case, release)}.",
+        "# Words are overrides, as those of run_recipe.", "", "import sys", "", *sorted(imports), "", "",
         "def configuration():", f"    config = {start}()",
         *(() if recipe else _model(case, release)), *_adapters(case), "    return config", "", "",
         "def overridden(words):", "    trained = process_config_with_overrides(configuration(), cli_overrides=words)",

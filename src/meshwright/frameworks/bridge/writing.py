@@ -103,15 +103,19 @@ def _tuning_blanks(case: Case, recipe: Recipe | None) -> tuple[Blank, ...]:
 
 def _assumed(case: Case, release: str) -> tuple[str, ...]:
     """What the files leave to Bridge, and where they stand for something."""
-    said = ["Checkpoints and logs stand in `checkpoints/` and `tb_logs/` beside `launch.sh`: a second run goes on there.",
-            "Words behind `launch.sh` are overrides too, and win.",
-            "The warm-up is a tenth of a short run, 2,000 steps of a long one; learning rate and its decay are Bridge's."]
+    said = [
+        "Checkpoints and logs of this plan stand in `checkpoints/` and `tb_logs/` beside `launch.sh`: a second run goes on there.",
+        "Words behind `launch.sh` are overrides too, and win.",
+        "The warm-up is a tenth of a short run, 2,000 steps of a long one; learning rate and its decay are Bridge's.",
+    ]
     if why := reason(case, release):
         said.append(f"`{PATH}` stands for `scripts/training/run_recipe.py`: {why}.")
     if recipe_of(case, release):
         said.append("Fields that the recipe sets and no override names stay as the recipe has them.")
     else:
-        said.append("Norm epsilon, initialisation, rotary scaling and the weight of balancing losses are Bridge's defaults.")
+        said.append(
+            "Norm epsilon, initialisation, scaling of rotary positions and the weight of balancing losses are Bridge's defaults."
+        )
     if case.training.task != "pretrain":
         said.append("Samples are packed to sequences of the planned length, one in a micro-batch." if packs(case, release)
                     else "Bridge does not pack this model's samples: each is padded to the planned length.")

@@ -10,7 +10,7 @@ from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
 from meshwright.frameworks.chatlearn.asking import packing_limit
 from meshwright.frameworks.chatlearn.deciding import TRAINER, UNSPOKEN, decide, normal
-from meshwright.frameworks.chatlearn.limits import LIMITS, foreign
+from meshwright.frameworks.chatlearn.limits import COMMIT, FSDP, FSDP_LIMITS, LIMITS, ULYSSES
 from meshwright.frameworks.chatlearn.mistakes import CHECKS, unknown_key
 from meshwright.frameworks.chatlearn.reading import interpret
 from meshwright.frameworks.chatlearn.sources import open_files
@@ -19,12 +19,13 @@ from meshwright.frameworks.facts import Facts, Remedy
 from meshwright.frameworks.surface import Surface, load_surface
 
 if TYPE_CHECKING:
+    from meshwright.documents.source import Source
     from meshwright.domain.case import Case
 
 __all__ = ["CHATLEARN"]
 
-RELEASES = ("b7af31a9",)
-"""Commits: the newest is of 2025-10-23."""
+RELEASES = (FSDP, COMMIT)
+"""Back ends of one commit, which a release stands for: they compute and are priced in their own ways."""
 _MEGATRON_MODULES = ("core_attn", "layernorm", "mlp", "moe_act", "moe", "mla_up_proj", "shared_experts")
 
 
@@ -34,16 +35,56 @@ def surface() -> Surface:
     return load_surface(__name__, "ChatLearn", RELEASES)
 
 
+def _detect(source: Source) -> str | None:
+    """The back end that files choose; None where they do not."""
+    return {"fsdp": FSDP, "megatron": COMMIT}.get(str(source.value("runtime_args.train_backend")))
+
+
+_ON_MEGATRON = Features(
+    name="chatlearn",
+    zero_stages=(0, 1),
+    partial_sharding=True,
+    instances_divide_experts=True,
+    context_kinds=("ring", "all-gather", "ulysses", "hybrid"),
+    selective_modules=_MEGATRON_MODULES,
+    positions=("rope",),
+    overlaps=("p2p", "tp"),
+    tasks=("sft", "pretrain"),
+)
+_ON_FSDP = Features(
+    name="chatlearn",
+    zero_stages=(3,),
+    partial_sharding=False,
+    tensor_parallel=False,
+    pipeline_parallel=False,
+    expert_parallel=False,
+    expert_tensor_parallel=False,
+    sequence_parallel=False,
+    uneven_stages=False,
+    context_kinds=("ulysses",),
+    schedules=("1f1b",),
+    recompute=("full",),
+    recompute_first_layers=False,
+    optimizer_offload=False,
+    positions=("rope", "learned", "alibi", "none"),
+    overlaps=("grad", "param"),
+    tasks=("sft", "pretrain"),
+)
+
+
 def _narrowed(case: Case) -> Features:
-    """The back end fsdp alone for models that the back end megatron cannot build."""
-    if not foreign(case.model):
-        return CHATLEARN.features
-    return replace(
-        CHATLEARN.features, zero_stages=(3,), partial_sharding=False, tensor_parallel=False, pipeline_parallel=False,
-        expert_parallel=False, expert_tensor_parallel=False, sequence_parallel=False, context_kinds=("ulysses",),
-        schedules=("1f1b",), recompute=("full",), recompute_first_layers=False, uneven_stages=False, optimizer_offload=False,
-        overlaps=("p2p",),
-    )
+    """The back end fsdp splits sequences of some architectures only."""
+    return _ON_FSDP if case.model.architecture in ULYSSES else replace(_ON_FSDP, context_parallel=False)
+
+
+@cache
+def _at(release: str) -> Framework:
+    """ChatLearn with one of its back ends."""
+    if release == FSDP:
+        return replace(
+            CHATLEARN, version=FSDP, implementation="chatlearn-fsdp", features=_ON_FSDP, narrowed=_narrowed, limits=FSDP_LIMITS,
+        )
+    return CHATLEARN
 
 
 CHATLEARN = Framework(
@@ -52,23 +93,14 @@ CHATLEARN = Framework(
     implementation="megatron-te",
     version=RELEASES[-1],
     releases=RELEASES,
-    features=Features(
-        name="chatlearn",
-        zero_stages=(0, 1, 3),  # 3: the back end fsdp, without any other degree but Ulysses
-        partial_sharding=True,
-        instances_divide_experts=True,
-        context_kinds=("ring", "all-gather", "ulysses", "hybrid"),
-        selective_modules=_MEGATRON_MODULES,
-        positions=("rope",),
-        overlaps=("p2p", "tp"),
-        tasks=("sft", "pretrain"),
-    ),
-    narrowed=_narrowed,
+    variant=_at,
+    features=_ON_MEGATRON,
     limits=LIMITS,
     writer=write,
     surface=surface,
     decide=decide,
     opener=open_files,
+    detect=_detect,
     interpreter=interpret,
     checks=tuple(CHECKS),
     config_keys=("--config-file",),

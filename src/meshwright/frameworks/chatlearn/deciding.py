@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, NoRecompute, Overlap, Selective
-from meshwright.frameworks.chatlearn.limits import is_fsdp
+from meshwright.frameworks.chatlearn.limits import GROUPED_EXPERTS, is_fsdp
 from meshwright.frameworks.chatlearn.packing import limit_for, padding_multiple
 from meshwright.frameworks.chatlearn.stages import plain, stage_string
 from meshwright.frameworks.keys import Says, decided
@@ -58,13 +58,13 @@ def decide(case: Case, layout: Layout, release: str) -> Values:
         values[f"{TRAINER}.max_token_in_packing"] = packing_limit(case, layout)
     if not is_fsdp(layout):
         values |= decided(KEYS, Planned(case, layout, release))
-    specific = _fsdp(layout) if is_fsdp(layout) else _megatron(case, layout)
+    specific = _fsdp(case, layout) if is_fsdp(layout) else _megatron(case, layout)
     return values | {f"{TRAINER}.{name}": value for name, value in specific.items()}
 
 
 def packing_limit(case: Case, layout: Layout) -> int:
-    """``max_token_in_packing`` under which the fullest micro-batch has the layout's tokens."""
-    return limit_for(layout.microbatch_sequences * case.batch.sequence_tokens, multiple(layout))
+    """``max_token_in_packing`` that packs the longest samples as the layout does."""
+    return limit_for(layout.microbatch_sequences, case.batch.sequence_tokens)
 
 
 def multiple(layout: Layout) -> int:
@@ -72,10 +72,12 @@ def multiple(layout: Layout) -> int:
     return padding_multiple(layout.tensor_parallel, 1 if is_fsdp(layout) else layout.context_parallel)
 
 
-def _fsdp(layout: Layout) -> dict[str, object]:
+def _fsdp(case: Case, layout: Layout) -> dict[str, object]:
     """Fields of ``FSDPPolicyTrainerConfig``."""
+    grouped = {"groupgemm": True} if case.model.architecture in GROUPED_EXPERTS else {}
     return {
         "fsdp_size": layout.world, "ulysses_sequence_parallel_size": layout.context_parallel, "gradient_checkpointing": True,
+        **grouped,
     }
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from meshwright.documents.quoting import Shell
 from meshwright.frameworks.chatlearn.deciding import is_packed, multiple, packing_limit
-from meshwright.frameworks.chatlearn.limits import is_fsdp
-from meshwright.frameworks.chatlearn.packing import headroom_ratio
+from meshwright.frameworks.chatlearn.limits import COMMIT, GROUPED_EXPERTS, is_fsdp
+from meshwright.frameworks.chatlearn.packing import headroom_ratio, safe_limit
 from meshwright.frameworks.chatlearn.patch import FILE
 from meshwright.frameworks.hub import hub_name
 from meshwright.frameworks.manual import Blank, Manual, Switch, Variable, start_commands
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
 
 
-def manual_of(case: Case, layout: Layout, release: str, *, patched: bool) -> Manual:
+def manual_of(case: Case, layout: Layout, *, patched: bool) -> Manual:
     """What the README and the launch script say."""
     fsdp = is_fsdp(layout)
     model = hub_name(case.model)
     trainer = Shell("$HF_MODEL") if fsdp else "/path/to/megatron/checkpoint"
     paths = "CHATLEARN=/path/to/ChatLearn" + ("" if fsdp else " MEGATRON_PATH=/path/to/Megatron-LM")
-    blanks = [Blank(name="CHATLEARN", default=Shell("$PWD"), what=f"checkout of ChatLearn at {release}")]
+    blanks = [Blank(name="CHATLEARN", default=Shell("$PWD"), what=f"checkout of ChatLearn at {COMMIT}")]
     if not fsdp:
         blanks.append(
             Blank(name="MEGATRON_PATH", default=Shell("$CHATLEARN/../Megatron-LM"),
@@ -56,7 +56,8 @@ def manual_of(case: Case, layout: Layout, release: str, *, patched: bool) -> Man
             )
         )
     return Manual(
-        title=f"ChatLearn {release}", needs=_needs(layout, patched=patched), commands=start_commands(layout, case, before=paths),
+        title=f"ChatLearn {COMMIT}{' (FSDP)' if fsdp else ''}", needs=_needs(layout, patched=patched),
+        commands=start_commands(layout, case, before=paths),
         blanks=tuple(blanks), variables=tuple(variables), off=_off(layout), assumed=_assumed(case, layout),
         probe="" if fsdp else _PROBE,
     )
@@ -79,14 +80,14 @@ def _needs(layout: Layout, *, patched: bool) -> str:
         what = (
             "gives each model chunk its own data, without which the interleaved schedule stops in the first step, and adds fields"
         )
-    first = f"First apply `{FILE}` to the checkout: it {what}. As read, not executed."
+    first = f'First `git -C /path/to/ChatLearn apply "$PWD/{FILE}"`, at that commit: the patch {what}.'
     return f"Start it on every node; Ray is started by ChatLearn. {first}"
 
 
 def _off(layout: Layout) -> tuple[Switch, ...]:
     """Faster things that stay off."""
     if is_fsdp(layout):
-        return (Switch(name="models.policy_trainer.groupgemm", risk="equivalent", what="grouped products of experts (Qwen3-MoE)"),)
+        return ()
     return (
         Switch(
             name="overlap_grad_reduce",
@@ -109,14 +110,18 @@ def _assumed(case: Case, layout: Layout) -> tuple[str, ...]:
         "The prediction is of the trainer's step on full sequences; shorter responses pack into fewer micro-batches.",
     ]
     if is_packed(layout):
-        tokens = layout.microbatch_sequences * sequence
+        tokens, limit = layout.microbatch_sequences * sequence, packing_limit(case, layout)
         remarks.append(
-            f"`max_token_in_packing` is {packing_limit(case, layout)}: ChatLearn's second packing pass looks at no limit, so "
-            f"{float(headroom_ratio(multiple(layout))) - 1:.0%} "
-            f"head-room is kept below the {tokens} tokens for which memory is planned."
+            f"`max_token_in_packing` is {limit}: it packs samples of {sequence} tokens as planned, {tokens} in a micro-batch. "
+            "ChatLearn's second packing pass looks at no limit: samples of mixed lengths may make a micro-batch "
+            f"{float(headroom_ratio(multiple(layout))) - 1:.0%} larger. Where memory has no room for that, "
+            f"{safe_limit(tokens, multiple(layout))} keeps below {tokens} and packs less."
         )
     else:
         remarks.append("Packing is off: the chosen kernels need batches of one shape.")
+    if is_fsdp(layout) and case.model.is_moe and case.model.architecture not in GROUPED_EXPERTS:
+        remarks.append(f"ChatLearn has no groupgemm for {case.model.architecture}: its experts run one by one, and the prediction "
+                       "does not count what that costs.")
     if case.model.num_mtp_layers:
         remarks.append("ChatLearn builds no multi-token-prediction layers: the prediction includes them.")
     return tuple(remarks)

@@ -20,10 +20,18 @@ if TYPE_CHECKING:
     from meshwright.frameworks.base import Limit, Noticed, Values
     from meshwright.frameworks.planned import Planned
 
+COMMIT = "b7af31a9"
+"""The commit that is read, of 2025-10-23; as a release, it is that of the back end megatron."""
+FSDP = "fsdp"
+"""The same commit with the back end fsdp."""
 CORE = "0.13"
 """Release of Megatron-Core that ChatLearn's backend is of (its scripts name commits of June and September 2025)."""
 EXPERTS_KNOWN = ("Qwen3MoeForCausalLM", "DeepseekV3ForCausalLM")
 """Architectures whose experts ``utils/megatron_utils.py`` takes over from the Hugging Face configuration."""
+GROUPED_EXPERTS = ("Qwen3MoeForCausalLM", "Qwen3NextForCausalLM")
+"""Architectures whose experts the back end fsdp can multiply together (``models/patches/monkey_patch.py apply_group_gemm``)."""
+ULYSSES = ("Qwen2ForCausalLM", "Qwen3ForCausalLM")
+"""Architectures that it can split along the sequence (``apply_sp_monkey_patch``)."""
 
 
 def is_fsdp(layout: Layout) -> bool:
@@ -91,7 +99,7 @@ def _query_groups(plan: Planned) -> object:
     return not is_fsdp(plan.layout) and not plan.attention.latent and plan.groups % plan.tp
 
 
-OWN = limits("chatlearn", (
+RULES = (
     # Both back ends.
     Rule("task", "ChatLearn trains a policy (task sft), not {task}", lambda plan: plan.task == "lora", "never", "training"),
     Rule("device", "ChatLearn runs on NVIDIA GPUs, not on {device}",
@@ -110,11 +118,18 @@ OWN = limits("chatlearn", (
     Rule("expert-overlap", "forward_step() got an unexpected keyword argument 'return_schedule_plan': ChatLearn's own step knows "
          "no expert overlap", lambda plan: plan.layout.overlap.expert and plan.ep > 1, "step"),
     # The back end megatron.
-    Rule("model", "ChatLearn's Megatron back end cannot build {model}: {reason}; its FSDP back end can (--pin zero=3 --pin tp=1 "
-         "--pin pp=1 --pin recompute=full)", _model, "start"),
+    Rule("model", "ChatLearn's Megatron back end cannot build {model}: {reason}; its FSDP back end can: chatlearn@fsdp", _model,
+         "start"),
+    Rule("backend", "ChatLearn's Megatron back end has ZeRO stages 0 and 1, not {stage}; its FSDP back end has 3: chatlearn@fsdp",
+         lambda plan: values_if(is_fsdp(plan.layout), stage=plan.zero), "never", releases=(COMMIT,)),
     Rule("query-groups", "num_query_groups ({groups}) must be a multiple of tensor_model_parallel_size ({tp}).", _query_groups,
          "start"),
     # The back end fsdp.
+    Rule("fsdp-zero", "ChatLearn's FSDP back end shards parameters, gradients and optimizer (zero3), not zero{stage}",
+         lambda plan: values_if(not is_fsdp(plan.layout), stage=plan.zero), "never", releases=(FSDP,)),
+    Rule("fsdp-ulysses", "Unsupported model architecture: {architecture}: ChatLearn splits sequences of {able} only",
+         lambda plan: values_if(is_fsdp(plan.layout) and plan.cp > 1 and plan.case.model.architecture not in ULYSSES,
+                                architecture=plan.case.model.architecture, able=ULYSSES), "start"),
     Rule("fsdp", "ChatLearn's FSDP back end has no key for {knobs}", _fsdp, "never"),
     Rule("fsdp-size", "fsdp_size is hard-coded to all {world} GPUs, for parameters, gradients and optimizer, not {sizes}",
          _fsdp_size, "never"),
@@ -124,7 +139,9 @@ OWN = limits("chatlearn", (
          lambda plan: values_if(is_fsdp(plan.layout) and plan.heads % plan.cp, ranks=plan.cp), "start"),
     Rule("fsdp-key-value-heads", "num_key_value_heads must be divisible by sp ({heads} % {ranks}): no head is copied here",
          lambda plan: values_if(is_fsdp(plan.layout) and plan.groups % plan.cp, heads=plan.groups, ranks=plan.cp), "never"),
-))
+)
+OWN = limits("chatlearn", RULES, release=COMMIT)
+"""ChatLearn's own rules for the back end megatron."""
 REPLACED = frozenset(
     f"megatron.{name}"
     for name in ("model", "task", "device", "precision", "optimizer", "schedule", "microbatches", "batch", "query-groups",
@@ -147,4 +164,6 @@ def _on_megatron(limit: Limit, case: Case, layout: Layout) -> Values | None:
 
 
 LIMITS: tuple[Limit, ...] = (*OWN, *_below())
-"""Every rule, in the order in which they are reported."""
+"""Every rule of the back end megatron, in the order in which they are reported."""
+FSDP_LIMITS: tuple[Limit, ...] = limits("chatlearn", RULES, release=FSDP)
+"""Every rule of the back end fsdp."""

@@ -86,31 +86,35 @@ def headroom_ratio(multiple: int) -> Fraction:
     return 1 + HEADROOM + PER_MULTIPLE * max(0, multiple - MEASURED_MULTIPLE) / MEASURED_MULTIPLE
 
 
-def limit_for(microbatch_tokens: int, multiple: int = 1) -> int:
-    """The largest ``max_token_in_packing`` whose worst micro-batch still has so many tokens.
+def limit_for(sequences: int, sequence_tokens: int) -> int:
+    """The smallest ``max_token_in_packing`` under which so many of the longest samples share a micro-batch.
 
-    >>> limit_for(8192)
+    >>> limit_for(2, 4096), fitting_bins([4096] * 4, limit_for(2, 4096))
+    (8193, ((4096, 4096), (4096, 4096)))
+    """
+    return sequences * sequence_tokens + 1
+
+
+def safe_limit(microbatch_tokens: int, multiple: int = 1) -> int:
+    """The largest ``max_token_in_packing`` whose worst micro-batch has no more than so many tokens, whatever the samples.
+
+    >>> safe_limit(8192)
     7656
     """
     return floor(microbatch_tokens / headroom_ratio(multiple))
 
 
 def worst_tokens(limit_tokens: int, multiple: int = 1) -> int:
-    """Tokens that the fullest micro-batch may have under a limit: the inverse of ``limit_for``, rounded up by one step."""
+    """Tokens that the fullest micro-batch may have under a limit: the inverse of ``safe_limit``, rounded up by one step."""
     return floor((limit_tokens + 1) * headroom_ratio(multiple))
 
 
-def sequences_for(limit_tokens: int, sequence_tokens: int, batch_sequences: int, multiple: int = 1) -> int:
-    """The micro-batch, in whole sequences, that stands for a packed one: the divisor of a rank's batch nearest in size.
+def sequences_for(limit_tokens: int, sequence_tokens: int, batch_sequences: int) -> int:
+    """The micro-batch, in whole sequences, that stands for a packed one: of the longest samples so many as share a bin, or the next
+    smaller divisor of a rank's batch.
 
-    >>> sequences_for(limit_for(2 * 3072), 3072, 64)
-    2
+    >>> sequences_for(limit_for(2, 3072), 3072, 64), sequences_for(8192, 3072, 64), sequences_for(2048, 3072, 64)
+    (2, 2, 1)
     """
-    worst = max(worst_tokens(limit_tokens, multiple), 1)
-    divisors = [size for size in range(1, batch_sequences + 1) if batch_sequences % size == 0] or [1]
-
-    def ratio(size: int) -> float:
-        tokens = size * sequence_tokens
-        return max(tokens / worst, worst / tokens)
-
-    return min(divisors, key=lambda size: (ratio(size), -size))
+    most = max((limit_tokens - 1) // sequence_tokens, 1)
+    return max(size for size in range(1, min(most, batch_sequences) + 1) if batch_sequences % size == 0)

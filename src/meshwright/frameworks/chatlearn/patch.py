@@ -6,7 +6,7 @@ Megatron's own, because a declared field is copied even where the YAML is silent
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from meshwright.frameworks.base import File
@@ -14,7 +14,6 @@ from meshwright.frameworks.base import File
 FILE = "chatlearn.patch"
 _CONFIG = "chatlearn/configs/megatron_config.py"
 _TRAINER = "chatlearn/algorithm/grpo_utils/megatron_policy_trainer.py"
-_BASES = {"MegatronPolicyTrainerConfig": "PolicyTrainerConfig, MegatronConfig", "MegatronConfig": "BaseConfig"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,28 +47,81 @@ def undeclared(keys: Collection[str]) -> tuple[str, ...]:
     return tuple(name for name in FIELDS if f"models.policy_trainer.{name}" in keys)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where lines change at commit b7af31a9: the number of the first line shown, and the lines around what changes."""
+
+    file: str
+    line: int
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    removed: tuple[str, ...] = ()
+
+    def hunk(self, added: Sequence[str], moved: int) -> str:
+        """The change as a hunk of a unified diff; ``moved``: by how many lines earlier hunks have moved it."""
+        old, new = (len(self.before) + len(lines) + len(self.after) for lines in (self.removed, added))
+        lines = [
+            *(f" {line}" for line in self.before), *(f"-{line}" for line in self.removed), *(f"+{line}" for line in added),
+            *(f" {line}" for line in self.after),
+        ]
+        return "\n".join((f"@@ -{self.line},{old} +{self.line + moved},{new} @@", *lines, ""))
+
+
+_CLASSES = {
+    "MegatronConfig": Place(
+        file=_CONFIG, line=262,
+        before=("@dataclass", "class MegatronConfig(BaseConfig):", '    """configs for megatron model"""'),
+        after=("    model_provider_module: str = field(", "        default='pretrain_gpt', metadata={",
+               '            "help": "A module with a model_provider() that could be imported in the current PYTHONPATH to build '
+               'mcore model"'),
+    ),
+    "MegatronPolicyTrainerConfig": Place(
+        file=_CONFIG, line=378,
+        before=("@dataclass", "class MegatronPolicyTrainerConfig(PolicyTrainerConfig, MegatronConfig):",
+                '    """Configs for megatron policy trainer model"""'),
+        after=("    recompute_granularity: Optional[str] = field(", "        default=None,", "        metadata={"),
+    ),
+}
+_ITERATORS = {
+    "data_iterator": Place(
+        file=_TRAINER, line=138,
+        before=("        data_list = [batching(data_b) for data_b in microbatch_list]", "",
+                "        num_microbatches = len(data_list)"),
+        removed=("        data_iterator = iter(data_list)",),
+        after=("", "        self.optimizer.zero_grad()", "        # Forward pass."),
+    ),
+    "data_iter": Place(
+        file=_TRAINER, line=290,
+        before=("", "        data_list = [batching(data_b) for data_b in microbatch_list]",
+                "        num_microbatches = len(data_list)"),
+        removed=("        data_iter = iter(data_list)",),
+        after=("        # NOTE: internal computation", "        args = get_args()",
+               "        forward_backward_func = get_forward_backward_func()"),
+    ),
+}
+
+
 def patch_file(names: Collection[str], *, interleaved: bool) -> File | None:
     """The patch for some fields; ``interleaved`` also hands the trainer's data to each model chunk. None where none is needed.
 
-    Hunks name their class or method instead of line numbers, which depend on the user's own file: apply them by hand.
+    ``git apply`` takes it on commit b7af31a9, and ``patch`` wherever the lines around the changes still stand.
     """
-    hunks = []
-    for owner, bases in _BASES.items():
-        added = [
-            f"+    {name}: {each.annotation} = field({each.default})"
-            for name, each in FIELDS.items() if name in names and each.owner == owner
+    changes = [
+        (place, [f"    {name}: {each.annotation} = field({each.default})" for name, each in FIELDS.items()
+                 if name in names and each.owner == owner])
+        for owner, place in _CLASSES.items()
+    ]
+    if interleaved:  # the interleaved schedule demands an iterator for each model chunk
+        changes += [
+            (place, [f"        {name} = [iter(data_list) for _ in self.model] if len(self.model) > 1 else iter(data_list)"])
+            for name, place in _ITERATORS.items()
         ]
-        if added:
-            hunks.append("\n".join((f"@@ class {owner}({bases}): @@", *added)))
-    parts = [f"--- a/{_CONFIG}\n+++ b/{_CONFIG}\n" + "\n".join(hunks) + "\n"] if hunks else []
-    if interleaved:
-        parts.append(f"--- a/{_TRAINER}\n+++ b/{_TRAINER}\n" + "\n".join(map(_per_chunk, ("train_step", "forward_step"))) + "\n")
-    return File(path=FILE, text="".join(parts)) if parts else None
-
-
-def _per_chunk(method: str) -> str:
-    """The hunk that gives each model chunk an iterator of its own, as the interleaved schedule demands."""
-    name = {"train_step": "data_iterator", "forward_step": "data_iter"}[method]
-    before = f"        {name} = iter(data_list)"
-    after = f"        {name} = [iter(data_list) for _ in self.model] if len(self.model) > 1 else iter(data_list)"
-    return f"@@ class MegatronPolicyTrainer(MegatronModule): def {method} @@\n-{before}\n+{after}"
+    text, file, moved = "", "", 0
+    for place, added in changes:
+        if not added:
+            continue
+        if place.file != file:
+            text, file, moved = text + f"--- a/{place.file}\n+++ b/{place.file}\n", place.file, 0
+        text += place.hunk(added, moved)
+        moved += len(added) - len(place.removed)
+    return File(path=FILE, text=text) if text else None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from meshwright.documents.source import UNKNOWN, Source
 from meshwright.domain.layout import ContextKind, Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.frameworks.chatlearn.deciding import FSDP_OVERLAP, KEYS, TRAINER
-from meshwright.frameworks.chatlearn.packing import padding_multiple, sequences_for, worst_tokens
+from meshwright.frameworks.chatlearn.packing import limit_for, padding_multiple, sequences_for, worst_tokens
 from meshwright.frameworks.chatlearn.stages import plain, split_of_ends, split_of_string
 from meshwright.frameworks.compose import Values, data_parallel_of, microbatches_of, world_of
 from meshwright.frameworks.keys import told
@@ -90,8 +90,8 @@ def _microbatch(values: Values, batch: int | None, sequence: int | None, dp: int
         values.note(key, "chatlearn.packing-section", "max_token_in_packing is a section: a number of tokens is expected")
     if not (limit and sequence and batch and dp) or batch % dp:
         return 1
-    size = sequences_for(limit, sequence, batch // dp, multiple)
-    if worst_tokens(limit, multiple) < size * sequence or worst_tokens(limit, multiple) >= (size + 1) * sequence:
+    size = sequences_for(limit, sequence, batch // dp)
+    if limit != limit_for(size, sequence):
         values.refuse(
             "chatlearn.packed", "micro-batches are packed: up to {worst} tokens each, read as {size} whole sequences of {sequence}",
             worst=worst_tokens(limit, multiple), size=size, sequence=sequence,
@@ -159,9 +159,14 @@ def _recompute(values: Values) -> Recompute:
     if granularity == "selective":
         return Selective(modules=tuple(values.words(f"{TRAINER}.recompute_modules")) or ("core_attn",))
     if granularity == "full":
-        if values.text(f"{TRAINER}.recompute_method") == "block":
-            return Full(layers=values.int(f"{TRAINER}.recompute_num_layers") or 0)
-        return Full()
+        method, count = values.text(f"{TRAINER}.recompute_method"), values.int(f"{TRAINER}.recompute_num_layers")
+        if method not in {"block", "uniform"}:
+            values.note(f"{TRAINER}.recompute_granularity", "chatlearn.recompute-method",
+                        'Using recompute_granularity: full so recompute_method must be "block" or "uniform"')
+        elif count is None:
+            values.note(f"{TRAINER}.recompute_granularity", "chatlearn.recompute-layers", "When using recompute_granularity: full "
+                        "recompute_num_layers must be between 1 and num_layers_per_pipeline_rank")
+        return Full(layers=count or 0) if method == "block" else Full()
     return NoRecompute()
 
 

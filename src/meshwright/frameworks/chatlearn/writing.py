@@ -20,7 +20,7 @@ def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[F
     """``grpo.yaml``, ``launch.sh``, ``README.md``, and ``chatlearn.patch`` where fields are missing."""
     keys = decide(case, layout, release)
     patch = patch_file(undeclared(keys), interleaved=layout.virtual_stages > 1)
-    manual = manual_of(case, layout, release, patched=patch is not None)
+    manual = manual_of(case, layout, patched=patch is not None)
     command = (
         'env RANK="$NODE" NODE_RANK="$NODE" WORLD_SIZE="$NODES" NNODES="$NODES" GPUS_PER_NODE="$DEVICES_PER_NODE"',
         'LOCAL_MASTER_ADDR="$MASTER_ADDR"', 'python chatlearn/entrypoint.py grpo --config-file "$HERE/grpo.yaml"',

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
-from meshwright.documents.naming import other_program
 from meshwright.domain.features import Features
 from meshwright.errors import InputError
 from meshwright.frameworks.base import Framework
@@ -17,6 +16,7 @@ from meshwright.frameworks.megatron.mistakes import CHECKS, unknown_key
 from meshwright.frameworks.megatron.reading import detect, interpret
 from meshwright.frameworks.megatron.script import write
 from meshwright.frameworks.megatron.version_limits import limits_of
+from meshwright.frameworks.programs import other_program
 from meshwright.frameworks.resume import SHARDED, Meaning
 
 __all__ = ["MEGATRON"]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from meshwright.documents.launch import LaunchDocument
-from meshwright.documents.launch import flags as launch_flags
 from meshwright.documents.source import UNKNOWN, Source
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.errors import Message
@@ -56,11 +54,13 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
 
 def settled(source: Source, release: str) -> Source:
     """The source with values that are known although options that are not follow them: ``--bf16 $MORE`` is ``--bf16``."""
+    from meshwright.documents.launch import LaunchDocument, flags
+
     settings = dict(source.settings)
     for document in source.documents:
         if not isinstance(document, LaunchDocument):
             continue
-        for flag, words, _ in launch_flags(document.shell.launch.arguments):
+        for flag, words, _ in flags(document.shell.launch.arguments):
             setting, key = settings.get(flag), surface().find(flag, release)
             if setting is None or key is None or setting.value is not UNKNOWN or setting.file != document.path:
                 continue

@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from meshwright.documents.naming import other_program
 from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
 from meshwright.frameworks.facts import Facts
@@ -14,6 +13,7 @@ from meshwright.frameworks.megatron_deepspeed.limits import limits_of
 from meshwright.frameworks.megatron_deepspeed.mistakes import CHECKS, unknown_key
 from meshwright.frameworks.megatron_deepspeed.reading import interpret, open_run
 from meshwright.frameworks.megatron_deepspeed.writing import UNSPOKEN, decide, normal, write
+from meshwright.frameworks.programs import other_program
 from meshwright.frameworks.resume import CUT, Meaning
 from meshwright.frameworks.surface import Key, Surface, load_surface
 
@@ -52,6 +52,8 @@ _FEATURES = Features(
     partial_sharding=False,
     context_kinds=("ulysses",),
     expert_tensor_parallel=False,
+    sequence_parallel_against="DeepSpeed's engine bypasses Megatron's optimizer, which would sum gradients of norms over tensor "
+    "ranks (reported in Megatron-DeepSpeed issue 170)",
     uneven_stages=False,
     recompute=("none", "selective", "full"),
     recompute_first_layers=False,  # the pipeline engine does not apply the block method

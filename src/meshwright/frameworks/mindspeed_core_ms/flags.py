@@ -108,9 +108,10 @@ def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[F
         '--tokenizer-type PretrainedFromHF --tokenizer-name-or-path "$TOKENIZER"',
         '--lr "$LR"',
     )
+    before = "MINDSPEED_MS_PATH=/path/to/MindSpeed-Core-MS DATA=... TOKENIZER=... LR=..."
     manual = Manual(
         title=f"MindSpeed-Core-MS {release}", needs="MindSpeed-Core-MS, MindSpore, CANN.",
-        commands=start_commands(layout, case, before="MINDSPEED_MS_PATH=/path/to/MindSpeed-Core-MS DATA=... TOKENIZER=... LR=..."),
+        commands=start_commands(layout, case, before=before),
         blanks=(
             Blank(name="MINDSPEED_MS_PATH", default=Shell("$PWD"), what=f"checkout of MindSpeed-Core-MS at {release}"),
             Blank(name="DATA", default="", what="prefix of the preprocessed data"),
@@ -118,7 +119,7 @@ def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[F
             Blank(name="LR", default="1e-5", what="learning rate: choose your own"),
         ),
         variables=mindspore_variables(),
-        probe=simulation_words(layout, options, "MINDSPEED_MS_PATH=/path/to/MindSpeed-Core-MS", mock=True),
+        probe=simulation_words(layout, options, before, mock=True),
         assumed=("Lists by stage are `[stage][virtual stage]`, as br_master reads them; r0.1.0 reads the transpose.",
                  "Recomputed layers by stage need `--yaml-cfg`; flags say one number for all."),
     )

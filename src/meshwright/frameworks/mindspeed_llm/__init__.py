@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 
-from meshwright.documents.naming import other_program
 from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
 from meshwright.frameworks.facts import FUSED_LOSS, Facts
@@ -12,6 +11,7 @@ from meshwright.frameworks.mindspeed_llm.limits import limits_of
 from meshwright.frameworks.mindspeed_llm.mistakes import flag_checks, unknown_flag
 from meshwright.frameworks.mindspeed_llm.reading import PLACES, interpret
 from meshwright.frameworks.mindspeed_llm.writing import UNSPOKEN, decide, normal, write
+from meshwright.frameworks.programs import other_program
 from meshwright.frameworks.resume import CUT
 from meshwright.frameworks.surface import Surface, load_surface
 

@@ -9,7 +9,7 @@ from meshwright.estimate.many import evaluate_many
 from meshwright.estimate.memory import held_bytes
 from meshwright.judging.finding import Ruling, Verdict, number, ratio
 from meshwright.judging.neighbours import vary
-from meshwright.judging.predicates import change, contest, does_not_apply, judges, percent, speed
+from meshwright.judging.predicates import change, contest, does_not_apply, ideal_bubble, judges, percent, speed
 from meshwright.units import gib, seconds
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def bubble_formula(facts: Facts, _: Rule) -> Ruling:
     """The guide's bubble beside the real formula and the estimate."""
     layout = facts.layout
     p, v, m, mb = layout.pipeline_parallel, layout.virtual_stages, layout.num_microbatches, layout.microbatch_sequences
-    guide, real = p / (p + mb), (p - 1) / (v * m + p - 1)
+    guide, real = p / (p + mb), ideal_bubble(p, v, m)
     return Ruling(
         verdict="wrong", figure=ratio("bubble_ratio", real),
         sentence=f"the guide's PP/(PP + mb) gives {percent(guide)} with {p} stages and micro-batch {mb}; (p-1)/(v m + "
@@ -116,7 +116,7 @@ def _doubled(facts: Facts) -> Ruling:
     then = facts.varied(microbatch_sequences=2 * layout.microbatch_sequences)
     if then is None:
         m, p = layout.num_microbatches // 2, layout.pipeline_parallel
-        bubble = (p - 1) / (layout.virtual_stages * max(1, m) + p - 1)
+        bubble = ideal_bubble(p, layout.virtual_stages, m)
         return Ruling(
             verdict="holds", figure=ratio("bubble_ratio", bubble),
             sentence=f"micro-batch {2 * layout.microbatch_sequences} is not legal with the other knobs as they are; "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.judging.finding import Ruling, number, ratio, size
 from meshwright.judging.predicates import change, does_not_apply, judges, percent
+from meshwright.search.rules import sequence_parallel_able
 from meshwright.units import gib
 
 if TYPE_CHECKING:
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
 @judges("sequence-parallel")
 def sequence_parallel(facts: Facts, _: Rule) -> Ruling:
-    """This layout with and without sequence parallelism."""
-    layout, able = facts.layout, facts.case.implementation.sequence_parallel and facts.features.sequence_parallel
+    """This layout with and without sequence parallelism, and what the framework has against it."""
+    layout, against = facts.layout, facts.features.sequence_parallel_against
+    able = sequence_parallel_able(facts.case, facts.features)
     if layout.tensor_parallel == 1 or not able:
         return does_not_apply(
             facts, f"tp{layout.tensor_parallel}" + ("" if able else f"; {facts.features.name} has no sequence parallelism")
@@ -25,10 +27,10 @@ def sequence_parallel(facts: Facts, _: Rule) -> Ruling:
     on, off = (facts.trial(replace(layout, sequence_parallel=each)) for each in (True, False))
     freed = off.reserved_bytes - on.reserved_bytes
     return Ruling(
-        verdict="holds" if freed > 0 else "fails", figure=size(freed, "memory_freed_bytes"),
+        verdict="holds" if freed > 0 and not against else "fails", figure=size(freed, "memory_freed_bytes"),
         sentence=f"sequence parallelism over tp{layout.tensor_parallel} takes this layout from "
         f"{gib(off.reserved_bytes)} to {gib(on.reserved_bytes)} "
-        f"and is {change(facts, on.step_s, off.step_s)}",
+        f"and is {change(facts, on.step_s, off.step_s)}{f', but {against}' if against else ''}",
     )
 
 

@@ -1,6 +1,7 @@
 """Pipeline schedules: closed forms that rank, orders and an event simulation that tell the truth."""
 
 from meshwright.perf.schedules.bound import lower_bound_s
+from meshwright.perf.schedules.even import even_bubble_ratio
 from meshwright.perf.schedules.held import held_vectors
 from meshwright.perf.schedules.known import SCHEDULES
 from meshwright.perf.schedules.microbatch_group import accepts_group, microbatch_group
@@ -36,6 +37,7 @@ __all__ = [
     "bubble_ratio_of_step",
     "bubble_ratio_of_work",
     "bubble_split",
+    "even_bubble_ratio",
     "held_vectors",
     "lower_bound_s",
     "makespans",

@@ -74,6 +74,23 @@ def in_flight_dualpipev(*, stage: Count, num_stages: Count, num_microbatches: Co
     return np.asarray(2 * ints(num_stages) + 1)
 
 
+def held_dualpipev(*, stage: Count, num_stages: Count, num_microbatches: Count, num_chunks: Count) -> Ints:
+    """Activations of the first and of the second chunk that stage i holds at its fullest moment.
+
+        h_0 = 2 P - i,   h_1 = i + 1
+
+    Shapes:  arrays that broadcast to a shape -> ``[1, 2, *shape]``.
+    Units:   counts.
+    Holds:   M >= 2 P, whatever the chunks weigh: no moment holds more of either; exact, until the weight gradient too.
+    Source:  derived here; checked against held_vectors().
+
+    >>> held_dualpipev(stage=3, num_stages=4, num_microbatches=8, num_chunks=2).tolist()
+    [[5, 4]]
+    """
+    i, p, *_ = np.broadcast_arrays(ints(stage), ints(num_stages), ints(num_microbatches), ints(num_chunks))
+    return np.stack([2 * p - i, i + 1])[None]
+
+
 def exposed_hops_dualpipev(*, num_stages: Count, num_microbatches: Count, num_chunks: Count) -> Ints:
     """Point-to-point transfers on the critical path, the most over all shapes of f, i, w.
 

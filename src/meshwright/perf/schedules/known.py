@@ -8,6 +8,7 @@ import numpy as np
 from meshwright.perf.schedules.dualpipev import (
     bubble_dualpipev_s,
     exposed_hops_dualpipev,
+    held_dualpipev,
     in_flight_dualpipev,
 )
 from meshwright.perf.schedules.dualpipev_order import order_dualpipev
@@ -23,6 +24,7 @@ from meshwright.perf.schedules.interleaved import (
     in_flight_interleaved,
     order_interleaved,
 )
+from meshwright.perf.schedules.interleaved_held import held_interleaved
 from meshwright.perf.schedules.messages import messages_loop, messages_v
 from meshwright.perf.schedules.one_f_one_b import (
     bubble_1f1b_s,
@@ -105,6 +107,7 @@ SCHEDULES: Mapping[str, Schedule] = MappingProxyType(
                 exposed_hops=exposed_hops_interleaved,
                 messages=messages_loop,
                 order=order_interleaved,
+                held_until_weight=held_interleaved,
             ),
             Schedule(
                 name="gpipe",
@@ -138,6 +141,7 @@ SCHEDULES: Mapping[str, Schedule] = MappingProxyType(
                 exposed_hops=exposed_hops_dualpipev,
                 messages=messages_v,
                 order=_order_dualpipev,
+                held_until_weight=held_dualpipev,
             ),
         )
     }

@@ -34,6 +34,14 @@ class InFlightFormula(Protocol):
         ...
 
 
+class HeldFormula(Protocol):
+    """Activations of each chunk that a stage holds at once, at moments of which one is the fullest."""
+
+    def __call__(self, *, stage: Count, num_stages: Count, num_microbatches: Count, num_chunks: Count) -> Ints:
+        """Counts, ``[moment, chunk, *shape]``, of the broadcast shape of the arguments."""
+        ...
+
+
 class HopsFormula(Protocol):
     """Point-to-point transfers on the critical path."""
 
@@ -73,6 +81,7 @@ class Schedule:
     `splits_backward`: weight gradients may run later than input gradients.
     `in_flight`: peak count between forward and (input) backward; `in_flight_until_weight`: between
     forward and weight gradient, for what the weight gradient needs (the same where not split).
+    `held_until_weight`: the latter by chunk, for chunks that are not alike; None where a stage has one.
     """
 
     name: str
@@ -84,3 +93,4 @@ class Schedule:
     exposed_hops: HopsFormula
     messages: MessagesFormula
     order: OrderBuilder
+    held_until_weight: HeldFormula | None = None

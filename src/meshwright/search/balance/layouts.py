@@ -90,8 +90,7 @@ def problem_of(case: Case, features: Features, layout: Layout, choice: Choice | 
 
     Units:   s, bytes; micro-batches are whole.
     Holds:   linear in layers, so ``search.balance.memory.stage_memory`` is ``estimate.evaluate``'s, except: layers of different
-             kinds that alternate are one body of their mean; chunks of unequal size, which the cost model takes at their mean in
-             flight; full sharding of a stage that holds several kinds (an upper bound).
+             kinds that alternate are one body of their mean; full sharding of a stage that holds several kinds (an upper bound).
     Source:  ``estimate.costs``, ``estimate.stages``, ``estimate.combine``; static bytes of a layer are those of a stage with that
              layer alone.
     """

@@ -86,17 +86,33 @@ def stage_memory(problem: BalanceProblem, counts: Counts) -> Floats:
     Holds:   exact for the schedule's order (no cap or average over chunks).
     Source:  docs/sources.md#stage-balance (memory at every prefix of the schedule).
     """
-    static = np.einsum("b,b...->...", static_table(problem), counts.sum(axis=(1, 2)))
-    activation = chunk_activation(problem, counts)
-    fixed, transient = fixed_memory(problem), np.zeros_like(static)
+    return np.asarray(kept_memory(problem, counts) + working_set(problem, counts))
+
+
+def working_set(problem: BalanceProblem, counts: Counts) -> Floats:
+    """The largest working set of every stage's layers, and of the ends.
+
+    Shapes:  ``[body, treatment, chunk, stage(, placement)]`` -> ``[stage(, placement)]``.
+    """
+    largest = np.zeros(counts.shape[3:])
     for body, row in enumerate(transient_table(problem)):
         for treatment, size in enumerate(row):
             if size:
-                transient = np.maximum(transient, np.where(counts[body, treatment].sum(axis=0) > 0, size, 0.0))
+                largest = np.maximum(largest, np.where(counts[body, treatment].sum(axis=0) > 0, size, 0.0))
     for (stage, _), end in zip(ends(problem), (problem.first, problem.last), strict=True):
-        transient[stage] = np.maximum(transient[stage], end.transient_memory)
+        largest[stage] = np.maximum(largest[stage], end.transient_memory)
+    return largest
+
+
+def kept_memory(problem: BalanceProblem, counts: Counts) -> Floats:
+    """``stage_memory`` without the largest working set.
+
+    Shapes:  ``[body, treatment, chunk, stage(, placement)]`` -> ``[stage(, placement)]``.
+    """
+    static = np.einsum("b,b...->...", static_table(problem), counts.sum(axis=(1, 2)))
+    activation = chunk_activation(problem, counts)
     flying = np.stack([_fullest(vectors, activation[:, stage]) for stage, vectors in enumerate(held(problem))])
-    return np.asarray(static + flying + transient + fixed.reshape(-1, *(1,) * (static.ndim - 1)))
+    return np.asarray(static + flying + fixed_memory(problem).reshape(-1, *(1,) * (static.ndim - 1)))
 
 
 def excess(problem: BalanceProblem, memory: Floats) -> Floats:

@@ -6,6 +6,7 @@ last few placements are simulated.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,16 +16,19 @@ import numpy as np
 from meshwright.domain.balance import Placement
 from meshwright.search.balance.climb import neighbours
 from meshwright.search.balance.lower import lockstep_pairs, lower_bounds
-from meshwright.search.balance.memory import activation_table, held, stage_memory
+from meshwright.search.balance.memory import activation_table, kept_memory, stage_memory, working_set
 from meshwright.search.balance.starts import leading_choices
-from meshwright.search.balance.times import ChunkTimes, chunk_times, ends, positions, simulated_times, slot_times
+from meshwright.search.balance.times import ChunkTimes, chunk_times, positions, simulated_times, slot_times
 from meshwright.search.balance.treatments import kinds_at, leading, treated
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from meshwright.domain.balance import BalanceProblem
 
+    Bools = NDArray[np.bool_]
     Floats = NDArray[np.float64]
     Counts = NDArray[np.int64]
     Lead = tuple[int, int]
@@ -61,9 +65,6 @@ class _Column(NamedTuple):
 
 def quick_placements(problem: BalanceProblem, *, keep: int = 1) -> tuple[Placement, ...]:
     """The best few placements that were met, by simulation; none where nothing fits.
-
-    What fits is judged by the larger of what the order of operations holds and what ``estimate.memory`` says, which takes chunks
-    of unequal size at their mean in flight; what a placement says that it holds is the former, as ``balance`` says it.
 
     Units:   the problem's.
     Holds:   deterministic; no better than ``balance``; pipelines of more than ``times.ROUNDS`` rounds are continued from there.
@@ -128,46 +129,83 @@ def _starts(problem: BalanceProblem) -> list[tuple[Counts, Lead | None]]:
     if problem.recompute_rule == "any" and problem.fixed_recompute is None:
         columns = treated(problem, leading(problem, kinds, 0, 0))
         return [(columns[..., _judged(problem, columns).order()[:KEPT]], None)]
-    found: list[tuple[float, float, Counts, Lead]] = []
+    found: list[tuple[float, float, int, Counts, Lead]] = []
     waiting = dict.fromkeys(range(len(problem.treatments)), kinds)
-    for treatment, layers in leading_choices(problem):
-        if not waiting[treatment].shape[-1]:
-            continue
-        columns = leading(problem, waiting[treatment], treatment, layers)
+    tried = leading_choices(problem)
+    floors: dict[int, _Floor] = {}
+    skipped: list[int] = []
+
+    def judge(place: int, columns: Counts) -> Bools:
         judged = _judged(problem, columns)
         fits, order = judged.excess == 0.0, judged.order()
         order = order[: max(1, min(KEPT, int(fits.sum())))]
-        found.append((float(judged.excess[order[0]]), float(judged.value[order[0]]), columns[..., order], (treatment, layers)))
+        found.append((float(judged.excess[order[0]]), float(judged.value[order[0]]), place, columns[..., order], tried[place]))
+        return np.asarray(fits)
+
+    for place, (treatment, layers) in enumerate(tried):
+        if not waiting[treatment].shape[-1]:
+            continue
+        if layers and treatment not in floors:
+            numbers = [number for other, number in tried if other == treatment]
+            floors[treatment] = _Floor.of(problem, waiting[treatment], treatment, numbers)
+        if layers and layers < floors[treatment].fewest:
+            skipped.append(place)
+            continue
+        fits = judge(place, leading(problem, waiting[treatment], treatment, layers))
         # What fits with fewer layers under a treatment is no better with more.
         rest = waiting[treatment][..., ~fits]
         waiting |= {treatment: rest} if layers else dict.fromkeys(waiting, rest)
-    found.sort(key=lambda each: each[:2])
-    return [(columns, choice) for _, _, columns, choice in found[:STARTS]]
+    for place in reversed(skipped):
+        floor, layers = floors[tried[place][0]], tried[place][1]
+        others = sorted(excess for excess, *_ in found)[:STARTS]
+        if len(others) < STARTS or (others[-1] > 0.0 and floor.excess(layers) <= others[-1]):
+            judge(place, floor.columns(layers))
+    found.sort(key=lambda each: each[:3])
+    return [(columns, choice) for _, _, _, columns, choice in found[:STARTS]]
+
+
+class _Floor(NamedTuple):
+    """What placements with so many leading layers under a treatment hold at least, falling with each such layer."""
+
+    problem: BalanceProblem
+    kinds: Counts
+    treatment: int
+    fewest: int
+    """With fewer leading layers no placement fits."""
+
+    @classmethod
+    def of(cls, problem: BalanceProblem, kinds: Counts, treatment: int, numbers: Sequence[int]) -> _Floor:
+        """The floor of a treatment for rising numbers of layers; nothing is ruled out where layers keep more under it."""
+        floor, kept = cls(problem, kinds, treatment, 0), activation_table(problem)
+        if (kept[:, treatment] > kept[:, 0]).any():
+            return floor
+        place = bisect_left(numbers, True, key=lambda layers: floor.excess(layers) <= 0.0)
+        return floor._replace(fewest=numbers[place] if place < len(numbers) else numbers[-1] + 1)
+
+    def columns(self, layers: int) -> Counts:
+        """The placements."""
+        return leading(self.problem, self.kinds, self.treatment, layers)
+
+    def excess(self, layers: int) -> float:
+        """What the best of them exceeds the memory at least: with no working set but that of the layers ahead.
+
+        Units:   the problem's.
+        """
+        counts, ahead = self.columns(layers), self.columns(1)
+        ahead[:, 0] = 0
+        needed = kept_memory(self.problem, counts) + working_set(self.problem, ahead)
+        bounds = np.array(self.problem.memory_bounds)[:, None] * (1.0 + 1e-9)
+        return float(np.maximum(needed - bounds, 0.0).sum(axis=0).min())
 
 
 def _judged(problem: BalanceProblem, columns: Counts) -> _Column:
     """Every placement's figures."""
     times = chunk_times(problem, columns)
     value, memory = lower_bounds(problem, times), stage_memory(problem, columns)
-    needed = memory
     if problem.chunks > 1:
         value = np.maximum(value, _lockstep(problem, times))
-        needed = np.maximum(memory, memory + _mean_flight(problem, columns))
     bounds = np.array(problem.memory_bounds)[:, None]
-    return _Column(value, np.maximum(needed - bounds, 0.0).sum(axis=0), times, memory)
-
-
-def _mean_flight(problem: BalanceProblem, columns: Counts) -> Floats:
-    """What stages hold more, or less, if their micro-batches in flight are spread evenly over their chunks."""
-    kept = np.einsum("bt,bt...->...", activation_table(problem), columns)
-    for (stage, chunk), end in zip(ends(problem), (problem.first, problem.last), strict=True):
-        kept[chunk, stage] += end.activation_memory
-    return np.stack(
-        [
-            kept[:, stage].mean(axis=0) * vectors.sum(axis=1).max() - (vectors @ kept[:, stage]).max(axis=0)
-            for stage, vectors in enumerate(held(problem))
-        ]
-    )
+    return _Column(value, np.maximum(memory - bounds, 0.0).sum(axis=0), times, memory)
 
 
 def _lockstep(problem: BalanceProblem, times: ChunkTimes) -> Floats:

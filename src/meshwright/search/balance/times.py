@@ -53,17 +53,20 @@ def _order(schedule: str, stages: int, microbatches: int, chunks: int, splits: i
 
 def ends(problem: BalanceProblem) -> tuple[tuple[int, int], tuple[int, int]]:
     """Where the model begins and where it ends: (stage, chunk) of its first and of its last position."""
-    table = order_of(problem, short_microbatches(problem)).virtual_stage_table()
-    first, last = np.argwhere(table == 0)[0], np.argwhere(table == table.max())[0]
-    return (int(first[0]), int(first[1])), (int(last[0]), int(last[1]))
+    places = positions(problem)
+    return (places[0][1], places[0][0]), (places[-1][1], places[-1][0])
 
 
 def positions(problem: BalanceProblem) -> tuple[tuple[int, int], ...]:
     """(chunk, stage) of every position of the model, in its order."""
-    table = order_of(problem, short_microbatches(problem)).virtual_stage_table()
+    return _positions(problem.schedule, problem.stages, short_microbatches(problem), problem.chunks, problem.sequence_splits)
+
+
+@lru_cache(maxsize=64)
+def _positions(schedule: str, stages: int, microbatches: int, chunks: int, splits: int) -> tuple[tuple[int, int], ...]:
+    table = _order(schedule, stages, microbatches, chunks, splits).virtual_stage_table()
     places = np.argsort(table, axis=None)
-    chunks = table.shape[1]
-    return tuple((int(place % chunks), int(place // chunks)) for place in places)
+    return tuple((int(place % table.shape[1]), int(place // table.shape[1])) for place in places)
 
 
 def backward_table(problem: BalanceProblem) -> Floats:

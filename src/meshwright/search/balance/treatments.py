@@ -188,7 +188,8 @@ def _step(counts: Counts, changes: _Changes, amount: Floats, *, relax: bool) -> 
         best, choice = np.where(better, value, best), np.where(better, number, choice)
     if not (choice >= 0).any():
         return False
-    for number, (body, before, after, chunk) in enumerate(changes.options):
+    for number in np.unique(choice[choice >= 0]):
+        body, before, after, chunk = changes.options[number]
         chosen = (choice == number).astype(np.int64)
         source, target = (after, before) if relax else (before, after)
         counts[body, source, chunk] -= chosen

@@ -11,7 +11,7 @@ from meshwright.domain.layout import Full, Mixed
 from meshwright.search.legality import knobs_of_layout
 from meshwright.search.repair.candidates import Settled, distinct, named_schedule, place_of, split_value
 from meshwright.search.repair.knobs import ALL, shard_ranks
-from meshwright.search.rules import RULES, Knobs
+from meshwright.search.rules import RULES, Knobs, sequence_parallel_unasked
 
 if TYPE_CHECKING:
     from meshwright.domain.layout import Grid, Recompute
@@ -37,7 +37,7 @@ def settle(given: Given, table: tuple[Knob, ...], codes: Codes) -> Settled:
     n["m"] = batch // np.maximum(share, 1)
     right = (n["dp"] * parts == given.world) & (n["m"] * share == batch) & (share > 0)
     right &= (n["tp"] * n["cp"] * n["dp"]) % (n["ep"] * n["etp"]) == 0
-    able = case.implementation.sequence_parallel and features.sequence_parallel
+    able = sequence_parallel_unasked(case, features)
     if layout.tensor_parallel == 1:
         n["sp"] = np.where(settled.code("sp") == 0, int(able), n["sp"])
     n["sp"] = np.where(n["tp"] > 1, n["sp"], 0)

@@ -13,7 +13,7 @@ from meshwright.domain.label import recompute_word
 from meshwright.domain.layout import Full, NoRecompute, Selective
 from meshwright.estimate.split import default_split
 from meshwright.search.refine import MODULE_SETS
-from meshwright.search.rules import context_kinds
+from meshwright.search.rules import context_kinds, sequence_parallel_unasked
 from meshwright.search.space import MAX_VIRTUAL_STAGES, divisors
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def knobs(given: Given, frozen: Collection[str] = ()) -> tuple[Knob, ...]:
     expert_tensors = degrees if case.model.is_moe and features.expert_tensor_parallel else ()
     chunks = range(1, MAX_VIRTUAL_STAGES + 1) if features.pipeline_parallel else ()
     offload = ((), ("optimizer",)) if features.optimizer_offload else ((),)
-    parallel: Sequence[Any] = (False, True) if case.implementation.sequence_parallel and features.sequence_parallel else ()
+    parallel: Sequence[Any] = (False, True) if layout.sequence_parallel or sequence_parallel_unasked(case, features) else ()
     kinds = context_kinds(case.model, features)
     mean: Risk = "approximate" if case.model.is_moe else "equivalent"  # balance losses are means of a micro-batch
     table: tuple[tuple[str, str, Risk, Any, Sequence[Any]], ...] = (

@@ -86,8 +86,13 @@ def evaluated(settled: Settled, extra: Extra) -> tuple[Floats, Floats]:
 
 def _spread(composition: Composition, own: Sequence[Treatment], treatments: Sequence[Treatment]) -> Composition:
     """A composition whose counts run over more treatments."""
-    counts = dict(zip(own, composition.counts, strict=True))
-    return replace(composition, counts=tuple(counts.get(treatment) for treatment in treatments))
+
+    def spread(counts: Sequence[Floats | None]) -> tuple[Floats | None, ...]:
+        known = dict(zip(own, counts, strict=True))
+        return tuple(known.get(treatment) for treatment in treatments)
+
+    uneven = composition.uneven and replace(composition.uneven, layers=spread(composition.uneven.layers))
+    return replace(composition, counts=spread(composition.counts), uneven=uneven)
 
 
 def _costs(settled: Settled, part: Ints, settings: Settings, composition: Composition, extra: Extra) -> tuple[Floats, Floats]:
