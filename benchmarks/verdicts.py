@@ -28,6 +28,7 @@ from meshwright.domain.label import label, parse_layout
 from meshwright.errors import InputError
 from meshwright.frameworks import framework
 from meshwright.frameworks.base import File
+from meshwright.frameworks.settings import Given
 from meshwright.testing.plans import draw_layout, is_legal
 
 if TYPE_CHECKING:
@@ -143,6 +144,16 @@ def checked(name: str, row: Row) -> tuple[str, ...]:
         answer = mw.check(mw.CheckRequest(files=paths, from_=name, model=row.model, task=row.task, device="h100-sxm"))
     errors = [finding["id"] for finding in answer.to_json()["findings"] if finding["severity"] == "error"]
     return tuple(each for each in dict.fromkeys(errors) if each != "check.memory")  # no framework knows how much fits
+
+
+def rules_broken(name: str, row: Row) -> set[str]:
+    """What the framework's adapter has against the files of a row: the part of ``checked`` that needs no search and no estimate."""
+    there, case = framework(name), case_of(name, row)
+    files = [file for file in files_of(name, row) if not file.path.endswith(".md")]
+    reading = there.read(files, version=there.version, given=Given(num_devices=row.devices, model=case.model))
+    found = {message.id for message in reading.messages}
+    found |= {each.message.id for check in there.checks for each in check.findings(reading, case) if each.severity == "error"}
+    return found | {limit.id for limit in there.limits if reading.layout is not None and limit.check(case, reading.layout)}
 
 
 # --- Drawing ---------------------------------------------------------------------------------------------------------------
