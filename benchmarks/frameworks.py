@@ -208,8 +208,8 @@ later (building groups, the first step) or never; the rest would be our mistake.
 {measured_table(measured())}
 ## What is asked again when a writer changes
 
-Plans of every sort (dense and mixtures, pretraining, tuning, LoRA, uneven stages, recomputation), given to the framework as they are
-written, and configurations that it refuses, which `meshwright check` is to refuse too. `benchmarks/verdicts/` has each with the
+Plans of every sort (dense and mixtures, pretraining, tuning, LoRA, uneven stages, recomputation), given to the framework as they
+are written, and configurations that it refuses, which `meshwright check` is to refuse too. `benchmarks/verdicts/` has each with the
 commits that were asked and a hash of what they read; a test writes them again and compares (`python -m benchmarks.verdicts`).
 
 {summary()}
