@@ -53,6 +53,7 @@ def common(model: Model) -> dict[str, Any]:
         "head_dim": attention.head_dim,
         "max_position_embeddings": model.max_sequence,
         "tie_word_embeddings": model.tied_embeddings,
+        **({"rms_norm_eps": model.norm_epsilon} if model.norm_epsilon else {}),
         **({"intermediate_size": mlp.width} if mlp else {}),
     }
 

@@ -277,6 +277,14 @@ def test_figures_of_the_forward_pass(name: str, base: float | None, ratio: float
     assert (model.experts.routed_scale if model.experts else None) == scale
 
 
+@pytest.mark.parametrize(("name", "epsilon"), [
+    ("qwen2.5-7b", 1e-6), ("qwen3-32b", 1e-6), ("llama3.1-70b", 1e-5), ("mixtral-8x22b", 1e-5), ("deepseek-v3", 1e-6),
+    ("gpt3-175b", None),
+])
+def test_what_norms_add_is_the_model_s_own(name: str, epsilon: float | None) -> None:
+    assert load_model(name).norm_epsilon == epsilon
+
+
 def test_a_rotary_base_has_its_source_and_only_rotary_models_have_one() -> None:
     assert provenance("model", "llama3-8b")["rotary_base"].value == 500_000.0
     for name in models():

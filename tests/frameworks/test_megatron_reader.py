@@ -244,19 +244,15 @@ REAL = {
         "--overlap-grad-reduce --overlap-param-gather --fp8-format hybrid --tensor-model-parallel-size 1 --sequence-parallel",
         "tp1 pp1 dp8 mb1 zero3", 16),
     "Megatron-LM mixtral/train_mixtral_8x7b_distributed": (
-        "0.16", 8, "--seq-length 4096 --num-layers 32 --num-experts 8 --hidden-size 4096 --num-attention-heads 32 "
+        "0.16", 64, "--seq-length 4096 --num-layers 32 --num-experts 8 --hidden-size 4096 --num-attention-heads 32 "
         "--overlap-param-gather --overlap-grad-reduce --micro-batch-size 1 --global-batch-size 256 --bf16 "
         "--tensor-model-parallel-size 1 --pipeline-model-parallel-size 4 --expert-model-parallel-size 8 "
         "--use-distributed-optimizer "
-        "--sequence-parallel", "tp1 pp4 ep8 dp2 mb1 zero1", 128),
+        "--sequence-parallel", "tp1 pp4 ep8 dp16 mb1 zero1", 16),
     "Megatron-LM gpt3/train_gpt3_175b_distributed": (
         "main", 128, "--num-layers 96 --hidden-size 12288 --num-attention-heads 96 --seq-length 2048 --micro-batch-size 1 "
         "--global-batch-size 1536 --fp16 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 16",
         "tp8 pp16 dp1 mb1 zero0 overlap=p2p", 1536),
-    "Megatron-LM t5/train_t5_220m_distributed": (
-        "0.16", 8, "--encoder-num-layers 12 --hidden-size 768 --num-attention-heads 12 --micro-batch-size 64 "
-                   "--global-batch-size 512 "
-        "--bf16 --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1", "tp1 pp1 dp8 mb64 zero0 overlap=none", 1),
     "Megatron-LM mamba/train": (
         "0.16", 8, "--hidden-size 1024 --num-attention-heads 16 --tensor-model-parallel-size 1 --sequence-parallel "
         "--pipeline-model-parallel-size 1 --use-distributed-optimizer --overlap-param-gather --overlap-grad-reduce "

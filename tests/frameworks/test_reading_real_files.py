@@ -159,3 +159,79 @@ def test_a_fork_is_known_by_its_flag():
     for more, severity in (("", "error"), (" --tokenizer-name-or-path t", "advice")):
         found = judged("megatron-deepspeed", "a.sh", f"{script}{more}\n")
         assert {each.severity for each in found if each.message.id.endswith("unknown-key")} == {severity}
+
+
+NANOTRON = ("parallelism: {dp: 2, tp: 2, pp: 1}\n"
+            "tokens: {micro_batch_size: 1, micro_batch_size: 2, batch_accumulation_per_replica: 4}\n")
+
+
+@pytest.mark.parametrize("text", [NANOTRON, NANOTRON.replace("{", "\n  ").replace(", ", "\n  ").replace("}", "")])
+def test_of_a_key_that_stands_twice_the_last_one_counts_and_is_changed(text):
+    """As PyYAML has it, by which most frameworks read; nanotron's config_qwen_with_moe.yaml has moe_config twice."""
+    reading = read("nanotron", "a.yaml", text, num_devices=4)
+    assert reading.source.value("tokens.micro_batch_size") == 2
+    assert [each.id for each in reading.source.remarks] == ["yaml.twice"]
+    (said,) = [each for each in judged("nanotron", "a.yaml", text, num_devices=4) if each.message.id == "yaml.twice"]
+    assert said.severity == "warning"
+    (document,) = reading.source.documents
+    changed = document.changed({"tokens.micro_batch_size": 4})
+    assert "micro_batch_size: 1" in changed
+    assert read("nanotron", "a.yaml", changed, num_devices=4).source.value("tokens.micro_batch_size") == 4
+
+
+def test_omegaconf_refuses_a_key_that_stands_twice():
+    with pytest.raises(InputError, match="found duplicate key packing"):
+        read("chatlearn", "a.yaml", "models:\n  policy_trainer:\n    packing: true\n    packing: false\n")
+
+
+@pytest.mark.parametrize("script", [
+    "torchrun --nnodes 1 --nproc_per_node 8 pretrain_t5.py --encoder-num-layers 12 --micro-batch-size 1 --bf16",
+    "torchrun --nnodes 1 --nproc_per_node 8 a.py --decoder-num-layers 12 --micro-batch-size 1 --bf16",
+])
+def test_an_encoder_and_a_decoder_are_refused_as_such(script):
+    reading = read("megatron", "a.sh", script)
+    assert reading.layout is None
+    assert [each.id for each in reading.messages] == ["megatron.encoder-decoder"]
+
+
+@pytest.mark.parametrize("ending", ["\\\n", "\\", "\\\\\n"])
+def test_a_backslash_that_ends_a_script_is_no_error(ending):
+    """``bash -n`` takes it, and Megatron-LM's train_t5_220m_distributed.sh ends with one."""
+    assert not parse_shell(f"torchrun a.py --load x {ending}").remarks
+
+
+@pytest.mark.parametrize("wrong", [
+    ("megatron", "a.sh", "torchrun --nnodes 1 --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --num-experts 8 --bf16 "
+     "--micro-batch-size 1 --global-batch-size 256 --pipeline-model-parallel-size 4 --expert-model-parallel-size 8"),
+    ("nanotron", "a.yaml", "parallelism: {dp: 2, tp: 2, pp: 2, expert_parallel_size: 8}\n"
+     "tokens: {micro_batch_size: 1, batch_accumulation_per_replica: 4}\nmodel: {model_config: {num_hidden_layers: 8}}\n"),
+])
+def test_experts_that_do_not_fit_on_the_devices_are_wrong_without_a_model(wrong):
+    """Of ep8 pp4 on 8 devices: Megatron-LM's train_mixtral_8x7b_distributed.sh as it stands, on one node."""
+    assert ("error", "check.experts") in {(each.severity, each.message.id) for each in judged(*wrong, num_devices=8)}
+
+
+@pytest.mark.parametrize("value", ["<some dir>", "<some dir>/output/model", "<path>"])
+def test_what_documentation_leaves_to_be_filled_in_is_a_blank(value):
+    """As Megatron-LM's nvlm scripts: WORKSPACE="<some dir>", and --pretrained-checkpoint ${WORKSPACE}/..."""
+    script = f'WHERE="{value}"\ntorchrun --nnodes 1 --nproc_per_node 8 pretrain_gpt.py --load $WHERE/x {PARALLEL} 2\n'
+    found = [(each.severity, each.message.id) for each in judged("megatron", "a.sh", script)]
+    assert ("warning", "setting.blank") in found
+    assert not {id for severity, id in found if severity == "error" and id.startswith(("shell.", "setting."))}
+
+
+@pytest.mark.parametrize("flag", ["--embed-layernorm", "--pad-vocab-size-to 250880", "--kill-switch-path /x"])
+def test_a_flag_of_a_fork_is_said_to_be_one(flag):
+    script = f"torchrun --nnodes 1 --nproc_per_node 8 pretrain_gpt.py --deepspeed --deepspeed_config ds.json {PARALLEL} 2 {flag}\n"
+    (said,) = [each for each in judged("megatron-deepspeed", "a.sh", script) if each.message.id == "megatron-deepspeed.unknown-key"]
+    assert "a key of BigScience's fork" in str(said.message)
+    assert "did you mean" not in str(said.message)
+
+
+def test_communication_that_is_not_there_is_not_recomputed():
+    """MindFormers' select_comm_recompute without sequence parallelism."""
+    text = ("use_parallel: true\nparallel_config: {data_parallel: 4, model_parallel: 2, pipeline_stage: 1, use_seq_parallel: SP}\n"
+            "recompute_config: {recompute: false, select_comm_recompute: true}\n")
+    for on, said in (("false", True), ("true", False)):
+        found = judged("mindformers@graph", "a.yaml", text.replace("SP", on), num_devices=8)
+        assert ("mindformers.select-comm" in {each.message.id for each in found}) is said

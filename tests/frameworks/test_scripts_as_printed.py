@@ -11,6 +11,7 @@ import pytest
 from launching import Call, called, filled, pretended, printed_code, printed_commands, rendezvous, run_commands
 
 import meshwright as mw
+from meshwright.cli import main
 from meshwright.domain.label import label
 from meshwright.frameworks import File, framework
 from meshwright.frameworks.settings import Given
@@ -132,3 +133,21 @@ class TestAPlan:
                                                  sequence_tokens=4096), version=runner.version)
         assert reading.layout is not None, [str(each) for each in reading.messages]
         assert label(reading.layout) == said
+
+
+SIZES = {"BYTES": "4.8e10", "XMiB": "45000MiB", "...MiB": "45000MiB", "STAGE": "0", "PLAN": "plan.yaml"}
+"""What is printed for a peak that was read, a stage and a plan, and what somebody types there."""
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_every_command_of_ours_that_is_printed_runs(started, name, monkeypatch, tmp_path, capsys):
+    """From the folder itself: the anchored estimate, by a stage or by the smaller run, and the export of another probe."""
+    folder = started[name, 2].folder
+    monkeypatch.chdir(folder)
+    texts = [path.read_text() for path in folder.iterdir() if path.suffix in {".md", ".sh"}]
+    printed = {words for text in texts for words in re.findall(r"\bmeshwright ((?:estimate|export) [^`)\n]*)", text)}
+    for words in sorted(printed):
+        typed = words.replace("DIR", str(tmp_path))
+        for blank, size in SIZES.items():
+            typed = typed.replace(blank, size)
+        assert main(shlex.split(typed)) == 0, f"{typed}: {capsys.readouterr().err}"

@@ -56,6 +56,7 @@ class ModelRecord:
     position_table: int = 0
     rotary_base: float | None = None
     rotary_ratio: float = 1.0
+    norm_epsilon: float | None = None
     tied_embeddings: bool = False
     head_bias: bool = False
     embedding_norm: bool = False
@@ -292,6 +293,7 @@ def build_model(name: str, record: ModelRecord, sheet: Sheet) -> Model:
         position_table=record.position_table,
         rotary_base=record.rotary_base,
         rotary_ratio=record.rotary_ratio,
+        norm_epsilon=record.norm_epsilon,
         tied_embeddings=record.tied_embeddings,
         head_bias=record.head_bias,
         embedding_norm=record.embedding_norm,

@@ -38,6 +38,20 @@ def remarks(context: Context) -> Iterator[Finding]:
         yield Finding(message=placed(message), severity=_SEVERITIES.get(message.id, "warning"))
 
 
+def experts(context: Context) -> Iterator[Finding]:
+    """Experts that the devices have no room for; where the model is known, a limit says it."""
+    layout = context.reading.layout
+    if layout is None or context.case is not None:
+        return
+    each = layout.expert_parallel * layout.expert_tensor_parallel
+    if (layout.tensor_parallel * layout.context_parallel * layout.data_parallel) % each:
+        yield finding(
+            "error", "check.experts", "world size ({world}) is not divisible by ep x etp x pp = {ep} x {etp} x {pp} = {product}",
+            world=layout.world, ep=layout.expert_parallel, etp=layout.expert_tensor_parallel, pp=layout.pipeline_parallel,
+            product=each * layout.pipeline_parallel,
+        )
+
+
 def placed(message: Message) -> Message:
     """A message about a file with the line that it names in its place, as ``train.sh:4``."""
     line = message.values.get("line")

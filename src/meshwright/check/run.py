@@ -12,7 +12,7 @@ from meshwright.check.context import Context, Question
 from meshwright.check.environment import environment
 from meshwright.check.figures import contradictions, likely_models, model_figures
 from meshwright.check.memory import memory
-from meshwright.check.messages import messages, remarks
+from meshwright.check.messages import experts, messages, remarks
 from meshwright.check.rules import file_rules, limits
 from meshwright.check.strangers import strangers
 from meshwright.check.surface import keys, twice
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 Check = Callable[[Context], Iterable[Finding]]
 CHECKS: tuple[Check, ...] = (
-    remarks, messages, keys, twice, file_rules, strangers, contradictions, model_figures, limits, memory, environment, claims,
-    losses, waste, advice,
+    remarks, messages, experts, keys, twice, file_rules, strangers, contradictions, model_figures, limits, memory, environment,
+    claims, losses, waste, advice,
 )
 """In the order in which a person would look."""
 ORDER = ("error", "warning", "advice")

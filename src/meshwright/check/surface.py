@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from meshwright.check.context import finding
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from meshwright.check.context import Context
     from meshwright.documents.source import Setting
     from meshwright.frameworks.surface import Key, Surface
+
+_BLANK = re.compile(r"<[A-Za-z][^<>\n]*>")
 
 
 def keys(context: Context) -> Iterator[Finding]:
@@ -48,24 +51,32 @@ def _unknown(context: Context, surface: Surface, setting: Setting) -> Iterator[F
     span = surface.span(setting.key)
     if adds and severity == "error":
         severity, words = "warning" if span else "advice", "{key} is none of {title}'s: {adds} must add it"
+    fork = context.framework.forks().get(setting.key)
+    words += ": a key of {fork} fork, which {title} does not have" if fork else "{hint}"
     name, release = context.framework.name, context.reading.version
     yield finding(
         severity, f"{name}.other-release" if span else f"{name}.unknown-key",
-        f"{words}{{hint}}" + (" (release {release})" if span else ""),
+        words + (" (release {release})" if span else ""),
         path=setting.place, value=setting.value, expected=span or None, key=setting.key, release=release,
-        adds=adds, title=context.framework.title,
+        adds=adds, title=context.framework.title, fork=fork,
         hint=surface.hint(setting.key, release), source=f"{context.framework.title} {release}",
     )
+
+
+def _is_blank(word: object) -> bool:
+    """Whether documentation left a word to be filled in: ``<some dir>``."""
+    return isinstance(word, str) and _BLANK.search(word) is not None
 
 
 def _wrong(known: Key, setting: Setting) -> Iterator[Finding]:
     """A value that is not of the key's type, or none of its choices."""
     if setting.value is None or setting.value is UNKNOWN:
         return
-    if isinstance(setting.value, tuple) and known.kind == "str" and str(setting.value[0]).lower() == "your":
+    words = setting.value if isinstance(setting.value, tuple) else (setting.value,)
+    if (len(words) > 1 and known.kind == "str" and str(words[0]).lower() == "your") or any(map(_is_blank, words)):
         yield finding(
             "warning", "setting.blank", "{key} is still a blank of a template: {words}", path=setting.place, key=setting.key,
-            value=setting.value, words=" ".join(map(str, setting.value)),
+            value=setting.value, words=" ".join(map(str, words)),
         )
         return
     try:

@@ -9,6 +9,7 @@ from meshwright.documents.source import Document, Setting, Source
 from meshwright.documents.toml import parse_toml
 from meshwright.documents.tree import parse_json_with_comments, parse_tree
 from meshwright.errors import InputError, Message
+from meshwright.readers.safe import Twice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,11 @@ def open_document(path: str, text: str) -> tuple[Document, tuple[Message, ...]]:
     """
     suffix = PurePath(path).suffix.lower()
     if suffix in YAML:
-        return parse_tree(text, path=path), ()
+        twice: Twice = []
+        return parse_tree(text, path=path, twice=twice), tuple(
+            Message("yaml.twice", "{key} stands twice in one place: line {line} counts, line {first} does not",
+                    {"key": key, "first": first, "line": line}, path) for key, first, line in twice
+        )
     if suffix in TOML:
         return parse_toml(text, path=path), ()
     if suffix in JSON:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 MAX_DEPTH = 25
+_WORD = re.compile(r"(?:<[A-Za-z][^<>\n]*>|[^ \t\n])+")
+"""A word of an expansion; what documentation leaves to be filled in, ``<some dir>``, is one, as what will stand there."""
 
 
 def scalar(source: Source, state: State, start: int, end: int, *, depth: int = 0, quoted: bool = False) -> Text:
@@ -79,7 +81,7 @@ def fields(source: Source, state: State, start: int, end: int) -> list[Text]:
                     present = True
                     continue
                 offset = 0
-                for run in re.finditer(r"[^ \t\n]+", piece.text):
+                for run in _WORD.finditer(piece.text):
                     if run.start() > offset or (run.start() and not offset):
                         close()
                     current.append(piece.cut(run.start(), run.end()))

@@ -53,6 +53,10 @@ class _Walk:
         execute(source, state, run)
 
 
+_TRAILING = re.compile(rb"(?<=[^\\])\\\n?\Z")
+"""A backslash that ends the file continues nothing: bash drops it, and the grammar takes it for an error."""
+
+
 def new_run() -> Run:
     """Nothing met yet."""
     return Run(follow=_Walk())
@@ -62,7 +66,7 @@ def execute(source: Source, state: State, run: Run) -> None:
     """Follow a whole program text."""
     data = source.plain.encode("latin-1")
     state.bounds.parse(len(data))
-    tree = _parsed(data, state)
+    tree = _parsed(_TRAILING.sub(lambda found: b" " * len(found[0]), data), state)
     run.broken = run.broken or tree.root_node.has_error
     _block(source, tree.root_node.children, state, run)
 

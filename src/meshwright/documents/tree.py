@@ -17,7 +17,7 @@ import yaml
 from meshwright.documents.quoting import flow, yaml_scalar
 from meshwright.documents.source import Setting
 from meshwright.errors import InputError, fault
-from meshwright.readers.safe import parse_json, parse_yaml, require_mapping
+from meshwright.readers.safe import Twice, parse_json, parse_yaml, require_mapping
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ANCHOR = re.compile(r"&[^\s,\[\]{}]+[ \t]+")
@@ -249,9 +249,11 @@ class TreeDocument:
         return json.dumps(value) if self.is_json else flow(value)
 
 
-def parse_tree(text: str, *, path: str = "", is_json: bool = False) -> TreeDocument:
-    """A YAML or JSON document, parsed strictly (``readers.safe``)."""
-    document = parse_json(text, where=path) if is_json else parse_yaml(text, where=path)
+def parse_tree(text: str, *, path: str = "", is_json: bool = False, twice: Twice | None = None) -> TreeDocument:
+    """A YAML or JSON document, parsed strictly (``readers.safe``); of a key of YAML that stands twice the last one counts, and
+    ``twice`` takes note of it.
+    """
+    document = parse_json(text, where=path) if is_json else parse_yaml(text, where=path, twice=[] if twice is None else twice)
     values = {} if document is None else require_mapping(document, path)
     return TreeDocument(path=path, text=text, values=values, is_json=is_json)
 
@@ -320,8 +322,8 @@ def _joined(text: str, body: str) -> str:
 
 
 def _pair(node: yaml.MappingNode, key: str) -> tuple[yaml.Node, yaml.Node] | None:
-    """Key and value nodes of a key."""
-    return next((pair for pair in node.value if pair[0].value == key), None)
+    """Key and value nodes of a key; the last ones, which count where it stands twice."""
+    return next((pair for pair in reversed(node.value) if pair[0].value == key), None)
 
 
 def _content_end(text: str, node: yaml.Node) -> int:

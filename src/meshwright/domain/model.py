@@ -154,6 +154,8 @@ class Model:
     rotary_ratio: float = 1.0
     """Share of a head that rotary positions turn, from its front (``partial_rotary_factor``); latent attention says it
     by its widths."""
+    norm_epsilon: float | None = None
+    """What a norm adds to the mean square (``rms_norm_eps``); None: unknown."""
     tied_embeddings: bool = False
     head_bias: bool = False
     embedding_norm: bool = False

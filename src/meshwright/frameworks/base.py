@@ -137,6 +137,8 @@ class Framework:
     checks: tuple[Check, ...] = ()
     unknown_keys: Callable[[str], tuple[Severity, str] | None] = _refuses_unknown
     """What the framework does with a key that it does not know: severity and its words, None where extra keys are its own."""
+    forks: Callable[[], Mapping[str, str]] = dict
+    """Keys that the framework does not know -> whose fork of it does."""
     adds_keys: Callable[[Source], str] = _adds_nothing
     """The program or module of the files that may add keys of its own to the framework's; empty where none does."""
     config_keys: tuple[str, ...] = ()
@@ -231,4 +233,4 @@ class Framework:
                 framework=there.name, version=there.version, source=source, said=Said(devices=source.devices),
                 messages=(missing, *source.remarks),
             )
-        return there.interpreter(source, given, there.version)
+        return there.interpreter(source, given, there.version).with_task

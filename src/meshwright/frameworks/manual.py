@@ -14,6 +14,7 @@ from meshwright.documents import quoting
 from meshwright.documents.quoting import Shell, Written
 from meshwright.estimate.naming import name_of
 from meshwright.frameworks.base import File, Options
+from meshwright.frameworks.settings import TASK_VARIABLE
 from meshwright.units import GIB
 
 if TYPE_CHECKING:
@@ -102,6 +103,13 @@ def launch_script(case: Case, layout: Layout, options: Options, manual: Manual, 
     """A script for one node, for several by hand, and for Slurm, that runs the launch on each node."""
     values = {**common_values(case, layout, options), "manual": manual, "launch": launch, "path": path}
     return File(path=path, text=template("launch.sh.j2").render(values), executable=True)
+
+
+def task_variables(case: Case) -> tuple[Variable, ...]:
+    """The task where it is not pretraining, for a framework whose keys do not say it: ``Reading.with_task`` reads it back."""
+    task = case.training.task
+    reason = "what is trained: read by meshwright check alone"
+    return () if task == "pretrain" else (Variable(name=TASK_VARIABLE, value=task, reason=reason),)
 
 
 def start_commands(layout: Layout, case: Case, path: str = "launch.sh", before: str = "") -> tuple[tuple[str, str], ...]:

@@ -6,14 +6,15 @@ Files become a ``Source`` (``documents``), a source becomes a ``Reading`` (a fra
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, get_args
+
+from meshwright.domain.training import Task
 
 if TYPE_CHECKING:
     from meshwright.documents.source import Source
     from meshwright.domain.layout import Layout
     from meshwright.domain.model import Model
-    from meshwright.domain.training import Task
     from meshwright.errors import Message
 
 
@@ -29,6 +30,8 @@ class Given:
 
 
 NOTHING_GIVEN = Given()
+TASK_VARIABLE = "MESHWRIGHT_TASK"
+"""Says what is trained in launch scripts of frameworks that have no key for it; nobody else reads it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +65,13 @@ class Reading:
     """None where the files do not determine one; ``messages`` then say why."""
     messages: tuple[Message, ...] = ()
     """What could not be mapped, and why."""
+
+    @property
+    def with_task(self) -> Reading:
+        """With the task that ``TASK_VARIABLE`` names, where the framework's own keys say none."""
+        variable = self.source.environment.get(TASK_VARIABLE)
+        named = next((task for task in get_args(Task) if variable is not None and variable.value == task), None)
+        return self if named is None or self.said.task is not None else replace(self, said=replace(self.said, task=named))
 
 
 Severity = Literal["error", "warning", "advice"]

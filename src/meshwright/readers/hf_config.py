@@ -28,12 +28,21 @@ def read_config(path: Path | str) -> Model:
     return model_from_config(config, where=str(path), name=fallback)
 
 
+_EPSILONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "layernorm_epsilon", "norm_epsilon", "norm_eps")
+"""What families call the number that their norms add."""
+
+
 def model_from_config(config: Mapping[str, object], *, where: str, name: str = "model") -> Model:
     """The model that a configuration describes; of a multi-modal wrapper the text part, and the source says so."""
     fields = Fields(config, where)
     _check_names(fields)
     key = _architecture(fields)
     note = ""
+    if config.get("is_encoder_decoder") is True:
+        raise InputError([*fields.faults, Message(
+            "config.encoder-decoder", "{name} is an encoder and a decoder: only models of one stack of layers are known here",
+            {"name": shown(next(iter(_names(config)), "this"))}, where,
+        )])
     if key is None and isinstance(config.get("text_config"), Mapping):
         wrapper, fields = fields, fields.inner("text_config")
         note = f", text part of {_shown_name(config)} only"
@@ -44,6 +53,7 @@ def model_from_config(config: Mapping[str, object], *, where: str, name: str = "
         raise InputError([*fields.faults, _unknown(fields, config)])
     try:
         model = with_rotary(architectures[key](fields), fields, key)
+        model = replace(model, norm_epsilon=fields.number(*_EPSILONS, default=0.0) or None)
     except InputError as error:
         raise InputError(fields.faults or [replace(message, path=where) for message in error.messages]) from None
     if fields.faults:

@@ -104,8 +104,16 @@ def refuse_long_numbers(text: str, where: str = "") -> None:
         )
 
 
-def parse_yaml(text: str, where: str = "") -> object:
-    """One YAML document; refuses alias bombs, deep nesting, duplicate keys, several documents and language tags."""
+Twice = list[tuple[str, int, int]]
+"""Keys that stand twice in one place: the key, the line that does not count and the line that does."""
+
+
+def parse_yaml(text: str, where: str = "", *, twice: Twice | None = None) -> object:
+    """One YAML document; refuses alias bombs, deep nesting, several documents and language tags.
+
+    Keys that stand twice in one place are refused as well; where ``twice`` is given they are noted there instead, and the last one
+    counts, as PyYAML has it.
+    """
     refuse_long_numbers(text, where)
     try:
         _check_events(yaml.parse(text, Loader=_Loader), where)
@@ -114,7 +122,7 @@ def parse_yaml(text: str, where: str = "") -> object:
             node = loader.get_single_node()
             if node is None:
                 return None
-            _check_nodes(node, where)
+            _check_nodes(node, where, twice)
             return loader.construct_document(node)
         finally:
             loader.dispose()
@@ -186,7 +194,7 @@ def _check_events(events: Iterable[yaml.Event], where: str) -> None:
                 raise fault("yaml.aliases", "more than {limit} aliases (*name)", path=where, limit=MAX_ALIASES)
 
 
-def _check_nodes(root: yaml.Node, where: str) -> None:
+def _check_nodes(root: yaml.Node, where: str, twice: Twice | None) -> None:
     """Expanded size, cycles and duplicate keys of a document of bounded depth."""
     sizes: dict[int, int] = {}
     active: set[int] = set()
@@ -201,7 +209,7 @@ def _check_nodes(root: yaml.Node, where: str) -> None:
             raise fault("yaml.cycle", "an alias contains itself (line {line})", path=where, line=_line(node))
         active.add(id(node))
         if isinstance(node, yaml.MappingNode):
-            _check_keys(node, where)
+            _check_keys(node, where, twice)
             total = 1 + sum(size(key) + size(value) for key, value in node.value)
         else:
             total = 1 + sum(size(item) for item in node.value)
@@ -214,17 +222,19 @@ def _check_nodes(root: yaml.Node, where: str) -> None:
     size(root)
 
 
-def _check_keys(node: yaml.MappingNode, where: str) -> None:
-    seen: set[str] = set()
+def _check_keys(node: yaml.MappingNode, where: str, twice: Twice | None) -> None:
+    seen: dict[str, int] = {}
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
             raise fault("yaml.key", "a key must be a word (line {line})", path=where, line=_line(key))
-        if key.value in seen:
+        if key.value in seen and twice is not None:
+            twice.append((key.value, seen[key.value], _line(key)))
+        elif key.value in seen:
             raise fault(
                 "yaml.duplicate", "key {key!r} stands twice in one place (line {line})",
                 path=where, key=key.value, line=_line(key),
             )
-        seen.add(key.value)
+        seen[key.value] = _line(key)
 
 
 def _line(node: yaml.Node) -> int:

@@ -10,7 +10,17 @@ from meshwright.domain.layout import Full, NoRecompute, Overlap
 from meshwright.frameworks.base import File, Options, Values
 from meshwright.frameworks.hub import hub_name
 from meshwright.frameworks.keys import Says, decided
-from meshwright.frameworks.manual import Blank, Launch, Manual, Switch, launch_script, num_nodes, readme, start_commands
+from meshwright.frameworks.manual import (
+    Blank,
+    Launch,
+    Manual,
+    Switch,
+    launch_script,
+    num_nodes,
+    readme,
+    start_commands,
+    task_variables,
+)
 from meshwright.frameworks.planned import Planned
 
 if TYPE_CHECKING:
@@ -196,6 +206,7 @@ def _manual(case: Case, layout: Layout, release: str) -> Manual:
               "later.",
         commands=start_commands(layout, case, before="TRAIN_SCRIPT=/path/to/train.py"),
         blanks=(Blank(name="TRAIN_SCRIPT", default="train.py", what="your training program"),),
+        variables=task_variables(case),
         off=(
             Switch(name="fp8_config", risk="approximate", what="FP8 linear layers (torchao or Transformer Engine)"),
             Switch(name="dynamo_config.dynamo_backend: inductor", risk="equivalent", what="compiles the model"),

@@ -43,6 +43,7 @@ def _detect(source: Source) -> str | None:
 _ON_MEGATRON = Features(
     name="chatlearn",
     zero_stages=(0, 1),
+    offload_zero_stages=(1,),
     partial_sharding=True,
     instances_divide_experts=True,
     context_kinds=("ring", "all-gather", "ulysses", "hybrid"),

@@ -37,6 +37,9 @@ def open_files(files: Sequence[File]) -> Source:
     """The files as ChatLearn merges them: overrides of a script win over the YAML, wherever they stand."""
     ordered = sorted(files, key=lambda file: is_script(file.path))
     source = open_source(ordered)
+    if twice := [each for each in source.remarks if each.id == "yaml.twice"]:
+        raise InputError(replace(each, id="chatlearn.twice", template="OmegaConf refuses the file: found duplicate key {key} "
+                                 "(lines {first} and {line})") for each in twice)
     settings = dict(_scalars(source.settings))
     remarks = [
         remark for remark in source.remarks if not (remark.id == "source.twice" and is_script(remark.path.rpartition(":")[0]))

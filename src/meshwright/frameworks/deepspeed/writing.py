@@ -21,6 +21,7 @@ from meshwright.frameworks.manual import (
     launch_script,
     readme,
     start_commands,
+    task_variables,
 )
 
 if TYPE_CHECKING:
@@ -85,6 +86,13 @@ def normal(case: Case, layout: Layout) -> Layout:
         context_kind=layout.context_kind if layout.context_parallel > 1 else "ring",
         recompute=Full() if isinstance(layout.recompute, Full) else NoRecompute(),
     )
+
+
+def _allocator(layout: Layout) -> tuple[Variable, ...]:
+    """Weights that come and go leave fragments."""
+    reason = "less fragmentation of gathered weights"
+    gathers = layout.zero_stage == 3
+    return (Variable(name="PYTORCH_CUDA_ALLOC_CONF", value="expandable_segments:True", reason=reason),) if gathers else ()
 
 
 def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[File, ...]:
@@ -159,10 +167,7 @@ def _manual(case: Case, layout: Layout, release: str) -> Manual:
               "`deepspeed.initialize`.",
         commands=start_commands(layout, case, before="TRAIN_SCRIPT=/path/to/train.py"),
         blanks=(Blank(name="TRAIN_SCRIPT", default="train.py", what="your training program"),),
-        variables=(
-            Variable(name="PYTORCH_CUDA_ALLOC_CONF", value="expandable_segments:True", reason="less fragmentation of "
-                                                                                              "gathered weights"),
-        ) if layout.zero_stage == 3 else (),
+        variables=(*task_variables(case), *_allocator(layout)),
         off=(
             Switch(name="zero_optimization.zero_quantized_weights", risk="approximate", what="gathers weights in INT8 (ZeRO++)"),
             Switch(name="zero_optimization.zero_quantized_gradients", risk="approximate", what="reduces gradients in INT4 "

@@ -14,7 +14,7 @@ from meshwright.frameworks.megatron.figures import said_of
 from meshwright.frameworks.megatron.flags import DEFAULT_VERSION, RELEASES, surface
 from meshwright.frameworks.megatron.layout_arguments import CONTEXT_TYPES, DEGREES, OVERLAPS
 from meshwright.frameworks.megatron.stages import Stages, stages_of
-from meshwright.frameworks.settings import Given, Reading
+from meshwright.frameworks.settings import Given, Reading, Said
 
 if TYPE_CHECKING:
     from meshwright.domain.layout import ContextKind
@@ -41,6 +41,8 @@ def detect(source: Source) -> str | None:
 def interpret(source: Source, given: Given, release: str) -> Reading:
     """The layout and the case of a launch script; what is silent has the default of the release."""
     source = settled(source, release)
+    if pair := _encoder_decoder(source):
+        return Reading(framework="megatron", version=release, source=source, said=Said(devices=source.devices), messages=(pair,))
     values, figures = (Values(source=source, surface=surface(), release=release) for _ in range(2))
     remarks: list[Message] = list(source.remarks)
     layout = _layout(values, given, remarks)
@@ -50,6 +52,19 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
         framework="megatron", version=release, source=source, said=said, layout=None if values.messages else layout,
         messages=(*values.messages, *others, *remarks),
     )
+
+
+_T5 = "pretrain_t5.py"
+
+
+def _encoder_decoder(source: Source) -> Message | None:
+    """The refusal of a model of two stacks, of which no layout, time or memory is known here."""
+    flag, program = source.settings.get("--decoder-num-layers"), source.program.rpartition("/")[2]
+    if flag is None and program != _T5:
+        return None
+    why = program if program == _T5 or flag is None else flag.key
+    words = "{why} trains an encoder and a decoder: only models of one stack of layers are known here"
+    return Message("megatron.encoder-decoder", words, {"why": why}, path=flag.place if flag else "")
 
 
 def settled(source: Source, release: str) -> Source:

@@ -13,6 +13,7 @@ from meshwright.frameworks.manual import (
     common_values,
     readme,
     start_commands,
+    task_variables,
     template,
     train_steps,
 )
@@ -25,6 +26,7 @@ from meshwright.frameworks.megatron.probe import probe_files, probe_note
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
+    from meshwright.domain.model import Model
 
 _BEFORE = "MEGATRON_PATH=/path/to/Megatron-LM"
 
@@ -60,7 +62,7 @@ def _manual(case: Case, layout: Layout, version: Version, options: Options) -> M
         "of them.",
         commands=(*start_commands(layout, case, "train.sh", _BEFORE), ("look at the arguments", "PRINT_ARGS=1 bash train.sh")),
         blanks=(*_places(case, version), *_blanks(case, options)),
-        variables=variables(case, layout, version.minor),
+        variables=(*task_variables(case), *variables(case, layout, version.minor)),
         off=_switches(case, layout, version),
         probe=probe_note(case, version, options),
         assumed=_assumed(case),
@@ -95,7 +97,7 @@ def _blanks(case: Case, options: Options) -> list[Blank]:
         ("ADAM_BETA1", "0.9", ""),
         ("ADAM_BETA2", "0.95", ""),
         ("INIT_STD", "0.02", "standard deviation of the initial weights"),
-        ("NORM_EPSILON", "1e-5", "rms_norm_eps or layer_norm_eps of config.json"),
+        ("NORM_EPSILON", epsilon_text(model), "rms_norm_eps or layer_norm_eps of config.json"),
     ]
     if model.position == "rope" and model.rotary_base is None:
         blanks.append(("ROTARY_BASE", "10000", "rope_theta of config.json"))
@@ -109,6 +111,16 @@ def _blanks(case: Case, options: Options) -> list[Blank]:
     if model.num_mtp_layers:
         blanks.append(("MTP_LOSS_FACTOR", "0.1", "weight of the multi-token-prediction loss"))
     return [Blank(name=name, default=default, what=what) for name, default, what in blanks]
+
+
+def epsilon_text(model: Model) -> str:
+    """What norms add, as the model has it, or as most have it.
+
+    >>> from meshwright.catalog import load_model
+    >>> epsilon_text(load_model("qwen2.5-7b")), epsilon_text(load_model("gpt3-175b"))
+    ('1e-6', '1e-5')
+    """
+    return f"{model.norm_epsilon or 1e-5:.0e}".replace("e-0", "e-")
 
 
 def _assumed(case: Case) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
 from meshwright.frameworks.facts import Facts
 from meshwright.frameworks.megatron_deepspeed.limits import limits_of
-from meshwright.frameworks.megatron_deepspeed.mistakes import CHECKS, unknown_key
+from meshwright.frameworks.megatron_deepspeed.mistakes import CHECKS, forks, unknown_key
 from meshwright.frameworks.megatron_deepspeed.reading import interpret, open_run
 from meshwright.frameworks.megatron_deepspeed.writing import UNSPOKEN, decide, normal, write
 from meshwright.frameworks.programs import other_program
@@ -84,6 +84,7 @@ MEGATRON_DEEPSPEED = Framework(
     checks=tuple(CHECKS),
     adds_keys=_adds_keys,
     unknown_keys=unknown_key,
+    forks=forks,
     normal=normal,
     unspoken=UNSPOKEN,
     alternatives=(

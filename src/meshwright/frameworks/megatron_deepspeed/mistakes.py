@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import TYPE_CHECKING
 
 from meshwright.frameworks.asking import at, differs, equal, is_true, place_of, whole
@@ -10,6 +11,7 @@ from meshwright.frameworks.deepspeed.json_config import ZERO
 from meshwright.frameworks.deepspeed.mistakes import json_checks
 from meshwright.frameworks.deepspeed.mistakes import unknown_key as unknown_json_key
 from meshwright.frameworks.rules import At, Mistake, checks, values_if
+from meshwright.frameworks.tables import rows
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -23,6 +25,12 @@ _CHECKPOINTING = {
 }
 """Key of ``activation_checkpointing`` -> the flag that overrides it."""
 _GRID = ("--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--ds-sequence-parallel-size")
+
+
+@cache
+def forks() -> Mapping[str, str]:
+    """Flag -> whose fork of Megatron-DeepSpeed has it (``forks.csv``)."""
+    return {row["flag"]: row["fork"] for row in rows(__package__, "forks.csv")}
 
 
 def unknown_key(key: str) -> tuple[Severity, str] | None:

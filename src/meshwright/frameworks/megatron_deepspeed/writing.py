@@ -118,6 +118,8 @@ def model_flags(case: Case) -> list[str]:
         "--normalization": "rmsnorm" if model.norm == "rms" else "layernorm",
         "--make-vocab-size-divisible-by": case.implementation.pads_vocabulary_to,
     }
+    if model.norm_epsilon is not None:
+        found["--layernorm-epsilon"] = model.norm_epsilon
     if model.position == "rope":
         base = Shell("$ROTARY_BASE") if model.rotary_base is None else str(round(model.rotary_base))
         found |= {"--use-rotary-position-embeddings": True, "--rotary-position-embeddings-theta": base}

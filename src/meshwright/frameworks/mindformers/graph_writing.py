@@ -14,7 +14,7 @@ from meshwright.frameworks.ascend.stages import Split, flat_or_nested, normal_st
 from meshwright.frameworks.ascend.text import nested
 from meshwright.frameworks.base import File, Options, Values
 from meshwright.frameworks.keys import Says, decided
-from meshwright.frameworks.manual import Blank, Manual, Switch, start_commands, train_steps
+from meshwright.frameworks.manual import Blank, Manual, Switch, start_commands, task_variables, train_steps
 from meshwright.frameworks.mindformers.models import model_section
 from meshwright.frameworks.planned import Planned
 
@@ -148,7 +148,7 @@ def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manua
             Blank(name="train_dataset.data_loader", default="", what="in config.yaml: the data set with its loader"),
             Blank(name="lr_schedule.learning_rate", default="", what="in config.yaml: learning rate and its course"),
         ),
-        variables=mindspore_variables(),
+        variables=(*task_variables(case), *mindspore_variables()),
         off=tuple(
             switch for switch, module, able in ((select, "mlp_act", True), (comm, "comm", layout.sequence_parallel))
             if able and module not in recomputed_modules(layout.recompute)

@@ -144,6 +144,15 @@ def _without_flash(reading: Reading, case: Case | None) -> Iterator[Values]:
         yield at(setting, True, value=setting.value if setting else False)
 
 
+def _gathered(reading: Reading, case: Case | None) -> Iterator[Values]:
+    key = "recompute_config.select_comm_recompute"
+    setting, tp = reading.source.settings.get(key), reading.source.value("parallel_config.model_parallel", 1)
+    if setting is None or setting.value in (None, False):
+        return
+    if tp == 1 or reading.source.value("parallel_config.use_seq_parallel") is not True:
+        yield at(setting, None, key=key)
+
+
 _BATCH = "mindformers/trainer/base_trainer.py _check_global_batch_size_for_auto_parallel"
 _GRAPH = (
     Mistake("dataset-strategy", "data_parallel {dp} should be equal to dataset_strategy[0][0] {value}.", _strategy,
@@ -174,6 +183,8 @@ _GRAPH = (
             source="mindformers/trainer/base_trainer.py"),
     Mistake("context-flash", "context_parallel is only available for flash attention for now, but got use_flash_attention {value}, "
             "please set use_flash_attention=True", _without_flash, source="mindformers/tools/check_rules.py"),
+    Mistake("select-comm", "{key} recomputes nothing: without sequence parallelism over model_parallel no norm is gathered",
+            _gathered, "advice", "docs of MindFormers, recompute_config: communication that sequence parallelism adds"),
     whole_states("enable_parallel_optimizer"),
     *environment_mistakes(mindspore=True),
 )

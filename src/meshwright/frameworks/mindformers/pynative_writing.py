@@ -13,7 +13,7 @@ from meshwright.frameworks.ascend.stages import counts_of, normal_stages, split_
 from meshwright.frameworks.ascend.text import nested
 from meshwright.frameworks.base import File, Options, Values
 from meshwright.frameworks.keys import Says, decided
-from meshwright.frameworks.manual import Blank, Manual, Switch, start_commands, train_steps
+from meshwright.frameworks.manual import Blank, Manual, Switch, start_commands, task_variables, train_steps
 from meshwright.frameworks.mindformers.models import ARCHITECTURES, model_section
 from meshwright.frameworks.mindformers.ranges import first_ids, ids_text, stage_ranges
 from meshwright.frameworks.planned import Planned
@@ -165,7 +165,7 @@ def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manua
                 )
             ),
         ),
-        variables=mindspore_variables(),
+        variables=(*task_variables(case), *mindspore_variables()),
         off=(overlap,) if case.model.is_moe and layout.virtual_stages > 1 else (),
         probe=simulation_words(layout, options, "MINDFORMERS_PATH=/path/to/mindformers", mock=True),
         assumed=(

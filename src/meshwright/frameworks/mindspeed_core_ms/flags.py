@@ -17,7 +17,7 @@ from meshwright.frameworks.ascend.stages import (
 )
 from meshwright.frameworks.base import File, Options, Values
 from meshwright.frameworks.keys import NOT, Says, decided, switched_on
-from meshwright.frameworks.manual import Blank, Launch, Manual, launch_script, readme, start_commands, train_steps
+from meshwright.frameworks.manual import Blank, Launch, Manual, launch_script, readme, start_commands, task_variables, train_steps
 from meshwright.frameworks.mindspeed_llm.model_flags import model_flags
 from meshwright.frameworks.planned import Planned
 
@@ -118,7 +118,7 @@ def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[F
             Blank(name="TOKENIZER", default="", what="folder of the tokenizer"),
             Blank(name="LR", default="1e-5", what="learning rate: choose your own"),
         ),
-        variables=mindspore_variables(),
+        variables=(*task_variables(case), *mindspore_variables()),
         probe=simulation_words(layout, options, before, mock=True),
         assumed=("Lists by stage are `[stage][virtual stage]`, as br_master reads them; r0.1.0 reads the transpose.",
                  "Recomputed layers by stage need `--yaml-cfg`; flags say one number for all."),

@@ -13,7 +13,7 @@ from meshwright.frameworks.ascend.recompute_lists import LISTS, lists_of_parts, 
 from meshwright.frameworks.ascend.stages import Split, flat_or_nested, normal_stages, split_of
 from meshwright.frameworks.base import File, Options, Values
 from meshwright.frameworks.keys import Says, decided
-from meshwright.frameworks.manual import Blank, Manual, Switch, start_commands, train_steps
+from meshwright.frameworks.manual import Blank, Manual, Switch, start_commands, task_variables, train_steps
 from meshwright.frameworks.planned import Planned
 from meshwright.frameworks.rules import attention_of
 
@@ -181,7 +181,7 @@ def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manua
             Blank(name="MINDSPEED_MS_PATH", default=Shell("$PWD"), what=f"checkout of MindSpeed-Core-MS at {release}"),
             Blank(name="TRAIN_SCRIPT", default="pretrain_gpt.py", what="your script; it takes --config_path and reads the data"),
         ),
-        variables=mindspore_variables(),
+        variables=(*task_variables(case), *mindspore_variables()),
         off=tuple(
             switch for switch, module, able in ((selective, select_module(case), True), (comm, COMM, layout.sequence_parallel))
             if able and module not in recomputed_modules(layout.recompute)

@@ -55,6 +55,8 @@ def model_flags(case: Case) -> dict[str, object]:
                   "--qk-pos-emb-head-dim": latent.rope_dim, "--v-head-dim": latent.value_dim}
         if latent.query_rank:
             flags["--q-lora-rank"] = latent.query_rank
+    if model.norm_epsilon is not None:
+        flags["--norm-epsilon"] = model.norm_epsilon
     if model.position == "rope" and model.rotary_base is not None:
         flags["--rotary-base"] = int(model.rotary_base)
     if model.num_mtp_layers:

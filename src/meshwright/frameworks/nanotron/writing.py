@@ -152,7 +152,8 @@ def _model(case: Case, layout: Layout) -> dict[str, object]:
         "initializer_range": 0.02, "intermediate_size": block.width if isinstance(block, Mlp) else block.expert_width,
         "max_position_embeddings": case.batch.sequence_tokens, "num_attention_heads": attention.num_heads,
         "num_hidden_layers": model.num_layers, "num_key_value_heads": attention.num_key_value_heads,
-        "attention_bias": attention.query_bias, "pretraining_tp": 1, "rms_norm_eps": 1e-5, "rope_scaling": None,
+        "attention_bias": attention.query_bias, "pretraining_tp": 1, "rms_norm_eps": model.norm_epsilon or 1e-5,
+        "rope_scaling": None,
         "rope_theta": float(model.rotary_base or 10000.0), "rope_interleaved": False,
         "tie_word_embeddings": model.tied_embeddings, "use_cache": True, "vocab_size": model.vocabulary,
     }
