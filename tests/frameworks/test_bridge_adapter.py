@@ -333,6 +333,14 @@ def test_what_run_recipe_takes_is_no_mistake(release, recipe, values):
     assert ("bridge.section" in ids) == ("llama3_8b" in recipe and release == "main")
 
 
+@pytest.mark.parametrize(("release", "ranks"), [("0.3", 4), ("main", 1)])
+def test_experts_are_cut_as_the_release_does_where_nothing_is_said(release, ranks):
+    values = recipe(4, 1, 1, ep=4, batch=64) | {"model.expert_tensor_parallel_size": None}
+    reading = read(python(values), devices=16, model="qwen3-30b-a3b", version=release)
+    assert reading.layout.expert_tensor_parallel == ranks
+    assert ("bridge.expert-tensor-parallel" in found(reading)) == (ranks > 1)
+
+
 # What is written.
 
 

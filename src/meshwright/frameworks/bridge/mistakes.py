@@ -59,7 +59,8 @@ def _other_length(key: str) -> Callable[[Reading], Values | None]:
 def _cut_experts(reading: Reading, case: Case | None) -> Iterator[Values]:
     tp, ep = (reading.source.value(f"model.{name}_model_parallel_size") for name in ("tensor", "expert"))
     etp = reading.source.value("model.expert_tensor_parallel_size")
-    if isinstance(tp, int) and isinstance(ep, int) and tp > 1 and ep > 1 and etp is None:
+    cut = reading.version != "main"  # main leaves experts whole by itself
+    if cut and isinstance(tp, int) and isinstance(ep, int) and tp > 1 and ep > 1 and etp is None:
         yield {"tp": tp, "value": None, "expected": 1, "path": place_of(reading, "model.expert_model_parallel_size")}
 
 
