@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.verdicts import summary
 from meshwright.errors import InputError
 from meshwright.frameworks import framework, frameworks
 from meshwright.frameworks.resume import ORDER
@@ -42,7 +43,7 @@ PARSERS = {
     "mindformers": "2.1.0 executed; graph and experimental only read",
     "nanotron": "executed from a checkout", "picotron": "executed from a checkout", "chatlearn": "executed from a checkout",
     "torchtitan": "0.2.2 and 0.3.0 executed; main only read", "megatron-deepspeed": "executed from a checkout",
-    "megatron": "executed from a checkout of each release",
+    "megatron": "executed from a checkout of each release", "bridge": "executed from a checkout of each release",
 }
 """Framework -> which of its parsers judge; the others are only read."""
 
@@ -205,6 +206,13 @@ legal or not: of those that the parser takes, the limits allow some, and refuse 
 later (building groups, the first step) or never; the rest would be our mistake.
 
 {measured_table(measured())}
+## What is asked again when a writer changes
+
+Plans of every sort (dense and mixtures, pretraining, tuning, LoRA, uneven stages, recomputation), given to the framework as they
+are written, and configurations that it refuses, which `meshwright check` is to refuse too. `benchmarks/verdicts/` has each with the
+commits that were asked and a hash of what they read; a test writes them again and compares (`python -m benchmarks.verdicts`).
+
+{summary()}
 {sections}"""
 
 

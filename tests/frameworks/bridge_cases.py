@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from oracles_run import Case, Verdict, runner, source
 
@@ -43,6 +43,21 @@ def release() -> str:
     info = Path(source("megatron-bridge"), "src", "megatron", "bridge", "package_info.py").read_text(encoding="utf-8")
     minor = int(re.search(r"^MINOR = ([0-9]+)", info, re.MULTILINE)[1])
     return "0.3" if minor == 3 else "main"
+
+
+def commits() -> str:
+    """Bridge's version, and the commits of both checkouts where ``COMMIT`` beside them or git tells them."""
+    told = [_commit(Path(folder)) for folder in (source("megatron-bridge"), os.environ[CORE])]
+    return f"Megatron-Bridge {told[0]}, Megatron-LM {told[1]}"
+
+
+def _commit(folder: Path) -> str:
+    """The commit of a checkout: of a folder without git it stands in ``COMMIT``."""
+    kept = folder / "COMMIT"
+    if kept.exists():
+        return kept.read_text(encoding="utf-8").strip()
+    done = subprocess.run(["git", "-C", str(folder), "rev-parse", "--short=9", "HEAD"], capture_output=True, check=True, text=True)
+    return done.stdout.strip()
 
 
 def case_of(files: Sequence[File], model: Model, world: int) -> Case:
@@ -129,3 +144,29 @@ def verdicts(many: Sequence[tuple]) -> list[Verdict]:
         if verdict["accepted"] and (why := differs(verdict["config"], layout, case.model.num_layers)):
             verdict.update(accepted=False, by="repeated", why=f"trains something else: {why}")
     return found
+
+
+def words_for(row: Any, script: str) -> list[str]:
+    """Changes of a launch that may be mistakes: words behind its own; which of them Bridge refuses it says itself."""
+    layout, nested = row.layout.split(), "model.transformer." in script
+    section = "model.transformer" if nested else "model"
+    fsdp = bool({"zero2", "zero3"} & set(layout))
+    uneven, cp, tuned = "layers=" in row.layout, "cp" in layout[1], row.task != "pretrain"
+    recipe = re.search(r"--(recipe|model) (\w+)", script)
+    offered = {
+        f"--{recipe[1]} {recipe[2].replace('b_', 'c_', 1)}x" if recipe else "": recipe,
+        "peft.dim=8": tuned and recipe, "model.tensor_model_parallel_size=2": nested, "model.hidden_sise=4096": True,
+        f"{section}.account_for_loss_in_pipeline_split=True": uneven, "train.micro_batch_size=2": tuned,
+        f"{section}.calculate_per_token_loss=False": tuned and cp, "ddp.average_in_collective=True": tuned and cp,
+        f"{section}.cuda_graph_impl=transformer_engine": "recompute=full" in row.layout,
+        "checkpoint.pretrained_checkpoint=null": tuned, "model.seq_length=128": True, "dataset.seq_length=128": tuned,
+        f"{section}.tensor_model_parallel_size=7": True, f"{section}.context_parallel_size=3": True,
+        f"{section}.sequence_parallel=True": layout[0] == "tp1",
+        "dist.use_torch_fsdp2=True": fsdp, "checkpoint.ckpt_format=torch_dist": fsdp,
+        "optimizer.use_precision_aware_optimizer=True": "zero0" in layout,
+        f"{section}.recompute_granularity=full": "recompute" not in row.layout,
+        f"{section}.virtual_pipeline_model_parallel_size=3": uneven,
+        f"{section}.expert_model_parallel_size=2": True, "ddp.use_megatron_fsdp=True": "zero1" in layout,
+        f"{section}.num_layers_in_first_pipeline_stage=1": uneven, f"{section}.overlap_moe_expert_parallel_comm=True": True,
+    }
+    return [words for words, fits in offered.items() if fits]

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import bridge_cases
 from deepspeed_family import judged as json_or_yaml
 from deepspeed_family import judged_flags
 from megatron_cases import arguments_of, environment_of
-from oracles_run import Case, Verdict, judge, missing, runner
+from oracles_run import Case, Verdict, judge, missing, runner, source
 
 from meshwright.documents.launch import parse_launch
 
@@ -39,6 +40,8 @@ class Judge:
     absent: Callable[[], str]
     """Why it cannot be asked, or the empty string."""
     verdicts: Callable[[Sequence[Written]], list[Verdict]]
+    commit: Callable[[], str] | None = None
+    """The commits that are asked, where the verdicts on drawn plans are kept (``benchmarks/verdicts.py``)."""
 
 
 def text_of(files: Sequence[File], path: str) -> str:
@@ -149,5 +152,10 @@ def judges() -> tuple[Judge, ...]:
     found.append(Judge(
         framework=f"megatron@{release}", parser=f"parse_args, validate_args, TransformerConfig of core {release}",
         absent=lambda: "" if megatron_source() else "MESHWRIGHT_MEGATRON_SOURCE names no checkout", verdicts=_megatron,
+    ))
+    bridge = bridge_cases.release() if source("megatron-bridge") else "0.3"
+    found.append(Judge(
+        framework=f"bridge@{bridge}", parser="run_recipe or the written program, runtime_config_update, layers of each stage",
+        absent=bridge_cases.absent, verdicts=bridge_cases.verdicts, commit=bridge_cases.commits,
     ))
     return tuple(found)

@@ -19,6 +19,7 @@ from meshwright.frameworks import framework
 from meshwright.frameworks.base import File
 from meshwright.frameworks.bridge import surface
 from meshwright.frameworks.bridge.limits import OWN, PRECISIONS, limits_of
+from meshwright.frameworks.bridge.recipes import recipe_of
 from meshwright.frameworks.editing import edit
 from meshwright.frameworks.settings import Given
 
@@ -262,7 +263,31 @@ MISTAKES = {
     "packed-microbatch": {"train.micro_batch_size": 2, "dataset.packed_sequence_specs.packed_sequence_size": 4096},
     "two-packings": {"dataset.enable_offline_packing": True, "dataset.enable_in_batch_packing": True},
     "peft-checkpoint": {"peft.dim": 16},
+    "layout-split": {"model.pipeline_model_parallel_layout": "Ett|tt|tt|tL", "model.account_for_loss_in_pipeline_split": True},
+    "recompute-graphs": {"model.recompute_granularity": "full", "model.recompute_method": "uniform",
+                         "model.cuda_graph_impl": "transformer_engine"},
+    "recompute-method": {"model.recompute_granularity": "full"},
+    "expert-overlap-alone": {"model.overlap_moe_expert_parallel_comm": True},
+    "precision-aware": {"optimizer.use_precision_aware_optimizer": True, "optimizer.use_distributed_optimizer": False,
+                        "ddp.use_distributed_optimizer": False},
 }
+SFT = "--model qwen3_8b --mode sft"
+WORDS = {
+    "recipe": ("0.3", "--recipe gpt_oss_999b_pretrain_config", {}),
+    "field": ("0.3", "--recipe llama3_70b_peft_config", {"peft.dim": 8, "checkpoint.pretrained_checkpoint": "x"}),
+    "section": ("main", "--model llama3_70b --mode pretrain", {}),
+    "weights": ("main", "--model llama3_70b --mode lora", {}),
+    "per-token-loss": ("0.3", "--recipe qwen3_8b_sft_config", {"model.context_parallel_size": 2,
+                                                               "model.calculate_per_token_loss": False}),
+    "packed-microbatch": ("0.3", "--recipe qwen3_8b_sft_config", {"train.micro_batch_size": 2}),
+}
+"""Release, how the recipe is asked for, and words: what run_recipe refuses of a command line."""
+TAKEN = (
+    ("0.3", "--recipe llama3_70b_pretrain_config", {}), ("main", SFT, {}),
+    ("main", SFT, {"model.context_parallel_size": 2, "model.calculate_per_token_loss": False}),
+    ("0.3", "--recipe glm45_355b_sft_config", {"train.micro_batch_size": 2}),
+    ("main", "--recipe llama3_8b_pretrain_2gpu_h100_bf16_config", {"model.tensor_model_parallel_size": None}),
+)
 
 
 def test_the_unmutated_recipe_is_clean():
@@ -285,7 +310,87 @@ def test_the_number_of_connections(value, fsdp, wrong):
 
 
 def test_every_check_is_tested():
-    assert {check.id for check in BRIDGE.checks} == {f"bridge.{id}" for id in (*MISTAKES, "connections")}
+    assert {check.id for check in BRIDGE.checks} == {f"bridge.{id}" for id in (*MISTAKES, *WORDS, "connections")}
+
+
+def asked(recipe, values):
+    """A launch of run_recipe with another recipe."""
+    script = words(CLEAN | {"model.seq_length": 4096} | values)
+    return File(path="run.sh", text=script.text.replace("--recipe llama3_70b_pretrain_config", recipe).replace(
+        "model.tensor_model_parallel_size=null ", ""))
+
+
+@pytest.mark.parametrize("id", WORDS)
+def test_a_mistake_of_a_command_line_is_found(id):
+    release, recipe, values = WORDS[id]
+    assert f"bridge.{id}" in found(read(asked(recipe, values), devices=16, version=release))
+
+
+@pytest.mark.parametrize(("release", "recipe", "values"), TAKEN)
+def test_what_run_recipe_takes_is_no_mistake(release, recipe, values):
+    ids = found(read(asked(recipe, values), devices=16, version=release))
+    assert not ids & {f"bridge.{id}" for id in (*WORDS, *MISTAKES)} - {"bridge.section"}
+    assert ("bridge.section" in ids) == ("llama3_8b" in recipe and release == "main")
+
+
+@pytest.mark.parametrize(("release", "ranks"), [("0.3", 4), ("main", 1)])
+def test_experts_are_cut_as_the_release_does_where_nothing_is_said(release, ranks):
+    values = recipe(4, 1, 1, ep=4, batch=64) | {"model.expert_tensor_parallel_size": None}
+    reading = read(python(values), devices=16, model="qwen3-30b-a3b", version=release)
+    assert reading.layout.expert_tensor_parallel == ranks
+    assert ("bridge.expert-tensor-parallel" in found(reading)) == (ranks > 1)
+
+
+# What is written.
+
+
+@pytest.mark.parametrize("release", BRIDGE.releases)
+@pytest.mark.parametrize("task", ["pretrain", "sft", "lora"])
+@pytest.mark.parametrize("model", ["llama3-8b", "mixtral-8x7b", "deepseek-v3"])
+def test_files_start_a_recipe_that_exists_or_a_program_of_their_own(release, task, model):
+    case = case_of(model, task=task)
+    layout = layout_of(case, tensor_parallel=2, sequence_parallel=True, context_parallel=2)
+    files = {file.path: file.text for file in BRIDGE.at(release).write(case, layout)}
+    recipe = recipe_of(case, release)
+    assert ("run_recipe.py" in files["launch.sh"]) == ("train.py" not in files)
+    assert ("train.py" in files) == (recipe is None or task == "lora"), "no word reaches the rank of adapters"
+    assert "peft.dim=" not in files["launch.sh"]
+    assert ("config.peft.dim = 16" in files.get("train.py", "")) == (task == "lora")
+    assert ('PRETRAINED_CHECKPOINT:?' in files["launch.sh"]) == (task != "pretrain")
+    assert ("calculate_per_token_loss=True" in files["launch.sh"]) == (task != "pretrain")
+    nested = release == "main" and model == "llama3-8b"
+    assert ("model.transformer.tensor_model_parallel_size=2" in files["launch.sh"]) == nested
+    assert "checkpoint.save=\"'$HERE/checkpoints'\"" in files["launch.sh"], "a folder for each plan"
+    for word in ("cuda_graph_impl=none", "optimizer.use_precision_aware_optimizer=False", "comm_overlap=null",
+                 "account_for_loss_in_pipeline_split=False"):
+        assert word in files["launch.sh"], "what a recipe may have set is set back"
+
+
+def test_a_model_that_is_not_the_catalogues_has_no_recipe():
+    case = case_of("llama3-8b")
+    other = replace(case, model=replace(case.model, pattern=case.model.pattern[:8]))
+    assert recipe_of(case, "0.3") is not None and recipe_of(other, "0.3") is None
+    program = next(file.text for file in BRIDGE.write(other, layout_of(other)) if file.path == "train.py")
+    assert "num_layers=8" in program and "rotary_base=500000" in program
+
+
+@pytest.mark.parametrize(("precision", "gradients", "own"), [("bf16", "fp32", False), ("bf16", "bf16", True)])
+def test_gradients_are_reduced_in_the_planned_type(precision, gradients, own):
+    case = case_of("llama3-8b", precision=precision, gradient_dtype=gradients)
+    files = {file.path: file.text for file in BRIDGE.write(case, layout_of(case))}
+    assert ("grad_reduce_in_fp32 = False" in files.get("train.py", "")) == own
+
+
+def test_fields_of_main_are_edited_where_they_stand():
+    case = case_of("llama3-8b", devices=16, batch=64)
+    layout = layout_of(case, tensor_parallel=2, sequence_parallel=True)
+    files = [file for file in BRIDGE.at("main").write(case, layout) if not file.path.endswith(".md")]
+    reading = read(*files, devices=16, model="llama3-8b")
+    assert (reading.version, reading.layout) == ("main", BRIDGE.normal(case, layout))
+    other = replace(reading.layout, tensor_parallel=4, data_parallel=4, optimizer_shards=4, num_microbatches=16)
+    edited = edit(BRIDGE, reading, case, other)
+    assert "model.transformer.tensor_model_parallel_size=4" in edited.files[0].text
+    assert "model.tensor_model_parallel_size" not in edited.files[0].text
 
 
 def test_names_of_the_command_line_are_told_apart_from_fields():
@@ -301,7 +406,7 @@ def test_names_of_the_command_line_are_told_apart_from_fields():
 @pytest.mark.skipif(not (SOURCE and CORE), reason="MESHWRIGHT_BRIDGE_SOURCE and MESHWRIGHT_MEGATRON_SOURCE name no checkouts")
 def test_names_types_and_defaults_are_those_of_the_dataclasses():
     theirs = configuration(Path(SOURCE, "src", "megatron", "bridge"), Path(CORE, "megatron"))
-    ours = {name: key for name, key in surface().at("main").items() if "." in name}
+    ours = {name: key for name, key in surface().at("main").items() if name.count(".") == 1}
     assert set(ours) == set(theirs)
     kinds = {"int": "int", "float": "float", "bool": "bool", "str": "str"}
     for name, (annotation, default) in theirs.items():

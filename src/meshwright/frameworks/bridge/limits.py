@@ -11,7 +11,7 @@ from meshwright.frameworks.megatron import MEGATRON
 from meshwright.frameworks.rules import Rule, limits, values_if
 
 if TYPE_CHECKING:
-    from meshwright.frameworks.base import Limit, Values
+    from meshwright.frameworks.base import Limit, Noticed, Values
     from meshwright.frameworks.planned import Planned
 
 CORES = {"0.3": "0.16", "main": "main"}
@@ -55,10 +55,18 @@ REPLACED = frozenset(
 )
 """Rules of Megatron-LM that have a form of Bridge's own here, or that only its flags have."""
 
+LATER: dict[str, Noticed] = {
+    "megatron.positions": "never", "megatron.tensor-overlap": "never", "megatron.interleaved-p2p": "never",
+    "megatron.expert-count": "start",
+}
+"""Rules of which Megatron-LM's flags know, and Bridge's configuration does not: when they are noticed."""
+
 
 @cache
 def limits_of(release: str) -> tuple[Limit, ...]:
     """Every rule of a release, in the order in which they are reported."""
     below = (limit for limit in MEGATRON.at(CORES[release]).limits if limit.id not in REPLACED)
-    renamed = (replace(limit, id=limit.id.replace("megatron.", "bridge.", 1)) for limit in below)
+    later = LATER | ({"megatron.batch": "start"} if release == "0.3" else {})  # main divides the batch of its evaluation
+    renamed = (replace(limit, id=limit.id.replace("megatron.", "bridge.", 1), noticed=later.get(limit.id, limit.noticed))
+               for limit in below)
     return (*limits("bridge", OWN, release=release), *renamed)

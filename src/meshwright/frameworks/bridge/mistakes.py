@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.documents.opening import is_script
 from meshwright.frameworks.asking import above, at, differs, is_true, place_of
+from meshwright.frameworks.bridge.launch_mistakes import RUN_RECIPE, is_packed
 from meshwright.frameworks.rules import At, Mistake, checks, values_if
 
 if TYPE_CHECKING:
@@ -58,12 +59,17 @@ def _other_length(key: str) -> Callable[[Reading], Values | None]:
 def _cut_experts(reading: Reading, case: Case | None) -> Iterator[Values]:
     tp, ep = (reading.source.value(f"model.{name}_model_parallel_size") for name in ("tensor", "expert"))
     etp = reading.source.value("model.expert_tensor_parallel_size")
-    if isinstance(tp, int) and isinstance(ep, int) and tp > 1 and ep > 1 and etp is None:
+    cut = reading.version != "main"  # main leaves experts whole by itself
+    if cut and isinstance(tp, int) and isinstance(ep, int) and tp > 1 and ep > 1 and etp is None:
         yield {"tp": tp, "value": None, "expected": 1, "path": place_of(reading, "model.expert_model_parallel_size")}
 
 
 def _is_one(value: object) -> bool:
     return value == 1
+
+
+def _is_off(value: object) -> bool:
+    return value is False
 
 
 def _several_stages(reading: Reading) -> Values | None:
@@ -98,9 +104,27 @@ def _fsdp_strategy(reading: Reading, case: Case | None) -> Iterator[Values]:
         yield {"value": strategy or "no_shard", "expected": "optim_grads_params", "path": place}
 
 
-def _is_packed(reading: Reading) -> bool:
-    keys = ("dataset.packed_sequence_specs.packed_sequence_size", "dataset.offline_packing_specs.packed_sequence_size")
-    return any(isinstance(size, int) and size > 0 for size in map(reading.source.value, keys))
+def _recomputed(reading: Reading) -> bool:
+    return reading.source.value("model.recompute_granularity") == "full"
+
+
+def _no_method(reading: Reading) -> bool:
+    """Whether nothing says how full recomputation goes: a word of a command line may leave that to the recipe."""
+    method = reading.source.settings.get("model.recompute_method")
+    told = reading.source.settings["model.recompute_granularity"]
+    return method.value is None if method is not None else not is_script(told.file)
+
+
+def _no_experts(reading: Reading) -> bool:
+    return reading.source.value("model.expert_model_parallel_size", 1) == 1
+
+
+_SPLITS = ("model.account_for_embedding_in_pipeline_split", "model.account_for_loss_in_pipeline_split",
+           "model.num_layers_in_first_pipeline_stage", "model.num_layers_in_last_pipeline_stage")
+
+
+def _beside_layout(reading: Reading) -> bool:
+    return reading.source.value("model.pipeline_model_parallel_layout") is not None
 
 
 def _peft(reading: Reading, case: Case | None) -> Iterator[Values]:
@@ -150,13 +174,30 @@ CHECKS = checks("bridge", (
             At("dist.use_torch_fsdp2", False, is_true, beside={"dist.use_megatron_fsdp": is_true}),
             source="Megatron-Bridge training/config.py validate"),
     Mistake("packed-microbatch", "Micro batch size should be 1 when training with packed sequence, but your micro batch size is "
-            "{value}.", At("train.micro_batch_size", 1, above(1), when=_is_packed),
+            "{value}.", At("train.micro_batch_size", 1, above(1), when=is_packed),
             source="Megatron-Bridge training/config.py validate"),
+    Mistake("layout-split", "pipeline_model_parallel_layout cannot be set with other pipeline layout arguments: {key} is {value}",
+            tuple(At(key, test=bool, when=_beside_layout) for key in _SPLITS),
+            source="megatron/core/transformer/transformer_config.py __post_init__"),
+    Mistake("recompute-graphs", "full recompute is only supported with full iteration CUDA graph: cuda_graph_impl is {value}",
+            At("model.cuda_graph_impl", "none", lambda value: value not in (None, "none", "full_iteration"), when=_recomputed),
+            source="megatron/core/transformer/transformer_config.py __post_init__"),
+    Mistake("recompute-method", 'Using recompute_granularity: full so recompute_method must be "block" or "uniform"',
+            At("model.recompute_granularity", "selective", lambda value: value == "full", when=_no_method),
+            source="megatron/core/transformer/transformer_config.py __post_init__"),
+    Mistake("expert-overlap-alone", "overlap_moe_expert_parallel_comm is only supported with expert model parallelism",
+            At("model.overlap_moe_expert_parallel_comm", False, is_true, when=_no_experts),
+            source="megatron/core/transformer/transformer_config.py __post_init__"),
+    Mistake("precision-aware", "--use-precision-aware-optimizer only supported with distributed optimizer",
+            At("optimizer.use_precision_aware_optimizer", False, is_true,
+               beside={"optimizer.use_distributed_optimizer": _is_off, "ddp.use_distributed_optimizer": _is_off}),
+            source="megatron/core/optimizer/optimizer_config.py __post_init__"),
     Mistake("two-packings", "in-batch and offline packing exclude each other",
             At("dataset.enable_in_batch_packing", False, is_true, beside={"dataset.enable_offline_packing": is_true}),
             source="Megatron-Bridge src/megatron/bridge/training/config.py ConfigContainer.validate"),
     Mistake("peft-checkpoint", "PEFT requires a pretrained checkpoint path", _peft, "warning", "Megatron-Bridge training/config.py "
             "validate"),
+    *RUN_RECIPE,
     Mistake("connections", "CUDA_DEVICE_MAX_CONNECTIONS is {value}: {reason}", _connections, "warning", "ROCm/Megatron-LM PR 91; "
             "megatron/training/arguments.py"),
 ))

@@ -48,19 +48,21 @@ def program(case: Case, release: str) -> File:
     if _reduces_otherwise(case):
         imports.append("from megatron.bridge.training.mixed_precision import get_mixed_precision_config")
     lines = [
-        f'"""{comment(case.model.name)} for Megatron-Bridge {release}: {reason(case, release)}.', "",
-        'Words are overrides, as those of run_recipe. Written by Meshwright."""', "",
-        "import sys", "", *sorted(imports), "", "",
+        f"# {comment(case.model.name)} for Megatron-Bridge {release}. Written by Meshwright.", f"# {reason(case, release)}.",
+        "# Words are overrides, as those of run_recipe.", "", "import sys", "", *sorted(imports), "", "",
         "def configuration():", f"    config = {start}()",
         *(() if recipe else _model(case, release)), *_adapters(case), "    return config", "", "",
-        'if __name__ == "__main__":',
-        "    config = process_config_with_overrides(configuration(), cli_overrides=sys.argv[1:])",
+        "def overridden(words):", "    trained = process_config_with_overrides(configuration(), cli_overrides=words)",
+        *(_reduced(case) if _reduces_otherwise(case) else ()), "    return trained", "", "",
+        'if __name__ == "__main__":', f"    {trainer}(config=overridden(sys.argv[1:]), forward_step_func=forward_step)",
     ]
-    if _reduces_otherwise(case):
-        lines += ["    config.mixed_precision = get_mixed_precision_config(config.mixed_precision)",
-                  f"    config.mixed_precision.grad_reduce_in_fp32 = {case.training.precision.gradient_bytes >= 4}"]
-    lines.append(f"    {trainer}(config=config, forward_step_func=forward_step)")
     return File(path=PATH, text="\n".join(lines) + "\n")
+
+
+def _reduced(case: Case) -> Iterator[str]:
+    """The type in which gradients are reduced, over the recipe for the precision."""
+    yield "    trained.mixed_precision = get_mixed_precision_config(trained.mixed_precision)"
+    yield f"    trained.mixed_precision.grad_reduce_in_fp32 = {case.training.precision.gradient_bytes >= 4}"
 
 
 def _reduces_otherwise(case: Case) -> bool:

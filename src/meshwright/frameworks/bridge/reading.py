@@ -44,7 +44,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
         )
     tp, pp, cp = (told(KEYS, values, knob) for knob in _DEGREES)
     ep = told(KEYS, values, "expert_parallel")
-    etp = values.int("model.expert_tensor_parallel_size") or (tp if ep > 1 else 1)
+    etp = values.int("model.expert_tensor_parallel_size") or (tp if ep > 1 and release != "main" else 1)
     mb = told(KEYS, values, "microbatch_sequences")
     batch = values.int("train.global_batch_size") or given.global_batch_sequences
     sequence = _sequence(values) or given.sequence_tokens

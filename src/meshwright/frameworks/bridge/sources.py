@@ -83,7 +83,7 @@ def detect(source: Source) -> str | None:
     """The release that knows more of the fields; None where both know as many."""
     from meshwright.frameworks.bridge import surface
 
-    fields = [key for key in source.settings if "." in key and not key.startswith("-")]
+    fields = [key for key in source.settings if "." in key or key.startswith("--")]
     table = surface()
     known = {release: sum(table.find(key, release) is not None for key in fields) for release in table.releases}
     best = max(known.values())
