@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from meshwright.cli import main
+
 CASE = "llama3-8b --device h100-sxm --nodes 2 --global-batch 64 --sequence 4096"
 LABEL = "tp4 pp2 dp2 mb1 zero0 overlap=grad"
 
@@ -161,3 +163,12 @@ def test_the_changes_of_the_nearest_plan_read_well(cli, plan, tmp_path):
     shown = " ".join(shown.split())  # however wide the screen
     assert "sequence_parallel on -> off " in shown and "than the saved plan, both by the cost model" in shown
     assert not {"True", "False", "None", "[]"} & set(shown.split())
+
+
+def test_a_script_instead_of_a_plan_is_told_how_to_get_one(tmp_path, capsys):
+    """``not YAML: did not find expected <document start>`` was all."""
+    script = tmp_path / "train.sh"
+    script.write_text("torchrun pretrain_gpt.py\n")
+    assert main(["export", str(script), "--to", "megatron", "--out", str(tmp_path / "o")]) == 2
+    assert "import" in (said := " ".join(capsys.readouterr().err.split()))
+    assert "--save DIR" in said

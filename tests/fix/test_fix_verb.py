@@ -11,6 +11,7 @@ import pytest
 from oom_files import BRIDGE, CHATLEARN, FIRST_STAGE, FRAGMENTS, GRPO, IN_FLIGHT, LAST_STAGE, LOGITS, MEGATRON
 from oom_texts import GIB
 
+from meshwright.api.verbs.fix import FixRequest
 from meshwright.cli import main
 
 ONE = ["--max-edits", "1"]
@@ -160,6 +161,29 @@ def test_a_bound_that_nothing_keeps_names_the_nearest(fix):
     assert view["nearest"]["unit"] == "B"
     assert view["nearest"]["missing"] > 0
     assert "nearest:" in fix(*BRIDGE, "--memory", "5GiB", *ONE).out
+
+
+def test_levers_are_judged_by_the_wish_and_name_options_that_are_there(fix):
+    """The whole device was offered as a lever of 53.8 GiB against a wish of 1 GB, and ``--pin``, which ``fix`` does not have."""
+    answer = fix("llama3-8b", "--device", "h100-sxm", "--nodes", "2", "--global-batch", "64", "--sequence", "4096", "--layout",
+                 "tp2 mb1 sp zero1", "--memory", "6GB", "--json", *ONE)
+    levers = answer.json["levers"]
+    fitting = [float(each.split(": fits, ")[1].split(" GiB")[0]) for each in levers if ": fits, " in each]
+    assert max(fitting) <= 6e9 / GIB
+    options = {word for each in levers for word in each.split(" (")[1].split(")")[0].split() if word.startswith("--")}
+    assert options
+    assert options - {"--pin"} <= {f"--{field.name.replace('_', '-')}" for field in FixRequest.FIELDS}
+    assert all("(plan --pin" in each for each in levers if "--pin" in each)
+
+
+def test_a_saved_plan_stands_where_files_stand(fix, tmp_path):
+    case = ["llama3-8b", "--device", "h100-sxm", "--devices", "8", "--global-batch", "64", "--sequence", "4096"]
+    assert fix(*case, "--top", "1", "--pin", "tp=2", "--save", str(tmp_path / "t"), verb="plan").status == 0
+    plan = str(tmp_path / "t" / "plan.yaml")
+    words = ("--memory", "40GiB", "--json", *ONE)
+    by_name, by_option = fix(plan, *words).json, fix("--request", plan, *words).json
+    assert by_name["changes"]
+    assert by_name["changes"] == by_option["changes"]
 
 
 def test_wishes_beside_memory(fix):

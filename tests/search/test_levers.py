@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import meshwright as mw
 from draws import examples
+from meshwright.catalog import implementation
 from meshwright.domain.label import label, parse_layout
 from meshwright.errors import InputError, NoAnswerError
 from meshwright.estimate import estimate
@@ -88,6 +89,16 @@ def test_a_node_without_the_host_memory_is_no_answer_and_the_lever_says_so():
     assert lever.estimate.fits
     assert not lever.fits
     assert "of host memory for it" in str(lever)
+
+
+def test_what_makes_the_gap_larger_is_no_lever():
+    """Without data parallelism nothing shards the FP32 copy that an update makes of 16-bit gradients: 6 bytes instead of 4."""
+    case = replace(case_of("llama3-70b", 4, 1, 8, 4096, 8.0), implementation=implementation("mindspeed"))
+    shorter = replace(case, training=replace(case.training, precision=replace(case.training.precision, gradient_bytes=2.0)))
+    sizes = [estimate(each, parse_layout("tp1 mb1 recompute=full", num_devices=1, global_batch_sequences=8,
+                                         model=case.model)).memory_reserved_bytes for each in (case, shorter)]
+    assert sizes[1] > sizes[0]
+    assert "gradients in BF16" not in [each.words for each in levers(case, EVERYTHING, NOBODY)]
 
 
 def test_what_a_framework_refuses_is_no_lever():

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshwright.api.pins import divides
 from meshwright.domain.label import parse_layout
 from meshwright.errors import InputError
 from meshwright.estimate import estimate
@@ -77,3 +78,37 @@ def test_distinct_rows_are_told_apart_however_large_their_numbers():
     rows = np.stack(keys)
     assert len(first) == len(np.unique(rows, axis=1).T)
     np.testing.assert_array_equal(rows[:, first][:, which], rows)
+
+
+FORCED = {"sp=on": "tensor_parallel", "cp_kind=ring": "context_parallel", "cp_kind=ulysses": "context_parallel",
+          "vp=2": "pipeline_parallel",
+          "schedule=interleaved": "pipeline_parallel", "schedule=zb1p": "pipeline_parallel", "shard=2": "optimizer_shards",
+          "zero=1": "optimizer_shards"}
+
+
+@pytest.mark.parametrize("word", FORCED)
+def test_a_pin_that_means_something_under_another_degree_alone_forces_it(word):
+    """``cp_kind=all-gather`` was moot: a layout without context parallelism won."""
+    case = small_case("llama3-8b", devices=8, batch=32, sequence=4096, layers=8)
+    knob, value = word.split("=")
+    found = plan(case, EVERYTHING, SearchOptions(pins={knob: value}, refine=False, balance=False))
+    assert found.plans
+    assert all(getattr(each.layout, FORCED[word]) > 1 for each in found.plans)
+
+
+@pytest.mark.parametrize(("pins", "words"), [
+    ({"ep": "2"}, "the model has no experts"), ({"etp": "2"}, "the model has no experts"), ({"mb": "3"}, "global batch"),
+])
+def test_what_a_dense_model_lacks_is_said(pins, words):
+    with pytest.raises(InputError, match=words):
+        plan(DEEP, EVERYTHING, SearchOptions(pins=pins))
+
+
+@pytest.mark.parametrize(("pins", "said"), [
+    ({"tp": "3"}, "tp3 does not divide the 32 devices"), ({"tp": "3", "cp": "1"}, "tp3 does not divide the 32 devices"),
+    ({"tp": "3", "pp": "2"}, "tp3 x pp2 = 6 does not divide the 32 devices"),
+])
+def test_a_product_is_said_of_several_degrees_alone(pins, said):
+    with pytest.raises(InputError) as caught:
+        divides(pins, 32)
+    assert str(caught.value.messages[0]).endswith(said)

@@ -20,7 +20,10 @@ from meshwright.estimate import estimate
 from meshwright.estimate.many import evaluate_many
 from meshwright.search import SearchOptions, compare, layout_refusals, min_devices, plan
 from meshwright.search.grid import Counts, evaluate_grid
+from meshwright.search.linearity import baseline
 from meshwright.search.plan import device_counts, overlap_for
+from meshwright.search.runner import Functions
+from meshwright.search.sizes import on
 from meshwright.search.space import Pins, make_space, parse_pins
 from strategies import EVERYTHING, MEGATRON, small_case
 
@@ -89,11 +92,17 @@ def test_linearity_compares_with_the_best_on_the_smallest_number_of_nodes_that_f
     assert smallest < 32
     base = plan(replace(case, cluster=replace(case.cluster, num_devices=smallest)), MEGATRON, EXACT)
     for devices in range(8, smallest, 8):
-        if 32 % devices == 0:
-            assert not plan(replace(case, cluster=replace(case.cluster, num_devices=devices)), MEGATRON, EXACT).plans
+        assert not plan(on(case, devices), MEGATRON, PINNED).plans
     ratio = result.plans[0].estimate.tokens_per_s_per_device / base.plans[0].estimate.tokens_per_s_per_device
     assert result.plans[0].estimate.linearity_ratio == pytest.approx(ratio, rel=0.01)
     assert base.plans[0].estimate.linearity_ratio == 1.0
+
+
+@pytest.mark.parametrize("weak", [False, True])
+def test_linearity_is_against_nodes_that_do_not_divide_the_nodes(weak):
+    """A model that two nodes hold, on five; one of 80 layers was compared with itself, though fewer nodes hold it."""
+    case = small_case("llama3-70b", devices=40, batch=120, sequence=8192, layers=48)
+    assert baseline(case, MEGATRON, Functions(), weak=weak).devices == 16
 
 
 @pytest.mark.parametrize("share", [0.9999, 1.0001])
@@ -437,16 +446,17 @@ def test_when_nothing_fits_no_question_is_asked_twice(monkeypatch):
     assert all(asked.count(each) == 1 for each in asked)
 
 
-def test_smallest_number_of_devices_fits_and_the_next_smaller_does_not():
+@pytest.mark.parametrize(("options", "least"), [(EXACT, 2), (PINNED, 4), (replace(EXACT, pins={"offload": "optimizer"}), 2)])
+def test_smallest_number_of_devices_fits_and_the_next_smaller_does_not(options, least):
+    """As ``plan`` counts: with optimizer states in host memory where nothing fits without, unless a pin forbids it."""
     case = small_case("llama2-13b", devices=8, batch=64, sequence=4096)
-    found = min_devices(case, MEGATRON)
-    assert found.fits is not None
-    tried = [count for count in found.tried if count < found.fits.devices]
-    for devices in (*tried, found.fits.devices):
-        result = plan(
-            replace(case, cluster=replace(case.cluster, num_devices=devices)), MEGATRON, replace(PINNED, refine=False, top=1)
-        )
-        assert bool(result.plans) == (devices == found.fits.devices)
+    quick = replace(options, refine=False, top=1)
+    found = min_devices(case, MEGATRON, options=quick)
+    assert found.fits.devices == least
+    for devices in (1, 2, 4):
+        result = plan(on(case, devices), MEGATRON, quick)
+        assert bool(result.plans) == (devices >= least)
+    assert ("offload=optimizer" in found.fits.label) == (least == 2)
 
 
 def test_the_winner_compared_with_itself_needs_nothing():

@@ -73,7 +73,7 @@ def _searched(given: Setup, layout: Layout) -> Estimate | None:
 
     case, framework = given.case, given.framework
     try:
-        result = plan(case, framework.features, SearchOptions(top=SEARCHED), runner=framework)
+        result = plan(case, framework.features, SearchOptions(top=SEARCHED, pinnable=False), runner=framework)
     except InputError:  # no layout is legal
         return None
     found = [each.estimate for each in result.plans if each.estimate.fits and not framework.check(case, each.layout)]

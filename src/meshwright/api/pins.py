@@ -76,11 +76,13 @@ def consistent(pins: Sequence[Pin], faults: Faults) -> dict[str, str]:
          "pp=1 and vp={vp} contradict each other: virtual stages need a pipeline"),
         (number.get("tp") == 1 and result.get("sp") == "on", "pin.sequence",
          "tp=1 and sp=on contradict each other: sequence parallelism shards over tp"),
+        (number.get("cp") == 1 and "cp_kind" in result, "pin.context",
+         "cp=1 and cp_kind={cp_kind} contradict each other: the kind is that of context parallelism"),
         (group > 0 and "cp" in number and group % number.get("shard", 1) != 0, "pin.divide",
          "shard={shard} does not divide dp x cp = {group}"),
     ):
         if wrong:
-            faults.add(id, template, path="--pin", group=group, **{"shard": "", "vp": "", **result})
+            faults.add(id, template, path="--pin", group=group, **{"shard": "", "vp": "", "cp_kind": "", **result})
     return result
 
 
@@ -89,8 +91,6 @@ def divides(pins: Mapping[str, str], num_devices: int) -> None:
     degrees = {knob: int(pins[knob]) for knob in ("tp", "cp", "pp", "dp") if knob in pins}
     product = prod(degrees.values())
     if num_devices % product:
-        raise fault(
-            "pin.world", "{pinned} = {product} does not divide the {num_devices} devices",
-            pinned=" x ".join(f"{knob}{degree}" for knob, degree in degrees.items()), product=product,
-            num_devices=num_devices,
-        )
+        pinned = " x ".join(f"{knob}{degree}" for knob, degree in degrees.items() if degree > 1)
+        pinned += f" = {product}" if " x " in pinned else ""
+        raise fault("pin.world", "{pinned} does not divide the {num_devices} devices", pinned=pinned, num_devices=num_devices)

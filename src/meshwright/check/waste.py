@@ -80,7 +80,7 @@ def _best(context: Context) -> tuple[Estimate | InputError | None, tuple[str, ..
 
     try:
         result = plan(
-            case, framework.features, SearchOptions(top=1), progress=tick,
+            case, framework.features, SearchOptions(top=1, pinnable=False), progress=tick,
             runner=framework,
         )
     except _TooLongError:

@@ -79,7 +79,7 @@ def fit_step(facts: Facts) -> FitStep:
         f"{gib(facts.estimate.memory_reserved_bytes)}; "
         + (f"alone would be enough: {', '.join(enough)}; " if enough else "no knob alone would be enough; ")
         + ("some layout fits without recompute" if rich else "no layout fits without recompute"),
-        levers=() if facts.estimate.fits else tuple(map(str, levers(case, facts.features, facts.runner))),
+        levers=() if facts.estimate.fits else tuple(map(str, levers(case, facts.features, facts.runner, pinnable=False))),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,9 +48,11 @@ def _levers(known: Known, wish: Wish | None) -> tuple[str, ...]:
     """What would make the case fit in the bound; nothing for other wishes, and where the prediction is lifted by a message."""
     if not isinstance(wish, WithinMemory) or known.extra_bytes > 0.0:
         return ()
-    case, framework = known.case, known.question.framework
-    bound = replace(case, memory_ratio=known.bound_bytes / case.cluster.device.memory_bytes + case.reserve_ratio)
-    return tuple(map(str, levers(bound, framework.features, framework)))
+    question = known.question
+    found = levers(
+        known.case, question.framework.features, question.framework, pinnable=False, bound_bytes=question.bound_bytes
+    )
+    return tuple(map(str, found))
 
 
 def _rank(known: Known, change: Change) -> tuple[int, bool, bool, bool, float]:

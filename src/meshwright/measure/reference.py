@@ -70,6 +70,6 @@ def refusals(case: Case, layout: Layout, options: Options) -> tuple[Message, ...
 def planned(case: Case, options: Options, *, top: int, progress: Callable[[int, int], None] | None = None) -> PlanResult:
     """The best layouts of a case that the reference step can run, as ``meshwright plan`` would find them for a framework."""
     return plan(
-        case, FEATURES, SearchOptions(top=top), progress=progress,
+        case, FEATURES, SearchOptions(top=top, pinnable=False), progress=progress,
         acceptable=lambda layout: not refusals(case, layout, options), said=lambda layout: overlap_of(layout, options.backend),
     )

@@ -86,7 +86,8 @@ def _count(what: str, found: DeviceCount | None) -> Iterator[RenderableType]:
     if found is None:
         yield Text(f"  {what}: none that was tried")
         return
-    held = ", nothing in host memory" if what == FITS and "offload=" not in found.label else ""
+    held = ", optimizer states in host memory" if "offload=optimizer" in found.label else ""
+    held = held or (", nothing in host memory" if what == FITS else "")
     yield Text(f"  {what}: {plural(found.devices, 'device')} ({plural(found.nodes, 'node')}){held}")
     ends = found.interval
     words = [f"{seconds(found.step_s)} per step" + (f" ({' to '.join(map(seconds, ends.step_s))})" if ends else "")]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from meshwright.estimate.overlap import overlap_for
 from meshwright.search.cost import run_cost
 from meshwright.search.finalists import grid_best
-from meshwright.search.finding import find
+from meshwright.search.offloaded import OFFLOAD, first_of, may_move
 from meshwright.search.result import SearchOptions
 from meshwright.search.runner import Functions
 from meshwright.search.sizes import MAX_NODES, on, sizes, that_fit
@@ -73,14 +73,17 @@ def min_devices(
     """The smallest number of devices on which a layout fits, and on which the run meets its deadline.
 
     Every number is looked at that splits into degrees which divide the model and the batch (``sizes``): parts of a node and whole
-    nodes. ``options`` are those of the plan whose figures are given.
+    nodes. ``options`` are those of the plan whose figures are given, which keeps optimizer states in host memory where nothing fits
+    without.
 
     Holds:   the global batch stays, so that large numbers may have no legal layout. Numbers are left out below that which would be
              needed at the best device-days of a step seen so far, less ``SLACK``.
     """
     asked = replace(options or SearchOptions(), spare_nodes=0)
     trial = _Trial(case, features, asked, runner or Functions(), tokens, price_per_device_hour)
-    fits = next((found for devices in that_fit(case, features, limit_nodes=limit_nodes) if (found := trial.plan(devices))), None)
+    moved = asked.pins.get("offload") != "none"
+    able = that_fit(case, features, limit_nodes=limit_nodes, moved=moved)
+    fits = next((found for devices in able if (found := trial.plan(devices))), None)
     meets = surely = None
     if fits is not None and tokens is not None and deadline_days is not None:
         counts = [each for each in sizes(case, features, limit_nodes) if each >= fits.devices]
@@ -123,8 +126,7 @@ class _Trial:
     def plan(self, devices: int) -> DeviceCount | None:
         """The first plan on so many devices, or None where the framework runs none that fits."""
         if devices not in self._plans:
-            found = find(on(self._case, devices), self._features, self._options, self._runner)
-            best = found.plans[0].estimate if found.plans and not found.refused else None
+            best = first_of(on(self._case, devices), self._features, self._options, self._runner)
             self._plans[devices] = None if best is None else self._count(best)
         return self._plans[devices]
 
@@ -135,6 +137,8 @@ class _Trial:
             own, features, options = on(self._case, devices), self._features, self._options
             overlap = overlap_for(own, options.risk, features.overlap_words(own.training.optimizer.name))
             best = grid_best(own, features, parse_pins(options.pins), overlap=overlap)
+            if best is None and may_move(features, options.pins):
+                best = grid_best(own, features, parse_pins({**options.pins, **OFFLOAD}), overlap=overlap)
             steps = self._tokens / own.batch.trained_tokens
             self._glances[devices] = steps * best.step_s / SECONDS_PER_DAY if best else None
         return self._glances[devices]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from meshwright.domain.training import Lora
 from meshwright.estimate.overlap import DEFAULT_RISK, overlap_for
 from meshwright.search.finding import find
 from meshwright.search.least import least_demanding
+from meshwright.search.offloaded import OFFLOAD, first_of, host_short_bytes, may_move
 from meshwright.search.result import SearchOptions
 from meshwright.search.sizes import on, that_fit
 from meshwright.search.space import make_space, parse_pins
@@ -27,15 +29,6 @@ if TYPE_CHECKING:
 MAX_NODES = 4096
 MOST_SIZES = 4
 """Numbers of devices that are searched, where the framework refuses all that fits on the smaller ones."""
-
-
-def host_short_bytes(case: Case, each: Estimate) -> float:
-    """What a node lacks of host memory for what a layout keeps there, however checkpoints are written; nought for no offload.
-
-    Units:   bytes.
-    """
-    parts = each.host_memory_bytes
-    return max(0.0, parts.needed_bytes - case.cluster.host_memory_bytes) if each.layout.offload and parts is not None else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,32 +65,39 @@ class Lever:
 
 def levers(
     case: Case, features: Features, runner: Runner, *, pins: Mapping[str, str] | None = None, risk: Risk = DEFAULT_RISK,
-    balance: bool = True,
+    balance: bool = True, pinnable: bool = True, bound_bytes: float | None = None,
 ) -> tuple[Lever, ...]:
     """Changes that would make a case fit, and what each gives: applied, each is the estimate that it carries.
 
     Optimizer states in host memory, gradients in BF16, both, LoRA, a larger share of memory, more devices, or fewer pins; only
-    what the framework has, and only layouts that it does not refuse.
+    what the framework has, and only layouts that it does not refuse. ``pinnable``: whether the verb that asks has ``--pin``;
+    otherwise the verb that has it is named. ``bound_bytes``: what is wished where that is less than the device allows.
 
     Errors:  none; a change under which no layout is legal is left out.
+    Holds:   of each the gap is smaller than that of the case as it is.
     """
-    return tuple(_levers(case, features, _Search(runner=runner, risk=risk, balance=balance), dict(pins or {})))
+    search = _Search(runner=runner, risk=risk, balance=balance, bound_bytes=bound_bytes, pin="--pin" if pinnable else "plan --pin")
+    found = tuple(_levers(case, features, search, dict(pins or {})))
+    as_it_is = search.least(case, features, pins or {})
+    most = math.inf if as_it_is is None else as_it_is.memory_reserved_bytes
+    return tuple(each for each in found if each.estimate.fits or each.estimate.memory_reserved_bytes < most)
 
 
 def _levers(case: Case, features: Features, search: _Search, pins: Mapping[str, str]) -> Iterator[Lever]:
-    moved = {**pins, "offload": "optimizer"}
-    able = features.optimizer_offload and "offload" not in pins
+    moved, pin = {**pins, **OFFLOAD}, f"{search.pin} offload=optimizer"
+    able, here = may_move(features, pins), False
     shorter = replace(
         case, training=replace(case.training, precision=replace(case.training.precision, gradient_bytes=2.0))
     ) if case.training.precision.gradient_bytes > 2.0 else None
     if able:
-        yield from search.lever("optimizer states in host memory", "--pin offload=optimizer", case, features, moved)
+        for each in search.lever("optimizer states in host memory", pin, case, features, moved):
+            here = each.fits
+            yield each
     if shorter is not None:
         yield from search.lever("gradients in BF16", "--gradient-dtype bf16", shorter, features, pins)
     if shorter is not None and able:
         yield from search.lever(
-            "optimizer states in host memory and gradients in BF16", "--pin offload=optimizer --gradient-dtype bf16", shorter,
-            features, moved,
+            "optimizer states in host memory and gradients in BF16", f"{pin} --gradient-dtype bf16", shorter, features, moved
         )
     if case.training.task != "lora" and "lora" in features.tasks:
         adapters = replace(case, training=replace(case.training, task="lora", lora=Lora()))
@@ -110,7 +110,7 @@ def _levers(case: Case, features: Features, search: _Search, pins: Mapping[str, 
         yield from search.lever("fewer pins than " + " ".join(f"{knob}={value}" for knob, value in sorted(pins.items())), "", case,
                                 features, {})
     else:
-        yield from search.more_devices(case, features)
+        yield from search.more_devices(case, features, moved=not here)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,12 +120,23 @@ class _Search:
     runner: Runner
     risk: Risk
     balance: bool
+    bound_bytes: float | None
+    """What a step may need at most, whatever the device allows."""
+    pin: str
+    """How to fix a knob."""
 
     def lever(self, words: str, options: str, case: Case, features: Features, pins: Mapping[str, str]) -> Iterator[Lever]:
         """The lever of a change, where any layout is legal under it."""
-        found = self.best(case, features, pins) or self.least(case, features, pins)
+        own = self.within(case)
+        found = self.best(own, features, pins) or self.least(own, features, pins)
         if found is not None:
-            yield Lever(words=words, options=options, case=case, estimate=found)
+            yield Lever(words=words, options=options, case=own, estimate=found)
+
+    def within(self, case: Case) -> Case:
+        """The case with no more memory than is wished."""
+        if self.bound_bytes is None or case.capacity_bytes <= self.bound_bytes:
+            return case
+        return replace(case, memory_ratio=self.bound_bytes / case.cluster.device.memory_bytes + case.reserve_ratio)
 
     def best(self, case: Case, features: Features, pins: Mapping[str, str]) -> Estimate | None:
         """The first plan, as a search with these pins finds it; None where nothing fits, or the framework refuses what does."""
@@ -137,12 +148,17 @@ class _Search:
         overlap = overlap_for(case, self.risk, features.overlap_words(case.training.optimizer.name))
         return least_demanding([make_space(case, features, case.cluster.num_devices, parse_pins(pins))], overlap, self.runner)
 
-    def more_devices(self, case: Case, features: Features) -> Iterator[Lever]:
-        """The smallest larger number of devices on which a layout fits, the number that ``min_devices`` finds."""
-        larger = that_fit(case, features, above=case.cluster.num_devices, limit_nodes=MAX_NODES)
+    def more_devices(self, case: Case, features: Features, *, moved: bool) -> Iterator[Lever]:
+        """The smallest larger number of devices on which ``plan`` finds a layout.
+
+        ``moved``: one with optimizer states in host memory counts, because on the devices of the case that does not help yet.
+        """
+        case = self.within(case)
+        options = SearchOptions(top=1, risk=self.risk, balance=self.balance)
+        larger = that_fit(case, features, above=case.cluster.num_devices, limit_nodes=MAX_NODES, moved=moved)
         for devices in islice(larger, MOST_SIZES):
             own = on(case, devices)
-            if (found := self.best(own, features, {})) is not None:
+            if (found := first_of(own, features, options, self.runner)) is not None:
                 per_node = case.cluster.devices_per_node
                 size = f"--nodes {devices // per_node}" if devices % per_node == 0 else f"--devices {devices}"
                 yield Lever(words=f"{devices} devices", options=size, case=own, estimate=found)

@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING
 
 from meshwright.estimate.overlap import overlap_for
 from meshwright.search.finding import find
-from meshwright.search.grid import Counts, evaluate_grid
-from meshwright.search.least import corner
 from meshwright.search.result import SearchOptions
 from meshwright.search.runner import Functions
-from meshwright.search.space import Pins, divisors, make_space
+from meshwright.search.sizes import fits_anywhere, on, sizes
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.features import Features
-    from meshwright.domain.layout import Overlap
     from meshwright.search.result import RankedPlan
     from meshwright.search.runner import Runner
 
@@ -35,29 +32,23 @@ class Baseline:
     label: str
 
 
-def fits_anywhere(case: Case, features: Features, devices: int, *, overlap: Overlap) -> bool:
-    """Whether any layout fits on so many devices, by the least demanding ones (``least.corner``)."""
-    own = replace(case, cluster=replace(case.cluster, num_devices=devices))
-    space = corner(make_space(own, features, devices, Pins()))
-    return any(bool((rows.reserved_bytes <= own.capacity_bytes).any()) for rows in evaluate_grid(space, Counts(), overlap=overlap))
-
-
 def baseline(case: Case, features: Features, runner: Runner, *, weak: bool = False) -> Baseline | None:
     """The best layout on the smallest number of whole nodes on which the framework runs one; None where there is none.
 
     ``weak``: with the global batch scaled down in proportion to the devices. Stages are not filled anew: a plan whose
     stages are may be above 1 on these very nodes.
 
-    Holds:   node counts that divide the number of nodes are tried, rising; pins, objective and whatever else is asked of a search
-             do not change it, so that every verb says one linearity of a layout.
+    Holds:   every number of nodes that may have a legal layout is tried, rising; pins, objective and whatever else is asked of a
+             search do not change it, so that every verb says one linearity of a layout. Layouts of the grid are compared: none
+             that fits with optimizer states in host memory alone.
     Source:  guide 002:15 (linearity = throughput of many nodes / (of one node x number)).
     """
-    total, per_node = case.cluster.num_devices, case.cluster.devices_per_node
-    if total % per_node:
-        return None
-    for nodes in divisors(total // per_node):
-        own = _on(case, nodes * per_node, weak=weak)
-        if not fits_anywhere(own, features, nodes * per_node, overlap=overlap_for(own)):
+    per_node = case.cluster.devices_per_node
+    nodes = case.cluster.num_devices // per_node
+    counts = range(per_node, nodes * per_node + 1, per_node) if weak else sizes(case, features, nodes)
+    for devices in counts:
+        own = _on(case, devices, weak=weak)
+        if devices % per_node or not fits_anywhere(own, features, devices, overlap=overlap_for(own)):
             continue
         found = find(own, features, SIMPLE, runner, lean=True, able=True)
         if found.plans:
@@ -71,7 +62,7 @@ def _on(case: Case, devices: int, *, weak: bool) -> Case:
     if weak:
         scaled = max(1, batch.global_batch_sequences * devices // case.cluster.num_devices)
         batch = replace(batch, global_batch_sequences=scaled)
-    return replace(case, cluster=replace(case.cluster, num_devices=devices), batch=batch)
+    return replace(on(case, devices), batch=batch)
 
 
 def _of(best: Estimate) -> Baseline:

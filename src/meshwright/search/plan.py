@@ -13,9 +13,10 @@ from meshwright.search.finding import MOST_EVALUATED, Found, device_counts, find
 from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.idle import idle_nodes
 from meshwright.search.least import least_demanding
-from meshwright.search.levers import host_short_bytes, levers
+from meshwright.search.levers import levers
 from meshwright.search.linearity import with_linearity
 from meshwright.search.nearest import no_legal_layout
+from meshwright.search.offloaded import find_moved
 from meshwright.search.ranking import RANKING_ERROR, TIE, column, numbered, ranking_error, value
 from meshwright.search.reasons import reasons
 from meshwright.search.result import PlanResult, RankedPlan, SearchOptions
@@ -63,7 +64,7 @@ def plan(
     found = find(case, features, options, asked, progress)
     if found.counts.legal == 0:
         raise InputError(no_legal_layout(case, features, options, parse_pins(options.pins)))
-    if not found.plans and (moved := _offloaded(case, features, options, progress, asked)) is not None:
+    if not found.plans and (moved := find_moved(case, features, options, asked, progress)) is not None:
         return _told(case, features, *moved, asked, (Message("plan.offload", OFFLOADED, {}),))
     return _told(case, features, options, found, asked)
 
@@ -75,7 +76,7 @@ def first_plan(case: Case, features: Features, runner: Runner) -> Estimate | Non
     """
     options = SearchOptions(top=1)
     found = find(case, features, options, runner, lean=True, able=True)
-    if not found.plans and (moved := _offloaded(case, features, options, None, runner)) is not None:
+    if not found.plans and (moved := find_moved(case, features, options, runner)) is not None:
         found = moved[1]
     return found.plans[0].estimate if found.plans else None
 
@@ -113,18 +114,6 @@ def _beside(case: Case, estimates: Sequence[Estimate], winners: Sequence[RankedP
     return numbered(estimates, [reasons(case, each, best) for each in estimates], [0] * len(estimates))
 
 
-def _offloaded(
-    case: Case, features: Features, options: SearchOptions, progress: Progress | None, runner: Runner
-) -> tuple[SearchOptions, Found] | None:
-    """What is found with optimizer states in host memory, where the framework has that, and devices and nodes hold the first."""
-    if "offload" in options.pins or not features.optimizer_offload:
-        return None
-    moved = replace(options, pins={**options.pins, "offload": "optimizer"})
-    found = find(case, features, moved, runner, progress, able=True)
-    held = found.plans and not host_short_bytes(case, found.plans[0].estimate)
-    return (moved, found) if held else None
-
-
 def _unmet(case: Case, features: Features, found: Found, options: SearchOptions, runner: Runner) -> Unmet:
     """The least demanding layout, what it demands, and what would close the gap."""
     spaces = [pool.space for pool in found.pools]
@@ -138,10 +127,13 @@ def _unmet(case: Case, features: Features, found: Found, options: SearchOptions,
         "activations": stage.activations,
         "temporary": stage.temporary, "overhead": stage.overhead,
     }
+    found_levers = levers(
+        case, features, runner, pins=options.pins, risk=options.risk, balance=options.balance, pinnable=options.pinnable
+    )
     return Unmet(
         constraint=f"memory of one device; the least demanding layout is {each.label}", demand=each.memory_reserved_bytes,
         bound=case.capacity_bytes, unit="B", terms=terms,
-        levers=tuple(map(str, levers(case, features, runner, pins=options.pins, risk=options.risk, balance=options.balance))),
+        levers=tuple(map(str, found_levers)),
     )
 
 

@@ -29,6 +29,8 @@ class SearchOptions:
     risk: Risk = DEFAULT_RISK
     pins: Mapping[str, str] = field(default_factory=dict)
     """Knob by label word (tp cp pp vp ep etp dp mb zero shard recompute schedule sp offload cp_kind) -> its only allowed value."""
+    pinnable: bool = True
+    """Whether whoever asks can pin a knob; where nothing fits, the verb that can is named otherwise."""
     spare_nodes: int = 0
     """Up to so many whole nodes may stay idle where fewer devices are faster or the only legal choice."""
     weak: bool = False

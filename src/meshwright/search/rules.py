@@ -140,14 +140,18 @@ def _context_heads(case: Case, _: Features, k: Knobs) -> Any:
     return k.cp > 0
 
 
+def _some_experts(case: Case, _: Features, k: Knobs) -> Any:
+    return case.model.is_moe | ((np.asarray(k.ep) == 1) & (np.asarray(k.etp) == 1))
+
+
 def _experts(case: Case, _: Features, k: Knobs) -> Any:
     experts = case.model.experts
-    return k.ep == 1 if experts is None else experts.num_experts % k.ep == 0
+    return np.asarray(k.ep) > 0 if experts is None else experts.num_experts % k.ep == 0
 
 
 def _expert_width(case: Case, _: Features, k: Knobs) -> Any:
     experts = case.model.experts
-    return k.etp == 1 if experts is None else (experts.expert_width % k.etp == 0) & (k.tp % k.etp == 0)
+    return np.asarray(k.etp) > 0 if experts is None else (experts.expert_width % k.etp == 0) & (k.tp % k.etp == 0)
 
 
 def _moe_sequence_parallel(case: Case, _: Features, k: Knobs) -> Any:
@@ -265,6 +269,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(level="mesh", reason="the framework has no tensor parallelism", holds=lambda _, f, k: (k.tp == 1) | f.tensor_parallel),
     Rule(level="mesh", reason="the framework has no pipeline parallelism", holds=lambda _, f, k: (k.pp == 1) | f.pipeline_parallel),
+    Rule(level="mesh", reason="the model has no experts to divide", holds=_some_experts),
     Rule(level="mesh", reason="ep does not divide the experts", holds=_experts),
     Rule(level="mesh", reason="the framework has no expert parallelism", holds=lambda _, f, k: (k.ep == 1) | f.expert_parallel),
     Rule(level="mesh", reason="etp does not divide tp or the expert width", holds=_expert_width),

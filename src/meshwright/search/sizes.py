@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.estimate.overlap import overlap_for
-from meshwright.search.linearity import fits_anywhere
+from meshwright.search.grid import Counts, evaluate_grid
+from meshwright.search.least import corner
 from meshwright.search.rules import knobs_of, rules_of, sequence_parallel_unasked
-from meshwright.search.space import divisors
+from meshwright.search.space import Pins, divisors, make_space
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from meshwright.domain.case import Case
     from meshwright.domain.features import Features
+    from meshwright.domain.layout import Overlap
 
     Ints = NDArray[np.int64]
 
@@ -71,9 +73,22 @@ def _alone(case: Case, features: Features, knob: str, largest: int) -> Ints:
     return values[keep]
 
 
-def that_fit(case: Case, features: Features, *, above: int = 0, limit_nodes: int = MAX_NODES) -> Iterator[int]:
-    """Numbers of devices above one on which a layout fits by itself, rising."""
+def fits_anywhere(case: Case, features: Features, devices: int, *, overlap: Overlap, pins: Pins | None = None) -> bool:
+    """Whether any layout fits on so many devices, by the least demanding ones (``least.corner``)."""
+    own = on(case, devices)
+    space = corner(make_space(own, features, devices, pins or Pins()))
+    return any(bool((rows.reserved_bytes <= own.capacity_bytes).any()) for rows in evaluate_grid(space, Counts(), overlap=overlap))
+
+
+def that_fit(
+    case: Case, features: Features, *, above: int = 0, limit_nodes: int = MAX_NODES, moved: bool = False
+) -> Iterator[int]:
+    """Numbers of devices above some on which a layout fits its devices, rising.
+
+    ``moved``: with optimizer states in host memory, too; whether the nodes have the memory for them is not asked.
+    """
+    ways = (Pins(), Pins(offload="optimizer")) if moved and features.optimizer_offload else (Pins(),)
     for devices in sizes(case, features, limit_nodes):
         own = on(case, devices)
-        if devices > above and fits_anywhere(own, features, devices, overlap=overlap_for(own)):
+        if devices > above and any(fits_anywhere(own, features, devices, overlap=overlap_for(own), pins=pins) for pins in ways):
             yield devices

@@ -212,14 +212,18 @@ def _pinned(values: tuple[int, ...], pin: int | None) -> tuple[int, ...]:
 
 
 def mesh_grid(space: Space) -> dict[str, Ints]:
-    """Every split of the devices into tp, cp, pp, dp and expert degrees, as columns in a fixed order."""
+    """Every split of the devices into tp, cp, pp, dp and expert degrees, as columns in a fixed order.
+
+    Holds:   a pin that means something under another degree alone has that degree: ``sp`` tp, ``cp_kind`` cp above 1.
+    """
     pins, devices = space.pins, space.devices
     every = divisors(devices)
     rows: list[tuple[int, int, int, int, int, int]] = []
     moe = space.case.model.is_moe
     degrees = [tp for tp in _pinned(every, pins.tp) if tp > 1 or not pins.sp]
+    contexts = [cp for cp in _pinned(every, pins.cp) if cp > 1 or pins.cp_kind is None]
     for tp in degrees:
-        for cp in _pinned(every, pins.cp):
+        for cp in contexts:
             for pp in _pinned(every, pins.pp):
                 if devices % (tp * cp * pp):
                     continue

@@ -77,7 +77,7 @@ def _best(given: Setup, values: Values, progress: Progress | None) -> Layout:
     from meshwright.search.result import SearchOptions
 
     result = search.plan(
-        given.case, given.framework.features, SearchOptions(spare_nodes=values.get("spare_nodes", 0)),
+        given.case, given.framework.features, SearchOptions(spare_nodes=values.get("spare_nodes", 0), pinnable=False),
         progress=ticking(progress, "layouts"),
         runner=given.framework,
     )

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.request import Answer, Progress, Request
-from meshwright.documents.opening import open_source
+from meshwright.documents.opening import is_script, open_source
+from meshwright.errors import fault
 
 if TYPE_CHECKING:
     from meshwright.api.cases import Setup
@@ -120,6 +121,9 @@ def _planned(values: Values, faults: Faults) -> tuple[Setup | None, Layout | Non
 
     saved: Values = {}
     with faults:
+        if is_script(str(values.get("plan", ""))):
+            raise fault("export.script", "is a launch script and no plan; `meshwright import {script} --from FRAMEWORK --save DIR` "
+                        "makes one of it", path=values["plan"], script=values["plan"])
         saved = read_plan(values["plan"], faults) if "plan" in values else {}
     if not saved:
         with faults.at("to"):

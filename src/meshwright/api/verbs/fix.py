@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -14,6 +14,7 @@ from meshwright.api.cases import check_names, drafted
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.options import LAYOUT, SPARE_NODES
 from meshwright.api.request import Answer, FilesRequest, Progress
+from meshwright.api.request_file import saved_plan
 from meshwright.api.sources import FILES
 from meshwright.errors import InputError, Message, fault
 
@@ -125,7 +126,7 @@ def fix(
     from meshwright.fix import fix as mended
 
     faults = Faults()
-    values = request.read(faults)
+    values = _of_plan(request).read(faults)
     messages = _messages(values, faults)
     _check(values, faults)
     question, originals = _question(values, faults, messages)
@@ -141,6 +142,13 @@ def fix(
         if told is not None:
             told(answer)
     return answer
+
+
+def _of_plan(request: FixRequest) -> FixRequest:
+    """The request, with a saved plan that stands alone where files stand as ``--request``, as other verbs take it."""
+    files = [request.files] if isinstance(request.files, str) else [str(each) for each in request.files]
+    plan = saved_plan(files[0]) if len(files) == 1 and not (request.from_ or request.layout or request.request) else None
+    return request if plan is None else replace(request, files=(), request=str(plan))
 
 
 def _check(values: Values, faults: Faults) -> None:

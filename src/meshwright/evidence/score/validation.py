@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
     from meshwright.domain.case import Case
+    from meshwright.domain.layout import Layout
     from meshwright.evidence.fit.fitters import Fitter, Predictor
     from meshwright.evidence.rows.groups import Scheme
     from meshwright.evidence.rows.row import Row
@@ -184,11 +185,13 @@ class _Pass:
         """Predict what is not known yet; how much of it is done."""
         for key in list(self._predicted)[: max(0, len(self._predicted) - REMEMBERED)]:
             del self._predicted[key]
-        wanted = {
+        unknown = {
             (each.configuration, each.fold): each.run
             for each in batch if isinstance(each, _Item) and each.run is not None
             and (each.configuration, each.fold) not in self._predicted
         }
+        # Alike pipelines beside each other: their order of operations is built once.
+        wanted = dict(sorted(unknown.items(), key=lambda each: _pipeline(each[1].layout)))
         tasks = [(self._case(run, fold), run.layout, run.reading) for (_, fold), run in wanted.items()]
         for number, (key, found) in enumerate(zip(wanted, estimates.of(tasks), strict=True), start=1):
             self._predicted[key] = found
@@ -232,6 +235,10 @@ def _held(items: Iterator[_Item | Skipped], path: str) -> list[_Item | Skipped]:
         raise fault("validate.many", "a fit takes {limit:,} runs at most: leave --scheme out, or give fewer rows", path=path,
                     limit=MAX_RUNS)
     return held
+
+
+def _pipeline(layout: Layout) -> tuple[str, int, int, int]:
+    return layout.schedule, layout.pipeline_parallel, layout.virtual_stages, layout.num_microbatches
 
 
 @lru_cache(maxsize=REMEMBERED)
