@@ -17,7 +17,7 @@ UNABLE = [(name, task) for name in frameworks() for task in ("pretrain", "sft", 
 
 def asked(name, task, **more):
     return PlanRequest(
-        **({"model": "qwen3-8b"} if name == "torchtitan" else {"model": "llama3-8b", "layers": 4}), nodes=2,
+        **({"model": "qwen3-8b"} if name in ("torchtitan", "chatlearn") else {"model": "llama3-8b", "layers": 4}), nodes=2,
         device=DEVICES.get(name, "h100-sxm"), global_batch=32, sequence=2048, task=task, framework=name, no_balance=True, top=1,
         **more,
     )

@@ -73,7 +73,7 @@ def test_plans_are_ranked_and_grouped_and_refinement_never_loses(name):
     assert (refined.legal, refined.evaluated, refined.fitting) == (coarse.legal, coarse.evaluated, coarse.fitting)
 
 
-@pytest.mark.parametrize(("layers", "devices", "batch"), [(10, 8, 8), (13, 16, 16)])
+@pytest.mark.parametrize(("layers", "devices", "batch"), [(10, 8, 8), (15, 16, 16)])
 def test_plans_with_unequal_stages_are_ranked_by_their_simulated_step(layers, devices, batch):
     """Here the closed form alone would rank otherwise."""
     case = small_case(layers=layers, devices=devices, batch=batch)
@@ -82,6 +82,18 @@ def test_plans_with_unequal_stages_are_ranked_by_their_simulated_step(layers, de
     simulated = [each.estimate.step_s for each in result.plans]
     assert closed != sorted(closed)
     assert simulated == sorted(simulated)
+
+
+@pytest.mark.parametrize(("layers", "batch"), [(13, 32), (14, 16), (15, 16), (18, 16), (19, 32), (22, 16)])
+def test_no_pinned_number_of_chunks_is_better_where_chunks_are_not_alike(layers, batch):
+    """The closed form promises too much of some numbers of chunks; simulation decides among all that promise enough."""
+    case = small_case(layers=layers, devices=16, batch=batch)
+    options = replace(EXACT, pins={"pp": "4"}, refine=False)
+    pinned = [
+        plan(case, MEGATRON, replace(options, pins={"pp": "4", "vp": str(chunks)})).plans for chunks in range(1, layers // 4 + 1)
+    ]
+    fastest = min(plans[0].estimate.step_s for plans in pinned if plans)
+    assert plan(case, MEGATRON, options).plans[0].estimate.step_s == fastest
 
 
 def test_linearity_compares_with_the_best_on_the_smallest_number_of_nodes_that_fits():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.estimate.evaluate import split_of
 from meshwright.estimate.overlap import overlap_for
 from meshwright.estimate.single import estimate
 from meshwright.search import ranking
@@ -37,6 +38,8 @@ LISTED, RERANKED = 10, 4
 """So many candidates are simulated whatever is asked for, and some beyond what is: the first plan does not depend on ``top``."""
 DEEPER = 4000
 """Fitting layouts that the framework is asked about one by one, where it refuses all of the best."""
+CHUNKINGS = 6
+"""Numbers of chunks of one shape that are simulated at most, while they are not alike."""
 ON_FRONT = 8
 """Points of the grid's front that are simulated."""
 
@@ -108,7 +111,7 @@ def find(
     front = [each for pool in pools for each in ranking.spread(pool.front, ON_FRONT)] if not lean else []
     of_grid = [each for each in front if asked.able(each.layout)]
     edge = [asked.said(each).layout for each in of_grid]
-    plans, rivals = _ranked(case, [each.layout for each in candidates], balanced, edge, options)
+    plans, rivals = _ranked(asked, [each.layout for each in candidates], balanced, edge, options)
     best = [plan.estimate for plan in plans]
     return Found(
         counts=counts, pools=tuple(pools), overlap=overlap, search_s=search_s, plans=plans, refused=refused,
@@ -151,6 +154,13 @@ class _Asked:
     everything: bool = False
     """Nothing is refused any more."""
     refused: set[Layout] = field(default_factory=set)
+    known: dict[Layout, Estimate] = field(default_factory=dict)
+
+    def estimate(self, layout: Layout) -> Estimate:
+        """A layout's estimate, with its bubble simulated where stages differ; made once."""
+        if layout not in self.known:
+            self.known[layout] = estimate(self.case, layout)
+        return self.known[layout]
 
     def able(self, layout: Layout) -> bool:
         """Whether the framework runs a layout."""
@@ -164,16 +174,26 @@ class _Asked:
         return replace(candidate, layout=replace(candidate.layout, overlap=self.runner.overlap(self.case, candidate.layout)))
 
     def first(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """The first that the framework runs of each shape, as many as are simulated."""
+        """The first that the framework runs of each shape, as many shapes as are simulated, and others that promise more."""
         trained = not self.case.training.weights_frozen
-        found: dict[tuple[object, ...], Candidate] = {}
+        shapes: dict[tuple[object, ...], list[Candidate]] = {}
+        found: list[Candidate] = []
         for each in candidates:
-            key = ranking.shape(each.layout, trained=trained)
-            if key not in found and self.able(each.layout):
-                found[key] = self.said(each)
-            if len(found) == self.most:
-                break
-        return list(found.values())
+            kept = shapes.setdefault(ranking.shape(each.layout, trained=trained), [])
+            wanted = self._promising(kept, each) if kept else sum(map(bool, shapes.values())) < self.most
+            if wanted and self.able(each.layout):
+                kept.append(self.said(each))
+                found.append(kept[-1])
+        return found
+
+    def _promising(self, kept: Sequence[Candidate], each: Candidate) -> bool:
+        """Whether another number of chunks may be faster than those of its shape that are kept: the closed form does not know how
+        chunks that are not alike wait for each other, so it is asked as long as it promises more than simulations hold."""
+        last, chunks = kept[-1].layout, each.layout.virtual_stages
+        if len(kept) == CHUNKINGS or last.virtual_stages == 1 or chunks in {other.layout.virtual_stages for other in kept}:
+            return False
+        unlike = len({layers for chunk in split_of(self.case, last) for layers in chunk}) > 1
+        return unlike and each.step_s < min(self.estimate(other.layout).step_s for other in kept)
 
 
 def _deeper(
@@ -193,17 +213,17 @@ def _deeper(
 
 
 def _ranked(
-    case: Case, layouts: Sequence[Layout], balanced: Sequence[Layout], edge: Sequence[Layout], options: SearchOptions
+    asked: _Asked, layouts: Sequence[Layout], balanced: Sequence[Layout], edge: Sequence[Layout], options: SearchOptions
 ) -> tuple[tuple[RankedPlan, ...], list[Estimate]]:
     """The best of each shape with simulated bubbles, in order and in groups that cannot be told apart; and points of the front.
 
     ``balanced``: those whose stages were filled anew; they take the place of others of their shape where they are clearly better.
     """
-    trained, objective = not case.training.weights_frozen, options.objective
-    known = {layout: estimate(case, layout) for layout in {*layouts, *balanced, *edge}}
-    rivals = [known[layout] for layout in edge if known[layout].fits]
-    plain = ranking.best_of_shapes([*(known[layout] for layout in layouts), *rivals], objective, trained=trained)
-    anew = ranking.best_of_shapes([known[layout] for layout in balanced], objective, trained=trained)
+    case, objective = asked.case, options.objective
+    trained = not case.training.weights_frozen
+    rivals = [each for each in map(asked.estimate, edge) if each.fits]
+    plain = ranking.best_of_shapes([*map(asked.estimate, layouts), *rivals], objective, trained=trained)
+    anew = ranking.best_of_shapes([*map(asked.estimate, balanced)], objective, trained=trained)
     kept = {key: each for key, each in plain.items() if key not in anew or not ranking.clearly_better(anew[key], each, objective)}
     estimates = ranking.in_order({**anew, **kept}.values(), objective)
     why = []

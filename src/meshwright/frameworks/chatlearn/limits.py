@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from meshwright.domain.layout import Full
+from meshwright.domain.layout import Full, overlapping
 from meshwright.domain.model import Mlp
 from meshwright.frameworks.megatron import MEGATRON
 from meshwright.frameworks.rules import Rule, limits, values_if, words_if
@@ -50,8 +50,8 @@ def _batch_of_rank(plan: Planned) -> Values | None:
 
 
 def _gradient_overlap(plan: Planned) -> bool:
-    overlap = plan.layout.overlap
-    return plan.ranks > 1 and not is_fsdp(plan.layout) and (overlap.gradient_reduce or overlap.parameter_gather)
+    heard = overlapping(plan.layout) & {"gradient_reduce", "parameter_gather"}
+    return not is_fsdp(plan.layout) and any(getattr(plan.layout.overlap, name) for name in heard)
 
 
 def _model(plan: Planned) -> Values | None:
@@ -119,7 +119,7 @@ RULES = (
          "no expert overlap", lambda plan: plan.layout.overlap.expert and plan.ep > 1, "step"),
     # The back end megatron.
     Rule("model", "ChatLearn's Megatron back end cannot build {model}: {reason}; its FSDP back end can: chatlearn@fsdp", _model,
-         "start"),
+         "start", "model", releases=(COMMIT,)),
     Rule("backend", "ChatLearn's Megatron back end has ZeRO stages 0 and 1, not {stage}; its FSDP back end has 3: chatlearn@fsdp",
          lambda plan: values_if(is_fsdp(plan.layout), stage=plan.zero), "never", releases=(COMMIT,)),
     Rule("query-groups", "num_query_groups ({groups}) must be a multiple of tensor_model_parallel_size ({tp}).", _query_groups,

@@ -166,7 +166,7 @@ _RULES = (
     Rule("sequence", "Training sequence length ({sequence}) must be divisible by {parts} for the configured sequence/context "
          "parallelism.", _sequence, "start", releases=NEW),
     Rule("sequence-maximum", "Training sequence length {sequence} exceeds attention RoPE maximum supported sequence length "
-         "{limit}.", _sequence_maximum, "start", releases=NEW),
+         "{limit}.", _sequence_maximum, "start", "training", releases=NEW),
     Rule("context-attention", "spmd_types + CP is not supported with ScaledDotProductAttention or VarlenAttention. Use "
          "FlexAttention + CP or disable CP.", _context_attention, "start", releases=NEW),
     Rule("tied", "Weight tying is not supported with Pipeline Parallel.",
