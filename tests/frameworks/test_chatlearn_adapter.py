@@ -459,6 +459,15 @@ def test_the_fsdp_back_end_is_priced_as_itself():
     assert own.interval.step_s[1] / own.interval.step_s[0] > megatron.interval.step_s[1] / megatron.interval.step_s[0]
 
 
+@pytest.mark.parametrize(("words", "model", "release"), [
+    ("tp1 pp1 dp32 mb8 zero3 recompute=full", "qwen3-30b-a3b", "fsdp"), ("tp2 zero1", "qwen3-30b-a3b", "b7af31a9"),
+    ("", "qwen3-30b-a3b", "b7af31a9"), ("", "llama3-8b", "fsdp"), ("tp8", "llama3-8b", "b7af31a9"), ("zero3", "llama3-8b", "fsdp"),
+])
+def test_where_no_back_end_is_named_the_plan_shows_which_is_meant(words, model, release):
+    """Plans of before open, and a model that one of them cannot build is planned for the other, unless its degrees are wanted."""
+    assert CHATLEARN.asked_for(words, load_model(model)).version == release
+
+
 @pytest.mark.parametrize("backend", ["fsdp", "megatron"])
 def test_files_show_which_back_end_they_are_for(backend):
     below = FSDP_TEMPLATE if backend == "fsdp" else MEGATRON_TEMPLATE

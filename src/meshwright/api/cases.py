@@ -149,6 +149,8 @@ def drafted(values: Values, faults: Faults, *, runs: bool = True) -> Draft:
     if "model" in found and "layers" in values:
         with faults.at("layers"):
             found["model"] = shrink(found["model"], values["layers"])
+    if "framework" in found and "@" not in request["framework"]:
+        found["framework"] = found["framework"].asked_for(_layout_words(values), found.get("model"))
     with faults:
         found["cluster"] = _cluster(values, faults)
     with faults.at("lengths"):
@@ -183,6 +185,12 @@ def drafted(values: Values, faults: Faults, *, runs: bool = True) -> Draft:
         setup=case, found=found,
         num_devices=found["cluster"].num_devices if sized else None if "devices" in faults.failed else values.get("devices"),
     )
+
+
+def _layout_words(values: Values) -> str:
+    """What is asked of the layout: its label, and pins as words of one."""
+    pins = values.get("pin") or {}
+    return " ".join([str(values.get("layout", "")), *(f"{knob}{value}" for knob, value in dict(pins).items())])
 
 
 _PARTS = ("framework", "model", "cluster", "batch", "optimizer", "implementation", "precision", "calibration")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout, Overlap
+    from meshwright.domain.model import Model
 
 __all__ = ["DEFAULTS", "Check", "File", "Framework", "Limit", "Noticed", "Options", "Values"]
 
@@ -140,6 +141,8 @@ class Framework:
     """Key -> value of all settings that express a layout at a release; what is off is absent. The inverse of ``interpreter``."""
     opener: Callable[[Sequence[File]], Source] | None = None
     """Files as a source, where they need more than their own language; None: ``documents.opening.open_source``."""
+    chosen: Callable[[str, Model | None], str | None] | None = None
+    """The release that words of a layout and a model ask for, where the user names none: back ends that are releases."""
     detect: Callable[[Source], str | None] | None = None
     """The release that files are written for, where they show it."""
     interpreter: Callable[[Source, Given, str], Reading] | None = None
@@ -191,6 +194,10 @@ class Framework:
         if release == self.version:
             return self
         return self.variant(release) if self.variant is not None else replace(self, version=release)
+
+    def asked_for(self, words: str, model: Model | None) -> Framework:
+        """The framework at the release that words of a layout and a model ask for; this one where they ask for none."""
+        return self if self.chosen is None else self.at(self.chosen(words, model))
 
     def for_case(self, case: Case) -> Framework:
         """The framework with the features that are left for a case."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
 from meshwright.frameworks.chatlearn.asking import packing_limit
 from meshwright.frameworks.chatlearn.deciding import TRAINER, UNSPOKEN, decide, normal
-from meshwright.frameworks.chatlearn.limits import COMMIT, FSDP, FSDP_LIMITS, LIMITS, ULYSSES
+from meshwright.frameworks.chatlearn.limits import COMMIT, FSDP, FSDP_LIMITS, LIMITS, ULYSSES, foreign
 from meshwright.frameworks.chatlearn.mistakes import CHECKS, unknown_key
 from meshwright.frameworks.chatlearn.reading import interpret
 from meshwright.frameworks.chatlearn.sources import open_files
@@ -21,6 +22,7 @@ from meshwright.frameworks.surface import Surface, load_surface
 if TYPE_CHECKING:
     from meshwright.documents.source import Source
     from meshwright.domain.case import Case
+    from meshwright.domain.model import Model
 
 __all__ = ["CHATLEARN"]
 
@@ -78,6 +80,17 @@ def _narrowed(case: Case) -> Features:
     return _ON_FSDP if case.model.architecture in ULYSSES else replace(_ON_FSDP, context_parallel=False)
 
 
+_ZERO_3 = re.compile(r"\bzero=?3\b|\bshards=\d+,\d+,0*([2-9]|1\d)")
+_DEGREE = re.compile(r"\b(tp|pp|vp|ep|etp)=?([2-9]|1\d)")
+
+
+def _chosen(words: str, model: Model | None) -> str | None:
+    """The back end fsdp where parameters are to be sharded, and for models that the other cannot build unless its degrees are asked
+    for: then it says why it cannot."""
+    unable = model is not None and bool(foreign(model))
+    return FSDP if _ZERO_3.search(words) or (unable and not _DEGREE.search(words)) else None
+
+
 @cache
 def _at(release: str) -> Framework:
     """ChatLearn with one of its back ends."""
@@ -101,6 +114,7 @@ CHATLEARN = Framework(
     surface=surface,
     decide=decide,
     opener=open_files,
+    chosen=_chosen,
     detect=_detect,
     interpreter=interpret,
     checks=tuple(CHECKS),
