@@ -121,7 +121,8 @@ def _planned(values: Values, faults: Faults) -> tuple[Setup | None, Layout | Non
 
     saved: Values = {}
     with faults:
-        if "plan" in values and Path(values["plan"]).is_file() and is_script(str(values["plan"])):
+        given = Path(values.get("plan", ""))
+        if given.suffix and given.is_file() and is_script(str(given)):
             raise fault("export.script", "is a launch script and no plan; `meshwright import {script} --from FRAMEWORK --save DIR` "
                         "makes one of it", path=values["plan"], script=values["plan"])
         saved = read_plan(values["plan"], faults) if "plan" in values else {}
