@@ -27,7 +27,7 @@ def priced(case, layout):
     return float(found.time.step_s), float(np.max(found.memory.reserved_bytes))
 
 
-@examples(40)
+@examples(20)
 @given(st.data())
 def test_choosing_again_changes_nothing_and_columns_say_what_one_layout_says(data):
     case = data.draw(cases())
@@ -44,7 +44,7 @@ def test_choosing_again_changes_nothing_and_columns_say_what_one_layout_says(dat
     assert running(case, layout) is case
 
 
-@examples(60)
+@examples(25)
 @given(st.data())
 def test_a_score_matrix_never_costs_less_memory_or_time(data):
     case = data.draw(cases())

@@ -14,6 +14,8 @@ from meshwright.search.finding import find
 from meshwright.search.runner import Functions
 
 ALL = recipes()
+DEAR = ("deepseek", "405b", "qwen3-235b", "gpt3-175b", "gpt-oss-120b", "8x22b", "340b")
+"""Searches of a second and more: the matrix has them."""
 
 
 def test_there_are_enough_recipes_and_each_names_its_source() -> None:
@@ -42,7 +44,9 @@ def test_recipe_is_near_our_plan_or_the_difference_is_explained(recipe: Recipe) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recipe", ALL, ids=lambda each: each.name)
+@pytest.mark.parametrize("recipe", [
+    pytest.param(each, id=each.name, marks=[pytest.mark.matrix] * any(name in each.name for name in DEAR)) for each in ALL
+])
 def test_no_plan_that_more_likely_runs_out_of_memory_is_recommended(recipe: Recipe) -> None:
     case = case_of(recipe, "shipped")
     found = find(case, framework(recipe.framework).features, SearchOptions(top=5, risk=RISK), Functions(), lean=True)
