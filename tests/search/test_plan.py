@@ -22,6 +22,7 @@ from meshwright.search import SearchOptions, compare, layout_refusals, min_devic
 from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.linearity import baseline
 from meshwright.search.plan import device_counts, overlap_for
+from meshwright.search.refine import variants
 from meshwright.search.runner import Functions
 from meshwright.search.sizes import on
 from meshwright.search.space import Pins, make_space, parse_pins
@@ -541,3 +542,11 @@ def test_the_least_demanding_layout_is_one_that_the_framework_runs(monkeypatch: 
     found = mw.estimate(mw.EstimateRequest(**given, layout=layout)).to_json()
     assert not found["fits"]
     assert found["memory_reserved_bytes"] == round(unmet["demand"])
+
+
+def test_modules_are_tried_around_layouts_that_recompute_everything():
+    """In the grid only full recomputation may fit; of the modules one is enough, and cheaper."""
+    case = small_case("mixtral-8x7b", devices=16, batch=64)
+    space = make_space(case, MEGATRON, 16, parse_pins({}))
+    base = Layout(pipeline_parallel=2, data_parallel=8, expert_parallel=8, num_microbatches=8, recompute=Full())
+    assert Selective(modules=("moe",)) in {each.recompute for each in variants(space, base)}

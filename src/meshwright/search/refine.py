@@ -44,8 +44,21 @@ def refine(space: Space, finalists: Finalists, *, bases: int = BASES) -> list[Ca
     Holds:   only knobs that are not pinned and that the framework has.
     """
     best = finalists.best
-    chosen = [candidate.layout for pool in (best, *finalists.near) for candidate in pool[:bases]]
+    chosen = [layout for pool in (best, *finalists.near) for layout in _unlike(pool)[:bases]]
     return [*best, *neighbours(space, chosen, known={candidate.layout for candidate in best}, after=finalists.seen)]
+
+
+def _unlike(pool: Sequence[Candidate]) -> list[Layout]:
+    """The first of each mesh, micro-batch and number of chunks: recomputation and sharding are what is tried around them."""
+    once: dict[tuple[int, ...], Layout] = {}
+    for each in pool:
+        own = each.layout
+        key = (
+            own.tensor_parallel, own.context_parallel, own.pipeline_parallel, own.virtual_stages, own.expert_parallel,
+            own.expert_tensor_parallel, own.microbatch_sequences,
+        )
+        once.setdefault(key, own)
+    return list(once.values())
 
 
 def neighbours(space: Space, layouts: Sequence[Layout], *, known: set[Layout], after: int) -> list[Candidate]:
@@ -83,7 +96,7 @@ def _recomputes(space: Space, base: Layout) -> Iterator[Layout]:
     if "full" in features.recompute and features.recompute_first_layers:
         largest = max(max(row) for row in split_of(space.case, base))
         yield from (replace(base, recompute=Full(layers=k)) for k in _steps(largest))
-    if "selective" in features.recompute and not isinstance(base.recompute, Full):
+    if "selective" in features.recompute:
         for modules in MODULE_SETS:
             if all(module in features.selective_modules for module in modules) and _has_modules(space, modules):
                 yield replace(base, recompute=Selective(modules=modules))
