@@ -547,6 +547,6 @@ def test_the_least_demanding_layout_is_one_that_the_framework_runs(monkeypatch: 
 def test_modules_are_tried_around_layouts_that_recompute_everything():
     """In the grid only full recomputation may fit; of the modules one is enough, and cheaper."""
     case = small_case("mixtral-8x7b", devices=16, batch=64)
-    space = make_space(case, MEGATRON, 16, parse_pins({}))
+    space = make_space(case, EVERYTHING, 16, parse_pins({}))
     base = Layout(pipeline_parallel=2, data_parallel=8, expert_parallel=8, num_microbatches=8, recompute=Full())
     assert Selective(modules=("moe",)) in {each.recompute for each in variants(space, base)}
