@@ -127,3 +127,13 @@ def test_every_step_of_the_data_has_a_rule_that_stands_somewhere_and_a_function(
         assert stop.take in TAKES
     assert {stop.choose for stop in stops} == set(CHOICES)
     assert plain(ground("70b"), 0).world == 512
+
+
+def test_model_parallelism_grows_in_every_degree_but_those_of_experts_that_are_not_there():
+    own = ground("few sequences")
+    grown = CHOICES["parallelism"](own, plain(own, 0))
+    values = {name: {knobs[name] for knobs in grown} for name in grown[0]}
+    assert {name: max(each) for name, each in values.items()} == {
+        "pipeline_parallel": 64, "context_parallel": 64, "tensor_parallel": 8, "expert_parallel": 1, "expert_tensor_parallel": 1,
+    }
+    assert max(knobs["expert_parallel"] for knobs in CHOICES["parallelism"](ground("mixtral"), plain(ground("mixtral"), 0))) == 64
