@@ -1,0 +1,32 @@
+"""What sharded units add to a step, by hand."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from meshwright.perf.arrays import array
+from meshwright.perf.sharded_units import UnitCounts, UnitTimes, units_exposed_s
+
+TIMES = UnitTimes(**{name: array(value) for name, value in {
+    "gather_s": 8.0, "scatter_s": 6.0, "reduce_s": 4.0, "owners_s": 3.0, "gather_copies_s": 1.0, "reduce_copies_s": 0.5,
+    "wait_copies_s": 0.25, "sum_s": 0.125, "shard_sum_s": 0.2, "last_s": 1.5, "units": 4.0,
+}.items()})
+COUNTS = UnitCounts(**{name: array(value) for name, value in {
+    "forward_gathers": 2.0, "backward_gathers": 2.0, "scatters": 2.0, "waiting": 3.0, "waits": 1.0,
+}.items()})
+CASE = SimpleNamespace(calibration=SimpleNamespace(constants=SimpleNamespace(overlap_ratio=0.5, contention_slowdown=0.1)))
+
+
+@pytest.mark.parametrize(("overlap", "expected"), [
+    # Half of each hides: 2 (4 + 4/4) + 2 x 4 + 2 x 3 + 2 and the last unit's 1.5 are 27.5; a tenth of the hidden 8 + 8 + 6 + 2.
+    (True, 27.5 + 2.4 + 5.0 + 0.825 + 3.0),
+    # Nothing hides: 2 x 8 + 2 x 8 + 2 x 6 + 4.
+    (False, 48.0 + 5.0 + 0.825 + 3.0),
+])
+def test_messages_that_do_not_hide_their_slowdown_and_copies_add_up(overlap, expected):
+    found = units_exposed_s(
+        TIMES, COUNTS, forward_s=array(5.0), backward_s=array(7.0), case=CASE, gradient_overlap=overlap, parameter_overlap=overlap
+    )
+    assert float(found) == pytest.approx(expected)
