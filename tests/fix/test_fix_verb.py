@@ -426,3 +426,15 @@ def test_standard_input_is_a_message_too(fix, monkeypatch, tmp_path):
 
     monkeypatch.setattr(sys, "stdin", Stdin())
     assert fix(*BRIDGE, "--oom", "-", "--json", *ONE).json["out_of_memory"]["kind"] == "fragmentation"
+
+
+def test_a_plan_without_a_layout_is_not_asked_for_files(fix, tmp_path):
+    """What is wrong with it is said, and nothing else is missing."""
+    plan = tmp_path / "plan.yaml"
+    request = "{model: llama3-8b, device: h100-sxm, nodes: 1, global_batch: 64, sequence: 4096}"
+    plan.write_text(f"meshwright_plan: 1\nrequest: {request}\nlayout: {{tp: 2}}\n", encoding="utf-8")
+    answer = fix(str(plan), "--memory", "30GB")
+    assert answer.status == 2
+    assert [line for line in answer.err.splitlines() if line.startswith("error:")] == [
+        f"error: {plan}: layout: holds keys with values: a plan has its label there"
+    ]

@@ -18,6 +18,7 @@ from meshwright.estimate import estimate
 from meshwright.estimate.overlap import overlap_for
 from meshwright.search import SearchOptions, layout_refusals, plan
 from meshwright.search.levers import host_short_bytes, levers
+from meshwright.search.offloaded import first_of
 from meshwright.search.runner import Functions
 from strategies import EVERYTHING, MEGATRON, small_case
 
@@ -157,3 +158,12 @@ def test_more_devices_are_as_few_as_fit():
     for fewer in range(1, nodes):
         own = replace(case, cluster=replace(case.cluster, num_devices=fewer * case.cluster.devices_per_node))
         assert not plan(own, MEGATRON, SearchOptions(top=1, pins={"offload": "none"})).plans
+
+
+@pytest.mark.parametrize("lean", [False, True])
+def test_states_move_where_nothing_fits_and_not_where_the_framework_refuses_what_fits(lean):
+    """Every asker of the first plan says what ``plan`` does: a framework that runs none of what fits has no plan."""
+    case, moved_alone = small_case("llama3-8b", devices=8, batch=32), Functions(acceptable=lambda layout: bool(layout.offload))
+    assert plan(case, MEGATRON, ONE, runner=moved_alone).refused > 0
+    assert first_of(case, MEGATRON, ONE, moved_alone, lean=lean) is None
+    assert first_of(case, MEGATRON, ONE, NOBODY, lean=lean).label == plan(case, MEGATRON, ONE, runner=NOBODY).plans[0].label

@@ -15,7 +15,8 @@ from meshwright.judging.facts import ANYONE, Facts
 from meshwright.judging.guides import judge_all
 from meshwright.judging.losses import Cause, Loss, causes, losses
 from meshwright.judging.start import GuidedStart, differences, guided_start
-from meshwright.search.plan import first_plan
+from meshwright.search.offloaded import first_of
+from meshwright.search.result import SearchOptions
 from meshwright.search.sizes import on
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def explain(
 
 
 def _fastest(facts: Facts) -> Fastest | None:
-    found = first_plan(on(facts.case, facts.layout.world), facts.features, facts.runner)
+    found = first_of(on(facts.case, facts.layout.world), facts.features, SearchOptions(top=1), facts.runner, lean=True)
     trials = [facts.trial(facts.layout), *([] if found is None else [facts.trial(found.layout)])]
     fitting = [each for each in trials if each.estimate.fits and not each.refused_because]
     if not fitting:

@@ -190,11 +190,11 @@ class _Asked:
         shapes: dict[tuple[object, ...], list[Candidate]] = {}
         found: list[Candidate] = []
         for each in candidates:
-            kept = shapes.setdefault(ranking.shape(each.layout, trained=trained), [])
-            wanted = self._promising(kept, each) if kept else sum(map(bool, shapes.values())) < self.most
+            key = ranking.shape(each.layout, trained=trained)
+            wanted = self._promising(shapes[key], each) if key in shapes else len(shapes) < self.most
             if wanted and self.able(each.layout):
-                kept.append(self.said(each))
-                found.append(kept[-1])
+                found.append(self.said(each))
+                shapes.setdefault(key, []).append(found[-1])
         return found
 
     def _promising(self, kept: Sequence[Candidate], each: Candidate) -> bool:

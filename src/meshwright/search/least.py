@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from meshwright.estimate.single import estimate
 from meshwright.search.finalists import Finalists
 from meshwright.search.grid import Counts, evaluate_grid
+from meshwright.search.space import TREATMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from meshwright.search.runner import Runner
     from meshwright.search.space import Space
 
-RECOMPUTE = ("full", "selective", "none")
-"""Treatments, what keeps least first."""
 ASKED = 240
 """Layouts that the framework is asked about: it may refuse the first of them."""
 
@@ -30,7 +29,7 @@ def corner(space: Space) -> Space:
 
     Holds:   a larger micro-batch, more chunks or less recompute never need less memory.
     """
-    able = [name for name in RECOMPUTE if name in space.treatments and name in space.features.recompute]
+    able = [name for name in reversed(TREATMENTS) if name in space.treatments and name in space.features.recompute]
     return replace(
         space, microbatches=space.microbatches[:1], chunks=space.chunks[:1], treatments=tuple(able[:1]) or space.treatments
     )

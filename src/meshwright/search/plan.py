@@ -72,18 +72,6 @@ def plan(
     return _told(case, features, options, found, asked)
 
 
-def first_plan(case: Case, features: Features, runner: Runner) -> Estimate | None:
-    """What ``plan`` lists first where nothing is pinned, its linearity left out; None where nothing fits that the framework runs.
-
-    Holds:   the estimate of ``plan``, found by a part of its work.
-    """
-    options = SearchOptions(top=1)
-    found = find(case, features, options, runner, lean=True, able=True)
-    if not found.plans and (moved := find_moved(case, features, options, runner)) is not None:
-        found = moved[1]
-    return found.plans[0].estimate if found.plans else None
-
-
 def _told(
     case: Case, features: Features, options: SearchOptions, found: Found, runner: Runner, ahead: tuple[Message, ...] = ()
 ) -> PlanResult:

@@ -208,7 +208,7 @@ def _question(values: Values, faults: Faults, messages: tuple[OutOfMemory, ...])
     if not {"from_", "layout"} & (set(values) | faults.failed):
         check_names(values, faults)
         faults.check()
-    if "layout" in values:
+    if "layout" in values or ("layout" in faults.failed and "from_" not in values):
         named = _named(values, faults)
     else:
         from meshwright.readers.safe import read_text
