@@ -1,0 +1,21 @@
+"""What was seen of a run that happened, a value for each kind of file: seconds, bytes, ratios; None where the file does not say."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from meshwright.domain.observed.counters import Counters, DeviceSeries
+from meshwright.domain.observed.hang import CollectiveEntry, Hanging, RankProgress
+from meshwright.domain.observed.log import RankMemory, RunLog, Sign, Step, Timer
+from meshwright.domain.observed.memory import MemoryHolder, MemorySnapshot
+from meshwright.domain.observed.network import Bandwidth, Bandwidths, NetworkSetup
+from meshwright.domain.observed.place import Place
+from meshwright.domain.observed.trace import Collective, KernelSum, RankSplit, RankTrace, TraceStep
+
+Observation: TypeAlias = RunLog | RankTrace | RankSplit | NetworkSetup | Bandwidths | Counters | Hanging | MemorySnapshot
+
+__all__ = [
+    "Bandwidth", "Bandwidths", "Collective", "CollectiveEntry", "Counters", "DeviceSeries", "Hanging", "KernelSum", "MemoryHolder",
+    "MemorySnapshot", "NetworkSetup", "Observation", "Place", "RankMemory", "RankProgress", "RankSplit", "RankTrace", "RunLog",
+    "Sign", "Step", "Timer", "TraceStep",
+]
