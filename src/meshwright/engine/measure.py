@@ -17,12 +17,14 @@ from torch.profiler import ProfilerActivity, profile
 from meshwright.domain.label import label
 from meshwright.engine.exposed import exposed_s
 from meshwright.engine.memory import bytes_of, saved_bytes
+from meshwright.engine.record.recorder import recording
 from meshwright.engine.report import RankReport, StepReport
 from meshwright.engine.step import build, clear_gradients, gradients_of, sample_of, train_step
 from meshwright.errors import InputError, Message, NoAnswerError
 from meshwright.outputs import Output, write
 
 if TYPE_CHECKING:
+    from meshwright.engine.record.recorder import Silent
     from meshwright.engine.request import Options, Request
     from meshwright.engine.step import Trainer
 
@@ -46,17 +48,15 @@ def measure(request: Request) -> StepReport:
         raise InputError(messages)
     device = torch.device("cuda", torch.cuda.current_device()) if cuda else torch.device("cpu")
     trainer = build(request, device)
-    losses, memory = _warm_up(trainer, options)
-    if cuda:
-        torch.cuda.reset_peak_memory_stats()
-    times = []
-    for number in range(options.steps):
-        sample = sample_of(trainer, options.warmup_steps + number)
-        _wait(device)
-        begin = perf_counter()
-        losses.append(_finite(train_step(trainer, sample), options.warmup_steps + number))
-        _wait(device)
-        times.append(perf_counter() - begin)
+    with recording(request, trainer) as record:
+        losses, memory = _warm_up(trainer, options, record)
+        if cuda:
+            torch.cuda.reset_peak_memory_stats()
+        times = []
+        for number in range(options.warmup_steps, options.warmup_steps + options.steps):
+            loss, step_s = _step(trainer, number, record)
+            losses.append(loss)
+            times.append(step_s)
     own = (times, _own(trainer, memory, _profiled(trainer, options)))
     everybody = [own] * dist.get_world_size()
     dist.all_gather_object(everybody, own)
@@ -67,6 +67,20 @@ def measure(request: Request) -> StepReport:
         flops_per_step=request.flops_per_step, flops_convention=request.flops_convention, peak_flops_per_s=request.peak_flops_per_s,
         ranks=tuple(report for _, report in everybody),
     )
+
+
+def _step(trainer: Trainer, number: int, record: Silent) -> tuple[float, float]:
+    """One step -> its loss, and its seconds without those that its data took."""
+    with record.step(number):
+        with record.part("data"):
+            sample = sample_of(trainer, number)
+        _wait(trainer.device)
+        begin = perf_counter()
+        loss = _finite(train_step(trainer, sample), number)
+        _wait(trainer.device)
+        step_s = perf_counter() - begin
+        record.saw(sample, loss)
+    return loss, step_s
 
 
 def _wait(device: torch.device) -> None:
@@ -81,9 +95,9 @@ def _finite(loss: float, step: int) -> float:
     return loss
 
 
-def _warm_up(trainer: Trainer, options: Options) -> tuple[list[float], dict[str, int | None]]:
+def _warm_up(trainer: Trainer, options: Options, record: Silent) -> tuple[list[float], dict[str, int | None]]:
     """The steps before the measured ones -> their losses, and memory by category, counted in one step more that updates nothing."""
-    losses = [_finite(train_step(trainer, sample_of(trainer, step)), step) for step in range(options.warmup_steps)]
+    losses = [_step(trainer, step, record)[0] for step in range(options.warmup_steps)]
     activations = gradient_bytes = None
     if options.saved:
         with saved_bytes(trainer) as counted:

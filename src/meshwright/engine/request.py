@@ -34,6 +34,8 @@ class Options:
     """One further step runs under the profiler: exposed communication."""
     trace: str = ""
     """Folder for Kineto traces, one file per rank; empty: none."""
+    record: str = ""
+    """Folder for what each rank notes of its steps as they go; empty: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
