@@ -15,9 +15,9 @@ from meshwright.readers.source import SAMPLE, Source
 from meshwright.units import GIGA, MILLI
 
 _LINE = re.compile(
-    r"comm op: (?P<operation>[\w ]{1,60}?)(?: \| \[Caller Func: (?P<caller>[^\]]{1,80})\])?"
-    r" \| time \(ms\): (?P<time>[\d.]{1,20})"
-    r" \| msg size: (?P<size>[\d.]{1,20} ?[KMGT]?B) \| algbw \(Gbps\): (?P<algbw>[\d.]{1,20})\s{0,4} \| busbw \(Gbps\): (?P<busbw>[\d.]{1,20})")
+    r"comm op: (?P<operation>[\w ]{1,60}?)(?: \| \[Caller Func: (?P<caller>[^\]]{1,80})\])? \| time \(ms\): (?P<time>[\d.]{1,20})"
+    r" \| msg size: (?P<size>[\d.]{1,20} ?[KMGT]?B) \| algbw \(Gbps\): (?P<algbw>[\d.]{1,20})\s{0,4}"
+    r" \| busbw \(Gbps\): (?P<busbw>[\d.]{1,20})")
 _HEAD = re.compile(r"Comm\. Op\s{1,60}Message Size\s{1,60}Count\s{1,60}Total Latency\s?\(ms\)")
 _OPERATION = re.compile(r"^\s{0,8}([a-z][\w ]{1,60}?)(?: \| \[Caller Func: ([^\]]{1,80})\])?\s*$")
 _ROW = re.compile(r"^\s{1,80}([\d.]{1,20} ?[KMGT]?B)\s{1,40}(\d{1,12})((?:\s{1,40}[\d.]{1,24}){4,8})\s*$")
