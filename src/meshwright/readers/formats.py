@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from meshwright.domain.observed import Observation
 
 GROUP = "meshwright.formats"
-BUILT_IN: tuple[str, ...] = ()
+BUILT_IN: tuple[str, ...] = ("traces.kineto",)
 """Modules of this package, each with a ``FORMAT``."""
 MAX_FILES = 20_000
 """Of all directories together."""
