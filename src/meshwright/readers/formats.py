@@ -24,8 +24,17 @@ if TYPE_CHECKING:
 GROUP = "meshwright.formats"
 BUILT_IN: tuple[str, ...] = (
     "out_of_memory",
-    "logs.megatron", "logs.torchtitan", "logs.nanotron", "logs.deepspeed", "logs.deepspeed_comms", "logs.hf_trainer",
-    "logs.nanogpt", "logs.maxtext", "logs.mindspore", "logs.chatlearn",
+    "logs.megatron",
+    "logs.torchtitan",
+    "logs.nanotron",
+    "logs.deepspeed",
+    "logs.deepspeed_comms",
+    "logs.hf_trainer",
+    "logs.nanogpt",
+    "logs.maxtext",
+    "logs.mindspore",
+    "logs.chatlearn",
+    "traces.kineto",
 )
 """Modules of this package, each with a ``FORMAT``."""
 MAX_FILES = 20_000
