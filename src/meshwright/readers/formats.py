@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from meshwright.domain.observed import Observation
 
 GROUP = "meshwright.formats"
-BUILT_IN: tuple[str, ...] = ()
+BUILT_IN: tuple[str, ...] = (
+    "network.nccl_debug",
+    "network.nccl_tests",
+    "network.nccl_tests_json",
+    "network.allreduce_bench",
+    "network.nccl_inspector",
+    "hangs.flight_recorder",
+)
 """Modules of this package, each with a ``FORMAT``."""
 MAX_FILES = 20_000
 """Of all directories together."""
