@@ -29,6 +29,10 @@ BUILT_IN: tuple[str, ...] = (
     "network.allreduce_bench",
     "network.nccl_inspector",
     "hangs.flight_recorder",
+    "counters.nvidia_smi",
+    "counters.dmon",
+    "counters.dcgm",
+    "out_of_memory",
 )
 """Modules of this package, each with a ``FORMAT``."""
 MAX_FILES = 20_000

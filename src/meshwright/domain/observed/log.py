@@ -68,7 +68,7 @@ class Sign:
     """Something that the file itself complains of: a known warning or error."""
 
     id: str
-    """As in ``readers/signs.yaml``: ``allocator.retries``, ``compile.recompiled``, ``nccl.timeout``."""
+    """As in the table of signs: ``allocator.retries``, ``compile.recompiled``, ``nccl.timeout``."""
     place: Place
     text: str
     """The line, cut to a few hundred characters."""
