@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 
 GROUP = "meshwright.formats"
 BUILT_IN: tuple[str, ...] = (
+    "network.nccl_debug",
+    "network.nccl_tests",
+    "network.nccl_tests_json",
+    "network.allreduce_bench",
+    "network.nccl_inspector",
+    "hangs.flight_recorder",
+    "counters.nvidia_smi",
+    "counters.dmon",
+    "counters.dcgm",
     "out_of_memory",
     "logs.megatron",
     "logs.torchtitan",
