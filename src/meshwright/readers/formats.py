@@ -33,6 +33,7 @@ BUILT_IN: tuple[str, ...] = (
     "counters.dmon",
     "counters.dcgm",
     "out_of_memory",
+    "logs.reference",
     "logs.megatron",
     "logs.torchtitan",
     "logs.nanotron",

@@ -59,6 +59,8 @@ class StepRequest(Request):
               help="One step more under the profiler: exposed communication."),
         Field(name="trace", metavar="DIR", panel=_RUN, in_file=False,
               help="Kineto traces there, one of each rank; implies --profiled."),
+        Field(name="record", metavar="DIR", panel=_RUN, in_file=False,
+              help="What each rank notes of its steps and exchanges as they go, for meshwright diagnose: a folder of its own."),
         Field(name="save", metavar="FILE", panel="Output", in_file=False, help="Write the JSON document there."),
         Field(name="force", kind="flag", panel="Output", in_file=False, help="Replace the file and the traces where they exist."),
     )
@@ -81,6 +83,7 @@ class StepRequest(Request):
     packed: bool = False
     profiled: bool = False
     trace: str | Path | None = None
+    record: str | Path | None = None
     save: str | Path | None = None
     force: bool = False
 
@@ -149,6 +152,10 @@ def _check(values: Values, faults: Faults) -> None:
     faults.messages += obstacles(saved, folder=values.get("trace", ""), inputs=inputs, force=values["force"], fresh=True)
     if "trace" in values:
         faults.note(obstacles(files_in(values["trace"], "rank-*.json"), force=values["force"], fresh=True))
+    if "record" in values:
+        faults.note(obstacles(folder=values["record"]))
+        if files_in(values["record"], "rank-*.jsonl"):
+            faults.add("step.record", "{folder} has the records of another run: give a folder of its own", folder=values["record"])
     _check_case(values, faults)
     faults.check()
 
@@ -217,10 +224,11 @@ def _chosen(values: Values) -> tuple[Case, Layout]:
 def _options(values: Values) -> Options:
     from meshwright.engine.request import Options
 
-    names = {"steps": "steps", "warmup": "warmup_steps", "threads": "threads", "trace": "trace"}
+    names = {"steps": "steps", "warmup": "warmup_steps", "threads": "threads", "trace": "trace", "record": "record"}
     said = {field: values[name] for name, field in names.items() if name in values}
-    if "trace" in said:
-        said["trace"] = str(Path(said["trace"]).resolve())
+    for name in ("trace", "record"):
+        if name in said:
+            said[name] = str(Path(said[name]).resolve())
     return Options(
         backend=backend(values), packed=values["packed"], compiled=values["compile"], profiled=values["profiled"], **said
     )

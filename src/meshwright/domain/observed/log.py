@@ -23,6 +23,10 @@ class Step:
     """The global batch."""
     tokens: int | None = None
     """Of the global batch, where the log counts them."""
+    rank_tokens: int | None = None
+    """Of the rank that prints, padding included, where it counts its own."""
+    padded_tokens: int | None = None
+    """Of these, padding."""
     tokens_per_s_per_device: float | None = None
     model_flops_per_s_per_device: float | None = None
     """By the log's own convention of useful work, recomputation left out."""

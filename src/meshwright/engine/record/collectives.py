@@ -1,8 +1,8 @@
 """Every exchange between ranks, seen where PyTorch hands it to the communication library, whoever asks for it.
 
-A kernel at the autograd key of each operator of ``c10d`` notes what is called and passes it on; compiled code and tensors that are spread
-over ranks come by the same operators. Of a work that tells when it is done (gloo's), the end is the library's own; of one that does not, the
-end is that of the wait for it.
+A kernel at the autograd key of each operator of ``c10d`` notes what is called and passes it on; compiled code and tensors that are
+spread over ranks come by the same operators. Of a work that tells when it is done (gloo's), the end is the library's own;
+else it is that of the wait for it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ OPERATIONS = {
 }
 """Operators of ``c10d`` -> what the field calls them."""
 PASSED = (
-    "all_reduce", "all_reduce_", "all_gather_into_tensor", "all_gather_into_tensor_out", "reduce_scatter_tensor", "all_to_all_single",
-    "broadcast", "broadcast_",
+    "all_reduce", "all_reduce_", "all_gather_into_tensor", "all_gather_into_tensor_out", "reduce_scatter_tensor",
+    "all_to_all_single", "broadcast", "broadcast_",
 )
 """Operators of ``_c10d_functional``, which reach those of ``c10d`` below autograd unless they are passed on from above."""
 
@@ -60,35 +60,41 @@ class Watched:
         self._spent, self._begun, self._done, self._met = spent, begun, done, met
         self._counts: dict[str, int] = {}
         self._by_work: dict[int, tuple[Any, Call]] = {}
-        self._by_result: dict[int, Call] = {}
-        self._libraries: list[torch.library.Library] = []
+        self._by_result: dict[int, int] = {}
+        self._libraries: list[Any] = []
 
     def __enter__(self) -> Watched:
         """Stand between the callers and the library."""
         for namespace, names in (("c10d", OPERATIONS), ("_c10d_functional", PASSED)):
-            library = torch.library.Library(namespace, "IMPL")  # noqa: TOR901
+            library: Any = torch.library.Library(namespace, "IMPL")  # type: ignore[no-untyped-call]
             self._libraries.append(library)
             for name in names:
-                operator = getattr(getattr(torch.ops, namespace), name).default
-                kernel = self._noted(operator, OPERATIONS[name]) if namespace == "c10d" else self._passed(operator)
+                operator: Any = getattr(getattr(torch.ops, namespace), name).default
+                kernel: Any = self._noted(operator, OPERATIONS[name]) if namespace == "c10d" else self._passed(operator)
                 library.impl(name, kernel, self._keyname, with_keyset=True)
-        self._wait, self._wait_tensor = dist.Work.wait, functional.wait_tensor
-        work_wait, tensor_wait = self._wait, self._wait_tensor
+        work_wait: Any = dist.Work.wait
+        tensor_wait: Any = functional.wait_tensor
 
         def wait(work: Any, *given: Any, **more: Any) -> Any:
-            return self._waited(self._by_work.pop(id(work), (None, None))[1], lambda: work_wait(work, *given, **more))
+            return self._waited(id(work), lambda: work_wait(work, *given, **more))
 
         def wait_tensor(tensor: Any) -> Any:
-            return self._waited(self._by_result.pop(tensor.data_ptr(), None), lambda: tensor_wait(tensor))
+            return self._waited(self._by_result.pop(tensor.data_ptr(), 0), lambda: tensor_wait(tensor))
 
-        dist.Work.wait, functional.wait_tensor = wait, wait_tensor  # type: ignore[method-assign]
+        self._put(wait, wait_tensor)
+        self._before = (work_wait, tensor_wait)
         return self
 
     def __exit__(self, *_: object) -> None:
-        dist.Work.wait, functional.wait_tensor = self._wait, self._wait_tensor  # type: ignore[method-assign]
+        self._put(*self._before)
         for library in self._libraries:
             library._destroy()
         self._libraries.clear()
+
+    @staticmethod
+    def _put(wait: Any, wait_tensor: Any) -> None:
+        """These two in place of PyTorch's, wherever they are called."""
+        dist.Work.wait, functional.wait_tensor = wait, wait_tensor  # type: ignore[method-assign]
 
     def settle(self) -> None:
         """At the end of a step: what nobody waited for is told as far as it got."""
@@ -134,7 +140,7 @@ class Watched:
         work = dist.Work.unbox(result[-1] if isinstance(result, tuple | list) else result)
         self._by_work[id(work)] = (work, call)  # it is held, so that no other one has its identity
         for tensor in _tensors(given):
-            self._by_result[tensor.data_ptr()] = call
+            self._by_result[tensor.data_ptr()] = id(work)
             break
         if self._keyname == "AutogradCUDA":  # a future of the device's is done when it is enqueued
             return
@@ -147,7 +153,8 @@ class Watched:
         except RuntimeError:  # sends and receives have none
             return
 
-    def _waited(self, call: Call | None, wait: Callable[[], Any]) -> Any:
+    def _waited(self, work: int, wait: Callable[[], Any]) -> Any:
+        _, call = self._by_work.pop(work, (None, None))
         if call is None:
             return wait()
         begin = perf_counter()
@@ -169,7 +176,7 @@ def hand_on(operator: Any, keys: Any, given: tuple[Any, ...], more: dict[str, An
 
 
 def _tensors(given: Iterable[Any]) -> Iterable[torch.Tensor]:
-    """Tensors of the first argument that has any: what is sent or summed in place, or what comes out, which is larger or as large."""
+    """Tensors of the first argument that has any: what is sent or summed in place, or what comes out."""
     for each in given:
         found = [each] if isinstance(each, torch.Tensor) else _flat(each) if isinstance(each, list | tuple) else []
         if found:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 FLUSH_S = 0.1
+SILENT_S = 0.5
+"""After so long without a line there is one of the time, so that who waits is told from who was ended."""
 
 
 class Journal:
@@ -35,10 +38,13 @@ class Journal:
         self._stream.close()
 
     def _hand_on(self) -> None:
-        over = False
+        over, last = False, perf_counter()
         while not over:
             over = self._over.wait(FLUSH_S)
+            if not self._lines and not over and perf_counter() > last + SILENT_S:
+                self.add({"at_s": perf_counter()})
             if some := len(self._lines):
+                last = perf_counter()
                 self._stream.write("\n".join(self._lines[:some]) + "\n")
                 self._stream.flush()
                 del self._lines[:some]  # what was added meanwhile stands behind

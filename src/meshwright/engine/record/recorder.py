@@ -175,7 +175,7 @@ def _header(request: Request, trainer: Trainer) -> dict[str, Any]:
 def _dimensions(trainer: Trainer) -> dict[str, str]:
     """Name of a process group -> dimension of the layout."""
     ranks = trainer.ranks
-    meshes = [(ranks.tensor, "tp"), *((ranks.mesh[name], name) for name in ("tp", "cp", "pp", "dp"))]
+    meshes: list[tuple[Any, str]] = [(ranks.tensor, "tp"), *((ranks.mesh[name], name) for name in ("tp", "cp", "pp", "dp"))]
     meshes += [(ranks.replicas["replicate"], "dp"), (ranks.replicas["shard"], "dp"), (ranks.ends, "pp"), (ranks.owners, "dp")]
     if ranks.experts is not None:
         meshes += [(ranks.experts["experts"], "ep"), (ranks.experts["replicate"], "dp"), (ranks.experts["shard"], "dp")]
@@ -217,7 +217,7 @@ def _host() -> str:
 
 def _memory() -> dict[str, int]:
     """Bytes of this rank: at most so far, and live at the end of the step; of the process where there is no device."""
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return {
             "peak_bytes": torch.cuda.max_memory_allocated(), "live_bytes": torch.cuda.memory_allocated(),
             "peak_reserved_bytes": torch.cuda.max_memory_reserved(),
