@@ -67,7 +67,7 @@ class Recorder(Silent):
     @contextmanager
     def of(self, trainer: Trainer, request: Request) -> Iterator[None]:
         """Watch a trainer, and take note of how it ends."""
-        self._dimensions = _dimensions(trainer)
+        self._dimensions = dimensions_of(trainer)
         self._journal.add(_header(request, trainer))
         with ExitStack() as stack:
             stack.enter_context(watched_host(self._spent))
@@ -172,7 +172,7 @@ def _header(request: Request, trainer: Trainer) -> dict[str, Any]:
     }
 
 
-def _dimensions(trainer: Trainer) -> dict[str, str]:
+def dimensions_of(trainer: Trainer) -> dict[str, str]:
     """Name of a process group -> dimension of the layout."""
     ranks = trainer.ranks
     meshes: list[tuple[Any, str]] = [(ranks.tensor, "tp"), *((ranks.mesh[name], name) for name in ("tp", "cp", "pp", "dp"))]

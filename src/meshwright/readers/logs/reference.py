@@ -42,6 +42,8 @@ FIELDS = (
 WORK = ("forward", "backward", "optimizer")
 SILENT_S, SILENT_STEPS = 1.0, 3.0
 """A rank that has noted nothing for longer than this, and than so many of its longest steps, has come to a stop."""
+FAILED = ("error", "peer")
+"""Ends that a rank may come to in an exchange that the others do not take part in."""
 HOST = {"gc": "gc", "synchronise": "sync", "compile": "compile"}
 """Names of the record -> those of ``RankTrace.host``."""
 
@@ -270,7 +272,9 @@ def _split(steps: list[_Taken], file: str, rank: int | None, world: int | None, 
 
 
 def _stopped(record: _Record) -> bool:
-    """Whether the rank came to a stop before it was done."""
+    """Whether the rank came to a stop before it was done, or failed in an exchange."""
+    if record.end in FAILED and any(call.end_s is None for call in record.calls.values()):
+        return True
     longest = max((each.step_s for each in record.steps), default=0.0)
     return record.end != "done" and record.alive_s - record.last_s > max(SILENT_S, SILENT_STEPS * longest)
 

@@ -1,0 +1,48 @@
+"""One rank of a case: an emulated device, the fault, and the reference step around both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from benchmarks.faults.device import emulate, raise_priority
+from benchmarks.faults.inject import Fault
+from meshwright.engine import measure
+
+if TYPE_CHECKING:
+    from benchmarks.faults.draw import Case
+    from meshwright.engine.request import Request
+    from meshwright.engine.step import Trainer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payload:
+    """What a rank is told."""
+
+    request: Request
+    case: Case
+    forward_s: float
+    """Of one layer and micro-batch on the emulated device."""
+    step_s: float
+    """Of the emulated device: what intensities are shares of."""
+
+
+def run(payload: Payload) -> None:
+    """Take the steps of a case."""
+    raise_priority()
+    fault = Fault(payload.case, payload.step_s, payload.request)
+    built = measure.build
+
+    def build(request: Request, device: torch.device) -> Trainer:
+        trainer = built(request, device)
+        emulate(trainer, payload.forward_s, fault.slower)
+        fault.on(trainer)
+        return trainer
+
+    measure.build = build
+    try:
+        measure.measure(payload.request)
+    finally:
+        measure.build = built
