@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from meshwright.api.verbs.calibrate import CalibrateAnswer, CalibrateRequest, calibrate
     from meshwright.api.verbs.catalog import CatalogAnswer, CatalogRequest, catalog
     from meshwright.api.verbs.check import CheckAnswer, CheckRequest, check
+    from meshwright.api.verbs.diagnose import DiagnoseAnswer, DiagnoseRequest, diagnose
     from meshwright.api.verbs.dryrun import DryrunAnswer, DryrunRequest, dryrun
     from meshwright.api.verbs.estimate import EstimateAnswer, EstimateRequest, estimate
     from meshwright.api.verbs.explain import ExplainAnswer, ExplainRequest, explain
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from meshwright.api.verbs.validate import ValidateAnswer, ValidateRequest, validate
 
 VERBS = (
-    "balance", "calibrate", "catalog", "check", "dryrun", "estimate", "explain", "export", "fix", "import_", "plan", "profile",
+    "balance", "calibrate", "catalog", "check", "diagnose", "dryrun", "estimate", "explain", "export", "fix", "import_", "plan", "profile",
     "rehearse", "step", "validate",
 )
 """Functions of the door; each has a module of its name in ``api.verbs`` with its request and its answer."""
@@ -64,6 +65,8 @@ __all__ = [
     "CatalogRequest",
     "CheckAnswer",
     "CheckRequest",
+    "DiagnoseAnswer",
+    "DiagnoseRequest",
     "DryrunAnswer",
     "DryrunRequest",
     "EstimateAnswer",
@@ -92,6 +95,7 @@ __all__ = [
     "calibrate",
     "catalog",
     "check",
+    "diagnose",
     "check_files",
     "dryrun",
     "estimate",

@@ -1,0 +1,157 @@
+"""``diagnose``: what a run that happened lost, to what, and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from meshwright.api.fields import Faults, Field
+from meshwright.api.options import CASE
+from meshwright.api.request import Answer, NamedCase, Progress
+from meshwright.api.seen_case import Seen, of_files, of_log, of_plan
+from meshwright.errors import InputError, fault
+
+if TYPE_CHECKING:
+    from meshwright.api.fields import Values
+    from meshwright.diagnose import Diagnosis
+    from meshwright.errors import Message
+    from meshwright.evidence.rows.near import Near
+    from meshwright.readers.formats import Observed
+
+
+def steps_window(text: str) -> tuple[int, int]:
+    """``100:200`` as the first and the last step; either side may be open."""
+    first, colon, last = text.partition(":")
+    if not colon or not all(each == "" or (each.isascii() and each.isdigit() and len(each) < 12) for each in (first, last)):
+        raise fault("diagnose.window", "{text!r} is no A:B of two step numbers, as in 100:200", text=text[:40])
+    window = (int(first or 0), int(last or 10**12))
+    if window[0] > window[1]:
+        raise fault("diagnose.window", "{text!r} ends before it begins", text=text[:40])
+    return window
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiagnoseRequest(NamedCase):
+    """What a run left behind, and what is known of the run beside it."""
+
+    FIELDS: ClassVar[tuple[Field, ...]] = (
+        Field(name="files", kind="arguments", metavar="FILE|DIR...", in_file=False,
+              help="Logs, traces, dumps and tables of one run, or directories of them; what each is, its content tells."),
+        Field(name="plan", metavar="PLAN", panel="Beside it", in_file=False, help="The saved plan that the run was to follow."),
+        Field(name="from_", metavar="NAME[@VERSION]", panel="Beside it", in_file=False,
+              help="The framework of the run; scripts and configurations among the files are read as its own."),
+        Field(name="window", parse=steps_window, metavar="A:B", panel="Beside it", in_file=False,
+              help="Only these steps count [default: all but those of warming up]."),
+        *(replace(field, kind="option", metavar="MODEL", panel="Case") for field in CASE if field.name == "model"),
+        *(field for field in CASE if field.name not in ("model", "framework")),
+    )
+
+    files: Sequence[str | Path] = ()
+    plan: str | Path | None = None
+    from_: str | None = None
+    window: tuple[int, int] | str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiagnoseAnswer(Answer):
+    """The diagnosis, what was read for it, and what it is compared with."""
+
+    diagnosis: Diagnosis
+    observed: Observed
+    notes: tuple[Message, ...] = ()
+    """What is not known, and why."""
+    closest: Near | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the run neither failed nor hung."""
+        return self.diagnosis.ok
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of ``diagnose --json``."""
+        from meshwright.api.views.diagnose import diagnose_view
+
+        return diagnose_view(self)
+
+
+def diagnose(request: DiagnoseRequest, *, progress: Progress | None = None) -> DiagnoseAnswer:
+    """Read what a run left, and say what it lost.
+
+    Errors:  ``InputError`` with every fault of the request, and where nothing that was given is of a known format.
+    """
+    from meshwright.diagnose import diagnose as judged
+    from meshwright.evidence.rows.near import closest
+
+    faults = Faults()
+    values = request.read(faults)
+    if not values["files"] and "files" not in faults.failed:
+        faults.add("diagnose.files", "FILE is missing: logs, traces, dumps or tables of a run, or a directory of them")
+    if "plan" in values and "from_" in values:
+        faults.add("diagnose.either", "--plan says all that --from would: one of the two")
+    faults.check()
+    observed, files = _observed(values, progress)
+    seen, notes = _seen(values, faults, observed, files)
+    run = _run(values, observed, seen)
+    near = closest(seen.case) if seen.case is not None and run.step_s is not None else None
+    return DiagnoseAnswer(diagnosis=judged(run), observed=observed, notes=notes, closest=near)
+
+
+def _observed(values: Values, progress: Progress | None) -> tuple[Observed, list[str]]:
+    """What the files say, and those of them that are a framework's own."""
+    from meshwright.readers.formats import observe
+
+    count = 0
+
+    def told(_name: str) -> None:
+        nonlocal count
+        count += 1
+        if progress is not None:
+            progress("files", count, count)
+
+    paths = [Path(each) for each in values["files"]]
+    configurations = [str(each) for each in paths if "from_" in values and each.suffix in CONFIGURATIONS and each.is_file()]
+    return observe([each for each in paths if str(each) not in configurations], told), configurations
+
+
+CONFIGURATIONS = frozenset({".sh", ".yaml", ".yml", ".toml", ".py"})
+"""What is a framework's own file where ``--from`` names one: logs are told by their content, scripts by their names."""
+
+
+def _seen(values: Values, faults: Faults, observed: Observed, files: list[str]) -> tuple[Seen, tuple[Message, ...]]:
+    """The case of the run, from the best that is there."""
+    if "plan" in values:
+        seen = of_plan(values, faults)
+    elif files:
+        seen = of_files({**values, "files": files}, faults)
+    else:
+        seen = of_log(values, observed.observations)
+    return seen, (*seen.notes, *observed.left)
+
+
+def _run(values: Values, observed: Observed, seen: Seen) -> Any:
+    from meshwright.diagnose import Run
+    from meshwright.judging.facts import Facts
+    from meshwright.readers.endings import ending_of
+
+    facts = None
+    if seen.case is not None and seen.layout is not None and seen.framework is not None:
+        try:
+            facts = Facts(seen.case, seen.layout, seen.framework.features, None, seen.framework)
+        except InputError:
+            facts = None
+    device = seen.case.cluster.device if seen.case is not None else _device(values)
+    return Run(
+        observations=observed.observations, window=values.get("window"), framework=seen.framework, facts=facts, bare_layout=seen.layout,
+        num_devices=seen.devices, peak_flops_per_s=device.peak_flops_per_s["bf16"] if device is not None else None,
+        ending=ending_of(observed.observations),
+    )
+
+
+def _device(values: Values) -> Any:
+    from meshwright.catalog import device, load_cluster
+
+    if "cluster" in values:
+        return load_cluster(values["cluster"]).device
+    return device(values["device"]) if "device" in values else None
