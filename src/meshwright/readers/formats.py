@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 GROUP = "meshwright.formats"
 BUILT_IN: tuple[str, ...] = (
     "out_of_memory",
+    "traces.kineto",
 )
 """Modules of this package, each with a ``FORMAT``."""
 MAX_FILES = 20_000
