@@ -23,8 +23,16 @@ if TYPE_CHECKING:
 
 GROUP = "meshwright.formats"
 BUILT_IN: tuple[str, ...] = (
+BUILT_IN: tuple[str, ...] = (
     "out_of_memory",
     "traces.kineto",
+    "network.nccl_debug",
+    "network.nccl_tests",
+    "network.nccl_tests_json",
+    "network.allreduce_bench",
+    "network.nccl_inspector",
+    "hangs.flight_recorder",
+)
 )
 """Modules of this package, each with a ``FORMAT``."""
 MAX_FILES = 20_000
