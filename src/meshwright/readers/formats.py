@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 GROUP = "meshwright.formats"
 BUILT_IN: tuple[str, ...] = (
-BUILT_IN: tuple[str, ...] = (
     "out_of_memory",
     "traces.kineto",
     "network.nccl_debug",
@@ -32,7 +31,6 @@ BUILT_IN: tuple[str, ...] = (
     "network.allreduce_bench",
     "network.nccl_inspector",
     "hangs.flight_recorder",
-)
 )
 """Modules of this package, each with a ``FORMAT``."""
 MAX_FILES = 20_000
