@@ -10,7 +10,6 @@ from meshwright.diagnose.expected import Expected, expected, longer, speed
 from meshwright.diagnose.gains import best_change
 from meshwright.diagnose.guides import GuideFigure, guide_figures
 from meshwright.diagnose.rules import RULES
-from meshwright.readers.hangs.locate import Located, locate
 
 if TYPE_CHECKING:
     from meshwright.diagnose.finding import Finding
@@ -47,8 +46,6 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     guides: tuple[GuideFigure, ...]
 
-    hang: Located | None = None
-
     @property
     def effective_tokens_per_s_per_device(self) -> float | None:
         """Without bubble, communication, waits and host: the rate over the share of the step that computes."""
@@ -79,7 +76,6 @@ def diagnose(run: Run) -> Diagnosis:
         expected=expected(run),
         findings=tuple(sorted(_once(found), key=lambda each: each.weight)),
         guides=guide_figures(run),
-        hang=locate(run.hangings),
     )
 
 
@@ -111,7 +107,7 @@ def _priced(run: Run, finding: Finding) -> Finding:
 
 def _verdict(run: Run, found: list[Finding]) -> Verdict:
     status = run.ending.status if run.ending is not None else ""
-    if status == "hang" or locate(run.hangings) is not None:
+    if status == "hang" or run.hang is not None:
         return "hung"
     if status in FAILED or run.out_of_memory:
         return "failed"

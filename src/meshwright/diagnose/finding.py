@@ -14,7 +14,7 @@ HIGH, MEDIUM = 0.05, 0.03
 """Shares of the step from which a loss is a warning, and below which it is left unsaid unless it is more than a time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """Something that was seen: words with their figures, and where it stands."""
 

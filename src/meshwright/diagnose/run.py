@@ -12,6 +12,7 @@ from meshwright.diagnose.steady import Steady, steady
 from meshwright.domain.observed import (
     Bandwidths,
     Counters,
+    Hang,
     Hanging,
     MemorySnapshot,
     NetworkSetup,
@@ -22,6 +23,7 @@ from meshwright.domain.observed import (
     RunLog,
     Sign,
 )
+from meshwright.readers.hangs.locate import locate
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -88,7 +90,7 @@ class Run:
         return self.all(Counters)
 
     @property
-    def hangings(self) -> tuple[Hanging, ...]:
+    def hangings(self) -> tuple[Hang, Hanging, ...]:
         """Dumps and watchdogs' lines."""
         return self.all(Hanging)
 
@@ -101,6 +103,11 @@ class Run:
     def out_of_memory(self) -> tuple[OutOfMemories, ...]:
         """Messages of memory that ended."""
         return self.all(OutOfMemories)
+
+    @cached_property
+    def hang(self) -> Hang | None:
+        """What the run waits for, where it hangs."""
+        return locate(self.hangings)
 
     @property
     def signs(self) -> tuple[Sign, ...]:

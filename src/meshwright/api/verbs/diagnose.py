@@ -144,7 +144,8 @@ def _run(values: Values, observed: Observed, seen: Seen) -> Any:
     device = seen.case.cluster.device if seen.case is not None else _device(values)
     return Run(
         observations=observed.observations, window=values.get("window"), framework=seen.framework, facts=facts, bare_layout=seen.layout,
-        num_devices=seen.devices, peak_flops_per_s=device.peak_flops_per_s["bf16"] if device is not None else None,
+        num_devices=seen.devices,
+        peak_flops_per_s=None if device is None else device.peak_flops_per_s.get("bf16", device.peak_flops_per_s.get("fp16")),
         ending=ending_of(observed.observations),
     )
 

@@ -18,7 +18,7 @@ def diagnose_view(answer: DiagnoseAnswer) -> dict[str, Any]:
     """``diagnose --json``."""
     found = answer.diagnosis
     run, split = found.run, found.run.split
-    hang = found.hang
+    hang = run.hang
     return {
         "verdict": found.verdict,
         "observed": observed_view(found),

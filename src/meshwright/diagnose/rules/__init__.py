@@ -11,7 +11,7 @@ from meshwright.diagnose.rules.host import data, host
 from meshwright.diagnose.rules.memory import memory, ran_out
 from meshwright.diagnose.rules.pipeline import pipeline
 from meshwright.diagnose.rules.ranks import hang, stragglers
-from meshwright.diagnose.rules.wall import complaints, drift, ended, outside
+from meshwright.diagnose.rules.wall import complained, drift, ended, outside
 
 if TYPE_CHECKING:
     from meshwright.diagnose.finding import Finding
@@ -36,6 +36,6 @@ RULES: tuple[Rule, ...] = (
     devices,
     outside,
     drift,
-    complaints,
+    complained,
 )
 """Every rule, in the order in which findings of equal weight are told."""

@@ -10,7 +10,6 @@ from meshwright.diagnose.groups import late_ranks
 from meshwright.diagnose.remedies import remedies
 from meshwright.domain.observed import Place
 from meshwright.errors import Message
-from meshwright.readers.hangs.locate import locate
 from meshwright.words import list_of, percent, seconds
 
 if TYPE_CHECKING:
@@ -102,31 +101,33 @@ def _timers(run: Run) -> Iterator[Finding]:
             return
 
 
+HANGS = {
+    "missing": "{ranks} never called collective {sequence} ({collective}){group}: the others wait in it",
+    "mismatch": "{ranks} called something else than the others as collective {sequence} ({collective}){group}",
+    "late": "{ranks} called collective {sequence} ({collective}){group}, and their devices did not finish it",
+    "stalled": "every rank is in collective {sequence} ({collective}){group} and none gets on: the network or a device is at fault",
+}
+
+
 def hang(run: Run) -> Iterator[Finding]:
     """Which collective a hang is in, and which ranks are missing from it."""
-    found = locate(run.hangings)
+    found = run.hang
     if found is None:
         return
-    ranks = (
-        f"rank{'s' if len(found.ranks) > 1 else ''} {list_of(sorted(found.ranks))}" if found.ranks else "a rank that no file names"
-    )
-    words = {
-        "missing": "{ranks} never called collective {sequence} ({collective}){group}: every other rank waits in it",
-        "mismatch": "{ranks} called something else than the others as collective {sequence} ({collective}){group}",
-        "late": "{ranks} called collective {sequence} ({collective}){group} and did not finish it",
-    }
+    ranks = plural_ranks(found.ranks) if found.ranks else "a rank that no file names"
+    evidence = [Evidence(f"{plural_ranks(found.waiting)} wait", found.place)] if found.waiting else [Evidence("", found.place)]
+    evidence += [Evidence(f"rank {each.rank} called {each.operation} instead", each.place) for each in found.instead[:4]]
+    if found.silent:
+        evidence.append(Evidence(f"nothing is known of {plural_ranks(found.silent)}"))
     yield Finding(
-        message=Message(
-            f"hang.{found.kind}",
-            words.get(found.kind, "the run stands in collective {sequence} ({collective}){group}"),
-            {
-                "ranks": ranks,
-                "sequence": found.sequence if found.sequence is not None else "of no known number",
-                "collective": found.collective or "of no known kind",
-                "group": f" of {found.group}" * bool(found.group),
-            },
-        ),
-        severity="error",
-        evidence=tuple(Evidence(text, place) for text, place in found.evidence),
-        remedies=remedies(f"hang.{found.kind}", run.framework),
+        message=Message(f"hang.{found.kind}", HANGS[found.kind], {
+            "ranks": ranks, "sequence": found.sequence if found.sequence is not None else "of no known number",
+            "collective": found.collective or "of no known kind", "group": f" of group {found.group}" if found.group else "",
+        }),
+        severity="error", evidence=tuple(evidence), remedies=remedies(f"hang.{found.kind}", run.framework),
     )
+
+
+def plural_ranks(ranks: tuple[int, ...]) -> str:
+    """``rank 3``, ``ranks 0-6``."""
+    return f"rank{'s' if len(ranks) > 1 else ''} {list_of(sorted(ranks))}"

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from meshwright.diagnose.complaints import complaints
 from meshwright.diagnose.finding import Evidence, Finding, severity_of
 from meshwright.diagnose.remedies import remedies
 from meshwright.domain.observed import Place
 from meshwright.errors import Message
 from meshwright.readers.logs.parts import part_of
-from meshwright.readers.signs import severity, words_of
 from meshwright.words import percent, seconds
 
 if TYPE_CHECKING:
     from meshwright.diagnose.run import Run
+    from meshwright.domain.observed import Sign
 
 OUTSIDE_RATIO = 0.02
 """Share of the wall time outside of steps."""
@@ -118,21 +119,19 @@ def drift(run: Run) -> Iterator[Finding]:
         )
 
 
-def complaints(run: Run) -> Iterator[Finding]:
+def complained(run: Run) -> Iterator[Finding]:
     """What files say against themselves, one finding for each kind."""
-    first = {}
+    first: dict[str, Sign] = {}
     times: dict[str, int] = {}
     for sign in run.signs:
         first.setdefault(sign.id, sign)
         times[sign.id] = times.get(sign.id, 0) + sign.times
     for id_, sign in first.items():
-        if (grade := severity(id_)) is None:
+        known = complaints().get(id_)
+        if known is None:
             continue
+        often = f" ({times[id_]:,} times)" if times[id_] > 1 else ""
         yield Finding(
-            message=Message(
-                f"sign.{id_}", "{words}{times}", {"words": words_of(id_), "times": f" ({times[id_]:,} times)" * (times[id_] > 1)}
-            ),
-            severity=grade,
-            evidence=(Evidence(sign.text, sign.place),),
-            remedies=remedies(f"sign.{id_}", run.framework),
+            message=Message(f"sign.{id_}", "{words}{often}", {"words": known.says, "often": often}), severity=known.severity,
+            evidence=(Evidence(sign.text, sign.place),), remedies=remedies(known.remedy, run.framework),
         )
