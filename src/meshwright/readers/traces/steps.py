@@ -83,9 +83,11 @@ def trustworthy(annotated: Spans, line: Timeline) -> bool:
 
 def moved(step: TraceStep, origin: float) -> TraceStep:
     """A step in seconds from the file's beginning."""
-    start, end, first, last = (
-        None if each is None else (each - origin) * _US for each in (step.start_s, step.end_s, step.device_start_s, step.device_end_s))
-    return TraceStep(number=step.number, start_s=start or 0.0, end_s=end or 0.0, device_start_s=first, device_end_s=last)
+    def on_device(value: float | None) -> float | None:
+        return None if value is None else (value - origin) * _US
+
+    return TraceStep(number=step.number, start_s=(step.start_s - origin) * _US, end_s=(step.end_s - origin) * _US,
+                     device_start_s=on_device(step.device_start_s), device_end_s=on_device(step.device_end_s))
 
 
 def by_step(found: Sequence[TraceStep], line: Timeline) -> Iterator[RankSplit]:
