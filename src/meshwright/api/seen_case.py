@@ -53,7 +53,7 @@ def of_files(values: Values, faults: Faults, files: Sequence[File]) -> Seen:
 
 
 def of_log(values: Values, observations: Sequence[Observation]) -> Seen:
-    """The case of the log's own dump, as far as the options and the catalogue complete it; what is wrong with it is noted, not raised."""
+    """The case of the log's own dump, as far as options and catalogue complete it; what is wrong with it is noted, not raised."""
     from meshwright.api.fields import Faults
     from meshwright.api.sources import take
     from meshwright.domain.observed import RunLog

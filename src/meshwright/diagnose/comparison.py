@@ -11,14 +11,24 @@ if TYPE_CHECKING:
     from meshwright.diagnose.run import Run
 
 PARTS = (
-    ("compute", "compute_ratio"), ("communication", "communication_exposed_ratio"), ("waiting", "waiting_ratio"), ("bubble", "bubble_ratio"),
-    ("data", "data_ratio"), ("host", "host_ratio"), ("idle", "idle_ratio"), ("other", "other_ratio"),
+    ("compute", "compute_ratio"),
+    ("communication", "communication_exposed_ratio"),
+    ("waiting", "waiting_ratio"),
+    ("bubble", "bubble_ratio"),
+    ("data", "data_ratio"),
+    ("host", "host_ratio"),
+    ("idle", "idle_ratio"),
+    ("other", "other_ratio"),
 )
 DEPENDS = {
-    "compute": r"micro.?batch|recompute|checkpoint.?activations|fp8|bf16|fp16|precision|hidden|layers|attention|compile|seq.?length|global.?batch",
+    "compute": r"micro.?batch|recompute|checkpoint.?activations|fp8|bf16|fp16|precision|hidden|layers|attention|compile"
+    r"|seq.?length|global.?batch",
     "communication": r"overlap|tensor|data.?parallel|zero|distributed.?optimizer|nccl|bucket|world|context|expert",
-    "waiting": r"pipeline|virtual|layout|layers", "bubble": r"pipeline|virtual|global.?batch|micro.?batch|world",
-    "data": r"worker|data|loader|prefetch|dataset", "host": r"compile|graph|micro.?batch|log|gc", "idle": r"compile|graph|micro.?batch",
+    "waiting": r"pipeline|virtual|layout|layers",
+    "bubble": r"pipeline|virtual|global.?batch|micro.?batch|world",
+    "data": r"worker|data|loader|prefetch|dataset",
+    "host": r"compile|graph|micro.?batch|log|gc",
+    "idle": r"compile|graph|micro.?batch",
 }
 """Part -> settings that it depends on."""
 APART = 0.02
@@ -67,9 +77,17 @@ def compare_runs(a: Run, b: Run) -> Comparison:
     step = None if a.step_s is None or b.step_s is None or not a.step_s else b.step_s / a.step_s - 1.0
     parts, notes = [], []
     if a.split is not None and b.split is not None:
-        parts = [_part(name, a.split.seconds(getattr(a.split, ratio)), b.split.seconds(getattr(b.split, ratio)), changed,
-                       max(a.split.step_s, b.split.step_s)) for name, ratio in PARTS
-                 if getattr(a.split, ratio) is not None or getattr(b.split, ratio) is not None]
+        parts = [
+            _part(
+                name,
+                a.split.seconds(getattr(a.split, ratio)),
+                b.split.seconds(getattr(b.split, ratio)),
+                changed,
+                max(a.split.step_s, b.split.step_s),
+            )
+            for name, ratio in PARTS
+            if getattr(a.split, ratio) is not None or getattr(b.split, ratio) is not None
+        ]
     else:
         silent = [run.log.file if run.log is not None else "a run" for run in (a, b) if run.split is None]
         notes.append(f"{' and '.join(silent)} tell no parts of the step: why it changed cannot be said from them alone")

@@ -66,8 +66,8 @@ class Diagnosis:
 def diagnose(run: Run) -> Diagnosis:
     """Judge a run.
 
-    Findings are ordered: what ended the run, then by the gain that the cost model predicts for the best change of one knob, or by the share
-    that was lost where nothing can be predicted.
+    Findings are ordered: what ended the run, then by the gain that the cost model predicts for the best change of one knob, or by
+    the share that was lost where nothing can be predicted.
     """
     found = [_priced(run, each) for each in _asked(run)]
     return Diagnosis(

@@ -27,7 +27,7 @@ class Expected:
     observed_s: float | None
     predicted_s: float
     interval: tuple[float, float] | None = None
-    """Where the measured figure lies with the probability of the estimate's interval; None for parts: only steps have been measured."""
+    """Where the measured figure lies with the estimate's own probability; None for parts: only steps have been measured."""
 
 
 def expected(run: Run) -> tuple[Expected, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from meshwright.readers.traces.ranks import joined
@@ -22,7 +23,7 @@ NAMES = (
 
 
 def dimensions(traces: Sequence[RankTrace], layout: Layout | None) -> dict[str, str]:
-    """Process group -> ``tp cp ep pp dp``, by its description, else by its ranks under the layout; groups that are neither are left out.
+    """Process group -> ``tp cp ep pp dp``, by its description, else by its ranks under the layout; others are left out.
 
     By ranks: neighbours that follow each other and number ``tp`` are tensor-parallel, and so on outwards as frameworks place them.
     """
@@ -43,7 +44,7 @@ def _placed(ranks: Sequence[int], layout: Layout | None) -> str | None:
     """The dimension whose size and stride the ranks have."""
     if layout is None or len(ranks) < 2:
         return None
-    strides = {b - a for a, b in zip(ranks, ranks[1:], strict=False)}
+    strides = {b - a for a, b in pairwise(ranks)}
     if len(strides) != 1:
         return None
     stride, inner = strides.pop(), 1

@@ -16,7 +16,12 @@ _PATTERNS = (
     (re.compile(r"(?i)\b(?:[0-9a-f]{1,4}:){4,7}[0-9a-f]{1,4}\b"), "ADDRESS"),
     (re.compile(r"\b[\w.+-]+@[\w-]+\.[\w.]+\b"), "MAIL"),
     (re.compile(r"\b[a-zA-Z][\w-]*(?:\.[\w-]+)+\.(?:com|net|org|io|edu|gov|cn|de|fr|local|internal|cluster|lan)\b"), "HOST"),
-    (re.compile(r"\b(?:ip-\d+-\d+-\d+-\d+|(?:node|host|gpu|dgx|hgx|worker|compute|nid|cn|gn)[-_]?[a-z]*\d+(?:[-_]\d+)*)\b(?=[:\s.,)]|$)"), "HOST"),
+    (
+        re.compile(
+            r"\b(?:ip-\d+-\d+-\d+-\d+|(?:node|host|gpu|dgx|hgx|worker|compute|nid|cn|gn)[-_]?[a-z]*\d+(?:[-_]\d+)*)\b(?=[:\s.,)]|$)"
+        ),
+        "HOST",
+    ),
 )
 """What is blanked and by what, in this order: secrets first, whatever they look like."""
 

@@ -24,8 +24,8 @@ def _table() -> dict[str, list[dict[str, str]]]:
 def remedies(finding: str, framework: Framework | None) -> tuple[str, ...]:
     """What helps against a finding; unknown findings have nothing.
 
-    A framework's keys stand behind the words where it has keys for them (``Framework.actions``); what it has no way to do is left out where
-    it says so by an empty text.
+    A framework's keys stand behind the words where it has keys for them (``Framework.actions``); what it has no way to do is left
+    out where it says so by an empty text.
     """
     said = []
     for each in _table().get(finding, ()):

@@ -49,8 +49,8 @@ def of_log(steady: Steady, layout: Layout | None, about: str) -> Split | None:
     """The split that timers say; None where there are none.
 
     A stage that receives without sending fills or drains the pipeline, and so does one whose neighbour in the all-reduce of a tied
-    embedding is still at work: that is bubble as far as the schedule makes one. What is beyond it, and waits in exchanges of the steady
-    state, is waiting for a slower stage:
+    embedding is still at work: that is bubble as far as the schedule makes one. What is beyond it, and waits in exchanges of the
+    steady state, is waiting for a slower stage:
 
         bubble = min(receive + send + reduce of the tied embedding, step (p - 1) / (v m + p - 1))
 

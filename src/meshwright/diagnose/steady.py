@@ -37,7 +37,7 @@ class Steady:
     spike_ratio: float
     """Share of the time that the spikes took beyond the median."""
     drift_ratio: float | None
-    """How much longer the last quarter's median step is than the first quarter's; None below twenty steps, or within the scatter."""
+    """How much longer the last quarter's median step is than the first's; None below twenty steps, or within the scatter."""
     parts: Mapping[str, float]
     """Timer -> median seconds."""
     least: Mapping[str, float]

@@ -24,12 +24,21 @@ if TYPE_CHECKING:
     from meshwright.diagnose.split import Split
 
 VERDICTS = {
-    "normal": ("normal: as fast as predicted, or faster", "bold green"), "slow": ("slow: slower than predicted", "bold yellow"),
-    "failed": ("failed", "bold red"), "hung": ("hung", "bold red"), "unknown": ("no verdict: nothing to compare it with", "bold"),
+    "normal": ("normal: as fast as predicted, or faster", "bold green"),
+    "slow": ("slow: slower than predicted", "bold yellow"),
+    "failed": ("failed", "bold red"),
+    "hung": ("hung", "bold red"),
+    "unknown": ("no verdict: nothing to compare it with", "bold"),
 }
 PARTS = (
-    ("compute_ratio", "compute"), ("communication_exposed_ratio", "communication"), ("waiting_ratio", "waiting"), ("bubble_ratio", "bubble"),
-    ("data_ratio", "data"), ("host_ratio", "host"), ("idle_ratio", "idle"), ("other_ratio", "other"),
+    ("compute_ratio", "compute"),
+    ("communication_exposed_ratio", "communication"),
+    ("waiting_ratio", "waiting"),
+    ("bubble_ratio", "bubble"),
+    ("data_ratio", "data"),
+    ("host_ratio", "host"),
+    ("idle_ratio", "idle"),
+    ("other_ratio", "other"),
 )
 BAR = 40
 MOST = 12
@@ -97,7 +106,11 @@ def _split(split: Split) -> Iterator[RenderableType]:
         if ratio is None or (not ratio and name != "compute_ratio"):
             continue
         bar = "█" * max(0, min(BAR, round(ratio * BAR)))
-        within = f"  ({', '.join(f'{key} {seconds(value)}' for key, value in split.exposed.items() if value)})" if word == "communication" else ""
+        within = (
+            f"  ({', '.join(f'{key} {seconds(value)}' for key, value in split.exposed.items() if value)})"
+            if word == "communication"
+            else ""
+        )
         yield Text(f"  {word:<14}{percent(ratio):>7}  {bar}{within}".replace("  ()", ""), no_wrap=True)
     if split.communication_exposed_ratio is None:
         yield Text("  communication is not known: no communication kernels were recognised", style="dim")
@@ -136,5 +149,7 @@ def _guides(found: Diagnosis) -> Iterator[RenderableType]:
         yield Padding(Text("The guides' thresholds", style="bold"), (1, 0, 0, 0))
     for each in known:
         assert each.observed_ratio is not None, "what holds or not was observed"
-        yield Text(f"  {'holds' if each.holds else 'fails':<6} {each.says}: {percent(each.observed_ratio)}  ({each.source})",
-                   style="" if each.holds else "yellow")
+        yield Text(
+            f"  {'holds' if each.holds else 'fails':<6} {each.says}: {percent(each.observed_ratio)}  ({each.source})",
+            style="" if each.holds else "yellow",
+        )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -37,13 +39,47 @@ class DiagnoseRequest(NamedCase):
     """What a run left behind, and what is known of the run beside it."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = (
-        Field(name="files", kind="arguments", metavar="FILE|DIR...", in_file=False,
-              help="Logs, traces, dumps and tables of one run, or directories of them; what each is, its content tells."),
+        Field(
+            name="files",
+            kind="arguments",
+            metavar="FILE|DIR...",
+            in_file=False,
+            help="Logs, traces, dumps and tables of one run, or directories of them; what each is, its content tells.",
+        ),
         Field(name="plan", metavar="PLAN", panel="Beside it", in_file=False, help="The saved plan that the run was to follow."),
-        Field(name="from_", metavar="NAME[@VERSION]", panel="Beside it", in_file=False,
-              help="The framework of the run; scripts and configurations among the files are read as its own."),
-        Field(name="window", parse=steps_window, metavar="A:B", panel="Beside it", in_file=False,
-              help="Only these steps count [default: all but those of warming up]."),
+        Field(
+            name="from_",
+            metavar="NAME[@VERSION]",
+            panel="Beside it",
+            in_file=False,
+            help="The framework of the run; scripts and configurations among the files are read as its own.",
+        ),
+        Field(
+            name="window",
+            parse=steps_window,
+            metavar="A:B",
+            panel="Beside it",
+            in_file=False,
+            help="Only these steps count [default: all but those of warming up].",
+        ),
+        Field(
+            name="follow",
+            kind="flag",
+            panel="Output",
+            in_file=False,
+            help="Go on reading while the run goes on, and answer again whenever the findings change; ends with the run.",
+        ),
+        Field(
+            name="rows",
+            metavar="OUT.csv",
+            panel="Output",
+            in_file=False,
+            help="Write the run as a row of measured runs, for calibrate --runs and validate.",
+        ),
+        Field(name="force", kind="flag", panel="Output", in_file=False, help="Replace the file of --rows where it exists."),
+        Field(
+            name="redact", kind="flag", panel="Output", in_file=False, help="Blank hosts, addresses, keys and paths in the answer."
+        ),
         *(replace(field, kind="option", metavar="MODEL", panel="Case") for field in CASE if field.name == "model"),
         *(field for field in CASE if field.name not in ("model", "framework")),
     )
@@ -52,6 +88,10 @@ class DiagnoseRequest(NamedCase):
     plan: str | Path | None = None
     from_: str | None = None
     window: tuple[int, int] | str | None = None
+    follow: bool = False
+    rows: str | Path | None = None
+    force: bool = False
+    redact: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +103,10 @@ class DiagnoseAnswer(Answer):
     notes: tuple[Message, ...] = ()
     """What is not known, and why."""
     closest: Near | None = None
+    redact: bool = False
+    """Whether what is said of it is to be blanked of hosts, keys and paths."""
+    saved: str = ""
+    """The table of measured runs that was written."""
 
     @property
     def ok(self) -> bool:
@@ -72,30 +116,101 @@ class DiagnoseAnswer(Answer):
     def to_json(self) -> dict[str, Any]:
         """The document of ``diagnose --json``."""
         from meshwright.api.views.diagnose import diagnose_view
+        from meshwright.diagnose.redact import redacted_document
 
-        return diagnose_view(self)
+        view = diagnose_view(self)
+        return redacted_document(view) if self.redact else view
 
 
-def diagnose(request: DiagnoseRequest, *, progress: Progress | None = None) -> DiagnoseAnswer:
+def diagnose(
+    request: DiagnoseRequest, *, progress: Progress | None = None, told: Callable[[DiagnoseAnswer], None] | None = None
+) -> DiagnoseAnswer:
     """Read what a run left, and say what it lost.
+
+    ``told``: with ``follow``, called with the answer whenever verdict or findings change, until the run ends.
 
     Errors:  ``InputError`` with every fault of the request, and where nothing that was given is of a known format.
     """
-    from meshwright.diagnose import diagnose as judged
-    from meshwright.evidence.rows.near import closest
-
     faults = Faults()
     values = request.read(faults)
     if not values["files"] and "files" not in faults.failed:
         faults.add("diagnose.files", "FILE is missing: logs, traces, dumps or tables of a run, or a directory of them")
     if "plan" in values and "from_" in values:
         faults.add("diagnose.either", "--plan says all that --from would: one of the two")
+    if "rows" in values:
+        from meshwright.outputs import obstacles
+
+        faults.note(obstacles([values["rows"]], inputs=[str(each) for each in values["files"]], force=values["force"]))
     faults.check()
+    answer = _answered(values, progress)
+    if values["follow"]:
+        answer = _followed(values, answer, told)
+    return _saved(values, answer)
+
+
+def _answered(values: Values, progress: Progress | None) -> DiagnoseAnswer:
+    """One reading of everything."""
+    from meshwright.diagnose import diagnose as judged
+    from meshwright.evidence.rows.near import closest
+
     observed, files = _observed(values, progress)
-    seen, notes = _seen(values, faults, observed, files)
+    seen, notes = _seen(values, Faults(), observed, files)
     run = _run(values, observed, seen)
     near = closest(seen.case) if seen.case is not None and run.step_s is not None else None
-    return DiagnoseAnswer(diagnosis=judged(run), observed=observed, notes=notes, closest=near)
+    return DiagnoseAnswer(diagnosis=judged(run), observed=observed, notes=notes, closest=near, redact=values["redact"])
+
+
+def _followed(values: Values, answer: DiagnoseAnswer, told: Callable[[DiagnoseAnswer], None] | None) -> DiagnoseAnswer:
+    """Read again when files grow, at most a tenth of the time, until the run has ended."""
+    shown: object = None
+    while True:
+        if (now := _gist(answer)) != shown and told is not None:
+            told(answer)
+            shown = now
+        ending = answer.diagnosis.run.ending
+        if answer.diagnosis.verdict in ("failed", "hung") or (ending is not None and ending.status not in ("running", "unknown")):
+            return answer
+        before, took_s = _sizes(values), 0.0
+        while _sizes(values) == before:
+            time.sleep(max(POLL_S, 9.0 * took_s))
+        began = time.monotonic()
+        answer = _answered(values, None)
+        took_s = time.monotonic() - began
+
+
+POLL_S = 1.0
+
+
+def _gist(answer: DiagnoseAnswer) -> object:
+    """What makes an answer worth telling again."""
+    found = answer.diagnosis
+    return found.verdict, tuple((each.id, each.severity) for each in found.findings)
+
+
+def _sizes(values: Values) -> dict[str, int]:
+    """Sizes of all files; one that is gone is left out."""
+    found: dict[str, int] = {}
+    for each in (Path(word) for word in values["files"]):
+        for path in sorted(each.rglob("*")) if each.is_dir() else (each,):
+            with suppress(OSError):
+                found[str(path)] = path.stat().st_size
+    return found
+
+
+def _saved(values: Values, answer: DiagnoseAnswer) -> DiagnoseAnswer:
+    """The answer, with its row written where that was asked."""
+    if "rows" not in values:
+        return answer
+    from meshwright.diagnose.rows import row_of, table_of
+    from meshwright.outputs import Output, write
+
+    path = str(values["rows"])
+    write(
+        [Output(path=path, text=table_of([row_of(answer.diagnosis.run)]))],
+        force=values["force"],
+        inputs=[str(each) for each in values["files"]],
+    )
+    return replace(answer, saved=path)
 
 
 def _observed(values: Values, progress: Progress | None) -> tuple[Observed, list[str]]:
@@ -143,7 +258,11 @@ def _run(values: Values, observed: Observed, seen: Seen) -> Any:
             facts = None
     device = seen.case.cluster.device if seen.case is not None else _device(values)
     return Run(
-        observations=observed.observations, window=values.get("window"), framework=seen.framework, facts=facts, bare_layout=seen.layout,
+        observations=observed.observations,
+        window=values.get("window"),
+        framework=seen.framework,
+        facts=facts,
+        bare_layout=seen.layout,
         num_devices=seen.devices,
         peak_flops_per_s=None if device is None else device.peak_flops_per_s.get("bf16", device.peak_flops_per_s.get("fp16")),
         ending=ending_of(observed.observations),

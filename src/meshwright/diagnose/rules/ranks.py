@@ -120,11 +120,19 @@ def hang(run: Run) -> Iterator[Finding]:
     if found.silent:
         evidence.append(Evidence(f"nothing is known of {plural_ranks(found.silent)}"))
     yield Finding(
-        message=Message(f"hang.{found.kind}", HANGS[found.kind], {
-            "ranks": ranks, "sequence": found.sequence if found.sequence is not None else "of no known number",
-            "collective": found.collective or "of no known kind", "group": f" of group {found.group}" if found.group else "",
-        }),
-        severity="error", evidence=tuple(evidence), remedies=remedies(f"hang.{found.kind}", run.framework),
+        message=Message(
+            f"hang.{found.kind}",
+            HANGS[found.kind],
+            {
+                "ranks": ranks,
+                "sequence": found.sequence if found.sequence is not None else "of no known number",
+                "collective": found.collective or "of no known kind",
+                "group": f" of group {found.group}" if found.group else "",
+            },
+        ),
+        severity="error",
+        evidence=tuple(evidence),
+        remedies=remedies(f"hang.{found.kind}", run.framework),
     )
 
 

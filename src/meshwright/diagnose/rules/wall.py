@@ -132,6 +132,8 @@ def complained(run: Run) -> Iterator[Finding]:
             continue
         often = f" ({times[id_]:,} times)" if times[id_] > 1 else ""
         yield Finding(
-            message=Message(f"sign.{id_}", "{words}{often}", {"words": known.says, "often": often}), severity=known.severity,
-            evidence=(Evidence(sign.text, sign.place),), remedies=remedies(known.remedy, run.framework),
+            message=Message(f"sign.{id_}", "{words}{often}", {"words": known.says, "often": often}),
+            severity=known.severity,
+            evidence=(Evidence(sign.text, sign.place),),
+            remedies=remedies(known.remedy, run.framework),
         )
