@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from meshwright.domain.observed import Observation
 
 GROUP = "meshwright.formats"
-BUILT_IN: tuple[str, ...] = ("traces.kineto",)
+BUILT_IN: tuple[str, ...] = (
+    "traces.kineto", "traces.ascend_view", "traces.ascend_steps", "traces.ascend_kernels",
+)
 """Modules of this package, each with a ``FORMAT``."""
 MAX_FILES = 20_000
 """Of all directories together."""
