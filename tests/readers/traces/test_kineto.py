@@ -239,11 +239,17 @@ def test_a_kernel_correlation_too_large_for_a_machine_word_is_no_link():
     assert _trace([kernel(0, 5, correlation=2**70), kernel(10, 5, correlation=2**63)]).num_kernels == 2
 
 
-@pytest.mark.parametrize(("sample", "is_one"), [
-    (b'{"traceEvents": [', True), (b' \n[{"ph": "X", "ts": 1}]', True), (b'\xef\xbb\xbf{"a": 1, "traceEvents": []}', True),
-    (b"{}", False), (b'a log with "traceEvents"', False),
-    (b'[{"ph": "X", "ts": 1}, {"cat": "HostToDevice"}, {"name": "HostToDevice12"}]', False),
-])
+@pytest.mark.parametrize(
+    ("sample", "is_one"),
+    [
+        (b'{"traceEvents": [', True),
+        (b' \n[{"ph": "X", "ts": 1}]', True),
+        (b'\xef\xbb\xbf{"a": 1, "traceEvents": []}', True),
+        (b"{}", False),
+        (b'a log with "traceEvents"', False),
+        (b'[{"ph": "X", "ts": 1}, {"cat": "HostToDevice"}, {"name": "HostToDevice12"}]', False),
+    ],
+)
 def test_a_trace_is_told_by_its_content(sample, is_one):
     assert kineto.told(sample) == is_one
 

@@ -68,7 +68,7 @@ class Sign:
     """Something that the file itself complains of: a known warning or error."""
 
     id: str
-    """As in ``readers/signs.yaml``: ``allocator.retries``, ``compile.recompiled``, ``nccl.timeout``."""
+    """As in the table of signs: ``allocator.retries``, ``compile.recompiled``, ``nccl.timeout``."""
     place: Place
     text: str
     """The line, cut to a few hundred characters."""
@@ -76,6 +76,8 @@ class Sign:
     rank: int | None = None
     value: float | None = None
     """Its figure, where it has one (retries, milliseconds)."""
+    at_s: float | None = None
+    """When it was printed, in seconds on the log's own clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
