@@ -55,6 +55,8 @@ class PlacedEvent(msgspec.Struct, gc=False):
 
     ph: str = ""
     name: str = ""
+    cat: str = ""
+    id: int | str = 0
     pid: int | str = 0
     tid: int | str = 0
     ts: float | str = 0.0
