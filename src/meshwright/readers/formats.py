@@ -32,6 +32,9 @@ BUILT_IN: tuple[str, ...] = (
     "counters.nvidia_smi",
     "counters.dmon",
     "counters.dcgm",
+    "memory.snapshot",
+    "memory.timeline",
+    "memory.mindspore",
     "out_of_memory",
 )
 """Modules of this package, each with a ``FORMAT``."""
