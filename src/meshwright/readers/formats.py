@@ -36,6 +36,17 @@ BUILT_IN: tuple[str, ...] = (
     "memory.timeline",
     "memory.mindspore",
     "out_of_memory",
+    "logs.megatron",
+    "logs.torchtitan",
+    "logs.nanotron",
+    "logs.deepspeed",
+    "logs.deepspeed_comms",
+    "logs.hf_trainer",
+    "logs.nanogpt",
+    "logs.maxtext",
+    "logs.mindspore",
+    "logs.chatlearn",
+    "traces.kineto",
 )
 """Modules of this package, each with a ``FORMAT``."""
 MAX_FILES = 20_000

@@ -27,6 +27,8 @@ MAX_DECOMPRESSED_BYTES = 64 * 10**9
 MAX_RATIO = 250
 """What a compressed trace may swell to, once past a hundred megabytes: traces reach 40, bombs reach 1,000."""
 _SMALL = 100 * 10**6
+_SWELLS = 10
+"""What a compressed log grows to, roughly."""
 _GZIP = b"\x1f\x8b"
 
 
@@ -49,6 +51,13 @@ class Source:
         """Whether its first bytes are those of gzip."""
         with open_regular(self.path) as stream:
             return stream.read(2) == _GZIP
+
+    @property
+    def size_bytes(self) -> int:
+        """About how much there is to read; of an archive a guess."""
+        with suppress(OSError):
+            return self.path.stat().st_size * (_SWELLS if self.compressed else 1)
+        return 0
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:

@@ -76,6 +76,8 @@ class Sign:
     rank: int | None = None
     value: float | None = None
     """Its figure, where it has one (retries, milliseconds)."""
+    at_s: float | None = None
+    """When it was printed, in seconds on the log's own clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
