@@ -33,7 +33,7 @@ KNOBS = {
     "expected.pp": ("vp", "pp"),
 }
 """Finding -> knobs of a layout that answer it."""
-FAILED = frozenset({"oom", "nccl", "node", "parse"})
+FAILED = frozenset({"oom", "nccl", "node", "user"})
 
 
 @dataclass(frozen=True, kw_only=True)

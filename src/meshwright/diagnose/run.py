@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
     from meshwright.frameworks.base import Framework
     from meshwright.judging.facts import Facts
-    from meshwright.readers.endings import Ending
+    from meshwright.domain.observed.ending import Ending
 
 T = TypeVar("T")
 

@@ -248,7 +248,8 @@ def _seen(values: Values, faults: Faults, observed: Observed, files: list[str]) 
 def _run(values: Values, observed: Observed, seen: Seen) -> Any:
     from meshwright.diagnose import Run
     from meshwright.judging.facts import Facts
-    from meshwright.readers.endings import ending_of
+    from meshwright.domain.observed import RunLog
+    from meshwright.readers.endings import ended
 
     facts = None
     if seen.case is not None and seen.layout is not None and seen.framework is not None:
@@ -265,7 +266,7 @@ def _run(values: Values, observed: Observed, seen: Seen) -> Any:
         bare_layout=seen.layout,
         num_devices=seen.devices,
         peak_flops_per_s=None if device is None else device.peak_flops_per_s.get("bf16", device.peak_flops_per_s.get("fp16")),
-        ending=ending_of(observed.observations),
+        ending=ended([each for each in observed.observations if isinstance(each, RunLog)]),
     )
 
 

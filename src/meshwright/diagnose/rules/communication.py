@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from meshwright.diagnose.finding import HIGH, Evidence, Finding, severity_of
-from meshwright.diagnose.network import judged
+from meshwright.diagnose.network import UNKNOWN, Surroundings, judge_table, judge_setup
 from meshwright.diagnose.remedies import remedies
 from meshwright.domain.observed import Place
 from meshwright.errors import Message
@@ -15,6 +15,7 @@ from meshwright.words import percent, seconds
 
 if TYPE_CHECKING:
     from meshwright.diagnose.run import Run
+    from meshwright.frameworks.settings import Severity
 
 TITLES = {
     "tp": "tensor-parallel",
@@ -94,12 +95,18 @@ def _kernels(run: Run) -> Iterator[Evidence]:
             )
 
 
+GRADES: dict[str, Severity] = {"critical": "error", "high": "warning", "medium": "warning", "low": "advice", "advice": "advice"}
+
+
 def network(run: Run) -> Iterator[Finding]:
     """What the communication library says of itself, and what benchmarks reached."""
-    for each in judged(run.networks, run.bandwidths):
+    case = run.case
+    known = UNKNOWN
+    if case is not None:
+        known = Surroundings(nodes=case.cluster.num_nodes, devices_per_node=case.cluster.devices_per_node)
+    for each in (*(said for setup in run.networks for said in judge_setup(setup, known)),
+                 *(said for table in run.bandwidths for said in judge_table(table, known))):
         yield Finding(
-            message=Message(each.id, each.words, each.values),
-            severity=each.severity,
-            evidence=tuple(Evidence(sign, place) for sign, place in each.evidence),
-            remedies=remedies(each.id, run.framework),
+            message=each.message, severity=GRADES[each.severity], evidence=(Evidence("", each.place),),
+            remedies=(each.change,) if each.change else (),
         )

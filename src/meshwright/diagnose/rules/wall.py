@@ -24,15 +24,13 @@ DRIFT_RATIO = 0.03
 REPEATED = 3
 """Spikes from which a period can be told."""
 WORDS = {
-    "oom": "the run ended because memory did",
-    "nccl": "the run ended in a failure of the communication library",
-    "timeout": "the run ended at its time limit",
-    "hang": "the run hung: a watchdog ended it",
-    "node": "the run ended with a node",
-    "preempted": "the run was preempted",
-    "user": "the run was cancelled",
-    "parse": "the run ended before training: its arguments or files were refused",
+    "oom": "the run ended because memory did", "nccl": "the run ended in a failure of the communication library",
+    "timeout": "the run ended at its time limit", "hang": "the run hung: a watchdog ended it", "node": "the run ended with a node",
+    "preempted": "the run was preempted", "cancelled": "the run was cancelled",
+    "user": "the run ended by an error of the program or of its settings",
 }
+MILD = frozenset({"preempted", "cancelled", "timeout"})
+"""Ends that are no failure of the run."""
 
 
 def ended(run: Run) -> Iterator[Finding]:
@@ -43,8 +41,8 @@ def ended(run: Run) -> Iterator[Finding]:
     rank = f" (rank {ending.rank})" if ending.rank is not None else ""
     yield Finding(
         message=Message(f"ended.{ending.status}", "{words}{rank}", {"words": WORDS[ending.status], "rank": rank}),
-        severity="warning" if ending.status in ("preempted", "user", "timeout") else "error",
-        evidence=(Evidence(ending.text, ending.place),),
+        severity="warning" if ending.status in MILD else "error",
+        evidence=(Evidence(ending.evidence, ending.place),),
         remedies=remedies(f"ended.{ending.status}", run.framework),
     )
 
