@@ -25,7 +25,7 @@ GROUP = "meshwright.formats"
 BUILT_IN: tuple[str, ...] = (
     "out_of_memory",
     "logs.megatron", "logs.torchtitan", "logs.nanotron", "logs.deepspeed", "logs.deepspeed_comms", "logs.hf_trainer",
-    "logs.nanogpt", "logs.maxtext", "logs.mindspore", "logs.chatlearn",
+    "logs.nanogpt", "logs.maxtext", "logs.mindspore", "logs.chatlearn", "logs.watchdog", "logs.reference", "logs.plain",
 )
 """Modules of this package, each with a ``FORMAT``."""
 MAX_FILES = 20_000
