@@ -23,9 +23,30 @@ if TYPE_CHECKING:
 
 GROUP = "meshwright.formats"
 BUILT_IN: tuple[str, ...] = (
+    "network.nccl_debug",
+    "network.nccl_tests",
+    "network.nccl_tests_json",
+    "network.allreduce_bench",
+    "network.nccl_inspector",
+    "hangs.flight_recorder",
+    "counters.nvidia_smi",
+    "counters.dmon",
+    "counters.dcgm",
     "out_of_memory",
-    "logs.megatron", "logs.torchtitan", "logs.nanotron", "logs.deepspeed", "logs.deepspeed_comms", "logs.hf_trainer",
-    "logs.nanogpt", "logs.maxtext", "logs.mindspore", "logs.chatlearn", "logs.watchdog", "logs.reference", "logs.plain",
+    "logs.megatron",
+    "logs.torchtitan",
+    "logs.nanotron",
+    "logs.deepspeed",
+    "logs.deepspeed_comms",
+    "logs.hf_trainer",
+    "logs.nanogpt",
+    "logs.maxtext",
+    "logs.mindspore",
+    "logs.chatlearn",
+    "logs.watchdog",
+    "logs.reference",
+    "logs.plain",
+    "traces.kineto",
 )
 """Modules of this package, each with a ``FORMAT``."""
 MAX_FILES = 20_000

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from meshwright.domain.observed.counters import Counters, DeviceSeries
 from meshwright.domain.observed.ending import Ending
-from meshwright.domain.observed.hang import CollectiveEntry, Hanging, RankProgress
+from meshwright.domain.observed.hang import CollectiveEntry, Hang, Hanging, RankProgress
 from meshwright.domain.observed.log import RankMemory, RunLog, Sign, Step, Timer
 from meshwright.domain.observed.memory import MemoryHolder, MemorySnapshot
 from meshwright.domain.observed.network import Bandwidth, Bandwidths, NetworkSetup
@@ -19,7 +19,7 @@ Observation: TypeAlias = (
 )
 
 __all__ = [
-    "Bandwidth", "Bandwidths", "Collective", "CollectiveEntry", "Counters", "DeviceSeries", "Ending", "Hanging", "KernelSum",
-    "MemoryHolder", "MemorySnapshot", "NetworkSetup", "Observation", "OutOfMemories", "OutOfMemory", "Place", "RankMemory",
-    "RankProgress", "RankSplit", "RankTrace", "RunLog", "Sign", "Step", "Timer", "TraceStep",
+    "Bandwidth", "Bandwidths", "Collective", "CollectiveEntry", "Counters", "DeviceSeries", "Ending", "Hang", "Hanging",
+    "KernelSum", "MemoryHolder", "MemorySnapshot", "NetworkSetup", "Observation", "OutOfMemories", "OutOfMemory", "Place",
+    "RankMemory", "RankProgress", "RankSplit", "RankTrace", "RunLog", "Sign", "Step", "Timer", "TraceStep",
 ]

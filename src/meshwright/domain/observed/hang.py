@@ -28,13 +28,15 @@ class CollectiveEntry:
     place: Place | None = None
     frame: str = ""
     """The frame of the user's code that asked for it."""
+    point_to_point: bool = False
+    """A send or a receive, counted apart from what all ranks of the group do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankProgress:
     """The last collectives of one rank in one group."""
 
-    rank: int
+    rank: int | None
     group: str
     last_enqueued: int | None = None
     last_started: int | None = None
@@ -53,3 +55,25 @@ class Hanging:
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Process group -> its ranks, where said."""
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hang:
+    """What a hang waits for, as far as its evidence goes."""
+
+    kind: str
+    """``missing``: these ranks have not asked for the collective that others wait in. ``mismatch``: they asked for another
+    operation or size. ``late``: they asked for it and their devices have not begun, or not finished what others have. ``stalled``:
+    every rank is in it and none gets on, so that the network or a device is at fault."""
+    ranks: tuple[int, ...]
+    group: str
+    collective: str
+    """As the recorder spells it; empty where nobody says."""
+    sequence: int | None
+    waiting: tuple[int, ...] = ()
+    """Ranks that are known to wait."""
+    silent: tuple[int, ...] = ()
+    """Ranks of the group that nothing is known of."""
+    instead: tuple[CollectiveEntry, ...] = ()
+    """What ``ranks`` asked for instead, or last."""
+    place: Place | None = None

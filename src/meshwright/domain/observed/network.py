@@ -31,6 +31,16 @@ class NetworkSetup:
     version: str = ""
     world: int | None = None
     nodes: int | None = None
+    adapters: tuple[int, ...] = ()
+    """Numbers of the adapters that channels between nodes go through."""
+    forwarded: int = 0
+    """Lines of channels that go through the adapter of another device of the node (PXN)."""
+    trees: int = 0
+    """Ranks that told their place in the trees."""
+    direct: bool | None = None
+    """Whether the library says that adapters reach device memory by themselves (GPUDirect)."""
+    where: Mapping[str, int] = field(default_factory=dict)
+    """What was said -> the line that says it first: ``network``, ``nvls``, a transport, a variable."""
     signs: tuple[Sign, ...] = ()
     notes: tuple[str, ...] = ()
 

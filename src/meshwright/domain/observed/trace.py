@@ -60,14 +60,19 @@ class RankSplit:
     """Which time it is about, in words: ``6 annotated steps on the device``."""
     window_s: float
     compute_s: float
-    """Union of kernels that do not communicate."""
+    """Union of kernels that do not communicate; all of them where none was recognised that does."""
     communication_s: float | None
     """Union of those that do; None where none was recognised in a world of several ranks."""
     exposed_communication_s: float | None
     exposed_copies_s: float = 0.0
+    """Copies and memory sets beside neither."""
+    memory_sets_s: float = 0.0
+    """What memory sets would add to the union of compute kernels: TraceLens counts them as computing."""
     idle_s: float = 0.0
     bubble_s: float | None = None
     """Of the idle or receiving time, what the trace itself calls the pipeline's."""
+    start_s: float = 0.0
+    """When the window begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +82,9 @@ class RankTrace:
     file: str
     format: str
     split: RankSplit
-    """Over the whole window."""
+    """From the first to the last thing that ran on the device; a window of no length where nothing did."""
+    windows: tuple[RankSplit, ...] = ()
+    """The same over other windows that people ask for: the steps annotated on the device, all steps but the last."""
     rank: int | None = None
     world: int | None = None
     device: str = ""
@@ -88,7 +95,7 @@ class RankTrace:
     host: Mapping[str, float] = field(default_factory=dict)
     """What the host did -> seconds, overlapping: ``dataloader``, ``sync``, ``gc``, ``checkpoint``, ``compile``."""
     exposed_by_group: Mapping[str, float] = field(default_factory=dict)
-    """Process group -> exposed seconds; an empty name where the trace does not name it."""
+    """Process group -> exposed seconds; an empty name where the trace does not name it; groups may be exposed at the same time."""
     collectives: tuple[Collective, ...] = ()
     kernels: tuple[KernelSum, ...] = ()
     """The longest by sum, a hundred at most."""
@@ -97,6 +104,12 @@ class RankTrace:
     small_kernels_s: float = 0.0
     """Sum of compute kernels under 10 us."""
     median_kernel_s: float | None = None
+    num_by_unit: Mapping[str, int] = field(default_factory=dict)
+    """Execution unit -> kernels, where the format says: ``AI_CORE``, ``AI_VECTOR_CORE``."""
+    matrix_unit_ratio: float | None = None
+    """Share of compute kernels' time in which the matrix unit worked, where the format counts it."""
+    events: int = 0
+    """Everything in the file, by count."""
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Process group -> its ranks, where the trace lists them."""
     notes: tuple[str, ...] = ()
