@@ -43,6 +43,9 @@ BUILT_IN: tuple[str, ...] = (
     "logs.maxtext",
     "logs.mindspore",
     "logs.chatlearn",
+    "logs.watchdog",
+    "logs.reference",
+    "logs.plain",
     "traces.kineto",
 )
 """Modules of this package, each with a ``FORMAT``."""
