@@ -47,6 +47,9 @@ BUILT_IN: tuple[str, ...] = (
     "logs.reference",
     "logs.plain",
     "traces.kineto",
+    "traces.ascend_view",
+    "traces.ascend_steps",
+    "traces.ascend_kernels",
 )
 """Modules of this package, each with a ``FORMAT``."""
 MAX_FILES = 20_000
