@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.draws import examples
 
 from meshwright.domain.observed import CollectiveEntry, Hanging, RankProgress
 from meshwright.readers.hangs.locate import hangs, located
@@ -92,7 +93,7 @@ def shares(program: list[Step], groups: dict[str, tuple[int, ...]]) -> dict[int,
     return {rank: [each for each in program if rank in groups[each.group]] for rank in groups["world"]}
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(worlds(), st.data(), st.booleans(), st.booleans())
 def test_a_rank_that_stops_is_the_one_that_is_missing(world, data, entries, members):
     groups, program, ahead = world
@@ -111,7 +112,7 @@ def test_a_rank_that_stops_is_the_one_that_is_missing(world, data, entries, memb
         assert found.sequence == number
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(worlds(), st.data())
 def test_a_collective_left_out_in_one_group_is_found_where_it_is_seen(world, data):
     groups, _, ahead = world
@@ -129,7 +130,7 @@ def test_a_collective_left_out_in_one_group_is_found_where_it_is_seen(world, dat
         assert (found.kind, found.ranks, found.sequence) == ("mismatch", (rank,), first)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(worlds(), st.data())
 def test_two_in_the_wrong_order_are_found(world, data):
     groups, program, ahead = world
