@@ -32,8 +32,11 @@ BUILT_IN: tuple[str, ...] = (
     "counters.nvidia_smi",
     "counters.dmon",
     "counters.dcgm",
+    "memory.snapshot",
+    "memory.timeline",
+    "memory.mindspore",
     "out_of_memory",
-    "logs.reference",
+    "logs.step_record",
     "logs.megatron",
     "logs.torchtitan",
     "logs.nanotron",
@@ -44,7 +47,13 @@ BUILT_IN: tuple[str, ...] = (
     "logs.maxtext",
     "logs.mindspore",
     "logs.chatlearn",
+    "logs.watchdog",
+    "logs.reference",
+    "logs.plain",
     "traces.kineto",
+    "traces.ascend_view",
+    "traces.ascend_steps",
+    "traces.ascend_kernels",
 )
 """Modules of this package, each with a ``FORMAT``."""
 MAX_FILES = 20_000

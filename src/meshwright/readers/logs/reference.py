@@ -1,314 +1,194 @@
-"""What one rank of the reference step notes of itself: ``meshwright step --record DIR``, JSON lines as they came (docs/engine.md).
-
-A header first. Then for each step a line where it begins and one where it is over; between them each exchange when it is called and
-when it is done; groups where they are first met; the run's end last. A file without its end is that of a run that was ended.
-"""
+"""What ``meshwright step`` and ``meshwright rehearse`` print and write: the reference step's own runs."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-from meshwright.domain.observed import (
-    Collective,
-    CollectiveEntry,
-    Hanging,
-    Observation,
-    Place,
-    RankMemory,
-    RankProgress,
-    RankSplit,
-    RankTrace,
-    RunLog,
-    Step,
-    TraceStep,
-)
+from meshwright.domain.observed import RankMemory, RunLog, Sign, Step
+from meshwright.readers.endings import ended
 from meshwright.readers.formats import Format
-from meshwright.readers.loose import amount, mapping, number, sequence, text, whole
+from meshwright.readers.lines import Line, lines
+from meshwright.readers.logs.draft import Draft
+from meshwright.readers.needles import folded
+from meshwright.readers.pairs import number, size
+from meshwright.readers.safe import MAX_BYTES, parse_json
+from meshwright.readers.signs import Signs, anchors
+from meshwright.readers.source import Source
+from meshwright.units import FACTORS
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from meshwright.readers.source import Source
-
-BEGINS = b'"meshwright step record'
-MAX_LINE_BYTES = 1 << 16
-MAX_CALLS, MAX_STEPS, MAX_GROUPS = 1_000_000, 1_000_000, 10_000
-FIELDS = (
-    "layout", "model", "device", "torch", "global_batch_sequences", "sequence_tokens", "warmup_steps", "asked_threads",
-    "cores", "ranks_here",
-)
-WORK = ("forward", "backward", "optimizer")
-SILENT_S, SILENT_STEPS = 1.0, 3.0
-"""A rank that has noted nothing for longer than this, and than so many of its longest steps, has come to a stop."""
-FAILED = ("error", "peer")
-"""Ends that a rank may come to in an exchange that the others do not take part in."""
-HOST = {"gc": "gc", "synchronise": "sync", "compile": "compile"}
-"""Names of the record -> those of ``RankTrace.host``."""
-
-
-@dataclass(slots=True)
-class _Call:
-    operation: str
-    group: str
-    sequence: int
-    payload_bytes: int | None
-    start_s: float
-    line: int
-    end_s: float | None = None
-    blocked_s: float = 0.0
-
-
-@dataclass(slots=True)
-class _Taken:
-    """One step as the file has it."""
-
-    number: int
-    line: int
-    start_s: float
-    step_s: float
-    parts: dict[str, float]
-    host: dict[str, float]
-    memory: Mapping[object, object]
-    tokens: int | None
-    padded: int | None
-    threads: int | None
-    loss: float | None
-
-    @property
-    def end_s(self) -> float:
-        return self.start_s + self.step_s
-
-
-@dataclass(slots=True)
-class _Record:
-    """A file so far."""
-
-    header: Mapping[object, object] = field(default_factory=dict)
-    steps: list[_Taken] = field(default_factory=list)
-    calls: dict[tuple[str, int], _Call] = field(default_factory=dict)
-    dimensions: dict[str, str] = field(default_factory=dict)
-    ranks: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    end: str = ""
-    lines: int = 0
-    left: int = 0
-    """Lines that are none of the record's."""
-    offset_s: float = 0.0
-    last_s: float = 0.0
-    """When something other than the time was noted last, on the rank's own clock."""
-    alive_s: float = 0.0
-    """When the time was."""
-
-    def take(self, line: Mapping[object, object]) -> bool:
-        """One line; False where it is none of a record's."""
-        ends = number(line.get("start_s")) or 0.0
-        self.last_s = max(self.last_s, ends + (amount(line.get("duration_s")) or 0.0), number(line.get("end_s")) or 0.0)
-        self.alive_s = max(self.alive_s, number(line.get("at_s")) or 0.0)
-        if "called" in line:
-            return self._called(line)
-        if "done" in line:
-            return self._done(line)
-        if "step" in line:
-            return self._step(line)
-        if "group" in line and len(self.ranks) < MAX_GROUPS:
-            name = text(line["group"])
-            self.ranks[name] = tuple(each for item in sequence(line.get("ranks")) if (each := whole(item)) is not None)
-            self.dimensions[name] = text(line.get("dimension")) or "world"
-        elif "end" in line:
-            self.end = text(line["end"])
-        elif "format" in line:
-            self.header = line
-            self.offset_s = number(mapping(line.get("clock")).get("offset_s")) or 0.0
-        return bool(line)
-
-    def group(self, name: str) -> str:
-        """A group as findings call it, with the pair of ranks of a transfer."""
-        base, _, pair = name.partition(":")
-        return f"{self.dimensions.get(base, 'world')}_group {base}" + f" {pair}" * bool(pair)
-
-    def _called(self, line: Mapping[object, object]) -> bool:
-        count, start = whole(line.get("sequence")), number(line.get("start_s"))
-        if count is None or start is None or len(self.calls) >= MAX_CALLS:
-            return False
-        group = text(line.get("of"))
-        self.calls[group, count] = _Call(
-            text(line["called"]), group, count, whole(line.get("payload_bytes")), start - self.offset_s, self.lines
-        )
-        return True
-
-    def _done(self, line: Mapping[object, object]) -> bool:
-        call = self.calls.get((text(line.get("of")), whole(line["done"]) or 0))
-        end = number(line.get("end_s"))
-        if call is None or end is None:
-            return False
-        call.end_s, call.blocked_s = end - self.offset_s, amount(line.get("blocked_s")) or 0.0
-        return True
-
-    def _step(self, line: Mapping[object, object]) -> bool:
-        count, start, took = whole(line["step"]), number(line.get("start_s")), amount(line.get("duration_s"))
-        if count is None or start is None or took is None or len(self.steps) >= MAX_STEPS:
-            return False
-        host = {new: amount(pair[1]) or 0.0 for old, new in HOST.items()
-                if len(pair := sequence(mapping(line.get("host")).get(old))) == 2}
-        self.steps.append(_Taken(
-            count, self.lines, start - self.offset_s, took,
-            {str(name)[:40]: amount(spent) or 0.0 for name, spent in list(mapping(line.get("parts")).items())[:20]}, host,
-            mapping(line.get("memory")), whole(line.get("tokens")), whole(line.get("padded_tokens")), whole(line.get("threads")),
-            number(line.get("loss")),
-        ))
-        return True
-
-
-def read(source: Source) -> tuple[Observation, ...]:
-    """One rank's log, its trace, and where it stands in what it never finished."""
-    record = _parsed(source)
-    if not record.header:
-        return ()
-    rank, world = whole(record.header.get("rank")), whole(record.header.get("world"))
-    notes = [f"{record.left} lines are none of a record's"] if record.left else []
-    if not record.end:
-        notes.append("the record breaks off: the run was ended from outside")
-    found: list[Observation] = [_log(record, source.shown, rank, world, tuple(notes))]
-    if (trace := _trace(record, source.shown, rank, world)) is not None:
-        found.append(trace)
-    if rank is not None and _stopped(record):
-        found.append(_hanging(record, source.shown, rank))
-    return tuple(found)
-
-
-def _parsed(source: Source) -> _Record:
-    record = _Record()
-    with source.open() as stream:
-        while line := stream.readline(MAX_LINE_BYTES):
-            record.lines += 1
-            try:
-                document = json.loads(line)
-            except (ValueError, RecursionError):
-                document = None
-            if not isinstance(document, dict) or not record.take(document):
-                record.left += 1
-    return record
-
-
-def _steady(record: _Record) -> list[_Taken]:
-    """Steps behind those of warming up; all where there are no others."""
-    warm = whole(record.header.get("warmup_steps")) or 0
-    return [each for each in record.steps if each.number >= warm] or record.steps
-
-
-def _log(record: _Record, file: str, rank: int | None, world: int | None, notes: tuple[str, ...]) -> RunLog:
-    header, steps = record.header, _steady(record)
-    sequences = whole(header.get("global_batch_sequences"))
-    settings = {name: text(header[name]) for name in FIELDS if text(header.get(name))}
-    threads = {each.threads for each in steps if each.threads is not None}
-    if threads:
-        settings["threads"] = str(max(threads))
-    return RunLog(
-        file=file, format=FORMAT.name, framework="", world=world, sequence_tokens=whole(header.get("sequence_tokens")),
-        settings=settings | ({} if rank is None else {"rank": str(rank)}), notes=notes, lines=record.lines,
-        steps=tuple(
-            Step(
-                number=each.number, step_s=each.step_s, line=each.line, at_s=each.end_s, sequences=sequences, loss=each.loss,
-                parts=each.parts | each.host, rank_tokens=each.tokens, padded_tokens=each.padded,
-                memory_bytes=amount(each.memory.get("peak_reserved_bytes")),
-            )
-            for each in steps
-        ),
-        memory=() if rank is None else tuple(
-            RankMemory(
-                rank=rank, step=each.number, line=each.line, allocated_bytes=amount(each.memory.get("live_bytes")),
-                max_allocated_bytes=amount(each.memory.get("peak_bytes")),
-                max_reserved_bytes=amount(each.memory.get("peak_reserved_bytes")),
-            )
-            for each in steps if each.memory
-        ),
-    )
-
-
-def _trace(record: _Record, file: str, rank: int | None, world: int | None) -> RankTrace | None:
-    """The steady steps as a trace has them, on the clock of rank 0."""
-    steps = _steady(record)
-    if not steps:
-        return None
-    begin, end = steps[0].start_s, steps[-1].end_s
-    calls = [each for each in record.calls.values() if each.end_s is not None and begin <= each.start_s <= end]
-    by_group: dict[str, float] = {}
-    for call in calls:
-        by_group[record.group(call.group)] = by_group.get(record.group(call.group), 0.0) + call.blocked_s
-    host = {name: sum(each.host.get(name, 0.0) for each in steps) for name in HOST.values()}
-    data = sum(each.parts.get("data", 0.0) for each in steps)
-    idle = {"data": data, "sync": host["sync"], "host": host["gc"] + host["compile"],
-            "other": sum(each.parts.get("other", 0.0) for each in steps)}
-    whole_split = _split(steps, file, rank, world, f"{len(steps)} steps on the host")
-    return RankTrace(
-        file=file, format=FORMAT.name, rank=rank, world=world, device=text(record.header.get("device")), split=whole_split,
-        steps=tuple(TraceStep(number=each.number, start_s=each.start_s, end_s=each.end_s) for each in steps),
-        by_step=tuple(_split([each], file, rank, world, "one step on the host") for each in steps),
-        idle=idle, host={"dataloader": data} | host, exposed_by_group=by_group,
-        collectives=tuple(
-            Collective(
-                operation=each.operation, start_s=each.start_s, end_s=each.end_s or each.start_s, exposed_s=each.blocked_s,
-                group=record.group(each.group), ranks=record.ranks.get(each.group.partition(":")[0], ()), sequence=each.sequence,
-                message_bytes=each.payload_bytes,
-            )
-            for each in calls
-        ),
-        num_communication_kernels=len(calls), groups={record.group(name): ranks for name, ranks in record.ranks.items()},
-        complete=bool(record.end),
-    )
-
-
-def _split(steps: list[_Taken], file: str, rank: int | None, world: int | None, window: str) -> RankSplit:
-    """Where the time of steps went; what a rank does between its parts counts as idle."""
-    window_s = sum(each.step_s for each in steps)
-    compute = sum(each.parts.get(name, 0.0) for each in steps for name in WORK)
-    talk = sum(each.parts.get("communication", 0.0) for each in steps)
-    return RankSplit(
-        file=file, rank=rank, step=steps[0].number if len(steps) == 1 else None, window=window, window_s=window_s,
-        compute_s=compute, communication_s=talk if world != 1 else 0.0, exposed_communication_s=talk if world != 1 else 0.0,
-        idle_s=max(0.0, window_s - compute - talk),
-    )
-
-
-def _stopped(record: _Record) -> bool:
-    """Whether the rank came to a stop before it was done, or failed in an exchange."""
-    if record.end in FAILED and any(call.end_s is None for call in record.calls.values()):
-        return True
-    longest = max((each.step_s for each in record.steps), default=0.0)
-    return record.end != "done" and record.alive_s - record.last_s > max(SILENT_S, SILENT_STEPS * longest)
-
-
-def _hanging(record: _Record, file: str, rank: int) -> Hanging:
-    """How far the rank got in each group."""
-    last: dict[str, list[_Call]] = {}
-    for call in record.calls.values():
-        last.setdefault(call.group, []).append(call)
-    entries, progress = [], []
-    for name, calls in last.items():
-        pair = ":" in name
-        calls.sort(key=lambda each: each.sequence)
-        done = [each.sequence for each in calls if each.end_s is not None]
-        if not pair:
-            progress.append(RankProgress(
-                rank=rank, group=record.group(name), last_enqueued=calls[-1].sequence, last_completed=max(done, default=0),
-                place=Place(file=file, line=calls[-1].line),
-            ))
-        entries += [
-            CollectiveEntry(
-                rank=rank, group=record.group(name), sequence=each.sequence, operation=each.operation, point_to_point=pair,
-                state="scheduled" if each.end_s is None else "completed", place=Place(file=file, line=each.line),
-            )
-            for each in calls[-8:]
-        ]
-    groups = {record.group(name): ranks for name, ranks in record.ranks.items()}
-    return Hanging(file=file, format=FORMAT.name, entries=tuple(entries), progress=tuple(progress), groups=groups)
+_RANKS = re.compile(r"^\s*([\d,]{1,9}) ranks? on (.{1,80}), torch (\S{1,40})\s*$")
+_ROW = re.compile(
+    r"^\s*(step, median|tokens/s|MFU \([^)]{1,60}\)|memory, fullest rank|exposed communication|loss)\s{2,}(\S.{0,80})$")
+_STEPS = re.compile(r"^\s*step, ([\d,]{1,9}) steps?\s")
+_TIME = re.compile(r"([\d.,]{1,16}) (us|ms|s)\b")
+_NAMED = re.compile(r"^\s*(\S{1,80}): (.{1,200})$")
+_SETTINGS = ("label", "model", "device", "torch", "flops_convention")
+Document = Mapping[str, Any]
 
 
 def _told(sample: bytes) -> bool:
-    return BEGINS in sample[:4096]
+    if b'"steps_s"' in sample and b'"flops_convention"' in sample:
+        return True
+    return (b'"rehearsals"' in sample and b'"runs_s"' in sample) or (b"step, median" in sample and b", torch " in sample)
+
+
+def _read(source: Source) -> tuple[RunLog, ...]:
+    if source.size_bytes > MAX_BYTES:
+        return ()
+    with source.open() as stream:
+        text = stream.read(MAX_BYTES).decode("utf-8", "replace")
+    if "step, median" in text:
+        return tuple(_printed(source))
+    document = parse_json(text, source.shown)
+    found = list(_runs(source.shown, document, _line_of(text)))
+    return tuple(replace(log, lines=text.count("\n")) for log in found)
+
+
+def _line_of(text: str) -> Callable[[str, int], int]:
+    """Where the so-manieth value of a list stands: its key's line, and below it where the list is written over lines."""
+
+    def line(key: str, index: int) -> int:
+        at = text.find(f'"{key}"')
+        first = text.count("\n", 0, max(at, 0)) + 1
+        return first + 1 + index if re.match(r'"\w+":\s*\[\s*\n', text[max(at, 0): at + 100]) else first
+    return line
+
+
+def _runs(file: str, document: Any, line: Callable[[str, int], int]) -> Iterator[RunLog]:
+    if not isinstance(document, dict):
+        return
+    if isinstance(document.get("steps_s"), list):
+        yield _step(file, document, line)
+    rehearsals = document.get("rehearsals") if "rehearsals" in document else [document] if "entries" in document else []
+    for each in rehearsals if isinstance(rehearsals, list) else []:
+        entries = each.get("entries") if isinstance(each, dict) else None
+        for entry in entries if isinstance(entries, list) else []:
+            if isinstance(entry, dict):
+                yield _trial(file, each, entry, line("entries", 0))
+
+
+def _step(file: str, document: Document, line: Callable[[str, int], int]) -> RunLog:
+    seconds, losses = _numbers(document.get("steps_s")), document.get("losses")
+    world, tokens = _number(document.get("world")), _number(document.get("tokens"))
+    late = losses[-len(seconds):] if isinstance(losses, list) and len(losses) >= len(seconds) else [None] * len(seconds)
+    flops, peak = _number(document.get("flops_per_step")), _number(document.get("peak_flops_per_s"))
+    steps = tuple(
+        Step(
+            number=index + 1, step_s=each, line=line("steps_s", index), tokens=round(tokens) if tokens else None,
+            loss=_signed(loss), tokens_per_s_per_device=tokens / each / world if tokens and world and each else None,
+            model_flops_per_s_per_device=flops / each / world if flops and world and each else None,
+            mfu_ratio=flops / each / world / peak if flops and world and each and peak else None,
+        ) for index, (each, loss) in enumerate(zip(seconds, late, strict=True))
+    )
+    ranks = [each for each in document.get("ranks") or [] if isinstance(each, dict)]
+    exposed = _numbers([each.get("communication_exposed_s") for each in ranks])
+    figures = {
+        "flops_per_step": flops, "peak_flops_per_s_per_device": peak, "communication_exposed_s": max(exposed, default=None),
+    }
+    log = RunLog(
+        file=file, format=FORMAT.name, steps=steps, world=int(world) if world else None,
+        settings={name: str(document[name]) for name in _SETTINGS if name in document},
+        memory=tuple(_memory(each, len(steps), line("ranks", 0)) for each in ranks if isinstance(each.get("rank"), int)),
+        figures={name: value for name, value in figures.items() if value is not None},
+    )
+    return replace(log, ending=ended([log], exit_status=0))
+
+
+def _memory(rank: Document, step: int, line: int) -> RankMemory:
+    kinds = rank.get("memory_bytes")
+    kept = _numbers(list(kinds.values())) if isinstance(kinds, dict) else []
+    return RankMemory(
+        rank=int(rank["rank"]), step=step, line=line, allocated_bytes=sum(kept) if kept else None,
+        max_allocated_bytes=_number(rank.get("memory_peak_bytes")), max_reserved_bytes=_number(rank.get("memory_reserved_bytes")),
+    )
+
+
+def _trial(file: str, rehearsal: Document, entry: Document, line: int) -> RunLog:
+    """One layout that was run, or was not: its cause is classified as any log's words are."""
+    seconds = _numbers(entry.get("runs_s"))
+    sequences, length = _number(rehearsal.get("global_batch_sequences")), _number(rehearsal.get("sequence_tokens"))
+    signs = _signs(file, str(entry["cause"]), line) if entry.get("cause") and not seconds else ()
+    names = {"predicted_step_s": entry.get("predicted_s"), "max_allocated_bytes": entry.get("memory_peak_measured_bytes")}
+    log = RunLog(
+        file=file, format=FORMAT.name, signs=signs, world=int(_number(rehearsal.get("ranks")) or 0) or None,
+        sequence_tokens=int(length) if length else None,
+        steps=tuple(
+            Step(number=index, step_s=each, line=line, sequences=int(sequences) if sequences else None)
+            for index, each in enumerate(seconds, start=1)
+        ),
+        settings={name: str(said) for name, said in (("label", entry.get("label")), ("model", rehearsal.get("model"))) if said},
+        figures={name: float(value) for name, value in names.items() if _number(value) is not None and value is not None},
+        notes=("Each step is the median of one run of the layout.",) if seconds else (),
+    )
+    return replace(log, ending=ended([log], exit_status=0 if seconds else None if signs else 1))
+
+
+def _signs(file: str, cause: str, line: int) -> tuple[Sign, ...]:
+    signs = Signs(file)
+    said = folded(cause.encode())
+    signs.take(Line(line, cause), [index for index, each in enumerate(anchors()) if folded(each) in said])
+    return signs.found
+
+
+def _printed(source: Source) -> Iterator[RunLog]:
+    """Tables on the terminal: figures of three digits, the median alone."""
+    draft, name = Draft(), ("", "")
+    for line in lines(source):
+        if (ranks := _RANKS.match(line.text)) is not None:
+            if draft.steps:
+                yield _table(draft, source)
+            draft = Draft(world=int(number(ranks[1]) or 0) or None)
+            draft.settings.update({"model": name[0], "label": name[1], "device": ranks[2], "torch": ranks[3]})
+        elif draft.world and (row := _ROW.match(line.text)) is not None:
+            _said(draft, row[1], row[2], line.number)
+        elif draft.world and draft.steps and (many := _STEPS.match(line.text)) is not None:
+            draft.step(1, line.number, averaged=number(many[1]))
+        elif (named := _NAMED.match(line.text)) is not None:
+            name = (named[1], named[2])
+    if draft.steps:
+        yield _table(draft, source)
+
+
+def _table(draft: Draft, source: Source) -> RunLog:
+    draft.note("Read from the printed table: the median step, in three digits.")
+    return draft.finished(file=source.shown, format=FORMAT.name, framework="", signs=(), lines=0)
+
+
+def _said(draft: Draft, name: str, text: str, line: int) -> None:
+    time = _TIME.match(text)
+    seconds = (number(time[1]) or 0.0) * FACTORS[time[2]] if time else None
+    if name == "step, median":
+        draft.step(1, line, step_s=seconds)
+    elif name == "tokens/s" and draft.world:
+        rate = number(text)
+        draft.step(1, line, tokens_per_s_per_device=rate / draft.world if rate else None)
+    elif name.startswith("MFU"):
+        ratio = number(text)
+        draft.step(1, line, mfu_ratio=None if ratio is None else ratio / 100)
+    elif name.startswith("memory"):
+        draft.step(1, line, memory_bytes=size(text))
+    elif name.startswith("exposed"):
+        draft.figure("communication_exposed_s", seconds)
+    else:
+        draft.step(1, line, loss=number(text.rsplit(" to ", maxsplit=1)[-1]))
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf") else None
+
+
+def _signed(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf") else None
+
+
+def _numbers(values: object) -> list[float]:
+    found = [_number(each) for each in values] if isinstance(values, Sequence) else []
+    return [each for each in found if each is not None]
 
 
 FORMAT = Format(
-    name="meshwright_step", says="records of the reference step (meshwright step --record), one a rank", told=_told, read=read
+    name="reference_log", says="what meshwright step and meshwright rehearse print or write", told=_told, read=_read,
 )
