@@ -166,15 +166,13 @@ def _run(data: bytes, where: str) -> tuple[object, bool]:
 
 def _so_far(stack: list[object], marks: list[list[object]]) -> object:
     """What is at the bottom of a machine that stopped, its open lists and dictionaries filled with what is on the stack."""
-    while True:
-        while len(stack) > 1 and isinstance(stack[0], (list, dict)):
-            _fill(stack[0], stack[1:])
-            stack = stack[:1]
-        if not marks:
-            return stack[0] if stack else None
+    while marks:
         items, stack = stack, marks.pop()
         if stack:
             _fill(stack[-1], items)
+    if stack:
+        _fill(stack[0], stack[1:])
+    return stack[0] if stack else None
 
 
 def _fill(target: object, items: list[object]) -> None:

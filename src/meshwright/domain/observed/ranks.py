@@ -133,9 +133,8 @@ def _matched(by_rank: Mapping[int, RankTrace]) -> list[dict[int, Collective]]:
     groups: dict[Group, dict[int, list[Collective]]] = defaultdict(lambda: defaultdict(list))
     for rank, trace in by_rank.items():
         for each in trace.collectives:
-            members = each.ranks or trace.groups.get(each.group, ())
-            groups[each.group, members][rank].append(each)
-    found = []
+            groups[each.group, each.ranks or trace.groups.get(each.group, ())][rank].append(each)
+    found: list[dict[int, Collective]] = []
     for members in groups.values():
         if len(members) > 1:
             numbered = all(each.sequence is not None for rows in members.values() for each in rows)
