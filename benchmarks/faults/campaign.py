@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from meshwright.diagnose.finding import Finding
     from meshwright.engine.nursery import Nursery
 
-STEP_S = 0.24
+STEP_S = 0.36
 """Of the emulated device, without what a pipeline idles."""
-STEPS, WARMUP = 12, 2
+STEPS, WARMUP = 9, 3
 LIMIT_S = 60.0
 HANG_LIMIT_S = 7.0
 MICROBATCHES = {"pp": 8, "": 1}
@@ -60,7 +60,7 @@ def request_of(case: Case, record: Path, steps: int = STEPS) -> Payload:
     layout = parse_layout(f"{case.layout} mb1", num_devices=case.ranks, global_batch_sequences=replicas * batches)
     options = Options(steps=steps, warmup_steps=WARMUP, saved=False, record=str(record))
     request = Request(model=model, layout=layout, sequence_tokens=TOKENS, options=options)
-    return Payload(request=request, case=case, forward_s=STEP_S / (3 * layers // stages * batches), step_s=STEP_S)
+    return Payload(request=request, case=case, forward_s=STEP_S / (3 * layers // stages * batches))
 
 
 def run(case: Case, nursery: Nursery | None = None, *, keep: Path | None = None, steps: int = STEPS) -> Told:

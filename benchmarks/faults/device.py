@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 BACKWARD = 2.0
 """The backward pass of a layer lasts so many times its forward pass."""
-PRIORITY = -10
+PRIORITY = -19
 
 
 def raise_priority() -> None:

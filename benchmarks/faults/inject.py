@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 from dataclasses import replace
-from time import sleep
+from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 
+from benchmarks.faults.device import BACKWARD
 from meshwright.engine import measure, step
 from meshwright.engine.record import collectives
 from meshwright.engine.record.recorder import dimensions_of
@@ -35,27 +36,38 @@ PROCESS_BYTES = 300 * 2**20
 class Fault:
     """One fault on this rank."""
 
-    def __init__(self, case: Case, step_s: float, request: Request) -> None:
+    def __init__(self, case: Case, forward_s: float, request: Request) -> None:
         self.case, self.request = case, request
-        self.lost_s = case.intensity * step_s
+        self.healthy_s: list[float] = []
+        self.begun_s = 0.0
+        self.forward_s, self.device_s = forward_s, 0.0
         self.here = dist.get_rank() == case.rank
         self.steps = -1
         self.dimensions: dict[str, str] = {}
         self.kept: list[Any] = []
 
     @property
-    def warm(self) -> bool:
-        """Whether steps are still those of warming up."""
-        return self.steps < self.request.options.warmup_steps
+    def ill(self) -> bool:
+        """Whether the fault has begun: with the first step that counts."""
+        return self.steps >= self.request.options.warmup_steps
+
+    @property
+    def lost_s(self) -> float:
+        """Seconds that a step is longer by: ``intensity`` of what it then takes, by the steps before the fault."""
+        if not self.ill:
+            return 0.0
+        return self.case.intensity / (1.0 - self.case.intensity) * min(self.healthy_s)
 
     def slower(self) -> float:
         """How many times longer this rank's layers last."""
         slow = self.case.kind == "slow-rank" or (self.case.kind == "wrong-threads" and self.case.variant)
-        return 1.0 + self.case.intensity if slow and self.here else 1.0
+        return 1.0 + self.lost_s / self.device_s if slow and self.here else 1.0
 
     def on(self, trainer: Trainer) -> None:
         """Put it in place."""
         self.dimensions = dimensions_of(trainer)
+        layers = sum(len(part.blocks) for part in trainer.parts)  # type: ignore[arg-type]
+        self.device_s = self.forward_s * (1.0 + BACKWARD) * layers * trainer.layout.num_microbatches
         self._each_step(lambda: None)
         getattr(self, "_" + self.case.kind.replace("-", "_"), lambda _: None)(trainer)
 
@@ -64,6 +76,11 @@ class Fault:
         before = measure.sample_of
 
         def sample_of(trainer: Trainer, number: int) -> Sample:
+            now = perf_counter()
+            if 1 <= self.steps < self.request.options.warmup_steps and number != self.steps:
+                self.healthy_s.append(now - self.begun_s)
+            if number != self.steps:
+                self.begun_s = now
             self.steps = number
             does()
             return within(before(trainer, number))  # type: ignore[no-any-return]
@@ -110,7 +127,7 @@ class Fault:
             if call.operation != "receive" and self._is_of(call.group, dimension):
                 if self.steps < 1:
                     counts["here"] += 1
-                else:
+                elif self.ill:
                     sleep(self.lost_s / counts["here"])
             return real(operator, keys, given, more, call)
 
@@ -121,6 +138,8 @@ class Fault:
 
     def _padding_waste(self, _: Trainer) -> None:
         def padded(sample: Sample) -> Sample:
+            if not self.ill:
+                return sample
             targets = sample.targets.clone()
             tokens = targets.shape[1]
             targets[:, tokens - max(1, round(self.case.intensity * tokens)) :] = -100
@@ -161,14 +180,14 @@ class Fault:
 
     def _memory_leak(self, trainer: Trainer) -> None:
         each = int(self.case.intensity * PROCESS_BYTES / self.request.options.steps)
-        self._in_forward(trainer, lambda: self.kept.append(torch.ones(each // 4)))
+        self._in_forward(trainer, lambda: self.kept.append(torch.ones(each // 4)) if self.ill else None)
 
     def _gc_pauses(self, trainer: Trainer) -> None:
         """Cycles whose finalizers take their time, collected every few steps: on all ranks at once, or on each at its own time."""
         own = 0 if self.case.variant else dist.get_rank()
 
         def collect() -> None:
-            if (self.steps + own) % PAUSES == 0:
+            if self.ill and (self.steps + own) % PAUSES == 0:
                 _Cycle(PAUSES * self.lost_s)
                 gc.collect()
 
@@ -183,12 +202,12 @@ class Fault:
             return graph.forward
 
         double = torch.compile(lambda x: x * 2.0, backend=compiler, dynamic=False)
-        self._in_forward(trainer, lambda: double(torch.ones(10 + self.steps)))
+        self._in_forward(trainer, lambda: double(torch.ones(10 + self.steps)) if self.ill else None)
 
     def _wrong_threads(self, _: Trainer) -> None:
         """All ranks take many more threads than there are cores, or one rank others than it was to, and is slower by it."""
         if not self.case.variant or self.here:
-            torch.set_num_threads(THREADS)
+            torch.set_num_threads(THREADS)  # from the beginning, as an environment would have it
 
 
 class _Cycle:

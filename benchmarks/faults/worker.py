@@ -25,14 +25,12 @@ class Payload:
     case: Case
     forward_s: float
     """Of one layer and micro-batch on the emulated device."""
-    step_s: float
-    """Of the emulated device: what intensities are shares of."""
 
 
 def run(payload: Payload) -> None:
     """Take the steps of a case."""
     raise_priority()
-    fault = Fault(payload.case, payload.step_s, payload.request)
+    fault = Fault(payload.case, payload.forward_s, payload.request)
     built = measure.build
 
     def build(request: Request, device: torch.device) -> Trainer:

@@ -59,7 +59,7 @@ def test_a_whole_record(tmp_path: Path) -> None:
     split = trace.split
     assert (split.window_s, split.compute_s, split.exposed_communication_s) == pytest.approx((1.0, 0.6, 0.15))
     assert split.idle_s == pytest.approx(sum(trace.idle.values()))
-    assert trace.idle == pytest.approx({"data": 0.1, "sync": 0.06, "host": 0.04, "other": 0.05})
+    assert trace.idle == pytest.approx({"data": 0.1, "sync": 0.06, "gc": 0.04, "compile": 0.0, "other": 0.05})
     (only,) = trace.collectives
     assert (only.start_s, only.end_s, only.group, only.sequence) == pytest.approx((10.4, 10.6, "tp_group 7", 1))
     assert trace.groups == {"tp_group 7": (0, 1)}

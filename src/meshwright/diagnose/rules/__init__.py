@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from meshwright.diagnose.rules.communication import collectives_of_parts, communication, network
 from meshwright.diagnose.rules.compute import compute, devices, optimizer
-from meshwright.diagnose.rules.host import data, host
+from meshwright.diagnose.rules.host import data, host, idle
 from meshwright.diagnose.rules.memory import memory, ran_out
 from meshwright.diagnose.rules.pipeline import pipeline
 from meshwright.diagnose.rules.ranks import hang, stragglers
+from meshwright.diagnose.rules.recorded import recorded_rules
 from meshwright.diagnose.rules.wall import complained, drift, ended, outside
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ RULES: tuple[Rule, ...] = (
     ended,
     data,
     host,
+    idle,
     compute,
     optimizer,
     communication,
@@ -32,6 +34,7 @@ RULES: tuple[Rule, ...] = (
     network,
     pipeline,
     stragglers,
+    recorded_rules,
     memory,
     devices,
     outside,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from meshwright.diagnose.finding import HIGH, Evidence, Finding, severity_of
-from meshwright.diagnose.network import UNKNOWN, Surroundings, judge_table, judge_setup
+from meshwright.diagnose.network import UNKNOWN, Surroundings, judge_setup, judge_table
 from meshwright.diagnose.remedies import remedies
 from meshwright.domain.observed import Place
 from meshwright.errors import Message
@@ -34,7 +34,7 @@ def communication(run: Run) -> Iterator[Finding]:
     split = run.split
     if split is None or split.communication_exposed_ratio is None or (not run.traces and split.bubble_ratio is not None):
         return
-    if not run.traces and run.steady is not None:
+    if run.recorded is not None or (not run.traces and run.steady is not None):
         return
     total = split.communication_exposed_ratio
     if total < HIGH:

@@ -98,13 +98,18 @@ def drift(run: Run) -> Iterator[Finding]:
     if steady.spikes and steady.spike_ratio > SPIKES_RATIO:
         gaps = {b.number - a.number for a, b in zip(steady.spikes, steady.spikes[1:], strict=False)}
         every = f", every {gaps.pop()} steps" if len(gaps) == 1 and len(steady.spikes) >= REPEATED else ""
+        explained = run.recorded is not None and any(
+            sum(spent.values()) / len(spent) > SPIKES_RATIO * run.recorded.step_s for spent in run.recorded.spent.values()
+        )
+        if explained:
+            return
         yield Finding(
             message=Message(
                 "steps.spikes",
                 "{count} of {all} steps take more than 1.3 times the median{every}: {share} of the time",
                 {"count": len(steady.spikes), "all": len(steady.steps), "every": every, "share": percent(steady.spike_ratio)},
             ),
-            severity=severity_of(steady.spike_ratio),
+            severity=severity_of(steady.spike_ratio) if len(steady.spikes) >= REPEATED else "advice",
             loss_ratio=steady.spike_ratio,
             remedies=remedies("steps.periodic" if every else "steps.spikes", run.framework),
             evidence=tuple(

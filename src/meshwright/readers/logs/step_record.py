@@ -44,6 +44,8 @@ SILENT_S, SILENT_STEPS = 1.0, 3.0
 """A rank that has noted nothing for longer than this, and than so many of its longest steps, has come to a stop."""
 FAILED = ("error", "peer")
 """Ends that a rank may come to in an exchange that the others do not take part in."""
+PAIRED = {"send": "send-recv", "receive": "send-recv"}
+"""What the two ranks of a transfer call it -> what it is."""
 HOST = {"gc": "gc", "synchronise": "sync", "compile": "compile"}
 """Names of the record -> those of ``RankTrace.host``."""
 
@@ -238,8 +240,7 @@ def _trace(record: _Record, file: str, rank: int | None, world: int | None) -> R
         by_group[record.group(call.group)] = by_group.get(record.group(call.group), 0.0) + call.blocked_s
     host = {name: sum(each.host.get(name, 0.0) for each in steps) for name in HOST.values()}
     data = sum(each.parts.get("data", 0.0) for each in steps)
-    idle = {"data": data, "sync": host["sync"], "host": host["gc"] + host["compile"],
-            "other": sum(each.parts.get("other", 0.0) for each in steps)}
+    idle = {"data": data} | host | {"other": sum(each.parts.get("other", 0.0) for each in steps)}
     whole_split = _split(steps, file, rank, world, f"{len(steps)} steps on the host")
     return RankTrace(
         file=file, format=FORMAT.name, rank=rank, world=world, device=text(record.header.get("device")), split=whole_split,
@@ -248,7 +249,7 @@ def _trace(record: _Record, file: str, rank: int | None, world: int | None) -> R
         idle=idle, host={"dataloader": data} | host, exposed_by_group=by_group,
         collectives=tuple(
             Collective(
-                operation=each.operation, start_s=each.start_s, end_s=each.end_s or each.start_s, exposed_s=each.blocked_s,
+                operation=PAIRED.get(each.operation, each.operation), start_s=each.start_s, end_s=each.end_s or each.start_s, exposed_s=each.blocked_s,
                 group=record.group(each.group), ranks=record.ranks.get(each.group.partition(":")[0], ()), sequence=each.sequence,
                 message_bytes=each.payload_bytes,
             )
