@@ -24,7 +24,7 @@ STEP_S = 0.36
 """Of the emulated device, without what a pipeline idles."""
 STEPS, WARMUP = 9, 3
 LIMIT_S = 60.0
-HANG_LIMIT_S = 7.0
+HANG_LIMIT_S = 10.0
 MICROBATCHES = {"pp": 8, "": 1}
 LAYERS = 2
 TOKENS = 32

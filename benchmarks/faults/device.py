@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 BACKWARD = 2.0
 """The backward pass of a layer lasts so many times its forward pass."""
-PRIORITY = -19
+PRIORITY = 1
 
 
-def raise_priority() -> None:
+def come_first() -> None:
     """Ranks that sleep wake up in time, where the system lets them: what is measured is the fault, not the neighbours.
 
     Every thread has a priority of its own, those of gloo, too.
     """
     with suppress(OSError, AttributeError):
         for thread in os.listdir("/proc/self/task"):
-            os.setpriority(os.PRIO_PROCESS, int(thread), PRIORITY)
+            os.sched_setscheduler(int(thread), os.SCHED_RR, os.sched_param(PRIORITY))
 
 
 def emulate(trainer: Trainer, forward_s: float, slower: Callable[[], float]) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from meshwright.engine.request import Request
     from meshwright.engine.step import Trainer
 
-SKIPPED_STEP = 5
+SKIPPED_STEP = 4
 PAUSES = 3
 """A collection of garbage every so many steps."""
 SYNCHRONISED = 4

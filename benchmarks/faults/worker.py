@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from benchmarks.faults.device import emulate, raise_priority
+from benchmarks.faults.device import emulate, come_first
 from benchmarks.faults.inject import Fault
 from meshwright.engine import measure
 
@@ -29,7 +29,7 @@ class Payload:
 
 def run(payload: Payload) -> None:
     """Take the steps of a case."""
-    raise_priority()
+    come_first()
     fault = Fault(payload.case, payload.forward_s, payload.request)
     built = measure.build
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from statistics import median
 from typing import TYPE_CHECKING
 
 from meshwright.domain.observed import (
@@ -41,7 +42,7 @@ FIELDS = (
 )
 WORK = ("forward", "backward", "optimizer")
 SILENT_S, SILENT_STEPS = 1.0, 3.0
-"""A rank that has noted nothing for longer than this, and than so many of its longest steps, has come to a stop."""
+"""A rank that has noted nothing for longer than this, and than so many of its median steps, has come to a stop."""
 FAILED = ("error", "peer")
 """Ends that a rank may come to in an exchange that the others do not take part in."""
 PAIRED = {"send": "send-recv", "receive": "send-recv"}
@@ -276,8 +277,8 @@ def _stopped(record: _Record) -> bool:
     """Whether the rank came to a stop before it was done, or failed in an exchange."""
     if record.end in FAILED and any(call.end_s is None for call in record.calls.values()):
         return True
-    longest = max((each.step_s for each in record.steps), default=0.0)
-    return record.end != "done" and record.alive_s - record.last_s > max(SILENT_S, SILENT_STEPS * longest)
+    usual = median(each.step_s for each in record.steps) if record.steps else 0.0
+    return record.end != "done" and record.alive_s - record.last_s > max(SILENT_S, SILENT_STEPS * usual)
 
 
 def _hanging(record: _Record, file: str, rank: int) -> Hanging:
@@ -297,13 +298,20 @@ def _hanging(record: _Record, file: str, rank: int) -> Hanging:
             ))
         entries += [
             CollectiveEntry(
-                rank=rank, group=record.group(name), sequence=each.sequence, operation=each.operation, point_to_point=pair,
+                rank=rank, group=record.group(name), sequence=each.sequence, operation=_asked(each), point_to_point=pair,
+                elements_in=each.payload_bytes, dtype="byte",
                 state="scheduled" if each.end_s is None else "completed", place=Place(file=file, line=each.line),
             )
             for each in calls[-8:]
         ]
     groups = {record.group(name): ranks for name, ranks in record.ranks.items()}
     return Hanging(file=file, format=FORMAT.name, entries=tuple(entries), progress=tuple(progress), groups=groups)
+
+
+def _asked(call: _Call) -> str:
+    """An exchange as watchdogs spell it: of a transfer with whose and to whom."""
+    here, _, there = call.group.partition(":")[2].partition(">")
+    return {"send": f"send {here}->{there}", "receive": f"recv {there}<-{here}"}.get(call.operation, call.operation)
 
 
 def _told(sample: bytes) -> bool:
