@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
-
-from meshwright.readers.traces.ranks import joined
 
 if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
@@ -58,15 +56,3 @@ def _placed(ranks: Sequence[int], layout: Layout | None) -> str | None:
             return name
         inner *= size
     return "ep" if len(ranks) == layout.expert_parallel > 1 else None
-
-
-def waiting(traces: Sequence[RankTrace]) -> float | None:
-    """Mean seconds of a step that ranks spend in collectives before the last one comes; None where ranks cannot be joined."""
-    found = joined(traces)
-    return None if found is None else found.waiting_s
-
-
-def late_ranks(traces: Sequence[RankTrace]) -> Mapping[int, float]:
-    """Rank -> share of the joined collectives to which it came last."""
-    found = joined(traces)
-    return {} if found is None else found.last_ratio

@@ -23,15 +23,16 @@ from meshwright.domain.observed import (
     RunLog,
     Sign,
 )
-from meshwright.readers.hangs.locate import locate
+from meshwright.domain.observed.ranks import Together, together
+from meshwright.readers.hangs.locate import located
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.layout import Layout
+    from meshwright.domain.observed.ending import Ending
     from meshwright.frameworks.base import Framework
     from meshwright.judging.facts import Facts
-    from meshwright.domain.observed.ending import Ending
 
 T = TypeVar("T")
 
@@ -90,7 +91,7 @@ class Run:
         return self.all(Counters)
 
     @property
-    def hangings(self) -> tuple[Hang, Hanging, ...]:
+    def hangings(self) -> tuple[Hanging, ...]:
         """Dumps and watchdogs' lines."""
         return self.all(Hanging)
 
@@ -107,12 +108,13 @@ class Run:
     @cached_property
     def hang(self) -> Hang | None:
         """What the run waits for, where it hangs."""
-        return locate(self.hangings)
+        return located(self.hangings)
 
     @property
     def signs(self) -> tuple[Sign, ...]:
         """What any file complains of."""
-        return tuple(sign for each in (*self.all(RunLog), *self.networks, *self.bandwidths) for sign in each.signs)
+        sources: tuple[RunLog | NetworkSetup | Bandwidths, ...] = (*self.all(RunLog), *self.networks, *self.bandwidths)
+        return tuple(sign for each in sources for sign in each.signs)
 
     @cached_property
     def steady(self) -> Steady | None:
@@ -142,7 +144,7 @@ class Run:
             self.num_devices,
             self.log.world if self.log is not None else None,
         ]
-        said += [each.world for each in (*self.traces, *self.networks)]
+        said += [each.world for each in self.traces] + [each.world for each in self.networks]
         return next((each for each in said if each), None)
 
     @cached_property
@@ -172,11 +174,18 @@ class Run:
         return dimensions(self.traces, self.layout)
 
     @cached_property
-    def waiting_s(self) -> float | None:
-        """Seconds of a step inside collectives before the slowest rank came; None with fewer than two ranks."""
-        from meshwright.diagnose.groups import waiting
+    def together(self) -> Together | None:
+        """Traces of several ranks on one clock; None of fewer."""
+        return together(self.traces) if len(self.traces) > 1 else None
 
-        return waiting(self.traces)
+    @cached_property
+    def waiting_s(self) -> float | None:
+        """Seconds of a step that a rank spends in collectives before the last one comes; None where ranks cannot be joined."""
+        found = self.together
+        if found is None or not found.matched or not found.waiting_s:
+            return None
+        steps = max(len(each.by_step) or len(each.steps) for each in self.traces) or 1
+        return sum(found.waiting_s.values()) / len(found.waiting_s) / steps
 
     @property
     def tokens_per_s_per_device(self) -> float | None:

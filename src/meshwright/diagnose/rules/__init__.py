@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.diagnose.rules.communication import collectives_of_parts, communication, network
 from meshwright.diagnose.rules.compute import compute, devices, optimizer
-from meshwright.diagnose.rules.host import data, host
+from meshwright.diagnose.rules.host import data, host, idle
 from meshwright.diagnose.rules.memory import memory, ran_out
 from meshwright.diagnose.rules.pipeline import pipeline
 from meshwright.diagnose.rules.ranks import hang, stragglers
@@ -25,6 +25,7 @@ RULES: tuple[Rule, ...] = (
     ended,
     data,
     host,
+    idle,
     compute,
     optimizer,
     communication,

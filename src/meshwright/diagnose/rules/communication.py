@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from meshwright.diagnose.finding import HIGH, Evidence, Finding, severity_of
-from meshwright.diagnose.network import UNKNOWN, Surroundings, judge_table, judge_setup
+from meshwright.diagnose.network import UNKNOWN, Surroundings, judge_setup, judge_table
 from meshwright.diagnose.remedies import remedies
 from meshwright.domain.observed import Place
 from meshwright.errors import Message

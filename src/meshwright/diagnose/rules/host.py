@@ -113,6 +113,34 @@ def host(run: Run) -> Iterator[Finding]:
             break
 
 
+def idle(run: Run) -> Iterator[Finding]:
+    """A device that idles for a reason that the files do not tell."""
+    split = run.split
+    if split is None or split.idle_ratio is None or split.idle_ratio < HOST_RATIO or run.hang is not None:
+        return
+    yield Finding(
+        message=Message(
+            "device.idle",
+            "the device idles {share} of the time: it waits for its host, for data or for other ranks, and does not compute",
+            {"share": percent(split.idle_ratio)},
+        ),
+        severity=severity_of(split.idle_ratio),
+        loss_ratio=split.idle_ratio,
+        evidence=tuple(_rows(run)),
+        remedies=remedies("device.idle", run.framework),
+        source="Ascend/mstt advisor: free time above 10 %",
+    )
+
+
+def _rows(run: Run) -> Iterator[Evidence]:
+    ranks = sorted((each for each in run.splits if each.window_s), key=lambda each: -each.idle_s / each.window_s)
+    for each in ranks[:3]:
+        who = f"rank {each.rank}" if each.rank is not None else "a stage"
+        yield Evidence(f"{who} idles {percent(each.idle_s / each.window_s)} of {seconds(each.window_s)}", Place(file=each.file))
+    if not ranks:
+        yield from _idle(run)
+
+
 def _idle(run: Run) -> Iterator[Evidence]:
     for trace in run.traces:
         told = ", ".join(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from meshwright.diagnose.finding import HIGH, Evidence, Finding, severity_of
-from meshwright.diagnose.groups import late_ranks
+from meshwright.diagnose.finding import Evidence, Finding, severity_of
 from meshwright.diagnose.remedies import remedies
 from meshwright.domain.observed import Place
 from meshwright.errors import Message
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
 
 SPREAD = 0.05
 """Spread of compute over ranks, to its mean, from which it is told (Ascend/mstt: RATIO_THRESHOLD)."""
-LATE = 0.5
-"""Share of joined collectives to which one rank comes last, from which it is the straggler."""
+LATE_RATIO = 0.02
+"""Share of the step that ranks wait for a late one, from which it is told."""
 UNEVEN_TIMER = 1.10
 
 
@@ -26,9 +25,8 @@ def stragglers(run: Run) -> Iterator[Finding]:
     """Ranks that compute longer than others, or come last."""
     ranks = {each.rank: each.split for each in run.traces if each.rank is not None}
     ranks |= {each.rank: each for each in run.splits if each.rank is not None}
-    files = {each.rank: each.file for each in (*run.traces, *run.splits)}
+    files = {each.rank: each.file for each in run.traces} | {each.rank: each.file for each in run.splits}
     compute = {rank: each.compute_s / each.window_s for rank, each in ranks.items() if each.window_s}
-    late = late_ranks(run.traces)
     if len(compute) > 1:
         mean = sum(each.compute_s for each in ranks.values()) / len(ranks)
         slow = max(ranks, key=lambda rank: ranks[rank].compute_s)
@@ -55,27 +53,38 @@ def stragglers(run: Run) -> Iterator[Finding]:
                 refuted_by="the same ranks are not the slow ones after nodes change places",
                 source="Ascend/mstt: 5 % of the mean",
             )
-    split = run.split
-    waited = split.waiting_ratio if split is not None else None
-    if (
-        late
-        and waited is not None
-        and waited >= HIGH
-        and (rank := max(late, key=lambda each: late[each])) is not None
-        and late[rank] > LATE
-    ):
-        yield Finding(
-            message=Message(
-                "ranks.late",
-                "rank {rank} comes last to {share} of the collectives; waiting takes {waited} of the step",
-                {"rank": rank, "share": percent(late[rank]), "waited": percent(waited)},
-            ),
-            severity=severity_of(waited),
-            loss_ratio=waited,
-            remedies=remedies("ranks.late", run.framework),
-            evidence=tuple(Evidence(f"{len(each.collectives):,} collectives", Place(file=each.file)) for each in run.traces[:4]),
-        )
+    yield from _late(run)
     yield from _timers(run)
+
+
+def _late(run: Run) -> Iterator[Finding]:
+    """The rank that others wait for in collectives, more often than chance explains."""
+    found, split = run.together, run.split
+    if found is None or found.straggler is None or split is None or run.waiting_s is None:
+        return
+    waited = run.waiting_s / split.step_s
+    if waited < LATE_RATIO:
+        return
+    caused = found.caused_s.get(found.straggler, 0.0)
+    yield Finding(
+        message=Message(
+            "ranks.late",
+            "rank {rank} comes last to {count:,} of {matched:,} collectives: waiting for it takes {waited}",
+            {
+                "rank": found.straggler,
+                "count": found.last.get(found.straggler, 0),
+                "matched": found.matched,
+                "waited": percent(waited),
+            },
+        ),
+        severity=severity_of(waited),
+        loss_ratio=waited,
+        remedies=remedies("ranks.late", run.framework),
+        evidence=(
+            Evidence(f"the others wait {seconds(caused)} for it in {run.traces[0].split.window}", Place(file=run.traces[0].file)),
+        ),
+        refuted_by="another rank is the last one when nodes change places",
+    )
 
 
 def _timers(run: Run) -> Iterator[Finding]:
