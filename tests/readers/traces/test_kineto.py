@@ -122,6 +122,12 @@ def test_kernels_of_every_library_communicate(name):
     assert trace.split.exposed_communication_s == pytest.approx(5 * US)
 
 
+def test_a_kernel_of_any_name_communicates_where_the_trace_calls_it_a_collective():
+    trace = _trace([kernel(0, 5), kernel(5, 5, correlation=3, **{"Collective name": "allreduce"})])
+    assert trace.split.communication_s == pytest.approx(5 * US)
+    assert trace.collectives[0].operation == "all-reduce"
+
+
 def test_no_communication_in_a_world_of_several_is_not_none_at_all():
     alone, two = (_trace([kernel(0, 5), kernel(9, 5)], distributedInfo={"rank": 0, "world_size": size}) for size in (1, 2))
     unsaid = _trace([kernel(0, 5), kernel(9, 5)])
@@ -228,6 +234,23 @@ def test_times_that_are_none_do_no_harm(damage):
     (trace,) = _read(content)
     assert trace.split.window_s >= 25 * US
     assert trace.split.compute_s >= 10 * US - 1e-12
+
+
+BYTES = st.sampled_from([b"", b"{", b"}", b"]", b'"', b"\\", b",", b"\x00", b"\xff", b"9" * 30, b"[["])
+
+
+@examples(150)
+@given(st.lists(st.tuples(st.integers(0, 3000), BYTES), min_size=1, max_size=4), st.sampled_from(LAYOUTS), st.integers(30, 5000))
+def test_damage_anywhere_costs_no_more_than_an_answer(damage, layout, size):
+    content = written([host(0, 99, "ProfilerStep#1"), *_events([(5, 5, "compute", -1), (20, 9, "communication", -2)] * 4)], layout)
+    for place, what in damage:
+        at = place % len(content)
+        content = content[:at] + what + content[at + 1:]
+    try:
+        found = _read(content, size)
+    except InputError:
+        return
+    assert all(each.split.window_s >= 0 and each.num_kernels <= 8 for each in found)
 
 
 def test_names_with_what_nobody_sees_are_shown():
