@@ -107,8 +107,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "meshwright.api": (
-        "balance", "calibrate", "catalog", "check", "compare", "diagnose", "dryrun", "estimate", "explain", "export", "fix", "import_",
-        "plan", "profile", "rehearse", "step", "validate",
+        "balance", "calibrate", "catalog", "check", "compare", "diagnose", "dryrun", "estimate", "explain", "export", "fix",
+        "import_", "plan", "profile", "rehearse", "step", "validate",
         *(f"{verb}{kind}" for kind in ("Request", "Answer") for verb in (
             "Balance", "Calibrate", "Catalog", "Check", "Compare", "Diagnose", "Dryrun", "Estimate", "Explain", "Export", "Fix",
             "Import", "Plan", "Profile", "Rehearse", "Step", "Validate",

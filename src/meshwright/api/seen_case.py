@@ -60,9 +60,8 @@ def of_log(values: Values, observations: Sequence[Observation]) -> Seen:
     from meshwright.frameworks import framework, frameworks
 
     logs = [each for each in observations if isinstance(each, RunLog) and each.settings]
-    named = values.get("from_") or next(
-        (each.framework for each in observations if isinstance(each, RunLog) and each.framework), ""
-    )
+    spoken = [each.framework for each in observations if isinstance(each, RunLog)]
+    named = values.get("from_") or next((name for name in spoken if name in frameworks()), "")
     for log in logs:
         for name in dict.fromkeys((named.partition("@")[0], log.framework, *frameworks())):
             logged = framework(name).logged if name else None

@@ -118,6 +118,7 @@ def longer(run: Run) -> Iterator[Finding]:
             ),
             severity=severity_of(beyond),
             loss_ratio=beyond,
+            general=True,
             remedies=remedies("expected.step", run.framework),
             evidence=(Evidence(f"the steps take {percent(step / predicted.step_s - 1.0)} longer than predicted"),),
         )

@@ -41,6 +41,8 @@ class Finding:
     """What would show that it is not so."""
     source: str = ""
     """Whose threshold it is."""
+    general: bool = False
+    """It says that something is lost, not what to: told behind those that do."""
 
     @property
     def id(self) -> str:
@@ -48,10 +50,10 @@ class Finding:
         return self.message.id
 
     @property
-    def weight(self) -> tuple[int, float]:
+    def weight(self) -> tuple[int, bool, float]:
         """Order among findings: what ended the run, then by the gain that is predicted or, without one, by the loss."""
         gain = self.predicted_gain_ratio if self.predicted_gain_ratio is not None else self.loss_ratio
-        return ({"error": 0, "warning": 1, "advice": 2}[self.severity], -(gain or 0.0))
+        return {"error": 0, "warning": 1, "advice": 2}[self.severity], self.general, -(gain or 0.0)
 
 
 def severity_of(loss_ratio: float) -> Severity:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
@@ -91,6 +92,9 @@ class Check:
             )
 
 
+_FLAG = re.compile(r"--[a-z0-9-]+")
+
+
 def _refuses_unknown(key: str) -> tuple[Severity, str] | None:
     """A framework that stops at a key that it does not know."""
     return "error", "unknown key {key}"
@@ -174,8 +178,13 @@ class Framework:
 
     @property
     def actions(self) -> Mapping[str, str]:
-        """Action that helps a slow run -> this framework's keys for it; an empty text where it has no way to do it."""
-        return self.facts.actions or actions_of(self.name)
+        """Action that helps a slow run -> this framework's keys for it; an empty text where it has no way to do it.
+
+        Flags that its surface does not have are those of a framework that it is like, and left out.
+        """
+        known = self.surface().keys if self.surface is not None else {}
+        said = self.facts.actions or actions_of(self.name)
+        return {action: keys for action, keys in said.items() if not known or all(flag in known for flag in _FLAG.findall(keys))}
 
     def release(self, version: str | None) -> str:
         """One of ``releases`` from what a user wrote; None is this one's.

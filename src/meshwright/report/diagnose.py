@@ -70,8 +70,8 @@ def diagnose_report(answer: DiagnoseAnswer) -> Iterator[RenderableType]:
         yield Text(f"read {file}: {', '.join(names)}", style="dim", no_wrap=True)
     if len(answer.observed.read) > MOST:
         yield Text(f"and {plural(len(answer.observed.read) - MOST, 'file')} more", style="dim")
-    for each in answer.observed.left[:MOST]:
-        yield Text(f"left {each}", style="dim", no_wrap=True)
+    for why in answer.observed.left[:MOST]:
+        yield Text(f"left {why}", style="dim", no_wrap=True)
     for note in (*(str(each) for each in answer.notes if each not in answer.observed.left), *found.notes):
         yield Text(f"note: {note}", style="dim")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout
     from meshwright.search import PlanResult, SearchOptions
-    from meshwright.search.compare import Comparison as LayoutComparison
+    from meshwright.search.result import Comparison as LayoutComparison
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class CompareAnswer(Answer):
         from meshwright.api.views.compare import compare_view
         from meshwright.diagnose.redact import redacted_document
 
-        view = compare_view(self)
+        view = compare_view(self.comparison, self.a.diagnosis, self.b.diagnosis)
         return redacted_document(view) if self.redact else view
 
 

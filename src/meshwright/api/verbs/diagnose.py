@@ -118,7 +118,7 @@ class DiagnoseAnswer(Answer):
         from meshwright.api.views.diagnose import diagnose_view
         from meshwright.diagnose.redact import redacted_document
 
-        view = diagnose_view(self)
+        view = diagnose_view(self.diagnosis, self.observed, self.notes, self.closest)
         return redacted_document(view) if self.redact else view
 
 
@@ -239,7 +239,7 @@ def _seen(values: Values, faults: Faults, observed: Observed, files: list[str]) 
     if "plan" in values:
         seen = of_plan(values, faults)
     elif files:
-        seen = of_files({**values, "files": files}, faults)
+        seen = of_files({**values, "files": files}, faults, ())
     else:
         seen = of_log(values, observed.observations)
     return seen, (*seen.notes, *observed.left)
@@ -247,8 +247,8 @@ def _seen(values: Values, faults: Faults, observed: Observed, files: list[str]) 
 
 def _run(values: Values, observed: Observed, seen: Seen) -> Any:
     from meshwright.diagnose import Run
-    from meshwright.judging.facts import Facts
     from meshwright.domain.observed import RunLog
+    from meshwright.judging.facts import Facts
     from meshwright.readers.endings import ended
 
     facts = None

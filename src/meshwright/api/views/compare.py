@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any
 from meshwright.api.views.diagnose import observed_view
 
 if TYPE_CHECKING:
-    from meshwright.api.verbs.compare import CompareAnswer
+    from meshwright.diagnose.comparison import Comparison
+    from meshwright.diagnose.diagnosis import Diagnosis
 
 
-def compare_view(answer: CompareAnswer) -> dict[str, Any]:
+def compare_view(found: Comparison, a: Diagnosis, b: Diagnosis) -> dict[str, Any]:
     """``compare --json``."""
-    found = answer.comparison
     return {
         "step_change_ratio": found.step_change_ratio,
         "parts": [asdict(each) for each in found.parts],
         "settings_changed": [asdict(each) for each in found.settings_changed],
-        "a": observed_view(answer.a.diagnosis),
-        "b": observed_view(answer.b.diagnosis),
-        "findings_gone": _only(answer.a, answer.b),
-        "findings_new": _only(answer.b, answer.a),
+        "a": observed_view(a),
+        "b": observed_view(b),
+        "findings_gone": _only(a, b),
+        "findings_new": _only(b, a),
         "notes": list(found.notes),
     }
 
 
-def _only(one: Any, other: Any) -> list[str]:
+def _only(one: Diagnosis, other: Diagnosis) -> list[str]:
     """Findings of one run that the other does not have."""
-    known = {each.id for each in other.diagnosis.findings}
-    return list(dict.fromkeys(each.id for each in one.diagnosis.findings if each.id not in known))
+    known = {each.id for each in other.findings}
+    return list(dict.fromkeys(each.id for each in one.findings if each.id not in known))

@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Any
 from meshwright.api.views.runs import closest_view
 
 if TYPE_CHECKING:
-    from meshwright.api.verbs.diagnose import DiagnoseAnswer
+    from collections.abc import Sequence
+
     from meshwright.diagnose.diagnosis import Diagnosis
     from meshwright.diagnose.finding import Finding
+    from meshwright.errors import Message
+    from meshwright.evidence.rows.near import Near
+    from meshwright.readers.formats import Observed
 
 PARTS = ("data", "host", "compute", "communication_exposed", "idle", "bubble", "waiting", "other")
 
 
-def diagnose_view(answer: DiagnoseAnswer) -> dict[str, Any]:
+def diagnose_view(found: Diagnosis, observed: Observed, notes: Sequence[Message], closest: Near | None) -> dict[str, Any]:
     """``diagnose --json``."""
-    found = answer.diagnosis
     run, split = found.run, found.run.split
     hang = run.hang
     return {
@@ -57,11 +60,11 @@ def diagnose_view(answer: DiagnoseAnswer) -> dict[str, Any]:
             "collective": hang.collective,
             "sequence": hang.sequence,
         },
-        "closest_run": closest_view(answer.closest),
+        "closest_run": closest_view(closest),
         "label": run.facts.estimate.label if run.facts is not None else None,
-        "read": [{"file": file, "formats": list(names)} for file, names in answer.observed.read],
-        "left": [{"file": each.path, "why": each.words} for each in answer.observed.left],
-        "notes": [*(str(each) for each in answer.notes if each not in answer.observed.left), *found.notes],
+        "read": [{"file": file, "formats": list(names)} for file, names in observed.read],
+        "left": [{"file": each.path, "why": each.words} for each in observed.left],
+        "notes": [*(str(each) for each in notes if each not in observed.left), *found.notes],
     }
 
 

@@ -104,9 +104,13 @@ def network(run: Run) -> Iterator[Finding]:
     known = UNKNOWN
     if case is not None:
         known = Surroundings(nodes=case.cluster.num_nodes, devices_per_node=case.cluster.devices_per_node)
-    for each in (*(said for setup in run.networks for said in judge_setup(setup, known)),
-                 *(said for table in run.bandwidths for said in judge_table(table, known))):
+    for each in (
+        *(said for setup in run.networks for said in judge_setup(setup, known)),
+        *(said for table in run.bandwidths for said in judge_table(table, known)),
+    ):
         yield Finding(
-            message=each.message, severity=GRADES[each.severity], evidence=(Evidence("", each.place),),
+            message=each.message,
+            severity=GRADES[each.severity],
+            evidence=(Evidence("", each.place),),
             remedies=(each.change,) if each.change else (),
         )

@@ -24,9 +24,13 @@ DRIFT_RATIO = 0.03
 REPEATED = 3
 """Spikes from which a period can be told."""
 WORDS = {
-    "oom": "the run ended because memory did", "nccl": "the run ended in a failure of the communication library",
-    "timeout": "the run ended at its time limit", "hang": "the run hung: a watchdog ended it", "node": "the run ended with a node",
-    "preempted": "the run was preempted", "cancelled": "the run was cancelled",
+    "oom": "the run ended because memory did",
+    "nccl": "the run ended in a failure of the communication library",
+    "timeout": "the run ended at its time limit",
+    "hang": "the run hung: a watchdog ended it",
+    "node": "the run ended with a node",
+    "preempted": "the run was preempted",
+    "cancelled": "the run was cancelled",
     "user": "the run ended by an error of the program or of its settings",
 }
 MILD = frozenset({"preempted", "cancelled", "timeout"})
