@@ -148,7 +148,7 @@ class Fault:
         self._each_step(lambda: None, within=padded)
 
     def _late_collective(self, _: Trainer) -> None:
-        """This rank comes late to one exchange of each step: the one of the mean loss, or the first of the backward pass."""
+        """This rank comes late to one exchange of each step: that of the mean loss, or the first of a dimension."""
         if not self.here:
             return
         if self.case.variant:
@@ -163,7 +163,7 @@ class Fault:
         call, done = collectives.Watched._call, [-1]
 
         def late(watched: Any, operation: str, given: Any) -> Any:
-            if torch._C._current_graph_task_id() != -1 and done[0] != self.steps:
+            if done[0] != self.steps and self._is_of(collectives.group_of(given).group_name, self.case.dimension):
                 done[0] = self.steps
                 sleep(self.lost_s)
             return call(watched, operation, given)

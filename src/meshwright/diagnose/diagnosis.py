@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from meshwright.diagnose.expected import Expected, expected, longer, speed
 from meshwright.diagnose.gains import best_change
 from meshwright.diagnose.guides import GuideFigure, guide_figures
-from meshwright.diagnose.rules import RULES
+from meshwright.diagnose.rules import rules_of
 
 if TYPE_CHECKING:
     from meshwright.diagnose.finding import Finding
@@ -80,7 +80,7 @@ def diagnose(run: Run) -> Diagnosis:
 
 
 def _asked(run: Run) -> Iterator[Finding]:
-    for rule in RULES:
+    for rule in rules_of(run):
         yield from rule(run)
     yield from longer(run)
 

@@ -42,6 +42,9 @@ class Recorded:
     """Several ranks' steps beside each other; seconds of a step."""
 
     step_s: float
+    """Median."""
+    mean_step_s: float
+    """What stops now and then is a share of it."""
     waiting: Mapping[str, float]
     """Dimension -> mean over ranks."""
     transfer: Mapping[str, float]
@@ -83,6 +86,7 @@ def recorded(traces: Sequence[RankTrace], dimensions: Mapping[str, str]) -> Reco
     count = len(ranks)
     return Recorded(
         step_s=median(step.end_s - step.start_s for trace in ranks.values() for step in trace.steps),
+        mean_step_s=sum(each.split.window_s / len(each.steps) for each in ranks.values()) / count,
         waiting={name: sum(each) / count for name, each in waiting.items()},
         transfer={name: sum(each) / count for name, each in transfer.items()},
         excess=_excesses(ranks),

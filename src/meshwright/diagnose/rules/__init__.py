@@ -42,3 +42,11 @@ RULES: tuple[Rule, ...] = (
     complained,
 )
 """Every rule, in the order in which findings of equal weight are told."""
+
+GUESSES: tuple[Rule, ...] = (host, idle, communication, stragglers)
+"""Those that work out of sums what records of every exchange and every stop of the host tell."""
+
+
+def rules_of(run: Run) -> tuple[Rule, ...]:
+    """The rules that a run is asked by."""
+    return RULES if run.recorded is None else tuple(each for each in RULES if each not in GUESSES)

@@ -34,7 +34,7 @@ def communication(run: Run) -> Iterator[Finding]:
     split = run.split
     if split is None or split.communication_exposed_ratio is None or (not run.traces and split.bubble_ratio is not None):
         return
-    if run.recorded is not None or (not run.traces and run.steady is not None):
+    if not run.traces and run.steady is not None:
         return
     total = split.communication_exposed_ratio
     if total < HIGH:

@@ -71,8 +71,6 @@ def _timers(run: Run, part: str) -> Iterator[Evidence]:
 def host(run: Run) -> Iterator[Finding]:
     """Kernels that come too late, calls that wait for the device, kernels too small to fill it."""
     split = run.split
-    if run.recorded is not None:
-        return
     if split is not None and split.host_ratio is not None and split.host_ratio >= HOST_RATIO:
         causes: dict[str, float] = {}
         for trace in run.traces:

@@ -23,8 +23,6 @@ UNEVEN_TIMER = 1.10
 
 def stragglers(run: Run) -> Iterator[Finding]:
     """Ranks that compute longer than others, or come last."""
-    if run.recorded is not None:
-        return
     ranks = {each.rank: each.split for each in run.traces if each.rank is not None}
     ranks |= {each.rank: each for each in run.splits if each.rank is not None}
     files = {each.rank: each.file for each in run.traces} | {each.rank: each.file for each in run.splits}

@@ -116,7 +116,7 @@ def _pauses(run: Run) -> Iterator[Finding]:
     for name, (id_, words) in PAUSES.items():
         spent = found.spent[name]
         mean = sum(spent.values()) / len(spent)
-        share = mean / found.step_s
+        share = mean / found.mean_step_s
         if share < LEAST:
             continue
         most = max(spent, key=lambda rank: spent[rank])

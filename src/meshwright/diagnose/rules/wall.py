@@ -103,7 +103,7 @@ def drift(run: Run) -> Iterator[Finding]:
         gaps = {b.number - a.number for a, b in zip(steady.spikes, steady.spikes[1:], strict=False)}
         every = f", every {gaps.pop()} steps" if len(gaps) == 1 and len(steady.spikes) >= REPEATED else ""
         explained = run.recorded is not None and any(
-            sum(spent.values()) / len(spent) > SPIKES_RATIO * run.recorded.step_s for spent in run.recorded.spent.values()
+            sum(spent.values()) / len(spent) > SPIKES_RATIO * run.recorded.mean_step_s for spent in run.recorded.spent.values()
         )
         if explained:
             return

@@ -124,7 +124,7 @@ class Watched:
 
     def _call(self, operation: str, given: tuple[Any, ...]) -> Call:
         """What is called, and told before it is."""
-        group = next(dist.ProcessGroup.unbox(each) for each in given if isinstance(each, torch.ScriptObject))
+        group = group_of(given)
         self._met(group)
         name, peer = str(group.group_name), next((each for each in given if isinstance(each, int)), 0)
         if operation in ("send", "receive"):
@@ -173,6 +173,11 @@ class Watched:
 def hand_on(operator: Any, keys: Any, given: tuple[Any, ...], more: dict[str, Any], _: Call) -> Any:
     """What the communication library does with a call."""
     return operator.redispatch(keys, *given, **more)
+
+
+def group_of(given: Iterable[Any]) -> Any:
+    """The process group among the arguments of an operator."""
+    return next(dist.ProcessGroup.unbox(each) for each in given if isinstance(each, torch.ScriptObject))
 
 
 def _tensors(given: Iterable[Any]) -> Iterable[torch.Tensor]:
