@@ -1,4 +1,4 @@
-"""``python -m benchmarks.faults [--cases N] [--clean N] [--seed S] [--only K] [--write]``: seeded faults in the reference step, and what is said of them.
+"""``python -m benchmarks.faults [--cases N] [--clean N] [--seed S] [--write]``: faults in the reference step, and what is said.
 
 On one machine; about seven seconds a case on two cores. ``--write`` renews docs/faults.md.
 """

@@ -1,13 +1,14 @@
 """An emulated device for ranks that share two cores: a layer lasts a set time in which its rank sleeps.
 
-Everything else is the reference step's own: its modules, groups, collectives, schedules and records. What a layer computes for real is a few
-milliseconds beside the set time, so that neighbours on the machine change little.
+Everything else is the reference step's own: its modules, groups, collectives, schedules and records. What a layer computes for real is
+a few milliseconds beside the set time, so that neighbours on the machine change little.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
+from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +28,8 @@ def come_first() -> None:
     Every thread has a priority of its own, those of gloo, too.
     """
     with suppress(OSError, AttributeError):
-        for thread in os.listdir("/proc/self/task"):
-            os.sched_setscheduler(int(thread), os.SCHED_RR, os.sched_param(PRIORITY))
+        for thread in Path("/proc/self/task").iterdir():
+            os.sched_setscheduler(int(thread.name), os.SCHED_RR, os.sched_param(PRIORITY))
 
 
 def emulate(trainer: Trainer, forward_s: float, slower: Callable[[], float]) -> None:

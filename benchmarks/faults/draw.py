@@ -10,9 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LEAST, MOST = 0.05, 0.50
-"""Intensity: what a fault adds to a step, to the step without it; of padding the share of tokens, of a leak the growth of the process."""
+"""Intensity: the share of the step that a fault takes; of padding the share of tokens, of a leak the growth of the process."""
 LAYOUTS: dict[int, tuple[str, ...]] = {
-    2: ("dp2 zero1", "dp2 zero2", "tp2", "tp2 sp", "pp2"), 3: ("dp3 zero1", "pp3"), 4: ("dp4 zero1", "tp2 dp2 zero1", "pp2 dp2 zero1"),
+    2: ("dp2 zero1", "dp2 zero2", "tp2", "tp2 sp", "pp2"),
+    3: ("dp3 zero1", "pp3"),
+    4: ("dp4 zero1", "tp2 dp2 zero1", "pp2 dp2 zero1"),
 }
 """By ranks."""
 KINDS: dict[str, tuple[str, ...]] = {

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 PAGE = ROOT / "docs" / "faults.md"
 PREFACE = """# Seeded faults
 
-Written by `python -m benchmarks.faults --cases {faults} --clean {clean} --seed {seed} --write` at commit {commit}. Each row put faults of one
-kind into runs of the reference step, with kind, strength, layout and rank drawn from the seed (2 to 4 ranks; dp, tp and pp on gloo); the runs
-recorded themselves (`meshwright step --record`, [engine.md](engine.md)), and `diagnose` was given the folder and nothing else. Right: the
-first finding above advice is the fault, and names its rank where it is on one. Rules and judge were made on seeds 1 to 3.
+Written by `python -m benchmarks.faults --cases {faults} --clean {clean} --seed {seed} --write` at commit {commit}.
+Each row put faults of one kind into runs of the reference step, with kind, strength, layout and rank drawn from the seed (2 to 4
+ranks; dp, tp and pp on gloo); the runs recorded themselves (`meshwright step --record`, [engine.md](engine.md)), and `diagnose`
+was given the folder and nothing else. Right: the first finding above advice is the fault, and names its rank where it is on one.
+Rules and judge were made on seeds 1 to 3.
 
 **{right} of {faults} faults come first; {false} of {clean} clean runs have a finding above advice.**
 
@@ -44,13 +45,15 @@ WHAT = {
 BEHIND = """
 ## How a run is made
 
-- Intensity is the share of the step that is lost, {least:.0%} to {most:.0%}, taken from the healthy steps before the fault begins; of padding
-  it is the share of tokens, of a leak the growth of the process over the run (of about 300 MiB).
-- The device is emulated: a layer sleeps for a set time, {step_s:g} s in a step, twice as long backward as forward. Groups, exchanges, schedules,
-  optimizer and records are the reference step's own. {warmup} steps warm up, {steps} count.
-- The machine has two cores that others use, too. Three things keep them out of the result: sleeps are long beside what is computed for real;
-  ranks come first on a core (SCHED_RR where the system lets them), for they sleep most of the time; rules take medians over steps.
-  Without the second one an exchange of gloo took 3 ms instead of a few tenths, and clean runs had 5 to 10 % of transfers: that was so.
+- Intensity is the share of the step that is lost, {least:.0%} to {most:.0%}, taken from the healthy steps before the fault begins;
+  of padding it is the share of tokens, of a leak the growth of the process over the run (of about 300 MiB), and of a missing
+  collective or of too many threads on all ranks it means nothing.
+- The device is emulated: a layer sleeps for a set time, {step_s:g} s in a step, twice as long backward as forward. Groups,
+  exchanges, schedules, optimizer and records are the reference step's own. {warmup} steps warm up, {steps} count.
+- The machine has two cores that others use, too. Three things keep them out of the result: sleeps are long beside what is computed
+  for real; ranks come first on a core (SCHED_RR, where the system lets them), for they sleep most of the time; rules take medians
+  over steps. Without the second one an exchange of gloo took 3 ms instead of a few tenths, and clean runs had 5 to 10 % of
+  transfers, which was so.
 - Faults are put in from outside (`benchmarks/faults/inject.py`); the record and the rules know nothing of them.
 
 ## What no evidence of this kind can tell apart
@@ -59,16 +62,28 @@ Listed before the campaign was run; draws leave these out, or count either answe
 
 | causes | why | in the campaign |
 |---|---|---|
-| a tensor-parallel group that crosses nodes, and a throttled link below it | a record has times of transfers, and no topology: both are transfers of one group that take long | throttled links are drawn below dp and pp alone |
-| in a world of one group, a rank that leaves a collective out, and its peer that calls one too many | the next exchange of that group takes its number: the record shows two operations or sizes under one number, and not whose is the wrong one | a mismatch counts as right |
-| a rank that is late to the only exchange of its step, and a slow rank | without a second exchange nothing says whether its other work took longer, too | every layout drawn has several |
-| a late rank of a pipeline that no other rank is like, and a slower stage | stages call different exchanges: only work in all can be compared | late collectives are drawn under dp and tp alone |
-| a throttled device, and a slow rank for any other reason | the record has no clocks of devices (nvidia-smi and DCGM have) | both are `slow-rank` |
-| a slow loader on one rank, and one that is slow on all by turns | the record says whose; the finding is one | drawn on all ranks |
+{apart}
 
 ## Which were not told
 
 """
+APART = (
+    ("a tensor-parallel group that crosses nodes, and a throttled link below it",
+     "a record has times of transfers, and no topology: both are transfers of one group that take long",
+     "throttled links are drawn below dp and pp alone"),
+    ("where all ranks are one group: a rank that leaves a collective out, and a peer that calls one too many",
+     "the next exchange of the group takes its number: the record shows two operations under one number, and not whose is wrong",
+     "a mismatch counts as right"),
+    ("a rank that is late to the only exchange of its step, and a slow rank",
+     "without a second exchange nothing says whether its other work takes longer, too", "every layout drawn has several"),
+    ("a late rank of a pipeline that no other rank is like, and a slower stage",
+     "stages call different exchanges: only work in all can be compared", "late collectives are drawn where there is dp or tp"),
+    ("a throttled device, and a slow rank for any other reason",
+     "the record has no clocks of devices (nvidia-smi and DCGM have)", "both are slow-rank"),
+    ("what a wrong number of threads costs, on all ranks alike", "nothing is there to compare with",
+     "the finding has no share of the step, and comes behind those that have"),
+)
+"""Causes, why they cannot be told apart, and what the campaign does about it."""
 
 
 def page(told: Sequence[Told], seed: int) -> str:
@@ -82,7 +97,8 @@ def page(told: Sequence[Told], seed: int) -> str:
     for kind in (*KINDS, "clean"):
         own = [each for each in told if each.case.kind == kind]
         text += f"| {kind} | {WHAT[kind]} | {len(own)} | {sum(map(right, own))} |\n"
-    text += BEHIND.format(least=LEAST, most=MOST, step_s=STEP_S, warmup=WARMUP, steps=STEPS)
+    apart = "\n".join(f"| {' | '.join(row)} |" for row in APART)
+    text += BEHIND.format(apart=apart, least=LEAST, most=MOST, step_s=STEP_S, warmup=WARMUP, steps=STEPS)
     wrong = [each for each in told if not right(each)]
     if not wrong:
         return text + "None.\n"

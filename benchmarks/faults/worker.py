@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from benchmarks.faults.device import emulate, come_first
+from benchmarks.faults.device import come_first, emulate
 from benchmarks.faults.inject import Fault
 from meshwright.engine import measure
 

@@ -4,8 +4,8 @@ An exchange that several ranks noted, all on one clock, tells waiting from trans
 
     waiting  = min(blocked, latest start - own start)        transfer = blocked - waiting
 
-Between two exchanges a rank works for itself. Ranks that call the same exchanges in the same order are alike, and a rank's work before the
-k-th exchange of a step is compared with that of those like it; what it takes longer, they wait. Everything is a median over steps.
+Between two exchanges a rank works for itself. Ranks that call the same exchanges in the same order are alike, and a rank's work
+before the k-th exchange of a step is compared with that of those like it: what it takes longer, they wait. All are medians.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class Recorded:
     waiting: Mapping[str, float]
     """Dimension -> mean over ranks."""
     transfer: Mapping[str, float]
+    """Dimension -> on the rank where it is most: of a pipeline's transfers one side may have most."""
     excess: tuple[Excess, ...]
     """By rank, those with the most first."""
     spent: Mapping[str, Mapping[int, float]]
@@ -72,7 +73,7 @@ def recorded(traces: Sequence[RankTrace], dimensions: Mapping[str, str]) -> Reco
     for trace in ranks.values():
         sums: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for calls in _by_step(trace):
-            spent: dict[str, tuple[float, float]] = {name: (0.0, 0.0) for name in dimensions.values()}
+            spent: dict[str, tuple[float, float]] = dict.fromkeys(dimensions.values(), (0.0, 0.0))
             for each in calls:
                 waited = min(each.exposed_s, max(0.0, latest[each.group, each.sequence] - each.start_s))
                 name = dimensions.get(each.group, "unknown")
@@ -88,7 +89,7 @@ def recorded(traces: Sequence[RankTrace], dimensions: Mapping[str, str]) -> Reco
         step_s=median(step.end_s - step.start_s for trace in ranks.values() for step in trace.steps),
         mean_step_s=sum(each.split.window_s / len(each.steps) for each in ranks.values()) / count,
         waiting={name: sum(each) / count for name, each in waiting.items()},
-        transfer={name: sum(each) / count for name, each in transfer.items()},
+        transfer={name: max(each) for name, each in transfer.items()},
         excess=_excesses(ranks),
         spent={
             name: {rank: trace.idle.get(name, 0.0) / len(trace.steps) for rank, trace in ranks.items()}

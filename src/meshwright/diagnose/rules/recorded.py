@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -194,9 +195,10 @@ def _growth(run: Run) -> Iterator[Finding]:
         live = [each.allocated_bytes for each in log.memory if each.allocated_bytes]
         if len(live) < 4:
             continue
-        more = [b - a for a, b in zip(live, live[1:], strict=False)]
+        more = [b - a for a, b in pairwise(live)]
         grown = median(more) * len(more)
-        if sum(each > 0 for each in more) >= GROWING * len(more) and grown > GROWN * live[0] and (worst is None or grown > worst[0]):
+        grows = sum(each > 0 for each in more) >= GROWING * len(more) and grown > GROWN * live[0]
+        if grows and (worst is None or grown > worst[0]):
             worst = (grown, log, median(more))
     if worst is not None:
         grown, log, each_step = worst

@@ -250,7 +250,8 @@ def _trace(record: _Record, file: str, rank: int | None, world: int | None) -> R
         idle=idle, host={"dataloader": data} | host, exposed_by_group=by_group,
         collectives=tuple(
             Collective(
-                operation=PAIRED.get(each.operation, each.operation), start_s=each.start_s, end_s=each.end_s or each.start_s, exposed_s=each.blocked_s,
+                operation=PAIRED.get(each.operation, each.operation), start_s=each.start_s,
+                end_s=each.end_s or each.start_s, exposed_s=each.blocked_s,
                 group=record.group(each.group), ranks=record.ranks.get(each.group.partition(":")[0], ()), sequence=each.sequence,
                 message_bytes=each.payload_bytes,
             )
