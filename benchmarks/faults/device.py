@@ -1,7 +1,7 @@
 """An emulated device for ranks that share two cores: a layer lasts a set time in which its rank sleeps.
 
-Everything else is the reference step's own: its modules, groups, collectives, schedules and records. What a layer computes for real is
-a few milliseconds beside the set time, so that neighbours on the machine change little.
+Everything else is the reference step's own: its modules, groups, collectives, schedules and records. What a layer computes for real
+is a few milliseconds beside the set time, so that neighbours on the machine change little.
 """
 
 from __future__ import annotations

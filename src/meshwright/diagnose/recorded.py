@@ -48,7 +48,7 @@ class Recorded:
     waiting: Mapping[str, float]
     """Dimension -> mean over ranks."""
     transfer: Mapping[str, float]
-    """Dimension -> on the rank where it is most: of a pipeline's transfers one side may have most."""
+    """Dimension -> mean over ranks; of a pipeline on the rank where it is most, for one side of a transfer may have all of it."""
     excess: tuple[Excess, ...]
     """By rank, those with the most first."""
     spent: Mapping[str, Mapping[int, float]]
@@ -89,7 +89,7 @@ def recorded(traces: Sequence[RankTrace], dimensions: Mapping[str, str]) -> Reco
         step_s=median(step.end_s - step.start_s for trace in ranks.values() for step in trace.steps),
         mean_step_s=sum(each.split.window_s / len(each.steps) for each in ranks.values()) / count,
         waiting={name: sum(each) / count for name, each in waiting.items()},
-        transfer={name: max(each) for name, each in transfer.items()},
+        transfer={name: max(each) if name == "pp" else sum(each) / count for name, each in transfer.items()},
         excess=_excesses(ranks),
         spent={
             name: {rank: trace.idle.get(name, 0.0) / len(trace.steps) for rank, trace in ranks.items()}
@@ -111,7 +111,7 @@ def _by_step(trace: RankTrace) -> list[list[Collective]]:
 def _excesses(ranks: Mapping[int, RankTrace]) -> tuple[Excess, ...]:
     """Of ranks that are alike, what each works longer than the others; of one that is like no other, in all."""
     steps = {rank: _by_step(trace) for rank, trace in ranks.items()}
-    kinds = {rank: _signature(rows) for rank, rows in steps.items()}
+    kinds = {rank: _signature(rows, rank) for rank, rows in steps.items()}
     work = {rank: median(each.compute_s for each in trace.by_step) for rank, trace in ranks.items()}
     found = []
     for rank, kind in kinds.items():
@@ -128,15 +128,21 @@ def _excesses(ranks: Mapping[int, RankTrace]) -> tuple[Excess, ...]:
     return tuple(sorted(found, key=lambda each: -each.seconds))
 
 
-def _signature(rows: Sequence[Sequence[Collective]]) -> Signature:
-    """What most steps call, in order."""
-    kinds = [tuple((each.group.split(" ")[0], each.operation) for each in calls) for calls in rows]
+def _signature(rows: Sequence[Sequence[Collective]], rank: int) -> Signature:
+    """What most steps call, in order: of transfers with the direction, by which stages differ."""
+    kinds = [tuple((each.group.split(" ")[0], _called(each, rank)) for each in calls) for calls in rows]
     return max(kinds, key=kinds.count)
+
+
+def _called(call: Collective, rank: int) -> str:
+    if call.operation != "send-recv":
+        return call.operation
+    return "send" if f" {call.group}".rsplit(" ", 1)[1].startswith(f"{rank}>") else "receive"
 
 
 def _gaps(trace: RankTrace, rows: Sequence[Sequence[Collective]]) -> list[float]:
     """Median seconds in which the rank works for itself before each exchange of a step, and behind the last one."""
-    kind = _signature(rows)
+    kind = _signature(rows, trace.rank or 0)
     found: list[list[float]] = [[] for _ in range(len(kind) + 1)]
     for step, calls in zip(trace.steps, rows, strict=True):
         if len(calls) != len(kind):
