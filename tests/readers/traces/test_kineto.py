@@ -11,7 +11,7 @@ from tests.draws import examples
 from tests.readers.traces.made import LAYOUTS, NAMES, Text, host, kernel, launch, written
 
 from meshwright.errors import InputError
-from meshwright.readers.traces import kineto
+from meshwright.readers.traces import columns, kineto
 
 KINDS = tuple(NAMES)
 ROWS = st.lists(
@@ -277,6 +277,15 @@ def test_damage_anywhere_costs_no_more_than_an_answer(damage, layout, size):
     except InputError:
         return
     assert all(each.split.window_s >= 0 and each.num_kernels <= 8 for each in found)
+
+
+def test_of_endless_names_some_are_kept_and_communication_is_still_told(monkeypatch):
+    monkeypatch.setattr(columns, "MAX_NAMES", 4)
+    rows = [{**kernel(10 * each, 5), "name": f"{'nccl' if each % 2 else 'gemm'}_{each}"} for each in range(10)]
+    trace = _trace(rows)
+    assert trace.num_communication_kernels == 5
+    assert {each.name: each.count for each in trace.kernels} == {
+        "gemm_0": 1, "nccl_1": 1, "(further kernels)": 4, "nccl (further communication kernels)": 4}
 
 
 def test_names_with_what_nobody_sees_are_shown():
