@@ -46,7 +46,13 @@ BUILT_IN: tuple[str, ...] = (
     "logs.maxtext",
     "logs.mindspore",
     "logs.chatlearn",
+    "logs.watchdog",
+    "logs.reference",
+    "logs.plain",
     "traces.kineto",
+    "traces.ascend_view",
+    "traces.ascend_steps",
+    "traces.ascend_kernels",
 )
 """Modules of this package, each with a ``FORMAT``."""
 MAX_FILES = 20_000

@@ -7,7 +7,7 @@ cost no more than a search.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.readers.needles import Needles, folded
-from meshwright.readers.source import SAMPLE
+from meshwright.readers.needles import Needles
 
 if TYPE_CHECKING:
     from meshwright.readers.source import Source
 
 MAX_LINE = 20_000
 """Bytes of a line that are looked at."""
-CHUNK = 1 << 20
+CHUNK = 4 << 20
 WINDOW = 1 << 18
 """Bytes of a file that are read or left together where not all is read."""
 _AHEAD = 1 << 17
@@ -47,7 +46,7 @@ class Line:
     rank: int | None = None
 
 
-def cleaned(raw: bytes, number: int = 0) -> Line:
+def cleaned(raw: bytes | bytearray, number: int = 0) -> Line:
     """One raw line, decoded and rid of what is not its own: of a line painted over by carriage returns the last layer with text.
 
     >>> cleaned(b"[1,3]<stdout>: iteration 5", 7)
@@ -77,13 +76,27 @@ def lines(source: Source) -> Iterator[Line]:
 
 
 @dataclass(slots=True)
+class _Block:
+    """Bytes of a file that begin with a line, in a buffer that is used again for the next ones."""
+
+    content: bytearray
+    filled: int
+    end: int
+    """Where the lines end that are whole; what is behind them can be looked at."""
+    number: int = 1
+    """Of the first line."""
+    before: int = 0
+    """Bytes of the file that are before it."""
+
+
+@dataclass(slots=True)
 class Hit:
-    """A line that holds strings that were sought."""
+    """A line that holds strings that were sought; to be used before the next one is asked for."""
 
     line: Line
     found: tuple[int, ...]
     """Which of them, by their indices."""
-    _block: bytes
+    _block: _Block
     _next: int
     """Where the next line begins."""
     given: int = 0
@@ -91,13 +104,14 @@ class Hit:
 
     def following(self, most: int) -> Iterator[Line]:
         """The next lines, which are then no hits of their own; a few thousand characters at least are there."""
-        at = self._next
-        while self.given < most and at < len(self._block):
-            stop = self._block.find(b"\n", at)
-            stop = len(self._block) if stop < 0 else stop
+        block = self._block
+        while self.given < most and self._next < block.filled:
+            stop = block.content.find(b"\n", self._next, block.filled)
+            stop = block.filled if stop < 0 else stop
             self.given += 1
-            yield cleaned(self._block[at: min(stop, at + MAX_LINE)], self.line.number + self.given)
-            at = stop + 1
+            raw = block.content[self._next: min(stop, self._next + MAX_LINE)]
+            self._next = stop + 1
+            yield cleaned(raw, self.line.number + self.given)
 
 
 @dataclass(slots=True)
@@ -105,8 +119,8 @@ class Search:
     """What is sought in a log, and how much of the log there was."""
 
     needles: Needles
-    thinned: frozenset[int] = frozenset()
-    """Those strings of which only every so many are wanted."""
+    thinned: int = 0
+    """So many of the first strings are wanted only now and then."""
     every: int = 1
     """Of so many windows of the file one is searched for the thinned ones."""
     lines: int = 0
@@ -118,64 +132,77 @@ class Search:
         A line that was painted over with carriage returns is a line for each layer that holds one. Of a line longer than
         a chunk each piece counts as a line of the same number.
         """
-        with source.open() as stream:
-            number, before, rest = 1, 0, b""
-            while chunk := stream.read(CHUNK):
-                block = rest + chunk
-                end = block.rfind(b"\n", 0, max(0, len(block) - _AHEAD)) + 1
-                if not end and len(block) < 2 * CHUNK:
-                    rest = block
-                    continue
-                end = end or len(block)
-                yield from self._within(block, end, number, before)
-                number += _breaks(block, end)
-                before += end
-                rest = block[end:]
-            yield from self._within(rest, len(rest), number, before)
-            self.lines = number - 1 + rest.count(b"\n") + (bool(rest) and not rest.endswith(b"\n"))
+        for block in _blocks(source):
+            yield from self._within(block)
+            self.lines = block.number - 1 + _breaks(block) + (block.end > 0 and block.content[block.end - 1] != _NEWLINE)
 
-    def _within(self, block: bytes, end: int, number: int, before: int) -> Iterator[Hit]:
-        """Hits in the first ``end`` bytes of a block, whose first line has the number, and which so many bytes are before."""
-        offsets, words = self.needles.candidates(block[:end])
-        if self.every > 1 and len(offsets):
-            rare = [word for word, found in self.needles.of.items() if not found <= self.thinned]
-            wanted = ((offsets + before) // WINDOW % self.every == 0) | np.isin(words, rare)
-            offsets, words = offsets[wanted], words[wanted]
-        if not len(offsets):
+    def _within(self, block: _Block) -> Iterator[Hit]:
+        places, which = self.needles.places(block.content, block.end, block.filled)
+        if self.every > 1 and len(places):
+            wanted = ((places + block.before) // WINDOW % self.every == 0) | (which >= self.thinned)
+            places, which = places[wanted], which[wanted]
+        if not len(places):
             return
-        breaks = np.flatnonzero(np.frombuffer(block, np.uint8, end) == _NEWLINE)
-        starts = np.searchsorted(breaks, offsets)
+        breaks = np.flatnonzero(np.frombuffer(block.content, np.uint8, block.end) == _NEWLINE)
+        rows = np.searchsorted(breaks, places)
         skipped = -1
-        for index, group in groupby(zip(starts.tolist(), words.tolist(), strict=True), key=itemgetter(0)):
+        for index, group in groupby(zip(rows.tolist(), places.tolist(), which.tolist(), strict=True), key=itemgetter(0)):
             if index <= skipped:
                 continue
-            may = frozenset(each for word in {word for _, word in group} for each in self.needles.of.get(word, ()))
-            if not may:
-                continue
             start = int(breaks[index - 1]) + 1 if index else 0
-            stop = int(breaks[index]) if index < len(breaks) else end
-            for raw in _layers(block[start:stop]):
-                if found := self.needles.within(raw, may):
-                    hit = Hit(cleaned(self._cut(raw, found), number + index), found, block, stop + 1)
-                    yield hit
-                    skipped = max(skipped, index + hit.given)
-
-    def _cut(self, raw: bytes, found: tuple[int, ...]) -> bytes:
-        """Of a very long line what is around the first string."""
-        if len(raw) <= MAX_LINE:
-            return raw
-        at = max(0, min(folded(raw).find(self.needles.needles[each]) for each in found) - MAX_LINE // 2)
-        return raw[at: at + MAX_LINE]
+            stop = int(breaks[index]) if index < len(breaks) else block.end
+            for first, last, found in _layers(block.content, start, stop, group):
+                hit = Hit(cleaned(block.content[first:last], block.number + index), found, block, stop + 1)
+                yield hit
+                skipped = max(skipped, index + hit.given)
 
 
-def _breaks(block: bytes, end: int) -> int:
+def _blocks(source: Source) -> Iterator[_Block]:
+    """The file in pieces of whole lines; a line that is longer than a piece is cut."""
+    content = bytearray(CHUNK + _AHEAD)
+    view = memoryview(content)
+    with source.open() as stream:
+        block = _Block(content, 0, 0)
+        while read := stream.readinto(view[block.filled:]):  # type: ignore[attr-defined]
+            filled = block.filled + read
+            end = content.rfind(b"\n", 0, max(0, filled - _AHEAD)) + 1
+            if not end and filled < len(content):
+                block.filled = filled
+                continue
+            block.filled, block.end = filled, end or filled
+            yield block
+            rest = block.filled - block.end
+            following = _Block(content, rest, 0, block.number + _breaks(block), block.before + block.end)
+            view[:rest] = bytes(view[block.end: block.filled])
+            block = following
+        block.end = block.filled
+        yield block
+
+
+def _breaks(block: _Block) -> int:
     """Line breaks, counted in pieces that stay in a cache."""
-    content = np.frombuffer(block, np.uint8, end)
-    return sum(int(np.count_nonzero(content[at: at + WINDOW] == _NEWLINE)) for at in range(0, end, WINDOW))
+    content = np.frombuffer(block.content, np.uint8, block.end)
+    return sum(int(np.count_nonzero(content[at: at + WINDOW] == _NEWLINE)) for at in range(0, block.end, WINDOW))
 
 
-def _layers(raw: bytes) -> list[bytes]:
-    return raw.rstrip(b"\r").split(b"\r") if b"\r" in raw else [raw]
+Row = tuple[int, int, int]
+
+
+def _layers(block: bytearray, start: int, stop: int, group: Iterable[Row]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+    """Where those layers of a painted-over line begin and end that hold a string, and which; of long ones what is around it."""
+    found: dict[tuple[int, int], set[int]] = {}
+    for _, place, which in group:
+        first = block.rfind(b"\r", start, place) + 1 or start
+        last = block.find(b"\r", place, stop)
+        last = stop if last < 0 else last
+        if last - first > MAX_LINE:
+            first = max(first, place - MAX_LINE // 2)
+            last = min(last, first + MAX_LINE)
+            kept = next((span for span in found if span[0] <= place < span[1]), None)
+            first, last = kept or (first, last)
+        found.setdefault((first, last), set()).add(which)
+    for (first, last), strings in found.items():
+        yield first, last, tuple(sorted(strings))
 
 
 def anchored(source: Source, anchors: Sequence[bytes], following: int = 0) -> Iterator[list[Line]]:
@@ -184,6 +211,6 @@ def anchored(source: Source, anchors: Sequence[bytes], following: int = 0) -> It
     Holds:   a line is given once, whether as an anchor's own or as one that follows; memory is that of a few chunks.
     """
     wanted = tuple(anchors)
-    for hit in Search(Needles(wanted, source.sample[:SAMPLE])).hits(source):
+    for hit in Search(Needles(wanted, source.excerpt)).hits(source):
         if any(wanted[each].decode("utf-8", "replace") in hit.line.text for each in hit.found):
             yield [hit.line, *hit.following(following)]

@@ -2,13 +2,12 @@
 
 Every occurrence of a string of seven bytes or more holds an aligned word of four of its bytes. So a block is looked at as words:
 each is folded to small letters, hashed, and looked up in a table of the words that the strings have at their four alignments.
-What is left are candidates, which whoever asked compares whole. Shorter strings are sought one by one, which is slower.
+What is left is compared byte by byte, all places of one word at once. Shorter strings are sought one by one, which is slower.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +18,15 @@ _WORD = 4
 _PIECE = 1 << 18
 """Bytes looked at in one go: what stays in a cache."""
 _BITS = 16
-_FOLD = 0x20202020
+_FOLD = 0x20
+_FOLD_WORD = 0x20202020
 _FACTOR = 2654435761
 """Knuth's multiplier, 2^32 over the golden ratio: the upper half of the product is the hash."""
-_FOLDED = bytes(byte | 0x20 for byte in range(256))
+_FOLDED = bytes(byte | _FOLD for byte in range(256))
 
 Ints = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+Words = NDArray[np.uint32]
 
 
 def folded(text: bytes) -> bytes:
@@ -42,58 +44,74 @@ class Needles:
     def __init__(self, needles: Sequence[bytes], sample: bytes = b"") -> None:
         """``sample``: text like that which is searched; of a long string those seven bytes are sought that are rarest in it."""
         self.needles = tuple(folded(each) for each in needles)
-        common = _counts(sample)
-        table: dict[int, set[int]] = {}
-        self._short: list[tuple[int, bytes]] = []
+        self._short = [(index, bytes(each)) for index, each in enumerate(needles) if len(each) < SHORTEST]
+        common = np.bincount(_hashes(np.frombuffer(sample, np.uint32, len(sample) // _WORD)), minlength=1 << _BITS).tolist()
+        self._of: dict[int, list[tuple[int, int]]] = {}
         for index, needle in enumerate(self.needles):
-            if len(needle) < SHORTEST:
-                table[-1 - index] = {index}
-                self._short.append((-1 - index, bytes(needles[index])))
-                continue
-            windows = [_words(needle[at: at + SHORTEST]) for at in range(len(needle) - SHORTEST + 1)]
-            for word in min(windows, key=lambda words: sum(common.get(word, 0) for word in words)):
-                table.setdefault(word, set()).add(index)
-        self.of: Mapping[int, frozenset[int]] = {word: frozenset(found) for word, found in table.items()}
-        """Word -> indices of the strings that it may be of; a negative one stands for a short string."""
-        self._hashes = np.zeros(1 << _BITS, bool)
-        self._hashes[[(word * _FACTOR & 0xFFFFFFFF) >> _BITS for word in table if word >= 0]] = True
+            windows = [range(at, at + SHORTEST - _WORD + 1) for at in range(len(needle) - SHORTEST + 1)]
+            for at in min(windows, key=lambda window: sum(common[_hash(_word(needle, at))] for at in window), default=()):
+                self._of.setdefault(_word(needle, at), []).append((index, at))
+        self._known = np.zeros(1 << _BITS, bool)
+        self._known[[_hash(word) for word in self._of]] = True
 
-    def candidates(self, block: bytes) -> tuple[Ints, Ints]:
-        """Offsets in the block, ascending, and the words there, of which few are of no string (``of`` says which)."""
-        words = np.frombuffer(block, np.uint32, len(block) // _WORD)
-        found: list[Ints] = []
-        for start in range(0, len(words), _PIECE // _WORD):
-            piece = words[start: start + _PIECE // _WORD] | np.uint32(_FOLD)
-            piece *= np.uint32(_FACTOR)
-            found.append(np.flatnonzero(self._hashes[piece.view(np.uint16)[1::2]]) + start)
-        at = np.concatenate(found) if found else np.zeros(0, np.int64)
-        where, what = at * _WORD, (words[at] | np.uint32(_FOLD)).astype(np.int64)
-        short = np.array([(each, word) for word, needle in self._short for each in _places(block, needle)], np.int64).reshape(-1, 2)
-        if not len(short):
-            return where, what
-        where, what = np.concatenate((where, short[:, 0])), np.concatenate((what, short[:, 1]))
+    def places(self, block: bytes | bytearray, end: int, filled: int) -> tuple[Ints, Ints]:
+        """Places in the first ``end`` bytes of a block, ascending, and which string is there; the block ends at ``filled``."""
+        words = np.frombuffer(block, np.uint32, min(-(-end // _WORD) + 1, filled // _WORD))
+        content = np.frombuffer(block, np.uint8, filled)
+        found: list[tuple[Ints, int]] = []
+        at = self._candidates(words)
+        if len(at):
+            values = words[at] | np.uint32(_FOLD_WORD)
+            order = np.argsort(values, kind="stable")
+            at, values = at[order] * _WORD, values[order]
+            breaks = np.flatnonzero(np.diff(values)) + 1
+            for start, stop in zip([0, *breaks.tolist()], [*breaks.tolist(), len(at)], strict=True):
+                for index, offset in self._of.get(int(values[start]), ()):
+                    found.append((self._compared(content, at[start:stop] - offset, self.needles[index]), index))
+        for index, needle in self._short:
+            found.append((np.fromiter(_exact(block, needle, end), np.int64), index))
+        found = [(where, index) for where, index in found if len(where)]
+        if not found:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        where = np.concatenate([each for each, _ in found])
+        which = np.repeat([index for _, index in found], [len(each) for each, _ in found])
         order = np.argsort(where, kind="stable")
-        return where[order], what[order]
+        order = order[where[order] < end]
+        return where[order], which[order]
 
-    def within(self, text: bytes, may: frozenset[int]) -> tuple[int, ...]:
-        """Which of the strings ``may`` are in the text, in their order."""
-        plain = folded(text)
-        return tuple(index for index in sorted(may) if self.needles[index] in plain)
+    def _candidates(self, words: Words) -> Ints:
+        """Indices of words that have the hash of a known one."""
+        step = _PIECE // _WORD
+        pieces = [np.flatnonzero(self._known[_hashes(words[at: at + step])]) + at for at in range(0, len(words), step)]
+        return np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
+
+    def _compared(self, content: Bytes, at: Ints, needle: bytes) -> Ints:
+        """Of the places those where the whole string is."""
+        at = at[(at >= 0) & (at + len(needle) <= len(content))]
+        for offset, byte in enumerate(needle):
+            if not len(at):
+                break
+            at = at[content[at + offset] | np.uint8(_FOLD) == byte]
+        return at
 
 
-def _places(block: bytes, needle: bytes) -> Iterator[int]:
-    """Exact places, without folding: the only way that a short string can be had quickly."""
-    at = block.find(needle)
+def _exact(block: bytes | bytearray, needle: bytes, end: int) -> Iterator[int]:
+    """Places without folding: the only way that a short string can be had quickly."""
+    at = block.find(needle, 0, end)
     while at >= 0:
         yield at
-        at = block.find(needle, at + 1)
+        at = block.find(needle, at + 1, end)
 
 
-def _words(seven: bytes) -> tuple[int, ...]:
-    return tuple(int.from_bytes(seven[at: at + _WORD], "little") for at in range(SHORTEST - _WORD + 1))
+def _word(needle: bytes, at: int) -> int:
+    return int.from_bytes(needle[at: at + _WORD], "little")
 
 
-def _counts(sample: bytes) -> dict[int, int]:
-    words: NDArray[Any] = np.frombuffer(sample, np.uint32, len(sample) // _WORD) | np.uint32(_FOLD)
-    values, counts = np.unique(words, return_counts=True)
-    return dict(zip(values.tolist(), counts.tolist(), strict=True))
+def _hash(word: int) -> int:
+    return (word * _FACTOR & 0xFFFFFFFF) >> _BITS
+
+
+def _hashes(words: Words) -> NDArray[np.uint16]:
+    folded_words = words | np.uint32(_FOLD_WORD)
+    folded_words *= np.uint32(_FACTOR)
+    return folded_words.view(np.uint16)[1::2]

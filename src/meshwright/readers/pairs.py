@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from meshwright.units import GIB, KIB, MIB, TIB
 
@@ -16,6 +17,7 @@ _SIZE = re.compile(r"\s*([KMGT]?)i?B(?:ytes)?\b", re.IGNORECASE)
 _COUNT = re.compile(r"\s?([KMBGT])(?![a-zA-Z])")
 
 
+@lru_cache(maxsize=4096)
 def key(text: str) -> str:
     """A key as it is looked up: small letters, and one blank for whatever stands between words.
 

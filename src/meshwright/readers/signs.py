@@ -35,6 +35,8 @@ class Rule:
     """The status with which a run ends that says so; empty: it goes on."""
     weight: int = 0
     """Of what ends runs: 3 a cause, 2 what may be one, 1 what follows when others end, 0 what only says that it ended."""
+    generic: bool = False
+    """Whether it counts only on lines of which no other rule says how runs end."""
     example: str = ""
 
 
@@ -44,7 +46,7 @@ def rules() -> tuple[Rule, ...]:
     document: Any = load_yaml(Path(str(files("meshwright.readers"))) / "signs.yaml")
     return tuple(
         Rule(id=row["id"], anchor=anchor.encode(), pattern=re.compile(row["pattern"], re.IGNORECASE), ends=row.get("ends", ""),
-             weight=row.get("weight", 0), example=row.get("example", ""))
+             weight=row.get("weight", 0), generic=row.get("generic", False), example=row.get("example", ""))
         for row in document for anchor in ([row["anchor"]] if isinstance(row["anchor"], str) else row["anchor"])
     )
 
@@ -72,15 +74,14 @@ class Signs:
 
     def take(self, line: Line, indices: Sequence[int]) -> None:
         """A line, and the rules whose anchors it holds."""
-        seen: set[str] = set()
-        for index in indices:
-            rule = rules()[index]
-            if rule.id in seen:
+        seen: dict[str, Rule] = {}
+        for rule in sorted((rules()[index] for index in indices), key=lambda rule: rule.generic):
+            if rule.id in seen or (rule.generic and any(each.ends for each in seen.values())):
                 continue
             match = rule.pattern.search(line.text)
             if match is None:
                 continue
-            seen.add(rule.id)
+            seen[rule.id] = rule
             groups = match.groupdict()
             self._add(rule, line, number(groups.get("value")), groups.get("rank"))
 
@@ -91,12 +92,13 @@ class Signs:
             key = (rule.id, None)
         kept = self._found.get(key)
         if kept is not None:
-            self._found[key] = replace(kept, times=kept.times + 1, value=kept.value if value is None else value)
+            self._found[key] = replace(
+                kept, times=kept.times + 1, value=kept.value if value is None else value, last_line=line.number)
             return
         self._ranks[rule.id] = self._ranks.get(rule.id, 0) + 1
         self._found[key] = Sign(
             id=rule.id, place=Place(file=self._file, line=line.number), text=line.text.strip()[:LONGEST], rank=rank, value=value,
-            at_s=at_s(line.text),
+            at_s=at_s(line.text), last_line=line.number,
         )
 
     @property

@@ -29,6 +29,7 @@ MAX_RATIO = 250
 _SMALL = 100 * 10**6
 _SWELLS = 10
 """What a compressed log grows to, roughly."""
+_EXCERPT = 1 << 17
 _GZIP = b"\x1f\x8b"
 
 
@@ -86,6 +87,11 @@ class Source:
                 stream.seek(min(at, max(0, size - SAMPLE)))
                 pieces.append(stream.read(SAMPLE))
             return b"\n".join(pieces)
+
+    @cached_property
+    def excerpt(self) -> bytes:
+        """A little of the sample, from all its places: what words are common in the file."""
+        return b"".join(self.sample[at: at + _EXCERPT] for at in range(0, len(self.sample), SAMPLE))
 
 
 class _Bounded(io.RawIOBase):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from meshwright.domain.observed.counters import Counters, DeviceSeries
+from meshwright.domain.observed.ending import Ending
 from meshwright.domain.observed.hang import CollectiveEntry, Hang, Hanging, RankProgress
 from meshwright.domain.observed.log import RankMemory, RunLog, Sign, Step, Timer
 from meshwright.domain.observed.memory import MemoryHolder, MemorySnapshot
@@ -18,7 +19,7 @@ Observation: TypeAlias = (
 )
 
 __all__ = [
-    "Bandwidth", "Bandwidths", "Collective", "CollectiveEntry", "Counters", "DeviceSeries", "Hang", "Hanging", "KernelSum",
-    "MemoryHolder", "MemorySnapshot", "NetworkSetup", "Observation", "OutOfMemories", "OutOfMemory", "Place", "RankMemory",
-    "RankProgress", "RankSplit", "RankTrace", "RunLog", "Sign", "Step", "Timer", "TraceStep",
+    "Bandwidth", "Bandwidths", "Collective", "CollectiveEntry", "Counters", "DeviceSeries", "Ending", "Hang", "Hanging",
+    "KernelSum", "MemoryHolder", "MemorySnapshot", "NetworkSetup", "Observation", "OutOfMemories", "OutOfMemory", "Place",
+    "RankMemory", "RankProgress", "RankSplit", "RankTrace", "RunLog", "Sign", "Step", "Timer", "TraceStep",
 ]

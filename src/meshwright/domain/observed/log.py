@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from meshwright.domain.observed.ending import Ending
 from meshwright.domain.observed.place import Place
 
 
@@ -78,6 +79,8 @@ class Sign:
     """Its figure, where it has one (retries, milliseconds)."""
     at_s: float | None = None
     """When it was printed, in seconds on the log's own clock."""
+    last_line: int | None = None
+    """Where it was seen last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +103,8 @@ class RunLog:
     signs: tuple[Sign, ...] = ()
     figures: Mapping[str, float] = field(default_factory=dict)
     """Other figures that stand once, SI units in their names: ``parameters``, ``train_runtime_s``."""
+    ending: Ending | None = None
+    """How the run ended, as far as this log alone tells; of several logs ask ``readers.endings``."""
     notes: tuple[str, ...] = ()
     """What was assumed or left out while reading, in whole sentences."""
     lines: int = 0

@@ -11,7 +11,7 @@ from meshwright.readers.lines import Hit, Line, Search
 from meshwright.readers.logs.dialect import tells
 from meshwright.readers.needles import Needles
 from meshwright.readers.pairs import number, size
-from meshwright.readers.source import SAMPLE, Source
+from meshwright.readers.source import Source
 from meshwright.units import GIGA, MILLI
 
 _LINE = re.compile(
@@ -28,7 +28,7 @@ BITS = 8
 
 def _read(source: Source) -> tuple[Bandwidths, ...]:
     rows: list[Bandwidth] = []
-    for hit in Search(Needles((b"| comm op: ", b"comm op: ", b"Message Size"), source.sample[:SAMPLE])).hits(source):
+    for hit in Search(Needles((b"| comm op: ", b"comm op: ", b"Message Size"), source.excerpt)).hits(source):
         if len(rows) >= MOST_ROWS:
             break
         rows += _table(hit) if _HEAD.search(hit.line.text) else _single(hit.line)

@@ -14,9 +14,9 @@ from meshwright.readers.lines import Hit, Search
 from meshwright.readers.logs.draft import Draft
 from meshwright.readers.needles import Needles
 from meshwright.readers.signs import Signs, anchors
-from meshwright.readers.source import SAMPLE, Source
+from meshwright.readers.source import Source
 
-MOST_LINES = 60_000
+MOST_LINES = 30_000
 """Of a log's own lines: of one that has more only windows are read, alike in distance."""
 _AROUND = 600
 _TRIED = 50
@@ -42,7 +42,11 @@ class Dialect:
     @property
     def format(self) -> Format:
         """The format of such logs."""
-        return Format(name=self.name, says=self.says, told=self.told, read=self.read)
+        return self.as_told_by(self.told)
+
+    def as_told_by(self, told: Callable[[bytes], bool]) -> Format:
+        """The format of such logs where something else says whether a file is one."""
+        return Format(name=self.name, says=self.says, told=told, read=self.read)
 
     def told(self, sample: bytes) -> bool:
         """Whether a sample has lines of it."""
@@ -51,8 +55,7 @@ class Dialect:
     def read(self, source: Source) -> tuple[RunLog, ...]:
         """The log, where it says anything of a run."""
         sought = (*self.seeks, *anchors())
-        own = frozenset(range(len(self.seeks)))
-        search = Search(Needles(sought, source.sample[:SAMPLE]), thinned=own, every=_every(source, self.seeks))
+        search = Search(Needles(sought, source.excerpt), thinned=len(self.seeks), every=_every(source, self.seeks))
         draft, signs = Draft(), Signs(source.shown)
         for hit in search.hits(source):
             if hit.found[0] < len(self.seeks):
@@ -89,8 +92,6 @@ def _every(source: Source, seeks: Sequence[bytes]) -> int:
     sample, total = source.sample, source.size_bytes
     if total <= len(sample):
         return 1
-    needles = Needles(seeks, sample[:SAMPLE])
-    offsets, words = needles.candidates(sample)
+    places, _ = Needles(seeks, source.excerpt).places(sample, len(sample), len(sample))
     breaks = np.flatnonzero(np.frombuffer(sample, np.uint8) == ord("\n"))
-    lines = len(np.unique(np.searchsorted(breaks, offsets[np.isin(words, list(needles.of))])))
-    return max(1, round(lines / len(sample) * total / MOST_LINES))
+    return max(1, round(len(np.unique(np.searchsorted(breaks, places))) / len(sample) * total / MOST_LINES))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from statistics import median
 from typing import Any
 
 from meshwright.domain.observed import RankMemory, RunLog, Sign, Step, Timer
+from meshwright.readers.endings import ended
 from meshwright.readers.logs.parts import outside
 
 MOST_STEPS = 200_000
@@ -91,11 +92,12 @@ class Draft:
     def finished(self, *, file: str, format: str, framework: str, signs: tuple[Sign, ...], lines: int) -> RunLog:
         """The log as a value."""
         steps = tuple(_step(number, said) for number, said in sorted(self.steps.items()))
-        return RunLog(
+        log = RunLog(
             file=file, format=format, framework=framework, steps=steps, settings=self.settings, world=self.world,
             sequence_tokens=self.sequence_tokens, timers=tuple(self.timers), memory=tuple(self.memory.values()), signs=signs,
             figures=self.figures, notes=tuple(self.notes), lines=lines,
         )
+        return replace(log, ending=ended([log]))
 
 
 def _step(number: int, said: Mapping[str, Any]) -> Step:
