@@ -216,3 +216,19 @@ def test_a_receive_waits_for_the_peer_that_never_sends():
                      Hanging(file="0", format="test", entries=(done,), groups={"pp": (0, 1)})])
     assert found is not None
     assert (found.kind, found.ranks, found.waiting, found.sequence) == ("missing", (0,), (1,), 4)
+
+
+def test_who_is_missing_is_not_known_where_nobody_says_which_ranks_there_are():
+    lines = [watchdog(rank, 9, "ALLREDUCE", enqueued=9, completed=8) for rank in range(3)]
+    found, of_four = located(lines), located(lines, world=4)
+    assert found is not None
+    assert of_four is not None
+    assert (found.kind, found.sequence, found.collective) == ("unknown", 9, "ALLREDUCE")
+    assert (of_four.kind, of_four.ranks) == ("missing", (3,))
+
+
+def test_an_entry_that_does_not_name_its_group_is_of_the_ranks_only_one():
+    progress = [RankProgress(rank=rank, group="5(tp)", last_enqueued=9 - (rank == 1), last_completed=8) for rank in range(3)]
+    entry = CollectiveEntry(rank=0, group="", sequence=9, operation="ALLGATHER", state="timed out")
+    (found,) = hangs([Hanging(file="log", format="watchdog", progress=tuple(progress), entries=(entry,))])
+    assert (found.kind, found.ranks, found.group, found.collective) == ("missing", (1,), "5(tp)", "ALLGATHER")
