@@ -30,11 +30,11 @@ _CHANNEL = re.compile(
 _NET = re.compile(r"NET/(?P<name>[^/]+)/(?P<adapter>\d{1,4})(?:\((?P<forwarder>\d+)\))?(?P<rest>.*)")
 _CHANNELS = re.compile(r"(\d{1,6}) (coll|collnet|nvls|p2p) channels(?! per)")
 _KINDS = {"coll": "collective", "collnet": "collnet", "nvls": "nvls", "p2p": "point-to-point"}
-_VARIABLE = re.compile(r"\b((?:NCCL|RCCL|HSA|FI|MSCCL)_[A-Z0-9_]{1,60}) set (?:by environment )?to (.{0,300}?)\.?\s*$")
-_NETWORK = re.compile(r"Using network (.{1,60}?)\s*$")
+_VARIABLE = re.compile(r"\b((?:NCCL|RCCL|HSA|FI|MSCCL)_[A-Z0-9_]{1,60}) set (?:by environment )?to (.{0,300})")
+_NETWORK = re.compile(r"Using network (.{1,60})")
 _PLUGIN = re.compile(r"Assigned NET plugin (.{1,60}?) to comm")
-_ADAPTERS = re.compile(r"NET/(IB|Socket|OFI|\w{1,20}) : Using (\[0\].+?)(?:\s*;\s*OOB.*)?$")
-_ADAPTER = re.compile(r"\[\d+\]\s*(.+?)(?=\s*\[\d+\]|\s*\[RO\]|\s*$)")
+_ADAPTERS = re.compile(r"NET/\w{1,20} : Using \[0\]([^;]+)")
+_BETWEEN = re.compile(r"\[(?:\d{1,4}|RO)\]")
 _DIRECT = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for HCA (\d+) '([^']{0,80})'")
 _RINGS_DIRECT = re.compile(r"use ring PXN \d+ GDR (\d+)")
 _BELIEVED = re.compile(r"=== System : maxBw (\d{1,9}(?:\.\d{1,6})?)")
@@ -109,7 +109,7 @@ class _Heard:
         """A variable that the library was given."""
         found = _VARIABLE.search(text)
         if found and len(self.environment) < MAX_NAMES:
-            self.environment[found[1]] = found[2].strip()
+            self.environment[found[1]] = found[2].strip().removesuffix(".")
             self.first(found[1], line)
         return found is not None
 
@@ -117,7 +117,7 @@ class _Heard:
         """The network that goes between nodes."""
         found = _NETWORK.search(text) or _PLUGIN.search(text)
         if found:
-            self.network = found[1]
+            self.network = found[1].strip()
             self.first("network", line)
         return found is not None
 
@@ -141,7 +141,8 @@ class _Heard:
         """Adapters in use."""
         found = _ADAPTERS.search(text)
         if found and len(self.interfaces) < MAX_NAMES:
-            self.interfaces.update(dict.fromkeys(_adapter(each) for each in _ADAPTER.findall(found[2])))
+            names = (each.strip() for each in _BETWEEN.split(found[1])[:MAX_NAMES])
+            self.interfaces.update(dict.fromkeys(_adapter(each) for each in names if each))
             self.first("interfaces", line)
         return found is not None
 
