@@ -153,6 +153,8 @@ def _hang(name: Name, ranks: _Group) -> Hang | None:
     if not any(each.waits for each in ranks.values()):
         return None
     group, members = name
+    if not group and any(sum(entry.state == "timed out" for entry in each.entries.values()) > 1 for each in ranks.values()):
+        return _mixed(ranks)
     silent = tuple(each for each in members if each not in ranks)
     front = max(each.completed for each in ranks.values()) + 1
     waiting = tuple(sorted(rank for rank, each in ranks.items() if each.waits))
@@ -160,7 +162,7 @@ def _hang(name: Name, ranks: _Group) -> Hang | None:
     def hang(kind: str, culprits: Iterable[int], sequence: int) -> Hang:
         chosen = tuple(sorted(culprits))
         others = [rank for rank in ranks if rank not in chosen] or list(ranks)
-        known = [ranks[rank].entries[sequence] for rank in others if sequence in ranks[rank].entries]
+        known = [ranks[rank].entries[sequence] for rank in (*others, *chosen) if rank in ranks and sequence in ranks[rank].entries]
         instead = [ranks[rank].entries[max(each for each in ranks[rank].entries if each <= sequence)]
                    for rank in chosen if rank in ranks and any(each <= sequence for each in ranks[rank].entries)]
         place = known[0].place if known else next((ranks[rank].place for rank in waiting), None)
@@ -171,8 +173,11 @@ def _hang(name: Name, ranks: _Group) -> Hang | None:
         return hang("mismatch", *odd)
     missing = [rank for rank, each in ranks.items() if each.enqueued < front]
     if any(each.enqueued >= front for each in ranks.values()):
-        if missing:
-            return hang("missing", missing, min(ranks[rank].enqueued for rank in missing) + 1)
+        absent = [rank for rank in missing if ranks[rank].enqueued <= ranks[rank].completed]
+        if absent:
+            return hang("missing", absent, min(ranks[rank].enqueued for rank in absent) + 1)
+        if missing:  # they wait in what others have completed
+            return hang("late", missing, min(ranks[rank].completed for rank in missing) + 1)
         behind = [rank for rank, each in ranks.items() if each.completed < front - 1 and each.started is not None
                   and each.started < front - 1]
         if behind:
@@ -185,6 +190,13 @@ def _hang(name: Name, ranks: _Group) -> Hang | None:
         return hang("stalled" if members else "unknown", ranks, front)
     slow = [rank for rank, each in ranks.items() if each.waits]
     return hang("late", slow, min(ranks[rank].completed for rank in slow) + 1)
+
+
+def _mixed(ranks: _Group) -> Hang:
+    """What is left to say where several groups' numbers stand together without the groups' names."""
+    entries = [entry for each in ranks.values() for entry in each.entries.values() if entry.state == "timed out"]
+    return Hang(kind="unknown", ranks=tuple(sorted(ranks)), group="", collective=_common(each.operation for each in entries),
+                sequence=None, waiting=tuple(sorted(ranks)), place=entries[0].place)
 
 
 def _common(names: Iterable[str]) -> str:
