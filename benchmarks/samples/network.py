@@ -6,7 +6,8 @@ from collections.abc import Callable
 from statistics import median
 
 from benchmarks.samples import Expected
-from meshwright.diagnose.network import Judged, judge_setup, judge_table
+from meshwright.diagnose.judged import Judged
+from meshwright.diagnose.network import judge_setup, judge_table
 from meshwright.domain.observed import Bandwidth, Bandwidths, NetworkSetup
 from meshwright.readers.formats import Observed
 
@@ -67,6 +68,7 @@ EXPECTED: tuple[Expected, ...] = (
     _says(_LO, "environment", "NCCL_IBEXT_DISABLE=1 NCCL_IB_DISABLE=1 NCCL_SOCKET_IFNAME=lo",
           lambda setup: " ".join(f"{name}={value}" for name, value in setup.environment.items())),
     _says(_LO, "bandwidth the library believes, GB/s", 1.2, lambda setup: (setup.bandwidth_bytes_per_s or 0) / 1e9),
+    _says(_LO, "of all paths, GB/s", 264.0, lambda setup: (setup.total_bandwidth_bytes_per_s or 0) / 1e9),
     _says(_LO, "adapters without GPUDirect", 1, _times("network.not_direct")),
     _says(_FALLBACK, "channels P2P/IPC", 3, lambda setup: setup.transports["P2P/IPC"]),
     _says(_FALLBACK, "channels NET/Socket", 4, lambda setup: setup.transports["NET/Socket"]),

@@ -37,7 +37,7 @@ _ADAPTERS = re.compile(r"NET/\w{1,20} : Using \[0\]([^;]+)")
 _BETWEEN = re.compile(r"\[(?:\d{1,4}|RO)\]")
 _DIRECT = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for HCA (\d+) '([^']{0,80})'")
 _RINGS_DIRECT = re.compile(r"use ring PXN \d+ GDR (\d+)")
-_BELIEVED = re.compile(r"=== System : maxBw (\d{1,9}(?:\.\d{1,6})?)")
+_BELIEVED = re.compile(r"=== System : maxBw (\d{1,9}(?:\.\d{1,6})?)(?: totalBw (\d{1,9}(?:\.\d{1,6})?))?")
 _DONE = re.compile(
     r"comm (?P<comm>0x[0-9a-f]+) rank (?P<rank>\d{1,8}) n[rR]anks (?P<ranks>\d{1,8})\b"
     r".*?(?:commId (?P<id>0x[0-9a-f]+) )?- Init COMPLETE")
@@ -81,6 +81,7 @@ class _Heard:
     forwarded: int = 0
     highest: int = -1
     believed: float | None = None
+    total: float | None = None
     direct: bool | None = None
     where: dict[str, int] = field(default_factory=dict)
     signs: dict[tuple[str, str], Sign] = field(default_factory=dict)
@@ -171,6 +172,7 @@ class _Heard:
         found = _BELIEVED.search(text)
         if found:
             self.believed = float(found[1]) * 1e9
+            self.total = float(found[2]) * 1e9 if found[2] else None
             self.first("bandwidth", line)
         return found is not None
 
@@ -248,7 +250,7 @@ class _Heard:
         return NetworkSetup(
             file=self.file, format="nccl_debug", network=self.network, interfaces=tuple(self.interfaces), channels=self.channels,
             transports=dict(self.transports), environment=self.environment, communicators=tuple(said),
-            bandwidth_bytes_per_s=self.believed, version=self.version, world=world or None,
+            bandwidth_bytes_per_s=self.believed, total_bandwidth_bytes_per_s=self.total, version=self.version, world=world or None,
             nodes=nodes or (1 if self.transports and self.hosts and not between else None), adapters=tuple(sorted(self.adapters)),
             forwarded=self.forwarded, trees=len(self.in_trees), direct=self.direct, where=self.where,
             signs=tuple(self.signs.values()),
