@@ -191,6 +191,13 @@ def test_another_operation_or_size_at_the_same_number_is_a_mismatch(operation, e
     assert [each.operation for each in found.instead] == [operation]
 
 
+def test_several_collectives_in_one_may_differ_in_size_and_sends_are_counted_apart():
+    lines = [watchdog(rank, 610, "COALESCED", enqueued=616, completed=609, elements=100 + rank) for rank in range(4)]
+    found = located([*lines, watchdog(4, 3, "SEND", enqueued=616, completed=609)])
+    assert found is not None
+    assert (found.kind, found.collective, found.sequence) == ("unknown", "COALESCED", 610)
+
+
 def test_ranks_that_say_nothing_are_those_that_are_missing():
     lines = [Hanging(file="log", format="watchdog", progress=(reached(rank, 9, 8),), groups={"0": (0, 1, 2, 3)})
              for rank in range(3)]

@@ -28,7 +28,7 @@ DEFAULT = frozenset({"", "0", "default_pg", "0(default_pg)"})
 """What the group of all ranks is called."""
 MAX_WORLD = 1_000_000
 _PEER = re.compile(r"\b(send|recv)\b.*?(\d{1,7})\s*(->|<-)\s*(\d{1,7})", re.IGNORECASE)
-_SEND = re.compile(r"send|recv|coalesced", re.IGNORECASE)
+_SEND = re.compile(r"send|recv", re.IGNORECASE)
 
 Name = tuple[str, tuple[int, ...]]
 """A group's name and its ranks, where they are said: names alone may be those of several groups."""
