@@ -63,7 +63,8 @@ def _unlike(pool: Sequence[Candidate]) -> list[Layout]:
 
 def neighbours(space: Space, layouts: Sequence[Layout], *, known: set[Layout], after: int) -> list[Candidate]:
     """Neighbours of some layouts that fit and are not known yet, evaluated; ``after``: where the enumeration has ended."""
-    found = list(dict.fromkeys(layout for base in layouts for layout in variants(space, base)))
+    again: set[Layout] = set()
+    found = list(dict.fromkeys(layout for base in layouts for layout in variants(space, base, again)))
     if not found:
         return []
     step_s, reserved = evaluate_many(space.case, found)
@@ -74,13 +75,19 @@ def neighbours(space: Space, layouts: Sequence[Layout], *, known: set[Layout], a
     ]
 
 
-def variants(space: Space, base: Layout) -> Iterator[Layout]:
-    """Every neighbour of a layout that the framework can express."""
+def variants(space: Space, base: Layout, again: set[Layout] | None = None) -> Iterator[Layout]:
+    """Every neighbour of a layout that the framework can express.
+
+    ``again``: layouts, as they are without recomputation, whose recomputation was varied before; these grow.
+    """
     features, pins = space.features, space.pins
     shapes = [base, *(uneven(space, base) if features.uneven_stages else ())]
+    before = set() if again is None else again
     for shape in shapes:
         yield shape
-        if pins.recompute is None:
+        plain = replace(shape, recompute=NoRecompute())
+        if pins.recompute is None and plain not in before:
+            before.add(plain)
             yield from _recomputes(space, shape)
     if pins.shard is None and features.partial_sharding and base.optimizer_shards > 1:
         yield from _shardings(space, base)
