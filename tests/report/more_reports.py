@@ -384,6 +384,21 @@ def balanced(units: Any = None, counts: Any = (((3, 5),), ((2, 0),)), **more: An
     return answer(asked, [counts], words=words, rivals=(heavy, light), **given, **more)
 
 
+def long_balance(stages: int) -> Any:
+    """A layer a stage, of which every third is recomputed, on about as many stages as a table has lines for."""
+    import numpy as np
+    from test_balance_report import BODY, answer, problem
+
+    asked = problem(stages=stages, memory_bounds=(1100.0,) * stages, bodies=(replace(BODY, layers=stages),), microbatches=stages)
+    full = np.arange(stages) % 3 == 0
+    return answer(asked, np.array([[[~full], [full]]]))
+
+
+def packed() -> Any:
+    """Samples in packs of 4,096 tokens."""
+    return Some(packing=Some(samples_per_sequence=12.345), sequence_tokens=4096, padding_ratio=0.0213)
+
+
 def overfull() -> Overfull:
     return Overfull(stage=1, demand=1200.0, bound=1000.0, proved=True, levers=("more memory: fits",))
 
@@ -494,10 +509,12 @@ def reports() -> dict[str, str]:
             *ranking.riskier_table(plans()[1:]),
             *ranking.pareto_table(plans()[:1]),
             *ranking.ranked_table([plans()[0], replace(plans()[2], group=5)], 0.04),
+            *ranking.ranked_table([replace(plans()[2], group=5), *plans()[:2]], 0.04),
         ],
         "headline": [
             *headline.headline(replace(estimate(), interval=SURE, calibrated=True)),
             *headline.headline(estimate(fits=False), "A"),
+            *headline.headline(replace(estimate(), interval=SURE, memory_fit_probability=headline.LIKELY)),
             *headline.headline(replace(plans()[1].estimate, memory_upper_bytes=90.0 * GIB)),
             *(part for each in plans() for part in headline.standing(case(), each.estimate)),
             *headline.standing(case(), estimate()),
@@ -514,6 +531,8 @@ def reports() -> dict[str, str]:
             *balance.ranking_report(slower(), [(9, "too many chunks")]),
             *balance.notes_report(["a note"]),
             *balance.overfull_report(balanced().problem, overfull(), "small", SECONDS_AND_BYTES),
+            *balance.balance_report(long_balance(33), "long"),
+            *balance.balance_report(long_balance(32), "not so long"),
         ],
         "rehearsal": list(rehearse.rehearsal_report(rehearsal())),
         "guided": list(
@@ -530,7 +549,8 @@ def reports() -> dict[str, str]:
                 estimate(),
                 [Some(packs=4, max_tokens=4096, step_s=1.5), Some(packs=2, max_tokens=8192, step_s=None)],
             )
-        ),
+        )
+        + list(packing.packing_lines({"documents": 9, "samples": 9, "mean": 3, "p50": 2, "p99": 4, "max": 9}, packed(), None)),
     }
     views = {
         "fix.json": [
