@@ -174,3 +174,15 @@ def test_free_memory_is_what_the_system_says_and_no_more_than_there_is(monkeypat
     assert here.free_memory_bytes() == free
     (tmp_path / "meminfo").unlink()
     assert here.free_memory_bytes() is None
+
+
+def test_what_is_chosen_beside_the_plan_is_weighed_by_predicted_steps(monkeypatch):
+    every, given = layouts(2)[:3], []
+    monkeypatch.setattr(choice, "pool", lambda *_: list(every))
+    monkeypatch.setattr(choice, "evaluate_many", lambda *_: ([3.0, 1.0, 2.0], [9.0, 9.0, 9.0]))
+    monkeypatch.setattr(choice, "spread", lambda *asked: given.append(asked) or "chosen")
+    assert choice.chosen(case(2), OPTIONS, every[:1], 2) == "chosen"
+    assert given == [(every[:1], list(every), dict(zip(every, (3.0, 1.0, 2.0), strict=True)), 2)]
+    monkeypatch.setattr(choice, "pool", lambda *_: [])
+    choice.chosen(case(2), OPTIONS, [], 2)
+    assert given[-1] == ([], [], {}, 2)
