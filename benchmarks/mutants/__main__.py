@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from benchmarks.mutants.forked import noticed, warm_up
 from benchmarks.mutants.page import PAGE, page
 from benchmarks.mutants.sites import mutated, sites
 from benchmarks.mutants.trying import ROOT, SOURCE, Copy, Mutant, rooms_with_tests
@@ -103,12 +104,13 @@ def main() -> int:
         for each in mutants:
             print(f"{each.path}:{each.line} {each.kind}\n  - {each.before}\n  + {each.after}")
         return 0
+    warm_up()
     copy = Copy()
     for count, each in enumerate(mutants, start=1):
         kept = done.get(each.key)
         if kept is None or (options.again and not kept["killed"]):
             try:
-                outcome = copy.tried(each.path, each.text)
+                outcome = noticed(each) or copy.tried(each.path, each.text)
             except RuntimeError as error:
                 print(f"{count}/{len(mutants)} {each.path}:{each.line} left out: {error}", flush=True)
                 continue

@@ -1,4 +1,4 @@
-"""Which tests execute a line: each test file is run once under ``coverage``, and what it saw is kept in a folder that git ignores."""
+"""Which tests execute a line: each test file is run once under ``coverage``; what it saw is kept in a folder that git ignores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = "src/meshwright"
 SEEN = ROOT / ".seen"
-ELSEWHERE = ("test_wheel.py", "test_readme.py", "test_project.py", "test_kills_sample.py", "test_outputs_killed.py", "test_engine_parity.py")
+ELSEWHERE = (
+    "test_wheel.py", "test_readme.py", "test_project.py", "test_kills_sample.py", "test_outputs_killed.py", "test_engine_parity.py",
+)
 """Tests that run the package in other processes, where nothing is seen."""
 
 
