@@ -39,9 +39,9 @@ def warm_up() -> None:
             importlib.import_module(module.name)
 
 
-def noticed(mutant: Mutant) -> Outcome | None:
-    """The first test that fails with the mutant and passes without it; None where there is none."""
-    found = _in_fork(tests_of(mutant.path), lambda: _patch(mutant))
+def noticed(mutant: Mutant, tests: Sequence[str] | None = None) -> Outcome | None:
+    """The first test that fails with the mutant and passes without it, of those of its room or others; None where there is none."""
+    found = _in_fork(tests_of(mutant.path) if tests is None else tests, lambda: _patch(mutant))
     if not found["failed"] or _in_fork([found["failed"]], lambda: 1)["failed"]:
         return None
     return Outcome(killed=True, by=found["failed"], cpu_s=found["cpu_s"])

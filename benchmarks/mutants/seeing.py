@@ -52,11 +52,6 @@ class Seen:
 
     folder: Path = SEEN
 
-    @property
-    def there(self) -> bool:
-        """Whether anything was seen at all."""
-        return any(self.folder.glob("*.cov"))
-
     @cached_property
     def files(self) -> dict[str, tuple[Path, dict[str, float]]]:
         """Test file -> its data and seconds by test."""
@@ -68,7 +63,9 @@ class Seen:
         return found
 
     def tests(self, path: str, number: int, line: str) -> list[str]:
-        """Every test that executes a line, the cheapest files first; nothing of lines that only an import executes."""
+        """Every test that executes a line, the cheapest files first; none of lines that only an import executes."""
+        if not self.files:
+            return []
         from coverage import CoverageData
 
         place, found = self._then(path, number, line), []
