@@ -103,7 +103,9 @@ def _be(tests: Sequence[str], prepare: Callable[[], int], write: int) -> None:
             os.dup2(null, stream)
         first = First()
         if prepare():
-            pytest.main(["-x", "-q", "-n0", "-p", "no:cacheprovider", "--tb=no", *tests], plugins=[first])
+            for each in tests:  # one by one: of a file and its folder together pytest makes one order of its own
+                if not first.failed:
+                    pytest.main(["-x", "-q", "-n0", "-p", "no:cacheprovider", "--tb=no", each], plugins=[first])
         os.write(write, json.dumps(first.failed).encode())
     finally:
         os._exit(0)

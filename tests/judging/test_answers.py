@@ -82,7 +82,7 @@ def case(name: str) -> Some:
 
 @cache
 def answers() -> dict[str, str]:
-    """Row -> answers, in hexadecimal digits: questions a bit for a layout, rules two (none, no, yes); of the first case, and where another differs."""
+    """Row -> answers, in hexadecimal digits: questions a bit for a layout, rules two (none, no, yes); all of the first case."""
     every, found = layouts(), {}
     columns = columns_of_layouts(every)
     features = Some(
