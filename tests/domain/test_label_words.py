@@ -56,3 +56,25 @@ def model():
 def test_every_fault_has_its_figures(text, known, said):
     known = {**known, **({"model": model()} if "model" in known else {})}
     assert [str(message) for message in label_faults(text, **known)] == [f"layout: {each}" for each in said]
+
+
+COUNTS = "recompute needs {chunks} list(s) of {stages} counts (vp x pp), separated by ';'"
+
+
+@pytest.mark.parametrize("treatment", ["full:{}", "selective:mlp:{}", "full:{}+selective:mlp:{}"])
+@pytest.mark.parametrize(
+    ("degrees", "counts", "wrong"),
+    [
+        ("pp2", "[1,2]", None),
+        ("pp2", "[1,2,3]", (1, 2)),
+        ("pp2", "[1]", (1, 2)),
+        ("pp2 vp2", "[1,2;1,2]", None),
+        ("pp2 vp2", "[1,2]", None),
+        ("pp2 vp2", "[1,2;1,2;1,2]", (2, 2)),
+        ("pp3 vp2", "[1,2,1;1,2]", (2, 3)),
+    ],
+)
+def test_counts_of_what_is_recomputed_have_the_shape_of_the_pipeline(treatment, degrees, counts, wrong):
+    text = f"{degrees} recompute={treatment.format(counts, counts)}"
+    found = [str(message) for message in label_faults(text, num_devices=6)]
+    assert found == ([] if wrong is None else [f"layout: {COUNTS.format(chunks=wrong[0], stages=wrong[1])}"]), found
