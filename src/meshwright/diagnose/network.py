@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from statistics import median
 
+from meshwright.diagnose.judged import Judged, Severity
 from meshwright.domain.observed import Bandwidth, Bandwidths, NetworkSetup, Place
 from meshwright.errors import Message
-
-Severity = Literal["critical", "high", "medium", "low", "advice"]
 
 CLIFF = 0.5
 """Share of the best rate of smaller messages below which a larger one has fallen off a cliff (NCCL #1453: 29.5 to 5.3 GB/s)."""
 FAR, BELOW = 0.5, 0.8
 """Share of a link's rate below which a plateau is far under it, or under it."""
+EARLY = 0.05
+"""Share of time in collectives by which a rank that is waited for lies below the others (Ascend's advisor: 5 %)."""
 TRUE = frozenset({"1", "true", "yes", "on"})
 PINNED = (
     "NCCL_ALGO",
@@ -54,23 +55,6 @@ class Surroundings:
     adapters_per_node: int | None = None
     link_bytes_per_s: float | None = None
     """Between nodes, of one device."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """One thing that is wrong or worth a change."""
-
-    message: Message
-    """Its identifier, its sentence and the sentence's values."""
-    severity: Severity
-    place: Place
-    change: str = ""
-    """What to change, in one clause."""
-
-    @property
-    def id(self) -> str:
-        """The identifier: ``network.tcp``."""
-        return self.message.id
 
 
 UNKNOWN = Surroundings()
@@ -341,6 +325,41 @@ def judge_table(table: Bandwidths, known: Surroundings = UNKNOWN) -> tuple[Judge
                 place=Place(file=table.file, line=best.line),
             )
     return tuple(found.values())
+
+
+def judge_ranks(tables: Sequence[Bandwidths]) -> tuple[Judged, ...]:
+    """The rank that arrives last: where each rank times its own collectives, the one that is late waits least.
+
+    Of each operation, size and communicator that three ranks or more measured, a rank's time is compared with the median; the rank
+    whose time lies below it by most, weighted by time, is named where it is more than a share ``EARLY`` below.
+    """
+    measured: dict[tuple[str, float, str], dict[int, tuple[float, int, Place]]] = defaultdict(dict)
+    for table in tables:
+        for each in table.rows:
+            if each.rank is not None and each.time_s and each.group:
+                measured[each.operation, each.message_bytes, each.group][each.rank] = (
+                    each.time_s, each.count, Place(file=table.file, line=each.line))
+    usual: dict[int, float] = defaultdict(float)
+    own: dict[int, float] = defaultdict(float)
+    places: dict[int, Place] = {}
+    for ranks in measured.values():
+        if len(ranks) < 3:
+            continue
+        middle = median(time for time, _, _ in ranks.values())
+        for rank, (time, count, place) in ranks.items():
+            usual[rank] += middle * count
+            own[rank] += time * count
+            places.setdefault(rank, place)
+    if not own:
+        return ()
+    last = min(own, key=lambda rank: own[rank] / usual[rank])
+    share = 1 - own[last] / usual[last]
+    if share < EARLY:
+        return ()
+    return (Judged(message=Message("network.last_to_arrive",
+                                   "rank {rank} spends {share:.0%} less in collectives than its peers: they wait for it",
+                                   {"rank": last, "share": share}), severity="high" if share > 4 * EARLY else "medium",
+                   place=places[last], change="look at what this rank does before: its data, its clock, its share of the work"),)
 
 
 def cliff(rows: Sequence[Bandwidth]) -> tuple[Bandwidth, Bandwidth] | None:

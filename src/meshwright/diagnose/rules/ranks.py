@@ -114,7 +114,8 @@ HANGS = {
     "missing": "{ranks} never called collective {sequence} ({collective}){group}: the others wait in it",
     "mismatch": "{ranks} called something else than the others as collective {sequence} ({collective}){group}",
     "late": "{ranks} called collective {sequence} ({collective}){group}, and their devices did not finish it",
-    "stalled": "every rank is in collective {sequence} ({collective}){group} and none gets on: the network or a device is at fault",
+    "stalled": "every rank that speaks is in collective {sequence} ({collective}){group} and none gets on: "
+    "the network, a device or a rank that is silent is at fault",
 }
 
 
@@ -124,7 +125,8 @@ def hang(run: Run) -> Iterator[Finding]:
     if found is None:
         return
     ranks = plural_ranks(found.ranks) if found.ranks else "a rank that no file names"
-    evidence = [Evidence(f"{plural_ranks(found.waiting)} wait", found.place)] if found.waiting else [Evidence("", found.place)]
+    waits = f"{plural_ranks(found.waiting)} {'wait' if len(found.waiting) > 1 else 'waits'}" if found.waiting else ""
+    evidence = [Evidence(waits, found.place)]
     evidence += [Evidence(f"rank {each.rank} called {each.operation} instead", each.place) for each in found.instead[:4]]
     if found.silent:
         evidence.append(Evidence(f"nothing is known of {plural_ranks(found.silent)}"))
