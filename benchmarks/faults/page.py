@@ -19,7 +19,7 @@ PREFACE = """# Seeded faults
 Written by `python -m benchmarks.faults --cases {faults} --clean {clean} --seed {seed} --write` at commit {commit}.
 Each row put faults of one kind into runs of the reference step, with kind, strength, layout and rank drawn from the seed (2 to 4
 ranks; dp, tp and pp on gloo); the runs recorded themselves (`meshwright step --record`, [engine.md](engine.md)), and `diagnose`
-was given the folder and nothing else. Right: the first finding above advice is the fault, and names its rank where it is on one.
+was given the folder and nothing else. Right: the first finding above advice is the fault, and names the rank that is slow, late or missing.
 Rules and judge were made on seeds 1 to 3.
 
 **{right} of {faults} faults come first; {false} of {clean} clean runs have a finding above advice.**
@@ -52,8 +52,7 @@ BEHIND = """
   exchanges, schedules, optimizer and records are the reference step's own. {warmup} steps warm up, {steps} count.
 - The machine has two cores that others use, too. Three things keep them out of the result: sleeps are long beside what is computed
   for real; ranks come first on a core (SCHED_RR, where the system lets them), for they sleep most of the time; rules take medians
-  over steps. Without the second one an exchange of gloo took 3 ms instead of a few tenths, and clean runs had 5 to 10 % of
-  transfers, which was so.
+  over steps. Without the second one an exchange of gloo took about 3 ms, and clean runs had 5 to 10 % of transfers, which was so.
 - Faults are put in from outside (`benchmarks/faults/inject.py`); the record and the rules know nothing of them.
 
 ## What no evidence of this kind can tell apart

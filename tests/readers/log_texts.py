@@ -121,12 +121,26 @@ ValueError: hidden size is no multiple of heads
 OUT_OF_MEMORY = """\
 [rank5]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.96 GiB. GPU 5 has a total capacity of 23.43 GiB of which 210.06 MiB is free.
 """
+STEP_RECORD = """\
+{"format":"meshwright step record 1","rank":1,"world":2,"layout":"tp2 mb1","warmup_steps":1,"clock":{"offset_s":100.0},"sequence_tokens":32}
+{"begun":0,"start_s":109.0}
+{"group":"7","dimension":"tp","ranks":[0,1]}
+{"step":0,"start_s":109.0,"duration_s":1.0,"parts":{"data":0.1},"host":{},"memory":{"peak_bytes":300,"live_bytes":200},"threads":1}
+{"begun":1,"start_s":110.0}
+{"called":"all-reduce","of":"7","sequence":1,"payload_bytes":4096,"start_s":110.4}
+{"done":1,"of":"7","end_s":110.6,"blocked_s":0.15}
+{"step":1,"start_s":110.0,"duration_s":1.0,"parts":{"forward":0.5},"host":{"gc":[1,0.1]},"memory":{"live_bytes":210},"tokens":128,"loss":5.5}
+{"begun":2,"start_s":111.0}
+{"called":"send","of":"7:1>0","sequence":1,"payload_bytes":4096,"start_s":111.1}
+{"at_s":119.0}
+"""
 
 EXAMPLES = {
     "megatron_log": (MEGATRON, MEGATRON_2021), "torchtitan_log": (TORCHTITAN,), "nanotron_log": (NANOTRON, NANOTRON_NEWER),
     "deepspeed_log": (DEEPSPEED,), "deepspeed_comms": (COMMS,), "hf_trainer_log": (TRAINER,), "nanogpt_log": (NANOGPT,),
     "maxtext_log": (MAXTEXT,), "mindspore_log": (MINDSPORE,), "chatlearn_log": (CHATLEARN,), "watchdog_log": (WATCHDOG,),
     "reference_log": (REFERENCE, REFERENCE_PRINTED, REHEARSAL), "plain_log": (PLAIN,), "out_of_memory": (OUT_OF_MEMORY,),
+    "meshwright_step": (STEP_RECORD,),
 }
 """Format -> texts of it."""
 BESIDE = {"watchdog_log": {"plain_log"}, "out_of_memory": {"plain_log"}, "reference_log": {"out_of_memory"}}
