@@ -71,6 +71,7 @@ def test_a_log_with_more_steps_than_are_kept_is_read_in_even_parts(tmp_path, mon
     monkeypatch.setattr("meshwright.readers.logs.dialect.MOST_LINES", 5000)
     monkeypatch.setattr(module, "WINDOW", 1 << 16)
     monkeypatch.setattr("meshwright.readers.source.SAMPLE", 1 << 16)
+    monkeypatch.setattr("meshwright.readers.source.PLACE", 1 << 14)
     path = tmp_path / "a.log"
     step = " iteration {}/ 99999 | consumed samples: 10 | elapsed time per iteration (ms): 10.0 | global batch size: 4 |\n"
     ends = "slurmstepd: error: *** JOB 1 ON n CANCELLED AT 2026-01-01T00:00:00 ***\n"

@@ -7,7 +7,7 @@ What is left is compared byte by byte, all places of one word at once. Shorter s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,8 +54,14 @@ class Needles:
         self._known = np.zeros(1 << _BITS, bool)
         self._known[[_hash(word) for word in self._of]] = True
 
-    def places(self, block: bytes | bytearray, end: int, filled: int) -> tuple[Ints, Ints]:
-        """Places in the first ``end`` bytes of a block, ascending, and which string is there; the block ends at ``filled``."""
+    def places(
+        self, block: bytes | bytearray, end: int, filled: int, thinned: int = 0,
+        wanted: Callable[[Ints], NDArray[np.bool_]] | None = None,
+    ) -> tuple[Ints, Ints]:
+        """Places in the first ``end`` bytes of a block, ascending, and which string is there; the block ends at ``filled``.
+
+        ``thinned``: so many of the first strings count only where ``wanted`` says so of their places.
+        """
         words = np.frombuffer(block, np.uint32, min(-(-end // _WORD) + 1, filled // _WORD))
         content = np.frombuffer(block, np.uint8, filled)
         found: list[tuple[Ints, int]] = []
@@ -65,9 +71,11 @@ class Needles:
             order = np.argsort(values, kind="stable")
             at, values = at[order] * _WORD, values[order]
             breaks = np.flatnonzero(np.diff(values)) + 1
+            few = at if wanted is None else np.where(wanted(at), at, -1)
             for start, stop in zip([0, *breaks.tolist()], [*breaks.tolist(), len(at)], strict=True):
                 for index, offset in self._of.get(int(values[start]), ()):
-                    found.append((self._compared(content, at[start:stop] - offset, self.needles[index]), index))
+                    here = few[start:stop] if index < thinned else at[start:stop]
+                    found.append((self._compared(content, here - offset, self.needles[index]), index))
         for index, needle in self._short:
             found.append((np.fromiter(_exact(block, needle, end), np.int64), index))
         found = [(where, index) for where, index in found if len(where)]
@@ -82,7 +90,10 @@ class Needles:
     def _candidates(self, words: Words) -> Ints:
         """Indices of words that have the hash of a known one."""
         step = _PIECE // _WORD
-        pieces = [np.flatnonzero(self._known[_hashes(words[at: at + step])]) + at for at in range(0, len(words), step)]
+        pieces = [
+            np.flatnonzero(np.take(self._known, _hashes(words[at: at + step]), mode="clip")) + at
+            for at in range(0, len(words), step)
+        ]
         return np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
 
     def _compared(self, content: Bytes, at: Ints, needle: bytes) -> Ints:

@@ -16,7 +16,7 @@ from meshwright.readers.needles import Needles
 from meshwright.readers.signs import Signs, anchors
 from meshwright.readers.source import Source
 
-MOST_LINES = 30_000
+MOST_LINES = 20_000
 """Of a log's own lines: of one that has more only windows are read, alike in distance."""
 
 
