@@ -219,7 +219,13 @@ EXPECTED = (
     _asked(MI300, "all-reduces told by arguments, all kernels being Generic", 6,
            lambda it: sum(each.operation == "all-reduce" for each in it.collectives)),
     _asked(MI300, "broadcasts told by arguments", 6, lambda it: sum(each.operation == "broadcast" for each in it.collectives)),
-    _asked(QWEN, "the step on the device (ms)", 34.892421, lambda it: it.windows[0].window_s * 1e3),
+    _asked(QWEN, "the step annotated on the device (ms)", 34.892421, lambda it: it.windows[1].window_s * 1e3),
+    *(_asked(MI300, f"TraceLens's {what} (ms), main of August 2026: 3 steps on the device, by what they launched", want,
+             lambda it, got=got: got(it.windows[0]) * 1e3, 1e-5)
+      for what, want, got in (
+          ("total", 56.517603, lambda split: split.window_s), ("computation", 19.234132, lambda split: split.compute_s),
+          ("exposed communication", 35.283106, lambda split: split.exposed_communication_s),
+          ("communication", 47.200310, lambda split: split.communication_s))),
     _asked(CPU, "communication", None, lambda it: it.split.communication_s),
     _asked(CPU, "gpu_kernels", 0),
     _asked(CPU, "rank", 34),

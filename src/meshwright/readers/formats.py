@@ -32,6 +32,9 @@ BUILT_IN: tuple[str, ...] = (
     "counters.nvidia_smi",
     "counters.dmon",
     "counters.dcgm",
+    "memory.snapshot",
+    "memory.timeline",
+    "memory.mindspore",
     "out_of_memory",
     "logs.megatron",
     "logs.torchtitan",
@@ -47,6 +50,9 @@ BUILT_IN: tuple[str, ...] = (
     "logs.reference",
     "logs.plain",
     "traces.kineto",
+    "traces.ascend_view",
+    "traces.ascend_steps",
+    "traces.ascend_kernels",
 )
 """Modules of this package, each with a ``FORMAT``."""
 MAX_FILES = 20_000

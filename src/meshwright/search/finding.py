@@ -19,7 +19,7 @@ from meshwright.search.finalists import Candidate, Finalists
 from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.reasons import reasons
 from meshwright.search.rebalance import balance_reason, rebalanced
-from meshwright.search.refine import neighbours, refine
+from meshwright.search.refine import around, fitting, refine
 from meshwright.search.space import make_space, parse_pins
 
 if TYPE_CHECKING:
@@ -218,8 +218,8 @@ def _deeper(
             deep.add(rows)
         own = asked.first(deep.best)
         known = {each.layout for each in own}
-        around = neighbours(pool.space, list(known), known=known, after=deep.seen) if options.refine else []
-        found.append([*own, *around])
+        tried = fitting(pool.space, around(pool.space, list(known)), known=known, after=deep.seen) if options.refine else []
+        found.append([*own, *tried])
     return asked.first(_sorted(case, found, options))
 
 

@@ -73,6 +73,8 @@ class RankSplit:
     """Of the idle or receiving time, what the trace itself calls the pipeline's."""
     start_s: float = 0.0
     """When the window begins."""
+    ranks: tuple[int, ...] = ()
+    """Of several ranks together (a pipeline stage): then each part is the longest among them, and parts do not add up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +103,8 @@ class RankTrace:
     """The longest by sum, a hundred at most."""
     num_kernels: int = 0
     num_communication_kernels: int = 0
+    kernels_s: float = 0.0
+    """Sum of all kernels, those at the same time as well."""
     small_kernels_s: float = 0.0
     """Sum of compute kernels under 10 us."""
     median_kernel_s: float | None = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -30,9 +31,11 @@ MAX_NAMES = 200_000
 """Different names of kernels that are kept; further ones share one entry."""
 MAX_CLASSED = 500_000
 """Names of host events whose class is remembered at a time."""
-MAX_COLLECTIVES = 200_000
+MAX_COLLECTIVES = 100_000
 """Collectives whose arguments are kept."""
 OTHER_NAMES = ("(further kernels)", "nccl (further communication kernels)")
+MAX_STRANGE = 20
+"""Unknown categories that are named."""
 NO_ARGS = Args()
 
 
@@ -119,53 +122,55 @@ class Columns:
 
     def take(self, events: Sequence[Event]) -> None:
         """Keep of a list of events what is asked later."""
-        timed = [each for each in events if each.ph == "X"]
-        self.timed += len(timed)
-        self._device_rows([each for each in timed if each.cat in DEVICE_CATEGORIES])
-        self._launch_rows([each for each in timed if each.cat in LAUNCH_CATEGORIES and each.args and each.args.correlation >= 0])
+        by_category: dict[str, list[Event]] = defaultdict(list)
+        for each in events:
+            if each.ph == "X":
+                by_category[each.cat].append(each)
         classes = self._classes
-        self._host_rows([each for each in timed if classes[each.name] >= 0 and each.cat not in DEVICE_CATEGORIES])
-        for category in {each.cat for each in timed} - KNOWN_CATEGORIES:
-            if len(self.strange) < 20:
+        for category, timed in by_category.items():
+            self.timed += len(timed)
+            if category in DEVICE_CATEGORIES:
+                self._device_rows(timed, DEVICE_CATEGORIES[category])
+                continue
+            if category in LAUNCH_CATEGORIES:
+                self._launch_rows([each for each in timed if each.args and each.args.correlation >= 0])
+            elif category not in KNOWN_CATEGORIES and len(self.strange) < MAX_STRANGE:
                 self.strange.add(category)
+            self._host_rows([each for each in timed if classes[each.name] >= 0], category)
 
-    def _device_rows(self, events: list[Event]) -> None:
-        if not events:
-            return
+    def _device_rows(self, events: list[Event], kind: int) -> None:
         args = [each.args or NO_ARGS for each in events]
         names = self.names
-        name = _integers(names[each.name] for each in events)
-        kind = _integers(DEVICE_CATEGORIES[each.cat] for each in events)
-        correlation, device = _integers(each.correlation for each in args), _integers(each.device for each in args)
-        self._device.append((*_times(events), kind, name, correlation, device))
+        name = [names[each.name] for each in events]
+        correlation, device = _integers([each.correlation for each in args]), _integers([each.device for each in args])
+        said = np.array([each.collective != "" for each in args])
+        kinds = np.where(said & (kind == COMPUTE), COMMUNICATION, kind)
+        self._device.append((*_times(events), kinds, np.array(name, dtype=np.int64), correlation, device))
         communicates = names.communicates
-        for number, each in zip(name.tolist(), args, strict=True):
-            if communicates[number] and each.correlation >= 0 and len(self.comms) < MAX_COLLECTIVES:
+        for number, each in zip(name, args, strict=True):
+            if (communicates[number] or each.collective) and each.correlation >= 0 and len(self.comms) < MAX_COLLECTIVES:
                 self.comms[each.correlation] = each
 
     def _launch_rows(self, events: list[Event]) -> None:
         args = [each.args or NO_ARGS for each in events]
-        self._launches.append((
-            _times(events)[0], _integers(each.correlation for each in args),
-            _integers(max(each.external, each.external_old) for each in args),
-        ))
+        external = _integers([each.external if each.external >= 0 else each.external_old for each in args])
+        self._launches.append((_numbers([each.ts for each in events]), _integers([each.correlation for each in args]), external))
 
-    def _host_rows(self, events: list[Event]) -> None:
+    def _host_rows(self, events: list[Event], category: str) -> None:
         kept: list[Event] = []
         for event in events:
             what = CLASSES[self._classes[event.name]]
             if what == "collective":
                 if event.args is not None and event.args.collective and len(self.operators) < MAX_COLLECTIVES:
                     self.operators[max(event.args.external, event.args.external_old)] = event.args
-            elif event.cat == ANNOTATION_ON_DEVICE:
+            elif category == ANNOTATION_ON_DEVICE:
                 if (step := STEP.search(event.name)) and len(self._annotated) < MAX_COLLECTIVES:
                     start = microseconds(event.ts)
                     self._annotated.append((int(step[1]), start, start + max(0.0, microseconds(event.dur))))
             else:
                 kept.append(event)
-        steps = (STEP.search(each.name) for each in kept)
-        number = _integers(int(found[1]) if found else -1 for found in steps)
-        self._host.append((*_times(kept), _integers(self._classes[each.name] for each in kept), number))
+        number = _integers([int(found[1]) if (found := STEP.search(each.name)) else -1 for each in kept])
+        self._host.append((*_times(kept), _integers([self._classes[each.name] for each in kept]), number))
 
     @property
     def device(self) -> Device:
@@ -195,22 +200,21 @@ class Columns:
 
 def _times(events: Sequence[Event]) -> tuple[Floats, Floats]:
     """Starts and durations; what is no time is none, what lasts less than nothing lasts nothing."""
-    count = len(events)
-    try:
-        start = np.fromiter((each.ts for each in events), np.float64, count)
-        duration = np.fromiter((each.dur for each in events), np.float64, count)
-    except (TypeError, ValueError):
-        start = np.fromiter((microseconds(each.ts) for each in events), np.float64, count)
-        duration = np.fromiter((microseconds(each.dur) for each in events), np.float64, count)
-    return start, np.maximum(duration, 0.0)
+    return _numbers([each.ts for each in events]), np.maximum(_numbers([each.dur for each in events]), 0.0)
 
 
-def _integers(values: Iterable[int]) -> Integers:
-    known = list(values)
+def _numbers(values: list[float | str]) -> Floats:
     try:
-        return np.array(known, dtype=np.int64)
+        return np.array(values, dtype=np.float64)
+    except ValueError:
+        return np.array([microseconds(each) for each in values])
+
+
+def _integers(values: list[int]) -> Integers:
+    try:
+        return np.array(values, dtype=np.int64)
     except OverflowError:
-        return np.array([each if abs(each) < 2**62 else -1 for each in known], dtype=np.int64)
+        return np.array([each if abs(each) < 2**62 else -1 for each in values], dtype=np.int64)
 
 
 def _joined(pieces: list[tuple[Any, ...]], width: int) -> list[Any]:

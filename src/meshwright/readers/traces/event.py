@@ -55,6 +55,8 @@ class PlacedEvent(msgspec.Struct, gc=False):
 
     ph: str = ""
     name: str = ""
+    cat: str = ""
+    id: int | str = 0
     pid: int | str = 0
     tid: int | str = 0
     ts: float | str = 0.0
@@ -81,22 +83,35 @@ class Decoder:
         self._many: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(list[kind])
         self._one: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind)
 
-    def at_once(self, text: bytes) -> list[Any] | None:
-        """Events of whole items, or None where the text is not that: then it was cut in a wrong place, or is damaged."""
+    def between(self, text: bytearray, first: int, last: int) -> list[Any] | None:
+        """Events between two places, on which brackets are put for the while: a large text is not copied.
+
+        None where what stands between is not whole items: then it was cut in a wrong place, or is damaged.
+        """
+        there = text[first], text[last]
+        text[first], text[last] = b"[]"
+        with memoryview(text) as view, view[first:last + 1] as inner:
+            events = self._decoded(inner)
+        text[first], text[last] = there
+        return self.mended(bytes(text[first + 1:last])) if events is None else events
+
+    def mended(self, text: bytes) -> list[Any] | None:
+        """Events of whole items as they stand, or after what profilers are known to get wrong was mended; None where neither is."""
+        events = self._decoded(b"[" + text + b"]")
+        if events is None:
+            events = self._decoded(b"[" + _mended(text) + b"]")
+            self.wrong.mended += events is not None
+        return events
+
+    def _decoded(self, text: bytes | memoryview) -> list[Any] | None:
         try:
-            return self._many.decode(b"[" + text + b"]")
+            return self._many.decode(text)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
 
-    def mended(self, text: bytes) -> list[Any] | None:
-        """The same after what profilers are known to get wrong was mended."""
-        events = self.at_once(_mended(text))
-        self.wrong.mended += events is not None
-        return events
-
-    def one_by_one(self, text: bytes, places: list[tuple[int, int]]) -> list[Any]:
+    def one_by_one(self, text: bytes | bytearray, places: list[tuple[int, int]]) -> list[Any]:
         """Events at known places; what cannot be understood is left out and counted."""
-        return [event for start, end in places if (event := self._single(text[start:end])) is not None]
+        return [event for start, end in places if (event := self._single(bytes(text[start:end]))) is not None]
 
     def _single(self, text: bytes) -> Any:
         for attempt in (text, _mended(text)):

@@ -11,13 +11,13 @@ _BLANK = re.compile(rb"\s*")
 _BETWEEN = re.compile(rb"[\s,]*")
 
 
-def past_blank(text: bytes, at: int) -> int:
+def past_blank(text: bytes | bytearray, at: int) -> int:
     """The place of the next byte that is not blank, or the end."""
     found = _BLANK.match(text, at)
     return found.end() if found else at
 
 
-def past_value(text: bytes, at: int) -> int:
+def past_value(text: bytes | bytearray, at: int) -> int:
     """The place behind the value that begins at ``at``; -1 where the text ends before it does, or may.
 
     >>> past_value(b'{"a": "}"}, 1', 0), past_value(b'"ab', 0), past_value(b'12', 0), past_value(b'12,', 0)
@@ -41,7 +41,7 @@ def past_value(text: bytes, at: int) -> int:
     return -1
 
 
-def items(text: bytes, at: int = 0) -> tuple[list[tuple[int, int]], int, bool]:
+def items(text: bytes | bytearray, at: int = 0) -> tuple[list[tuple[int, int]], int, bool]:
     """Items of a list whose inside begins at ``at``: begin and end of each whole one, where the rest begins, whether ``]`` was met.
 
     What stands between items and is no value is stepped over.
@@ -61,7 +61,7 @@ def items(text: bytes, at: int = 0) -> tuple[list[tuple[int, int]], int, bool]:
         at = end
 
 
-def member(text: bytes, at: int) -> tuple[bytes, int]:
+def member(text: bytes | bytearray, at: int) -> tuple[bytes, int]:
     """The key of an object's member that begins at ``at`` (behind blanks and a comma), and where its value begins.
 
     An empty key and the place of the brace at the object's end; -1 where the text ends before the value begins.
@@ -75,4 +75,4 @@ def member(text: bytes, at: int) -> tuple[bytes, int]:
         return b"", -1
     colon = past_blank(text, end)
     start = past_blank(text, colon + 1)
-    return (text[at:end].strip(b'"'), start) if start < len(text) else (b"", -1)
+    return (bytes(text[at:end]).strip(b'"'), start) if start < len(text) else (b"", -1)

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from meshwright.domain.observed import KernelSum, Observation, RankSplit, RankTrace
+from meshwright.domain.observed import Observation, RankSplit, RankTrace
 from meshwright.readers.formats import Format
 from meshwright.readers.traces.collectives import Communication, communication, group_name
-from meshwright.readers.traces.columns import Columns, Device, Host
+from meshwright.readers.traces.columns import MAX_COLLECTIVES, Columns, Device, Host
 from meshwright.readers.traces.event import Event
 from meshwright.readers.traces.intervals import Cover, union
-from meshwright.readers.traces.names import CLASSES, COMMUNICATION, COMPUTE, KINDS
+from meshwright.readers.traces.kernels import LONGEST_NAME, SMALL_KERNEL_US, kernel_sums, median_s
+from meshwright.readers.traces.names import CLASSES, COMMUNICATION, COMPUTE
 from meshwright.readers.traces.pieces import PIECE, Pieces
 from meshwright.readers.traces.steps import by_step, launches, moved, steps, windows
 from meshwright.readers.traces.timeline import Timeline, idle_causes, timeline
-from meshwright.text import shortened, visible
+from meshwright.text import visible
 
 if TYPE_CHECKING:
     from meshwright.readers.source import Source
 
-MAX_KERNEL_SUMS = 100
-LONGEST_NAME = 300
-SMALL_KERNEL_US = 10.0
-"""TraceLens's bound of a short kernel."""
 _LIST = re.compile(rb"^\s*(?:\xef\xbb\xbf)?[\[{]")
 _US = 1e-6
 
@@ -88,10 +85,10 @@ def _trace(file: str, columns: Columns, pieces: Pieces) -> RankTrace:
         steps=tuple(moved(each, origin) for each in found), by_step=tuple(by_step(found, line)),
         idle=idle_causes(device, line.busy, launched, covers),
         host={name: covers[name].total * _US for name in covers if name not in ("step", "collective")},
-        exposed_by_group=comm.exposed(line), collectives=comm.collectives(line), kernels=_sums(device, list(columns.names)),
-        num_kernels=len(durations), num_communication_kernels=num_communication,
+        exposed_by_group=comm.exposed(line), collectives=comm.collectives(line), kernels=kernel_sums(device, list(columns.names)),
+        num_kernels=len(durations), num_communication_kernels=num_communication, kernels_s=float(durations.sum()) * _US,
         small_kernels_s=float(compute[compute < SMALL_KERNEL_US].sum()) * _US,
-        median_kernel_s=float(np.median(durations)) * _US if len(durations) else None,
+        median_kernel_s=median_s(durations),
         groups={**comm.groups, **world.groups}, events=pieces.events, complete=pieces.complete,
         notes=tuple(_notes(pieces, columns, device, others, comm, recognised, ranks)),
     )
@@ -126,20 +123,6 @@ def _whole(device: Device, line: Timeline) -> RankSplit:
     if not len(device.start):
         return line.split(line.origin, line.origin, "nothing ran on a device")
     return line.split(float(device.start[0]), float(device.end.max()), "from the device's first event to its last")
-
-
-def _sums(device: Device, names: Sequence[str]) -> tuple[KernelSum, ...]:
-    """Sums by name and kind, the longest first."""
-    if not len(device.start):
-        return ()
-    keys, index = np.unique(device.name * len(KINDS) + device.kind, return_inverse=True)
-    totals, counts = np.bincount(index, weights=device.duration), np.bincount(index)
-    found = []
-    for each in np.argsort(-totals, kind="stable")[:MAX_KERNEL_SUMS]:
-        name, kind = divmod(int(keys[each]), len(KINDS))
-        found.append(KernelSum(name=shortened(visible(names[name]), LONGEST_NAME), kind=KINDS[kind], count=int(counts[each]),
-                               total_s=float(totals[each]) * _US))
-    return tuple(found)
 
 
 def _world(beside: dict[str, Any], device: int) -> _World:
@@ -184,6 +167,8 @@ def _notes(
                      "computing; the longest kernels are listed")
     if others:
         notes.append(f"{others:,} events of other devices were left out: the device that works longest is the rank's")
+    if len(comm.args) > MAX_COLLECTIVES:
+        notes.append(f"of {len(comm.args):,} communication kernels the first {MAX_COLLECTIVES:,} are given one by one")
     if comm.unnamed:
         notes.append(f"of {comm.unnamed:,} communication kernels the trace does not say which collective they are")
     if columns.strange:

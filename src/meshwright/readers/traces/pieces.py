@@ -77,7 +77,6 @@ class Pieces:
         if feed.text[:3] == b"\xef\xbb\xbf":
             feed.drop(past_blank(feed.text, 3))
         if feed.text[:1] == b"[":
-            feed.drop(1)
             return True
         if feed.text[:1] == b"{":
             feed.drop(1)
@@ -92,11 +91,11 @@ class Pieces:
             if start >= 0 and not key:
                 return until is None
             if start >= 0 and until and key == until and feed.text[start:start + 1] == b"[":
-                feed.drop(start + 1)
+                feed.drop(start)
                 return True
             end = past_value(feed.text, start) if start >= 0 else -1
             if end >= 0:
-                self._keep(key, feed.text[start:end])
+                self._keep(key, bytes(feed.text[start:end]))
                 feed.drop(end)
             elif len(feed.text) > MAX_ITEM or not feed.more():
                 return False
@@ -109,52 +108,41 @@ class Pieces:
                 self.decoder.wrong.mended += 1
 
     def _inside(self, feed: _Feed) -> Iterator[list[Any]]:
-        """Events to the end of their list; the feed then stands behind it."""
-        last = not feed.text and not feed.more()
-        while not last:
+        """Events to the end of their list, whose bracket or a comma stands in front; the feed then stands behind it."""
+        going = True
+        while going:
             events = self._cut(feed)
             if events is not None:
                 yield events
             else:
-                places, rest, ended = items(feed.text)
+                places, rest, self.complete = items(feed.text, 1)
                 yield self._decoded(feed.text, places)
-                feed.drop(rest)
-                if ended:
-                    self.complete = True
+                feed.drop(rest if self.complete else rest - 1)
+                if self.complete or len(feed.text) > MAX_ITEM:
                     return
-                if len(feed.text) > MAX_ITEM:
-                    return
-            last = not feed.more()
-        places, rest, ended = items(feed.text)
+            going = feed.more()
+        places, rest, self.complete = items(feed.text, 1)
         yield self._decoded(feed.text, places)
         feed.drop(rest)
-        self.complete = ended
 
-    def _decoded(self, text: bytes, places: list[tuple[int, int]]) -> list[Any]:
+    def _decoded(self, text: bytearray, places: list[tuple[int, int]]) -> list[Any]:
         if not places:
             return []
-        whole = text[places[0][0]:places[-1][1]]
-        events = self.decoder.at_once(whole)
-        if events is None:
-            events = self.decoder.mended(whole)
+        events = self.decoder.mended(bytes(text[places[0][0]:places[-1][1]]))
         return self.decoder.one_by_one(text, places) if events is None else events
 
     def _cut(self, feed: _Feed) -> list[Any] | None:
         """Events up to a cut that decodes; None where none was found."""
-        text = feed.text
-        lead = past_blank(text, 0)
-        lead = past_blank(text, lead + 1) if text[lead:lead + 1] == b"," else lead
-        for end, spelling in self._candidates(text):
-            events = self.decoder.at_once(text[lead:end])
-            if events is None:
-                events = self.decoder.mended(text[lead:end])
+        first = past_blank(feed.text, 0)
+        for end, spelling in self._candidates(feed.text):
+            events = self.decoder.between(feed.text, first, end) if end > first else None
             if events is not None:
                 self._spelling = spelling
                 feed.drop(end)
                 return events
         return None
 
-    def _candidates(self, text: bytes) -> Iterator[tuple[int, bytes]]:
+    def _candidates(self, text: bytearray) -> Iterator[tuple[int, bytes]]:
         """Ends of events from the last on, those spelt as before first."""
         if self._spelling and (at := text.rfind(self._spelling)) >= 0:
             yield at + 1, self._spelling
@@ -173,7 +161,7 @@ class _Feed:
     """The text at hand: more is read behind it, what is done is dropped in front; where nothing could be done, it doubles."""
 
     def __init__(self, stream: IO[bytes], size: int) -> None:
-        self.stream, self.size, self.text = stream, size, b""
+        self.stream, self.size, self.text = stream, size, bytearray()
 
     def more(self) -> bool:
         """Read on; whether there was any."""
@@ -182,4 +170,5 @@ class _Feed:
         return bool(piece)
 
     def drop(self, count: int) -> None:
-        self.text = self.text[count:]
+        """Forget what stands in front."""
+        del self.text[:count]

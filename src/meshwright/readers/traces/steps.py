@@ -98,13 +98,21 @@ def by_step(found: Sequence[TraceStep], line: Timeline) -> Iterator[RankSplit]:
 
 
 def windows(found: Sequence[TraceStep], annotated: Spans, device: Device, launched: Floats, line: Timeline) -> Iterator[RankSplit]:
-    """The windows of others: TraceLens's, the steps annotated on the device; HTA's, what was launched before the last step."""
+    """The windows of others: TraceLens's, all steps on the device; HTA's, what was launched before the last step."""
+    placed = [(each.device_start_s, each.device_end_s) for each in found
+              if each.device_start_s is not None and each.device_end_s is not None]
+    if placed and np.isfinite(launched).any():
+        yield line.split(placed[0][0], placed[-1][1], f"{_count(len(placed))} on the device, by what they launched")
     if trustworthy(annotated, line):
         start, end = min(each[0] for each in annotated.values()), max(each[1] for each in annotated.values())
-        yield line.split(start, end, f"{len(annotated)} {'step' if len(annotated) == 1 else 'steps'} annotated on the device")
+        yield line.split(start, end, f"{_count(len(annotated))} annotated on the device")
     if len(found) > 1:
         rows = device.rows(launched < found[-1].start_s)
         if len(rows.start):
             earlier = timeline(rows, line.recognised, file=line.file, rank=line.rank, origin=line.origin)
             what = f"what was launched before the last of {len(found)} steps"
             yield earlier.split(float(rows.start[0]), float(rows.end.max()), what)
+
+
+def _count(number: int) -> str:
+    return "1 step" if number == 1 else f"{number:,} steps"
