@@ -69,7 +69,8 @@ def test_paint_is_taken_off_and_words_are_not(raw, text):
 
 def test_a_log_with_more_steps_than_are_kept_is_read_in_even_parts(tmp_path, monkeypatch):
     monkeypatch.setattr("meshwright.readers.logs.dialect.MOST_LINES", 5000)
-    monkeypatch.setattr(module, "WINDOW", 1 << 16)
+    monkeypatch.setattr("meshwright.readers.needles.PIECE", 1 << 16)
+    monkeypatch.setattr(module, "PIECE", 1 << 16)
     monkeypatch.setattr("meshwright.readers.source.SAMPLE", 1 << 16)
     monkeypatch.setattr("meshwright.readers.source.PLACE", 1 << 14)
     path = tmp_path / "a.log"

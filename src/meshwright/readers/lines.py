@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.readers.needles import Needles
+from meshwright.readers.needles import PIECE, Needles
 
 if TYPE_CHECKING:
     from meshwright.readers.source import Source
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 MAX_LINE = 20_000
 """Bytes of a line that are looked at."""
 CHUNK = 4 << 20
-WINDOW = 1 << 18
-"""Bytes of a file that are read or left together where not all is read."""
 _AHEAD = 1 << 17
 """Bytes beyond a hit that can be asked for as lines that follow it."""
 _NEWLINE = 10
@@ -94,8 +92,8 @@ class _Block:
 
     def line_at(self, offset: int) -> int:
         """The number of the line that begins there; offsets are asked for in their order."""
-        for at in range(self.counted, offset, WINDOW):
-            stop = min(offset, at + WINDOW)
+        for at in range(self.counted, offset, PIECE):
+            stop = min(offset, at + PIECE)
             if stop - at < _LITTLE:
                 self.number += self.content.count(b"\n", at, stop)
             else:
@@ -154,10 +152,8 @@ class Search:
     """What is sought in a log, and how much of the log there was."""
 
     needles: Needles
-    thinned: int = 0
-    """So many of the first strings are wanted only now and then."""
     every: int = 1
-    """Of so many windows of the file one is searched for the thinned ones."""
+    """Of so many pieces of the file one is searched for the thinned strings."""
     lines: int = 0
     """Of the whole file, once it is searched."""
 
@@ -173,8 +169,7 @@ class Search:
 
     def _within(self, block: _Block) -> Iterator[Hit]:
         places, which = self.needles.places(
-            block.content, block.end, block.filled, self.thinned if self.every > 1 else 0,
-            lambda places: (places + block.before) // WINDOW % self.every == 0)
+            block.content, block.end, block.filled, lambda offset: (offset + block.before) // PIECE % self.every == 0)
         at, resumed, where, what = 0, 0, places.tolist(), which.tolist()
         while at < len(where):
             start = block.content.rfind(b"\n", 0, where[at]) + 1

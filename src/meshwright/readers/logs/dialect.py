@@ -53,7 +53,7 @@ class Dialect:
     def read(self, source: Source) -> tuple[RunLog, ...]:
         """The log, where it says anything of a run."""
         sought = (*self.seeks, *anchors())
-        search = Search(Needles(sought, source.excerpt), thinned=len(self.seeks), every=_every(source, self.seeks))
+        search = Search(Needles(sought, source.excerpt, thinned=len(self.seeks)), every=_every(source, self.seeks))
         draft, signs = Draft(), Signs(source.shown)
         for hit in search.hits(source):
             if hit.found[0] < len(self.seeks):
