@@ -156,6 +156,8 @@ class Search:
     """Of so many pieces of the file one is searched for the thinned strings."""
     lines: int = 0
     """Of the whole file, once it is searched."""
+    tail: int = 0
+    """From here on everything is sought."""
 
     def hits(self, source: Source) -> Iterator[Hit]:
         """Lines that hold one of the strings, in order, each once; memory is that of a few chunks.
@@ -163,13 +165,22 @@ class Search:
         A line that was painted over with carriage returns is a line for each layer that holds one. Of a line longer than
         a chunk each piece counts as a line of the same number.
         """
+        self.tail = source.size_bytes - CHUNK
         for block in _blocks(source):
             yield from self._within(block)
             self.lines = block.line_at(block.end) - (not block.end or block.content[block.end - 1] == _NEWLINE)
 
+    def spare(self, every: int) -> None:
+        """From now on look for nothing but in one of so many pieces, and in the end of the file."""
+        self.every = max(self.every, every)
+        self.needles.only_where_wanted()
+
+    def _wanted(self, offset: int) -> bool:
+        return offset // PIECE % self.every == 0 or offset >= self.tail
+
     def _within(self, block: _Block) -> Iterator[Hit]:
         places, which = self.needles.places(
-            block.content, block.end, block.filled, lambda offset: (offset + block.before) // PIECE % self.every == 0)
+            block.content, block.end, block.filled, lambda offset: self._wanted(offset + block.before))
         at, resumed, where, what = 0, 0, places.tolist(), which.tolist()
         while at < len(where):
             start = block.content.rfind(b"\n", 0, where[at]) + 1

@@ -56,6 +56,10 @@ class Needles:
                 self._of.setdefault(_word(needle, at), []).append((index, at))
         self._known, self._always = (self._table(first) for first in (0, thinned))
 
+    def only_where_wanted(self) -> None:
+        """From now on no string is sought everywhere."""
+        self._always = np.zeros(1 << _BITS, bool)
+
     def _table(self, first: int) -> NDArray[np.bool_]:
         """Hashes of the words of all strings from the first on."""
         table = np.zeros(1 << _BITS, bool)

@@ -16,6 +16,8 @@ from meshwright.readers.needles import Needles
 from meshwright.readers.signs import Signs, anchors
 from meshwright.readers.source import Source
 
+SPARED = 64
+"""Of so many parts of a file one is read where nearly every line complains."""
 MOST_LINES = 20_000
 """Of a log's own lines: of one that has more only windows are read, alike in distance."""
 
@@ -55,7 +57,12 @@ class Dialect:
         sought = (*self.seeks, *anchors())
         search = Search(Needles(sought, source.excerpt, thinned=len(self.seeks)), every=_every(source, self.seeks))
         draft, signs = Draft(), Signs(source.shown)
+        many = False
         for hit in search.hits(source):
+            if signs.many and not many:
+                many = True
+                search.spare(SPARED)
+                draft.note(f"Behind line {hit.line.number:,} complaints are counted in one part of {search.every} only.")
             if hit.found[0] < len(self.seeks):
                 self.take(draft, hit)
             if hit.found[-1] >= len(self.seeks):
