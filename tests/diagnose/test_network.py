@@ -103,3 +103,11 @@ def test_a_plateau_is_no_mean_over_sizes_and_is_compared_with_the_link():
     assert judge_table(rows, Surroundings(nodes=2, link_bytes_per_s=500e9)) == ()
     assert judge_table(rows, Surroundings(nodes=1, link_bytes_per_s=1000e9)) == ()
     assert judge_table(rows) == ()
+
+
+def test_many_tries_of_one_size_are_their_median():
+    tries = Bandwidths(file="t", format="allreduce_bench", rows=tuple(
+        Bandwidth(operation="AllReduce", message_bytes=4e9, time_s=None, algorithm_bytes_per_s=rate, bus_bytes_per_s=rate)
+        for rate in (1e9, 2e9, 100e9, 101e9, 102e9, 103e9, 104e9)))
+    assert plateau_bytes_per_s(tries) == 101e9
+    assert judge_table(tries) == (), "a slow first try is no cliff"

@@ -20,6 +20,8 @@ FAR, BELOW = 0.5, 0.8
 """Share of a link's rate below which a plateau is far under it, or under it."""
 EARLY = 0.05
 """Share of time in collectives by which a rank that is waited for lies below the others (Ascend's advisor: 5 %)."""
+MANY = 5
+"""Tries of one size from which their median is taken."""
 TRUE = frozenset({"1", "true", "yes", "on"})
 PINNED = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_NTHREADS",
           "NCCL_BUFFSIZE", "NCCL_P2P_NET_CHUNKSIZE")
@@ -188,6 +190,11 @@ def _adapters(setup: NetworkSetup, known: Surroundings) -> Iterator[Judged]:
 def judge_table(table: Bandwidths, known: Surroundings = UNKNOWN) -> tuple[Judged, ...]:
     """What is wrong with what a benchmark, or a running job, reached."""
     found: dict[str, Judged] = {}
+    for sign in table.signs:
+        if sign.id == "bandwidth.wrong":
+            found["wrong"] = Judged(
+                message=Message("bandwidth.wrong", "{rows:,} rows have wrong results: data are corrupted on the way", {"rows": sign.times}),
+                severity="critical", place=sign.place, change="test the devices and links one by one")
     for (operation, _, group), rows in _series(table.rows):
         if (fall := cliff(rows)) and f"cliff {operation} {group}" not in found:
             before, after = fall
@@ -272,8 +279,11 @@ def _series(rows: Iterable[Bandwidth]) -> Iterator[tuple[tuple[str, bool | None,
 
 
 def _mean(rows: Sequence[Bandwidth]) -> Bandwidth:
+    """Rows of one size as one: the median of many tries, whose first are those of warming up; of a few the mean."""
     if len(rows) == 1:
         return rows[0]
+    if len(rows) >= MANY:
+        return sorted(rows, key=lambda each: each.bus_bytes_per_s)[len(rows) // 2]
     total = sum(each.count for each in rows)
     return replace(rows[0], time_s=None, count=total,
                    algorithm_bytes_per_s=sum(each.algorithm_bytes_per_s * each.count for each in rows) / total,
