@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.domain.observed import Collective
-from meshwright.readers.traces.columns import NO_ARGS, Columns, Device, Host
+from meshwright.readers.traces.columns import MAX_COLLECTIVES, NO_ARGS, Columns, Device, Host
 from meshwright.readers.traces.intervals import together, union
 from meshwright.readers.traces.names import COMMUNICATION, element_bytes, operation
 from meshwright.text import visible
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from meshwright.readers.traces.event import Args
     from meshwright.readers.traces.timeline import Timeline
 
-MAX_COLLECTIVES = 100_000
-"""Kernels that are given one by one."""
 LONGEST_NAME = 300
 _RANKS = re.compile(r"\[\s*\d+(?:\s*,\s*\d+)*\s*\]")
 _US = 1e-6

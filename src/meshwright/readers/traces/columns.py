@@ -31,7 +31,7 @@ MAX_NAMES = 200_000
 """Different names of kernels that are kept; further ones share one entry."""
 MAX_CLASSED = 500_000
 """Names of host events whose class is remembered at a time."""
-MAX_COLLECTIVES = 200_000
+MAX_COLLECTIVES = 100_000
 """Collectives whose arguments are kept."""
 OTHER_NAMES = ("(further kernels)", "nccl (further communication kernels)")
 MAX_STRANGE = 20
@@ -143,10 +143,12 @@ class Columns:
         names = self.names
         name = [names[each.name] for each in events]
         correlation, device = _integers([each.correlation for each in args]), _integers([each.device for each in args])
-        self._device.append((*_times(events), np.full(len(events), kind), np.array(name, dtype=np.int64), correlation, device))
+        said = np.array([each.collective != "" for each in args])
+        kinds = np.where(said & (kind == COMPUTE), COMMUNICATION, kind)
+        self._device.append((*_times(events), kinds, np.array(name, dtype=np.int64), correlation, device))
         communicates = names.communicates
         for number, each in zip(name, args, strict=True):
-            if communicates[number] and each.correlation >= 0 and len(self.comms) < MAX_COLLECTIVES:
+            if (communicates[number] or each.collective) and each.correlation >= 0 and len(self.comms) < MAX_COLLECTIVES:
                 self.comms[each.correlation] = each
 
     def _launch_rows(self, events: list[Event]) -> None:

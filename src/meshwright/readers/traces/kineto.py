@@ -12,7 +12,7 @@ import numpy as np
 from meshwright.domain.observed import Observation, RankSplit, RankTrace
 from meshwright.readers.formats import Format
 from meshwright.readers.traces.collectives import Communication, communication, group_name
-from meshwright.readers.traces.columns import Columns, Device, Host
+from meshwright.readers.traces.columns import MAX_COLLECTIVES, Columns, Device, Host
 from meshwright.readers.traces.event import Event
 from meshwright.readers.traces.intervals import Cover, union
 from meshwright.readers.traces.kernels import LONGEST_NAME, SMALL_KERNEL_US, kernel_sums, median_s
@@ -167,6 +167,8 @@ def _notes(
                      "computing; the longest kernels are listed")
     if others:
         notes.append(f"{others:,} events of other devices were left out: the device that works longest is the rank's")
+    if len(comm.args) > MAX_COLLECTIVES:
+        notes.append(f"of {len(comm.args):,} communication kernels the first {MAX_COLLECTIVES:,} are given one by one")
     if comm.unnamed:
         notes.append(f"of {comm.unnamed:,} communication kernels the trace does not say which collective they are")
     if columns.strange:
