@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.draws import examples
 
-from meshwright.diagnose.network import CLIFF, Surroundings, cliff, judge_setup, judge_table, plateau_bytes_per_s
+from meshwright.diagnose.bandwidth import CLIFF, cliff, judge_table, plateau_bytes_per_s
+from meshwright.diagnose.network import Surroundings, judge_setup
 from meshwright.domain.observed import Bandwidth, Bandwidths, NetworkSetup, Place, Sign
 
 

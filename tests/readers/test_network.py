@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.draws import examples
 from tests.readers.sources import reads, survives
 
-from meshwright.diagnose.network import judge_table
+from meshwright.diagnose.bandwidth import judge_table
 from meshwright.readers.network import allreduce_bench, nccl_debug, nccl_inspector, nccl_tests, nccl_tests_json
 from meshwright.readers.network.rates import bus_factor, ranks_of
 
