@@ -16,6 +16,8 @@ CLIFF = 0.5
 """Share of the best rate of smaller messages below which a larger one has fallen off a cliff (NCCL #1453: 29.5 to 5.3 GB/s)."""
 FAR, BELOW = 0.5, 0.8
 """Share of a link's rate below which a plateau is far under it, or under it."""
+LARGE_BYTES = 64 * 2**20
+"""A message that fills a link; a table of smaller ones shows no plateau."""
 EARLY = 0.05
 """Share of time in collectives by which a rank that is waited for lies below the others (Ascend's advisor: 5 %)."""
 MANY = 5
@@ -50,20 +52,38 @@ def judge_table(table: Bandwidths, known: Surroundings = UNKNOWN) -> tuple[Judge
                 place=Place(file=table.file, line=after.line),
                 change="compare NCCL_ALGO and NCCL_PROTO by size, look at the switches' buffers and at pauses of RoCE",
             )
-    link = known.link_bytes_per_s
-    if link and (table.nodes or known.nodes or 1) > 1:
-        best = max((each for _, rows in _series(table.rows) for each in rows), key=lambda each: each.bus_bytes_per_s, default=None)
-        if best and best.bus_bytes_per_s < BELOW * link:
-            found["plateau"] = Judged(
-                message=Message(
-                    "bandwidth.plateau",
-                    "{operation} reaches {best:.1f} GB/s at most where the link has {link:.1f}",
-                    {"operation": best.operation or "the collective", "best": best.bus_bytes_per_s / 1e9, "link": link / 1e9},
-                ),
-                severity="high" if best.bus_bytes_per_s < FAR * link else "low",
-                place=Place(file=table.file, line=best.line),
-            )
+    if (reach := _reach(table, known)) and (best := _best(table)) and best.bus_bytes_per_s < BELOW * reach:
+        found["plateau"] = Judged(
+            message=Message("bandwidth.plateau",
+                            "{operation} reaches {best:.1f} GB/s at most where the links of a node have {reach:.1f}",
+                            {"operation": best.operation or "the collective", "best": best.bus_bytes_per_s / 1e9,
+                             "reach": reach / 1e9}),
+            severity="high" if best.bus_bytes_per_s < FAR * reach else "low", place=Place(file=table.file, line=best.line))
     return tuple(found.values())
+
+
+def _best(table: Bandwidths) -> Bandwidth | None:
+    """The fastest size of a table that has messages large enough to fill a link."""
+    rows = [each for _, rows in _series(table.rows) for each in rows]
+    if max((each.message_bytes for each in rows), default=0.0) < LARGE_BYTES:
+        return None
+    return max(rows, key=lambda each: each.bus_bytes_per_s)
+
+
+def _reach(table: Bandwidths, known: Surroundings) -> float | None:
+    """Bus rate that the links between nodes allow, of all devices of a node together; None within a node or where it is not known.
+
+    A ring of all ranks enters and leaves each node once, over as many links as the node has ranks in it (nccl-tests,
+    doc/PERFORMANCE.md): the bus rate of one rank is that of all links of its node.
+    """
+    if known.link_bytes_per_s is None:
+        return None
+    nodes = table.nodes
+    if nodes is None and table.ranks and known.devices_per_node:
+        nodes = -(-table.ranks // known.devices_per_node)
+    nodes = nodes or known.nodes or 1
+    each = max(1, table.ranks // nodes) if table.ranks else known.devices_per_node or 1
+    return known.link_bytes_per_s * each if nodes > 1 else None
 
 
 def judge_ranks(tables: Sequence[Bandwidths]) -> tuple[Judged, ...]:

@@ -105,7 +105,14 @@ def network(run: Run) -> Iterator[Finding]:
     case = run.case
     known = UNKNOWN
     if case is not None:
-        known = Surroundings(nodes=case.cluster.num_nodes, devices_per_node=case.cluster.devices_per_node)
+        cluster = case.cluster
+        known = Surroundings(
+            nodes=cluster.num_nodes,
+            devices_per_node=cluster.devices_per_node,
+            nvlink=cluster.scale_up_devices > 1,
+            multicast=cluster.scale_up.in_network_reduction,
+            link_bytes_per_s=cluster.network.bytes_per_s,
+        )
     for setup in run.networks:
         yield from told(judge_setup(setup, known))
     for table in run.bandwidths:
