@@ -6,6 +6,8 @@ from collections.abc import Callable
 from statistics import median
 
 from benchmarks.samples import Expected
+from meshwright.diagnose.judged import Judged
+from meshwright.diagnose.network import judge_setup, judge_table
 from meshwright.domain.observed import Bandwidth, Bandwidths, NetworkSetup
 from meshwright.readers.formats import Observed
 
@@ -39,6 +41,21 @@ def _at(size: float, *, in_place: bool = False) -> Callable[[Bandwidths], Bandwi
     return lambda table: next(each for each in table.rows if each.message_bytes == size and each.in_place is in_place)
 
 
+def _judged(file: str, want: str) -> Expected:
+    def ask(observed: Observed) -> str:
+        found = [each for observation in observed.observations for each in (
+            judge_setup(observation) if isinstance(observation, NetworkSetup)
+            else judge_table(observation) if isinstance(observation, Bandwidths) else ())]
+        return ", ".join(f"{each.id} ({each.severity}, {_reason(each)})" for each in found if each.severity != "low") or "nothing"
+
+    return Expected(file=file, what="what is wrong", want=want, got=ask)
+
+
+def _reason(judged: Judged) -> str:
+    reasons = judged.message.values.get("reasons")
+    return " ".join(map(str, reasons)) if isinstance(reasons, tuple) else f"line {judged.place.line}"
+
+
 _LO, _FALLBACK = "nccl_debug/issue_nccl_1053_socket_lo.log", "nccl_debug/issue_nccl_952_socket_fallback.log"
 _DIRECT, _NONE = "nccl_debug/issue_nccl_997_megatron_IB_GDRDMA.log", "nccl_debug/issue_pytorch_124380_no_ib_device.log"
 _P5, _AWS = "nccl_debug/p5_nvls_and_tests.log", "nccl_tests/awsome_2x_p5_allreduce.txt"
@@ -51,6 +68,7 @@ EXPECTED: tuple[Expected, ...] = (
     _says(_LO, "environment", "NCCL_IBEXT_DISABLE=1 NCCL_IB_DISABLE=1 NCCL_SOCKET_IFNAME=lo",
           lambda setup: " ".join(f"{name}={value}" for name, value in setup.environment.items())),
     _says(_LO, "bandwidth the library believes, GB/s", 1.2, lambda setup: (setup.bandwidth_bytes_per_s or 0) / 1e9),
+    _says(_LO, "of all paths, GB/s", 264.0, lambda setup: (setup.total_bandwidth_bytes_per_s or 0) / 1e9),
     _says(_LO, "adapters without GPUDirect", 1, _times("network.not_direct")),
     _says(_FALLBACK, "channels P2P/IPC", 3, lambda setup: setup.transports["P2P/IPC"]),
     _says(_FALLBACK, "channels NET/Socket", 4, lambda setup: setup.transports["NET/Socket"]),
@@ -107,6 +125,16 @@ EXPECTED: tuple[Expected, ...] = (
     _reaches(_INSPECTOR, "second", "ReduceScatter 2147483648 B, 8 ranks, 41057 us", lambda table: _record(table.rows[1])),
     _reaches(_INSPECTOR, "its algorithm, GB/s", 418.439467, lambda table: table.rows[1].algorithm_bytes_per_s / 1e9),
     _reaches(_INSPECTOR, "its bus, GB/s", 366.134533, lambda table: table.rows[1].bus_bytes_per_s / 1e9),
+    _judged(_LO, "network.tcp (critical, environment), network.loopback (critical, line 4)"),
+    _judged(_FALLBACK, "network.tcp (critical, unknown)"),
+    _judged(_DIRECT, "nothing"),
+    _judged(_NONE, "network.tcp (critical, no_device)"),
+    _judged(_P5, "nothing"),
+    _judged(_AWS, "nothing"),
+    _judged(_CLIFF, "bandwidth.cliff (high, line 7)"),
+    _judged(_N4, "network.not_direct (high, line 312)"),
+    _judged(_N1, "nothing"),
+    _judged(_INSPECTOR, "nothing"),
     _reaches(_INSPECTOR, "absence is no evidence", 1, lambda table: sum("may still have happened" in each for each in table.notes)),
 )
 

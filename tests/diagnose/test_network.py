@@ -23,13 +23,16 @@ def ids(judged: tuple) -> list[str]:
     return [each.id for each in judged]
 
 
-@pytest.mark.parametrize(("given", "reasons", "line"), [
-    ({"environment": {"NCCL_IB_DISABLE": "1"}, "where": {"NCCL_IB_DISABLE": 5}}, ("environment",), 5),
-    ({"signs": (sign("network.no_device"),)}, ("no_device",), 3),
-    ({"signs": (sign("network.no_verbs", 4), sign("network.no_plugin"))}, ("no_verbs",), 4),
-    ({"signs": (sign("network.no_plugin", 7),)}, ("no_plugin",), 7),
-    ({"where": {"network": 9}}, ("unknown",), 9),
-])
+@pytest.mark.parametrize(
+    ("given", "reasons", "line"),
+    [
+        ({"environment": {"NCCL_IB_DISABLE": "1"}, "where": {"NCCL_IB_DISABLE": 5}}, ("environment",), 5),
+        ({"signs": (sign("network.no_device"),)}, ("no_device",), 3),
+        ({"signs": (sign("network.no_verbs", 4), sign("network.no_plugin"))}, ("no_verbs",), 4),
+        ({"signs": (sign("network.no_plugin", 7),)}, ("no_plugin",), 7),
+        ({"where": {"network": 9}}, ("unknown",), 9),
+    ],
+)
 def test_tcp_between_nodes_is_said_with_its_reason(given, reasons, line):
     judged = judge_setup(setup(network="Socket", **given))
     assert ids(judged)[0] == "network.tcp"
@@ -67,20 +70,46 @@ def test_shared_memory_is_worse_the_more_is_known():
 
 
 def test_overrides_and_complaints_are_said():
-    judged = judge_setup(setup(
-        network="IB", environment={"NCCL_ALGO": "Ring", "NCCL_P2P_DISABLE": "1", "NCCL_DEBUG": "TRACE", "NCCL_SHM_DISABLE": "0"},
-        interfaces=("mlx5_0:1/IB", "mlx5_bond_0:1/RoCE"), bandwidth_bytes_per_s=1e9,
-        signs=(sign("network.completion", text="status=12", value=12.0),)),
-        Surroundings(adapters_per_node=8, link_bytes_per_s=50e9))
-    assert ids(judged) == ["network.switched_off", "network.completion", "network.pinned", "network.debugging",
-                           "network.storage_adapter", "network.adapters", "network.believed"]
+    judged = judge_setup(
+        setup(
+            network="IB",
+            environment={"NCCL_ALGO": "Ring", "NCCL_P2P_DISABLE": "1", "NCCL_DEBUG": "TRACE", "NCCL_SHM_DISABLE": "0"},
+            interfaces=("mlx5_0:1/IB", "mlx5_bond_0:1/RoCE"),
+            bandwidth_bytes_per_s=1e9,
+            signs=(sign("network.completion", text="status=12", value=12.0),),
+        ),
+        Surroundings(adapters_per_node=8, link_bytes_per_s=50e9),
+    )
+    assert ids(judged) == [
+        "network.switched_off",
+        "network.completion",
+        "network.pinned",
+        "network.debugging",
+        "network.storage_adapter",
+        "network.adapters",
+        "network.believed",
+    ]
     assert all(str(each.message) for each in judged)
 
 
 def table(rates: list[float], **given: object) -> Bandwidths:
-    return Bandwidths(file="t", format="nccl_tests", rows=tuple(
-        Bandwidth(operation="AllReduce", message_bytes=2.0**at, time_s=None, algorithm_bytes_per_s=rate / 2, bus_bytes_per_s=rate,
-                  line=at, in_place=False) for at, rate in enumerate(rates)), **given)
+    return Bandwidths(
+        file="t",
+        format="nccl_tests",
+        rows=tuple(
+            Bandwidth(
+                operation="AllReduce",
+                message_bytes=2.0**at,
+                time_s=None,
+                algorithm_bytes_per_s=rate / 2,
+                bus_bytes_per_s=rate,
+                line=at,
+                in_place=False,
+            )
+            for at, rate in enumerate(rates)
+        ),
+        **given,
+    )
 
 
 @examples(80)

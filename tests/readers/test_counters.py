@@ -65,6 +65,18 @@ def test_fields_of_dcgm_that_come_again_are_the_next_sample(tmp_path):
     assert (second.host, second.samples) == ("b", 1)
 
 
+def test_a_table_of_dcgms_fields(tmp_path):
+    (found,) = reads(dcgm.FORMAT, tmp_path, """\
+timestamp,Hostname,GPU-Id,DCGM_FI_DEV_GPU_UTIL,DCGM_FI_DEV_POWER_USAGE,DCGM_FI_PROF_SM_ACTIVE
+1,a,0,50,400,9223372036854775794
+1,a,1,100,600,0.5
+2,a,0,100,500,0.25
+""")
+    assert [(each.device, each.samples, each.means["utilization_ratio"]) for each in found.devices] == [
+        ("0", 2, 0.75), ("1", 1, 1.0)]
+    assert found.devices[0].means["sm_active_ratio"] == 0.25
+
+
 WHOLE = [(nvidia_smi.FORMAT, CSV), (dmon.FORMAT, "# gpu   pwr  temp    sm\n# Idx     W     C     %\n    0   111    83    25\n"),
          (dcgm.FORMAT, 'DCGM_FI_DEV_SM_CLOCK{gpu="0", UUID="GPU-604"} 139\nDCGM_FI_DEV_SM_CLOCK{gpu="0"} 1e300\n')]
 

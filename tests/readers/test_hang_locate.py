@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.draws import examples
+from tests.readers.sources import reads
 
 from meshwright.domain.observed import CollectiveEntry, Hanging, RankProgress
 from meshwright.readers.hangs.locate import hangs, located
+from meshwright.readers.logs.watchdog import FORMAT as WATCHDOG
 
 
 @dataclass(frozen=True)
@@ -189,6 +191,13 @@ def test_another_operation_or_size_at_the_same_number_is_a_mismatch(operation, e
     assert [each.operation for each in found.instead] == [operation]
 
 
+def test_several_collectives_in_one_may_differ_in_size_and_sends_are_counted_apart():
+    lines = [watchdog(rank, 610, "COALESCED", enqueued=616, completed=609, elements=100 + rank) for rank in range(4)]
+    found = located([*lines, watchdog(4, 3, "SEND", enqueued=616, completed=609)])
+    assert found is not None
+    assert (found.kind, found.collective, found.sequence) == ("unknown", "COALESCED", 610)
+
+
 def test_ranks_that_say_nothing_are_those_that_are_missing():
     lines = [Hanging(file="log", format="watchdog", progress=(reached(rank, 9, 8),), groups={"0": (0, 1, 2, 3)})
              for rank in range(3)]
@@ -216,3 +225,47 @@ def test_a_receive_waits_for_the_peer_that_never_sends():
                      Hanging(file="0", format="test", entries=(done,), groups={"pp": (0, 1)})])
     assert found is not None
     assert (found.kind, found.ranks, found.waiting, found.sequence) == ("missing", (0,), (1,), 4)
+
+
+WAITS = """\
+[rank{rank}]:[E419 10:42:28.8 ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective operation timeout: \
+WorkNCCL(SeqNum={at}, OpType={operation}, NumelIn=64, NumelOut=64, Timeout(ms)=600000) ran for 600013 milliseconds before timing out
+[rank{rank}]:[E419 10:42:28.9 ProcessGroupNCCL.cpp:1785] [PG ID 2 PG GUID 9 Rank {rank}] Exception (either an error or timeout) \
+detected by watchdog at work: {at}, last enqueued NCCL work: {last}, last completed NCCL work: {done}.
+"""
+
+
+@pytest.mark.parametrize(("odd", "kind", "ranks"), [
+    ({"at": 4480, "last": 4485, "done": 4479}, "late", (2,)), ({"operation": "ALLGATHER"}, "mismatch", (2,)),
+    ({}, "unknown", (0, 1, 2, 3))])
+def test_a_users_report_is_enough(tmp_path, odd, kind, ranks):
+    said = {"at": 4486, "operation": "ALLTOALL", "last": 4489, "done": 4485}
+    text = "".join(WAITS.format(rank=rank, **(said | (odd if rank == 2 else {}))) for rank in range(4))
+    found = located(reads(WATCHDOG, tmp_path, text))
+    assert found is not None
+    assert (found.kind, found.ranks, found.group) == (kind, ranks, "9")
+    assert found.collective == "ALLTOALL"
+
+
+def test_numbers_of_several_groups_without_their_names_locate_nothing(tmp_path):
+    line = "[Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={}, OpType=ALLREDUCE, Timeout(ms)=1800000)" \
+           " ran for 1800887 milliseconds before timing out.\n"
+    found = located(reads(WATCHDOG, tmp_path, line.format(0, 96120) + line.format(0, 96117) + line.format(7, 64088)))
+    assert found is not None
+    assert (found.kind, found.ranks, found.collective, found.sequence) == ("unknown", (0, 7), "ALLREDUCE", None)
+
+
+def test_who_is_missing_is_not_known_where_nobody_says_which_ranks_there_are():
+    lines = [watchdog(rank, 9, "ALLREDUCE", enqueued=9, completed=8) for rank in range(3)]
+    found, of_four = located(lines), located(lines, world=4)
+    assert found is not None
+    assert of_four is not None
+    assert (found.kind, found.sequence, found.collective) == ("unknown", 9, "ALLREDUCE")
+    assert (of_four.kind, of_four.ranks) == ("missing", (3,))
+
+
+def test_an_entry_that_does_not_name_its_group_is_of_the_ranks_only_one():
+    progress = [RankProgress(rank=rank, group="5(tp)", last_enqueued=9 - (rank == 1), last_completed=8) for rank in range(3)]
+    entry = CollectiveEntry(rank=0, group="", sequence=9, operation="ALLGATHER", state="timed out")
+    (found,) = hangs([Hanging(file="log", format="watchdog", progress=tuple(progress), entries=(entry,))])
+    assert (found.kind, found.ranks, found.group, found.collective) == ("missing", (1,), "5(tp)", "ALLGATHER")

@@ -27,13 +27,20 @@ def event(action: str, addr: int, size: int, at: int, name: str = "") -> dict:
     return {"action": action, "addr": addr, "size": size, "stream": 0, "time_us": at} | ({"frames": frames(name)} if name else {})
 
 
-def leaking() -> dict:
+def backward(addr: int, size: int, at: int) -> dict:
+    """An allocation of the backward pass, whose thread has no frames of Python."""
+    names = ["at::mm", "torch::autograd::generated::MmBackward0::apply", "torch::autograd::Engine::thread_main"]
+    return event("alloc", addr, size, at) | {"frames": [{"name": each, "filename": "??", "line": 0} for each in names]}
+
+
+def leaking(steps: int = 12) -> dict:
     """Twelve steps that take and give back activations, and keep 1 MiB each; a segment goes back late, one request fails."""
     events = [event("alloc", 1, 100 * MIB, 0, "weights")]
-    for step in range(12):
+    for step in range(steps):
         at = 10 * step
         events += [event("alloc", 2, 50 * MIB, at + 1, "layer"), event("alloc", 100 + step, MIB, at + 2, "log_loss"),
-                   event("free_requested", 2, 50 * MIB, at + 3), event("free_completed", 2, 50 * MIB, at + 4)]
+                   event("free_requested", 2, 50 * MIB, at + 3), event("free_completed", 2, 50 * MIB, at + 4),
+                   backward(3, 5 * MIB, at + 5), event("free_completed", 3, 5 * MIB, at + 6)]
     events += [event("segment_free", 9, 20 * MIB, 130), event("oom", 0, 512 * MIB, 131)]
     block = {"address": 1, "size": 100 * MIB, "requested_size": 1, "state": "active_allocated", "frames": []}
     return {"segments": [{"device": 0, "address": 1, "total_size": 200 * MIB, "allocated_size": 100 * MIB, "active_size": 100 * MIB,
@@ -49,6 +56,14 @@ def test_a_leak_a_late_segment_and_a_failed_request_are_seen(tmp_path):
     assert [(each.name.split()[0], each.bytes // MIB, each.never_freed) for each in found.holders] == [
         ("weights", 100, False), ("layer", 50, False), ("log_loss", 12, True)]
     assert (found.largest_free_bytes, found.out_of_memory, found.freed_segments) == (60 * MIB, (512 * MIB,), 1)
+
+
+def test_one_pass_that_fills_up_does_not_grow(tmp_path):
+    events = [event("alloc", at, MIB, at, "layer") for at in range(100)]
+    (found,) = reads(snapshot.FORMAT, tmp_path, pickle.dumps({"segments": [], "device_traces": [events]}, 4))
+    assert [each.never_freed for each in found.holders] == [False]
+    (short,) = reads(snapshot.FORMAT, tmp_path, pickle.dumps(leaking(steps=3), 4))
+    assert not any(each.never_freed for each in short.holders), "three steps are too few"
 
 
 def test_several_devices_are_several_snapshots(tmp_path):
@@ -94,6 +109,12 @@ def test_mindspores_blocks_are_replayed_by_task(tmp_path):
     assert (found.peak_bytes, found.reserved_bytes, found.allocated_bytes) == (1800, 2100, 1000)
     assert [(each.name, each.bytes) for each in found.holders] == [("weights.cc:7", 1000), ("Default/layer/MatMul", 800)]
     assert found.events == (("alloc", 4),)
+
+
+def test_the_innermost_frame_of_the_users_own_code_holds_a_block(tmp_path):
+    stack = "File:/u/train.py;Line:9;Function:main|File:/u/model.py;Line:31;Function:attend|File:/x/nn/cell.py;Line:1;Function:call"
+    (found,) = reads(mindspore.FORMAT, tmp_path, f"start_time_stamp,end_time_stamp,size,python_stack,\n1,2,100,{stack},\n")
+    assert [each.name for each in found.holders] == ["attend (/u/model.py:31)"]
 
 
 @settings(examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])

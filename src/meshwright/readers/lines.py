@@ -7,7 +7,7 @@ cost no more than a search.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -28,9 +28,11 @@ WINDOW = 1 << 18
 _AHEAD = 1 << 17
 """Bytes beyond a hit that can be asked for as lines that follow it."""
 _NEWLINE = 10
-_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]{0,200}\x07|(?<![\w\])])\[(?:[0-9]{1,2}(?:;[0-9]{1,3}){0,4})?m")
+_AROUND = 600
+_TRIED = 400
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]{0,200}\x07|(?<![\w\])])\[[0-9]{1,2}(?:;[0-9]{1,3}){0,4}m(?!s)|\[0m")
 """Escape sequences, and what is left of a colour where somebody took the escape itself away."""
-_REMNANT = re.compile(r"\[[0-9;]{0,16}m")
+_REMNANT = re.compile(r"\[[0-9;]{1,16}m")
 _PREFIX = re.compile(
     r"^\s*(?:\[\d+,(?P<slot>\d+)\]<std(?:out|err)>:|\[?(?:default|rank|Rank)[ _]?(?P<rank>\d+)\]?:|(?P<srun>\d{1,5}):(?!\d)) ?"
 )
@@ -96,22 +98,42 @@ class Hit:
     line: Line
     found: tuple[int, ...]
     """Which of them, by their indices."""
+    start: int
+    """Where it begins in the block."""
     _block: _Block
     _next: int
     """Where the next line begins."""
     given: int = 0
     """Lines that ``following`` gave."""
 
-    def following(self, most: int) -> Iterator[Line]:
-        """The next lines, which are then no hits of their own; a few thousand characters at least are there."""
+    def around(self, above: int, below: int) -> tuple[list[str], int]:
+        """Lines before it and after it as they stand in the file, as far as they are at hand, and its own place among them."""
+        block, first, last = self._block, self.start, self._next
+        for _ in range(above):
+            first = block.content.rfind(b"\n", 0, max(0, first - 1)) + 1
+        for _ in range(below):
+            stop = block.content.find(b"\n", last, block.filled)
+            last = block.filled if stop < 0 else stop + 1
+        own = block.content.count(b"\n", first, self.start)
+        raw = bytes(block.content[first:last]).split(b"\n")
+        return [each[:MAX_LINE].decode("utf-8", "replace") for each in raw], own
+
+    def following(self, most: int, wanted: Callable[[Line], object] = lambda line: True) -> Iterator[Line]:
+        """The next lines up to the first that is not ``wanted``, which are then no hits of their own.
+
+        What is at hand is a hundred thousand characters at least, where the file has them.
+        """
         block = self._block
         while self.given < most and self._next < block.filled:
             stop = block.content.find(b"\n", self._next, block.filled)
             stop = block.filled if stop < 0 else stop
-            self.given += 1
             raw = block.content[self._next: min(stop, self._next + MAX_LINE)]
+            line = cleaned(raw, self.line.number + self.given + 1)
+            if not wanted(line):
+                return
+            self.given += 1
             self._next = stop + 1
-            yield cleaned(raw, self.line.number + self.given)
+            yield line
 
 
 @dataclass(slots=True)
@@ -152,7 +174,7 @@ class Search:
             start = int(breaks[index - 1]) + 1 if index else 0
             stop = int(breaks[index]) if index < len(breaks) else block.end
             for first, last, found in _layers(block.content, start, stop, group):
-                hit = Hit(cleaned(block.content[first:last], block.number + index), found, block, stop + 1)
+                hit = Hit(cleaned(block.content[first:last], block.number + index), found, start, block, stop + 1)
                 yield hit
                 skipped = max(skipped, index + hit.given)
 
@@ -203,6 +225,20 @@ def _layers(block: bytearray, start: int, stop: int, group: Iterable[Row]) -> It
         found.setdefault((first, last), set()).add(which)
     for (first, last), strings in found.items():
         yield first, last, tuple(sorted(strings))
+
+
+def tells(sample: bytes, by: Sequence[bytes], pattern: re.Pattern[str]) -> bool:
+    """Whether the pattern holds on a line that has one of the literal texts; the first few hundred of them are tried."""
+    places, _ = Needles(by, sample[: 1 << 17]).places(sample, len(sample), len(sample))
+    before = 0
+    for at in places[:_TRIED].tolist():
+        start = max(sample.rfind(b"\n", 0, at) + 1, at - _AROUND)
+        stop = sample.find(b"\n", at, at + _AROUND)
+        stop = at + _AROUND if stop < 0 else stop
+        if stop > before and pattern.search(sample[start:stop].decode("utf-8", "replace")):
+            return True
+        before = stop
+    return False
 
 
 def anchored(source: Source, anchors: Sequence[bytes], following: int = 0) -> Iterator[list[Line]]:

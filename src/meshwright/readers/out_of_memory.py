@@ -16,8 +16,10 @@ from typing import NamedTuple
 from meshwright.domain.observed.out_of_memory import OutOfMemories, OutOfMemory, Speaker
 from meshwright.errors import fault
 from meshwright.readers.formats import Format
+from meshwright.readers.lines import Search, tells
+from meshwright.readers.needles import Needles
 from meshwright.readers.source import Source
-from meshwright.readers.traceback_phase import phase_of
+from meshwright.readers.traceback_phase import MAX_FRAMES_ABOVE, phase_of
 
 MAX_BYTES = 64 * 10**6
 """Of a log: what is larger is cut by whoever asks."""
@@ -46,7 +48,11 @@ def read_out_of_memory(text: str, where: str = "") -> tuple[OutOfMemory, ...]:
 
 def _found(text: str, where: str) -> tuple[OutOfMemory, ...]:
     """All messages of a text, which may have none."""
-    found = list(_messages([_plain(line) for line in text.splitlines()]))
+    return _settled(list(_messages([_plain(line) for line in text.splitlines()])), where)
+
+
+def _settled(found: Sequence[OutOfMemory], where: str) -> tuple[OutOfMemory, ...]:
+    """One message a rank, which the name of the file may say."""
     alone = _FILE.search("/".join(PurePath(where).parts[-2:]))
     if alone is not None:
         found = [each if each.rank is not None else replace(each, rank=int(alone[1])) for each in found]
@@ -54,13 +60,19 @@ def _found(text: str, where: str) -> tuple[OutOfMemory, ...]:
 
 
 def _read(source: Source) -> tuple[OutOfMemories, ...]:
-    """The messages of a log; of a very long one those of its end."""
-    with source.open() as stream:
-        content = stream.read(MAX_BYTES + 1)
-        while more := stream.read(MAX_BYTES // 2):
-            content = content[-MAX_BYTES // 2 :] + more
-    found = _found(content.decode("utf-8", "replace"), source.shown)
-    return (OutOfMemories(file=source.shown, format="out_of_memory", messages=found),) if found else ()
+    """The messages of a log of any length, each with what stands above and below it."""
+    found: list[OutOfMemory] = []
+    for hit in Search(Needles(_ANCHORS, source.excerpt)).hits(source):
+        if len(found) >= MAX_MESSAGES:
+            break
+        if not _ANY.search(hit.line.text):
+            continue
+        raw, own = hit.around(MAX_FRAMES_ABOVE, WRAPPED)
+        message = _message([_plain(line) for line in raw], own)
+        if message is not None:
+            found.append(replace(message, line=hit.line.number))
+    messages = _settled(found, source.shown)
+    return (OutOfMemories(file=source.shown, format="out_of_memory", messages=messages),) if messages else ()
 
 
 def _plain(line: str) -> str:
@@ -77,24 +89,30 @@ def _messages(lines: Sequence[str]) -> Iterator[OutOfMemory]:
     """Each line that is a message, read together with those that it is wrapped over."""
     count = 0
     for number, line in enumerate(lines):
-        if not _SUSPECT.search(line):
-            continue
-        for speaker, pattern, read in _SPEAKERS:
-            at = pattern.search(line)
-            if at is None:
-                continue
-            whole = _unwrapped(lines, number, at.start())
-            who = _who(line)
-            phase, frame = phase_of(lines, number, _who)
-            message = OutOfMemory(
-                speaker=speaker, text=whole[:1500], line=number + 1, rank=who.rank, stage=who.stage, phase=phase, frame=frame
-            )
-            told = read(message, whole)
-            yield told if who.local is None else replace(told, device=who.local)
+        message = _message(lines, number) if _SUSPECT.search(line) else None
+        if message is not None:
+            yield message
             count += 1
-            break
         if count >= MAX_MESSAGES:
             return
+
+
+def _message(lines: Sequence[str], number: int) -> OutOfMemory | None:
+    """What the line says, where it is a message."""
+    line = lines[number]
+    for speaker, pattern, read in _SPEAKERS:
+        at = pattern.search(line)
+        if at is None:
+            continue
+        whole = _unwrapped(lines, number, at.start())
+        who = _who(line)
+        phase, frame = phase_of(lines, number, _who)
+        message = OutOfMemory(
+            speaker=speaker, text=whole[:1500], line=number + 1, rank=who.rank, stage=who.stage, phase=phase, frame=frame
+        )
+        told = read(message, whole)
+        return told if who.local is None else replace(told, device=who.local)
+    return None
 
 
 def _unwrapped(lines: Sequence[str], number: int, start: int) -> str:
@@ -241,6 +259,16 @@ _WORDINGS: tuple[tuple[Speaker, str, _Reader], ...] = (
 )
 """Who speaks, how the message begins, and how it is read: the first that a line holds."""
 _SPEAKERS = tuple((speaker, re.compile(wording, re.IGNORECASE), read) for speaker, wording, read in _WORDINGS)
+_ANY = re.compile("|".join(wording for _, wording, _ in _WORDINGS), re.IGNORECASE)
+_ANCHORS = (
+    b"out of memory", b"out-of-memory", b"OUT_OF_MEMORY", b"Tried to allocate", b"Memory not enough", b"memory isn't enough",
+    b"TotalUsedMemStatistics", b"RESOURCE_EXHAUSTED", b"CUDA calloc", b"memory allocation", b"rtMalloc", b"oom-kill", b"oom_kill",
+    b"oom kill", b"oomkill", b"DefaultCPUAllocator", b"bad_alloc", b"Cannot allocate memory", b"MemoryError",
+    b"cudaErrorMemoryAllocation", b"hipErrorOutOfMemory", b"STATUS_ALLOC_FAILED", b"EL0004:", b"EL0004 ", b"EL0004]", b" 207001",
+    b"=207001", b":207001", b"[207001", b"cudaMalloc", b"cuMemAlloc", b"cudaHostAlloc", b"cuMalloc", b"cuHostAlloc", b"malloc fail",
+    b"calloc fail", b"Failed to calloc", b"failed to malloc",
+)
+"""One of them is on every line that is a message."""
 
 
 def _one_per_rank(found: Sequence[OutOfMemory]) -> Iterator[OutOfMemory]:
@@ -260,5 +288,5 @@ def _one_per_rank(found: Sequence[OutOfMemory]) -> Iterator[OutOfMemory]:
 
 FORMAT = Format(
     name="out_of_memory", says="messages of allocators, drivers and the kernel when memory ends",
-    told=lambda sample: _SUSPECT.search(sample.decode("utf-8", "replace")) is not None, read=_read,
+    told=lambda sample: tells(sample, _ANCHORS, _ANY), read=_read,
 )

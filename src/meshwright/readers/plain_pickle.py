@@ -20,6 +20,8 @@ MAX_MEMO = 20_000_000
 LONGEST_NUMBER = 16
 """Bytes of a whole number."""
 _HEAD = b"\x80"
+_WIDTHS = {0x6A: 4, 0x68: 1, 0x4B: 1, 0x4A: 4, 0x4D: 2, 0x47: 8, 0x71: 1, 0x72: 4, 0x80: 1, 0x95: 8}
+"""Bytes that follow an operation."""
 _NAMES = {
     b"c": "a class", b"\x93": "a class", b"R": "a call", b"i": "a call", b"o": "a call", b"\x81": "an object", b"\x92": "an object",
     b"b": "an object's state", b"P": "an outside object", b"Q": "an outside object", b"\x82": "an extension",
@@ -63,17 +65,18 @@ def _run(data: bytes, where: str) -> tuple[object, bool]:
     marks: list[list[object]] = []
     memo: list[object] = []
     size, at, containers = len(data), 0, 0
+    near = size - 9
     try:
         while True:
-            _need(at + 1, size)
+            if at >= near:
+                _need(at + 1, size)
+                _need(at + 1 + _WIDTHS.get(data[at], 0), size)
             code = data[at]
             at += 1
             if code == 0x6A:  # LONG_BINGET
-                _need(at + 4, size)
                 stack.append(memo[unpack_from("<I", data, at)[0]])
                 at += 4
             elif code == 0x68:  # BINGET
-                _need(at + 1, size)
                 stack.append(memo[data[at]])
                 at += 1
             elif code == 0x94:  # MEMOIZE
@@ -82,7 +85,6 @@ def _run(data: bytes, where: str) -> tuple[object, bool]:
                 marks.append(stack)
                 stack = []
             elif code == 0x4B:  # BININT1
-                _need(at + 1, size)
                 stack.append(data[at])
                 at += 1
             elif code in {0x5D, 0x7D, 0x29}:  # EMPTY_LIST, EMPTY_DICT, EMPTY_TUPLE
@@ -113,15 +115,12 @@ def _run(data: bytes, where: str) -> tuple[object, bool]:
                     raise fault("pickle.number", "holds a number of {size} bytes", path=where, size=at - start)
                 stack.append(int.from_bytes(data[start:at], "little", signed=True))
             elif code == 0x4A:  # BININT
-                _need(at + 4, size)
                 stack.append(unpack_from("<i", data, at)[0])
                 at += 4
             elif code == 0x4D:  # BININT2
-                _need(at + 2, size)
                 stack.append(unpack_from("<H", data, at)[0])
                 at += 2
             elif code == 0x47:  # BINFLOAT
-                _need(at + 8, size)
                 stack.append(unpack_from(">d", data, at)[0])
                 at += 8
             elif code in {0x4E, 0x88, 0x89}:  # NONE, NEWTRUE, NEWFALSE
@@ -138,11 +137,9 @@ def _run(data: bytes, where: str) -> tuple[object, bool]:
                 stack.append(tuple(items))
                 containers += 1
             elif code == 0x71:  # BINPUT
-                _need(at + 1, size)
                 _remember(memo, data[at], stack[-1], where)
                 at += 1
             elif code == 0x72:  # LONG_BINPUT
-                _need(at + 4, size)
                 _remember(memo, unpack_from("<I", data, at)[0], stack[-1], where)
                 at += 4
             elif code in {0x43, 0x42, 0x8E}:  # SHORT_BINBYTES, BINBYTES, BINBYTES8

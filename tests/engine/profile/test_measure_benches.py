@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import warm
 
 from meshwright.domain.model import MixtureOfExperts
 from meshwright.domain.sample import Sample
@@ -89,6 +90,7 @@ def profile(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     path = tmp_path_factory.mktemp("profile") / "samples.jsonl"
     seen: list[tuple[float, float]] = []
     with pytest.MonkeyPatch.context() as patch:
+        warm.use(patch)
         patch.setattr(profile_run, "QUICK", HASTE)
         patch.setattr(profile_run, "POLL_S", 0.01)
         asked = Asked(samples=path, ranks=ranks, quick=True, minutes=30.0, only=todo)

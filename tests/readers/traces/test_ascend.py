@@ -27,7 +27,8 @@ KERNELS = """Step Id,Name,Type,Accelerator Core,Start Time(us),Duration(us),Wait
 
 def test_a_table_of_steps_gives_every_rank_and_stage():
     assert ascend_steps.FORMAT.told(STEPS.encode())
-    first, second, stage = ascend_steps.read(Text(STEPS.encode()))
+    first, second, stage, other = ascend_steps.read(Text((STEPS + STEPS.splitlines()[-1]).encode()))
+    assert (stage.stage, other.stage) == (0, 1)
     assert [(each.rank, each.step, each.stage) for each in (first, second, stage)] == [(0, 1, None), (3, 1, None), (None, 1, 0)]
     assert stage.ranks == (0, 3)
     assert first.window_s == pytest.approx(200 * US)

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tests.draws import examples
 from tests.readers.traces.made import LAYOUTS, NAMES, Text, host, kernel, launch, written
 
+from meshwright.domain.observed import together
 from meshwright.errors import InputError
-from meshwright.readers.traces import kineto
+from meshwright.readers.traces import columns, kineto
 
 KINDS = tuple(NAMES)
 ROWS = st.lists(
@@ -92,6 +93,22 @@ def test_causes_of_idling_are_those_of_a_plain_walk_and_add_up(rows, loading, wa
     assert sum(trace.idle.values()) == pytest.approx(trace.split.idle_s, abs=1e-12)
 
 
+@pytest.mark.parametrize(("start", "launched", "cause"), [
+    (40, 10, "kernel"), (41, 10, "other"), (40, 9, "kernel"), (110, 10, "other"), (111, 11, "launch"), (112, 11, "other"),
+])
+def test_edges_of_causes(start, launched, cause):
+    """A gap that begins at 10."""
+    idle = _trace([kernel(0, 10, correlation=1), launch(0, 1), kernel(start, 10, correlation=2), launch(launched, 2)]).idle
+    found = {name: round(value / US) for name, value in idle.items() if value}
+    assert found == {cause: start - max(10, launched), **({"host": 1} if launched > 10 else {})}
+
+
+def test_of_what_starts_at_one_moment_the_first_launch_counts():
+    events = [kernel(0, 10, correlation=1), kernel(50, 5, correlation=2), kernel(50, 9, correlation=3)]
+    events += [launch(45, 2), launch(20, 3)]
+    assert {name: round(value / US) for name, value in _trace(events).idle.items() if value} == {"host": 10, "launch": 30}
+
+
 @examples(25)
 @given(ROWS, st.sampled_from(LAYOUTS), st.integers(20, 900))
 def test_neither_layout_nor_pieces_change_the_answer(rows, layout, size):
@@ -120,6 +137,12 @@ def test_kernels_of_every_library_communicate(name):
     trace = _trace([kernel(0, 5), {**kernel(5, 5), "name": name}])
     assert trace.num_communication_kernels == 1
     assert trace.split.exposed_communication_s == pytest.approx(5 * US)
+
+
+def test_a_kernel_of_any_name_communicates_where_the_trace_calls_it_a_collective():
+    trace = _trace([kernel(0, 5), kernel(5, 5, correlation=3, **{"Collective name": "allreduce"})])
+    assert trace.split.communication_s == pytest.approx(5 * US)
+    assert trace.collectives[0].operation == "all-reduce"
 
 
 def test_no_communication_in_a_world_of_several_is_not_none_at_all():
@@ -160,6 +183,8 @@ def test_generic_kernels_are_told_by_the_operator_that_asked_for_them():
     assert _trace(events).exposed_by_group == {"3 mesh_tp": pytest.approx(3 * US)}
     assert _trace(events[:2]).collectives[0].operation == ""
     assert "does not say which collective" in _trace(events[:2]).notes[-1]
+    own = {**generic, "args": {**generic["args"], "External id": 77}}
+    assert _trace([kernel(0, 12), own, launch(4, 9), *events[3:]]).collectives == (found,)
     short = {**said, "Process Group Ranks": "[0, 1, ..., 7]"}
     shortened = [*events[:3], host(2, 5, "record_param_comms", "cpu_op", **{"External id": 77, **short})]
     assert _trace(shortened).collectives[0].ranks == ()
@@ -178,6 +203,13 @@ def test_steps_on_the_device_begin_with_what_they_launched():
     assert [round(each.window_s / US) for each in trace.windows] == [125, 100]
     for before, after in pairwise(trace.by_step):
         assert before.start_s + before.window_s == pytest.approx(after.start_s)
+
+
+def test_a_step_on_the_device_does_not_begin_before_the_one_before_and_ends_with_what_it_launched():
+    events = [host(0, 100, "ProfilerStep#4"), host(100, 100, "ProfilerStep#5"), launch(10, 1), launch(110, 2), launch(300, 3)]
+    events += [kernel(150, 30, correlation=1), kernel(140, 60, correlation=2), kernel(400, 20, correlation=3)]
+    steps = _trace(events).steps
+    assert [(round(each.device_start_s / US), round(each.device_end_s / US)) for each in steps] == [(150, 150), (150, 200)]
 
 
 @pytest.mark.parametrize(("length", "trusted"), [(90, True), (3, False)])
@@ -210,6 +242,15 @@ def test_a_trace_of_the_host_alone_says_so():
     assert "only the host was recorded" in trace.notes[0]
 
 
+def test_collectives_of_a_host_alone_are_those_of_gloo():
+    traces = [_trace([host(0, 300, "ProfilerStep#1"), host(20 + late + clock, 90 - late, "gloo:all_reduce"),
+                      host(200 + clock, 30, "gloo:broadcast")], distributedInfo={"rank": rank, "world_size": 2})
+              for rank, late, clock in ((0, 0, 0), (1, 60, 7))]
+    assert [each.operation for each in traces[0].collectives] == ["all-reduce", "broadcast"]
+    assert traces[0].host["gloo"] == pytest.approx(120 * US)
+    assert together(traces).waiting_s[0] == pytest.approx(60 * US)
+
+
 def test_what_holds_no_event_that_takes_time_is_none():
     assert _read(written([{"ph": "M", "name": "process_name", "ts": 1, "dur": 1}], "bare")) == ()
 
@@ -228,6 +269,33 @@ def test_times_that_are_none_do_no_harm(damage):
     (trace,) = _read(content)
     assert trace.split.window_s >= 25 * US
     assert trace.split.compute_s >= 10 * US - 1e-12
+    assert trace.kernels_s >= 10 * US - 1e-12
+
+
+BYTES = st.sampled_from([b"", b"{", b"}", b"]", b'"', b"\\", b",", b"\x00", b"\xff", b"9" * 30, b"[["])
+
+
+@examples(150)
+@given(st.lists(st.tuples(st.integers(0, 3000), BYTES), min_size=1, max_size=4), st.sampled_from(LAYOUTS), st.integers(30, 5000))
+def test_damage_anywhere_costs_no_more_than_an_answer(damage, layout, size):
+    content = written([host(0, 99, "ProfilerStep#1"), *_events([(5, 5, "compute", -1), (20, 9, "communication", -2)] * 4)], layout)
+    for place, what in damage:
+        at = place % len(content)
+        content = content[:at] + what + content[at + 1:]
+    try:
+        found = _read(content, size)
+    except InputError:
+        return
+    assert all(each.split.window_s >= 0 and each.num_kernels <= 8 for each in found)
+
+
+def test_of_endless_names_some_are_kept_and_communication_is_still_told(monkeypatch):
+    monkeypatch.setattr(columns, "MAX_NAMES", 4)
+    rows = [{**kernel(10 * each, 5), "name": f"{'nccl' if each % 2 else 'gemm'}_{each}"} for each in range(10)]
+    trace = _trace(rows)
+    assert trace.num_communication_kernels == 5
+    assert {each.name: each.count for each in trace.kernels} == {
+        "gemm_0": 1, "nccl_1": 1, "(further kernels)": 4, "nccl (further communication kernels)": 4}
 
 
 def test_names_with_what_nobody_sees_are_shown():

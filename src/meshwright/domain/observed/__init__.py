@@ -12,6 +12,7 @@ from meshwright.domain.observed.memory import MemoryHolder, MemorySnapshot
 from meshwright.domain.observed.network import Bandwidth, Bandwidths, NetworkSetup
 from meshwright.domain.observed.out_of_memory import OutOfMemories, OutOfMemory
 from meshwright.domain.observed.place import Place
+from meshwright.domain.observed.ranks import Meeting, Together, together
 from meshwright.domain.observed.trace import Collective, KernelSum, RankSplit, RankTrace, TraceStep
 
 Observation: TypeAlias = (
@@ -20,6 +21,7 @@ Observation: TypeAlias = (
 
 __all__ = [
     "Bandwidth", "Bandwidths", "Collective", "CollectiveEntry", "Counters", "DeviceSeries", "Ending", "Hang", "Hanging",
-    "KernelSum", "MemoryHolder", "MemorySnapshot", "NetworkSetup", "Observation", "OutOfMemories", "OutOfMemory", "Place",
-    "RankMemory", "RankProgress", "RankSplit", "RankTrace", "RunLog", "Sign", "Step", "Timer", "TraceStep",
+    "KernelSum", "Meeting", "MemoryHolder", "MemorySnapshot", "NetworkSetup", "Observation", "OutOfMemories", "OutOfMemory",
+    "Place", "RankMemory", "RankProgress", "RankSplit", "RankTrace", "RunLog", "Sign", "Step", "Timer", "Together", "TraceStep",
+    "together",
 ]

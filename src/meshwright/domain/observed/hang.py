@@ -64,7 +64,8 @@ class Hang:
     kind: str
     """``missing``: these ranks have not asked for the collective that others wait in. ``mismatch``: they asked for another
     operation or size. ``late``: they asked for it and their devices have not begun, or not finished what others have. ``stalled``:
-    every rank is in it and none gets on, so that the network or a device is at fault."""
+    every rank is in it and none gets on, so that the network or a device is at fault. ``unknown``: every rank that says something
+    is in it, and nobody says which ranks there are."""
     ranks: tuple[int, ...]
     group: str
     collective: str

@@ -13,7 +13,7 @@ class MemoryHolder:
     bytes: int
     blocks: int
     never_freed: bool = False
-    """Allocated and not freed to the end of the recording, growing from step to step."""
+    """Keeps more and more over several steps and gives none of it back before the recording ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

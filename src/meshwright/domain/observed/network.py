@@ -27,7 +27,9 @@ class NetworkSetup:
     communicators: tuple[tuple[int, int], ...] = ()
     """Ranks and nodes of each that was initialised; 0 nodes where it does not say."""
     bandwidth_bytes_per_s: float | None = None
-    """What the library believes (``maxBw``)."""
+    """What the library believes of one path (``maxBw``)."""
+    total_bandwidth_bytes_per_s: float | None = None
+    """And of all that leave a device (``totalBw``)."""
     version: str = ""
     world: int | None = None
     nodes: int | None = None
@@ -60,6 +62,8 @@ class Bandwidth:
     in_place: bool | None = None
     count: int = 1
     group: str = ""
+    rank: int | None = None
+    """Whose time it is, where each rank measures its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

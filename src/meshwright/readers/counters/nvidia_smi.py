@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -45,6 +48,7 @@ _TOLD = re.compile(rb"(?m)^[ \t]*(?:[a-z_.]{1,60}(?: \[[^\]\n]{0,10}\])?, ?){0,6
                    rb"(?:utilization\.gpu|memory\.used|power\.draw|clocks\.[a-z.]{1,30}|temperature\.gpu)(?: \[|, |\s*$)")
 
 
+@lru_cache(maxsize=64)
 def seconds_of(text: str) -> float | None:
     """Seconds of a time such as ``2020/11/12 13:48:11.412``, taken as UTC; None where it is none."""
     found = _TIME.match(text.strip())
@@ -57,26 +61,56 @@ def seconds_of(text: str) -> float | None:
     return at.timestamp() + (int(found[7].ljust(6, "0")) * 1e-6 if found[7] else 0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """Which column holds what; -1 where none does."""
+
+    width: int
+    figures: tuple[tuple[int, str, str], ...]
+    """Column, figure, unit of cells that have none."""
+    reasons: tuple[tuple[int, str], ...]
+    device: int
+    time: int
+    name: int
+
+
+def _header(cells: Sequence[str]) -> _Header | None:
+    """The header that a line is; None for other lines."""
+    heads = [_HEAD.match(each) for each in cells]
+    names = [found[1] for found in heads if found]
+    if len(names) < max(2, len(cells)) or not any(each in FIGURES for each in names):
+        return None
+
+    def place(*wanted: str) -> int:
+        return next((names.index(each) for each in wanted if each in names), -1)
+
+    units = [(found[2] or "").lower() for found in heads if found]
+    return _Header(
+        width=len(cells), device=place(*DEVICES), time=place("timestamp"), name=place("name", "gpu_name"),
+        figures=tuple((at, FIGURES[name][0], unit or FIGURES[name][1])
+                      for at, (name, unit) in enumerate(zip(names, units, strict=True)) if name in FIGURES),
+        reasons=tuple((at, name.rpartition(".")[2]) for at, name in enumerate(names)
+                      if name.startswith(("clocks_throttle_reasons.", "clocks_event_reasons."))))
+
+
 def read(source: Source) -> tuple[Counters, ...]:
     """Every device's samples; a header that comes again, with other columns perhaps, begins anew."""
     every = AllSeries()
-    columns: list[tuple[str, str]] = []
+    header: _Header | None = None
     bad = place = 0
     previous = ""
     for line in lines(source):
         cells = [each.strip() for each in next(csv.reader([line.text], skipinitialspace=True), [])]
-        heads = [_HEAD.match(each) for each in cells]
-        if len(cells) > 1 and all(heads) and any(found and found[1] in FIGURES for found in heads):
-            columns = [(found[1], (found[2] or "").lower()) for found in heads if found]
+        if header is None or (cells and _HEAD.match(cells[-1])):
+            found = _header(cells)
+            if found or header is None:
+                header = found
+                continue
+        if len(cells) != header.width:
+            bad += bool(cells)
             continue
-        if not columns or not cells:
-            continue
-        if len(cells) != len(columns):
-            bad += 1
-            continue
-        row = {name: (cell, unit) for (name, unit), cell in zip(columns, cells, strict=True)}
-        device = next((row[name][0] for name in DEVICES if name in row), "")
-        time = row.get("timestamp", ("", ""))[0]
+        time = cells[header.time] if header.time >= 0 else ""
+        device = cells[header.device] if header.device >= 0 else ""
         if not device:
             place = place + 1 if time and time[:19] == previous[:19] else 0
             device = str(place)
@@ -84,18 +118,17 @@ def read(source: Source) -> tuple[Counters, ...]:
         series = every.of(device)
         if series is None:
             break
-        series.name = series.name or row.get("name", row.get("gpu_name", ("", "")))[0][:80]
-        figures: dict[str, float] = {}
-        for name, (cell, unit) in row.items():
-            if name in FIGURES and (value := value_of(cell, unit or FIGURES[name][1])) is not None:
-                figures[FIGURES[name][0]] = value
+        if header.name >= 0:
+            series.name = series.name or cells[header.name][:80]
+        values = ((figure, value_of(cells[at], unit)) for at, figure, unit in header.figures)
+        figures = {figure: value for figure, value in values if value is not None}
         if figures:
-            series.add(figures, _reasons({name: cell for name, (cell, _) in row.items()}), seconds_of(time))
+            series.add(figures, _reasons((last, cells[at]) for at, last in header.reasons), seconds_of(time))
         else:
             bad += 1
-    found = every.all()
+    devices = every.all()
     notes = (f"{bad:,} lines do not have the header's columns, or no figure",) if bad else ()
-    return (Counters(file=source.shown, format="nvidia_smi_csv", devices=found, notes=notes),) if found else ()
+    return (Counters(file=source.shown, format="nvidia_smi_csv", devices=devices, notes=notes),) if devices else ()
 
 
 def value_of(cell: str, unit: str) -> float | None:
@@ -112,13 +145,10 @@ def value_of(cell: str, unit: str) -> float | None:
     return value if isfinite(value) else None
 
 
-def _reasons(row: dict[str, str]) -> tuple[str, ...]:
+def _reasons(cells: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     """Why clocks are held down, from the bits or from a column each."""
     found: list[str] = []
-    for name, cell in row.items():
-        head, _, last = name.partition(".")
-        if head not in {"clocks_throttle_reasons", "clocks_event_reasons"}:
-            continue
+    for last, cell in cells:
         if last == "active" and re.fullmatch(r"0x[0-9a-fA-F]{1,16}", cell):
             found += reasons_of(int(cell, 16))
         elif last in ACTIVE and cell == "Active":

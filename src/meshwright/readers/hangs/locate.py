@@ -6,7 +6,7 @@ the group has begun it. So the first number that nobody completed (the front) te
     a rank that has not asked for it             missing
     ranks that asked for something else there    mismatch (or at an earlier number that is not completed)
     a rank whose device has not begun it         late
-    none of these                                stalled: network or device
+    none of these                                stalled: network or device (unknown where the group's ranks are)
 
 A rank that is missing in one group often waits in another: such a hang is explained by the other one, and what is left without
 an explanation is the cause. Where two wait for each other (a collective left out, or two in the wrong order), the cause is the one
@@ -18,14 +18,17 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from meshwright.domain.observed import CollectiveEntry, Hang, Hanging, Place
+from meshwright.domain.observed import CollectiveEntry, Hang, Hanging, Place, RankProgress
 
 SIZED = ("allreduce", "allgather", "allgatherintotensor", "reducescatter", "reducescattertensor", "reduce", "broadcast")
 """Operations whose message must be of one size on all ranks."""
+DEFAULT = frozenset({"", "0", "default_pg", "0(default_pg)"})
+"""What the group of all ranks is called."""
+MAX_WORLD = 1_000_000
 _PEER = re.compile(r"\b(send|recv)\b.*?(\d{1,7})\s*(->|<-)\s*(\d{1,7})", re.IGNORECASE)
-_SEND = re.compile(r"send|recv|coalesced", re.IGNORECASE)
+_SEND = re.compile(r"send|recv", re.IGNORECASE)
 
 Name = tuple[str, tuple[int, ...]]
 """A group's name and its ranks, where they are said: names alone may be those of several groups."""
@@ -50,8 +53,8 @@ class _Rank:
 _Group = dict[int, _Rank]
 
 
-def located(hangings: Sequence[Hanging]) -> Hang | None:
-    """What the hang waits for in the end; None where no rank waits.
+def located(hangings: Sequence[Hanging], world: int | None = None) -> Hang | None:
+    """What the hang waits for in the end; None where no rank waits. ``world``: ranks of the run, where they are known.
 
     >>> from meshwright.domain.observed import RankProgress
     >>> progress = [RankProgress(rank=rank, group="0", last_enqueued=9 - (rank == 2), last_completed=8) for rank in range(4)]
@@ -59,18 +62,35 @@ def located(hangings: Sequence[Hanging]) -> Hang | None:
     >>> hang.kind, hang.ranks, hang.sequence
     ('missing', (2,), 9)
     """
-    return next(iter(hangs(hangings)), None)
+    return next(iter(hangs(hangings, world)), None)
 
 
-def hangs(hangings: Sequence[Hanging]) -> tuple[Hang, ...]:
+def hangs(hangings: Sequence[Hanging], world: int | None = None) -> tuple[Hang, ...]:
     """Every group in which ranks wait: causes first, then what they explain."""
-    groups = _groups(hangings)
+    groups = _groups([_named(each) for each in hangings], tuple(range(min(world or 0, MAX_WORLD))))
     found = [each for name, ranks in groups.items() if (each := _hang(name, ranks))]
     found += list(_pairs(hangings))
     return _causes_first(found)
 
 
-def _groups(hangings: Sequence[Hanging]) -> dict[Name, _Group]:
+def _named(hanging: Hanging) -> Hanging:
+    """The same, with the group of a rank's entries that do not say it where the rank is known in one group alone."""
+    known: dict[int | None, set[str]] = defaultdict(set)
+    everything: list[RankProgress | CollectiveEntry] = [*hanging.progress, *hanging.entries]
+    for each in everything:
+        if each.group:
+            known[each.rank].add(each.group)
+    if all(each.group or len(known[each.rank]) != 1 for each in everything):
+        return hanging
+
+    def group(rank: int | None, said: str) -> str:
+        return said or (next(iter(known[rank])) if len(known[rank]) == 1 else "")
+
+    return replace(hanging, entries=tuple(replace(each, group=group(each.rank, each.group)) for each in hanging.entries),
+                   progress=tuple(replace(each, group=group(each.rank, each.group)) for each in hanging.progress))
+
+
+def _groups(hangings: Sequence[Hanging], world: tuple[int, ...]) -> dict[Name, _Group]:
     """What is known of each rank of each group, over all files."""
     said: dict[str, set[tuple[int, ...]]] = defaultdict(set)
     for each in hangings:
@@ -78,21 +98,28 @@ def _groups(hangings: Sequence[Hanging]) -> dict[Name, _Group]:
             if ranks:
                 said[group].add(tuple(sorted(set(ranks))))
 
-    def name_of(hanging: Hanging, group: str, rank: int) -> Name:
+    names: dict[tuple[int, str, int], Name] = {}
+
+    def name_of(index: int, group: str, rank: int) -> Name:
+        if (index, group, rank) not in names:
+            names[index, group, rank] = named(hangings[index], group, rank)
+        return names[index, group, rank]
+
+    def named(hanging: Hanging, group: str, rank: int) -> Name:
         own = tuple(sorted(set(hanging.groups.get(group, ()))))
         if not own:
-            own = next((each for each in sorted(said.get(group, ())) if rank in each), ())
+            own = next((each for each in sorted(said.get(group, ())) if rank in each), world if group in DEFAULT else ())
         return group, own if not own or rank in own else ()
 
     groups: dict[Name, _Group] = defaultdict(dict)
     telling: set[int] = set()
-    for hanging in hangings:
+    for index, hanging in enumerate(hangings):
         for entry in hanging.entries:
             if entry.rank is None or entry.sequence is None or entry.sequence < 0:
                 continue
             if entry.point_to_point or _SEND.search(entry.operation):
                 continue
-            rank = groups[name_of(hanging, entry.group, entry.rank)].setdefault(entry.rank, _Rank())
+            rank = groups[name_of(index, entry.group, entry.rank)].setdefault(entry.rank, _Rank())
             rank.enqueued = max(rank.enqueued, entry.sequence)
             rank.entries.setdefault(entry.sequence, entry)
             rank.place = rank.place or entry.place
@@ -104,7 +131,7 @@ def _groups(hangings: Sequence[Hanging]) -> dict[Name, _Group]:
         for progress in hanging.progress:
             if progress.rank is None:
                 continue
-            rank = groups[name_of(hanging, progress.group, progress.rank)].setdefault(progress.rank, _Rank())
+            rank = groups[name_of(index, progress.group, progress.rank)].setdefault(progress.rank, _Rank())
             completed = -1 if progress.last_completed is None else progress.last_completed
             rank.enqueued = max(rank.enqueued, -1 if progress.last_enqueued is None else progress.last_enqueued, completed)
             rank.completed = max(rank.completed, completed)
@@ -126,6 +153,8 @@ def _hang(name: Name, ranks: _Group) -> Hang | None:
     if not any(each.waits for each in ranks.values()):
         return None
     group, members = name
+    if not group and any(sum(entry.state == "timed out" for entry in each.entries.values()) > 1 for each in ranks.values()):
+        return _mixed(ranks)
     silent = tuple(each for each in members if each not in ranks)
     front = max(each.completed for each in ranks.values()) + 1
     waiting = tuple(sorted(rank for rank, each in ranks.items() if each.waits))
@@ -133,7 +162,7 @@ def _hang(name: Name, ranks: _Group) -> Hang | None:
     def hang(kind: str, culprits: Iterable[int], sequence: int) -> Hang:
         chosen = tuple(sorted(culprits))
         others = [rank for rank in ranks if rank not in chosen] or list(ranks)
-        known = [ranks[rank].entries[sequence] for rank in others if sequence in ranks[rank].entries]
+        known = [ranks[rank].entries[sequence] for rank in (*others, *chosen) if rank in ranks and sequence in ranks[rank].entries]
         instead = [ranks[rank].entries[max(each for each in ranks[rank].entries if each <= sequence)]
                    for rank in chosen if rank in ranks and any(each <= sequence for each in ranks[rank].entries)]
         place = known[0].place if known else next((ranks[rank].place for rank in waiting), None)
@@ -144,8 +173,11 @@ def _hang(name: Name, ranks: _Group) -> Hang | None:
         return hang("mismatch", *odd)
     missing = [rank for rank, each in ranks.items() if each.enqueued < front]
     if any(each.enqueued >= front for each in ranks.values()):
-        if missing:
-            return hang("missing", missing, min(ranks[rank].enqueued for rank in missing) + 1)
+        absent = [rank for rank in missing if ranks[rank].enqueued <= ranks[rank].completed]
+        if absent:
+            return hang("missing", absent, min(ranks[rank].enqueued for rank in absent) + 1)
+        if missing:  # they wait in what others have completed
+            return hang("late", missing, min(ranks[rank].completed for rank in missing) + 1)
         behind = [rank for rank, each in ranks.items() if each.completed < front - 1 and each.started is not None
                   and each.started < front - 1]
         if behind:
@@ -153,9 +185,18 @@ def _hang(name: Name, ranks: _Group) -> Hang | None:
         if silent:
             return hang("missing", silent, front)
         unbegun = [rank for rank, each in ranks.items() if each.started is not None and each.started < front]
-        return hang("late", unbegun, front) if 0 < len(unbegun) < len(ranks) else hang("stalled", ranks, front)
+        if 0 < len(unbegun) < len(ranks):
+            return hang("late", unbegun, front)
+        return hang("stalled" if members else "unknown", ranks, front)
     slow = [rank for rank, each in ranks.items() if each.waits]
     return hang("late", slow, min(ranks[rank].completed for rank in slow) + 1)
+
+
+def _mixed(ranks: _Group) -> Hang:
+    """What is left to say where several groups' numbers stand together without the groups' names."""
+    entries = [entry for each in ranks.values() for entry in each.entries.values() if entry.state == "timed out"]
+    return Hang(kind="unknown", ranks=tuple(sorted(ranks)), group="", collective=_common(each.operation for each in entries),
+                sequence=None, waiting=tuple(sorted(ranks)), place=entries[0].place)
 
 
 def _common(names: Iterable[str]) -> str:
@@ -219,7 +260,7 @@ def _causes_first(found: Sequence[Hang]) -> tuple[Hang, ...]:
 
     def order(index: int) -> tuple[bool, int, int, int]:
         hang = found[index]
-        return (hang.kind == "stalled", len(hang.ranks), -len(hang.waiting), hang.sequence or 0)
+        return (hang.kind in {"stalled", "unknown"}, len(hang.ranks), -len(hang.waiting), hang.sequence or 0)
 
     causes = [index for index, others in enumerate(explained) if not others] or _circle(explained)
     rest = set(range(len(found))) - set(causes)

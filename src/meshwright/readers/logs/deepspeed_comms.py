@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from meshwright.domain.observed import Bandwidth, Bandwidths
 from meshwright.readers.formats import Format
-from meshwright.readers.lines import Hit, Line, Search
-from meshwright.readers.logs.dialect import tells
+from meshwright.readers.lines import Hit, Line, Search, tells
 from meshwright.readers.needles import Needles
 from meshwright.readers.pairs import number, size
 from meshwright.readers.source import Source
@@ -46,20 +45,19 @@ def _single(line: Line) -> Iterator[Bandwidth]:
 
 def _table(hit: Hit) -> Iterator[Bandwidth]:
     """Rows under their operation; the mean latency is the third figure behind the size, the rates follow."""
-    operation, caller, empty = "", "", 0
-    for line in hit.following(MOST_ROWS):
+    operation, caller = "", ""
+    for line in hit.following(MOST_ROWS, _of_table):
         row, name = _ROW.match(line.text), _OPERATION.match(line.text)
         if row is not None and operation:
             figures = row[3].split()
-            yield _row(operation, caller, row[1], number(figures[1]), figures[-2] if len(figures) == 4 else figures[2],
-                       figures[-1] if len(figures) == 4 else figures[3], line.number, int(row[2]))
-            empty = 0
+            algorithm, bus = figures[2:4]
+            yield _row(operation, caller, row[1], number(figures[1]), algorithm, bus, line.number, int(row[2]))
         elif name is not None:
             operation, caller = name[1], name[2] or ""
-        else:
-            empty += 1
-            if line.text.strip() or empty > 2:
-                return
+
+
+def _of_table(line: Line) -> bool:
+    return not line.text.strip() or bool(_ROW.match(line.text) or _OPERATION.match(line.text))
 
 
 def _row(

@@ -10,7 +10,7 @@ import numpy as np
 
 from meshwright.domain.observed import RunLog
 from meshwright.readers.formats import Format
-from meshwright.readers.lines import Hit, Search
+from meshwright.readers.lines import Hit, Search, tells
 from meshwright.readers.logs.draft import Draft
 from meshwright.readers.needles import Needles
 from meshwright.readers.signs import Signs, anchors
@@ -18,8 +18,6 @@ from meshwright.readers.source import Source
 
 MOST_LINES = 30_000
 """Of a log's own lines: of one that has more only windows are read, alike in distance."""
-_AROUND = 600
-_TRIED = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,20 +69,6 @@ class Dialect:
             return ()
         return (draft.finished(
             file=source.shown, format=self.name, framework=self.framework, signs=signs.found, lines=search.lines),)
-
-
-def tells(sample: bytes, by: Sequence[bytes], pattern: re.Pattern[str]) -> bool:
-    """Whether the pattern holds on a line near one of the literal texts; the first few of each are tried."""
-    for literal in by:
-        at, tried = sample.find(literal), 0
-        while at >= 0 and tried < _TRIED:
-            start = max(sample.rfind(b"\n", 0, at) + 1, at - _AROUND)
-            stop = sample.find(b"\n", at, at + _AROUND)
-            stop = at + _AROUND if stop < 0 else stop
-            if pattern.search(sample[start:stop].decode("utf-8", "replace")):
-                return True
-            at, tried = sample.find(literal, stop), tried + 1
-    return False
 
 
 def _every(source: Source, seeks: Sequence[bytes]) -> int:

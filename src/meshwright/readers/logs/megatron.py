@@ -27,11 +27,12 @@ _SIZES = re.compile(r"using world size: (\d{1,9})((?:, [\w\- ]{1,60}: \d{1,9}){0
 _PRIMUS_RANK = re.compile(r"\brank-\d{1,7}/(\d{1,7})\b")
 _THEORY = re.compile(r"(weight and optimizer|activation|total)=([\d.]{1,20}) MB")
 _BILLIONS = re.compile(r"(Total number of parameters|Number of parameters in most loaded shard) in billions: *([\d.]{1,20})")
+_PADDED = re.compile(r"padded vocab \(size: \d{1,12}\).{0,80}\(new size: (\d{1,12})\)")
 MOST_ARGUMENTS = 2000
 
-MEMORY, DUMP, WORLD, STEP_TIME, THEORY, BILLIONS, TIMES, ACROSS = (
+MEMORY, DUMP, WORLD, STEP_TIME, THEORY, BILLIONS, TIMES, ACROSS, PADDED = (
     b"memory (MB) |", b"- arguments -", b"using world size:", b"Step Time : ", b"Theoretical memory footprints",
-    b"of parameters in", b"time (ms)", b"across ranks (ms):",
+    b"of parameters in", b"time (ms)", b"across ranks (ms):", b"padded vocab",
 )
 FIELDS = (
     b"consumed samples", b"consumed_samples", b"elapsed time per iteration", b"elapsed_time_per_iteration", b"global batch size",
@@ -119,6 +120,9 @@ def _about_the_run(draft: Draft, hit: Hit) -> bool:
             name, _, value = each.partition(": ")
             draft.setting(name.strip().replace("-", "_").replace(" ", "_"), value.strip())
         return True
+    if (found := _PADDED.search(text)) is not None:
+        draft.setting("padded_vocab_size", found[1])
+        return True
     if (found := _STEP_TIME.search(text)) is not None:
         draft.pending = {"step_s": number(found[1]) or 0.0}
         if found[2]:
@@ -163,6 +167,6 @@ DIALECT = Dialect(
         r"|Theoretical memory footprints"),
     by=(b"iteration ", b"iteration=", b"time (ms) | ", b"across ranks (ms):", b"memory (MB) |", b"Step Time : ",
         b"Theoretical memory"),
-    seeks=(MEMORY, DUMP, WORLD, STEP_TIME, THEORY, BILLIONS, TIMES, ACROSS, *FIELDS),
+    seeks=(MEMORY, DUMP, WORLD, STEP_TIME, THEORY, BILLIONS, TIMES, ACROSS, PADDED, *FIELDS),
 )
 FORMAT = DIALECT.format

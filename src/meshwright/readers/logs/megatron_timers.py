@@ -39,11 +39,8 @@ def take_timers(draft: Draft, hit: Hit) -> bool:
     pattern = _LEAST_AND_MOST if across[1].startswith("(") else _MOST
     rows = [(row, hit.line.number) for row in pattern.findall(text[across.end():])]
     if not rows:
-        for line in hit.following(MOST_ROWS):
-            here = pattern.findall(line.text)
-            if not here:
-                break
-            rows += [(row, line.number) for row in here]
+        for line in hit.following(MOST_ROWS, lambda line: pattern.search(line.text)):
+            rows += [(row, line.number) for row in pattern.findall(line.text)]
     _begin(draft, hit.line.number, [row[0] for row, _ in rows])
     for row, number_ in rows:
         _keep(draft, row[0], row[1:], number_)
@@ -52,15 +49,13 @@ def take_timers(draft: Draft, hit: Hit) -> bool:
 
 def _every_rank(draft: Draft, hit: Hit) -> None:
     name, values = "", list[str]()
-    for line in hit.following(MOST_ROWS):
+    for line in hit.following(MOST_ROWS, lambda line: _NAME.match(line.text) or _RANK.match(line.text)):
         begins, row = _NAME.match(line.text), _RANK.match(line.text)
         if begins is not None:
             _keep(draft, name, values, hit.line.number)
             name, values = begins[1], []
-        elif row is not None and name:
+        elif row is not None:
             values.append(row[2])
-        else:
-            break
     _keep(draft, name, values, hit.line.number)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -67,7 +68,7 @@ def _runs(file: str, document: Any, line: Callable[[str, int], int]) -> Iterator
         entries = each.get("entries") if isinstance(each, dict) else None
         for entry in entries if isinstance(entries, list) else []:
             if isinstance(entry, dict):
-                yield _trial(file, each, entry, line("entries", 0))
+                yield _trial(file, each, entry, line(f"label\": {json.dumps(entry.get('label'))}"[:-1], 0))
 
 
 def _step(file: str, document: Document, line: Callable[[str, int], int]) -> RunLog:

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from meshwright.domain.observed import CollectiveEntry, Hanging, Place, RankProgress
 from meshwright.readers.formats import Format
-from meshwright.readers.lines import Hit, Search
-from meshwright.readers.logs.dialect import tells
+from meshwright.readers.lines import Hit, Search, tells
 from meshwright.readers.needles import Needles
 from meshwright.readers.source import Source
 from meshwright.units import MILLI
@@ -107,7 +106,7 @@ def _rank(hit: Hit, text: str) -> int | None:
     """The launcher's and the logger's prefix names the rank of the world; a group's own line only that within the group."""
     if hit.line.rank is not None:
         return hit.line.rank
-    found, group = _RANK.search(text), _GROUP.search(text)
+    found, group = _RANK.search(text) or _RANK.search(hit.around(1, 0)[0][0]), _GROUP.search(text)
     if found is not None:
         return int(found[1] or found[2])
     return int(group["rank"]) if group is not None else None
@@ -117,7 +116,7 @@ def _group(text: str) -> str:
     found = _GROUP.search(text)
     if found is None:
         return ""
-    return f"{found['unique']} ({found['name']})" if found["name"] else found["unique"] or found["id"]
+    return f"{found['unique']}({found['name']})" if found["name"] else found["unique"] or found["id"]
 
 
 def _int(text: str | None) -> int | None:

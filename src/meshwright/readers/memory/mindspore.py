@@ -23,7 +23,8 @@ NEVER = 2**62
 MAX_SIZE = 2**60
 PERSISTENT = "SomasOutput"
 """Blocks within one of a compiled graph's own plan, which has a row of its own."""
-NAMES = ("python_stack", "file_name", "node_name", "task_name", "type")
+NAMES = ("file_name", "node_name", "task_name", "type")
+LIBRARIES = ("nn/cell.py", "site-packages/mindspore", "traceback")
 
 
 def read(source: Source) -> tuple[MemorySnapshot, ...]:
@@ -70,10 +71,20 @@ def read(source: Source) -> tuple[MemorySnapshot, ...]:
 
 def _holder(row: dict[str, str]) -> str:
     """Who a block is of: the user's frame where it stands, else the file, the operator or the kind of block."""
-    name = next((row[each].strip() for each in NAMES if row.get(each, "").strip()), "")
+    name = _innermost(row.get("python_stack", "")) or next((row[each].strip() for each in NAMES if row.get(each, "").strip()), "")
     if name == row.get("file_name", "").strip() and row.get("line_num", "").strip():
         name = f"{name}:{row['line_num'].strip()}"
     return name[:200]
+
+
+def _innermost(stack: str) -> str:
+    """``function (file:line)`` of the innermost frame outside of MindSpore: the last of ``File:f;Line:n;Function:g|...``."""
+    for frame in reversed(stack.split("|")):
+        parts = dict(each.split(":", 1) for each in frame.split(";") if ":" in each)
+        file = parts.get("File", "").strip()
+        if file and not any(each in file for each in LIBRARIES):
+            return f"{parts.get('Function', '').strip()} ({file}:{parts.get('Line', '').strip()})"
+    return ""
 
 
 def _told(sample: bytes) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from meshwright.domain.observed import MemoryHolder
@@ -12,6 +13,8 @@ from meshwright.domain.observed import MemoryHolder
 MAX_HOLDERS = 30
 PARTS = 4
 """Of the recording; who keeps something new in each but the first, and never gives it back, grows."""
+STEPS = 4
+"""Turns between forward and backward pass that a recording needs before it tells growth from one pass that fills up."""
 
 
 class Change(NamedTuple):
@@ -65,7 +68,9 @@ def _holders(changes: Sequence[Change], peak_index: int) -> tuple[MemoryHolder, 
     for index, change in _live(changes):
         kept[change.holder][PARTS * index // len(changes)] += change.size
         number[change.holder] += 1
-    grows = {holder for holder, parts in kept.items() if holder and all(parts[part] for part in range(1, PARTS))}
+    grows = {holder for holder, parts in kept.items() if not _backward(holder) and all(parts[part] for part in range(1, PARTS))}
+    if _turns(changes) < STEPS:
+        grows = set()
     found = [MemoryHolder(name=holder, bytes=size, blocks=blocks[holder], never_freed=holder in grows)
              for holder, size in held.most_common(MAX_HOLDERS)]
     named = {each.name for each in found}
@@ -73,6 +78,17 @@ def _holders(changes: Sequence[Change], peak_index: int) -> tuple[MemoryHolder, 
     found += [MemoryHolder(name=holder, bytes=kept[holder].total(), blocks=number[holder], never_freed=True)
               for holder in rest[:MAX_HOLDERS]]
     return tuple(found)
+
+
+def _backward(holder: str) -> bool:
+    """Whether a holder is of the backward pass, whose threads have no frames of the user's."""
+    return not holder or "backward pass" in holder or holder.startswith("Gradients/")
+
+
+def _turns(changes: Sequence[Change]) -> int:
+    """How often a forward pass follows a backward pass."""
+    passes = [_backward(each.holder) for each in changes if each.size > 0]
+    return sum(before and not after for before, after in pairwise(passes))
 
 
 def _live(changes: Sequence[Change]) -> list[tuple[int, Change]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from meshwright.domain.observed import MemorySnapshot
 from meshwright.errors import fault
 from meshwright.readers.formats import Format
-from meshwright.readers.frames import user_frame
+from meshwright.readers.frames import Seen, user_frame
 from meshwright.readers.json_so_far import content
 from meshwright.readers.loose import mapping, sequence, text, whole
 from meshwright.readers.memory.replay import Change, replayed
@@ -66,7 +66,7 @@ def _device(file: str, device: int, segments: list[Mapping[object, object]], eve
             notes: tuple[str, ...]) -> MemorySnapshot:
     free = [_size(block.get("size")) for segment in segments for each in sequence(segment.get("blocks"))
             if text((block := mapping(each)).get("state")) == "inactive"]
-    names: dict[int, str] = {}
+    seen: Seen = {}
     changes: list[Change] = []
     actions: Counter[str] = Counter()
     freed = 0
@@ -78,10 +78,8 @@ def _device(file: str, device: int, segments: list[Mapping[object, object]], eve
         actions[action] += 1
         at = ((whole(event.get("time_us")) or 0) - (first or 0)) * 1e-6
         if action == "alloc":
-            frames = event.get("frames")
-            if id(frames) not in names:
-                names[id(frames)] = user_frame(frames)
-            changes.append(Change(at, whole(event.get("addr")), _size(event.get("size")), names[id(frames)]))
+            holder = user_frame(event.get("frames"), seen)
+            changes.append(Change(at, whole(event.get("addr")), _size(event.get("size")), holder))
         elif action == "free_completed":
             changes.append(Change(at, whole(event.get("addr")), 0))
         elif action == "segment_free" and index >= WARM_UP * len(events):

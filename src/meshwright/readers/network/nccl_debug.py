@@ -30,14 +30,14 @@ _CHANNEL = re.compile(
 _NET = re.compile(r"NET/(?P<name>[^/]+)/(?P<adapter>\d{1,4})(?:\((?P<forwarder>\d+)\))?(?P<rest>.*)")
 _CHANNELS = re.compile(r"(\d{1,6}) (coll|collnet|nvls|p2p) channels(?! per)")
 _KINDS = {"coll": "collective", "collnet": "collnet", "nvls": "nvls", "p2p": "point-to-point"}
-_VARIABLE = re.compile(r"\b((?:NCCL|RCCL|HSA|FI|MSCCL)_[A-Z0-9_]{1,60}) set (?:by environment )?to (.{0,300}?)\.?\s*$")
-_NETWORK = re.compile(r"Using network (.{1,60}?)\s*$")
+_VARIABLE = re.compile(r"\b((?:NCCL|RCCL|HSA|FI|MSCCL)_[A-Z0-9_]{1,60}) set (?:by environment )?to (.{0,300})")
+_NETWORK = re.compile(r"Using network (.{1,60})")
 _PLUGIN = re.compile(r"Assigned NET plugin (.{1,60}?) to comm")
-_ADAPTERS = re.compile(r"NET/(IB|Socket|OFI|\w{1,20}) : Using (\[0\].+?)(?:\s*;\s*OOB.*)?$")
-_ADAPTER = re.compile(r"\[\d+\]\s*(.+?)(?=\s*\[\d+\]|\s*\[RO\]|\s*$)")
+_ADAPTERS = re.compile(r"NET/\w{1,20} : Using \[0\]([^;]+)")
+_BETWEEN = re.compile(r"\[(?:\d{1,4}|RO)\]")
 _DIRECT = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for HCA (\d+) '([^']{0,80})'")
 _RINGS_DIRECT = re.compile(r"use ring PXN \d+ GDR (\d+)")
-_BELIEVED = re.compile(r"=== System : maxBw (\d{1,9}(?:\.\d{1,6})?)")
+_BELIEVED = re.compile(r"=== System : maxBw (\d{1,9}(?:\.\d{1,6})?)(?: totalBw (\d{1,9}(?:\.\d{1,6})?))?")
 _DONE = re.compile(
     r"comm (?P<comm>0x[0-9a-f]+) rank (?P<rank>\d{1,8}) n[rR]anks (?P<ranks>\d{1,8})\b"
     r".*?(?:commId (?P<id>0x[0-9a-f]+) )?- Init COMPLETE")
@@ -55,6 +55,8 @@ COMPLAINTS = (
     ("network.warning", re.compile(r"NCCL WARN")),
 )
 """Identifier -> what its line says; the first that fits counts."""
+_COMPLAIN = ("NET/", "WARN", "P2P is disabled", "GPU Direct", "libibverbs")
+"""One of these is in every line that complains."""
 _STATUS = re.compile(r"status=(?:[A-Z_]+\()?(\d{1,4})")
 _VARYING = re.compile(r"0x[0-9a-f]+|\d+")
 
@@ -79,6 +81,7 @@ class _Heard:
     forwarded: int = 0
     highest: int = -1
     believed: float | None = None
+    total: float | None = None
     direct: bool | None = None
     where: dict[str, int] = field(default_factory=dict)
     signs: dict[tuple[str, str], Sign] = field(default_factory=dict)
@@ -93,46 +96,99 @@ class _Heard:
         """One line of the library."""
         text = line.text
         self.lines += 1
-        if (said := _SAID.match(text)) and len(self.hosts) < MAX_NAMES:
+        if text.partition(":")[0] not in self.hosts and (said := _SAID.match(text)) and len(self.hosts) < MAX_NAMES:
             self.hosts.add(said["host"])
         if " via " in text and (found := _CHANNEL.search(text)):
             self.channel(found, line)
-        elif "set " in text and (found := _VARIABLE.search(text)):
-            if len(self.environment) < MAX_NAMES:
-                self.environment[found[1]] = found[2].strip()
-                self.first(found[1], line)
-        elif found := _NETWORK.search(text) or _PLUGIN.search(text):
-            self.network = found[1]
+            return
+        for literal, hear in _HEARD:
+            if literal in text and hear(self, text, line):
+                break
+        self.complain(line)
+
+    def variable(self, text: str, line: Line) -> bool:
+        """A variable that the library was given."""
+        found = _VARIABLE.search(text)
+        if found and len(self.environment) < MAX_NAMES:
+            self.environment[found[1]] = found[2].strip().removesuffix(".")
+            self.first(found[1], line)
+        return found is not None
+
+    def chosen(self, text: str, line: Line) -> bool:
+        """The network that goes between nodes."""
+        found = _NETWORK.search(text) or _PLUGIN.search(text)
+        if found:
+            self.network = found[1].strip()
             self.first("network", line)
-        elif " channels" in text and (counts := _CHANNELS.findall(text)):
-            for number, kind in counts:
-                self.channels[_KINDS[kind]] = max(int(number), self.channels.get(_KINDS[kind], 0))
-                self.first(_KINDS[kind], line)
-        elif " Trees [0]" in text and (found := _TREES.search(text)):
+        return found is not None
+
+    def counts(self, text: str, line: Line) -> bool:
+        """How many channels there are; of several communicators the most."""
+        counts = _CHANNELS.findall(text)
+        for number, kind in counts:
+            self.channels[_KINDS[kind]] = max(int(number), self.channels.get(_KINDS[kind], 0))
+            self.first(_KINDS[kind], line)
+        return bool(counts)
+
+    def tree(self, text: str, line: Line) -> bool:
+        """A rank's place in the trees."""
+        found = _TREES.search(text)
+        if found:
             self.ranked(int(found[1]))
             self.in_trees.add(int(found[1]))
-        elif found := _ADAPTERS.search(text):
-            if len(self.interfaces) < MAX_NAMES:
-                self.interfaces.update(dict.fromkeys(_adapter(each) for each in _ADAPTER.findall(found[2])))
-                self.first("interfaces", line)
-        elif found := _DONE.search(text):
-            self.ranked(int(found["rank"]))
-            ranks = int(found["ranks"])
-            if ranks <= MAX_RANK and found["id"] and len(self.done) < MAX_NAMES:
-                self.done.setdefault(found["id"], (ranks, found["comm"]))
-            elif ranks <= MAX_RANK and not found["id"]:
-                self.unnamed[ranks] += 1
-        elif found := _NODES.search(text):
-            if len(self.nodes) < MAX_NAMES:
-                self.nodes[found["comm"]] = (int(found["ranks"]), int(found["nodes"]))
-        elif found := _BELIEVED.search(text):
+        return found is not None
+
+    def uses(self, text: str, line: Line) -> bool:
+        """Adapters in use."""
+        found = _ADAPTERS.search(text)
+        if found and len(self.interfaces) < MAX_NAMES:
+            names = (each.strip() for each in _BETWEEN.split(found[1])[:MAX_NAMES])
+            self.interfaces.update(dict.fromkeys(_adapter(each) for each in names if each))
+            self.first("interfaces", line)
+        return found is not None
+
+    def ready(self, text: str, line: Line) -> bool:
+        """A communicator that is complete."""
+        found = _DONE.search(text)
+        if found is None:
+            return False
+        self.ranked(int(found["rank"]))
+        ranks = int(found["ranks"])
+        if ranks <= MAX_RANK and found["id"] and len(self.done) < MAX_NAMES:
+            self.done.setdefault(found["id"], (ranks, found["comm"]))
+        elif ranks <= MAX_RANK and not found["id"]:
+            self.unnamed[ranks] += 1
+        return True
+
+    def spans(self, text: str, line: Line) -> bool:
+        """How many nodes a communicator spans."""
+        found = _NODES.search(text)
+        if found and len(self.nodes) < MAX_NAMES:
+            self.nodes[found["comm"]] = (int(found["ranks"]), int(found["nodes"]))
+        return found is not None
+
+    def believes(self, text: str, line: Line) -> bool:
+        """What the library believes of the bandwidth."""
+        found = _BELIEVED.search(text)
+        if found:
             self.believed = float(found[1]) * 1e9
+            self.total = float(found[2]) * 1e9 if found[2] else None
             self.first("bandwidth", line)
-        elif found := _RINGS_DIRECT.search(text):
+        return found is not None
+
+    def rings(self, text: str, line: Line) -> bool:
+        """Whether rings go by GPUDirect."""
+        found = _RINGS_DIRECT.search(text)
+        if found:
             self.directly(found[1] != "0", line)
-        elif found := _VERSION.search(text):
+        return found is not None
+
+    def versioned(self, text: str, line: Line) -> bool:
+        """The library's version."""
+        found = _VERSION.search(text)
+        if found:
             self.version = f"{found[1]} {found[2]}"
-        self.complain(line)
+        return found is not None
 
     def channel(self, found: re.Match[str], line: Line) -> None:
         """A line that says how one rank reaches another."""
@@ -167,6 +223,8 @@ class _Heard:
 
     def complain(self, line: Line) -> None:
         """Keep a complaint, and how often it came."""
+        if not any(each in line.text for each in _COMPLAIN):
+            return
         if direct := _DIRECT.search(line.text):
             self.directly(direct[1] == "Enabled", line)
         id = next((id for id, pattern in COMPLAINTS if pattern.search(line.text)), None)
@@ -192,11 +250,20 @@ class _Heard:
         return NetworkSetup(
             file=self.file, format="nccl_debug", network=self.network, interfaces=tuple(self.interfaces), channels=self.channels,
             transports=dict(self.transports), environment=self.environment, communicators=tuple(said),
-            bandwidth_bytes_per_s=self.believed, version=self.version, world=world or None,
+            bandwidth_bytes_per_s=self.believed, total_bandwidth_bytes_per_s=self.total, version=self.version, world=world or None,
             nodes=nodes or (1 if self.transports and self.hosts and not between else None), adapters=tuple(sorted(self.adapters)),
             forwarded=self.forwarded, trees=len(self.in_trees), direct=self.direct, where=self.where,
             signs=tuple(self.signs.values()),
         )
+
+
+_HEARD = (
+    ("set ", _Heard.variable), ("Using network", _Heard.chosen), ("Assigned NET plugin", _Heard.chosen),
+    (" channels", _Heard.counts),
+    (" Trees [0]", _Heard.tree), (": Using [0]", _Heard.uses), ("Init COMPLETE", _Heard.ready), (" nNodes ", _Heard.spans),
+    ("=== System", _Heard.believes), (" GDR ", _Heard.rings), ("CCL version", _Heard.versioned),
+)
+"""What is in a line, and who hears it."""
 
 
 def _adapter(text: str) -> str:

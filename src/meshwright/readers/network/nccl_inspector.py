@@ -1,7 +1,8 @@
 """NCCL Inspector: what a running job measured of its own collectives, as lines of JSON or for Prometheus.
 
-Records of one operation, size and communicator are one row with their mean. Absence is no evidence: the plug-in leaves out small
-messages, keeps a ring of the last ones, and writes when a communicator is torn down (plugins/profiler/inspector of NVIDIA/nccl).
+Records of one rank, operation, size and communicator are one row with their mean. Absence is no evidence: the plug-in leaves out
+small messages, keeps a ring of the last ones, and writes when a communicator is torn down (``plugins/profiler/inspector`` of
+NVIDIA/nccl).
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class _Sum:
     bus: float = 0.0
 
 
-Key = tuple[str, float, str, int]
-"""Operation, message, communicator, ranks."""
+Key = tuple[str, float, str, int, int | None]
+"""Operation, message, communicator, its ranks, and the rank that measured."""
 
 
 def read(source: Source) -> tuple[Bandwidths, ...]:
@@ -65,15 +66,15 @@ def read(source: Source) -> tuple[Bandwidths, ...]:
         signs["host"] += "cpu" in text(measured.get(f"{kind}_timing_source")).lower()
         nodes = max(nodes, whole(header.get("nnodes")) or 0)
         communicator = text(header.get("comm_name")) or text(header.get("id"))
-        key = (text(measured.get(kind)), size, communicator, whole(header.get("n_ranks")) or 0)
+        key = (text(measured.get(kind)), size, communicator, whole(header.get("n_ranks")) or 0, whole(header.get("rank")))
         _add(sums, key, line.number, time * 1e-6, (algorithm if algorithm is not None else bus) * 1e9, bus * 1e9)
     nodes = max(nodes, _prometheus(source, sums))
     if not sums:
         return ()
     rows = tuple(Bandwidth(
         operation=operation, message_bytes=size, time_s=each.time_s / each.count, algorithm_bytes_per_s=each.algorithm / each.count,
-        bus_bytes_per_s=each.bus / each.count, line=each.line, ranks=ranks or None, count=each.count, group=group,
-    ) for (operation, size, group, ranks), each in sums.items())
+        bus_bytes_per_s=each.bus / each.count, line=each.line, ranks=ranks or None, count=each.count, group=group, rank=rank,
+    ) for (operation, size, group, ranks, rank), each in sums.items())
     notes = [ABSENCE]
     if signs["wrong"]:
         notes.append(f"{signs['wrong']:,} lines are broken and left out")
@@ -106,7 +107,7 @@ def _prometheus(source: Source, sums: dict[Key, _Sum]) -> int:
         operation, ranks = said.get("collective") or said.get("p2p_operation", ""), whole(said.get("nranks", "")) or 0
         bus = values["bus"][0] * 1e9
         nodes = max(nodes, whole(said.get("n_nodes", "")) or 0)
-        _add(sums, (operation, size, said.get("comm_name", ""), ranks), values["bus"][1], values["time"][0] * 1e-6,
+        _add(sums, (operation, size, said.get("comm_name", ""), ranks, None), values["bus"][1], values["time"][0] * 1e-6,
              bus / bus_factor(operation, ranks), bus)
     return nodes
 

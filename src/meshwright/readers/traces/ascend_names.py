@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from meshwright.domain.observed import Collective
-from meshwright.readers.traces.collectives import MAX_COLLECTIVES
+from meshwright.readers.traces.columns import MAX_COLLECTIVES
 from meshwright.readers.traces.names import operation
 
 if TYPE_CHECKING:

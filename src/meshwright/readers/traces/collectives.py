@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.domain.observed import Collective
-from meshwright.readers.traces.columns import NO_ARGS, Columns, Device, Host
+from meshwright.readers.traces.columns import MAX_COLLECTIVES, NO_ARGS, Columns, Device, Host
 from meshwright.readers.traces.intervals import together, union
-from meshwright.readers.traces.names import COMMUNICATION, element_bytes, operation
+from meshwright.readers.traces.names import CLASSES, COMMUNICATION, OPERATIONS, element_bytes, operation
 from meshwright.text import visible
 
 if TYPE_CHECKING:
     from meshwright.readers.traces.event import Args
     from meshwright.readers.traces.timeline import Timeline
 
-MAX_COLLECTIVES = 100_000
-"""Kernels that are given one by one."""
 LONGEST_NAME = 300
 _RANKS = re.compile(r"\[\s*\d+(?:\s*,\s*\d+)*\s*\]")
 _US = 1e-6
@@ -67,6 +65,17 @@ class Communication:
             cover = together((line.compute, union(own.start, own.end)))
             found[name] = (cover.total - line.compute.total) * _US
         return found
+
+
+def on_host(host: Host, origin: float) -> tuple[Collective, ...]:
+    """Collectives that the host itself runs (gloo), in order of start: all that there is where no device was recorded."""
+    rows = np.flatnonzero(host.what == CLASSES.index("gloo"))
+    found = []
+    for index in rows[np.argsort(host.start[rows], kind="stable")][:MAX_COLLECTIVES].tolist():
+        start, number = (float(host.start[index]) - origin) * _US, int(host.number[index])
+        length, what = float(host.duration[index]) * _US, OPERATIONS[number] if number >= 0 else ""
+        found.append(Collective(operation=what, start_s=start, end_s=start + length, exposed_s=length))
+    return tuple(found)
 
 
 def communication(device: Device, columns: Columns, host: Host, origin: float) -> Communication:

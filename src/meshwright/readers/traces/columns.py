@@ -20,8 +20,10 @@ from meshwright.readers.traces.names import (
     DEVICE_CATEGORIES,
     KNOWN_CATEGORIES,
     LAUNCH_CATEGORIES,
+    OPERATIONS,
     STEP,
     host_class,
+    operation,
 )
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -31,7 +33,7 @@ MAX_NAMES = 200_000
 """Different names of kernels that are kept; further ones share one entry."""
 MAX_CLASSED = 500_000
 """Names of host events whose class is remembered at a time."""
-MAX_COLLECTIVES = 200_000
+MAX_COLLECTIVES = 100_000
 """Collectives whose arguments are kept."""
 OTHER_NAMES = ("(further kernels)", "nccl (further communication kernels)")
 MAX_STRANGE = 20
@@ -94,7 +96,7 @@ class Host:
     what: Integers
     """Place in ``names.CLASSES``."""
     number: Integers
-    """Of a step."""
+    """Of a step; of a collective that the host runs the place of its operation in ``names.OPERATIONS``; otherwise -1."""
     launched: Floats
     """When each call with a correlation began."""
     correlation: Integers
@@ -143,10 +145,12 @@ class Columns:
         names = self.names
         name = [names[each.name] for each in events]
         correlation, device = _integers([each.correlation for each in args]), _integers([each.device for each in args])
-        self._device.append((*_times(events), np.full(len(events), kind), np.array(name, dtype=np.int64), correlation, device))
+        said = np.array([each.collective != "" for each in args])
+        kinds = np.where(said & (kind == COMPUTE), COMMUNICATION, kind)
+        self._device.append((*_times(events), kinds, np.array(name, dtype=np.int64), correlation, device))
         communicates = names.communicates
         for number, each in zip(name, args, strict=True):
-            if communicates[number] and each.correlation >= 0 and len(self.comms) < MAX_COLLECTIVES:
+            if (communicates[number] or each.collective) and each.correlation >= 0 and len(self.comms) < MAX_COLLECTIVES:
                 self.comms[each.correlation] = each
 
     def _launch_rows(self, events: list[Event]) -> None:
@@ -167,7 +171,7 @@ class Columns:
                     self._annotated.append((int(step[1]), start, start + max(0.0, microseconds(event.dur))))
             else:
                 kept.append(event)
-        number = _integers([int(found[1]) if (found := STEP.search(each.name)) else -1 for each in kept])
+        number = _integers([_number(each.name) for each in kept])
         self._host.append((*_times(kept), _integers([self._classes[each.name] for each in kept]), number))
 
     @property
@@ -194,6 +198,13 @@ class Columns:
             first, last = found.get(number, (start, end))
             found[number] = (min(first, start), max(last, end))
         return found
+
+
+def _number(name: str) -> int:
+    if found := STEP.search(name):
+        return int(found[1])
+    what = operation(name) if name.startswith("gloo:") else ""
+    return OPERATIONS.index(what) if what else -1
 
 
 def _times(events: Sequence[Event]) -> tuple[Floats, Floats]:
