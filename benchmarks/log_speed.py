@@ -40,18 +40,24 @@ def main() -> None:
         (log,) = (each for each in observe((path,)).observations if isinstance(each, RunLog))
         seconds, waited = time.process_time() - begun, time.perf_counter() - clock
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{given.gigabytes:g} GB, {log.lines:,} lines, {steps:,} steps: {seconds:.2f} s of processor time ({waited:.1f} s), "
-          f"{seconds / grep:.1f} times grep -c ({grep:.2f} s), {peak:.0f} MiB at most; {len(log.steps):,} steps read; {'; '.join(log.notes)}")
+    print(
+        f"{given.gigabytes:g} GB, {log.lines:,} lines, {steps:,} steps: {seconds:.2f} s of processor time ({waited:.1f} s), "
+        f"{seconds / grep:.1f} times grep -c ({grep:.2f} s), {peak:.0f} MiB at most; {len(log.steps):,} steps read; {'; '.join(log.notes)}"
+    )
 
 
 def _write(path: Path, size: float, every: int) -> int:
     rng = random.Random(1)
-    noise = [f"2026-02-24 19:46:17 [INFO] (worker {rng.randint(0, 63)}) {' '.join(rng.choices(_WORDS, k=15))}\n" for _ in range(3000)]
+    noise = [
+        f"2026-02-24 19:46:17 [INFO] (worker {rng.randint(0, 63)}) {' '.join(rng.choices(_WORDS, k=15))}\n" for _ in range(3000)
+    ]
     written = number = 0
     with path.open("w") as stream:
         while written < size:
             number += 1
-            text = _STEP.format(number=number, ms=1380 + rng.random(), part=175 + rng.random()) + "".join(rng.choices(noise, k=every))
+            text = _STEP.format(number=number, ms=1380 + rng.random(), part=175 + rng.random()) + "".join(
+                rng.choices(noise, k=every)
+            )
             written += stream.write(text)
     return number
 
