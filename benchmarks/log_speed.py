@@ -24,7 +24,19 @@ _STEP = (
     "backward-params-all-reduce: 23.20 | backward-embedding-all-reduce: 420.71 | optimizer: 113.44 | batch-generator: 2.55\n"
 )
 _WORDS = (
-    "loading", "shard", "data", "worker", "finished", "index", "rank", "node", "cache", "tensor", "setup", "0.123", "7.89e-05",
+    "loading",
+    "shard",
+    "data",
+    "worker",
+    "finished",
+    "index",
+    "rank",
+    "node",
+    "cache",
+    "tensor",
+    "setup",
+    "0.123",
+    "7.89e-05",
 )
 
 
@@ -44,38 +56,21 @@ def main() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
         f"{given.gigabytes:g} GB, {log.lines:,} lines, {steps:,} steps: {seconds:.2f} s of processor time ({waited:.1f} s), "
-<<<<<<< HEAD
-        f"{seconds / grep:.1f} times grep -c ({grep:.2f} s), {peak:.0f} MiB at most; {len(log.steps):,} steps read; {'; '.join(log.notes)}"
-    )
-=======
         f"{seconds / grep:.1f} times grep -c ({grep:.2f} s), {peak:.0f} MiB at most; {len(log.steps):,} steps read; "
-        f"{'; '.join(log.notes)}")
->>>>>>> logs
+        f"{'; '.join(log.notes)}"
+    )
 
 
 def _write(path: Path, size: float, every: int) -> int:
     rng = random.Random(1)
-<<<<<<< HEAD
-    noise = [
-        f"2026-02-24 19:46:17 [INFO] (worker {rng.randint(0, 63)}) {' '.join(rng.choices(_WORDS, k=15))}\n" for _ in range(3000)
-    ]
-=======
     stamp = "2026-02-24 19:46:17 [INFO] (worker"
     noise = [f"{stamp} {rng.randint(0, 63)}) {' '.join(rng.choices(_WORDS, k=15))}\n" for _ in range(3000)]
->>>>>>> logs
     written = number = 0
     with path.open("w") as stream:
         while written < size:
             number += 1
-<<<<<<< HEAD
-            text = _STEP.format(number=number, ms=1380 + rng.random(), part=175 + rng.random()) + "".join(
-                rng.choices(noise, k=every)
-            )
-            written += stream.write(text)
-=======
             step = _STEP.format(number=number, ms=1380 + rng.random(), part=175 + rng.random())
             written += stream.write(step + "".join(rng.choices(noise, k=every)))
->>>>>>> logs
     return number
 
 
