@@ -221,7 +221,7 @@ def _inside(setup: NetworkSetup, known: Surroundings) -> Iterator[Judged]:
 
 
 def _complaints(setup: NetworkSetup) -> Iterator[Judged]:
-    """What the library warns of."""
+    """Transfers that failed; other warnings of the library are signs of any log."""
     for each in setup.signs:
         if each.id == "network.completion":
             yield Judged(
@@ -233,14 +233,6 @@ def _complaints(setup: NetworkSetup) -> Iterator[Judged]:
                 severity="high",
                 place=each.place,
                 change="look at the link, NCCL_IB_GID_INDEX, NCCL_IB_TIMEOUT and NCCL_IB_RETRY_CNT",
-            )
-        elif each.id == "network.warning":
-            yield Judged(
-                message=Message(
-                    "network.warning", "the library warns ({times:,} times): {text}", {"times": each.times, "text": each.text}
-                ),
-                severity="low",
-                place=each.place,
             )
 
 
