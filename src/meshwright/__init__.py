@@ -27,6 +27,10 @@ if TYPE_CHECKING:
         CatalogRequest,
         CheckAnswer,
         CheckRequest,
+        CompareAnswer,
+        CompareRequest,
+        DiagnoseAnswer,
+        DiagnoseRequest,
         DryrunAnswer,
         DryrunRequest,
         EstimateAnswer,
@@ -56,6 +60,8 @@ if TYPE_CHECKING:
         catalog,
         check,
         check_files,
+        compare,
+        diagnose,
         dryrun,
         estimate,
         explain,
@@ -96,16 +102,16 @@ if TYPE_CHECKING:
     from meshwright.domain.training import Batch, Lora, Training
     from meshwright.errors import InputError, MeshwrightError, NoAnswerError
     from meshwright.frameworks import framework
-    from meshwright.search import PlanResult, RankedPlan, SearchOptions, compare, min_devices, run_cost
+    from meshwright.search import PlanResult, RankedPlan, SearchOptions, min_devices, run_cost
     from meshwright.version import __version__ as __version__
 
 _HOMES = {
     "meshwright.api": (
-        "balance", "calibrate", "catalog", "check", "dryrun", "estimate", "explain", "export", "fix", "import_", "plan", "profile",
-        "rehearse", "step", "validate",
+        "balance", "calibrate", "catalog", "check", "compare", "diagnose", "dryrun", "estimate", "explain", "export", "fix",
+        "import_", "plan", "profile", "rehearse", "step", "validate",
         *(f"{verb}{kind}" for kind in ("Request", "Answer") for verb in (
-            "Balance", "Calibrate", "Catalog", "Check", "Dryrun", "Estimate", "Explain", "Export", "Fix", "Import", "Plan",
-            "Profile", "Rehearse", "Step", "Validate",
+            "Balance", "Calibrate", "Catalog", "Check", "Compare", "Diagnose", "Dryrun", "Estimate", "Explain", "Export", "Fix",
+            "Import", "Plan", "Profile", "Rehearse", "Step", "Validate",
         )),
         "balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "make_case", "read_files",
     ),
@@ -124,7 +130,7 @@ _HOMES = {
     "meshwright.errors": ("InputError", "MeshwrightError", "NoAnswerError"),
     "meshwright.frameworks": ("framework",),
     "meshwright.version": ("__version__",),
-    "meshwright.search": ("PlanResult", "RankedPlan", "SearchOptions", "compare", "min_devices", "run_cost"),
+    "meshwright.search": ("PlanResult", "RankedPlan", "SearchOptions", "min_devices", "run_cost"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -143,7 +149,11 @@ __all__ = [
     "CheckAnswer",
     "CheckRequest",
     "Cluster",
+    "CompareAnswer",
+    "CompareRequest",
     "Device",
+    "DiagnoseAnswer",
+    "DiagnoseRequest",
     "DryrunAnswer",
     "DryrunRequest",
     "End",
@@ -201,6 +211,7 @@ __all__ = [
     "compare",
     "device",
     "devices",
+    "diagnose",
     "dryrun",
     "estimate",
     "explain",

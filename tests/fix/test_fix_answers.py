@@ -8,7 +8,6 @@ from functools import cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oom_texts import GIB, modern
 
 from meshwright.api import fix_layout, make_case
 from meshwright.catalog import cluster_for
@@ -22,6 +21,7 @@ from meshwright.fix.packing import QUANTUM, packed
 from meshwright.frameworks import File, framework, frameworks
 from meshwright.frameworks.resume import ORDER
 from meshwright.readers.out_of_memory import read_out_of_memory
+from oom_texts import GIB, modern
 
 CAPACITY = 79.11 * GIB
 

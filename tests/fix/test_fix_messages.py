@@ -7,10 +7,10 @@ import string
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oom_texts import CADS_4, GIB, KAITO_976, MIB, QWEN_240, TORCHTUNE_2071, modern, npu, older
 
 from meshwright.errors import InputError
 from meshwright.readers.out_of_memory import read_out_of_memory
+from oom_texts import CADS_4, GIB, KAITO_976, MIB, QWEN_240, TORCHTUNE_2071, modern, npu, older
 
 SIZES = st.integers(2**20, 200 * 2**30).map(float)
 FIGURES = st.tuples(SIZES, SIZES, SIZES, SIZES, SIZES)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from oom_files import BRIDGE, CHATLEARN, FIRST_STAGE, FRAGMENTS, GRPO, IN_FLIGHT, LAST_STAGE, LOGITS, MEGATRON
-from oom_texts import GIB
 
 from meshwright.api.verbs.fix import FixRequest
 from meshwright.cli import main
+from oom_texts import GIB
 
 ONE = ["--max-edits", "1"]
 

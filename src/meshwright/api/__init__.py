@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from meshwright.api.verbs.calibrate import CalibrateAnswer, CalibrateRequest, calibrate
     from meshwright.api.verbs.catalog import CatalogAnswer, CatalogRequest, catalog
     from meshwright.api.verbs.check import CheckAnswer, CheckRequest, check
+    from meshwright.api.verbs.compare import CompareAnswer, CompareRequest, compare
+    from meshwright.api.verbs.diagnose import DiagnoseAnswer, DiagnoseRequest, diagnose
     from meshwright.api.verbs.dryrun import DryrunAnswer, DryrunRequest, dryrun
     from meshwright.api.verbs.estimate import EstimateAnswer, EstimateRequest, estimate
     from meshwright.api.verbs.explain import ExplainAnswer, ExplainRequest, explain
@@ -37,8 +39,8 @@ if TYPE_CHECKING:
     from meshwright.api.verbs.validate import ValidateAnswer, ValidateRequest, validate
 
 VERBS = (
-    "balance", "calibrate", "catalog", "check", "dryrun", "estimate", "explain", "export", "fix", "import_", "plan", "profile",
-    "rehearse", "step", "validate",
+    "balance", "calibrate", "catalog", "check", "compare", "diagnose", "dryrun", "estimate", "explain", "export", "fix", "import_",
+    "plan", "profile", "rehearse", "step", "validate",
 )
 """Functions of the door; each has a module of its name in ``api.verbs`` with its request and its answer."""
 _BY_VALUE = ("balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "make_case", "read_files")
@@ -64,6 +66,10 @@ __all__ = [
     "CatalogRequest",
     "CheckAnswer",
     "CheckRequest",
+    "CompareAnswer",
+    "CompareRequest",
+    "DiagnoseAnswer",
+    "DiagnoseRequest",
     "DryrunAnswer",
     "DryrunRequest",
     "EstimateAnswer",
@@ -93,6 +99,8 @@ __all__ = [
     "catalog",
     "check",
     "check_files",
+    "compare",
+    "diagnose",
     "dryrun",
     "estimate",
     "explain",

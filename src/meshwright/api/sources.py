@@ -83,14 +83,14 @@ class Taken:
         return None if layout is None else label(layout) if self.case is None else name_of(self.case.case, layout)
 
 
-def take(values: Values, faults: Faults) -> Taken:
-    """Read the files; every fault of flags and files is raised together."""
+def take(values: Values, faults: Faults, texts: Sequence[File] = ()) -> Taken:
+    """Read the files, or ``texts`` that stand for them; every fault of flags and files is raised together."""
     from meshwright.catalog import load_cluster, load_model, shrink
     from meshwright.documents.opening import open_source
     from meshwright.frameworks import framework
 
     found: dict[str, Any] = {}
-    if not values["files"] and "files" not in faults.failed:
+    if not (texts or values["files"]) and "files" not in faults.failed:
         faults.add("import.files", "FILE is missing: configuration files or launch scripts")
     if "from_" not in values and "from_" not in faults.failed:
         faults.add("import.from", "--from is missing: the framework that the files are for")
@@ -104,7 +104,7 @@ def take(values: Values, faults: Faults) -> Taken:
         if "model" in found and "layers" in values:
             found["model"] = shrink(found["model"], values["layers"])
     paths, beside = of_the_run(values["files"])
-    files = _texts(values, faults, paths)
+    files = texts or _texts(values, faults, paths)
     check_names(values, faults)
     if faults.messages:  # what else is wrong with the files, in their own languages
         with faults:

@@ -19,6 +19,8 @@ VERBS = {
     "import": "Read the files of a framework as a layout, and say what they leave open.",
     "check": "Judge the files of a framework: mistakes, memory, waste, claims.",
     "fix": "Find the smallest change that makes a configuration fit, faster, smaller or legal.",
+    "diagnose": "Say from logs, traces and dumps what a run lost, to what, and what to change.",
+    "compare": "Say what changed between two runs that happened, and why.",
     "calibrate": "Fit the physical constants to measured runs, yours or the corpus that ships.",
     "profile": "Measure this machine or allocation by micro-benchmarks, and write a cluster file.",
     "rehearse": "Profile this machine, plan a small model for it, run the layouts, and set measured beside predicted.",

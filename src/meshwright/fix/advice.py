@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from meshwright.errors import Message
-from meshwright.fix.classify import Kind
+from meshwright.judging.memory_messages import Kind
 
 if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
+    from meshwright.domain.observed.out_of_memory import Phase
     from meshwright.fix.observed import Observed
     from meshwright.frameworks.base import Framework
     from meshwright.frameworks.facts import Remedy
     from meshwright.frameworks.settings import Reading
-    from meshwright.readers.traceback_phase import Phase
 
 _KINDS: Mapping[Kind, str] = {
     "request larger than the device": "such a tensor grows with micro-batch x sequence x vocabulary (logits: a chunked or fused "

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.layout import Layout
+    from meshwright.domain.observed.out_of_memory import OutOfMemory
     from meshwright.frameworks.base import Framework
     from meshwright.frameworks.settings import Reading
-    from meshwright.readers.out_of_memory import OutOfMemory
     from meshwright.search.repair import Wish
 
 

@@ -11,14 +11,14 @@ import numpy as np
 from meshwright.errors import Message
 from meshwright.estimate.anchor import Probe, anchored
 from meshwright.estimate.costs import vocabulary_rows
-from meshwright.fix.classify import Verdict, classify, tenants
+from meshwright.judging.memory_messages import Verdict, classify, tenants
 from meshwright.units import gib
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.layout import Layout
-    from meshwright.readers.out_of_memory import OutOfMemory
+    from meshwright.domain.observed.out_of_memory import OutOfMemory
 
 SAME_SIZE = 0.02
 """How near a request must be to the size of the logits to be taken for them: allocators round, messages too."""

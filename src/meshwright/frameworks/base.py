@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
@@ -11,6 +12,7 @@ from meshwright.documents.source import File, Source
 from meshwright.domain.kernels import running
 from meshwright.domain.layout import Mixed, NoRecompute, overlapping
 from meshwright.errors import InputError, Message, fault
+from meshwright.frameworks.actions import actions_of
 from meshwright.frameworks.facts import PLAIN, Facts
 from meshwright.frameworks.resume import SHARDED, Meaning
 from meshwright.frameworks.settings import NOTHING_GIVEN, Finding, Given, Reading, Said, Severity
@@ -92,6 +94,9 @@ class Check:
             )
 
 
+_FLAG = re.compile(r"--[a-z0-9-]+")
+
+
 def _refuses_unknown(key: str) -> tuple[Severity, str] | None:
     """A framework that stops at a key that it does not know."""
     return "error", "unknown key {key}"
@@ -148,6 +153,9 @@ class Framework:
     detect: Callable[[Source], str | None] | None = None
     """The release that files are written for, where they show it."""
     interpreter: Callable[[Source, Given, str], Reading] | None = None
+    logged: Callable[[Mapping[str, str], str], File | None] | None = None
+    """A log's own dump of its arguments, and the name of the log, as a file of the framework; None where the dump is of another
+    program."""
     checks: tuple[Check, ...] = ()
     unknown_keys: Callable[[str], tuple[Severity, str] | None] = _refuses_unknown
     """What the framework does with a key that it does not know: severity and its words, None where extra keys are its own."""
@@ -169,6 +177,16 @@ class Framework:
     """What changing a knob means for a run that resumes."""
     facts: Facts = PLAIN
     """What else is known of it: ranks, allocator, remedies, guides, packing."""
+
+    @property
+    def actions(self) -> Mapping[str, str]:
+        """Action that helps a slow run -> this framework's keys for it; an empty text where it has no way to do it.
+
+        Flags that its surface does not have are those of a framework that it is like, and left out.
+        """
+        known = self.surface().keys if self.surface is not None else {}
+        said = self.facts.actions or actions_of(self.name)
+        return {action: keys for action, keys in said.items() if not known or all(flag in known for flag in _FLAG.findall(keys))}
 
     def release(self, version: str | None) -> str:
         """One of ``releases`` from what a user wrote; None is this one's.

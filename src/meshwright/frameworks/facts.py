@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ class Facts:
     """Guides that speak of its own keys: beginnings of identifiers of their rules."""
     other_rules: frozenset[str] = frozenset()
     """Rules of those guides that mean other keys than its own."""
+    actions: Mapping[str, str] = field(default_factory=dict)
+    """Action -> keys, for frameworks of others; those of this package stand in ``actions.yaml``."""
     packing: Callable[[Reading], PackingLimit | None] | None = None
     """How its trainer packs; None where it never does, or where the files do not say it."""
 

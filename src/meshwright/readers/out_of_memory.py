@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import PurePath
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from meshwright.domain.observed.out_of_memory import OutOfMemories, OutOfMemory, Speaker
 from meshwright.errors import fault
-from meshwright.readers.traceback_phase import Phase, phase_of
-
-Speaker = Literal["pytorch", "mindspore", "xla", "driver", "communication", "kernel"]
-"""Who says so: an allocator that knows its figures, the driver below it, NCCL or HCCL beside it, or the host's kernel or Slurm."""
+from meshwright.readers.formats import Format
+from meshwright.readers.lines import Search, tells
+from meshwright.readers.needles import Needles
+from meshwright.readers.source import Source
+from meshwright.readers.traceback_phase import MAX_FRAMES_ABOVE, phase_of
 
 MAX_BYTES = 64 * 10**6
 """Of a log: what is larger is cut by whoever asks."""
@@ -25,62 +27,6 @@ MAX_LINE = 4000
 MAX_MESSAGES = 4096
 WRAPPED = 8
 """Lines that one message may be wrapped over."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutOfMemory:
-    """One message with whatever figures it has; sizes in bytes, None where it does not say."""
-
-    speaker: Speaker
-    text: str
-    """The message, on one line."""
-    line: int
-    """Where it stands in what was given."""
-    rank: int | None = None
-    stage: int | None = None
-    """The pipeline stage, where the prefix of the line names it."""
-    device: int | None = None
-    """Of its node."""
-    requested_bytes: float | None = None
-    capacity_bytes: float | None = None
-    free_bytes: float | None = None
-    allowed_bytes: float | None = None
-    """What the allocator was told not to exceed."""
-    allocated_bytes: float | None = None
-    """Tensors, private pools included."""
-    unallocated_bytes: float | None = None
-    """Reserved by the allocator and not used by a tensor."""
-    private_pool_bytes: float = 0.0
-    """Of CUDA graphs; part of what is allocated."""
-    process_bytes: float | None = None
-    """This process, with what its allocator does not know."""
-    processes: tuple[tuple[int, float], ...] = ()
-    """Numbers and bytes of processes on the device; this one may be among them where ``process_bytes`` is not said."""
-    phase: Phase = ""
-    """What the traceback says was going on; empty without one."""
-    frame: str = ""
-    """The frame that says so."""
-
-    @property
-    def reserved_bytes(self) -> float | None:
-        """What the allocator holds."""
-        if self.allocated_bytes is None or self.unallocated_bytes is None:
-            return None
-        return self.allocated_bytes + self.unallocated_bytes
-
-    @property
-    def limit_bytes(self) -> float | None:
-        """Where the allocator ends: the device, or what it was told not to exceed."""
-        return self.capacity_bytes if self.allowed_bytes is None else self.allowed_bytes
-
-    @property
-    def open_bytes(self) -> float | None:
-        """What the allocator may still reserve; without a figure of what is free, what it has not reserved."""
-        limit, reserved = self.limit_bytes, self.reserved_bytes
-        left = None if limit is None or reserved is None else max(0.0, limit - reserved)
-        if self.free_bytes is None:
-            return left
-        return self.free_bytes if self.allowed_bytes is None or left is None else min(self.free_bytes, left)
 
 
 def read_out_of_memory(text: str, where: str = "") -> tuple[OutOfMemory, ...]:
@@ -91,17 +37,42 @@ def read_out_of_memory(text: str, where: str = "") -> tuple[OutOfMemory, ...]:
     """
     if not text.strip():
         raise fault("oom.empty", "is empty: the message of the run that ran out of memory is wanted", path=where)
-    lines = [_plain(line) for line in text.splitlines()]
-    found = list(_messages(lines))
+    found = _found(text, where)
     if not found:
         raise fault(
             "oom.unknown", "holds no out-of-memory message: none of an allocator, a driver, a communication library or the kernel",
             path=where,
         )
+    return found
+
+
+def _found(text: str, where: str) -> tuple[OutOfMemory, ...]:
+    """All messages of a text, which may have none."""
+    return _settled(list(_messages([_plain(line) for line in text.splitlines()])), where)
+
+
+def _settled(found: Sequence[OutOfMemory], where: str) -> tuple[OutOfMemory, ...]:
+    """One message a rank, which the name of the file may say."""
     alone = _FILE.search("/".join(PurePath(where).parts[-2:]))
     if alone is not None:
         found = [each if each.rank is not None else replace(each, rank=int(alone[1])) for each in found]
     return tuple(_one_per_rank(found))
+
+
+def _read(source: Source) -> tuple[OutOfMemories, ...]:
+    """The messages of a log of any length, each with what stands above and below it."""
+    found: list[OutOfMemory] = []
+    for hit in Search(Needles(_ANCHORS, source.excerpt)).hits(source):
+        if len(found) >= MAX_MESSAGES:
+            break
+        if not _ANY.search(hit.line.text):
+            continue
+        raw, own = hit.around(MAX_FRAMES_ABOVE, WRAPPED)
+        message = _message([_plain(line) for line in raw], own)
+        if message is not None:
+            found.append(replace(message, line=hit.line.number))
+    messages = _settled(found, source.shown)
+    return (OutOfMemories(file=source.shown, format="out_of_memory", messages=messages),) if messages else ()
 
 
 def _plain(line: str) -> str:
@@ -118,24 +89,30 @@ def _messages(lines: Sequence[str]) -> Iterator[OutOfMemory]:
     """Each line that is a message, read together with those that it is wrapped over."""
     count = 0
     for number, line in enumerate(lines):
-        if not _SUSPECT.search(line):
-            continue
-        for speaker, pattern, read in _SPEAKERS:
-            at = pattern.search(line)
-            if at is None:
-                continue
-            whole = _unwrapped(lines, number, at.start())
-            who = _who(line)
-            phase, frame = phase_of(lines, number, _who)
-            message = OutOfMemory(
-                speaker=speaker, text=whole[:1500], line=number + 1, rank=who.rank, stage=who.stage, phase=phase, frame=frame
-            )
-            told = read(message, whole)
-            yield told if who.local is None else replace(told, device=who.local)
+        message = _message(lines, number) if _SUSPECT.search(line) else None
+        if message is not None:
+            yield message
             count += 1
-            break
         if count >= MAX_MESSAGES:
             return
+
+
+def _message(lines: Sequence[str], number: int) -> OutOfMemory | None:
+    """What the line says, where it is a message."""
+    line = lines[number]
+    for speaker, pattern, read in _SPEAKERS:
+        at = pattern.search(line)
+        if at is None:
+            continue
+        whole = _unwrapped(lines, number, at.start())
+        who = _who(line)
+        phase, frame = phase_of(lines, number, _who)
+        message = OutOfMemory(
+            speaker=speaker, text=whole[:1500], line=number + 1, rank=who.rank, stage=who.stage, phase=phase, frame=frame
+        )
+        told = read(message, whole)
+        return told if who.local is None else replace(told, device=who.local)
+    return None
 
 
 def _unwrapped(lines: Sequence[str], number: int, start: int) -> str:
@@ -282,6 +259,16 @@ _WORDINGS: tuple[tuple[Speaker, str, _Reader], ...] = (
 )
 """Who speaks, how the message begins, and how it is read: the first that a line holds."""
 _SPEAKERS = tuple((speaker, re.compile(wording, re.IGNORECASE), read) for speaker, wording, read in _WORDINGS)
+_ANY = re.compile("|".join(wording for _, wording, _ in _WORDINGS), re.IGNORECASE)
+_ANCHORS = (
+    b"out of memory", b"out-of-memory", b"OUT_OF_MEMORY", b"Tried to allocate", b"Memory not enough", b"memory isn't enough",
+    b"TotalUsedMemStatistics", b"RESOURCE_EXHAUSTED", b"CUDA calloc", b"memory allocation", b"rtMalloc", b"oom-kill", b"oom_kill",
+    b"oom kill", b"oomkill", b"DefaultCPUAllocator", b"bad_alloc", b"Cannot allocate memory", b"MemoryError",
+    b"cudaErrorMemoryAllocation", b"hipErrorOutOfMemory", b"STATUS_ALLOC_FAILED", b"EL0004:", b"EL0004 ", b"EL0004]", b" 207001",
+    b"=207001", b":207001", b"[207001", b"cudaMalloc", b"cuMemAlloc", b"cudaHostAlloc", b"cuMalloc", b"cuHostAlloc", b"malloc fail",
+    b"calloc fail", b"Failed to calloc", b"failed to malloc",
+)
+"""One of them is on every line that is a message."""
 
 
 def _one_per_rank(found: Sequence[OutOfMemory]) -> Iterator[OutOfMemory]:
@@ -297,3 +284,9 @@ def _one_per_rank(found: Sequence[OutOfMemory]) -> Iterator[OutOfMemory]:
         if kept is None or (kept.capacity_bytes is None and each.capacity_bytes is not None):
             groups[key] = each if kept is None else replace(each, phase=each.phase or kept.phase, frame=each.frame or kept.frame)
     yield from groups.values()
+
+
+FORMAT = Format(
+    name="out_of_memory", says="messages of allocators, drivers and the kernel when memory ends",
+    told=lambda sample: tells(sample, _ANCHORS, _ANY), read=_read,
+)

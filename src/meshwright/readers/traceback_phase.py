@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
 
-Phase = Literal["", "setup", "loss", "gather", "optimizer", "experts", "attention", "backward"]
-"""``setup``: building or loading the model; ``gather``: parameters of sharded ranks; empty: not known, or a plain forward pass."""
+from meshwright.domain.observed.out_of_memory import Phase
 
 MAX_FRAMES_ABOVE = 200
 """Lines above the message that are looked at."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 BASES = 20
 """Grid layouts of each pool that are refined."""
+MESHES = 60
+"""Meshes and micro-batches of which the recomputation is tried."""
 MODULE_SETS: tuple[tuple[str, ...], ...] = (
     ("layernorm",),
     ("moe_act",),
@@ -41,29 +43,43 @@ MODULE_SETS: tuple[tuple[str, ...], ...] = (
 def refine(space: Space, finalists: Finalists, *, bases: int = BASES) -> list[Candidate]:
     """Neighbours of the best ``bases`` layouts of each pool, evaluated; those that fit, with the grid's own among them.
 
-    Holds:   only knobs that are not pinned and that the framework has.
+    Holds:   only knobs that are not pinned and that the framework has. Of every other mesh among those that fit recomputation is
+             tried: a mesh that is slow where it recomputes everything may be the one that has room to recompute little.
     """
     best = finalists.best
     chosen = [layout for pool in (best, *finalists.near) for layout in _unlike(pool)[:bases]]
-    return [*best, *neighbours(space, chosen, known={candidate.layout for candidate in best}, after=finalists.seen)]
+    found = around(space, chosen)
+    if space.pins.recompute is None:
+        others = [base for base in _unlike(best, chunks=False)[:MESHES] if base not in chosen]
+        found = list(dict.fromkeys([*found, *(layout for base in others for layout in _recomputes(space, base))]))
+    return [*best, *fitting(space, found, known={candidate.layout for candidate in best}, after=finalists.seen)]
 
 
-def _unlike(pool: Sequence[Candidate]) -> list[Layout]:
-    """The first of each mesh, micro-batch and number of chunks: recomputation and sharding are what is tried around them."""
+def _unlike(pool: Sequence[Candidate], *, chunks: bool = True) -> list[Layout]:
+    """The first of each mesh, micro-batch and number of chunks: recomputation and sharding are what is tried around them.
+
+    ``chunks``: whether numbers of chunks are told apart, or only one from several.
+    """
     once: dict[tuple[int, ...], Layout] = {}
     for each in pool:
         own = each.layout
         key = (
-            own.tensor_parallel, own.context_parallel, own.pipeline_parallel, own.virtual_stages, own.expert_parallel,
-            own.expert_tensor_parallel, own.microbatch_sequences,
+            own.tensor_parallel, own.context_parallel, own.pipeline_parallel,
+            own.virtual_stages if chunks else min(own.virtual_stages, 2), own.expert_parallel, own.expert_tensor_parallel,
+            own.microbatch_sequences,
         )
         once.setdefault(key, own)
     return list(once.values())
 
 
-def neighbours(space: Space, layouts: Sequence[Layout], *, known: set[Layout], after: int) -> list[Candidate]:
-    """Neighbours of some layouts that fit and are not known yet, evaluated; ``after``: where the enumeration has ended."""
-    found = list(dict.fromkeys(layout for base in layouts for layout in variants(space, base)))
+def around(space: Space, bases: Sequence[Layout]) -> list[Layout]:
+    """Neighbours of some layouts, each once."""
+    again: set[Layout] = set()
+    return list(dict.fromkeys(layout for base in bases for layout in variants(space, base, again)))
+
+
+def fitting(space: Space, found: Sequence[Layout], *, known: set[Layout], after: int) -> list[Candidate]:
+    """Of some layouts those that fit and are not known yet, evaluated; ``after``: where the enumeration has ended."""
     if not found:
         return []
     step_s, reserved = evaluate_many(space.case, found)
@@ -74,13 +90,19 @@ def neighbours(space: Space, layouts: Sequence[Layout], *, known: set[Layout], a
     ]
 
 
-def variants(space: Space, base: Layout) -> Iterator[Layout]:
-    """Every neighbour of a layout that the framework can express."""
+def variants(space: Space, base: Layout, again: set[Layout] | None = None) -> Iterator[Layout]:
+    """Every neighbour of a layout that the framework can express.
+
+    ``again``: layouts, as they are without recomputation, whose recomputation was varied before; these grow.
+    """
     features, pins = space.features, space.pins
     shapes = [base, *(uneven(space, base) if features.uneven_stages else ())]
+    before = set() if again is None else again
     for shape in shapes:
         yield shape
-        if pins.recompute is None:
+        plain = replace(shape, recompute=NoRecompute())
+        if pins.recompute is None and plain not in before:
+            before.add(plain)
             yield from _recomputes(space, shape)
     if pins.shard is None and features.partial_sharding and base.optimizer_shards > 1:
         yield from _shardings(space, base)

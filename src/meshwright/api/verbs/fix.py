@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
+    from meshwright.domain.observed.out_of_memory import OutOfMemory
     from meshwright.fix import Fixed, FixQuestion
     from meshwright.frameworks import Framework
     from meshwright.frameworks.settings import Reading
-    from meshwright.readers.out_of_memory import OutOfMemory
 
 MAX_EDITS = 6
 _WISH, _OUTPUT = "Wish", "Output"

@@ -9,6 +9,7 @@ from meshwright.domain.features import Features
 from meshwright.errors import InputError
 from meshwright.frameworks.base import Framework
 from meshwright.frameworks.facts import FUSED_LOSS, Facts
+from meshwright.frameworks.megatron.dump import logged
 from meshwright.frameworks.megatron.flags import DEFAULT_VERSION, RELEASES, parse_version, surface
 from meshwright.frameworks.megatron.layout_arguments import UNSPOKEN, decide, normal
 from meshwright.frameworks.megatron.limits import MODULES
@@ -85,6 +86,7 @@ MEGATRON = Framework(
     decide=decide,
     detect=detect,
     interpreter=interpret,
+    logged=logged,
     checks=CHECKS,
     adds_keys=other_program,
     unknown_keys=unknown_key,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oom_texts import CADS_4, GIB, KAITO_976, MIB, QWEN_240, TORCHTUNE_2071, modern
 
 from meshwright.fix import classify
 from meshwright.readers.out_of_memory import read_out_of_memory
+from oom_texts import CADS_4, GIB, KAITO_976, MIB, QWEN_240, TORCHTUNE_2071, modern
 
 
 def kinds(text):

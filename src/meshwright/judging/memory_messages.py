@@ -10,8 +10,7 @@ from meshwright.errors import Message
 from meshwright.units import GIB, gib
 
 if TYPE_CHECKING:
-    from meshwright.readers.out_of_memory import OutOfMemory
-    from meshwright.readers.traceback_phase import Phase
+    from meshwright.domain.observed.out_of_memory import OutOfMemory, Phase
 
 Kind = Literal[
     "request larger than the device", "other tenant", "fragmentation", "transient", "capacity", "host", "outside the allocator",

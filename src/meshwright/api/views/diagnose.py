@@ -1,0 +1,113 @@
+"""JSON of ``diagnose``: the document of the contract."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from meshwright.api.views.runs import closest_view
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from meshwright.diagnose.diagnosis import Diagnosis
+    from meshwright.diagnose.finding import Finding
+    from meshwright.errors import Message
+    from meshwright.evidence.rows.near import Near
+    from meshwright.readers.formats import Observed
+
+PARTS = ("data", "host", "compute", "communication_exposed", "idle", "bubble", "waiting", "other")
+
+
+def diagnose_view(found: Diagnosis, observed: Observed, notes: Sequence[Message], closest: Near | None) -> dict[str, Any]:
+    """``diagnose --json``."""
+    run, split = found.run, found.run.split
+    hang = run.hang
+    return {
+        "verdict": found.verdict,
+        "observed": observed_view(found),
+        "split": None
+        if split is None
+        else {
+            "about": split.about,
+            **{f"{name}_ratio": getattr(split, f"{name}_ratio") for name in PARTS},
+            "communication_exposed": {name: split.exposed.get(name) for name in ("tp", "cp", "ep", "pp", "dp", "unknown")},
+        },
+        "expected": {
+            each.part: {
+                "observed_s": each.observed_s,
+                "predicted_s": each.predicted_s,
+                "interval": list(each.interval) if each.interval is not None else None,
+            }
+            for each in found.expected
+        },
+        "findings": [finding_view(each) for each in found.findings],
+        "guides": [
+            {
+                "rule": each.rule,
+                "says": each.says,
+                "source": each.source,
+                "bound_ratio": each.bound_ratio,
+                "observed_ratio": each.observed_ratio,
+                "holds": each.holds,
+            }
+            for each in found.guides
+        ],
+        "hang": None
+        if hang is None
+        else {
+            "kind": hang.kind,
+            "ranks": list(hang.ranks),
+            "collective": hang.collective,
+            "sequence": hang.sequence,
+        },
+        "closest_run": closest_view(closest),
+        "label": run.facts.estimate.label if run.facts is not None else None,
+        "read": [{"file": file, "formats": list(names)} for file, names in observed.read],
+        "left": [{"file": each.path, "why": each.words} for each in observed.left],
+        "notes": [*(str(each) for each in notes if each not in observed.left), *found.notes],
+    }
+
+
+def observed_view(found: Diagnosis) -> dict[str, Any]:
+    """What was seen, in figures."""
+    run = found.run
+    steady = run.steady
+    return {
+        "format": run.log.format if run.log is not None else next((each.format for each in run.traces), None),
+        "iterations": len(run.log.steps) if run.log is not None else 0,
+        "steady": len(steady.steps) if steady is not None else 0,
+        "step_s": run.step_s,
+        "step_low_s": steady.low_s if steady is not None else None,
+        "step_high_s": steady.high_s if steady is not None else None,
+        "tflops_per_device": None if run.model_flops_per_s_per_device is None else run.model_flops_per_s_per_device / 1e12,
+        "tokens_per_s_per_device": run.tokens_per_s_per_device,
+        "effective_tokens_per_s_per_device": found.effective_tokens_per_s_per_device,
+        "mfu_ratio": run.mfu_ratio,
+        "memory_bytes": run.memory_bytes,
+        "devices": run.world,
+        "ended": run.ending.status if run.ending is not None else None,
+    }
+
+
+def finding_view(each: Finding) -> dict[str, Any]:
+    """One finding; its place is that of its first evidence."""
+    place = next((seen.place for seen in each.evidence if seen.place is not None), None)
+    return {
+        "id": each.id,
+        "severity": each.severity,
+        "message": str(each.message),
+        "evidence": [
+            {"text": seen.text, "file": seen.place.file if seen.place else None, "line": seen.place.line if seen.place else None}
+            for seen in each.evidence
+        ],
+        "loss_ratio": each.loss_ratio,
+        "predicted_gain_ratio": each.predicted_gain_ratio,
+        "change": each.change or None,
+        "remedy": list(each.remedies),
+        "refuted_by": each.refuted_by or None,
+        "source": each.source or None,
+        "file": place.file if place else None,
+        "line": place.line if place else None,
+        "t0_s": place.t0_s if place else None,
+        "t1_s": place.t1_s if place else None,
+    }

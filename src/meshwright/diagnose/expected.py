@@ -1,0 +1,134 @@
+"""What should have been: each part of the step beside its prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from meshwright.diagnose.finding import HIGH, Evidence, Finding, severity_of
+from meshwright.diagnose.remedies import remedies
+from meshwright.errors import Message
+from meshwright.words import percent, seconds
+
+if TYPE_CHECKING:
+    from meshwright.diagnose.run import Run
+
+Speed = Literal["normal", "slow", "unknown"]
+LONGER = 1.5
+"""How many times its prediction a part takes before it is told on its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """One part, observed and predicted; seconds of a step."""
+
+    part: str
+    observed_s: float | None
+    predicted_s: float
+    interval: tuple[float, float] | None = None
+    """Where the measured figure lies with the estimate's own probability; None for parts: only steps have been measured."""
+
+
+def expected(run: Run) -> tuple[Expected, ...]:
+    """Every part that has a prediction; nothing without one.
+
+    Holds:   observed parts are those of ``run.split``, so they are None where the files do not tell.
+    """
+    predicted = run.predicted
+    if predicted is None:
+        return ()
+    time, split = predicted.time, run.split
+    rows = [
+        Expected(
+            part="step",
+            observed_s=run.step_s,
+            predicted_s=predicted.step_s,
+            interval=predicted.interval.step_s if predicted.interval is not None else None,
+        )
+    ]
+    seen = dict(split.exposed) if split is not None else {}
+    parts = (
+        ("compute", _seconds(run, "compute_ratio"), time.compute_s + time.optimizer_s),
+        ("bubble", _seconds(run, "bubble_ratio"), time.bubble_s),
+        ("tp", seen.get("tp"), time.tensor_parallel_s),
+        ("cp", seen.get("cp"), time.context_parallel_s),
+        ("ep", seen.get("ep"), time.expert_parallel_s),
+        ("pp", seen.get("pp"), time.pipeline_exposed_s),
+        ("dp", seen.get("dp"), time.data_parallel_exposed_s),
+        ("host", _seconds(run, "host_ratio"), time.host_s),
+        ("data", _seconds(run, "data_ratio"), 0.0),
+    )
+    rows += [Expected(part=name, observed_s=observed, predicted_s=should) for name, observed, should in parts]
+    return tuple(rows)
+
+
+def _seconds(run: Run, name: str) -> float | None:
+    return None if run.split is None else run.split.seconds(getattr(run.split, name))
+
+
+def speed(run: Run) -> Speed:
+    """Whether the step is within the interval of its prediction; a faster one is normal, too."""
+    predicted = run.predicted
+    if predicted is None or predicted.interval is None or run.step_s is None:
+        return "unknown"
+    return "slow" if run.step_s > predicted.interval.step_s[1] else "normal"
+
+
+def longer(run: Run) -> Iterator[Finding]:
+    """Parts that take much longer than predicted, and a step that does without saying where."""
+    told = False
+    step = run.step_s
+    for each in expected(run):
+        if each.part in ("step", "compute", "data", "bubble", "host") or each.observed_s is None or step is None:
+            continue
+        beyond = (each.observed_s - each.predicted_s) / step
+        if each.observed_s > LONGER * each.predicted_s and beyond >= HIGH:
+            told = True
+            yield Finding(
+                message=Message(
+                    f"expected.{each.part}",
+                    "{part} communication takes {observed} of each step, expected {predicted}{why}",
+                    {
+                        "part": each.part.upper(),
+                        "observed": seconds(each.observed_s),
+                        "predicted": seconds(each.predicted_s),
+                        "why": _why(run, each.part),
+                    },
+                ),
+                severity=severity_of(beyond),
+                loss_ratio=beyond,
+                evidence=(Evidence(run.split.about if run.split else ""),),
+                remedies=remedies(f"expected.{each.part}", run.framework),
+            )
+    predicted = run.predicted
+    if not told and speed(run) == "slow" and predicted is not None and predicted.interval is not None and step is not None:
+        beyond = 1.0 - predicted.step_s / step
+        yield Finding(
+            message=Message(
+                "expected.step",
+                "a step takes {observed}; predicted are {predicted}, and {level:.0%} of runs lie between {low} and {high}",
+                {
+                    "observed": seconds(step),
+                    "predicted": seconds(predicted.step_s),
+                    "level": predicted.interval.level,
+                    "low": seconds(predicted.interval.step_s[0]),
+                    "high": seconds(predicted.interval.step_s[1]),
+                },
+            ),
+            severity=severity_of(beyond),
+            loss_ratio=beyond,
+            general=True,
+            remedies=remedies("expected.step", run.framework),
+            evidence=(Evidence(f"the steps take {percent(step / predicted.step_s - 1.0)} longer than predicted"),),
+        )
+
+
+def _why(run: Run, part: str) -> str:
+    """A reason that the layout itself shows."""
+    case, layout = run.case, run.layout
+    if case is None or layout is None:
+        return ""
+    if part == "tp" and layout.tensor_parallel > case.cluster.devices_per_node:
+        return ": its group crosses nodes"
+    return ""

@@ -1,0 +1,400 @@
+"""Networks, judged: how a communication library set itself up, and what bandwidth benchmarks reached.
+
+Pure: what is known of the cluster is handed in, and what is not known makes no finding.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from meshwright.diagnose.judged import Judged, Severity
+from meshwright.domain.observed import Bandwidth, Bandwidths, NetworkSetup, Place
+from meshwright.errors import Message
+
+CLIFF = 0.5
+"""Share of the best rate of smaller messages below which a larger one has fallen off a cliff (NCCL #1453: 29.5 to 5.3 GB/s)."""
+FAR, BELOW = 0.5, 0.8
+"""Share of a link's rate below which a plateau is far under it, or under it."""
+EARLY = 0.05
+"""Share of time in collectives by which a rank that is waited for lies below the others (Ascend's advisor: 5 %)."""
+TRUE = frozenset({"1", "true", "yes", "on"})
+PINNED = (
+    "NCCL_ALGO",
+    "NCCL_PROTO",
+    "NCCL_MIN_NCHANNELS",
+    "NCCL_MAX_NCHANNELS",
+    "NCCL_MIN_CTAS",
+    "NCCL_MAX_CTAS",
+    "NCCL_NTHREADS",
+    "NCCL_BUFFSIZE",
+    "NCCL_P2P_NET_CHUNKSIZE",
+)
+"""Variables that take a choice from the library which it makes better by size and topology."""
+SWITCHED_OFF = {
+    "NCCL_P2P_DISABLE": "direct transfers between the devices of a node",
+    "NCCL_SHM_DISABLE": "shared memory",
+    "NCCL_IB_DISABLE": "InfiniBand and RoCE",
+    "NCCL_IBEXT_DISABLE": "the external InfiniBand plug-in",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What is known of the cluster; None where it is not."""
+
+    nodes: int | None = None
+    devices_per_node: int | None = None
+    nvlink: bool | None = None
+    multicast: bool | None = None
+    """Whether the switch between the devices of a node reduces by itself (NVLink SHARP: NVSwitch with Hopper or newer)."""
+    rdma: bool | None = None
+    """Whether nodes are joined by InfiniBand, RoCE or EFA."""
+    adapters_per_node: int | None = None
+    link_bytes_per_s: float | None = None
+    """Between nodes, of one device."""
+
+
+UNKNOWN = Surroundings()
+
+
+def judge_setup(setup: NetworkSetup, known: Surroundings = UNKNOWN) -> tuple[Judged, ...]:
+    """What is wrong with a set-up, in the order in which it would be mended."""
+    return tuple(_setup(setup, known))
+
+
+def _place(setup: NetworkSetup, *facts: str) -> Place:
+    """Where the first of the facts was said."""
+    lines = [setup.where[each] for each in facts if each in setup.where]
+    signs = [each.place.line for each in setup.signs if each.id in facts and each.place.line]
+    return Place(file=setup.file, line=next(iter([*signs, *lines]), None))
+
+
+def _judged(
+    setup: NetworkSetup, severity: Severity, id: str, template: str, *facts: str, change: str = "", **values: object
+) -> Judged:
+    return Judged(message=Message(id, template, values), severity=severity, place=_place(setup, *facts), change=change)
+
+
+def why_tcp(setup: NetworkSetup) -> tuple[str, ...]:
+    """Why a library took TCP, as far as it says: ``environment``, ``no_verbs``, ``no_device``, ``no_plugin``; else ``unknown``."""
+    given = {name: value.lower() for name, value in setup.environment.items()}
+    signs = {each.id for each in setup.signs}
+    reasons = []
+    if given.get("NCCL_IB_DISABLE") in TRUE or given.get("NCCL_NET") == "socket" or given.get("NCCL_NET_PLUGIN") == "none":
+        reasons.append("environment")
+    reasons += [reason for reason in ("no_verbs", "no_device") if f"network.{reason}" in signs]
+    if not reasons and "network.no_plugin" in signs:
+        reasons.append("no_plugin")
+    return tuple(reasons) or ("unknown",)
+
+
+_WHY = {
+    "environment": ("the environment says so", "unset NCCL_IB_DISABLE, NCCL_NET and NCCL_NET_PLUGIN"),
+    "no_verbs": ("libibverbs cannot be opened", "install rdma-core (libibverbs) in the container"),
+    "no_device": ("no RDMA device is seen", "give the container the devices (/dev/infiniband, --device or the device plug-in)"),
+    "no_plugin": ("no network plug-in is found", "install the fabric's plug-in (aws-ofi-nccl for EFA)"),
+    "unknown": ("the log does not say why", "run once with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET from the start"),
+}
+
+
+def _setup(setup: NetworkSetup, known: Surroundings) -> Iterator[Judged]:
+    given = setup.environment
+    nodes = known.nodes or setup.nodes
+    tcp = setup.network.lower() == "socket" or bool(setup.transports.get("NET/Socket"))
+    loopback = tcp and bool(setup.interfaces) and all(each in {"lo", "lo0"} for each in setup.interfaces)
+    if tcp and nodes != 1 and known.rdma is not False:
+        reasons = why_tcp(setup)
+        facts = ("NCCL_IB_DISABLE", "NCCL_NET", "NCCL_NET_PLUGIN") if reasons[0] == "environment" else (f"network.{reasons[0]}",)
+        yield _judged(
+            setup,
+            "critical",
+            "network.tcp",
+            "TCP goes between nodes instead of RDMA: {why}",
+            *facts,
+            "NET/Socket",
+            "network",
+            change=_WHY[reasons[0]][1],
+            why=" and ".join(_WHY[each][0] for each in reasons),
+            reasons=reasons,
+        )
+    if loopback or given.get("NCCL_SOCKET_IFNAME", "").lstrip("=") in {"lo", "lo0"}:
+        severity: Severity = "critical" if nodes != 1 else "low"
+        yield _judged(
+            setup,
+            severity,
+            "network.loopback",
+            "the loopback interface is used: it reaches no other node",
+            "NCCL_SOCKET_IFNAME",
+            "interfaces",
+            change="unset NCCL_SOCKET_IFNAME or name the interface that joins the nodes",
+        )
+    yield from _direct(setup)
+    yield from _inside(setup, known)
+    off = [name for name in SWITCHED_OFF if given.get(name, "").lower() in TRUE]
+    if tcp:
+        off = [name for name in off if not name.startswith("NCCL_IB")]
+    for name in off:
+        yield _judged(
+            setup,
+            "high",
+            "network.switched_off",
+            "{name}={value} turns off {what}",
+            name,
+            change=f"unset {name}",
+            name=name,
+            value=given[name],
+            what=SWITCHED_OFF[name],
+        )
+    yield from _complaints(setup)
+    pinned = [name for name in PINNED if name in given]
+    if pinned:
+        yield _judged(
+            setup,
+            "advice",
+            "network.pinned",
+            "{names} take a choice from the library that depends on size and topology",
+            *pinned,
+            change=f"unset {', '.join(pinned)}",
+            names=", ".join(f"{name}={given[name]}" for name in pinned),
+        )
+    if given.get("NCCL_DEBUG", "").upper() in {"INFO", "TRACE"}:
+        yield _judged(
+            setup,
+            "advice",
+            "network.debugging",
+            "NCCL_DEBUG={level} is left on",
+            "NCCL_DEBUG",
+            change="unset NCCL_DEBUG, or WARN",
+            level=given["NCCL_DEBUG"],
+        )
+    yield from _adapters(setup, known)
+
+
+def _direct(setup: NetworkSetup) -> Iterator[Judged]:
+    """GPUDirect between nodes."""
+    between = {
+        name: number for name, number in setup.transports.items() if name.startswith("NET/") and not name.startswith("NET/Socket")
+    }
+    direct = sum(number for name, number in between.items() if name.endswith("/GDRDMA"))
+    without = sum(between.values()) - direct
+    told = any(each.id == "network.not_direct" and "NET/Socket" not in each.text for each in setup.signs)
+    if without or (told and not direct and setup.network.lower() != "socket"):
+        names = [name for name in between if not name.endswith("/GDRDMA")]
+        yield _judged(
+            setup,
+            "high",
+            "network.not_direct",
+            "{without} of {all} channels between nodes go through host memory: GPUDirect RDMA is off",
+            *(["network.not_direct"] if told else []),
+            *names,
+            change="load nvidia-peermem (or use DMA-BUF), and look at NCCL_NET_GDR_LEVEL",
+            without=without,
+            all=without + direct,
+        )
+
+
+def _inside(setup: NetworkSetup, known: Surroundings) -> Iterator[Judged]:
+    """Between the devices of a node."""
+    shared = setup.transports.get("SHM", 0)
+    if shared and known.nvlink is not False:
+        off = any(each.id == "network.peer_to_peer_off" for each in setup.signs) or "NCCL_P2P_DISABLE" in setup.environment
+        severity: Severity = "high" if known.nvlink else "medium" if off else "low"
+        yield _judged(
+            setup,
+            severity,
+            "network.shared_memory",
+            "{shared} of {all} channels inside a node go through host memory, as where devices have no direct path",
+            "network.peer_to_peer_off",
+            "NCCL_P2P_DISABLE",
+            "SHM",
+            shared=shared,
+            all=shared + sum(number for name, number in setup.transports.items() if name.startswith("P2P/")),
+            change="unset NCCL_P2P_DISABLE; switch off ACS and the IOMMU's translation; give the container all devices",
+        )
+    if known.multicast and setup.channels.get("nvls") == 0 and (known.devices_per_node or 2) > 1:
+        yield _judged(
+            setup,
+            "medium",
+            "network.no_multicast",
+            "no NVLS channel is open although the switch reduces by itself",
+            "nvls",
+            "NCCL_NVLS_ENABLE",
+            change="unset NCCL_NVLS_ENABLE; start the fabric manager; a driver from 530 on",
+        )
+
+
+def _complaints(setup: NetworkSetup) -> Iterator[Judged]:
+    """What the library warns of."""
+    for each in setup.signs:
+        if each.id == "network.completion":
+            yield Judged(
+                message=Message(
+                    "network.completion",
+                    "a transfer ended with status {status} ({times:,} times): {text}",
+                    {"status": "?" if each.value is None else int(each.value), "times": each.times, "text": each.text},
+                ),
+                severity="high",
+                place=each.place,
+                change="look at the link, NCCL_IB_GID_INDEX, NCCL_IB_TIMEOUT and NCCL_IB_RETRY_CNT",
+            )
+        elif each.id == "network.warning":
+            yield Judged(
+                message=Message(
+                    "network.warning", "the library warns ({times:,} times): {text}", {"times": each.times, "text": each.text}
+                ),
+                severity="low",
+                place=each.place,
+            )
+
+
+def _adapters(setup: NetworkSetup, known: Surroundings) -> Iterator[Judged]:
+    """Adapters that are in use or missing, and what the library believes of them."""
+    names = [each for each in setup.interfaces if "/" in each]
+    bonds = [each for each in names if "bond" in each]
+    if bonds and len(bonds) < len(names):
+        yield _judged(
+            setup,
+            "low",
+            "network.storage_adapter",
+            "{names} joins the others: it may be the adapter of the storage",
+            "interfaces",
+            change="name the adapters of the fabric in NCCL_IB_HCA",
+            names=", ".join(bonds),
+        )
+    if names and known.adapters_per_node and len(names) < known.adapters_per_node:
+        yield _judged(
+            setup,
+            "high",
+            "network.adapters",
+            "{found} of {all} adapters of a node are used",
+            "interfaces",
+            "NCCL_IB_HCA",
+            change="name all adapters in NCCL_IB_HCA, or unset it",
+            found=len(names),
+            all=known.adapters_per_node,
+        )
+    believed = setup.bandwidth_bytes_per_s
+    if believed and known.link_bytes_per_s and believed < FAR * known.link_bytes_per_s:
+        yield _judged(
+            setup,
+            "medium",
+            "network.believed",
+            "the library believes in {believed:.1f} GB/s where the link has {link:.1f}",
+            "bandwidth",
+            believed=believed / 1e9,
+            link=known.link_bytes_per_s / 1e9,
+        )
+
+
+def judge_table(table: Bandwidths, known: Surroundings = UNKNOWN) -> tuple[Judged, ...]:
+    """What is wrong with what a benchmark, or a running job, reached."""
+    found: dict[str, Judged] = {}
+    for (operation, _, group), rows in _series(table.rows):
+        if (fall := cliff(rows)) and f"cliff {operation} {group}" not in found:
+            before, after = fall
+            found[f"cliff {operation} {group}"] = Judged(
+                message=Message(
+                    "bandwidth.cliff",
+                    "{operation}: {before:.1f} GB/s at {small:,.0f} bytes fall to {after:.1f} at {large:,.0f}",
+                    {
+                        "operation": operation or "collective",
+                        "before": before.bus_bytes_per_s / 1e9,
+                        "small": before.message_bytes,
+                        "after": after.bus_bytes_per_s / 1e9,
+                        "large": after.message_bytes,
+                    },
+                ),
+                severity="high",
+                place=Place(file=table.file, line=after.line),
+                change="compare NCCL_ALGO and NCCL_PROTO by size, look at the switches' buffers and at pauses of RoCE",
+            )
+    link = known.link_bytes_per_s
+    if link and (table.nodes or known.nodes or 1) > 1:
+        best = max((each for _, rows in _series(table.rows) for each in rows), key=lambda each: each.bus_bytes_per_s, default=None)
+        if best and best.bus_bytes_per_s < BELOW * link:
+            found["plateau"] = Judged(
+                message=Message(
+                    "bandwidth.plateau",
+                    "{operation} reaches {best:.1f} GB/s at most where the link has {link:.1f}",
+                    {"operation": best.operation or "the collective", "best": best.bus_bytes_per_s / 1e9, "link": link / 1e9},
+                ),
+                severity="high" if best.bus_bytes_per_s < FAR * link else "low",
+                place=Place(file=table.file, line=best.line),
+            )
+    return tuple(found.values())
+
+
+def judge_ranks(tables: Sequence[Bandwidths]) -> tuple[Judged, ...]:
+    """The rank that arrives last: where each rank times its own collectives, the one that is late waits least.
+
+    Of each operation, size and communicator that three ranks or more measured, a rank's time is compared with the median; the rank
+    whose time lies below it by most, weighted by time, is named where it is more than a share ``EARLY`` below.
+    """
+    measured: dict[tuple[str, float, str], dict[int, tuple[float, int, Place]]] = defaultdict(dict)
+    for table in tables:
+        for each in table.rows:
+            if each.rank is not None and each.time_s and each.group:
+                measured[each.operation, each.message_bytes, each.group][each.rank] = (
+                    each.time_s, each.count, Place(file=table.file, line=each.line))
+    usual: dict[int, float] = defaultdict(float)
+    own: dict[int, float] = defaultdict(float)
+    places: dict[int, Place] = {}
+    for ranks in measured.values():
+        if len(ranks) < 3:
+            continue
+        middle = median(time for time, _, _ in ranks.values())
+        for rank, (time, count, place) in ranks.items():
+            usual[rank] += middle * count
+            own[rank] += time * count
+            places.setdefault(rank, place)
+    if not own:
+        return ()
+    last = min(own, key=lambda rank: own[rank] / usual[rank])
+    share = 1 - own[last] / usual[last]
+    if share < EARLY:
+        return ()
+    return (Judged(message=Message("network.last_to_arrive",
+                                   "rank {rank} spends {share:.0%} less in collectives than its peers: they wait for it",
+                                   {"rank": last, "share": share}), severity="high" if share > 4 * EARLY else "medium",
+                   place=places[last], change="look at what this rank does before: its data, its clock, its share of the work"),)
+
+
+def cliff(rows: Sequence[Bandwidth]) -> tuple[Bandwidth, Bandwidth] | None:
+    """The best row below a cliff and the first behind it, of rows by growing size; None where the rates do not fall off."""
+    best: Bandwidth | None = None
+    for each in rows:
+        if best is not None and each.bus_bytes_per_s < CLIFF * best.bus_bytes_per_s:
+            return best, each
+        if best is None or each.bus_bytes_per_s > best.bus_bytes_per_s:
+            best = each
+    return None
+
+
+def plateau_bytes_per_s(table: Bandwidths) -> float:
+    """The best bus rate of any size, each size taken by the mean of its rows: never the mean over sizes."""
+    return max((each.bus_bytes_per_s for _, rows in _series(table.rows) for each in rows), default=0.0)
+
+
+def _series(rows: Iterable[Bandwidth]) -> Iterator[tuple[tuple[str, bool | None, str], list[Bandwidth]]]:
+    """Rows of one operation, form and group by growing size; those of one size become one with their mean rate."""
+    series: dict[tuple[str, bool | None, str], dict[float, list[Bandwidth]]] = defaultdict(lambda: defaultdict(list))
+    for each in rows:
+        series[each.operation, each.in_place, each.group][each.message_bytes].append(each)
+    for key, sizes in series.items():
+        yield key, [_mean(sizes[size]) for size in sorted(sizes)]
+
+
+def _mean(rows: Sequence[Bandwidth]) -> Bandwidth:
+    if len(rows) == 1:
+        return rows[0]
+    total = sum(each.count for each in rows)
+    return replace(
+        rows[0],
+        time_s=None,
+        count=total,
+        algorithm_bytes_per_s=sum(each.algorithm_bytes_per_s * each.count for each in rows) / total,
+        bus_bytes_per_s=sum(each.bus_bytes_per_s * each.count for each in rows) / total,
+    )

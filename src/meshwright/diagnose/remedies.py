@@ -1,0 +1,41 @@
+"""What helps, in the field's words and, where a framework is named, in its own keys (``remedies.yaml``)."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from meshwright.readers.safe import load_yaml
+
+if TYPE_CHECKING:
+    from meshwright.frameworks.base import Framework
+
+
+@cache
+def _table() -> dict[str, list[dict[str, str]]]:
+    """Finding -> remedies, the first first: ``says`` in words, ``does`` the action whose keys frameworks name."""
+    loaded = load_yaml(Path(str(files("meshwright.diagnose"))) / "remedies.yaml")
+    assert isinstance(loaded, dict)
+    return loaded
+
+
+def remedies(finding: str, framework: Framework | None) -> tuple[str, ...]:
+    """What helps against a finding; unknown findings have nothing.
+
+    A framework's keys stand behind the words where it has keys for them (``Framework.actions``); what it has no way to do is left
+    out where it says so by an empty text.
+    """
+    said = []
+    for each in _table().get(finding, ()):
+        keys = None if framework is None else framework.actions.get(each.get("does", ""))
+        if keys == "":
+            continue
+        said.append(f"{each['says']}: {keys}" if keys else each["says"])
+    return tuple(said)
+
+
+def actions() -> frozenset[str]:
+    """Every action that a framework may have keys for."""
+    return frozenset(each["does"] for rows in _table().values() for each in rows if "does" in each)

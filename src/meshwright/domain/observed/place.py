@@ -1,0 +1,15 @@
+"""Where something was seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A file, and in it a line, or a span of time on the clock of the file."""
+
+    file: str
+    line: int | None = None
+    t0_s: float | None = None
+    t1_s: float | None = None

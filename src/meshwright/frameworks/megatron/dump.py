@@ -1,0 +1,63 @@
+"""The arguments that a log of Megatron-LM prints before it trains, as the script that would give them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from meshwright.documents.quoting import command
+from meshwright.documents.source import File
+from meshwright.frameworks.megatron.flags import surface
+
+OFF = frozenset({"none", "false", ""})
+NEEDED = ("num_layers", "hidden_size", "tensor_model_parallel_size")
+"""What every dump of a training has."""
+DERIVED = frozenset(
+    {
+        "virtual_pipeline_model_parallel_size",
+        "padded_vocab_size",
+        "data_parallel_size",
+        "consumed_train_samples",
+        "consumed_valid_samples",
+        "params_dtype",
+        "world_size",
+        "rank",
+        "local_rank",
+        "transformer_pipeline_model_parallel_size",
+    }
+)
+"""Values that the program worked out of others."""
+
+
+def logged(settings: Mapping[str, str], name: str) -> File | None:
+    """A launch script with every argument of the dump that is switched on and that some release knows.
+
+    A dump spells the attribute, not the flag: ``no_x`` flags stand as ``x`` and are not told from those that were never given.
+    """
+    if not all(each in settings for each in NEEDED):
+        return None
+    known, words = surface(), ["torchrun"]
+    if (world := settings.get("world_size", "")).isdigit():
+        words += ["--nproc_per_node", world]
+    words.append("pretrain_gpt.py")
+    for key, value in settings.items():
+        flag = "--" + key.replace("_", "-")
+        if value.strip().lower() in OFF or key in DERIVED or flag not in known.keys:
+            continue
+        words += [flag] if value.strip() == "True" else [flag, *_values(value)]
+    virtual, layers = settings.get("virtual_pipeline_model_parallel_size", ""), settings["num_layers"]
+    if virtual.isdigit() and int(virtual) > 1 and layers.isdigit():
+        chunk = int(layers) // int(virtual) // int(settings.get("pipeline_model_parallel_size", "1"))
+        words += (
+            ["--num-layers-per-virtual-pipeline-stage", str(chunk)]
+            if "--num-layers-per-virtual-pipeline-stage" not in words
+            else []
+        )
+    return File(path=f"{name} (its arguments).sh", text=command(*words) + "\n")
+
+
+def _values(value: str) -> list[str]:
+    """The words of a value: a list as Python prints it is several."""
+    text = value.strip()
+    if text.startswith("[") and text.endswith("]"):
+        return [each.strip().strip("'\"") for each in text[1:-1].split(",") if each.strip()]
+    return [text]

@@ -1,0 +1,1 @@
+"""What allocators recorded."""

@@ -1,0 +1,1 @@
+"""What is known of networks: libraries' own logs, benchmarks, and what running jobs measured."""

@@ -1,0 +1,134 @@
+"""Networks are judged: what is wrong is said with its reason, and what is not known makes no finding."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.draws import examples
+
+from meshwright.diagnose.network import CLIFF, Surroundings, cliff, judge_setup, judge_table, plateau_bytes_per_s
+from meshwright.domain.observed import Bandwidth, Bandwidths, NetworkSetup, Place, Sign
+
+
+def setup(**given: object) -> NetworkSetup:
+    return NetworkSetup(file="log", format="nccl_debug", **given)
+
+
+def sign(id: str, line: int = 3, text: str = "", value: float | None = None) -> Sign:
+    return Sign(id=id, place=Place(file="log", line=line), text=text, value=value)
+
+
+def ids(judged: tuple) -> list[str]:
+    return [each.id for each in judged]
+
+
+@pytest.mark.parametrize(
+    ("given", "reasons", "line"),
+    [
+        ({"environment": {"NCCL_IB_DISABLE": "1"}, "where": {"NCCL_IB_DISABLE": 5}}, ("environment",), 5),
+        ({"signs": (sign("network.no_device"),)}, ("no_device",), 3),
+        ({"signs": (sign("network.no_verbs", 4), sign("network.no_plugin"))}, ("no_verbs",), 4),
+        ({"signs": (sign("network.no_plugin", 7),)}, ("no_plugin",), 7),
+        ({"where": {"network": 9}}, ("unknown",), 9),
+    ],
+)
+def test_tcp_between_nodes_is_said_with_its_reason(given, reasons, line):
+    judged = judge_setup(setup(network="Socket", **given))
+    assert ids(judged)[0] == "network.tcp"
+    assert judged[0].severity == "critical"
+    assert judged[0].message.values["reasons"] == reasons
+    assert judged[0].place == Place(file="log", line=line)
+
+
+def test_one_node_needs_no_network_and_ethernet_has_no_rdma():
+    assert judge_setup(setup(network="Socket", nodes=1)) == ()
+    assert judge_setup(setup(network="Socket"), Surroundings(nodes=1)) == ()
+    assert judge_setup(setup(network="Socket", nodes=2), Surroundings(rdma=False)) == ()
+    assert judge_setup(setup(network="IB", signs=(sign("network.no_plugin"),), transports={"NET/IB/GDRDMA": 4})) == ()
+
+
+def test_channels_without_gpudirect_are_counted():
+    (judged,) = judge_setup(setup(network="IB", transports={"NET/IB": 3, "NET/IB/GDRDMA": 1, "P2P/IPC": 9}, where={"NET/IB": 2}))
+    assert (judged.id, judged.place.line) == ("network.not_direct", 2)
+    assert (judged.message.values["without"], judged.message.values["all"]) == (3, 4)
+
+
+def test_a_switch_that_could_reduce_and_does_not_is_a_finding_only_where_it_can():
+    silent = setup(network="IB", channels={"nvls": 0})
+    assert ids(judge_setup(silent, Surroundings(multicast=True, devices_per_node=8))) == ["network.no_multicast"]
+    assert judge_setup(silent, Surroundings(multicast=True, devices_per_node=1)) == ()
+    assert judge_setup(silent) == ()
+    assert judge_setup(setup(channels={"collective": 4}), Surroundings(multicast=True)) == (), "an old form does not say"
+
+
+def test_shared_memory_is_worse_the_more_is_known():
+    shared = {"transports": {"SHM": 2, "P2P/IPC": 6}}
+    assert [each.severity for each in judge_setup(setup(**shared))] == ["low"]
+    assert [each.severity for each in judge_setup(setup(**shared), Surroundings(nvlink=True))] == ["high"]
+    assert judge_setup(setup(**shared), Surroundings(nvlink=False)) == ()
+
+
+def test_overrides_and_complaints_are_said():
+    judged = judge_setup(
+        setup(
+            network="IB",
+            environment={"NCCL_ALGO": "Ring", "NCCL_P2P_DISABLE": "1", "NCCL_DEBUG": "TRACE", "NCCL_SHM_DISABLE": "0"},
+            interfaces=("mlx5_0:1/IB", "mlx5_bond_0:1/RoCE"),
+            bandwidth_bytes_per_s=1e9,
+            signs=(sign("network.completion", text="status=12", value=12.0),),
+        ),
+        Surroundings(adapters_per_node=8, link_bytes_per_s=50e9),
+    )
+    assert ids(judged) == [
+        "network.switched_off",
+        "network.completion",
+        "network.pinned",
+        "network.debugging",
+        "network.storage_adapter",
+        "network.adapters",
+        "network.believed",
+    ]
+    assert all(str(each.message) for each in judged)
+
+
+def table(rates: list[float], **given: object) -> Bandwidths:
+    return Bandwidths(
+        file="t",
+        format="nccl_tests",
+        rows=tuple(
+            Bandwidth(
+                operation="AllReduce",
+                message_bytes=2.0**at,
+                time_s=None,
+                algorithm_bytes_per_s=rate / 2,
+                bus_bytes_per_s=rate,
+                line=at,
+                in_place=False,
+            )
+            for at, rate in enumerate(rates)
+        ),
+        **given,
+    )
+
+
+@examples(80)
+@given(st.lists(st.floats(1, 1e12), min_size=1, max_size=30))
+def test_a_cliff_is_where_the_rate_falls_below_half_of_the_best_before(rates):
+    found = cliff(table(rates).rows)
+    falls = [at for at in range(len(rates)) if at and rates[at] < CLIFF * max(rates[:at])]
+    assert (found is None) == (not falls)
+    if found:
+        assert found[1].line == falls[0]
+        assert found[0].bus_bytes_per_s == max(rates[: falls[0]])
+
+
+def test_a_plateau_is_no_mean_over_sizes_and_is_compared_with_the_link():
+    rows = table([1e9, 2e9, 300e9, 480e9, 470e9])
+    assert plateau_bytes_per_s(rows) == 480e9
+    known = Surroundings(nodes=2, link_bytes_per_s=1000e9)
+    (judged,) = judge_table(rows, known)
+    assert (judged.id, judged.severity) == ("bandwidth.plateau", "high")
+    assert judge_table(rows, Surroundings(nodes=2, link_bytes_per_s=500e9)) == ()
+    assert judge_table(rows, Surroundings(nodes=1, link_bytes_per_s=1000e9)) == ()
+    assert judge_table(rows) == ()

@@ -1,0 +1,103 @@
+"""Where a step goes, against sums made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from meshwright.diagnose.split import ideal_bubble, of_log, of_splits, of_traces
+from meshwright.diagnose.steady import steady
+from meshwright.domain.label import parse_layout
+from meshwright.domain.observed import RankSplit, RankTrace, Step
+
+
+def log_of(step_s, **parts):
+    return steady([Step(number=1, step_s=step_s, line=1, parts={name.replace("_", "-"): value for name, value in parts.items()})])
+
+
+def pipeline(microbatches, stages=4):
+    return parse_layout(f"tp1 pp{stages} mb1", num_devices=stages, global_batch_sequences=microbatches)
+
+
+def test_waits_of_a_pipeline_are_bubble_up_to_what_the_schedule_makes():
+    """(p - 1) / (m + p - 1) = 3/7 of 1.4 s is 0.6 s: of 0.5 s of filling all is bubble, of 0.7 s 0.1 s is waiting."""
+    timers = {"forward_compute": 0.2, "backward_compute": 0.5}
+    few = of_log(log_of(1.4, forward_recv=0.2, backward_embedding_all_reduce=0.3, **timers), pipeline(4), "")
+    assert few.bubble_ratio == pytest.approx(0.5 / 1.4)
+    assert few.waiting_ratio == pytest.approx(0.0)
+    more = of_log(log_of(1.4, forward_recv=0.3, backward_embedding_all_reduce=0.4, **timers), pipeline(4), "")
+    assert more.bubble_ratio == pytest.approx(3 / 7)
+    assert more.waiting_ratio == pytest.approx(0.1 / 1.4)
+
+
+def test_exchanges_of_the_steady_state_are_no_bubble():
+    found = of_log(log_of(10.0, forward_compute=3.0, backward_compute=5.0, backward_send_forward_recv=1.5), pipeline(64), "")
+    assert (found.bubble_ratio, found.waiting_ratio) == (0.0, pytest.approx(0.15))
+
+
+def test_without_a_pipeline_an_all_reduce_is_communication():
+    layout = parse_layout("tp1 pp1 mb1", num_devices=4, global_batch_sequences=4)
+    found = of_log(
+        log_of(1.0, forward_compute=0.3, backward_compute=0.4, backward_params_all_reduce=0.2, optimizer=0.05), layout, ""
+    )
+    assert (found.bubble_ratio, found.waiting_ratio, found.exposed["pp"]) == (None, None, None)
+    assert found.communication_exposed_ratio == pytest.approx(0.2)
+    assert (found.compute_ratio, found.optimizer_ratio, found.other_ratio) == (
+        pytest.approx(0.75),
+        pytest.approx(0.05),
+        pytest.approx(0.05),
+    )
+
+
+def test_no_timers_no_split():
+    assert of_log(log_of(1.0, something_else=0.5), None, "") is None
+
+
+@pytest.mark.parametrize(("stages", "microbatches", "ratio"), [(4, 4, 3 / 7), (64, 4, 63 / 67), (16, 256, 15 / 271), (1, 8, 0.0)])
+def test_the_ideal_bubble_is_that_of_the_formula(stages, microbatches, ratio):
+    assert ideal_bubble(pipeline(microbatches, stages)) == pytest.approx(ratio)
+
+
+SPLIT = RankSplit(window_s=10.0, compute_s=4.0, communication_s=3.0, exposed_communication_s=2.0, exposed_copies_s=0.5, idle_s=3.5)
+TRACE = RankTrace(
+    file="a",
+    format="t",
+    split=SPLIT,
+    idle={"data": 1.0, "host": 0.5, "sync": 0.25, "other": 1.75},
+    exposed_by_group={"tp": 0.5, "": 1.5},
+)
+
+
+def test_shares_of_a_trace_sum_to_its_window():
+    found = of_traces([TRACE], {"tp": "tp"}, None, 5.0)
+    shares = (
+        found.data_ratio,
+        found.host_ratio,
+        found.compute_ratio,
+        found.communication_exposed_ratio,
+        found.idle_ratio,
+        found.other_ratio,
+    )
+    assert shares == pytest.approx((0.1, 0.075, 0.4, 0.2, 0.175, 0.05))
+    assert sum(shares) == pytest.approx(1.0)
+    assert (found.exposed["tp"], found.exposed["unknown"], found.exposed["dp"]) == (pytest.approx(0.25), pytest.approx(0.75), None)
+
+
+def test_several_ranks_are_their_mean_and_waiting_is_within_communication():
+    other = replace(TRACE, split=replace(SPLIT, compute_s=6.0, idle_s=1.5), idle={})
+    found = of_traces([TRACE, other], {}, 9.0, 10.0)
+    assert found.compute_ratio == pytest.approx(0.5)
+    assert found.waiting_ratio == pytest.approx(0.2)
+
+
+def test_communication_that_nobody_recognised_is_unknown():
+    unknown = replace(TRACE, split=replace(SPLIT, communication_s=None, exposed_communication_s=None))
+    assert of_traces([unknown], {}, None, None).communication_exposed_ratio is None
+    assert of_splits([unknown.split]).communication_exposed_ratio is None
+
+
+def test_a_table_of_ranks_leaves_its_stages_out():
+    ranks = [replace(SPLIT, rank=rank) for rank in (0, 1)]
+    found = of_splits([*ranks, replace(SPLIT, rank=None, stage=0, compute_s=10.0)])
+    assert (found.compute_ratio, found.idle_ratio) == (pytest.approx(0.4), pytest.approx(0.35))

@@ -1,0 +1,15 @@
+"""Real files of public runs give what a correct reader must find; they are not in the repository (``benchmarks/samples``)."""
+
+from __future__ import annotations
+
+import pytest
+from benchmarks.samples import ask, directory, everything, right
+
+SAMPLES = directory()
+
+
+@pytest.mark.skipif(SAMPLES is None, reason="MESHWRIGHT_SAMPLES names no directory")
+@pytest.mark.parametrize("expected", everything(), ids=lambda each: f"{each.file}: {each.what}")
+def test_what_is_read_is_what_the_file_says(expected):
+    got = ask(expected, SAMPLES)
+    assert right(expected, got), got
