@@ -34,7 +34,7 @@ MEMORY, DUMP, WORLD, STEP_TIME, THEORY, BILLIONS, TIMES, ACROSS, PADDED = (
     b"memory (MB) |", b"- arguments -", b"using world size:", b"Step Time : ", b"Theoretical memory footprints",
     b"of parameters in", b"time (ms)", b"across ranks (ms):", b"padded vocab",
 )
-ITERATIONS = (b"| consumed samples", b"consumed_samples", b"| elapsed time per iteration")
+ITERATIONS = (b"| consumed samples", b"consumed_samples", b"| elapsed time per iteration", b"train_step_timing")
 _FIELDS = {
     "elapsed time per iteration ms", "global batch size", "number of skipped iterations", "throughput per gpu tflop/s/gpu",
     "lm loss", "learning rate", "loss scale", "grad norm", "number of nan iterations",
@@ -108,7 +108,7 @@ def _remember(draft: Draft, found: re.Match[str], line: int) -> None:
     sizes = {name: number(said.get(name)) for name in ("allocated", "max allocated", "reserved", "max reserved")}
     draft.remember(RankMemory(
         rank=int(found[1]), step=int(found[2]), line=line,
-        **{f"{name.replace(' ', '_')}_bytes": None if value is None else value * MIB for name, value in sizes.items()},
+        **{f"{name.replace(' ', '_')}_bytes": None if value is None or value < 0 else value * MIB for name, value in sizes.items()},
     ))
 
 
