@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 import os
 from dataclasses import replace
@@ -11,9 +10,6 @@ from functools import cache
 import pytest
 import yaml
 
-import meshwright.documents.quoting
-import meshwright.readers.names
-import meshwright.text
 from meshwright.catalog import clusters, load_cluster, load_model
 from meshwright.catalog.calibrations import calibration_table, read_table, table_text
 from meshwright.catalog.sheets import data_path
@@ -177,8 +173,3 @@ def test_a_path_that_would_be_written_into_a_plan(tmp_path, monkeypatch, capfd):
     status = main(["estimate", "c.json", "--device", "h100-sxm", "--nodes", "1", *batch])
     err = capfd.readouterr().err
     assert status == 2 and err.startswith("error: model: ") and r"a\nb" in err
-
-
-def test_what_is_said_where_it_is_defined():
-    for module in (meshwright.text, meshwright.readers.names, meshwright.documents.quoting):
-        assert doctest.testmod(module).failed == 0

@@ -17,7 +17,7 @@ PAGES = sorted(path for shelf in SHELVES for path in shelf.glob("*.md"))
 SOURCES = [path for path in sorted(PACKAGE.rglob("*")) if path.suffix in {".py", ".yaml", ".md", ".j2"}]
 FOLDERS = ("benchmarks", "docs", "examples", "scripts", "src", "tests")
 OURS = "|".join([*FOLDERS, "meshwright", *sorted(path.name for path in PACKAGE.iterdir() if path.is_dir())])
-GONE = re.compile(r"(?<![\w./-])(?:reference|shared|corpus|seeds)/|\bMISSION\b|\bplan/(?=\w+\.py)|\bdiagnose/|\bcontract\.md")
+GONE = re.compile(r"(?<![\w./-])(?:reference|shared|corpus|seeds)/|\bMISSION\b|\bplan/(?=\w+\.py)|\bcontract\.md")
 PATH = re.compile(rf"(?<![\w./<{{-])(?:{OURS})/[\w./*-]*[\w*]\.(?:py|md|yaml|csv|json|toml|svg|sh|log|txt)\b(?:#[\w-]+)?")
 OF_OTHERS = {
     "benchmarks/llama3_h100_202412_torchtitan.md": "torchtitan",

@@ -13,7 +13,9 @@ from typing import Any
 
 import yaml
 
+from benchmarks.mutants.forked import noticed, warm_up
 from benchmarks.mutants.page import PAGE, page
+from benchmarks.mutants.seeing import Seen, see
 from benchmarks.mutants.sites import mutated, sites
 from benchmarks.mutants.trying import ROOT, SOURCE, Copy, Mutant, rooms_with_tests
 
@@ -31,6 +33,7 @@ def parsed() -> argparse.Namespace:
     options.add_argument("--list", action="store_true", help="print them, run nothing")
     options.add_argument("--again", action="store_true", help="those that survived, once more with today's tests")
     options.add_argument("--results", type=Path, default=RESULTS, help="JSON lines that are kept from run to run")
+    options.add_argument("--see", nargs="*", metavar="FOLDER", help="run tests once under coverage: which execute which line")
     options.add_argument("--write", action="store_true", help="renew docs/mutants.md")
     return options.parse_args()
 
@@ -96,6 +99,9 @@ def _mutant(path: str, kind: str, line: int, before: str, after: str) -> Mutant:
 def main() -> int:
     """Run them; 1 where one survived without a reason."""
     options = parsed()
+    if options.see is not None:
+        see(options.see or ("tests",))
+        return 0
     done = _kept(options.results)
     drawing = partial(drawn, options.number, options.seed, options.room or "")
     mutants = survivors(done) if options.again else known() if options.known else drawing()
@@ -103,12 +109,15 @@ def main() -> int:
         for each in mutants:
             print(f"{each.path}:{each.line} {each.kind}\n  - {each.before}\n  + {each.after}")
         return 0
-    copy = Copy()
+    warm_up()
+    copy, seen = Copy(), Seen()
     for count, each in enumerate(mutants, start=1):
         kept = done.get(each.key)
         if kept is None or (options.again and not kept["killed"]):
             try:
-                outcome = copy.tried(each.path, each.text)
+                outcome = noticed(each) or copy.tried(each.path, each.text)
+                if not outcome.killed and (others := seen.tests(each.path, each.line, each.before)):
+                    outcome = noticed(each, others) or outcome
             except RuntimeError as error:
                 print(f"{count}/{len(mutants)} {each.path}:{each.line} left out: {error}", flush=True)
                 continue

@@ -15,9 +15,11 @@ HEAD = """\
 # What the tests notice
 
 One line of a source is changed in a plausible way (factor, sign, index, comparison, condition, extreme, one more) in a
-copy of the tree, and the tests of its room are run there until one fails (`benchmarks/mutants/rooms.yaml` says which).
+fork of the process (`forked.py`) and the tests of its room are run there until one fails (`benchmarks/mutants/rooms.yaml` says
+which); what survives is tried in a copy of the tree, and by every other test that was seen to execute the line (`--see`, once).
 `python -m benchmarks.mutants --number N --seed S` draws in turn from every room, `--known` takes the list of slips that survived
-once, `--write` renews this page. Results are kept, so that a run goes on where it was.
+once, `--write` renews this page. Results are kept, so that a run goes on where it was. First sight is what the tests noticed that
+were there when the mutants were drawn; later ones were written for what had survived.
 """
 TABLE = ("| where | what | the line | becomes | seen by |", "| --- | --- | --- | --- | --- |")
 
@@ -33,10 +35,21 @@ def page(drawn: list[dict[str, Any]], known: list[dict[str, Any]]) -> str:
         later = sum(each["killed"] and each.get("later", False) for each in found)
         counted = f"{killed} of {len(found)} killed, {later} of them by tests that were written for it; {same} change nothing that "
         counted += f"can be seen: {share:.0%} of the others."
-        lines += [f"## {title}", "", counted, "", *TABLE]
+        lines += [f"## {title}", "", counted, "", *_sets(found), *TABLE]
         lines += [_row(each, reasons) for each in sorted(found, key=lambda each: (each["path"], each["line"]))]
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _sets(found: list[dict[str, Any]]) -> list[str]:
+    """What each drawing came to at first sight, and comes to now."""
+    names = dict.fromkeys(each["set"] for each in found)
+    lines = ["| drawn with | mutants | killed at first sight | killed now |", "| --- | --- | --- | --- |"]
+    for name in names:
+        own = [each for each in found if each["set"] == name]
+        now, first = (sum(each["killed"] and (later or not each.get("later")) for each in own) for later in (True, False))
+        lines.append(f"| {name} | {len(own)} | {first} ({first / len(own):.0%}) | {now} ({now / len(own):.0%}) |")
+    return [*lines, ""] if len(names) > 1 else []
 
 
 def _row(each: dict[str, Any], reasons: dict[str, str]) -> str:

@@ -228,6 +228,7 @@ EXPECTED = (
           ("communication", 47.200310, lambda split: split.communication_s))),
     _asked(CPU, "communication", None, lambda it: it.split.communication_s),
     _asked(CPU, "gpu_kernels", 0),
+    _asked(CPU, "all-reduces of gloo, on the host", 10, lambda it: sum(each.operation == "all-reduce" for each in it.collectives)),
     _asked(CPU, "rank", 34),
     _asked(CPU, "world", 300),
     _asked(CPU, "notes", "nothing ran on a device: only the host was recorded"),

@@ -9,11 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from tests import searches
 
 from meshwright.cli import main
 from meshwright.domain.estimate import Fits, Infeasible, Unmet
 from meshwright.domain.label import label, parse_layout
 from meshwright.search.result import Comparison, PlanResult, RankedPlan
+
+
+@pytest.fixture(autouse=True)
+def _searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    searches.remember(monkeypatch)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 
 import pytest
@@ -182,6 +183,15 @@ def test_a_file_of_nothing_and_an_empty_directory_are_refused(tmp_path):
         (tmp_path / "empty").mkdir(exist_ok=True)
         with pytest.raises(InputError):
             asked(str(each))
+
+
+def test_an_archive_that_breaks_off_is_read_to_there_and_said_so(tmp_path):
+    whole = gzip.compress(megatron_log(steps=200, step_ms=[500.0 + 7 * (number % 31) for number in range(200)]).encode())
+    path = tmp_path / "run.log.gz"
+    path.write_bytes(whole[: len(whole) // 2])
+    view = asked(str(path)).to_json()
+    assert 10 < view["observed"]["iterations"] < 200
+    assert any("breaks off" in each["why"] for each in view["left"])
 
 
 def test_one_run_is_not_compared():

@@ -126,3 +126,20 @@ def test_other_line_ends_keep_their_places():
     for end in ("\r\n", "\r", "\n"):
         text = f"cfg = f(){end}cfg.a.b = 'é'{end}cfg.a.c = 2{end}"
         assert parse_python(text)[0].changed({"a.c": 3}) == text.replace("2", "3")
+
+
+def test_a_call_that_is_handed_an_object_gives_it_back():
+    text = "cfg = base()\ncfg.model.tp = 2\ncfg.model = wrapped(cfg.model, extra=3)\ncfg = merged(config=cfg, file='x')\n"
+    assert values(text) == {"model.tp": 2}
+    assert [remark.id for remark in parse_python(text)[1]] == ["python.handed", "python.handed"]
+
+
+@pytest.mark.parametrize("join", ["cfg.model = taught(cfg.model, other.model)", "cfg.model = taught(cfg.model, by=other)"])
+def test_what_goes_into_another_object_by_a_call_keeps_its_name(join):
+    text = f"cfg = base()\nother = base()\ncfg.model.tp = 2\nother.model.tp = 4\n{join}\n"
+    assert values(text) == {"model.tp": 2, "other.model.tp": 4}
+
+
+def test_a_part_of_an_object_stands_where_it_is_put():
+    text = "cfg = base()\nother = base()\ncfg.model.tp = 2\nother.model.tp = 4\nother.x.y = 8\ncfg.model.inner = other.model"
+    assert values(text) == {"model.tp": 2, "model.inner.tp": 4}

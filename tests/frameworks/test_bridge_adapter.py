@@ -268,6 +268,8 @@ MISTAKES = {
                          "model.cuda_graph_impl": "transformer_engine"},
     "recompute-method": {"model.recompute_granularity": "full"},
     "expert-overlap-alone": {"model.overlap_moe_expert_parallel_comm": True},
+    "teacher": {"model.teacher.num_layers": 80}, "teacher-differs": {"model.teacher.tensor_model_parallel_size": 2},
+    "teacher-chunks": {"model.teacher.num_layers": 80, "model.virtual_pipeline_model_parallel_size": 2},
     "precision-aware": {"optimizer.use_precision_aware_optimizer": True, "optimizer.use_distributed_optimizer": False,
                         "ddp.use_distributed_optimizer": False},
 }

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.metadata
 import logging
 from importlib.metadata import EntryPoint
 
@@ -32,7 +33,7 @@ def fresh(monkeypatch):
     """A registry that is read anew, with the given entry points."""
 
     def read(*points: EntryPoint) -> None:
-        monkeypatch.setattr(package, "entry_points", lambda group: points)
+        monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: points)
         package._registry.cache_clear()
         frameworks.cache_clear()
 
@@ -108,7 +109,7 @@ def test_a_broken_plugin_is_logged_and_skipped(fresh, caplog, value):
 
 
 def test_an_installed_package_does_not_register_itself_twice(fresh, caplog):
-    fresh(*package._BUILT_IN)
+    fresh(*(EntryPoint(name, package._place(name), GROUP) for name in CONTRACT))
     with caplog.at_level(logging.WARNING):
         assert set(frameworks()) == set(CONTRACT)
     assert not caplog.text

@@ -188,6 +188,31 @@ def test_main_counts_in_tokens():
     assert reading.said.global_batch_sequences == 256
 
 
+@pytest.mark.parametrize(
+    ("per_rank", "context", "step", "pp", "many", "expected"),
+    [
+        (8192, 4096, None, 1, 4, (2, 1, 128)), (8192, 4096, 8192 * 64 * 3, 1, 4, (2, 3, 384)),
+        (8192, 4096, None, 2, 4, (2, 4, 256)),
+        (8192, 4096, 8192 * 32 * 4 * 2, 2, 4, (2, 8, 512)), (8192, 4096, 8192 * 64 * 3 + 1, 1, 4, "must be divisible by"),
+        (8192, 4096, 8192 * 32 * 3, 2, 2, "must be divisible by"), (8192, 4096, 0, 1, 4, "must be divisible by"),
+        (8192, 3000, None, 1, 4, "no whole number of sequences of 3000"), (4096, 8192, None, 1, 4, "no whole number of sequences"),
+    ],
+)
+def test_batches_in_tokens(per_rank, context, step, pp, many, expected):
+    """64 devices: micro-batch, micro-batches, and the sequences of a step."""
+    reading = NEW.read(script(*LLAMA, f"--training.max-context-length {context}", f"--parallelism.pipeline-parallel-degree {pp}",
+                              f"--training.num-tokens-per-microbatch-per-dp-rank {per_rank}",
+                              f"--parallelism.num-pp-microbatches {many}",
+                              *([] if step is None else [f"--training.num-tokens-per-train-step {step}"]),
+                              "--training.disable-cuda-graphs"))
+    if isinstance(expected, str):
+        assert expected in " ".join(map(str, reading.messages))
+        return
+    layout = reading.layout
+    assert (layout.microbatch_sequences, layout.num_microbatches, reading.said.global_batch_sequences) == expected
+    assert any("drains" in str(each) for each in reading.messages) == (pp > 1 and layout.num_microbatches > many)
+
+
 def test_the_release_is_seen():
     for release, adapter in ALL.items():
         files = configuration(adapter, case(), plan(case()))

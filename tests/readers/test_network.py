@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.draws import examples
 from tests.readers.sources import reads, survives
 
+from meshwright.diagnose.bandwidth import judge_table
 from meshwright.readers.network import allreduce_bench, nccl_debug, nccl_inspector, nccl_tests, nccl_tests_json
 from meshwright.readers.network.rates import bus_factor, ranks_of
 
@@ -81,6 +82,14 @@ def test_rows_carry_their_operation_and_the_average_is_left_alone(tmp_path):
     assert (table.ranks, table.nodes) == (3, 2)
     assert [(each.operation, each.message_bytes, each.in_place, round(each.bus_bytes_per_s)) for each in table.rows] == [
         ("AllGather", 1024, False, 70_000_000), ("AllGather", 1024, True, 30_000_000), ("AllGather", 2048, False, 130_000_000)]
+
+
+def test_wrong_results_are_a_sign(tmp_path):
+    lines = "1024 16 float sum -1 10.0 0.10 0.07 {} 20.0 0.05 0.03 {}\n"
+    (table,) = reads(nccl_tests.FORMAT, tmp_path, lines.format(0, "N/A") + lines.format(7, 0) + lines.format(3, 1))
+    (sign,) = table.signs
+    assert (sign.id, sign.times, sign.value, sign.place.line) == ("bandwidth.wrong", 3, 7.0, 2)
+    assert [(each.id, each.severity) for each in judge_table(table)] == [("bandwidth.wrong", "critical")]
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 8, 24, 64])

@@ -128,3 +128,12 @@ def test_what_begins_too_late_for_the_file_is_left_out(monkeypatch):
 def test_no_bound_is_null():
     document, _ = events_of(view_of(bound=float("inf")))
     assert document["otherData"]["memory_bounds"] == [None] * 4
+
+
+def test_as_many_arrows_as_may_be_are_drawn_and_none_where_there_are_more(monkeypatch):
+    _, events = events_of(view_of())
+    drawn = len(events["s"])
+    for most, left in ((drawn, drawn), (drawn - 1, 0)):
+        monkeypatch.setattr("meshwright.report.perfetto.MOST_ARROWS", most)
+        _, events = events_of(view_of())
+        assert len(events.get("s", [])) == len(events.get("f", [])) == left

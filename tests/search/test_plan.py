@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.linearity import baseline
 from meshwright.search.plan import device_counts, overlap_for
 from meshwright.search.refine import variants
+from meshwright.search.result import PlanResult
 from meshwright.search.runner import Functions
 from meshwright.search.sizes import on
 from meshwright.search.space import Pins, make_space, parse_pins
@@ -42,10 +44,14 @@ CASES = {
 }
 
 
+@cache
+def planned(name: str) -> PlanResult:
+    return plan(CASES[name], MEGATRON, EXACT)
+
+
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_plans_are_legal_fit_and_keep_batch_sequence_and_numerics(name):
-    case = CASES[name]
-    result = plan(case, MEGATRON, EXACT)
+    case, result = CASES[name], planned(name)
     assert result.plans
     for each in (*result.plans, *result.pareto):
         layout = each.layout
@@ -64,7 +70,7 @@ def test_plans_are_legal_fit_and_keep_batch_sequence_and_numerics(name):
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_plans_are_ranked_and_grouped_and_refinement_never_loses(name):
     case = CASES[name]
-    refined, coarse = plan(case, MEGATRON, EXACT), plan(case, MEGATRON, replace(EXACT, refine=False))
+    refined, coarse = planned(name), plan(case, MEGATRON, replace(EXACT, refine=False))
     steps = [each.estimate.step_s for each in refined.plans]
     assert steps == sorted(steps)
     assert [each.rank for each in refined.plans] == list(range(1, len(steps) + 1))
@@ -137,7 +143,7 @@ def _with_memory(case, size: int):
 
 def test_two_searches_give_the_same_answer():
     case = CASES["mixture"]
-    first, second = plan(case, MEGATRON, EXACT), plan(case, MEGATRON, EXACT)
+    first, second = planned("mixture"), plan(case, MEGATRON, EXACT)
     assert replace(first, search_s=0.0) == replace(second, search_s=0.0)
 
 
@@ -380,7 +386,7 @@ def test_more_memory_never_makes_fewer_layouts_fit_nor_the_winner_slower(name):
 def test_memory_objective_finds_the_least_memory():
     case = CASES["mixture"]
     least = plan(case, MEGATRON, replace(EXACT, objective="memory"))
-    fast = plan(case, MEGATRON, EXACT)
+    fast = planned("mixture")
     sizes = [each.estimate.memory_reserved_bytes for each in least.plans]
     assert sizes == sorted(sizes)
     smallest = min(
@@ -486,7 +492,7 @@ def test_the_winner_compared_with_itself_needs_nothing():
 
 
 def test_the_first_plan_explains_itself_in_figures():
-    result = plan(CASES["mixture"], MEGATRON, EXACT)
+    result = planned("mixture")
     assert all(each.reasons for each in result.plans)
     assert result.plans[0].estimate == replace(
         estimate(CASES["mixture"], result.plans[0].layout),
@@ -498,8 +504,7 @@ def test_the_first_plan_explains_itself_in_figures():
 
 @pytest.mark.parametrize("name", ["dense", "tight", "mixture"])
 def test_no_pareto_point_dominates_another_and_the_front_holds_the_extremes(name):
-    case = CASES[name]
-    result = plan(case, MEGATRON, EXACT)
+    case, result = CASES[name], planned(name)
     front = [(each.estimate.step_s, each.estimate.memory_reserved_bytes) for each in result.pareto]
     assert front == sorted(front)
     assert all(later[1] < earlier[1] for earlier, later in pairwise(front))

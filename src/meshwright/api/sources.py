@@ -6,9 +6,11 @@ import re
 import shlex
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from meshwright.api import numbers
+from meshwright.api.beside import is_prose, of_the_run
 from meshwright.api.cases import check_names, setup
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.numbers import MOST
@@ -101,7 +103,8 @@ def take(values: Values, faults: Faults, texts: Sequence[File] = ()) -> Taken:
     with faults.at("layers"):
         if "model" in found and "layers" in values:
             found["model"] = shrink(found["model"], values["layers"])
-    files = texts or _texts(values, faults)
+    paths, beside = of_the_run(values["files"])
+    files = texts or _texts(values, faults, paths)
     check_names(values, faults)
     if faults.messages:  # what else is wrong with the files, in their own languages
         with faults:
@@ -122,10 +125,19 @@ def take(values: Values, faults: Faults, texts: Sequence[File] = ()) -> Taken:
     missing = tuple(name for name in _NEEDED if name not in merged and not (name == "cluster" and _has_cluster(merged)))
     case, impossible = (None, ()) if missing else _case(values, merged)
     return Taken(
-        framework=named.at(reading.version), reading=reading, model=model, case=case, missing=missing, impossible=impossible,
-        size=size,
+        framework=named.at(reading.version), reading=_with(reading, beside), model=model, case=case, missing=missing,
+        impossible=impossible, size=size,
         asked={said: values[option] for option, said in _SAID.items() if option in values}, why_release=why,
     )
+
+
+def _with(reading: Reading, beside: Sequence[str]) -> Reading:
+    """The reading with what was left out of it among its remarks."""
+    if not beside:
+        return reading
+    names = ", ".join(sorted({PurePath(path).name for path in beside}))
+    left = Message("import.beside", "left out, for it stands beside the run: {names}", {"names": names})
+    return replace(reading, source=replace(reading.source, remarks=(*reading.source.remarks, left)))
 
 
 def wanted(missing: Sequence[str]) -> str:
@@ -133,7 +145,7 @@ def wanted(missing: Sequence[str]) -> str:
     return ", ".join(_NEEDED[name] for name in missing)
 
 
-def _texts(values: Values, faults: Faults) -> Sequence[File]:
+def _texts(values: Values, faults: Faults, paths: Sequence[str]) -> Sequence[File]:
     """The files with their texts; scripts get the arguments that they are called with."""
     from meshwright.documents.opening import is_script
     from meshwright.frameworks import File
@@ -143,9 +155,11 @@ def _texts(values: Values, faults: Faults) -> Sequence[File]:
     with faults:
         head = _positional(values["arguments"]) if "arguments" in values else ""
     files = []
-    for path in values["files"]:
+    for path in paths:
         with faults:
             text = read_text(path)
+            if is_prose(path):
+                raise fault("import.prose", "is for people to read: give the configuration or the script", path=path)
             files.append(File(path=path, text=head + text if is_script(path) else text))
     return files
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +37,7 @@ class Sheet:
 
 def data_path(name: str) -> Path:
     """A file that ships with the catalogue."""
-    return Path(str(files("meshwright.catalog"))) / "data" / name
+    return Path(__file__).parent / "data" / name
 
 
 def read_sheet(path: Path | str) -> Sheet:

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from meshwright.cli.overview import PURPOSE, VERBS, VERSION
+from meshwright.cli.words import AsWritten
 from meshwright.errors import InputError, fault, nearest
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ MODULES = {"import": "importing"}
 """Verb -> module, where the verb is a word of Python; the others are modules of their own name."""
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(AsWritten, TyperGroup):
     """A group whose verbs are imported when they are called."""
 
     def list_commands(self, ctx: Any) -> list[str]:

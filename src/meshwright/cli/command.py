@@ -8,8 +8,14 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from meshwright.api.fields import Field
+from meshwright.cli.words import AsWritten
+
+
+class Verb(AsWritten, TyperCommand):
+    """A verb's command."""
 
 
 def command(name: str, summary: str, verb: Any) -> Any:
@@ -26,7 +32,7 @@ def command(name: str, summary: str, verb: Any) -> Any:
     run.__annotations__ = {}
     run.__doc__ = summary
     group = typer.Typer(rich_markup_mode="rich", add_completion=False)
-    group.command(name, epilog=verb.EPILOG or None)(run)
+    group.command(name, cls=Verb, epilog=verb.EPILOG or None)(run)
     return typer.main.get_command(group)
 
 

@@ -36,7 +36,8 @@ class _Place:
 
     path: tuple[str, ...]
     value: object
-    refers: str
+    refers: tuple[str, ...]
+    """Another object, and the part of it that is meant; empty where the value is none."""
     node: ast.expr
     whole: ast.stmt | ast.keyword
 
@@ -53,6 +54,8 @@ class Reader:
     remarks: list[Message] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
     conditional: int = 0
+    parts: set[str] = field(default_factory=set)
+    """Objects that went into another one by a call: what they set is no setting of the run by its own name."""
 
     def read(self, tree: ast.Module) -> None:
         """Module level, then the one function that configures something."""
@@ -90,8 +93,7 @@ class Reader:
 
     def _handed(self, call: ast.Call) -> None:
         """A call that gets an object of the configuration may change it."""
-        chains = [_chain(each) for each in (*call.args, *(keyword.value for keyword in call.keywords))]
-        if any(chain and (chain[0] in self.objects or chain[0] in self.aliases) for chain in chains):
+        if any(chain[0] in self.objects or chain[0] in self.aliases for chain in _handed_to(call)):
             name = ".".join(_chain(call.func) or ("a call",))
             self.remarks.append(
                 Message("python.handed", "{name} (line {line}) is handed the configuration and may change it: it is not followed",
@@ -124,7 +126,10 @@ class Reader:
         return name, path
 
     def _call(self, name: str, call: ast.Call, node: ast.stmt) -> None:
-        """An object that a call makes: its keyword arguments are its attributes."""
+        """An object that a call makes: its keyword arguments are its attributes; a call that is handed the object gives it back."""
+        if name in self.objects and any(chain[0] == name for chain in _handed_to(call)):
+            self._handed(call)
+            return
         self.objects[name] = []
         self.aliases.pop(name, None)
         self._arguments(name, (), call)
@@ -140,7 +145,14 @@ class Reader:
         if isinstance(value, ast.Call) and value.keywords and (_chain(value.func) or ("",))[-1][:1].isupper():
             self._arguments(name, path, value)
             return
-        refers = value.id if isinstance(value, ast.Name) and value.id in self.objects else ""
+        if isinstance(value, ast.Call):
+            handed = [chain for chain in _handed_to(value) if chain[0] in self.objects]
+            self.parts |= {chain[0] for chain in handed} - {name}
+            if (name, *path) in handed:  # ``a.model = wrapped(a.model, b.model)``: what is set of it stays
+                self._handed(value)
+                return
+        chain = _chain(value) or ("",)
+        refers = chain if chain[0] in self.objects and chain[0] != name else ()
         found = UNKNOWN if self.conditional else self._value(value)
         places.append(_Place(path=path, value=found, refers=refers, node=value, whole=whole))
 
@@ -161,18 +173,22 @@ class Reader:
 
     def keys(self) -> Iterator[Written]:
         """Everything that is set, by key, in the order of the script."""
-        referred = {place.refers for places in self.objects.values() for place in places if place.refers}
+        referred = {place.refers[0] for places in self.objects.values() for place in places if place.refers}
         roots = [name for name in self.objects if name not in referred]
-        found = [each for name in roots for each in self._of(name, (), 0)]
+        found = [each for name in roots for each in self._of(name, (name,) if name in self.parts else (), (), 0)]
         return iter(sorted(found, key=lambda each: each.span))
 
-    def _of(self, name: str, path: tuple[str, ...], depth: int) -> Iterator[Written]:
+    def _of(self, name: str, path: tuple[str, ...], part: tuple[str, ...], depth: int) -> Iterator[Written]:
+        """What is set on an object, or on a part of it, below a path."""
         for place in self.objects.get(name, []) if depth < MAX_DEPTH else []:
+            if place.path[: len(part)] != part:
+                continue
+            inner = (*path, *place.path[len(part) :])
             if place.refers:
-                yield from self._of(place.refers, (*path, *place.path), depth + 1)
+                yield from self._of(place.refers[0], inner, place.refers[1:], depth + 1)
                 continue
             yield Written(
-                key=".".join((*path, *place.path)), value=place.value, line=place.node.lineno, span=self._span(place.node),
+                key=".".join(inner), value=place.value, line=place.node.lineno, span=self._span(place.node),
                 whole=self._span(place.whole), statement=isinstance(place.whole, ast.stmt),
             )
 
@@ -203,6 +219,12 @@ def _chain(node: ast.expr) -> tuple[str, ...] | None:
         names.append(node.attr)
         node = node.value
     return (node.id, *reversed(names)) if isinstance(node, ast.Name) else None
+
+
+def _handed_to(call: ast.Call) -> list[tuple[str, ...]]:
+    """Names, and attributes of names, among the arguments of a call."""
+    chains = (_chain(each) for each in (*call.args, *(keyword.value for keyword in call.keywords)))
+    return [chain for chain in chains if chain]
 
 
 def _configures(function: ast.FunctionDef) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 import yaml
 
@@ -153,9 +154,13 @@ def yaml_scalar(value: object) -> Written:
     if isinstance(value, bool):
         return Written(str(value).lower())
     if isinstance(value, str):
-        plain = _PLAIN.fullmatch(value) and isinstance(yaml.safe_load(value), str)
-        return Written(value if plain else f'"{visible(_UNPRINTABLE.sub(_yaml_escape, value))}"')
+        return Written(value if _reads_as_text(value) else f'"{visible(_UNPRINTABLE.sub(_yaml_escape, value))}"')
     return Written(value)
+
+
+@lru_cache(maxsize=4096)
+def _reads_as_text(word: str) -> bool:
+    return _PLAIN.fullmatch(word) is not None and isinstance(yaml.safe_load(word), str)
 
 
 def _yaml_escape(found: re.Match[str]) -> str:

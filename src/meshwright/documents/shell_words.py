@@ -173,10 +173,11 @@ def command_tokens(s: str, start: int, end: int) -> tuple[list[Token], int]:
             i = placeholder.end()
             continue
         redirection = _REDIRECTION.match(s, i, end)
-        if redirection and not s.startswith("(", redirection.end()):
+        operator = redirection.group().lstrip("0123456789") if redirection else ""
+        if redirection and not (operator in ("<", ">") and s.startswith("(", redirection.end())):  # <(...) is a word
             target = after_space(s, redirection.end(), end)
             after = after_word(s, target, end)
-            tokens.append(Token("redirection", i, after, redirection.group().lstrip("0123456789"), target))
+            tokens.append(Token("redirection", i, after, operator, target))
             i = max(after, redirection.end())
             continue
         if s[i] in "<>" and s.startswith("(", i + 1):

@@ -8,7 +8,7 @@ import numpy as np
 
 from meshwright.estimate.evaluate import split_of
 from meshwright.estimate.split import treated_kinds
-from meshwright.perf.schedules import SCHEDULES, microbatch_group, simulate
+from meshwright.perf.schedules import SCHEDULES, makespans, microbatch_group, simulate
 from meshwright.perf.schedules.interleaved import order_interleaved
 
 if TYPE_CHECKING:
@@ -91,14 +91,17 @@ def simulated_bubble_s(case: Case, layout: Layout, evaluation: Evaluation) -> fl
              in every round.
     Units:   s.
     Holds:   M' covers filling, draining and two rounds of the steady state.
-    Source:  ``perf.schedules.simulate``.
+    Source:  ``perf.schedules.makespans``.
     """
     m, group = layout.num_microbatches, _round(evaluation.settings.schedule, layout)
     few = min(m, (ROUNDS + int(layout.virtual_stages > 1)) * group + m % group)
     work = float(np.max(evaluation.stages.forward_s + evaluation.stages.backward_s))
 
+    forward, backward, weight = chunk_seconds(case, layout, evaluation)
+
     def makespan_s(number: int) -> float:
-        return float(timeline(case, layout, evaluation, num_microbatches=number, hop_s=0.0).makespan_s)
+        order = _order(evaluation.settings.schedule, layout, number)
+        return float(makespans(order, forward_s=forward, backward_input_s=backward, backward_weight_s=weight)[0])
 
     whole, slot = makespan_s(few), work
     if few < m and layout.virtual_stages > 1:

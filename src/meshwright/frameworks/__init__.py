@@ -6,13 +6,16 @@ names a ``Framework``, or a tuple of them. A plugin that cannot be loaded is log
 
 from __future__ import annotations
 
-import logging
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from meshwright.errors import fault, nearest
 from meshwright.frameworks.base import File, Framework, Limit, Options
 from meshwright.registry import Registry
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = ["GROUP", "File", "Framework", "Limit", "Options", "default_for", "framework", "frameworks"]
 
@@ -21,11 +24,7 @@ _NAMES = (
     "megatron", "bridge", "megatron-deepspeed", "deepspeed", "chatlearn", "mindspeed-core-ms", "mindformers", "mindspeed-llm",
     "nanotron", "picotron", "torchtitan", "accelerate",
 )
-_BUILT_IN = tuple(
-    EntryPoint(name, f"meshwright.frameworks.{name.replace('-', '_')}:{name.replace('-', '_').upper()}", GROUP) for name in _NAMES
-)
-"""Entry points of this package, for a source tree that was never installed; the same lines stand in pyproject.toml."""
-_LOG = logging.getLogger(__name__)
+"""Those of this package; the same names stand in pyproject.toml."""
 
 
 @cache
@@ -61,35 +60,50 @@ def default_for(task: str) -> str:
 @cache
 def _built_in(name: str) -> Framework:
     """A framework of this package."""
-    (found,) = _load(_BUILT_IN[_NAMES.index(name)])
+    module, _, attribute = _place(name).partition(":")
+    found: Framework = getattr(import_module(module), attribute)
     return found
+
+
+def _place(name: str) -> str:
+    """Where a framework of this package stands, as its entry point says it."""
+    stem = name.replace("-", "_")
+    return f"meshwright.frameworks.{stem}:{stem.upper()}"
 
 
 @cache
 def _registry() -> Registry[Framework]:
     """Everything that loads, built-ins first; a name that is taken is not given again."""
+    from importlib.metadata import entry_points  # reads about all that is installed: not where a framework of ours is named
+
     registry = Registry[Framework]("framework")
-    plugins = [point for point in entry_points(group=GROUP) if point.value not in {own.value for own in _BUILT_IN}]
-    for point in (*_BUILT_IN, *plugins):
-        for found in _load(point):
+    for name in _NAMES:
+        registry.add(name, _built_in(name))
+    own = {_place(name) for name in _NAMES}
+    for point in entry_points(group=GROUP):
+        for found in () if point.value in own else _load(point):
             if found.name in registry:
-                _LOG.warning("framework %r of plugin %s is skipped: the name is taken", found.name, point.value)
+                _warn("framework %r of plugin %s is skipped: the name is taken", found.name, point.value)
             else:
                 registry.add(found.name, found)
     return registry
 
 
 def _load(point: EntryPoint) -> tuple[Framework, ...]:
-    """The frameworks behind an entry point; a broken plugin of others is logged and gives none."""
+    """The frameworks behind a plugin's entry point; a broken one is logged and gives none."""
     try:
         value = point.load()
     except Exception:
-        if point in _BUILT_IN:
-            raise
-        _LOG.warning("framework plugin %s could not be loaded and is skipped", point.value, exc_info=True)
+        _warn("framework plugin %s could not be loaded and is skipped", point.value, exc_info=True)
         return ()
     found = value if isinstance(value, tuple) else (value,)
     if wrong := [each for each in found if not isinstance(each, Framework)]:
-        _LOG.warning("framework plugin %s names a %s and is skipped", point.value, type(wrong[0]).__name__)
+        _warn("framework plugin %s names a %s and is skipped", point.value, type(wrong[0]).__name__)
         return ()
     return found
+
+
+def _warn(template: str, *values: object, exc_info: bool = False) -> None:
+    import logging
+
+    logging.getLogger(__name__).warning(template, *values, exc_info=exc_info)

@@ -23,7 +23,7 @@ from meshwright.search.refine import around, fitting, refine
 from meshwright.search.space import make_space, parse_pins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
@@ -136,14 +136,15 @@ def _refined(pools: Sequence[Finalists], options: SearchOptions) -> list[Candida
     return _sorted(pools[0].space.case, [refine(pool.space, pool) if options.refine else pool.best for pool in pools], options)
 
 
-def _sorted(case: Case, pools: Sequence[Iterable[Candidate]], options: SearchOptions) -> list[Candidate]:
+def _sorted(case: Case, pools: Sequence[Sequence[Candidate]], options: SearchOptions) -> list[Candidate]:
     """Candidates of several numbers of devices, best first."""
-    every = [replace(each, order=each.order + (number << 40)) for number, pool in enumerate(pools) for each in pool]
+    every = [each for pool in pools for each in pool]
+    places = [(number, each.order) for number, pool in enumerate(pools) for each in pool]
     worth = ranking.column(
         case, options.objective, step_s=np.array([each.step_s for each in every]),
         reserved_bytes=np.array([each.reserved_bytes for each in every]), devices=np.array([each.layout.world for each in every]),
     )
-    ranked = sorted(zip(worth.tolist(), (each.order for each in every), every, strict=True), key=lambda row: row[:2])
+    ranked = sorted(zip(worth.tolist(), places, every, strict=True), key=lambda row: row[:2])
     return [each for _, _, each in ranked]
 
 

@@ -74,7 +74,8 @@ def _unlike(pool: Sequence[Candidate], *, chunks: bool = True) -> list[Layout]:
 
 def around(space: Space, bases: Sequence[Layout]) -> list[Layout]:
     """Neighbours of some layouts, each once."""
-    return list(dict.fromkeys(layout for base in bases for layout in variants(space, base)))
+    again: set[Layout] = set()
+    return list(dict.fromkeys(layout for base in bases for layout in variants(space, base, again)))
 
 
 def fitting(space: Space, found: Sequence[Layout], *, known: set[Layout], after: int) -> list[Candidate]:
@@ -89,13 +90,19 @@ def fitting(space: Space, found: Sequence[Layout], *, known: set[Layout], after:
     ]
 
 
-def variants(space: Space, base: Layout) -> Iterator[Layout]:
-    """Every neighbour of a layout that the framework can express."""
+def variants(space: Space, base: Layout, again: set[Layout] | None = None) -> Iterator[Layout]:
+    """Every neighbour of a layout that the framework can express.
+
+    ``again``: layouts, as they are without recomputation, whose recomputation was varied before; these grow.
+    """
     features, pins = space.features, space.pins
     shapes = [base, *(uneven(space, base) if features.uneven_stages else ())]
+    before = set() if again is None else again
     for shape in shapes:
         yield shape
-        if pins.recompute is None:
+        plain = replace(shape, recompute=NoRecompute())
+        if pins.recompute is None and plain not in before:
+            before.add(plain)
             yield from _recomputes(space, shape)
     if pins.shard is None and features.partial_sharding and base.optimizer_shards > 1:
         yield from _shardings(space, base)

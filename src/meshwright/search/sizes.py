@@ -47,8 +47,8 @@ def sizes(case: Case, features: Features, limit_nodes: int = MAX_NODES) -> tuple
     longest = {"tp": heads, "cp": case.batch.sequence_tokens, "pp": case.model.num_layers}
     for knob, largest in longest.items():
         degrees = _alone(case, features, knob, min(largest, most))
-        found = np.unique(np.multiply.outer(found, degrees))
-        found = found[found <= most]
+        products = np.multiply.outer(found, degrees)
+        found = np.array(sorted(set(products[products <= most].tolist())), dtype=np.int64)
     whole = (found % per_node == 0) | ((found < per_node) & (per_node % found == 0))
     return tuple(int(each) for each in found[whole])
 

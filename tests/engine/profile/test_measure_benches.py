@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import warm
 
 from meshwright.domain.model import MixtureOfExperts
 from meshwright.domain.sample import Sample
@@ -89,6 +90,7 @@ def profile(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     path = tmp_path_factory.mktemp("profile") / "samples.jsonl"
     seen: list[tuple[float, float]] = []
     with pytest.MonkeyPatch.context() as patch:
+        warm.use(patch)
         patch.setattr(profile_run, "QUICK", HASTE)
         patch.setattr(profile_run, "POLL_S", 0.01)
         asked = Asked(samples=path, ranks=ranks, quick=True, minutes=30.0, only=todo)
@@ -191,12 +193,14 @@ def test_attention_and_experts_say_their_work(place: Place) -> None:
     assert [each.shape for each in call_of(backward)] == [(2, 4, 16, 8), (2, 2, 16, 8), (2, 2, 16, 8)]
     assert values_of(forward)["flops"] == 2 * 4 * (2 * 16 * 16 * 8)
     assert values_of(backward)["flops"] == 2.5 * values_of(forward)["flops"]
+    assert values_of(forward)["bytes"] == 2.0 * 2 * 16 * 8 * (4 + 2 + 2 + 4) == values_of(backward)["bytes"] / 2
     forward, backward = (
         grouped(place, {**SIZES, "rows": 9, "columns": 16, "inner": 8, "groups": 2, "direction": each}) for each in BOTH
     )
     assert call_of(forward).shape == (9, 16)
     assert [each.shape for each in call_of(backward)] == [(9, 8), (2, 8, 16)]
     assert values_of(forward)["flops"] == 2.0 * 9 * 8 * 16 == values_of(backward)["flops"] / 2
+    assert values_of(forward)["bytes"] == 2.0 * (9 * 8 + 2 * 8 * 16 + 9 * 16) == values_of(backward)["bytes"] / 2
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.draws import examples
 from tests.readers.traces.made import LAYOUTS, NAMES, Text, host, kernel, launch, written
 
+from meshwright.domain.observed import together
 from meshwright.errors import InputError
 from meshwright.readers.traces import columns, kineto
 
@@ -239,6 +240,15 @@ def test_a_trace_of_the_host_alone_says_so():
     trace = _trace([host(0, 5, "aten::mm", "cpu_op")], distributedInfo={"rank": 34, "world_size": 300})
     assert (trace.rank, trace.world, trace.num_kernels, trace.split.window_s) == (34, 300, 0, 0.0)
     assert "only the host was recorded" in trace.notes[0]
+
+
+def test_collectives_of_a_host_alone_are_those_of_gloo():
+    traces = [_trace([host(0, 300, "ProfilerStep#1"), host(20 + late + clock, 90 - late, "gloo:all_reduce"),
+                      host(200 + clock, 30, "gloo:broadcast")], distributedInfo={"rank": rank, "world_size": 2})
+              for rank, late, clock in ((0, 0, 0), (1, 60, 7))]
+    assert [each.operation for each in traces[0].collectives] == ["all-reduce", "broadcast"]
+    assert traces[0].host["gloo"] == pytest.approx(120 * US)
+    assert together(traces).waiting_s[0] == pytest.approx(60 * US)
 
 
 def test_what_holds_no_event_that_takes_time_is_none():

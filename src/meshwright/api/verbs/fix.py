@@ -211,10 +211,11 @@ def _question(values: Values, faults: Faults, messages: tuple[OutOfMemory, ...])
     if "layout" in values or ("layout" in faults.failed and "from_" not in values):
         named = _named(values, faults)
     else:
+        from meshwright.api.beside import of_the_run
         from meshwright.readers.safe import read_text
 
         named = _read(values, faults)
-        originals = {path: read_text(path) for path in values["files"]}
+        originals = {path: read_text(path) for path in of_the_run(values["files"])[0]}
     case = named.case
     bound = values.get("memory", case.capacity_bytes if values["fit"] else None)
     question = FixQuestion(

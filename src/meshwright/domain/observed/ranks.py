@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import sqrt
+from math import exp, lgamma, log, log1p
 from statistics import median
 from typing import TypeAlias
 
@@ -29,8 +29,8 @@ MAX_SHIFT = 1000
 """Collectives by which one trace may begin before another one."""
 LOOKED = 200
 """Collectives whose ends say by how many it does."""
-SURE = 3.0
-"""Standard deviations above chance from which a rank that comes last is no accident."""
+ACCIDENT = 0.01
+"""Probability of chance alone below which a rank that comes last so often is no accident."""
 LEAST_LATE_S = 2e-6
 """What ends of one collective may differ by on ranks whose clocks agree."""
 
@@ -216,10 +216,18 @@ def _meeting(rows: Mapping[int, Collective], offsets: Mapping[int, float]) -> Me
 
 
 def _straggler(last: Mapping[int, float]) -> int | None:
-    """The rank that comes last more often than each in its turn would."""
-    total, ranks = sum(last.values()), len(last)
+    """The rank that comes last more often than any would by chance if each came last as often as the others."""
+    total, ranks = int(sum(last.values())), len(last)
     if ranks < 2 or not total:
         return None
     rank = max(last, key=lambda each: last[each])
-    chance = total / ranks
-    return rank if last[rank] > chance + SURE * sqrt(chance * (1 - 1 / ranks)) else None
+    return rank if ranks * _at_least(int(last[rank]), total, 1 / ranks) < ACCIDENT else None
+
+
+def _at_least(count: int, total: int, chance: float) -> float:
+    """The probability of so many or more successes of ``total``, each of the same chance (binomial)."""
+    def log_probability(each: int) -> float:
+        ways = lgamma(total + 1) - lgamma(each + 1) - lgamma(total - each + 1)
+        return ways + each * log(chance) + (total - each) * log1p(-chance)
+
+    return min(1.0, sum(exp(log_probability(each)) for each in range(count, total + 1)))

@@ -30,7 +30,7 @@ class KernelSum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collective:
-    """One communication kernel."""
+    """One communication kernel; where only the host was recorded, one collective that the host itself ran (gloo)."""
 
     operation: str
     """``all-reduce``, ``all-gather``, ``reduce-scatter``, ``all-to-all``, ``broadcast``, ``send-recv`` or empty."""
@@ -95,7 +95,7 @@ class RankTrace:
     idle: Mapping[str, float] = field(default_factory=dict)
     """Why the device idled -> seconds: ``data``, ``host``, ``launch``, ``sync``, ``kernel``, ``other``; in sum the idle time."""
     host: Mapping[str, float] = field(default_factory=dict)
-    """What the host did -> seconds, overlapping: ``dataloader``, ``sync``, ``gc``, ``checkpoint``, ``compile``."""
+    """What the host did -> seconds, overlapping: ``dataloader``, ``sync``, ``gc``, ``checkpoint``, ``compile``, ``gloo``."""
     exposed_by_group: Mapping[str, float] = field(default_factory=dict)
     """Process group -> exposed seconds; an empty name where the trace does not name it; groups may be exposed at the same time."""
     collectives: tuple[Collective, ...] = ()

@@ -11,7 +11,6 @@ import io
 from collections import defaultdict
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -40,7 +39,7 @@ class Attempts:
 
 def data_path(name: str) -> Path:
     """A file that ships with the evidence."""
-    return Path(str(files("meshwright.evidence"))) / "data" / name
+    return Path(__file__).parents[1] / "data" / name
 
 
 @cache

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from meshwright.documents.opening import is_script
 from meshwright.frameworks.asking import at, place_of
 from meshwright.frameworks.bridge.recipes import MODES, NESTED, TOP, Recipe, canonical, exists, recipes, section_of
+from meshwright.frameworks.bridge.teacher import distils
 from meshwright.frameworks.rules import Mistake
 
 if TYPE_CHECKING:
@@ -91,7 +92,9 @@ def _field(reading: Reading, case: Case | None) -> Iterator[Values]:
     if known_recipe(reading) is None and not _is_own_program(reading):
         return
     for key, setting in _words(reading):
-        absent = surface().find(canonical(key), reading.version) is None and key not in _DERIVED and "_kwargs." not in key
+        name = canonical(key)
+        absent = surface().find(name, reading.version) is None and key not in _DERIVED and "_kwargs." not in key
+        absent &= not (distils(reading) and surface().inside(name, reading.version))
         if (absent and key.partition(".")[0] in _SECTIONS) or key.startswith("peft."):
             yield at(setting, None, key=key)
 
@@ -107,7 +110,7 @@ def _is_own_program(reading: Reading) -> bool:
 def _section(reading: Reading, case: Case | None) -> Iterator[Values]:
     """Fields beside the section in which a recipe's model keeps them."""
     name = recipe_named(reading)
-    if name is None:
+    if name is None or distils(reading):  # a student is a provider
         return
     section = section_of(name, reading.version)
     for key, setting in _words(reading):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from meshwright.documents.opening import is_script
 from meshwright.frameworks.asking import above, at, differs, is_true, place_of
 from meshwright.frameworks.bridge.launch_mistakes import RUN_RECIPE, is_packed
+from meshwright.frameworks.bridge.teacher import DISTILLATION
 from meshwright.frameworks.rules import At, Mistake, checks, values_if
 
 if TYPE_CHECKING:
@@ -198,6 +199,7 @@ CHECKS = checks("bridge", (
     Mistake("peft-checkpoint", "PEFT requires a pretrained checkpoint path", _peft, "warning", "Megatron-Bridge training/config.py "
             "validate"),
     *RUN_RECIPE,
+    *DISTILLATION,
     Mistake("connections", "CUDA_DEVICE_MAX_CONNECTIONS is {value}: {reason}", _connections, "warning", "ROCm/Megatron-LM PR 91; "
             "megatron/training/arguments.py"),
 ))

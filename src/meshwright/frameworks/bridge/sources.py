@@ -13,6 +13,7 @@ from meshwright.documents.overrides import OverrideDocument
 from meshwright.documents.source import Setting, Source
 from meshwright.errors import InputError
 from meshwright.frameworks.bridge.recipes import NESTED, canonical, spelled
+from meshwright.frameworks.bridge.teacher import SHARED, TEACHER, taught
 from meshwright.readers.safe import parse_yaml
 
 if TYPE_CHECKING:
@@ -70,11 +71,13 @@ class Sectioned:
 
     def settings(self) -> Mapping[str, Setting]:
         """Those of the document, by the names that providers have for them."""
-        return {canonical(key): setting for key, setting in self.inner.settings().items()}
+        return {_field(key): setting for key, setting in self.inner.settings().items()}
 
     def changed(self, edits: Mapping[str, object]) -> str:
         """The document with the edits, in the section where its fields stand."""
         there = self.inner.settings()
+        both = {TEACHER + name: edits[f"model.{name}"] for name in SHARED if f"model.{name}" in edits}
+        edits = {**edits, **{key: value for key, value in both.items() if key in there}}
         section = NESTED if any(key.startswith(f"{NESTED}.") for key in there) else "model"
         return self.inner.changed({key if key in there else spelled(key, section): value for key, value in edits.items()})
 
@@ -99,7 +102,12 @@ def _fields(settings: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:
             yield name, _read(name, setting)
     for key, setting in settings.items():
         if SHORT.get(key.lstrip("-")) is None:
-            yield canonical(key), _read(canonical(key), setting)
+            yield _field(key), _read(_field(key), setting)
+
+
+def _field(key: str) -> str:
+    """The field of the configuration that a key sets, by the name that it has in a provider."""
+    return taught(canonical(key)).replace(f"{TEACHER}transformer.", TEACHER, 1)
 
 
 def _read(key: str, setting: Setting) -> Setting:

@@ -65,7 +65,7 @@ def _largest(ops: Ints, num_chunks: int, ends: tuple[int, int]) -> Ints:
     gain = own & (kind == FORWARD)[:, None]
     loss = own & np.isin(kind, ends)[:, None]
     held = np.cumsum(gain.astype(np.int64) - loss, axis=0) + loss
-    rows = np.unique(held[kind == FORWARD], axis=0)[::-1]
+    rows = np.array(sorted({tuple(row) for row in held[kind == FORWARD].tolist()}, reverse=True), dtype=np.int64)
     covered = (rows[None, :, :] >= rows[:, None, :]).all(axis=2)
     largest: Ints = rows[covered.sum(axis=1) == 1]
     largest.flags.writeable = False

@@ -20,7 +20,7 @@ def held_interleaved(*, stage: Count, num_stages: Count, num_microbatches: Count
     Source:  Megatron-LM, megatron/core/pipeline_parallel/schedules.py; checked against held_vectors().
 
     >>> held_interleaved(stage=0, num_stages=2, num_microbatches=4, num_chunks=2)[:2].tolist()
-    [[4, 1], [3, 2]]
+    [[3, 2], [4, 1]]
     """
     p, m, v = ints(num_stages), ints(num_microbatches), ints(num_chunks)
     group = microbatch_group(p, m)

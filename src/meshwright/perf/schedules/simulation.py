@@ -59,7 +59,7 @@ def simulate(
     shape = (order.num_stages, order.num_chunks)
     table = _durations(shape, forward_s, backward_input_s, backward_weight_s, hop_s)
     ends = _ends(graph, table, hop_s, blocking=blocking)
-    first = _begins(graph, ends, 0, graph.place.size, hop_s, blocking=blocking)[graph.node, 0]
+    first = _begins(ends, *_awaited(graph, hop_s, blocking=blocking))[graph.node, 0]
     duration = table[np.where(graph.second, graph.second_place[graph.node], graph.place[graph.node]), 0]
     start = first + np.where(graph.second, np.roll(duration, 1), 0.0)
     end = start + duration
@@ -132,24 +132,25 @@ def _ends(graph: Graph, table: Floats, hop_s: float, *, blocking: bool = False) 
     ends = np.empty((graph.place.size + 1, table.shape[1]))
     ends[0] = 0.0
     np.take(table, graph.place, axis=0, out=ends[1:], mode="clip")
+    rows, delays = _awaited(graph, hop_s, blocking=blocking)
     for start, stop in graph.levels:
         here = ends[start + 1 : stop + 1]
-        here += _begins(graph, ends, start, stop, hop_s, blocking=blocking)
+        here += _begins(ends, rows[:, start:stop], None if delays is None else delays[:, start:stop])
         if graph.joint:
             here += table[graph.second_place[start:stop]]
     return ends
 
 
-def _begins(graph: Graph, ends: Floats, start: int, stop: int, hop_s: float, *, blocking: bool) -> Floats:
+def _awaited(graph: Graph, hop_s: float, *, blocking: bool) -> tuple[Ints, Floats | None]:
+    """Rows of all that nodes wait for, ``[what, node]``, and how much later than its end each is there; None: at once."""
+    rows = np.vstack((graph.previous, graph.needs))
+    return rows, hop_s * np.vstack((graph.sent * blocking, graph.remote))[..., None] if hop_s else None
+
+
+def _begins(ends: Floats, rows: Ints, delays: Floats | None) -> Floats:
     """When some nodes begin: as soon as their stage is free and what they await has arrived."""
-    begin = _after(ends, graph.previous[start:stop], graph.sent[start:stop], hop_s if blocking else 0.0)
-    for needs, remote in zip(graph.needs, graph.remote, strict=True):
-        np.maximum(begin, _after(ends, needs[start:stop], remote[start:stop], hop_s), out=begin)
+    there = ends.take(rows, axis=0)
+    if delays is not None:
+        there += delays
+    begin: Floats = np.maximum.reduce(there, axis=0)
     return begin
-
-
-def _after(ends: Floats, rows: Ints, delayed: Floats, delay_s: float) -> Floats:
-    found = ends.take(rows, axis=0)
-    if delay_s:
-        found += (delay_s * delayed)[:, None]
-    return found

@@ -11,7 +11,7 @@ import numpy as np
 from meshwright.domain.observed import Collective
 from meshwright.readers.traces.columns import MAX_COLLECTIVES, NO_ARGS, Columns, Device, Host
 from meshwright.readers.traces.intervals import together, union
-from meshwright.readers.traces.names import COMMUNICATION, element_bytes, operation
+from meshwright.readers.traces.names import CLASSES, COMMUNICATION, OPERATIONS, element_bytes, operation
 from meshwright.text import visible
 
 if TYPE_CHECKING:
@@ -65,6 +65,17 @@ class Communication:
             cover = together((line.compute, union(own.start, own.end)))
             found[name] = (cover.total - line.compute.total) * _US
         return found
+
+
+def on_host(host: Host, origin: float) -> tuple[Collective, ...]:
+    """Collectives that the host itself runs (gloo), in order of start: all that there is where no device was recorded."""
+    rows = np.flatnonzero(host.what == CLASSES.index("gloo"))
+    found = []
+    for index in rows[np.argsort(host.start[rows], kind="stable")][:MAX_COLLECTIVES].tolist():
+        start, number = (float(host.start[index]) - origin) * _US, int(host.number[index])
+        length, what = float(host.duration[index]) * _US, OPERATIONS[number] if number >= 0 else ""
+        found.append(Collective(operation=what, start_s=start, end_s=start + length, exposed_s=length))
+    return tuple(found)
 
 
 def communication(device: Device, columns: Columns, host: Host, origin: float) -> Communication:

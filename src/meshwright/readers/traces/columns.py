@@ -20,8 +20,10 @@ from meshwright.readers.traces.names import (
     DEVICE_CATEGORIES,
     KNOWN_CATEGORIES,
     LAUNCH_CATEGORIES,
+    OPERATIONS,
     STEP,
     host_class,
+    operation,
 )
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -94,7 +96,7 @@ class Host:
     what: Integers
     """Place in ``names.CLASSES``."""
     number: Integers
-    """Of a step."""
+    """Of a step; of a collective that the host runs the place of its operation in ``names.OPERATIONS``; otherwise -1."""
     launched: Floats
     """When each call with a correlation began."""
     correlation: Integers
@@ -169,7 +171,7 @@ class Columns:
                     self._annotated.append((int(step[1]), start, start + max(0.0, microseconds(event.dur))))
             else:
                 kept.append(event)
-        number = _integers([int(found[1]) if (found := STEP.search(each.name)) else -1 for each in kept])
+        number = _integers([_number(each.name) for each in kept])
         self._host.append((*_times(kept), _integers([self._classes[each.name] for each in kept]), number))
 
     @property
@@ -196,6 +198,13 @@ class Columns:
             first, last = found.get(number, (start, end))
             found[number] = (min(first, start), max(last, end))
         return found
+
+
+def _number(name: str) -> int:
+    if found := STEP.search(name):
+        return int(found[1])
+    what = operation(name) if name.startswith("gloo:") else ""
+    return OPERATIONS.index(what) if what else -1
 
 
 def _times(events: Sequence[Event]) -> tuple[Floats, Floats]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from meshwright.domain.observed import Observation, RankSplit, RankTrace
 from meshwright.readers.formats import Format
-from meshwright.readers.traces.collectives import Communication, communication, group_name
+from meshwright.readers.traces.collectives import Communication, communication, group_name, on_host
 from meshwright.readers.traces.columns import MAX_COLLECTIVES, Columns, Device, Host
 from meshwright.readers.traces.event import Event
 from meshwright.readers.traces.intervals import Cover, union
@@ -85,7 +85,8 @@ def _trace(file: str, columns: Columns, pieces: Pieces) -> RankTrace:
         steps=tuple(moved(each, origin) for each in found), by_step=tuple(by_step(found, line)),
         idle=idle_causes(device, line.busy, launched, covers),
         host={name: covers[name].total * _US for name in covers if name not in ("step", "collective")},
-        exposed_by_group=comm.exposed(line), collectives=comm.collectives(line), kernels=kernel_sums(device, list(columns.names)),
+        exposed_by_group=comm.exposed(line), collectives=comm.collectives(line) if len(device.start) else on_host(host, origin),
+        kernels=kernel_sums(device, list(columns.names)),
         num_kernels=len(durations), num_communication_kernels=num_communication, kernels_s=float(durations.sum()) * _US,
         small_kernels_s=float(compute[compute < SMALL_KERNEL_US].sum()) * _US,
         median_kernel_s=median_s(durations),

@@ -31,6 +31,7 @@ STEP: Final = re.compile(r"ProfilerStep\s?#\s?(\d{1,15})")
 HOST: Final = (
     ("step", STEP),
     ("collective", re.compile(r"^(?:record_param_comms|c10d::|nccl:|hccl:)")),
+    ("gloo", re.compile(r"^gloo:")),
     ("dataloader", re.compile(
         r"^enumerate\(DataLoader\)|DataLoader(?:Iter)?[.#:_]*__next__|dataloader\.py\(\d+\): __next__", re.IGNORECASE)),
     ("sync", re.compile(
@@ -57,6 +58,9 @@ _OPERATIONS: Final = (
     ("broadcast", "broadcast"), ("send-recv", "sendrecv"), ("send-recv", "send"), ("send-recv", "recv"), ("reduce", "reduce"),
     ("gather", "gather"), ("scatter", "scatter"), ("barrier", "barrier"), ("all-to-all", "dispatch"), ("all-to-all", "combine"),
 )
+
+
+OPERATIONS: Final = tuple(dict.fromkeys(name for name, _ in _OPERATIONS))
 
 
 def operation(text: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from functools import lru_cache
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -72,7 +73,7 @@ def quick_placements(problem: BalanceProblem, *, keep: int = 1) -> tuple[Placeme
     starts = _starts(problem)
     follow = problem.chunks == 1 or problem.stages * problem.chunks <= MOST_PLACES
     met = [_descended(problem, start, lead) if follow else start for start, lead in starts]
-    columns: Counts = np.unique(np.concatenate(met, axis=-1), axis=-1)
+    columns = _once(np.concatenate(met, axis=-1))
     judged = _judged(problem, columns)
     able = np.flatnonzero(judged.excess == 0.0)
     if not able.size:
@@ -120,7 +121,16 @@ def _rows(layers: int, places: int) -> Counts:
         rows[0] -= fewer_first
         rows[-1] -= fewer_last
         found.append(rows)
-    return np.unique(np.concatenate(found, axis=1), axis=1)
+    return _once(np.concatenate(found, axis=1))
+
+
+def _once(columns: Counts) -> Counts:
+    """Each column once, in their order."""
+    flat = columns.reshape(prod(columns.shape[:-1]), -1)
+    flat = flat[:, np.lexsort(flat[::-1])]
+    new = np.ones(flat.shape[1], dtype=np.bool_)
+    new[1:] = (flat[:, 1:] != flat[:, :-1]).any(axis=0)
+    return flat[:, new].reshape(*columns.shape[:-1], -1)
 
 
 def _starts(problem: BalanceProblem) -> list[tuple[Counts, Lead | None]]:

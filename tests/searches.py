@@ -1,0 +1,38 @@
+"""Searches are made once: in rooms that look at what is said of an answer, many tests ask the same one.
+
+A search has one answer (tests/search holds it to that), so what is asked again is remembered: of the same case, features, options
+and framework. Used by a fixture of the room's ``conftest.py``.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+import meshwright.api
+from meshwright.search import finding
+from meshwright.search.runner import Functions
+
+FIND = finding.find
+_FOUND: dict[tuple[object, ...], tuple[object, Any]] = {}
+"""Question -> the framework, which so stays the one of its number, and the answer."""
+
+
+def _find(
+    case: Any, features: Any, options: Any, runner: Any, progress: Any = None, *, lean: bool = False, able: bool = False
+) -> Any:
+    asked = runner if isinstance(runner, Functions) else id(runner)
+    question = (repr(case), repr(features), repr(options), asked, lean, able)
+    if question not in _FOUND:
+        _FOUND[question] = runner, FIND(case, features, options, runner, progress, lean=lean, able=able)
+    return _FOUND[question][1]
+
+
+def remember(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here to the end of a test, no search is made twice."""
+    assert meshwright.api
+    for name, module in list(sys.modules.items()):
+        if name.startswith("meshwright.") and vars(module).get("find") is FIND:
+            monkeypatch.setattr(module, "find", _find)
