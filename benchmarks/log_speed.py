@@ -24,19 +24,7 @@ _STEP = (
     "backward-params-all-reduce: 23.20 | backward-embedding-all-reduce: 420.71 | optimizer: 113.44 | batch-generator: 2.55\n"
 )
 _WORDS = (
-    "loading",
-    "shard",
-    "data",
-    "worker",
-    "finished",
-    "index",
-    "rank",
-    "node",
-    "cache",
-    "tensor",
-    "setup",
-    "0.123",
-    "7.89e-05",
+    "loading", "shard", "data", "worker", "finished", "index", "rank", "node", "cache", "tensor", "setup", "0.123", "7.89e-05",
 )
 
 
@@ -57,8 +45,7 @@ def main() -> None:
     print(
         f"{given.gigabytes:g} GB, {log.lines:,} lines, {steps:,} steps: {seconds:.2f} s of processor time ({waited:.1f} s), "
         f"{seconds / grep:.1f} times grep -c ({grep:.2f} s), {peak:.0f} MiB at most; {len(log.steps):,} steps read; "
-        f"{'; '.join(log.notes)}"
-    )
+        f"{'; '.join(log.notes)}")
 
 
 def _write(path: Path, size: float, every: int) -> int:
