@@ -126,7 +126,7 @@ def observe(paths: Sequence[Path], told: Callable[[str], None] = lambda _: None)
             except InputError as error:
                 faults += error.messages
         if source.broken and names:
-            faults.append(Message("observed.cut", "the archive breaks off: what stands before that was read", {}, path=source.shown))
+            faults.append(Message("observed.cut", "the archive breaks off: what stands before was read", {}, path=source.shown))
         if names:
             read.append((source.shown, tuple(names)))
         elif faults and named:
