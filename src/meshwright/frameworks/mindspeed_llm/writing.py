@@ -203,7 +203,7 @@ MINDSPORE = Backend(
     checkout="MindSpeed-LLM as MindSpeed-Core-MS {release} converts it", launcher=MSRUN, words=("--ai-framework mindspore",),
     variables=(_CONNECTIONS, *mindspore_variables()),
 )
-"""Source:  MindSpeed-LLM c77308a, examples/mindspore and docs/en/mindspore/install_guide.md."""
+"""Source:  MindSpeed-LLM c77308a, its examples for MindSpore and how they are installed."""
 
 
 def write(case: Case, layout: Layout, release: str, options: Options, backend: Backend = TORCH) -> tuple[File, ...]:
