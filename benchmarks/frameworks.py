@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.verdicts import summary
+from benchmarks.verdicts import reasons_of, row_of, tables
 from meshwright.errors import InputError
 from meshwright.frameworks import framework, frameworks
 from meshwright.frameworks.resume import ORDER
@@ -153,6 +153,24 @@ def measured_table(found: list[Measured]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def verdicts_table() -> str:
+    """What every framework that was executed said of what is written for it, release by release, and which were not."""
+    kept = tables()
+    from_source = {table.name for table in kept}
+    rows = {table.name: row_of(table) for table in kept} | {
+        one.name: f"| {one.name} | {one.parser}, wheel | {one.accepted.total()} of {one.asked.total()} | - |"
+        for one in measured() if one.name not in from_source
+    }
+    releases = [f"{name}@{release}" for name in frameworks() for release in framework(name).releases]
+    read = ", ".join(name for name in releases if name not in rows)
+    lines = ["| framework | executed | accepted as written | refused by check of what it refuses |", "| --- | --- | ---: | ---: |"]
+    lines += [rows[name] for name in sorted(rows)]
+    lines += ["", f"Not executed, only read: {read}.", "", "What they say of what they refuse, and the rule of `check` whose words are nearest:", "",
+              "| framework | times | the framework's words | rule |", "| --- | ---: | --- | --- |"]
+    lines += [row for table in kept for row in reasons_of(table)]
+    return "\n".join(lines) + "\n"
+
+
 def registry_row(there: Framework) -> str:
     """What the registry knows of a framework, as a row."""
     surface = there.surface() if there.surface is not None else None
@@ -206,13 +224,15 @@ legal or not: of those that the parser takes, the limits allow some, and refuse 
 later (building groups, the first step) or never; the rest would be our mistake.
 
 {measured_table(measured())}
-## What is asked again when a writer changes
+## Verdicts
 
-Plans of every sort (dense and mixtures, pretraining, tuning, LoRA, uneven stages, recomputation), given to the framework as they
-are written, and configurations that it refuses, which `meshwright check` is to refuse too. `benchmarks/verdicts/` has each with the
-commits that were asked and a hash of what they read; a test writes them again and compares (`python -m benchmarks.verdicts`).
+What a framework itself said of plans as they are written: of each feature, task, dense models and mixtures. Then of configurations
+that it refuses (illegal plans, and for Bridge single words changed), how many `meshwright check` refuses too. `wheel`: asked by the
+tests themselves whenever they run. A commit: asked from a checkout (`python -m benchmarks.verdicts`); `benchmarks/verdicts/` keeps
+each plan, the verdict and a hash of what was read, a test writes the plans again and compares, so that a writer that says something
+else asks for new verdicts.
 
-{summary()}
+{verdicts_table()}
 {sections}"""
 
 

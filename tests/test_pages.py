@@ -24,6 +24,7 @@ OF_OTHERS = {
     "docs/PHYSICS.md": "zhebrak",
     "docs/performance-summary.md": "Megatron-Bridge",
     "examples/moe_recipes/README.md": "Megatron-LM",
+    "docs/en/mindspore/install_guide.md": "MindSpeed-LLM",
     "docs/source_zh_cn/usage/pretrain_gpt.md": "MindSpeed-Core-MS",
     "scripts/base_env.sh": "ChatLearn",
     "scripts/train/benchmarking/README.md": "llm-foundry",

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from benchmarks.mutants.forked import noticed, warm_up
-from benchmarks.mutants.page import PAGE, page
+from benchmarks.mutants.page import EQUIVALENT, PAGE, page
 from benchmarks.mutants.seeing import Seen, see
 from benchmarks.mutants.sites import mutated, sites
 from benchmarks.mutants.trying import ROOT, SOURCE, Copy, Mutant, rooms_with_tests
@@ -74,12 +74,12 @@ def known() -> list[Mutant]:
 
 
 def survivors(done: dict[str, dict[str, Any]]) -> list[Mutant]:
-    """Those that survived, as far as their line still stands in today's source."""
-    texts, found = sources(), []
+    """Those that survived and change something, as far as their line still stands in today's source."""
+    texts, found, same = sources(), [], {each["key"] for each in yaml.safe_load(EQUIVALENT.read_text(encoding="utf-8")) or []}
     for each in done.values():
         lines = texts.get(each["path"], "").splitlines(keepends=True)
         places = [number for number, line in enumerate(lines, start=1) if line.strip() == each["before"]]
-        if each["killed"]:
+        if each["killed"] or each["key"] in same:
             continue
         if not places:
             print(f"no longer there: {each['path']}: {each['before']}", file=sys.stderr)

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from statistics import median
 
 from benchmarks.samples import Expected
+from meshwright.diagnose.bandwidth import judge_table
 from meshwright.diagnose.judged import Judged
-from meshwright.diagnose.network import judge_setup, judge_table
+from meshwright.diagnose.network import judge_setup
 from meshwright.domain.observed import Bandwidth, Bandwidths, NetworkSetup
 from meshwright.readers.formats import Observed
 

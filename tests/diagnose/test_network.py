@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.draws import examples
 
-from meshwright.diagnose.network import CLIFF, Surroundings, cliff, judge_setup, judge_table, plateau_bytes_per_s
+from meshwright.diagnose.bandwidth import CLIFF, cliff, judge_table, plateau_bytes_per_s
+from meshwright.diagnose.network import Surroundings, judge_setup
 from meshwright.domain.observed import Bandwidth, Bandwidths, NetworkSetup, Place, Sign
 
 
@@ -124,11 +125,30 @@ def test_a_cliff_is_where_the_rate_falls_below_half_of_the_best_before(rates):
 
 
 def test_a_plateau_is_no_mean_over_sizes_and_is_compared_with_the_link():
-    rows = table([1e9, 2e9, 300e9, 480e9, 470e9])
+    rows = table([1.0] * 24 + [1e9, 2e9, 300e9, 480e9, 470e9])
     assert plateau_bytes_per_s(rows) == 480e9
     known = Surroundings(nodes=2, link_bytes_per_s=1000e9)
     (judged,) = judge_table(rows, known)
     assert (judged.id, judged.severity) == ("bandwidth.plateau", "high")
     assert judge_table(rows, Surroundings(nodes=2, link_bytes_per_s=500e9)) == ()
     assert judge_table(rows, Surroundings(nodes=1, link_bytes_per_s=1000e9)) == ()
-    assert judge_table(rows) == ()
+    assert judge_table(table([1e9, 2e9]), known) == (), "small messages fill no link"
+
+
+def test_the_links_of_all_devices_of_a_node_carry_a_ring():
+    rates = [1.0] * 26 + [300e9]
+    per_device = Surroundings(nodes=2, devices_per_node=8, link_bytes_per_s=50e9)
+    (judged,) = judge_table(table(rates, ranks=16), per_device)
+    assert judged.message.values["reach"] == 400.0
+    assert judged.severity == "low"
+    assert judge_table(table(rates, ranks=8), per_device) == (), "within a node"
+    assert judge_table(table(rates, ranks=4, nodes=4), per_device) == (), "one device of each node"
+    assert judge_table(table(rates)) == (), "no link is known"
+
+
+def test_many_tries_of_one_size_are_their_median():
+    tries = Bandwidths(file="t", format="allreduce_bench", rows=tuple(
+        Bandwidth(operation="AllReduce", message_bytes=4e9, time_s=None, algorithm_bytes_per_s=rate, bus_bytes_per_s=rate)
+        for rate in (1e9, 2e9, 100e9, 101e9, 102e9, 103e9, 104e9)))
+    assert plateau_bytes_per_s(tries) == 101e9
+    assert judge_table(tries) == (), "a slow first try is no cliff"

@@ -213,6 +213,8 @@ LAUNCHES = [
     ("srun -N 2 bash -c 'torchrun --nproc_per_node 8 x.py --a'", ("torchrun", "x.py", 2, 8, 1)),
     ("nohup env A=1 python x.py section.key=2 --b > log &", ("python", "x.py", None, None, 2)),
     ("bash other.sh 8 70b", ("bash", "other.sh", None, None, 2)),
+    ("./pkg/train.py --a 1", ("python", "./pkg/train.py", None, None, 2)),
+    ("A=1 python -m pkg.train --a", ("python", "pkg.train", None, None, 1)),
     (
         "python -m torch.distributed.launch --nproc_per_node 8 --nnodes 128 ... --tp 8",
         ("torch.distributed.launch", None, 128, 8, 2),
@@ -234,6 +236,12 @@ def test_the_launcher_wins_over_what_comes_after_it() -> None:
     assert document.launch.launcher == "torchrun"
     with pytest.raises(InputError, match="launches no training"):
         parse_shell("export A=1\n").launch  # noqa: B018
+
+
+@pytest.mark.parametrize("line", ["echo x.py --a 1", "cat bash", "python -c 'import x'", "bash -n", "ls ./x.py"])
+def test_what_only_names_a_program_launches_none(line: str) -> None:
+    with pytest.raises(InputError, match="launches no training"):
+        parse_shell(f"{line}\n").launch  # noqa: B018
 
 
 HOSTILE = {

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oracles_run import Case, Verdict, runner, source
+from oracles_run import Case, Verdict, commit_of, runner, source
 
 from meshwright.domain.model import Mlp
 
@@ -47,17 +47,8 @@ def release() -> str:
 
 def commits() -> str:
     """Bridge's version, and the commits of both checkouts where ``COMMIT`` beside them or git tells them."""
-    told = [_commit(Path(folder)) for folder in (source("megatron-bridge"), os.environ[CORE])]
+    told = [commit_of(folder) for folder in (source("megatron-bridge"), os.environ[CORE])]
     return f"Megatron-Bridge {told[0]}, Megatron-LM {told[1]}"
-
-
-def _commit(folder: Path) -> str:
-    """The commit of a checkout: of a folder without git it stands in ``COMMIT``."""
-    kept = folder / "COMMIT"
-    if kept.exists():
-        return kept.read_text(encoding="utf-8").strip()
-    done = subprocess.run(["git", "-C", str(folder), "rev-parse", "--short=9", "HEAD"], capture_output=True, check=True, text=True)
-    return done.stdout.strip()
 
 
 def case_of(files: Sequence[File], model: Model, world: int) -> Case:

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import bridge_cases
 from deepspeed_family import judged as json_or_yaml
 from deepspeed_family import judged_flags
 from megatron_cases import arguments_of, environment_of
-from oracles_run import Case, Verdict, judge, missing, runner, source
+from oracles_run import Case, Verdict, commit_of, is_on_pypi, judge, missing, runner, source
 
 from meshwright.documents.launch import parse_launch
 
@@ -41,7 +41,9 @@ class Judge:
     """Why it cannot be asked, or the empty string."""
     verdicts: Callable[[Sequence[Written]], list[Verdict]]
     commit: Callable[[], str] | None = None
-    """The commits that are asked, where the verdicts on drawn plans are kept (``benchmarks/verdicts.py``)."""
+    """The commits that are asked, where verdicts on drawn plans are kept (``benchmarks/verdicts.py``); a wheel is asked live."""
+    words: Callable[[Any, str], Sequence[str]] | None = None
+    """Words behind those of a launch that may be mistakes."""
 
 
 def text_of(files: Sequence[File], path: str) -> str:
@@ -81,6 +83,11 @@ def flags_case(written: Written) -> Case:
 
 def _by_oracle(name: str, ask: Callable[[Written], Case]) -> Callable[[Sequence[Written]], list[Verdict]]:
     return lambda many: judge(name, [ask(written) for written in many])
+
+
+def _checkout(name: str) -> Callable[[], str]:
+    """The commit that is asked, looked up when it is."""
+    return lambda: f"commit {commit_of(source(name))}"
 
 
 def _both(many: Sequence[Written]) -> list[Verdict]:
@@ -135,7 +142,10 @@ def judges() -> tuple[Judge, ...]:
         "chatlearn@fsdp": ("chatlearn", chatlearn_case, "OmegaConf into GrpoConfig, its validate() of b7af31a9"),
     }
     found = [
-        Judge(framework=name, parser=parser, absent=lambda oracle=oracle: missing(oracle), verdicts=_by_oracle(oracle, ask))
+        Judge(
+            framework=name, parser=parser, absent=lambda oracle=oracle: missing(oracle), verdicts=_by_oracle(oracle, ask),
+            commit=None if is_on_pypi(oracle) else _checkout(oracle),
+        )
         for name, (oracle, ask, parser) in plain.items()
     ]
     found += [
@@ -148,14 +158,16 @@ def judges() -> tuple[Judge, ...]:
     found.append(Judge(
         framework="megatron-deepspeed@4efb479d", parser="parse_args, validate_args of 4efb479d; DeepSpeedConfig of 0.19.8",
         absent=lambda: missing("megatron-deepspeed") or missing("deepspeed-0.19.8"), verdicts=_both,
+        commit=_checkout("megatron-deepspeed"),
     ))
     found.append(Judge(
         framework=f"megatron@{release}", parser=f"parse_args, validate_args, TransformerConfig of core {release}",
         absent=lambda: "" if megatron_source() else "MESHWRIGHT_MEGATRON_SOURCE names no checkout", verdicts=_megatron,
+        commit=_checkout("megatron"),
     ))
     bridge = bridge_cases.release() if source("megatron-bridge") else "0.3"
     found.append(Judge(
         framework=f"bridge@{bridge}", parser="run_recipe or the written program, runtime_config_update, layers of each stage",
-        absent=bridge_cases.absent, verdicts=bridge_cases.verdicts, commit=bridge_cases.commits,
+        absent=bridge_cases.absent, verdicts=bridge_cases.verdicts, commit=bridge_cases.commits, words=bridge_cases.words_for,
     ))
     return tuple(found)

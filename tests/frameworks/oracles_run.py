@@ -54,6 +54,15 @@ def source(name: str) -> str:
     return os.environ.get(f"MESHWRIGHT_{name.upper().replace('-', '_')}_SOURCE", "")
 
 
+def commit_of(folder: str) -> str:
+    """The commit of a checkout: of a folder without git it stands in ``COMMIT``."""
+    kept = Path(folder, "COMMIT")
+    if kept.exists():
+        return kept.read_text(encoding="utf-8").strip()
+    done = subprocess.run(["git", "-C", folder, "rev-parse", "--short=9", "HEAD"], capture_output=True, check=True, text=True)
+    return done.stdout.strip()
+
+
 def missing(name: str) -> str:
     """Why the oracle cannot be asked, or the empty string."""
     pins = HERE / "oracles" / "requirements" / f"{name}.txt"

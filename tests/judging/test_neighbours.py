@@ -1,8 +1,10 @@
 """Layouts one step away keep what was chosen."""
 
+import numpy as np
 import pytest
 
-from meshwright.domain.layout import Layout
+from meshwright.domain.layout import Full, Layout
+from meshwright.estimate.many import evaluate_many
 from meshwright.judging.neighbours import vary
 from strategies import MEGATRON, small_case
 
@@ -29,3 +31,21 @@ def test_a_group_that_no_longer_divides_becomes_all_ranks():
     new = vary(case, MEGATRON, layout, pipeline_parallel=2)
     assert isinstance(new, Layout)
     assert (new.data_parallel, new.optimizer_shards) == (6, 6)
+
+
+def test_lists_by_stage_end_with_their_chunks():
+    """Six micro-batches do not fill four stages of two chunks: one chunk a stage is left, and lists of two mean nothing."""
+    case = small_case("llama3-8b", layers=8, devices=4, batch=24)
+    lists = Full(layers=((1, 1, 1, 1), (1, 0, 0, 0)))
+    layout = Layout(
+        pipeline_parallel=4, virtual_stages=2, num_microbatches=24, schedule="interleaved", recompute=lists,
+    )
+    for knobs in ({"microbatch_sequences": 4}, {"virtual_stages": 1}, {"pipeline_parallel": 1}, {"pipeline_parallel": 2}):
+        new = vary(case, MEGATRON, layout, **knobs)
+        assert isinstance(new, Layout)
+        if isinstance(new.recompute, Full) and isinstance(new.recompute.layers, tuple):
+            assert np.shape(new.recompute.layers) == (new.virtual_stages, new.pipeline_parallel)
+        times, reserved = evaluate_many(case, [new])
+        assert np.isfinite([*times, *reserved]).all()
+    assert vary(case, MEGATRON, layout, microbatch_sequences=4).virtual_stages == 1
+    assert vary(case, MEGATRON, layout, microbatch_sequences=2).recompute == lists

@@ -94,6 +94,15 @@ def test_any_bytes_may_stand_in_a_text(name, text, tmp_path, data):
     read(tmp_path / "a.log", content[:at] + junk + content[at + data.draw(st.integers(0, 9)):], name)
 
 
+@pytest.mark.parametrize(("theirs", "hostile"), [
+    ("2048", "-1"), ("2048", "9" * 30), ("size: 16", "size: " + "9" * 9), ("allocated: 21633.0", "allocated: -5"),
+    ("15800.0", "-15800.0"),
+    ("15800.0", "nan"), ("12500.00", "-1"), ("490.0", "1e999"), ("iteration       10", "iteration       " + "9" * 12),
+])
+def test_figures_that_cannot_be_are_none(theirs, hostile, tmp_path):
+    assert read(tmp_path / "a.log", MEGATRON.replace(theirs, hostile).encode(), "megatron_log")
+
+
 @pytest.mark.parametrize("text", [MEGATRON, TORCHTITAN])
 def test_an_archive_says_the_same_and_a_broken_one_what_it_has(text, tmp_path):
     plain, packed, broken = tmp_path / "a.log", tmp_path / "b", tmp_path / "c"

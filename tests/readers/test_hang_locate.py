@@ -198,6 +198,18 @@ def test_several_collectives_in_one_may_differ_in_size_and_sends_are_counted_apa
     assert (found.kind, found.collective, found.sequence) == ("unknown", "COALESCED", 610)
 
 
+def test_of_hangs_that_explain_each_other_the_one_with_fewer_culprits_is_the_cause():
+    """Ranks 0 and 1 wait in y for the others, who wait in x for them; rank 6 waits for 2, who is one of the others."""
+    def in_group(group: str, waiting: range | tuple, missing: range | tuple) -> tuple[RankProgress, ...]:
+        return tuple(RankProgress(rank=rank, group=group, last_enqueued=9 - (rank in missing), last_completed=8)
+                     for rank in (*waiting, *missing))
+
+    progress = (*in_group("z", (6,), (2,)), *in_group("y", (0, 1), range(2, 6)), *in_group("x", range(2, 6), (0, 1)))
+    found = hangs([Hanging(file="f", format="t", progress=progress)])
+    assert [(each.group, each.ranks) for each in found[:1]] == [("x", (0, 1))]
+    assert {each.group for each in found} == {"x", "y", "z"}
+
+
 def test_ranks_that_say_nothing_are_those_that_are_missing():
     lines = [Hanging(file="log", format="watchdog", progress=(reached(rank, 9, 8),), groups={"0": (0, 1, 2, 3)})
              for rank in range(3)]

@@ -69,8 +69,12 @@ def test_paint_is_taken_off_and_words_are_not(raw, text):
 
 def test_a_log_with_more_steps_than_are_kept_is_read_in_even_parts(tmp_path, monkeypatch):
     monkeypatch.setattr("meshwright.readers.logs.dialect.MOST_LINES", 5000)
-    monkeypatch.setattr(module, "WINDOW", 1 << 16)
+    monkeypatch.setattr("meshwright.readers.needles.PIECE", 1 << 16)
+    monkeypatch.setattr(module, "PIECE", 1 << 16)
+    monkeypatch.setattr(module, "CHUNK", 1 << 17)
+    monkeypatch.setattr(module, "_AHEAD", 1 << 14)
     monkeypatch.setattr("meshwright.readers.source.SAMPLE", 1 << 16)
+    monkeypatch.setattr("meshwright.readers.source.PLACE", 1 << 14)
     path = tmp_path / "a.log"
     step = " iteration {}/ 99999 | consumed samples: 10 | elapsed time per iteration (ms): 10.0 | global batch size: 4 |\n"
     ends = "slurmstepd: error: *** JOB 1 ON n CANCELLED AT 2026-01-01T00:00:00 ***\n"
@@ -78,6 +82,22 @@ def test_a_log_with_more_steps_than_are_kept_is_read_in_even_parts(tmp_path, mon
     assert isinstance(DIALECT, Dialect)
     (log,) = DIALECT.read(Source(path))
     assert 3000 < len(log.steps) < 8000
-    assert log.steps[-1].number > 15_000
+    assert log.steps[-1].number == 20_000, "the end is read in any case"
     assert any("one part in" in note for note in log.notes)
     assert (log.ending.status, log.ending.place.line) == ("cancelled", 20_001)
+
+
+def test_a_log_that_complains_on_every_line_is_not_read_to_the_last_of_them(tmp_path, monkeypatch):
+    monkeypatch.setattr("meshwright.readers.signs.MOST_LINES", 100)
+    monkeypatch.setattr("meshwright.readers.needles.PIECE", 1 << 14)
+    monkeypatch.setattr(module, "PIECE", 1 << 14)
+    monkeypatch.setattr(module, "CHUNK", 1 << 15)
+    monkeypatch.setattr(module, "_AHEAD", 1 << 10)
+    path = tmp_path / "a.log"
+    ends = "slurmstepd: error: *** JOB 1 ON n CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***\n"
+    path.write_text(" iteration 5/ 9 | elapsed time per iteration (ms): 10.0 |\n" + "RuntimeError: again\n" * 20_000 + ends)
+    (log,) = DIALECT.read(Source(path))
+    counted = {sign.id: sign.times for sign in log.signs}
+    assert 100 < counted["program.raised"] < 10_000
+    assert counted["job.time_limit"] == 1
+    assert any("complaints are counted" in note for note in log.notes)

@@ -43,6 +43,17 @@ def test_megatron_of_2021_may_print_no_timer(log):
     assert second.parts == {}
 
 
+@pytest.mark.parametrize(("text", "number", "step_s", "sequences"), [
+    ("Training epoch 0, iteration 5/99 | lr: 0.00015 | global_batch_size: 128 | global_step: 5 | reduced_train_loss: 11.03 | train_step_timing in s: 6.92", 5, 6.92, 128),
+    ("0: [2026-01-01 00:00:00] iteration 7/ 9 | elapsed time per iteration (ms): 1500.0/1600.0 | global batch size: 8", 7, 1.5, 8),
+    ("  iteration=       3/  99 | consumed_samples=  24 | elapsed_time_per_iteration_ms=250.5 | global_batch_size=8 |", 3, 0.2505, 8),
+    ("[1,15]<stdout>: iteration 4/9 | consumed samples: 4 | elapsed time per iteration (ms): 2.5 | global batch size: 1 |", 4, 0.0025, 1),
+])
+def test_dialects_of_megatron(log, text, number, step_s, sequences):
+    step = log(text).steps[0]
+    assert (step.number, step.step_s, step.sequences) == (number, step_s, sequences)
+
+
 def test_every_rank_s_timers(log):
     text = " iteration 3/ 9 | elapsed time per iteration (ms): 50.0 |\ntimes across ranks (ms):\n  forward-compute:\n     rank  0: 12.50\n     rank  1: 17.50\n"
     step = log(text).steps[0]

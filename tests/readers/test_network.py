@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.draws import examples
 from tests.readers.sources import reads, survives
 
+from meshwright.diagnose.bandwidth import judge_table
 from meshwright.readers.network import allreduce_bench, nccl_debug, nccl_inspector, nccl_tests, nccl_tests_json
 from meshwright.readers.network.rates import bus_factor, ranks_of
 
@@ -81,6 +82,15 @@ def test_rows_carry_their_operation_and_the_average_is_left_alone(tmp_path):
     assert (table.ranks, table.nodes) == (3, 2)
     assert [(each.operation, each.message_bytes, each.in_place, round(each.bus_bytes_per_s)) for each in table.rows] == [
         ("AllGather", 1024, False, 70_000_000), ("AllGather", 1024, True, 30_000_000), ("AllGather", 2048, False, 130_000_000)]
+    assert [each.time_s for each in table.rows] == pytest.approx([10e-6, 20e-6, 10e-6])
+
+
+def test_wrong_results_are_a_sign(tmp_path):
+    lines = "1024 16 float sum -1 10.0 0.10 0.07 {} 20.0 0.05 0.03 {}\n"
+    (table,) = reads(nccl_tests.FORMAT, tmp_path, lines.format(0, "N/A") + lines.format(7, 0) + lines.format(3, 1))
+    (sign,) = table.signs
+    assert (sign.id, sign.times, sign.value, sign.place.line) == ("bandwidth.wrong", 3, 7.0, 2)
+    assert [(each.id, each.severity) for each in judge_table(table)] == [("bandwidth.wrong", "critical")]
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 8, 24, 64])
@@ -125,6 +135,15 @@ The average bandwidth of all_reduce over 16 ranks (5 warmups / 20 trials):
 [node:0]: busbw: 84.275 GBps (674.2 Gbps)
 """)
     assert (mean.rows[0].message_bytes, mean.rows[0].bus_bytes_per_s, mean.ranks) == (4e9, 84.275e9, 16)
+
+
+def test_the_bench_of_all_reduce_counts_bits_and_each_byte_twice(tmp_path):
+    """A payload of 4 GB in half a second on 4 ranks: 128 Gbps as it counts, 96 of them on the bus."""
+    whole = " duration: 0.5 sec\n algo throughput: 128000000000.0 bps, 128.0 Gbps\n busbw: 96.0  Gbps\n"
+    (table,) = reads(allreduce_bench.FORMAT, tmp_path, f"0:\n{whole} busbw: 95.0  Gbps\n")
+    first, second = table.rows
+    assert (table.ranks, first.message_bytes, first.time_s) == (4, 4e9, 0.5)
+    assert (first.algorithm_bytes_per_s, first.bus_bytes_per_s, second.bus_bytes_per_s) == (8e9, 12e9, 95e9 / 8)
 
 
 def inspected(operation: str, size: int, bus: float) -> str:

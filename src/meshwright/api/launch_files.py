@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 PROBE = """
 ## Smaller run
 
-`probe/` trains fewer layers on one node with the same tensor and context parallelism, micro-batch and recomputation.
+`probe/` trains {layers} on one node, {devices}, with the same tensor and context parallelism, micro-batch and recomputation.
 Read its peak of allocated memory, and correct the prediction of the whole plan with it:
 `meshwright estimate --request plan.yaml --anchor-memory probe/plan.yaml=BYTES`.
 """
@@ -33,19 +33,15 @@ def launch_files(given: Setup, layout: Layout, estimate: Estimate) -> list[Any]:
         raise NoAnswerError(reasons)
     files = list(given.framework.write(given.case, layout, options=options))
     try:
-        probe = [] if any(file.path.startswith("probe") for file in files) else _probe(given, layout)
+        probe = None if any(file.path.startswith("probe") for file in files) else _probe(given, layout)
     except InputError:
-        probe = []
-    return [*(_with_probe(file) if probe else file for file in files), *probe]
+        probe = None
+    words, small = probe or ("", [])
+    return [*(replace(file, text=file.text + words) if file.path == "README.md" else file for file in files), *small]
 
 
-def _with_probe(file: File) -> File:
-    """The README with how the smaller run is used; any other file as it is."""
-    return replace(file, text=file.text + PROBE) if file.path == "README.md" else file
-
-
-def _probe(given: Setup, layout: Layout) -> list[File]:
-    """A smaller run of one node below ``probe/``, with the plan that ``estimate --anchor-memory`` takes."""
+def _probe(given: Setup, layout: Layout) -> tuple[str, list[File]] | None:
+    """How a smaller run of one node is used, and its files below ``probe/``, with the plan that anchors the estimate."""
     from meshwright.api.saved import plan_file
     from meshwright.estimate import estimate as predict
     from meshwright.frameworks import File, Options
@@ -53,10 +49,11 @@ def _probe(given: Setup, layout: Layout) -> list[File]:
 
     found = smaller(given.framework, given.case, layout)
     if found is None or layout.world == found[1].world:
-        return []
+        return None
     case, small = found
     estimate = predict(case, small)
-    written = given.framework.write(case, small, options=Options(estimate=estimate, label=estimate.label, train_iters=3))
+    options = Options(estimate=estimate, label=estimate.label, train_iters=3, is_probe=True)
+    written = given.framework.write(case, small, options=options)
     request = {
         **{key: value for key, value in given.request.items() if key not in _NOT_OF_A_PROBE},
         "device": case.cluster.device.name, "devices": case.cluster.num_devices, "layers": case.model.num_layers,
@@ -65,7 +62,10 @@ def _probe(given: Setup, layout: Layout) -> list[File]:
     }
     saved = plan_file(request, estimate)
     files = [*written, File(path=saved.path, text=saved.text)]
-    return [replace(file, path=f"probe/{file.path}") for file in files]
+    whole, layers = given.case.model.num_layers, case.model.num_layers
+    told = f"all {whole} layers" if layers == whole else f"{layers} of the {whole} layers"
+    words = PROBE.format(layers=told, devices="1 device" if small.world == 1 else f"{small.world} devices")
+    return words, [replace(file, path=f"probe/{file.path}") for file in files]
 
 
 _NOT_OF_A_PROBE = frozenset({"cluster", "nodes", "spare_nodes", "lengths", "max_tokens", "packs", "split_long"})

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 HEAD = """\
-# A plan of Meshwright. `meshwright export {file} --to megatron --out DIR` writes launch files from it,
+# A plan of Meshwright. `meshwright export {file} --to {framework} --out DIR` writes launch files from it,
 # `meshwright estimate --request {file}` predicts it again.
 """
 
@@ -48,7 +48,7 @@ def plan_file(request: dict[str, Any], estimate: Estimate) -> TextFile:
         },
     }
     body = yaml.safe_dump(document, sort_keys=False, default_flow_style=False, width=120)
-    return TextFile(path=PLAN_FILE, text=HEAD.format(file=PLAN_FILE) + body)
+    return TextFile(path=PLAN_FILE, text=HEAD.format(file=PLAN_FILE, framework=str(request.get("framework") or "megatron")) + body)
 
 
 def load_plan(where: str, faults: Faults) -> Values:

@@ -109,7 +109,7 @@ class Run:
     @cached_property
     def hang(self) -> Hang | None:
         """What the run waits for, where it hangs."""
-        return located(self.hangings)
+        return located(self.hangings, self.world)
 
     @property
     def signs(self) -> tuple[Sign, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -69,9 +70,15 @@ def timeline(
 
 
 def _order(schedule: str, layout: Layout, num_microbatches: int) -> Order:
-    stages, chunks = layout.pipeline_parallel, layout.virtual_stages
-    if schedule == "interleaved" and num_microbatches < layout.num_microbatches:
-        return order_interleaved(stages, num_microbatches, num_chunks=chunks, group=_round(schedule, layout))
+    part = schedule == "interleaved" and num_microbatches < layout.num_microbatches
+    group = _round(schedule, layout) if part else None
+    return _spelled(schedule, layout.pipeline_parallel, num_microbatches, layout.virtual_stages, group)
+
+
+@lru_cache(maxsize=32)
+def _spelled(schedule: str, stages: int, num_microbatches: int, chunks: int, group: int | None) -> Order:
+    if group is not None:
+        return order_interleaved(stages, num_microbatches, num_chunks=chunks, group=group)
     return SCHEDULES[schedule].order(stages, num_microbatches, num_chunks=chunks)
 
 
@@ -96,7 +103,6 @@ def simulated_bubble_s(case: Case, layout: Layout, evaluation: Evaluation) -> fl
     m, group = layout.num_microbatches, _round(evaluation.settings.schedule, layout)
     few = min(m, (ROUNDS + int(layout.virtual_stages > 1)) * group + m % group)
     work = float(np.max(evaluation.stages.forward_s + evaluation.stages.backward_s))
-
     forward, backward, weight = chunk_seconds(case, layout, evaluation)
 
     def makespan_s(number: int) -> float:

@@ -42,6 +42,8 @@ class Options:
     """Name of the plan, for comments and job names."""
     train_iters: int | None = None
     """Optimizer steps; None: what the tokens of the training ask for, or a short run."""
+    is_probe: bool = False
+    """Whether it is the smaller run beside another plan: it explains no further probe and keeps nothing."""
 
 
 DEFAULTS = Options()

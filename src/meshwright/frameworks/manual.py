@@ -5,7 +5,7 @@ Frameworks fill in a ``Manual``; the wording is the same for all of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -95,6 +95,7 @@ TORCHRUN = (
 
 def readme(case: Case, layout: Layout, options: Options, manual: Manual) -> File:
     """``README.md`` beside the files."""
+    manual = replace(manual, probe="") if options.is_probe else manual
     values = {**common_values(case, layout, options), "manual": manual}
     return File(path="README.md", text=template("README.md.j2").render(values))
 
@@ -110,6 +111,12 @@ def task_variables(case: Case) -> tuple[Variable, ...]:
     task = case.training.task
     reason = "what is trained: read by meshwright check alone"
     return () if task == "pretrain" else (Variable(name=TASK_VARIABLE, value=task, reason=reason),)
+
+
+def unsaved(*keys: str) -> str:
+    """That a run keeps nothing, and what would make it: a folder of its own for each plan."""
+    names = ", ".join(f"`{key}`" for key in keys)
+    return f"No checkpoint is saved or loaded: {names} would; give each plan a folder of its own."
 
 
 def start_commands(layout: Layout, case: Case, path: str = "launch.sh", before: str = "") -> tuple[tuple[str, str], ...]:

@@ -105,12 +105,14 @@ def _chunked(case: Case, features: Features, new: Layout, old: Layout, knobs: di
 def _scheduled(layout: Layout, chunks: int) -> Layout:
     """The schedule that runs so many chunks on so many stages."""
     if layout.pipeline_parallel == 1:
-        return replace(layout, virtual_stages=1, schedule="1f1b", stage_layers=None)
-    changed = {} if chunks == layout.virtual_stages else {"stage_layers": None}
+        return replace(layout, virtual_stages=1, schedule="1f1b", stage_layers=None, recompute=whole(layout.recompute))
+    changed: dict[str, Any] = {}
+    if chunks != layout.virtual_stages:
+        changed = {"stage_layers": None, "recompute": whole(layout.recompute)}
     schedule = layout.schedule
     if schedule in ("1f1b", "interleaved"):
         schedule = "interleaved" if chunks > 1 else "1f1b"
-    return replace(layout, virtual_stages=chunks, schedule=schedule, **changed)  # type: ignore[arg-type]
+    return replace(layout, virtual_stages=chunks, schedule=schedule, **changed)
 
 
 def neighbours(case: Case, features: Features, layout: Layout) -> Iterator[Neighbour]:

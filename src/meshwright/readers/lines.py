@@ -7,15 +7,14 @@ cost no more than a search.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.readers.needles import Needles
+from meshwright.readers.needles import PIECE, Needles
 
 if TYPE_CHECKING:
     from meshwright.readers.source import Source
@@ -23,11 +22,10 @@ if TYPE_CHECKING:
 MAX_LINE = 20_000
 """Bytes of a line that are looked at."""
 CHUNK = 4 << 20
-WINDOW = 1 << 18
-"""Bytes of a file that are read or left together where not all is read."""
 _AHEAD = 1 << 17
 """Bytes beyond a hit that can be asked for as lines that follow it."""
 _NEWLINE = 10
+_LITTLE = 8192
 _AROUND = 600
 _TRIED = 400
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]{0,200}\x07|(?<![\w\])])\[[0-9]{1,2}(?:;[0-9]{1,3}){0,4}m(?!s)|\[0m")
@@ -86,9 +84,22 @@ class _Block:
     end: int
     """Where the lines end that are whole; what is behind them can be looked at."""
     number: int = 1
-    """Of the first line."""
+    """Of the line at ``counted``."""
     before: int = 0
     """Bytes of the file that are before it."""
+    counted: int = 0
+    """Up to here line breaks are counted."""
+
+    def line_at(self, offset: int) -> int:
+        """The number of the line that begins there; offsets are asked for in their order."""
+        for at in range(self.counted, offset, PIECE):
+            stop = min(offset, at + PIECE)
+            if stop - at < _LITTLE:
+                self.number += self.content.count(b"\n", at, stop)
+            else:
+                self.number += int(np.count_nonzero(np.frombuffer(self.content, np.uint8, stop - at, at) == _NEWLINE))
+        self.counted = max(self.counted, offset)
+        return self.number
 
 
 @dataclass(slots=True)
@@ -141,12 +152,12 @@ class Search:
     """What is sought in a log, and how much of the log there was."""
 
     needles: Needles
-    thinned: int = 0
-    """So many of the first strings are wanted only now and then."""
     every: int = 1
-    """Of so many windows of the file one is searched for the thinned ones."""
+    """Of so many pieces of the file one is searched for the thinned strings."""
     lines: int = 0
     """Of the whole file, once it is searched."""
+    tail: int = 0
+    """From here on everything is sought."""
 
     def hits(self, source: Source) -> Iterator[Hit]:
         """Lines that hold one of the strings, in order, each once; memory is that of a few chunks.
@@ -154,29 +165,35 @@ class Search:
         A line that was painted over with carriage returns is a line for each layer that holds one. Of a line longer than
         a chunk each piece counts as a line of the same number.
         """
+        self.tail = source.size_bytes - CHUNK
         for block in _blocks(source):
             yield from self._within(block)
-            self.lines = block.number - 1 + _breaks(block) + (block.end > 0 and block.content[block.end - 1] != _NEWLINE)
+            self.lines = block.line_at(block.end) - (not block.end or block.content[block.end - 1] == _NEWLINE)
+
+    def spare(self, every: int) -> None:
+        """From now on look for nothing but in one of so many pieces, and in the end of the file."""
+        self.every = max(self.every, every)
+        self.needles.only_where_wanted()
+
+    def _wanted(self, offset: int) -> bool:
+        return offset // PIECE % self.every == 0 or offset >= self.tail
 
     def _within(self, block: _Block) -> Iterator[Hit]:
-        places, which = self.needles.places(block.content, block.end, block.filled)
-        if self.every > 1 and len(places):
-            wanted = ((places + block.before) // WINDOW % self.every == 0) | (which >= self.thinned)
-            places, which = places[wanted], which[wanted]
-        if not len(places):
-            return
-        breaks = np.flatnonzero(np.frombuffer(block.content, np.uint8, block.end) == _NEWLINE)
-        rows = np.searchsorted(breaks, places)
-        skipped = -1
-        for index, group in groupby(zip(rows.tolist(), places.tolist(), which.tolist(), strict=True), key=itemgetter(0)):
-            if index <= skipped:
-                continue
-            start = int(breaks[index - 1]) + 1 if index else 0
-            stop = int(breaks[index]) if index < len(breaks) else block.end
-            for first, last, found in _layers(block.content, start, stop, group):
-                hit = Hit(cleaned(block.content[first:last], block.number + index), found, start, block, stop + 1)
-                yield hit
-                skipped = max(skipped, index + hit.given)
+        places, which = self.needles.places(
+            block.content, block.end, block.filled, lambda offset: self._wanted(offset + block.before))
+        at, resumed, where, what = 0, 0, places.tolist(), which.tolist()
+        while at < len(where):
+            start = block.content.rfind(b"\n", 0, where[at]) + 1
+            stop = block.content.find(b"\n", where[at], block.end)
+            stop = block.end if stop < 0 else stop
+            beyond = bisect_left(where, stop, at + 1)
+            if start >= resumed:
+                number = block.line_at(start)
+                for first, last, found in _layers(block.content, start, stop, where[at:beyond], what[at:beyond]):
+                    hit = Hit(cleaned(block.content[first:last], number), found, start, block, stop + 1)
+                    yield hit
+                    resumed = hit._next if hit.given else resumed
+            at = beyond
 
 
 def _blocks(source: Source) -> Iterator[_Block]:
@@ -194,26 +211,19 @@ def _blocks(source: Source) -> Iterator[_Block]:
             block.filled, block.end = filled, end or filled
             yield block
             rest = block.filled - block.end
-            following = _Block(content, rest, 0, block.number + _breaks(block), block.before + block.end)
+            following = _Block(content, rest, 0, block.line_at(block.end), block.before + block.end)
             view[:rest] = bytes(view[block.end: block.filled])
             block = following
         block.end = block.filled
         yield block
 
 
-def _breaks(block: _Block) -> int:
-    """Line breaks, counted in pieces that stay in a cache."""
-    content = np.frombuffer(block.content, np.uint8, block.end)
-    return sum(int(np.count_nonzero(content[at: at + WINDOW] == _NEWLINE)) for at in range(0, block.end, WINDOW))
-
-
-Row = tuple[int, int, int]
-
-
-def _layers(block: bytearray, start: int, stop: int, group: Iterable[Row]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+def _layers(
+    block: bytearray, start: int, stop: int, places: Sequence[int], which: Sequence[int],
+) -> Iterator[tuple[int, int, tuple[int, ...]]]:
     """Where those layers of a painted-over line begin and end that hold a string, and which; of long ones what is around it."""
     found: dict[tuple[int, int], set[int]] = {}
-    for _, place, which in group:
+    for place, index in zip(places, which, strict=True):
         first = block.rfind(b"\r", start, place) + 1 or start
         last = block.find(b"\r", place, stop)
         last = stop if last < 0 else last
@@ -222,7 +232,7 @@ def _layers(block: bytearray, start: int, stop: int, group: Iterable[Row]) -> It
             last = min(last, first + MAX_LINE)
             kept = next((span for span in found if span[0] <= place < span[1]), None)
             first, last = kept or (first, last)
-        found.setdefault((first, last), set()).add(which)
+        found.setdefault((first, last), set()).add(index)
     for (first, last), strings in found.items():
         yield first, last, tuple(sorted(strings))
 

@@ -7,7 +7,7 @@ What is left is compared byte by byte, all places of one word at once. Shorter s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 SHORTEST = 7
 """Bytes of a string that surely holds an aligned word."""
 _WORD = 4
-_PIECE = 1 << 18
+PIECE = 1 << 18
 """Bytes looked at in one go: what stays in a cache."""
 _BITS = 16
 _FOLD = 0x20
@@ -41,8 +41,11 @@ def folded(text: bytes) -> bytes:
 class Needles:
     """The strings, and the table by which they are found."""
 
-    def __init__(self, needles: Sequence[bytes], sample: bytes = b"") -> None:
-        """``sample``: text like that which is searched; of a long string those seven bytes are sought that are rarest in it."""
+    def __init__(self, needles: Sequence[bytes], sample: bytes = b"", thinned: int = 0) -> None:
+        """``sample``: text like that which is searched; of a long string those seven bytes are sought that are rarest in it.
+
+        ``thinned``: so many of the first strings are not sought everywhere.
+        """
         self.needles = tuple(folded(each) for each in needles)
         self._short = [(index, bytes(each)) for index, each in enumerate(needles) if len(each) < SHORTEST]
         common = np.bincount(_hashes(np.frombuffer(sample, np.uint32, len(sample) // _WORD)), minlength=1 << _BITS).tolist()
@@ -51,15 +54,29 @@ class Needles:
             windows = [range(at, at + SHORTEST - _WORD + 1) for at in range(len(needle) - SHORTEST + 1)]
             for at in min(windows, key=lambda window: sum(common[_hash(_word(needle, at))] for at in window), default=()):
                 self._of.setdefault(_word(needle, at), []).append((index, at))
-        self._known = np.zeros(1 << _BITS, bool)
-        self._known[[_hash(word) for word in self._of]] = True
+        self._known, self._always = (self._table(first) for first in (0, thinned))
 
-    def places(self, block: bytes | bytearray, end: int, filled: int) -> tuple[Ints, Ints]:
-        """Places in the first ``end`` bytes of a block, ascending, and which string is there; the block ends at ``filled``."""
+    def only_where_wanted(self) -> None:
+        """From now on no string is sought everywhere."""
+        self._always = np.zeros(1 << _BITS, bool)
+
+    def _table(self, first: int) -> NDArray[np.bool_]:
+        """Hashes of the words of all strings from the first on."""
+        table = np.zeros(1 << _BITS, bool)
+        table[[_hash(word) for word, found in self._of.items() if any(index >= first for index, _ in found)]] = True
+        return table
+
+    def places(
+        self, block: bytes | bytearray, end: int, filled: int, wanted: Callable[[int], bool] = lambda offset: True,
+    ) -> tuple[Ints, Ints]:
+        """Places in the first ``end`` bytes of a block, ascending, and which string is there; the block ends at ``filled``.
+
+        ``wanted``: whether the thinned strings are sought from this offset on, asked for every piece of the block.
+        """
         words = np.frombuffer(block, np.uint32, min(-(-end // _WORD) + 1, filled // _WORD))
         content = np.frombuffer(block, np.uint8, filled)
         found: list[tuple[Ints, int]] = []
-        at = self._candidates(words)
+        at = self._candidates(words, wanted)
         if len(at):
             values = words[at] | np.uint32(_FOLD_WORD)
             order = np.argsort(values, kind="stable")
@@ -79,10 +96,12 @@ class Needles:
         order = order[where[order] < end]
         return where[order], which[order]
 
-    def _candidates(self, words: Words) -> Ints:
+    def _candidates(self, words: Words, wanted: Callable[[int], bool]) -> Ints:
         """Indices of words that have the hash of a known one."""
-        step = _PIECE // _WORD
-        pieces = [np.flatnonzero(self._known[_hashes(words[at: at + step])]) + at for at in range(0, len(words), step)]
+        pieces = []
+        for at in range(0, len(words), PIECE // _WORD):
+            table = self._known if wanted(at * _WORD) else self._always
+            pieces.append(np.flatnonzero(np.take(table, _hashes(words[at: at + PIECE // _WORD]), mode="clip")) + at)
         return np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
 
     def _compared(self, content: Bytes, at: Ints, needle: bytes) -> Ints:

@@ -47,10 +47,15 @@ def number(text: str | None) -> float | None:
     >>> number("13100.0/13240.9"), number("10,050 tokens"), number("nan"), number(None)
     (13100.0, 10050.0, None, None)
     """
-    found = _NUMBER.match(text.lstrip()) if text else None
-    if found is None:
+    if not text:
         return None
-    value = float(found[0].replace(",", ""))
+    try:
+        value = float(text)
+    except ValueError:
+        found = _NUMBER.match(text.lstrip())
+        if found is None:
+            return None
+        value = float(found[0].replace(",", ""))
     return value if math.isfinite(value) else None
 
 

@@ -18,6 +18,8 @@ from meshwright.readers.safe import load_yaml
 
 LONGEST = 400
 """Characters of a line that are kept."""
+MOST_LINES = 50_000
+"""Lines with words of complaints, after which only some are looked at."""
 MOST_RANKS = 4096
 """Ranks whose sign of one kind is kept each by itself."""
 _RANK = re.compile(r"\[(?:rank|Rank)[ :_]?(\d{1,7})\]|\[Rank (\d{1,7})[\]\s]|\brank[ :=]{1,2}(\d{1,7})\b|\bRANK[ =](\d{1,7})\b")
@@ -71,9 +73,16 @@ class Signs:
         self._file = file
         self._found: dict[tuple[str, int | None], Sign] = {}
         self._ranks: dict[str, int] = {}
+        self._lines = 0
+
+    @property
+    def many(self) -> bool:
+        """Whether so many lines complain that nobody needs the others each."""
+        return self._lines > MOST_LINES
 
     def take(self, line: Line, indices: Sequence[int]) -> None:
         """A line, and the rules whose anchors it holds."""
+        self._lines += 1
         seen: dict[str, Rule] = {}
         for rule in sorted((rules()[index] for index in indices), key=lambda rule: rule.generic):
             if rule.id in seen or (rule.generic and any(each.ends for each in seen.values())):

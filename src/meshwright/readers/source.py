@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 SAMPLE = 1 << 20
-"""Bytes of the beginning, of the end and of each place between that a sample holds."""
+"""Bytes of the beginning that a sample holds."""
+PLACE = 1 << 18
+"""Bytes of the end and of each place between."""
 PLACES = 14
 """Places between the beginning and the end that a sample of a large file holds."""
 MAX_DECOMPRESSED_BYTES = 64 * 10**9
@@ -82,16 +84,16 @@ class Source:
                 return head
             size = stream.seek(0, io.SEEK_END)
             pieces = [head]
-            step = max(SAMPLE, (size - SAMPLE) // (PLACES + 1))
-            for at in range(step, size, step):
-                stream.seek(min(at, max(0, size - SAMPLE)))
-                pieces.append(stream.read(SAMPLE))
+            step = max(PLACE, (size - SAMPLE) // (PLACES + 1))
+            for at in range(SAMPLE, size, step):
+                stream.seek(min(at, max(0, size - PLACE)))
+                pieces.append(stream.read(PLACE))
             return b"\n".join(pieces)
 
     @cached_property
     def excerpt(self) -> bytes:
         """A little of the sample, from all its places: what words are common in the file."""
-        return b"".join(self.sample[at: at + _EXCERPT] for at in range(0, len(self.sample), SAMPLE))
+        return b"".join(self.sample[at: at + _EXCERPT] for at in range(0, len(self.sample), PLACE))
 
 
 class _Bounded(io.RawIOBase):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.diagnose.rules.communication import collectives_of_parts, communication, network
 from meshwright.diagnose.rules.compute import compute, devices, optimizer
+from meshwright.diagnose.rules.counted import counted
 from meshwright.diagnose.rules.host import data, host, idle
 from meshwright.diagnose.rules.memory import memory, ran_out
 from meshwright.diagnose.rules.pipeline import pipeline
@@ -37,6 +38,7 @@ RULES: tuple[Rule, ...] = (
     recorded_rules,
     memory,
     devices,
+    counted,
     outside,
     drift,
     complained,

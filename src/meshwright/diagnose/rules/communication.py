@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from meshwright.diagnose.bandwidth import judge_table
 from meshwright.diagnose.finding import HIGH, Evidence, Finding, severity_of
-from meshwright.diagnose.network import UNKNOWN, Surroundings, judge_setup, judge_table
+from meshwright.diagnose.network import UNKNOWN, Surroundings, judge_setup
 from meshwright.diagnose.remedies import remedies
 from meshwright.domain.observed import Place
 from meshwright.errors import Message
@@ -14,6 +15,7 @@ from meshwright.readers.logs.parts import part_of
 from meshwright.words import percent, seconds
 
 if TYPE_CHECKING:
+    from meshwright.diagnose.judged import Judged
     from meshwright.diagnose.run import Run
     from meshwright.frameworks.settings import Severity
 
@@ -103,11 +105,23 @@ def network(run: Run) -> Iterator[Finding]:
     case = run.case
     known = UNKNOWN
     if case is not None:
-        known = Surroundings(nodes=case.cluster.num_nodes, devices_per_node=case.cluster.devices_per_node)
-    for each in (
-        *(said for setup in run.networks for said in judge_setup(setup, known)),
-        *(said for table in run.bandwidths for said in judge_table(table, known)),
-    ):
+        cluster = case.cluster
+        known = Surroundings(
+            nodes=cluster.num_nodes,
+            devices_per_node=cluster.devices_per_node,
+            nvlink=cluster.scale_up_devices > 1,
+            multicast=cluster.scale_up.in_network_reduction,
+            link_bytes_per_s=cluster.network.bytes_per_s,
+        )
+    for setup in run.networks:
+        yield from told(judge_setup(setup, known))
+    for table in run.bandwidths:
+        yield from told(judge_table(table, known))
+
+
+def told(judged: Iterable[Judged]) -> Iterator[Finding]:
+    """What was judged, as findings."""
+    for each in judged:
         yield Finding(
             message=each.message,
             severity=GRADES[each.severity],

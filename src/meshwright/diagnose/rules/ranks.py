@@ -114,7 +114,8 @@ HANGS = {
     "missing": "{ranks} never called collective {sequence} ({collective}){group}: the others wait in it",
     "mismatch": "{ranks} called something else than the others as collective {sequence} ({collective}){group}",
     "late": "{ranks} called collective {sequence} ({collective}){group}, and their devices did not finish it",
-    "stalled": "every rank that speaks is in collective {sequence} ({collective}){group} and none gets on: "
+    "stalled": "every rank is in collective {sequence} ({collective}){group} and none gets on: the network or a device is at fault",
+    "unknown": "every rank that speaks is in collective {sequence} ({collective}){group} and none gets on: "
     "the network, a device or a rank that is silent is at fault",
 }
 

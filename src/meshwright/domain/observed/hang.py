@@ -76,5 +76,5 @@ class Hang:
     silent: tuple[int, ...] = ()
     """Ranks of the group that nothing is known of."""
     instead: tuple[CollectiveEntry, ...] = ()
-    """What ``ranks`` asked for instead, or last."""
+    """What ``ranks`` asked for instead, or wait in elsewhere."""
     place: Place | None = None

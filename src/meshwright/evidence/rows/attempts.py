@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from meshwright.evidence.rows.published_run import Published
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from meshwright.evidence.rows.row import Row
 
@@ -108,24 +108,22 @@ def _word(value: object) -> str:
 
 
 def _read(row: dict[str, str]) -> Attempts:
-    values = {name: _value(row[name], kind) for name, kind in _kinds().items()}
+    values = {name: read(row[name]) for name, read in _readers().items()}
     return Attempts(best=Published(**values), ran=int(row["ran"]), failed=int(row["failed"]))
 
 
 @cache
-def _kinds() -> dict[str, Any]:
-    """Column of the index -> type of the field."""
-    return get_type_hints(Published)
+def _readers() -> dict[str, Callable[[str], Any]]:
+    """Column of the index -> how its text becomes the field."""
+    return {name: _READ[kind] for name, kind in get_type_hints(Published).items()}
 
 
-def _value(text: str, kind: Any) -> Any:
-    if kind is str:
-        return text
-    if kind is bool:
-        return text == "1"
-    if not text:
-        return None
-    return int(text) if kind == int | None else float(text)
+_READ: dict[Any, Callable[[str], Any]] = {
+    str: str,
+    bool: lambda text: text == "1",
+    int | None: lambda text: int(text) if text else None,
+    float | None: lambda text: float(text) if text else None,
+}
 
 
 if __name__ == "__main__":

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from meshwright.documents.quoting import Shell, flags, markdown_code, word, yaml_text
+from meshwright.documents.quoting import Shell, flags, word, yaml_text
 from meshwright.domain.layout import Full, NoRecompute, Overlap
 from meshwright.frameworks.base import File, Options, Values
-from meshwright.frameworks.hub import hub_name
+from meshwright.frameworks.hub import hub_words
 from meshwright.frameworks.keys import Says, decided
 from meshwright.frameworks.manual import (
     Blank,
@@ -205,7 +205,7 @@ def _manual(case: Case, layout: Layout, release: str) -> Manual:
         )
     return Manual(
         title=f"HF accelerate {release}",
-        needs=f"The training program builds {markdown_code(hub_name(case.model))} and its data with transformers; torch 2.6 or "
+        needs=f"The training program builds {hub_words(case.model)} and its data with transformers; torch 2.6 or "
               "later.",
         commands=start_commands(layout, case, before="TRAIN_SCRIPT=/path/to/train.py"),
         blanks=(Blank(name="TRAIN_SCRIPT", default="train.py", what="your training program"),),

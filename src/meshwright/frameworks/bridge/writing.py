@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[File, ...]:
     """``launch.sh`` and ``README.md``, and ``train.py`` where ``run_recipe`` cannot say the plan."""
-    recipe, manual = recipe_of(case, release), _manual(case, layout, release)
+    recipe, manual = recipe_of(case, release), _manual(case, layout, release, options)
     section = recipe.section if recipe else "model"
     words = [f"{spelled(key, section)}={word(hydra(value))}" for key, value in overrides(case, layout, release, options).items()]
     own = (program(case, release),) if reason(case, release) else ()
     start = (f'"$HERE/{PATH}"',) if own or recipe is None else ("scripts/training/run_recipe.py", _selected(recipe, case, release))
-    launch = Launch(checkout="BRIDGE_PATH", command=(*TORCHRUN, *start, *words, *_places(case, recipe)))
+    launch = Launch(checkout="BRIDGE_PATH", command=(*TORCHRUN, *start, *words, *_places(case, recipe, options)))
     return (*own, launch_script(case, layout, options, manual, launch), readme(case, layout, options, manual))
 
 
@@ -43,18 +43,23 @@ def _selected(recipe: Recipe, case: Case, release: str) -> str:
     return f"--recipe {recipe.function(task)}" if release == "0.3" else f"--model {recipe.stem} --mode {task}"
 
 
-def _places(case: Case, recipe: Recipe | None) -> list[str]:
-    """Where a run keeps its own, a folder for each plan, and finds weights to start from and a tokenizer, if no recipe has one."""
+def _places(case: Case, recipe: Recipe | None, options: Options) -> list[str]:
+    """Where a run keeps its own, a folder for each plan, and finds weights to start from and a tokenizer, if no recipe has one.
+
+    A probe keeps nothing, for a second one would go on behind its last step.
+    """
     own = "$HERE/checkpoints"
-    places = {"checkpoint.save": own, "checkpoint.load": own, "logger.tensorboard_dir": "$HERE/tb_logs"}
+    places = {} if options.is_probe else {"checkpoint.save": own, "checkpoint.load": own}
+    places |= {"logger.tensorboard_dir": "$HERE/tb_logs"}
     if case.training.task != "pretrain":
         places |= {"checkpoint.pretrained_checkpoint": "$PRETRAINED_CHECKPOINT"}
         places |= {} if recipe else {"tokenizer.tokenizer_model": "$TOKENIZER"}
     quoted = {key: Shell(f"'{value}'") for key, value in places.items()}
-    return [f"{key}={word(value)}" for key, value in quoted.items()]
+    kept = ["checkpoint.save=null", "checkpoint.load=null"] if options.is_probe else []
+    return [*kept, *(f"{key}={word(value)}" for key, value in quoted.items())]
 
 
-def _manual(case: Case, layout: Layout, release: str) -> Manual:
+def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manual:
     """What the README and the launch script say."""
     fsdp, recipe = layout.zero_stage >= 2, recipe_of(case, release)
     connections = Variable(name="CUDA_DEVICE_MAX_CONNECTIONS", value="8" if fsdp else "1",
@@ -79,7 +84,7 @@ def _manual(case: Case, layout: Layout, release: str) -> Manual:
             Switch(name="optimizer.use_precision_aware_optimizer", risk="approximate",
                    what="moments and gradients of some recipes in BF16; the plan's optimizer says their types"),
         ),
-        probe=_PROBE, assumed=_assumed(case, release),
+        probe=_PROBE, assumed=_assumed(case, release, options),
     )
 
 
@@ -101,9 +106,10 @@ def _tuning_blanks(case: Case, recipe: Recipe | None) -> tuple[Blank, ...]:
     return (weights,) if recipe else (weights, tokenizer)
 
 
-def _assumed(case: Case, release: str) -> tuple[str, ...]:
+def _assumed(case: Case, release: str, options: Options) -> tuple[str, ...]:
     """What the files leave to Bridge, and where they stand for something."""
     said = [
+        "No checkpoint is saved or loaded; logs stand in `tb_logs/` beside `launch.sh`." if options.is_probe else
         "Checkpoints and logs of this plan stand in `checkpoints/` and `tb_logs/` beside `launch.sh`: a second run goes on there.",
         "Words behind `launch.sh` are overrides too, and win.",
         "The warm-up is a tenth of a short run, 2,000 steps of a long one; learning rate and its decay are Bridge's.",

@@ -9,7 +9,7 @@ from meshwright.frameworks.chatlearn.deciding import is_packed, multiple, packin
 from meshwright.frameworks.chatlearn.limits import COMMIT, GROUPED_EXPERTS, is_fsdp
 from meshwright.frameworks.chatlearn.packing import headroom_ratio, safe_limit
 from meshwright.frameworks.chatlearn.patch import FILE
-from meshwright.frameworks.hub import hub_name
+from meshwright.frameworks.hub import hub_name, hub_words
 from meshwright.frameworks.manual import Blank, Manual, Switch, Variable, start_commands
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ def manual_of(case: Case, layout: Layout, *, patched: bool) -> Manual:
                   what="the Megatron-LM that ChatLearn's scripts name")
         )
     blanks += [
-        Blank(name="HF_MODEL", default=model, what="folder of the Hugging Face model (rollout and model shapes)"),
+        Blank(name="HF_MODEL", default=model, what=_folder(case)),
         Blank(name="TRAINER_MODEL", default=trainer, what="what the trainer starts from"),
         Blank(name="DATA_PATH", default="data/train.json", what="prompts to train on"),
         Blank(name="EVAL_DATA_PATH", default="data/test.json", what="prompts to evaluate on"),
-        Blank(name="OUTPUT_DIR", default="output", what="logs and checkpoints"),
+        Blank(name="OUTPUT_DIR", default=Shell("$HERE/output"), what="logs and checkpoints, beside launch.sh"),
     ]
     variables = [
         Variable(
@@ -61,6 +61,12 @@ def manual_of(case: Case, layout: Layout, *, patched: bool) -> Manual:
         blanks=tuple(blanks), variables=tuple(variables), off=_off(layout), assumed=_assumed(case, layout),
         probe="" if fsdp else _PROBE,
     )
+
+
+def _folder(case: Case) -> str:
+    """What the folder of the model holds."""
+    layers = "" if " with " not in hub_words(case.model) else f"; its config.json says {case.model.num_layers} layers"
+    return f"folder of the Hugging Face model (rollout and model shapes){layers}"
 
 
 _PROBE = (

@@ -6,11 +6,10 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from meshwright.documents.quoting import markdown_code
 from meshwright.domain.layout import Full, NoRecompute, Overlap
 from meshwright.frameworks.base import File, Options, Values
 from meshwright.frameworks.deepspeed.json_config import ZERO
-from meshwright.frameworks.hub import hub_name
+from meshwright.frameworks.hub import hub_words
 from meshwright.frameworks.manual import (
     TORCHRUN,
     Blank,
@@ -163,7 +162,7 @@ def _manual(case: Case, layout: Layout, release: str) -> Manual:
         calls.append("MiCS: the model must be built under `deepspeed.zero.MiCS_Init`.")
     return Manual(
         title=f"DeepSpeed {release}",
-        needs=f"The training program builds {markdown_code(hub_name(case.model))}, its data and its optimizer, and calls "
+        needs=f"The training program builds {hub_words(case.model)}, its data and its optimizer, and calls "
               "`deepspeed.initialize`.",
         commands=start_commands(layout, case, before="TRAIN_SCRIPT=/path/to/train.py"),
         blanks=(Blank(name="TRAIN_SCRIPT", default="train.py", what="your training program"),),

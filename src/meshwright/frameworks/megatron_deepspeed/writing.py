@@ -24,6 +24,7 @@ from meshwright.frameworks.manual import (
     readme,
     start_commands,
     train_steps,
+    unsaved,
 )
 from meshwright.frameworks.planned import Planned
 from meshwright.frameworks.rules import attention_of
@@ -173,7 +174,9 @@ def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manua
     return Manual(
         title=f"Megatron-DeepSpeed {release}",
         needs="`train.sh` and `ds_config.json` say the same batch and ZeRO stage; where they differ the JSON wins, so change both.",
-        commands=start_commands(layout, case, path="train.sh", before="MEGATRON_DEEPSPEED_PATH=/path/to/Megatron-DeepSpeed"),
+        commands=start_commands(
+            layout, case, path="train.sh", before="MEGATRON_DEEPSPEED_PATH=/path/to/Megatron-DeepSpeed DATA_PATH=...",
+        ),
         blanks=tuple(blanks), variables=tuple(variables),
         off=(
             *(() if case.implementation.flash_attention else
@@ -190,7 +193,8 @@ def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manua
         assumed=(
             "DeepSpeed's PipelineEngine runs" + (" even with one stage." if engine and layout.pipeline_parallel == 1 else ".")
             if engine else "`--no-pipeline-parallel`: DeepSpeed's plain engine runs, as ZeRO-2 and 3, experts and Ulysses demand.",
-            "Layers are spread over stages by DeepSpeed (`partition_method='type:transformer'`).",
+            *(("Layers are spread over stages by DeepSpeed (`partition_method='type:transformer'`).",) if engine else ()),
+            unsaved("--save", "--load", "--save-interval"),
             *(("Experts are DeepSpeed's own MoE layer: capacity factors and token dropping are its defaults.",) * model.is_moe),
         ),
     )
@@ -201,12 +205,13 @@ def _probe(case: Case, layout: Layout, options: Options) -> str:
     stages, ranks = layout.pipeline_parallel, layout.tensor_parallel * layout.context_parallel
     stage = options.estimate.peak_stage if options.estimate is not None else 0
     held = max(1, min(stages - stage, layout.num_microbatches))
-    layers = -(-case.model.num_layers // stages)
+    layers, size = -(-case.model.num_layers // stages), layout.microbatch_sequences * held
+    several = f" The stage holds {held} micro-batches at once, for which one larger stands." if held > 1 else ""
     return (
         f"The layers of stage {stage} on {ranks} device{'s' if ranks > 1 else ''}: `train.sh` with `--num-layers {layers} "
-        f"--pipeline-model-parallel-size 1 --micro-batch-size {layout.microbatch_sequences * held} --train-iters 3`, and the same "
-        f"micro-batch in `ds_config.json`: the stage holds {held} micro-batches of {layout.microbatch_sequences}, which one larger "
-        "stands "
-        "for (with recomputation it needs more: an upper bound). Read `max reserved` of the line `memory (MB)`; "
+        f"--pipeline-model-parallel-size 1 --micro-batch-size {size} --global-batch-size {size} --train-iters 3`, and in "
+        f"`ds_config.json` `train_batch_size` {size}, `train_micro_batch_size_per_gpu` {size} and "
+        f"`gradient_accumulation_steps` 1.{several} One replica shards no states: it needs more than the stage, an upper bound. "
+        "Read `max reserved` of the line `memory (MB)`; "
         f"`meshwright estimate --request plan.yaml --anchor-memory {stage}=BYTES` takes it."
     )

@@ -155,6 +155,8 @@ def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manua
         ),
         probe=simulation_words(layout, options, "MINDFORMERS_PATH=/path/to/mindformers", mock=False),
         assumed=(
-            "`offset` is added to the average number of layers of a stage; lists are [chunk][stage].",
+            *(("`offset` is added to the average number of layers of a stage; lists are [chunk][stage].",)
+              if layout.pipeline_parallel > 1 else ()),
+            "No checkpoint is saved or loaded: no callback of `config.yaml` does; give each plan an `output_dir` of its own.",
         ),
     )

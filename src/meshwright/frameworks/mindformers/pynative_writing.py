@@ -13,7 +13,7 @@ from meshwright.frameworks.ascend.stages import counts_of, normal_stages, split_
 from meshwright.frameworks.ascend.text import nested
 from meshwright.frameworks.base import File, Options, Values
 from meshwright.frameworks.keys import Says, decided
-from meshwright.frameworks.manual import Blank, Manual, Switch, start_commands, task_variables, train_steps
+from meshwright.frameworks.manual import Blank, Manual, Switch, start_commands, task_variables, train_steps, unsaved
 from meshwright.frameworks.mindformers.models import ARCHITECTURES, model_section
 from meshwright.frameworks.mindformers.ranges import first_ids, ids_text, stage_ranges
 from meshwright.frameworks.planned import Planned
@@ -170,7 +170,7 @@ def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manua
         probe=simulation_words(layout, options, "MINDFORMERS_PATH=/path/to/mindformers", mock=True),
         assumed=(
             "`data_parallel_shard_strategy` is left out: 2.1.0 never reads it; the reshard policy decides "
-            "between ZeRO-2 and ZeRO-3.",
+            "between ZeRO-2 and ZeRO-3.", unsaved("checkpoint.enable_save", "output_dir"),
             "PyNative classes of 2.1.0 are those of Qwen3, DeepSeek-V3 and DeepSeek-V4; other models need one of their own.",
         ),
     )

@@ -102,13 +102,14 @@ def _later(release: str) -> Framework:
     from meshwright.frameworks.mindspeed_llm.limits import limits_of as llm_limits
     from meshwright.frameworks.mindspeed_llm.mistakes import flag_checks
     from meshwright.frameworks.mindspeed_llm.reading import interpret as read_flags
+    from meshwright.frameworks.mindspeed_llm.writing import MINDSPORE as BEHIND
     from meshwright.frameworks.mindspeed_llm.writing import write as write_flags
 
     features = replace(llm.FEATURES, name=NAME)
     return replace(
         llm.MINDSPEED_LLM, name=NAME, title=TITLE, aliases=MINDSPEED_CORE_MS.aliases, version=release, releases=RELEASES,
         spellings=spelling, variant=variant, detect=detect, features=features, limits=llm_limits(NAME, TITLE, features),
-        writer=partial(write_flags, title=TITLE), surface=partial(llm.surface_of, release),
+        writer=partial(write_flags, backend=BEHIND), surface=partial(llm.surface_of, release),
         interpreter=partial(read_flags, framework=NAME), checks=flag_checks(NAME), facts=FACTS,
     )
 

@@ -17,7 +17,17 @@ from meshwright.frameworks.ascend.stages import (
 )
 from meshwright.frameworks.base import File, Options, Values
 from meshwright.frameworks.keys import NOT, Says, decided, switched_on
-from meshwright.frameworks.manual import Blank, Launch, Manual, launch_script, readme, start_commands, task_variables, train_steps
+from meshwright.frameworks.manual import (
+    Blank,
+    Launch,
+    Manual,
+    launch_script,
+    readme,
+    start_commands,
+    task_variables,
+    train_steps,
+    unsaved,
+)
 from meshwright.frameworks.mindspeed_llm.model_flags import model_flags
 from meshwright.frameworks.planned import Planned
 
@@ -120,8 +130,11 @@ def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[F
         ),
         variables=(*task_variables(case), *mindspore_variables()),
         probe=simulation_words(layout, options, before, mock=True),
-        assumed=("Lists by stage are `[stage][virtual stage]`, as br_master reads them; r0.1.0 reads the transpose.",
-                 "Recomputed layers by stage need `--yaml-cfg`; flags say one number for all."),
+        assumed=(
+            *(("Lists by stage are `[stage][virtual stage]`, as br_master reads them; r0.1.0 reads the transpose.",
+               "Recomputed layers by stage need `--yaml-cfg`; flags say one number for all.") * (layout.pipeline_parallel > 1)),
+            unsaved("--save", "--load", "--save-interval"),
+        ),
     )
     probe = simulation(layout, options, "MINDSPEED_MS_PATH", "pretrain_gpt.py " + " ".join(lines), manual.blanks)
     return (

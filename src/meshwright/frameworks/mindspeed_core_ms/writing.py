@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from meshwright.documents.quoting import Shell
@@ -107,11 +107,32 @@ def normal(case: Case, layout: Layout) -> Layout:
     return replace(normal_stages(case, layout), overlap=overlap, context_kind=kind)
 
 
-def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[File, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Home:
+    """Whose sources read the YAML."""
+
+    title: str
+    variable: str
+    """Names the checkout."""
+    checkout: str
+    """The repository, and what of it."""
+    needs: str
+    lists: str
+    """How lists by stage are read."""
+
+
+MINDSPEED_MS = Home(
+    title="MindSpeed-Core-MS", variable="MINDSPEED_MS_PATH", checkout="MindSpeed-Core-MS at r0.1.0",
+    needs="A training script calls `init_configs_from_yaml` and `pretrain`, as `docs/source_zh_cn/usage/pretrain_gpt.md` shows.",
+    lists="Lists by stage are `[virtual stage][stage]`, as r0.1.0 reads them; br_master reads the transpose.",
+)
+
+
+def write(case: Case, layout: Layout, release: str, options: Options, home: Home = MINDSPEED_MS) -> tuple[File, ...]:
     """``config.yaml``, ``launch.sh``, ``probe.sh`` and ``README.md``."""
     return msrun_files(
-        case, layout, options, _manual(case, layout, release, options), document=_config(case, layout, release, options),
-        checkout="MINDSPEED_MS_PATH", command='"$TRAIN_SCRIPT" --config_path "$HERE/config.yaml"',
+        case, layout, options, _manual(case, layout, release, options, home), document=_config(case, layout, release, options),
+        checkout=home.variable, command='"$TRAIN_SCRIPT" --config_path "$HERE/config.yaml"',
     )
 
 
@@ -165,20 +186,18 @@ def _model(case: Case, layout: Layout) -> dict[str, object]:
     }
 
 
-def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manual:
+def _manual(case: Case, layout: Layout, release: str, options: Options, home: Home) -> Manual:
     """What the README and the scripts say."""
     selective = Switch(name="parallel_config.recompute_config.select_recompute", risk="equivalent",
                        what="recomputes the activation function of the MLP (with flash attention), if it is a Cell")
     comm = Switch(name="parallel_config.recompute_config.select_comm_recompute", risk="equivalent",
                   what="gathers the input of the column-parallel projections again in the backward pass: less memory "
                        "with sp")
+    before = f"{home.variable}=/path/to/{home.checkout.replace(',', ' ').split()[0]}"
     return Manual(
-        title=f"MindSpeed-Core-MS {release}",
-        needs="A training script calls `init_configs_from_yaml` and `pretrain`, as "
-              "`docs/source_zh_cn/usage/pretrain_gpt.md` shows.",
-        commands=start_commands(layout, case, before="MINDSPEED_MS_PATH=/path/to/MindSpeed-Core-MS"),
+        title=f"{home.title} {release}", needs=home.needs, commands=start_commands(layout, case, before=before),
         blanks=(
-            Blank(name="MINDSPEED_MS_PATH", default=Shell("$PWD"), what=f"checkout of MindSpeed-Core-MS at {release}"),
+            Blank(name=home.variable, default=Shell("$PWD"), what=f"checkout of {home.checkout}"),
             Blank(name="TRAIN_SCRIPT", default="pretrain_gpt.py", what="your script; it takes --config_path and reads the data"),
         ),
         variables=(*task_variables(case), *mindspore_variables()),
@@ -186,10 +205,10 @@ def _manual(case: Case, layout: Layout, release: str, options: Options) -> Manua
             switch for switch, module, able in ((selective, select_module(case), True), (comm, COMM, layout.sequence_parallel))
             if able and module not in recomputed_modules(layout.recompute)
         ),
-        probe=simulation_words(layout, options, "MINDSPEED_MS_PATH=/path/to/MindSpeed-Core-MS", mock=True),
+        probe=simulation_words(layout, options, before, mock=True),
         assumed=(
             "Data, tokenizer, learning rate and checkpoints are the script's.",
             "The vocabulary is padded to a multiple of tensor parallelism.",
-            "Lists by stage are `[virtual stage][stage]`, as r0.1.0 reads them; br_master reads the transpose.",
+            *((home.lists,) if layout.pipeline_parallel > 1 else ()),
         ),
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from meshwright.documents.quoting import Shell, flags
 from meshwright.domain.layout import Full, Mixed, Selective
 from meshwright.frameworks.ascend.arithmetic import inner_ranks
-from meshwright.frameworks.ascend.launch import CONNECT_TIMEOUT_S, fullest_stage
+from meshwright.frameworks.ascend.launch import CONNECT_TIMEOUT_S, MSRUN, fullest_stage, mindspore_variables
 from meshwright.frameworks.ascend.recompute_lists import lists_of_parts, parts_of, unsayable
 from meshwright.frameworks.ascend.stages import counts_of, normal_stages, split_of
 from meshwright.frameworks.base import File, Options, Values
@@ -24,6 +24,7 @@ from meshwright.frameworks.manual import (
     readme,
     start_commands,
     train_steps,
+    unsaved,
 )
 from meshwright.frameworks.mindspeed_llm.layouts import layout_text, padding
 from meshwright.frameworks.mindspeed_llm.model_flags import model_flags
@@ -171,15 +172,52 @@ def normal(case: Case, layout: Layout) -> Layout:
     return normal_stages(case, replace(layout, overlap=overlap, context_kind=kind, recompute=recompute))
 
 
-def write(case: Case, layout: Layout, release: str, options: Options, title: str = "MindSpeed-LLM") -> tuple[File, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """What runs MindSpeed-LLM's programs: PyTorch, or MindSpore behind its interfaces."""
+
+    title: str
+    needs: str
+    checkout: str
+    """What the checkout is, ``{release}`` in it."""
+    launcher: tuple[str, ...]
+    words: tuple[str, ...] = ()
+    """Behind all flags."""
+    variables: tuple[Variable, ...]
+
+
+_CONNECTIONS = Variable(name="CUDA_DEVICE_MAX_CONNECTIONS", value="1", reason="Megatron's own check asks for it on any device")
+TORCH = Backend(
+    title="MindSpeed-LLM", needs="MindSpeed-LLM with Megatron-LM core_v0.12.1, MindSpeed, torch_npu and CANN.",
+    checkout="checkout of MindSpeed-LLM at {release}", launcher=TORCHRUN,
+    variables=(
+        _CONNECTIONS,
+        Variable(name="PYTORCH_NPU_ALLOC_CONF", value="expandable_segments:True", reason="virtual memory against fragments"),
+        Variable(name="HCCL_CONNECT_TIMEOUT", value=str(CONNECT_TIMEOUT_S), reason="ranks that load slowly are waited for"),
+        Variable(name="HCCL_DETERMINISTIC", value="false", reason="deterministic reductions are slower"),
+    ),
+)
+MINDSPORE = Backend(
+    title="MindSpeed-Core-MS",
+    needs="MindSpore, CANN, and MindSpeed-LLM with its libraries as MindSpeed-Core-MS converts them and sets their paths.",
+    checkout="MindSpeed-LLM as MindSpeed-Core-MS {release} converts it", launcher=MSRUN, words=("--ai-framework mindspore",),
+    variables=(_CONNECTIONS, *mindspore_variables()),
+)
+"""Source:  MindSpeed-LLM c77308a, its examples for MindSpore and how they are installed."""
+
+
+def write(case: Case, layout: Layout, release: str, options: Options, backend: Backend = TORCH) -> tuple[File, ...]:
     """``launch.sh`` and ``README.md``."""
-    manual = _manual(case, layout, release, options, title)
+    manual = _manual(case, layout, release, options, backend)
     program = "pretrain_gpt.py" if case.training.task == "pretrain" else "posttrain_gpt.py"
     settings = model_flags(case) | dict(decide(case, layout, release)) | _training(case, options)
-    launch = Launch(checkout="MINDSPEED_LLM_PATH", command=(*TORCHRUN, program, *flags(settings), *_BLANKS))
+    launch = Launch(checkout="MINDSPEED_LLM_PATH", command=(*backend.launcher, program, *flags(settings), *_BLANKS, *backend.words))
     return (launch_script(case, layout, options, manual, launch), readme(case, layout, options, manual))
 
 
+_SPLITS = ("--num-layer-list", "--pipeline-model-parallel-layout", "--num-layers-per-virtual-pipeline-stage",
+           "--schedules-method", "--noop-layers")
+"""Flags that mean nothing without a pipeline."""
 _BLANKS = (
     '--tokenizer-type PretrainedFromHF --tokenizer-name-or-path "$TOKENIZER"',
     '--data-path "$DATA" --split 100,0,0',
@@ -204,29 +242,26 @@ def _training(case: Case, options: Options) -> dict[str, object]:
     return flags
 
 
-def _manual(case: Case, layout: Layout, release: str, options: Options, title: str) -> Manual:
+def _manual(case: Case, layout: Layout, release: str, options: Options, backend: Backend) -> Manual:
     """What the README and the launch script say."""
     stage, pp = fullest_stage(layout, options), layout.pipeline_parallel
     layers = max(1, sum(row[stage] for row in split_of(case, layout)))
     few = f"--num-layers {layers} --pipeline-model-parallel-size 1 --global-batch-size {layout.microbatch_sequences * pp}"
     ranks = layout.tensor_parallel * layout.context_parallel
+    split = [flag for flag in _SPLITS if flag in decide(case, layout, release)]
+    out = f"take `{'`, `'.join(split)}` out, and " if split else ""
+    held = f"the stage in the pipeline holds up to {pp - stage} micro-batches, the probe one. " if pp - stage > 1 else ""
     latent = any(kind.attention.latent for kind in case.model.kinds)
     return Manual(
-        title=f"{title} {release}",
-        needs="MindSpeed-LLM with Megatron-LM core_v0.12.1, MindSpeed, torch_npu and CANN.",
+        title=f"{backend.title} {release}", needs=backend.needs,
         commands=start_commands(layout, case, before="MINDSPEED_LLM_PATH=/path/to/MindSpeed-LLM DATA=... TOKENIZER=... LR=..."),
         blanks=(
-            Blank(name="MINDSPEED_LLM_PATH", default=Shell("$PWD"), what=f"checkout of MindSpeed-LLM at {release}"),
+            Blank(name="MINDSPEED_LLM_PATH", default=Shell("$PWD"), what=backend.checkout.format(release=release)),
             Blank(name="DATA", default="", what="prefix of the preprocessed data"),
             Blank(name="TOKENIZER", default="", what="folder of the tokenizer"),
             Blank(name="LR", default="1e-5", what="learning rate: choose your own"),
         ),
-        variables=(
-            Variable(name="CUDA_DEVICE_MAX_CONNECTIONS", value="1", reason="Megatron's own check asks for it on any device"),
-            Variable(name="PYTORCH_NPU_ALLOC_CONF", value="expandable_segments:True", reason="virtual memory against fragments"),
-            Variable(name="HCCL_CONNECT_TIMEOUT", value=str(CONNECT_TIMEOUT_S), reason="ranks that load slowly are waited for"),
-            Variable(name="HCCL_DETERMINISTIC", value="false", reason="deterministic reductions are slower"),
-        ),
+        variables=backend.variables,
         off=(
             Switch(
                 name="--reuse-fp32-param",
@@ -240,16 +275,13 @@ def _manual(case: Case, layout: Layout, release: str, options: Options, title: s
             ),
         ),
         probe=(
-            f"No dry run: the fullest stage ({stage}) is shown by as many of its layers on {ranks} devices "
-            "of one node: take the uneven "
-            f"split out, and append `{few}` to the flags (the last one counts). Read `max_memory_allocated` "
-            "of the first log line; the "
-            f"stage in the pipeline holds up to {pp - stage} micro-batches, the probe one. Give it as bytes "
-            "to `meshwright estimate --request plan.yaml "
-            f"--anchor-memory {stage}=BYTES`."
+            f"No dry run: the fullest stage ({stage}) is shown by as many of its layers on {ranks} device{'s' * (ranks > 1)} "
+            f"of one node: {out}append `{few}` to the flags (the last one counts). Read `max_memory_allocated` of the first log "
+            f"line; {held}Give it as bytes to `meshwright estimate --request plan.yaml --anchor-memory {stage}=BYTES`."
         ),
         assumed=(
             "Data and tokenizer are not guessed; the learning rate is a placeholder.",
+            unsaved("--save", "--load", "--save-interval"),
             *(("DeepSeek's layers need `--spec mindspeed_llm.tasks.models.spec.deepseek_spec layer_spec`.",) if latent else ()),
         ),
     )

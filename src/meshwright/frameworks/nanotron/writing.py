@@ -23,6 +23,7 @@ from meshwright.frameworks.manual import (
     readme,
     start_commands,
     train_steps,
+    unsaved,
 )
 from meshwright.frameworks.planned import Planned
 from meshwright.frameworks.rules import attention_of
@@ -194,6 +195,7 @@ def _manual(case: Case, layout: Layout, release: str) -> Manual:
         assumed=(
             "Data are nanotron's dummy sequences (`dataset: null`); learning rate and its schedule are placeholders.",
             "`max_position_embeddings` is the sequence length.",
+            unsaved("checkpoints.checkpoint_interval", "checkpoints.checkpoints_path"),
             "Layers stand where nanotron's block costs put them; it prints the parameter count with doubled embeddings where "
                 "they are tied.",
         ),

@@ -21,6 +21,7 @@ from meshwright.frameworks.manual import (
     readme,
     start_commands,
     train_steps,
+    unsaved,
 )
 from meshwright.frameworks.planned import Planned
 from meshwright.frameworks.rules import attention_of
@@ -107,6 +108,7 @@ def _manual(case: Case, layout: Layout, release: str) -> Manual:
         variables=(
             Variable(name="CUDA_DEVICE_MAX_CONNECTIONS", value="1", reason="reductions start before the products behind them"),
         ),
-        assumed=("Data, learning rate and checkpoints in `config.json` are those of picotron's template.",
+        assumed=("Data and learning rate in `config.json` are those of picotron's template.",
+                 unsaved("checkpoint.save_frequency", "checkpoint.save_dir", "checkpoint.load_path"),
                  "`max_position_embeddings` becomes the sequence length, as picotron does it."),
     )

@@ -20,6 +20,7 @@ from meshwright.frameworks.manual import (
     start_commands,
     template,
     train_steps,
+    unsaved,
 )
 from meshwright.frameworks.torchtitan.layout_keys import decide, goes_compiled
 from meshwright.frameworks.torchtitan.models import OWN_MODULE, Flavour, configurations, flavour_of
@@ -30,9 +31,8 @@ if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
 
 _FULL = {"0.2": "0.2.2", "0.3": "0.3.0", "main": "main (b5bcd76)"}
-_ASSETS = "./assets/hf/MODEL"
 _TEST_ASSETS = "./tests/assets/tokenizer"
-"""The tokenizer in torchtitan's own checkout: enough for a probe, whatever the model."""
+"""The tokenizer in torchtitan's own checkout, and its default: enough to start, whatever the model, whose vocabulary is its own."""
 
 
 def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[File, ...]:
@@ -123,8 +123,13 @@ def _arguments(settings: dict[str, object]) -> list[str]:
 
 def _blank_arguments(case: Case, release: str) -> list[str]:
     """What is to be filled in, from 0.3 on."""
-    dataset = ['--dataloader.dataset "$DATASET"'] if case.training.task == "pretrain" and release == "0.3" else []
+    dataset = ['--dataloader.dataset "$DATASET"'] if _names_data(case, release) else []
     return ['--hf-assets-path "$HF_ASSETS_PATH"', *dataset]
+
+
+def _names_data(case: Case, release: str) -> bool:
+    """Whether a key names the data: main and tuning take those of the configuration."""
+    return release == "0.2" or (case.training.task == "pretrain" and release == "0.3")
 
 
 def _own(flavour: Flavour) -> str:
@@ -155,7 +160,8 @@ def _probe(case: Case, layout: Layout, release: str, options: Options, words: li
     """One rank of the whole job on one device."""
     stage = _probe_stage(layout, release, options)
     rank = stage * (layout.world // layout.pipeline_parallel)
-    blanks = (Blank(name="HF_ASSETS_PATH", default=_TEST_ASSETS), Blank(name="DATASET", default="c4_test"))
+    blanks = (Blank(name="HF_ASSETS_PATH", default=_TEST_ASSETS),
+              *((Blank(name="DATASET", default="c4_test"),) if _names_data(case, release) else ()))
     values = {"case": case, "layout": layout, "stage": stage, "rank": rank, "blanks": blanks, "command": tuple(words)}
     return File(path="probe.sh", text=template("torchtitan_probe.sh.j2").render(values), executable=True)
 
@@ -194,7 +200,12 @@ def _manual(case: Case, layout: Layout, release: str, options: Options, flavour:
                 what="experts' exchange beside the other direction's compute",
             )
         )
-    assumed = ["Learning rate and its schedule are placeholders; parameters and optimizer states are FP32, compute is BF16."]
+    assumed = [
+        "Learning rate and its schedule are placeholders; parameters and optimizer states are FP32, compute is BF16.",
+        unsaved("checkpoint.enable", "job.dump_folder" if release == "0.2" else "dump_folder"),
+    ]
+    if not _names_data(case, release):
+        assumed.append("The data are those of the configuration.")
     if release != "0.2" and "training.disable_cuda_graphs" not in decide(case, layout, release):
         assumed.append(
             "CUDA graphs are on, as torchtitan has them by default; what they hold is not in the prediction: "
@@ -212,8 +223,8 @@ def _manual(case: Case, layout: Layout, release: str, options: Options, flavour:
         commands=start_commands(layout, case, before="TORCHTITAN_PATH=/path/to/torchtitan"),
         blanks=(
             Blank(name="TORCHTITAN_PATH", default=Shell("$PWD"), what=f"checkout of torchtitan {_FULL[release]}"),
-            Blank(name="HF_ASSETS_PATH", default=_ASSETS, what="folder with the model's tokenizer"),
-            Blank(name="DATASET", default="c4_test", what="a known dataset (main and SFT: that of the configuration)"),
+            Blank(name="HF_ASSETS_PATH", default=_TEST_ASSETS, what="folder of the model's tokenizer; by default a small one"),
+            *((Blank(name="DATASET", default="c4_test", what="a known data set"),) if _names_data(case, release) else ()),
         ),
         variables=tuple(variables),
         off=tuple(off),

@@ -51,7 +51,7 @@ class Graph:
         return len(self.needs) > 1
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=32)
 def graph_of(order: Order, *, rendezvous: bool = False) -> Graph:
     """The graph of an order, kept for the next call; with `rendezvous`, transfers are nodes on the lines of both their stages.
 

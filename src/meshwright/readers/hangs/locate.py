@@ -68,7 +68,7 @@ def located(hangings: Sequence[Hanging], world: int | None = None) -> Hang | Non
 def hangs(hangings: Sequence[Hanging], world: int | None = None) -> tuple[Hang, ...]:
     """Every group in which ranks wait: causes first, then what they explain."""
     groups = _groups([_named(each) for each in hangings], tuple(range(min(world or 0, MAX_WORLD))))
-    found = [each for name, ranks in groups.items() if (each := _hang(name, ranks))]
+    found = [_elsewhere(each, groups) for name, ranks in groups.items() if (each := _hang(name, ranks))]
     found += list(_pairs(hangings))
     return _causes_first(found)
 
@@ -163,11 +163,10 @@ def _hang(name: Name, ranks: _Group) -> Hang | None:
         chosen = tuple(sorted(culprits))
         others = [rank for rank in ranks if rank not in chosen] or list(ranks)
         known = [ranks[rank].entries[sequence] for rank in (*others, *chosen) if rank in ranks and sequence in ranks[rank].entries]
-        instead = [ranks[rank].entries[max(each for each in ranks[rank].entries if each <= sequence)]
-                   for rank in chosen if rank in ranks and any(each <= sequence for each in ranks[rank].entries)]
+        instead = [ranks[rank].entries[sequence] for rank in chosen if rank in ranks and sequence in ranks[rank].entries]
         place = known[0].place if known else next((ranks[rank].place for rank in waiting), None)
         return Hang(kind=kind, ranks=chosen, group=group, collective=_common(each.operation for each in known), sequence=sequence,
-                    waiting=waiting, silent=silent, instead=tuple(instead) if kind in {"missing", "mismatch"} else (), place=place)
+                    waiting=waiting, silent=silent, instead=tuple(instead) if kind == "mismatch" else (), place=place)
 
     if odd := _mismatch(ranks, front):
         return hang("mismatch", *odd)
@@ -190,6 +189,15 @@ def _hang(name: Name, ranks: _Group) -> Hang | None:
         return hang("stalled" if members else "unknown", ranks, front)
     slow = [rank for rank, each in ranks.items() if each.waits]
     return hang("late", slow, min(ranks[rank].completed for rank in slow) + 1)
+
+
+def _elsewhere(hang: Hang, groups: dict[Name, _Group]) -> Hang:
+    """The same, with what ranks that are missing wait in elsewhere."""
+    if hang.kind != "missing":
+        return hang
+    waits = [each.entries[each.completed + 1] for (group, _), ranks in groups.items() if group != hang.group
+             for rank, each in ranks.items() if rank in hang.ranks and each.waits and each.completed + 1 in each.entries]
+    return replace(hang, instead=tuple(waits))
 
 
 def _mixed(ranks: _Group) -> Hang:

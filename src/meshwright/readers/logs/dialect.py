@@ -16,7 +16,9 @@ from meshwright.readers.needles import Needles
 from meshwright.readers.signs import Signs, anchors
 from meshwright.readers.source import Source
 
-MOST_LINES = 30_000
+SPARED = 64
+"""Of so many parts of a file one is read where nearly every line complains."""
+MOST_LINES = 20_000
 """Of a log's own lines: of one that has more only windows are read, alike in distance."""
 
 
@@ -53,9 +55,14 @@ class Dialect:
     def read(self, source: Source) -> tuple[RunLog, ...]:
         """The log, where it says anything of a run."""
         sought = (*self.seeks, *anchors())
-        search = Search(Needles(sought, source.excerpt), thinned=len(self.seeks), every=_every(source, self.seeks))
+        search = Search(Needles(sought, source.excerpt, thinned=len(self.seeks)), every=_every(source, self.seeks))
         draft, signs = Draft(), Signs(source.shown)
+        many = False
         for hit in search.hits(source):
+            if signs.many and not many:
+                many = True
+                search.spare(SPARED)
+                draft.note(f"Behind line {hit.line.number:,} complaints are counted in one part of {search.every} only.")
             if hit.found[0] < len(self.seeks):
                 self.take(draft, hit)
             if hit.found[-1] >= len(self.seeks):

@@ -17,6 +17,8 @@ MOST_STEPS = 200_000
 MOST_TIMERS = 20_000
 MOST_MEMORIES = 100_000
 MOST_SETTINGS = 5_000
+MOST_COUNTED = 10**12
+"""Ranks, or tokens of a sequence: more of them are no count."""
 _SIGNED = {"loss"}
 _WHOLE = {"averaged", "sequences", "tokens", "skipped"}
 _FIGURES = {each.name for each in fields(Step)} - {"number", "line", "parts", "least"}
@@ -92,12 +94,17 @@ class Draft:
     def finished(self, *, file: str, format: str, framework: str, signs: tuple[Sign, ...], lines: int) -> RunLog:
         """The log as a value."""
         steps = tuple(_step(number, said) for number, said in sorted(self.steps.items()))
+        figures = {name: value for name, value in self.figures.items() if math.isfinite(value) and value >= 0}
         log = RunLog(
-            file=file, format=format, framework=framework, steps=steps, settings=self.settings, world=self.world,
-            sequence_tokens=self.sequence_tokens, timers=tuple(self.timers), memory=tuple(self.memory.values()), signs=signs,
-            figures=self.figures, notes=tuple(self.notes), lines=lines,
+            file=file, format=format, framework=framework, steps=steps, settings=self.settings, world=_some(self.world),
+            sequence_tokens=_some(self.sequence_tokens), timers=tuple(self.timers), memory=tuple(self.memory.values()), signs=signs,
+            figures=figures, notes=tuple(self.notes), lines=lines,
         )
         return replace(log, ending=ended([log]))
+
+
+def _some(value: int | None) -> int | None:
+    return value if value is not None and 0 < value < MOST_COUNTED else None
 
 
 def _step(number: int, said: Mapping[str, Any]) -> Step:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from meshwright.domain.observed import RankMemory
 from meshwright.readers.clock import at_s
-from meshwright.readers.lines import Hit
+from meshwright.readers.lines import Hit, Line
 from meshwright.readers.logs.dialect import Dialect
 from meshwright.readers.logs.draft import Draft, intervals, sequence_by_rates, world_by_rates
 from meshwright.readers.logs.megatron_timers import take_timers
@@ -34,10 +34,14 @@ MEMORY, DUMP, WORLD, STEP_TIME, THEORY, BILLIONS, TIMES, ACROSS, PADDED = (
     b"memory (MB) |", b"- arguments -", b"using world size:", b"Step Time : ", b"Theoretical memory footprints",
     b"of parameters in", b"time (ms)", b"across ranks (ms):", b"padded vocab",
 )
-FIELDS = (
-    b"consumed samples", b"consumed_samples", b"elapsed time per iteration", b"elapsed_time_per_iteration", b"global batch size",
-    b"global_batch_size=", b"number of skipped iterations", b"number_of_skipped_iterations", b"throughput per GPU", b"lm loss:",
-)
+ITERATIONS = (b"| consumed samples", b"consumed_samples", b"| elapsed time per iteration", b"train_step_timing")
+_FIELDS = {
+    "elapsed time per iteration ms", "global batch size", "number of skipped iterations", "throughput per gpu tflop/s/gpu",
+    "lm loss", "learning rate", "loss scale", "grad norm", "number of nan iterations",
+}
+_LAST = "number of nan iterations"
+"""With what a record mostly ends."""
+MOST_WRAPPED = 12
 
 
 def _take(draft: Draft, hit: Hit) -> None:
@@ -47,11 +51,16 @@ def _take(draft: Draft, hit: Hit) -> None:
     at = _ITERATION.search(text)
     if at is not None:
         _step(draft, int(at[1]), hit.line.number, text, pairs(text[at.end():]))
-    elif take_timers(draft, hit) or _about_the_run(draft, hit):
-        pass
-    elif draft.open is not None and "|" in text and draft.state.get("wrapped"):
-        _figures(draft, draft.open, hit.line.number, pairs(text), None)
-    draft.state["wrapped"] = (at is not None or draft.state.get("wrapped", False)) and text.rstrip().endswith("|")
+        if _LAST not in text:
+            for line in hit.following(MOST_WRAPPED, _continues):
+                _figures(draft, int(at[1]), hit.line.number, pairs(line.text), None)
+    elif not take_timers(draft, hit):
+        _about_the_run(draft, hit)
+
+
+def _continues(line: Line) -> bool:
+    """Whether the line is more of a record that was wrapped."""
+    return "|" in line.text and _ITERATION.search(line.text) is None and not _FIELDS.isdisjoint(pairs(line.text))
 
 
 def _step(draft: Draft, number: int, line: int, text: str, fields: Mapping[str, str]) -> None:
@@ -99,12 +108,12 @@ def _remember(draft: Draft, found: re.Match[str], line: int) -> None:
     sizes = {name: number(said.get(name)) for name in ("allocated", "max allocated", "reserved", "max reserved")}
     draft.remember(RankMemory(
         rank=int(found[1]), step=int(found[2]), line=line,
-        **{f"{name.replace(' ', '_')}_bytes": None if value is None else value * MIB for name, value in sizes.items()},
+        **{f"{name.replace(' ', '_')}_bytes": None if value is None or value < 0 else value * MIB for name, value in sizes.items()},
     ))
 
 
-def _about_the_run(draft: Draft, hit: Hit) -> bool:
-    """Whether the line says something of the run as a whole: its arguments, its ranks, what memory it should take."""
+def _about_the_run(draft: Draft, hit: Hit) -> None:
+    """What a line says of the run as a whole: its arguments, its ranks, what memory it should take."""
     text = hit.line.text
     if "- arguments -" in text:
         for line in hit.following(MOST_ARGUMENTS):
@@ -113,26 +122,22 @@ def _about_the_run(draft: Draft, hit: Hit) -> bool:
             if (found := _SETTING.match(line.text)) is not None:
                 draft.setting(found[1], found[2].strip())
         _settled(draft)
-        return True
+        return
     if (found := _SIZES.search(text)) is not None:
         draft.world = draft.world or int(found[1])
         for each in found[2].split(", ")[1:]:
             name, _, value = each.partition(": ")
             draft.setting(name.strip().replace("-", "_").replace(" ", "_"), value.strip())
-        return True
     if (found := _PADDED.search(text)) is not None:
         draft.setting("padded_vocab_size", found[1])
-        return True
     if (found := _STEP_TIME.search(text)) is not None:
         draft.pending = {"step_s": number(found[1]) or 0.0}
         if found[2]:
             draft.pending["model_flops_per_s_per_device"] = (number(found[2]) or 0.0) * TERA
-        return True
     for name, value in _THEORY.findall(text):
         draft.figure(f"theory_{name.replace(' ', '_')}_bytes", (number(value) or 0.0) * MIB)
     for name, value in _BILLIONS.findall(text):
         draft.figure("parameters" if name.startswith("Total") else "parameters_most_loaded_rank", (number(value) or 0.0) * GIGA)
-    return bool(_THEORY.search(text) or _BILLIONS.search(text))
 
 
 def _settled(draft: Draft) -> None:
@@ -167,6 +172,6 @@ DIALECT = Dialect(
         r"|Theoretical memory footprints"),
     by=(b"iteration ", b"iteration=", b"time (ms) | ", b"across ranks (ms):", b"memory (MB) |", b"Step Time : ",
         b"Theoretical memory"),
-    seeks=(MEMORY, DUMP, WORLD, STEP_TIME, THEORY, BILLIONS, TIMES, ACROSS, PADDED, *FIELDS),
+    seeks=(MEMORY, DUMP, WORLD, STEP_TIME, THEORY, BILLIONS, TIMES, ACROSS, PADDED, *ITERATIONS),
 )
 FORMAT = DIALECT.format

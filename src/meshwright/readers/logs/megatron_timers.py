@@ -71,6 +71,6 @@ def _begin(draft: Draft, line: int, names: list[str]) -> None:
 
 
 def _keep(draft: Draft, name: str, values: list[str] | tuple[str, ...], line: int) -> None:
-    seconds = [value * MILLI for each in values if (value := number(each)) is not None]
-    if name and seconds:
+    seconds = [value * MILLI for each in values if (value := number(each)) is not None] if name else []
+    if seconds:
         draft.timer(name.strip(), min(seconds), max(seconds), line)

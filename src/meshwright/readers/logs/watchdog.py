@@ -27,7 +27,7 @@ _PROGRESS = re.compile(
     r",? ?last completed (?:NCCL |HCCL |XCCL )?work: (?P<completed>-?\d{1,20})", re.IGNORECASE)
 _AT = re.compile(r"(?:at work|at NCCL work|work sequence id): (\d{1,18})")
 _GROUP = re.compile(
-    r"\[PG(?: ID)? (?P<id>\w{1,40})(?: PG GUID (?P<unique>[\w.\-]{1,80})(?:\((?P<name>[^)]{0,80})\))?)? Rank (?P<rank>\d{1,9})\]")
+    r"\[PG(?: ID)? (?P<id>\w{1,40})(?: PG GUID (?P<unique>[\w.\-]{1,80}))? ?(?:\((?P<name>[^)]{0,80})\))? Rank (?P<rank>\d{1,9})\]")
 _TELLS = re.compile(r"Work[NHRX]CCL\((?:SeqNum|OpType)=|last enqueued .{0,6}work: -?\d", re.IGNORECASE)
 _RANK = re.compile(r"\[Rank (\d{1,9})\]|\[rank(\d{1,9})\]")
 _HINTS = (b"WorkNCCL(", b"WorkHCCL(", b"WorkXCCL(", b"WorkRCCL(", b"last enqueued ")
@@ -116,7 +116,8 @@ def _group(text: str) -> str:
     found = _GROUP.search(text)
     if found is None:
         return ""
-    return f"{found['unique']}({found['name']})" if found["name"] else found["unique"] or found["id"]
+    own = found["unique"] or found["id"]
+    return f"{own}({found['name']})" if found["name"] else own
 
 
 def _int(text: str | None) -> int | None:

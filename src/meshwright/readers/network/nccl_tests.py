@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from meshwright.domain.observed import Bandwidth, Bandwidths
+from meshwright.domain.observed import Bandwidth, Bandwidths, Place, Sign
 from meshwright.readers.formats import Format
 from meshwright.readers.lines import anchored
 from meshwright.readers.network.rates import MAX_RANKS, ranks_of
@@ -58,11 +58,21 @@ def _half(text: str) -> float:
     return 0.5 * 10.0 ** -(len(text.split(".")[1]) if "." in text and "e" not in text else 0)
 
 
-def row(text: str, *, line: int, operation: str = "", per_iteration: bool = False) -> list[tuple[Bandwidth, float, float]]:
-    """What one line measured, out of place first, each with half a unit of the last digit of its two rates; nothing of other lines.
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measurement of a line, half a unit of the last digit of its two rates, and how many elements came out wrong."""
 
-    >>> [(each.message_bytes, each.bus_bytes_per_s) for each, _, _ in row("8 2 float sum -1 69.1 0.5 0.9 0 72.4 0.5 0.8 0", line=1)]
-    [(8.0, 900000000.0), (8.0, 800000000.0)]
+    measured: Bandwidth
+    algorithm_half: float
+    bus_half: float
+    wrong: float = 0.0
+
+
+def row(text: str, *, line: int, operation: str = "", per_iteration: bool = False) -> list[Row]:
+    """What one line measured, out of place first; nothing of other lines.
+
+    >>> [each.measured.bus_bytes_per_s for each in row("8 2 float sum -1 69.1 0.5 0.9 0 72.4 0.5 0.8 0", line=1)]
+    [900000000.0, 800000000.0]
     """
     found = _ROW.search(_BETWEEN.sub(" ", text))
     if found is None:
@@ -80,10 +90,11 @@ def row(text: str, *, line: int, operation: str = "", per_iteration: bool = Fals
         time, algorithm, bus = _numbers(block[:3])
         if time is None or algorithm is None or bus is None:
             continue
-        measured.append((Bandwidth(
+        wrong = _numbers(block[3:4])
+        measured.append(Row(Bandwidth(
             operation=operation or (REDUCES if found[4] != "none" else ""), message_bytes=float(found[1]),
             time_s=time * 1e-6, algorithm_bytes_per_s=algorithm * 1e9, bus_bytes_per_s=bus * 1e9, line=line,
-            in_place=alone or place == 1), _half(block[1]) * 1e9, _half(block[2]) * 1e9))
+            in_place=alone or place == 1), _half(block[1]) * 1e9, _half(block[2]) * 1e9, (wrong[0] if wrong else 0.0) or 0.0))
     return measured
 
 
@@ -93,6 +104,7 @@ def read(source: Source) -> tuple[Bandwidths, ...]:
     digits: list[tuple[float, float]] = []
     ranks: set[int] = set()
     hosts: set[str] = set()
+    wrong: Sign | None = None
     operation, per_iteration = "", False
     for (line, *_) in anchored(source, (*HEADS, *(f" {each} ".encode() for each in TYPES))):
         if named := _NAME.search(line.text):
@@ -102,10 +114,14 @@ def read(source: Source) -> tuple[Bandwidths, ...]:
         if (headed := _RANK.search(line.text)) and len(ranks) < MAX_ROWS:
             ranks.add(int(headed[1]))
             hosts.add(headed[2])
-        for each, algorithm_half, bus_half in row(line.text, line=line.number, operation=operation, per_iteration=per_iteration):
+        for each in row(line.text, line=line.number, operation=operation, per_iteration=per_iteration):
             if len(rows) < MAX_ROWS:
-                rows.append(each)
-                digits.append((algorithm_half, bus_half))
+                rows.append(each.measured)
+                digits.append((each.algorithm_half, each.bus_half))
+                if each.wrong:
+                    place = Place(file=source.shown, line=line.number)
+                    first = wrong or Sign(id="bandwidth.wrong", place=place, text=line.text[:400], times=0, value=each.wrong)
+                    wrong = replace(first, times=first.times + 1)
     if not rows:
         return ()
     most = max(rows, key=lambda each: each.bus_bytes_per_s)
@@ -118,7 +134,7 @@ def read(source: Source) -> tuple[Bandwidths, ...]:
         if said is None:
             notes.append(f"the rates allow {span[0]:,} to {span[1]:,} ranks")
     return (Bandwidths(file=source.shown, format="nccl_tests", rows=tuple(rows), ranks=said, nodes=len(hosts) or None,
-                       notes=tuple(notes)),)
+                       signs=(wrong,) if wrong else (), notes=tuple(notes)),)
 
 
 def _span(rows: Sequence[Bandwidth], digits: Sequence[tuple[float, float]]) -> tuple[int, int] | None:
