@@ -19,7 +19,8 @@ PREFACE = """# Seeded faults
 Written by `python -m benchmarks.faults --cases {faults} --clean {clean} --seed {seed} --write` at commit {commit}.
 Each row put faults of one kind into runs of the reference step, with kind, strength, layout and rank drawn from the seed (2 to 4
 ranks; dp, tp and pp on gloo); the runs recorded themselves (`meshwright step --record`, [engine.md](engine.md)), and `diagnose`
-was given the folder and nothing else. Right: the first finding above advice is the fault, and names the rank that is slow, late or missing.
+was given the folder and nothing else. Right: the first finding above advice is the fault, and names the rank that is slow, late
+or missing.
 Rules and judge were made on seeds 1 to 3.
 
 **{right} of {faults} faults come first; {false} of {clean} clean runs have a finding above advice.**
