@@ -29,8 +29,13 @@ SMALL = (
 @pytest.mark.usefixtures("forked")
 def test_a_run_beside_its_estimate(cli: Cli, tmp_path: Path) -> None:
     place = tmp_path / "run.json"
-    answer = cli("step", *SMALL, "--layout", "dp2 zero1", "--cluster", "cpu", "--profiled", "--save", str(place))
+    record = ("--record", str(tmp_path / "record"))
+    answer = cli("step", *SMALL, "--layout", "dp2 zero1", "--cluster", "cpu", "--profiled", "--save", str(place), *record)
     assert answer.status == 0, answer.err
+    assert sorted(each.name for each in (tmp_path / "record").iterdir()) == ["rank-0.jsonl", "rank-1.jsonl"]
+    again = cli("step", *SMALL, "--layout", "dp2 zero1", *record)
+    assert again.status == 2
+    assert "has the records of another run" in again.err
     for words in (
         "llama3-8b-2l: tp1 pp1 dp2 mb1 zero1",
         "step, median",

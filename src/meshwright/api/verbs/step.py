@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import warnings
 from dataclasses import dataclass, replace
@@ -154,7 +155,8 @@ def _check(values: Values, faults: Faults) -> None:
         faults.note(obstacles(files_in(values["trace"], "rank-*.json"), force=values["force"], fresh=True))
     if "record" in values:
         faults.note(obstacles(folder=values["record"]))
-        if files_in(values["record"], "rank-*.jsonl"):
+        first = os.environ.get("RANK", "0") == "0"  # ranks that are started by another write as soon as this one has joined them
+        if first and files_in(values["record"], "rank-*.jsonl"):
             faults.add("step.record", "{folder} has the records of another run: give a folder of its own", folder=values["record"])
     _check_case(values, faults)
     faults.check()
