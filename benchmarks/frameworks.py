@@ -165,7 +165,8 @@ def verdicts_table() -> str:
     read = ", ".join(name for name in releases if name not in rows)
     lines = ["| framework | executed | accepted as written | refused by check of what it refuses |", "| --- | --- | ---: | ---: |"]
     lines += [rows[name] for name in sorted(rows)]
-    lines += ["", f"Not executed, only read: {read}.", "", "What they say of what they refuse, and the rule of `check` whose words are nearest:", "",
+    lines += ["", f"Not executed, only read: {read}.", "",
+              "What they say of what they refuse, and the rule of `check` whose words are nearest:", "",
               "| framework | times | the framework's words | rule |", "| --- | ---: | --- | --- |"]
     lines += [row for table in kept for row in reasons_of(table)]
     return "\n".join(lines) + "\n"

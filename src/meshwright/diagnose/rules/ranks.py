@@ -115,8 +115,8 @@ HANGS = {
     "mismatch": "{ranks} called something else than the others as collective {sequence} ({collective}){group}",
     "late": "{ranks} called collective {sequence} ({collective}){group}, and their devices did not finish it",
     "stalled": "every rank is in collective {sequence} ({collective}){group} and none gets on: the network or a device is at fault",
-    "unknown": "every rank that speaks is in collective {sequence} ({collective}){group} and none gets on: "
-    "the network, a device or a rank that is silent is at fault",
+    "unknown": "the ranks that speak wait in collective {sequence} ({collective}){group}: whether one of them or a silent one is "
+    "behind cannot be told",
 }
 
 
