@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from benchmarks.mutants.trying import Mutant
 
 LONGEST_CPU_S = 120
+OPTIONS = ("-x", "-q", "-n0", "-p", "no:cacheprovider", "--tb=no", "-W", "ignore::pytest.PytestAssertRewriteWarning")
 
 
 def warm_up() -> None:
@@ -105,7 +106,7 @@ def _be(tests: Sequence[str], prepare: Callable[[], int], write: int) -> None:
         if prepare():
             for each in tests:  # one by one: of a file and its folder together pytest makes one order of its own
                 if not first.failed:
-                    pytest.main(["-x", "-q", "-n0", "-p", "no:cacheprovider", "--tb=no", each], plugins=[first])
+                    pytest.main([*OPTIONS, each], plugins=[first])
         os.write(write, json.dumps(first.failed).encode())
     finally:
         os._exit(0)
