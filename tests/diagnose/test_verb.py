@@ -177,6 +177,17 @@ def test_what_is_wrong_with_a_request_is_said(options, words):
         mw.diagnose(mw.DiagnoseRequest(**options))
 
 
+@pytest.mark.parametrize(("options", "words"), [
+    ({"model": "nope"}, "unknown model"), ({"device": "nope"}, "unknown device"), ({"from_": "nope"}, "unknown framework"),
+    ({"plan": "nope.yaml"}, "no such file"),
+])
+def test_what_an_option_names_must_be_there(log, options, words):
+    """A run without a case is read as well, but not because a name was misspelt; other faults are told beside it."""
+    with pytest.raises(InputError, match=words) as caught:
+        asked(log(), "missing.log", **options)
+    assert any("missing.log" in str(each) for each in caught.value.messages)
+
+
 def test_a_file_of_nothing_and_an_empty_directory_are_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("nothing of a run\n", encoding="utf-8")
     for each in (tmp_path / "notes.txt", tmp_path, tmp_path / "empty"):

@@ -137,6 +137,7 @@ def diagnose(
         faults.add("diagnose.files", "FILE is missing: logs, traces, dumps or tables of a run, or a directory of them")
     if "plan" in values and "from_" in values:
         faults.add("diagnose.either", "--plan says all that --from would: one of the two")
+    _check_named(values, faults)
     if "rows" in values:
         from meshwright.outputs import obstacles
 
@@ -146,6 +147,28 @@ def diagnose(
     if values["follow"]:
         answer = _followed(values, answer, told)
     return _saved(values, answer)
+
+
+def _check_named(values: Values, faults: Faults) -> None:
+    """Note every option that names something which does not exist: a run without a case is read as well, but not by mistake."""
+    from meshwright.api.cases import check_names
+    from meshwright.api.saved import load_plan
+    from meshwright.catalog import load_model
+    from meshwright.frameworks import framework
+
+    check_names(values, faults)
+    with faults.at("model"):
+        if "model" in values:
+            load_model(values["model"])
+    with faults.at("from_"):
+        if "from_" in values:
+            framework(values["from_"])
+    with faults.at("plan"):
+        if "plan" in values:
+            load_plan(values["plan"], Faults())
+    for path in values["files"]:
+        if not Path(path).exists():
+            faults.add("file.missing", "no such file", path=str(path))
 
 
 def _answered(values: Values, progress: Progress | None) -> DiagnoseAnswer:
