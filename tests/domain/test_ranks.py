@@ -38,8 +38,8 @@ def test_waiting_and_transfer_come_out_whatever_clocks_say(meetings, clocks, num
         assert found.offsets_s[rank] == pytest.approx((clocks[0] - clocks[rank]) * US, abs=1e-9)
         assert found.waiting_s[rank] == pytest.approx(sum(max(late) - late[rank] for late, _ in meetings) * US, abs=1e-9)
         assert found.transfer_s[rank] == pytest.approx(sum(transfer for _, transfer in meetings) * US, abs=1e-9)
-        sole = sum(late[rank] - max(late[:rank] + late[rank + 1:]) > 2 for late, _ in meetings)
-        assert found.last[rank] == sole
+        beyond = [late[rank] - max(late[:rank] + late[rank + 1:]) for late, _ in meetings]
+        assert sum(each > 2 for each in beyond) <= found.last[rank] <= sum(each >= 2 for each in beyond)
     assert found.transfer_by_group_s["dp"] == pytest.approx(sum(transfer for _, transfer in meetings) * US, abs=1e-9)
 
 
