@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Speed = Literal["normal", "slow", "unknown"]
 LONGER = 1.5
-"""How many times its prediction a part takes before it is told on its own."""
+"""How many times its prediction a part takes before it is told on its own: our judgement, for parts have no measured interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

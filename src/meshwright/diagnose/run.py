@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import median
 from typing import TYPE_CHECKING, TypeVar
 
 from meshwright.diagnose.recorded import Recorded, recorded
@@ -153,8 +154,8 @@ class Run:
         """Seconds of a step: of the log, else of the traces' annotated steps."""
         if self.steady is not None:
             return self.steady.step_s
-        spans = sorted(step.end_s - step.start_s for each in self.traces for step in each.steps)
-        return spans[len(spans) // 2] if spans else None
+        spans = [step.end_s - step.start_s for each in self.traces for step in each.steps]
+        return median(spans) if spans else None
 
     @cached_property
     def split(self) -> Split | None:
@@ -200,7 +201,7 @@ class Run:
             return None
         said = [each.tokens_per_s_per_device for each in self.steady.steps if each.tokens_per_s_per_device is not None]
         if said:
-            return _median(said)
+            return median(said)
         tokens, world = self.tokens, self.world
         return None if tokens is None or world is None else tokens / self.steady.step_s / world
 
@@ -211,11 +212,11 @@ class Run:
             return None
         said = [each.tokens for each in self.steady.steps if each.tokens is not None]
         if said:
-            return _median(said)
+            return median(said)
         sequences = [each.sequences for each in self.steady.steps if each.sequences is not None]
         length = self.log.sequence_tokens or (self.case.batch.sequence_tokens if self.case is not None else None)
         if sequences and length:
-            return _median(sequences) * length
+            return median(sequences) * length
         return self.case.batch.tokens if self.case is not None else None
 
     @property
@@ -223,14 +224,14 @@ class Run:
         """As the log counts them."""
         said = [each.model_flops_per_s_per_device for each in (self.steady.steps if self.steady else ())]
         known = [each for each in said if each is not None]
-        return _median(known) if known else None
+        return median(known) if known else None
 
     @property
     def mfu_ratio(self) -> float | None:
         """Said by the log, or worked out: its rate over the device's peak, or the prediction's work over the observed time."""
         said = [each.mfu_ratio for each in (self.steady.steps if self.steady else ()) if each.mfu_ratio is not None]
         if said:
-            return _median(said)
+            return median(said)
         if self.predicted is not None and self.step_s:
             return self.predicted.mfu_ratio * self.predicted.step_s / self.step_s
         rate = self.model_flops_per_s_per_device
@@ -242,9 +243,3 @@ class Run:
         found = [each.max_reserved_bytes for log in self.all(RunLog) for each in log.memory if each.max_reserved_bytes is not None]
         found += [each.memory_bytes for each in (self.steady.steps if self.steady else ()) if each.memory_bytes is not None]
         return max(found, default=None)
-
-
-def _median(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2.0

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from meshwright.domain.observed import Step
 
 WARM = 1.2
-"""A first step that takes so many times the median of the others is a step of warming up: compilation, allocation, connections."""
+"""A first step that takes so many times the median of the others is one of warming up: compilation, allocation. Our judgement."""
 MOST_WARM = 0.5
-"""Share of all steps that may be warming up; beyond it nothing is steady and all count."""
+"""Share of all steps that may be warming up; beyond it nothing is steady and all count. Our judgement."""
 SPIKE = 1.3
-"""A later step that takes so many times the median has had something happen to it."""
+"""A later step that takes so many times the median has had something happen to it. Our judgement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from meshwright.diagnose.run import Run
 
 LOW_MFU = 0.20
-"""Below it, without a prediction to compare with, somebody should look; dense training on large devices reaches 0.3 to 0.6."""
+"""Below it, without a prediction to compare with, somebody should look: our judgement."""
 TOO_GOOD = 0.80
-"""Above it the peak, the precision or the convention is another one."""
+"""Above it the peak, the precision or the convention is another one: our judgement."""
 OPTIMIZER_RATIO = 0.10
+"""Our judgement."""
 ALIKE = 0.05
-STALLED_UTILIZATION = 0.90
+"""A clock that is so much lower than the others' median is another one (Ascend/mstt: 5 %)."""
 THROTTLED = 0.05
+"""Share of samples: our judgement."""
 
 
 def compute(run: Run) -> Iterator[Finding]:
@@ -101,7 +103,7 @@ def devices(run: Run) -> Iterator[Finding]:
             yield Finding(
                 message=Message(
                     "device.slow-clock",
-                    "device {device} runs at {clock:.0f} MHz, half of the others at {middle:.0f} or more",
+                    "device {device} runs at {clock:.0f} MHz, the median device at {middle:.0f}",
                     {"device": slow, "clock": clocks[slow] / 1e6, "middle": sorted(clocks.values())[len(clocks) // 2] / 1e6},
                 ),
                 severity="warning",

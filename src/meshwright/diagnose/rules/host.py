@@ -18,9 +18,8 @@ DATA_RATIO, DATA_S = 0.05, 0.010
 """Data loading is a finding from 5 % of the step (Kineto's own plug-in), or 10 ms of it (MindStudio's advisor, from 1 %)."""
 HOST_RATIO = 0.10
 """The device waits for launches (MindStudio's advisor)."""
-SYNC_RATIO = 0.02
 SMALL_RATIO = 0.20
-"""Of the busy time in kernels under 10 us."""
+"""Of the busy time in kernels under 10 us: our judgement; that they are worth a look is TraceLens's."""
 
 
 def data(run: Run) -> Iterator[Finding]:

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 SPREAD = 0.05
 """Spread of compute over ranks, to its mean, from which it is told (Ascend/mstt: RATIO_THRESHOLD)."""
 LATE_RATIO = 0.02
-"""Share of the step that ranks wait for a late one, from which it is told."""
+"""Share of the step that ranks wait for a late one, from which it is told: our judgement."""
 UNEVEN_TIMER = 1.10
+"""How many times the least rank's time of a part the slowest takes: our judgement."""
 
 
 def stragglers(run: Run) -> Iterator[Finding]:

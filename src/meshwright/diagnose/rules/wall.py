@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from meshwright.domain.observed import Sign
 
 OUTSIDE_RATIO = 0.02
-"""Share of the wall time outside of steps."""
+"""Share of the wall time outside of steps: our judgement, as the next two."""
 SPIKES_RATIO = 0.02
 DRIFT_RATIO = 0.03
 REPEATED = 3
