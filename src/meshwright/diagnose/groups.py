@@ -33,7 +33,7 @@ def dimensions(traces: Sequence[RankTrace], layout: Layout | None, stages_inside
     found: dict[str, str] = {}
     for trace in traces:
         for group in {**dict.fromkeys(trace.exposed_by_group), **dict.fromkeys(trace.groups)}:
-            ranks = trace.groups.get(group, ())
+            ranks: Sequence[int] = trace.groups.get(group, ())
             if WORLD in group.lower():
                 ranks = ranks or range(layout.world if layout is not None else 0)
                 named = "dp" if layout is None else _placed(ranks, layout, stages_inside_replicas)

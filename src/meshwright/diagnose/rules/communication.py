@@ -82,8 +82,8 @@ def _kernels(run: Run, dimension: str) -> Iterator[Evidence]:
     if not run.traces:
         ranks = [each for each in run.splits if each.exposed_communication_s and each.rank is not None]
         for each in sorted(ranks, key=lambda each: -(each.exposed_communication_s or 0.0))[:3]:
-            spent = seconds(each.exposed_communication_s or 0.0)
-            yield Evidence(f"rank {each.rank}: {spent} exposed of {seconds(each.window_s)}", Place(file=each.file))
+            exposed = seconds(each.exposed_communication_s or 0.0)
+            yield Evidence(f"rank {each.rank}: {exposed} exposed of {seconds(each.window_s)}", Place(file=each.file))
 
 
 GRADES: dict[str, Severity] = {"critical": "error", "high": "warning", "medium": "warning", "low": "advice", "advice": "advice"}
