@@ -32,7 +32,7 @@ def row_of_case(
     case: Case, layout: Layout, *, id: str, source: str, framework: str = "", version: str = "", status: str = "ok",
     step_s: float | None = None, memory_bytes: float | None = None, flag: str = "", notes: str = "",
 ) -> dict[str, str]:
-    """Column -> cell; what is not known is blank. ``source``: ``diagnosed from ...`` or ``measured by ...``; the label is the layout.
+    """Column -> cell; what is not known is blank. ``source``: ``diagnosed from ...`` or ``measured by ...``.
 
     Errors:  ``InputError`` where no row has words for a run that was measured.
     """
