@@ -51,7 +51,8 @@ def past_value(text: bytes | bytearray, at: int) -> int:
 
 
 def items(text: bytes | bytearray, at: int = 0) -> tuple[list[tuple[int, int]], int, bool]:
-    """Objects of a list whose inside begins at ``at``: begin and end of each whole one, where the rest begins, whether ``]`` was met.
+    """Objects of a list whose inside begins at ``at``: where each whole one begins and ends, where the rest does, and whether ``]``
+    was met.
 
     Whatever else stands in the list is stepped over, and objects that are too short to say anything are: a piece may hold millions.
     """
