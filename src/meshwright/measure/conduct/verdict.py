@@ -51,7 +51,7 @@ def verdict(running: Running, ended: Ended, tokens: float, held_s: float) -> Ver
     status, evidence, rank, sign = _how(running, ended, now)
     if status == "ok" and now.broken:
         status, evidence = "user", now.broken
-    if status == "ok" and not now.steps:
+    if status == "parse" or (status == "ok" and not now.steps):
         last = tail(running.folder)
         status, evidence = "parse", "it ended well and printed no step" + (f"; its last line: {last}" if last else "")
     devices, step_s = running.trial.devices, now.step_s
