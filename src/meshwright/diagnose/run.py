@@ -173,7 +173,8 @@ class Run:
         """Process group -> dimension of the layout."""
         from meshwright.diagnose.groups import dimensions
 
-        return dimensions(self.traces, self.layout)
+        inside = self.framework is not None and self.framework.facts.stages_inside_replicas
+        return dimensions(self.traces, self.layout, inside)
 
     @cached_property
     def recorded(self) -> Recorded | None:
