@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Cli = Callable[..., Answer]
 
-STAND_IN = Path(__file__).parents[1] / "measure" / "stand_in.py"
+STAND_IN = Path(__file__).parents[2] / "benchmarks" / "stand_in.py"
 LABELS = ["tp1 pp1 dp2 mb1 zero0", "tp2 pp1 dp1 mb1 zero0", "tp1 pp1 dp2 mb4 zero0"]
 CASE = ("llama3-8b", "--layers", "4", "--device", "cpu", "--devices", "2", "--global-batch", "8", "--sequence", "64")
 SCRIPT = f"""#!/bin/bash

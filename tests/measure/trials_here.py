@@ -14,8 +14,8 @@ from meshwright.measure.executors import executor
 from meshwright.measure.store import Store
 from meshwright.measure.trial import Limits, Trial
 
-STAND_IN = Path(__file__).with_name("stand_in.py")
-LIMITS = Limits(first_step_s=1.0, step_s=0.6, silence_s=0.6, total_s=20.0, grace_s=0.3)
+STAND_IN = Path(__file__).parents[2] / "benchmarks" / "stand_in.py"
+LIMITS = Limits(first_step_s=1.0, step_s=0.6, silence_s=0.6, total_s=20.0, dying_s=0.3, grace_s=0.3)
 
 
 def candidates(*kinds):

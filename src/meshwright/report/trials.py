@@ -45,7 +45,9 @@ def trials_report(view: View) -> Iterator[RenderableType]:
         for path in view["best"]["files"]:
             yield Text(f"  {path}", no_wrap=True)
     if "out" in view:
-        yield Text(f"rows of all trials: {view['out']}")
+        yield Text(f"Rows for calibrate and validate: {view['out']}")
+        for label, why in view["left_out"].items():
+            yield Text(f"  without {terse(label)}: {why}", style="yellow")
 
 
 def _dry(view: View) -> Iterator[RenderableType]:

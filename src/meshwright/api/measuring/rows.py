@@ -19,11 +19,11 @@ TELLS = frozenset({"ok", "oom"})
 """What says something of a layout; other endings are kept in rows with a flag, which no fit reads."""
 
 
-def rows_of(given: Subject, attempts: Sequence[Attempt], store: Path) -> list[dict[str, str]]:
-    """A row for each attempt whose layout rows have words for."""
+def rows_of(given: Subject, attempts: Sequence[Attempt], store: Path) -> tuple[list[dict[str, str]], dict[str, str]]:
+    """A row for each attempt whose layout rows have words for, and label -> why for the others."""
     from meshwright.evidence.rows.written import row_of_case
 
-    rows = []
+    rows, left = [], {}
     for each in attempts:
         outcome = each.outcome
         if outcome is None or outcome.status == "cancelled":
@@ -31,14 +31,14 @@ def rows_of(given: Subject, attempts: Sequence[Attempt], store: Path) -> list[di
         good = outcome.measured
         try:
             rows.append(row_of_case(
-                given.case, given.read(each.label), id=f"{each.id}-{each.attempt}", source=f"trials of {store.name}",
+                given.case, given.read(each.label), id=f"{each.id}-{each.attempt}", source=f"measured by meshwright, {store.name}",
                 framework=given.framework, version=given.version, status="ok" if good else "failed",
                 step_s=outcome.step_s if good else None, memory_bytes=outcome.memory_peak_bytes,
                 flag="" if outcome.status in TELLS else f"ended: {outcome.status}", notes=outcome.evidence[:300],
             ))
-        except InputError:  # stages that differ have no word in a row
-            continue
-    return rows
+        except InputError as error:
+            left[each.label] = str(error.messages[0])
+    return rows, left
 
 
 def require_parquet() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -60,6 +61,8 @@ class SweepAnswer(Answer):
     conducted: Conducted | None = None
     """None of a dry run."""
     written: str = ""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Label -> why its run is in no row of ``out``."""
 
     @property
     def status(self) -> int:
@@ -82,7 +85,7 @@ class SweepAnswer(Answer):
         from meshwright.api.views.trials import trials_view
 
         view = trials_view(self.given, self.where, self.candidates, self.cost, self.described, self.conducted)
-        return view | ({"out": self.written} if self.written else {})
+        return view | ({"out": self.written, "left_out": dict(self.left_out)} if self.written else {})
 
 
 def sweep(
@@ -112,8 +115,9 @@ def sweep(
     done = conduct(given, where, Listed(candidates), told)
     answer = replace(answer, conducted=done)
     if "out" in values:
-        write_rows(str(values["out"]), rows_of(given, done.attempts, where.store), force=values["force"])
-        answer = replace(answer, written=str(values["out"]))
+        rows, left = rows_of(given, done.attempts, where.store)
+        write_rows(str(values["out"]), rows, force=values["force"])
+        answer = replace(answer, written=str(values["out"]), left_out=left)
     return answer
 
 
