@@ -90,6 +90,8 @@ class Running:
             if now - self.begun > limits.first_step_s:
                 return "hang", f"no step within {limits.first_step_s:g} s of its start"
             return "", ""
+        if self.trial.steps is not None and self.now.steps >= self.trial.steps and now - self._stepped > limits.silence_s:
+            return "enough", f"did not end by itself within {limits.silence_s:g} s of its last step"
         if now - self._changed > limits.silence_s:
             return "hang", f"silent for {limits.silence_s:g} s after step {self.now.steps}"
         if now - self._stepped > limits.step_s:
