@@ -8,9 +8,8 @@ from trials_here import conducted
 from meshwright.measure.executors.processes import marked
 
 ENDS = {
-    "ok": ("ok", 1), "oom": ("oom", 1), "clash": ("nccl", 3), "user": ("user", 1), "silent": ("hang", 1),
-    "stubborn 50 6 3": ("hang", 1), "killed": ("node", 3), "exits": ("user", 1), "garbage": ("parse", 1), "nan": ("user", 1),
-    "diverging": ("user", 1),
+    "ok": ("ok", 1), "oom": ("oom", 1), "clash": ("nccl", 3), "silent": ("hang", 1), "stubborn 50 6 3": ("hang", 1),
+    "exits": ("user", 1), "garbage": ("parse", 1), "nan": ("user", 1), "diverging": ("user", 1),
 }
 
 
