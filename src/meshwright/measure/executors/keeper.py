@@ -42,7 +42,7 @@ def main(folder: Path) -> int:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
-    begun, kills, status, said = time.time(), _memory_kills(), None, ""
+    begun, kills, status, cause, said = time.time(), _memory_kills(), None, "", ""
     try:
         with (folder / "output.log").open("ab") as log:
             child = subprocess.Popen(
@@ -53,10 +53,11 @@ def main(folder: Path) -> int:
         status, said = 127, f"{asked['command'][0]}: {error.strerror}"
     else:
         status = _watch(child, wanted, wake_read)
+        cause = wanted[0] if status is None else ""  # what comes once the command has ended by itself changes nothing
         _end(child, 0.0 if wanted else LEFT_S, asked["grace_s"])
         status = child.returncode if status is None else status
     _leave(folder, {
-        "exit_status": status, "cause": wanted[0] if wanted else "", "said": said, "begun": begun, "ended": time.time(),
+        "exit_status": status, "cause": cause, "said": said, "begun": begun, "ended": time.time(),
         "memory_kills": None if kills is None else (_memory_kills() or kills) - kills,
     })
     return 0
