@@ -10,7 +10,6 @@ from tests.draws import examples
 from tests.strategies import planned, small_case
 
 from meshwright.catalog import load_model, models, shrink
-from meshwright.diagnose.rows import _check_read_back, cells_of
 from meshwright.domain.label import label, parse_layout
 from meshwright.domain.layout import Layout
 from meshwright.domain.model import Model
@@ -19,6 +18,7 @@ from meshwright.evidence.rows.columns import SCHEMA
 from meshwright.evidence.rows.reading import Refused, read_row
 from meshwright.evidence.rows.row import row_of
 from meshwright.evidence.rows.run import Run
+from meshwright.evidence.rows.written import cells_of, check_read_back
 
 CASE = small_case(devices=16, batch=64)
 LAYOUTS = [
@@ -79,7 +79,7 @@ def test_dense_first_layers_and_shared_experts_are_said():
     found = read(row)
     seen = found.case.model
     assert [seen.kinds[kind].experts is not None for kind in seen.pattern] == [False] * 3 + [True] * 3
-    _check_read_back(row, replace(CASE, model=model), plain(model))
+    check_read_back(row, replace(CASE, model=model), plain(model))
 
 
 def test_what_no_column_says_is_refused():
@@ -90,7 +90,7 @@ def test_what_no_column_says_is_refused():
         (replace(CASE, training=replace(CASE.training, optimizer=replace(CASE.training.optimizer, name="muon"))), "optimizer"),
     ):
         with pytest.raises(InputError, match=what):
-            _check_read_back(cells(case, plain(case.model)), case, plain(case.model))
+            check_read_back(cells(case, plain(case.model)), case, plain(case.model))
 
 
 @pytest.mark.parametrize("words", LAYOUTS)
@@ -109,7 +109,7 @@ def test_what_is_written_is_read_back(drawn):
     case, layout = drawn
     row = cells(case, layout)
     try:
-        _check_read_back(row, case, layout)
+        check_read_back(row, case, layout)
     except InputError:
         return
     found = read(row)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from meshwright.diagnose.recorded import Recorded, recorded
 from meshwright.diagnose.split import Split, of_log, of_splits, of_traces
-from meshwright.diagnose.steady import Steady, steady
 from meshwright.domain.observed import (
     Bandwidths,
     Counters,
@@ -26,6 +25,7 @@ from meshwright.domain.observed import (
     Sign,
 )
 from meshwright.domain.observed.ranks import Together, together
+from meshwright.domain.observed.steady import Steady, steady
 from meshwright.readers.hangs.locate import located
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from meshwright.perf.schedules.even import even_bubble_ratio
 from meshwright.readers.logs.parts import split as parts_of
 
 if TYPE_CHECKING:
-    from meshwright.diagnose.steady import Steady
     from meshwright.domain.layout import Layout
     from meshwright.domain.observed import RankSplit, RankTrace
+    from meshwright.domain.observed.steady import Steady
 
 DIMENSIONS = ("tp", "cp", "ep", "pp", "dp", "unknown")
 Source = Literal["timers", "trace", "table"]
