@@ -10,9 +10,9 @@ from tests.strategies import small_case
 from diagnose.logs import ARGUMENTS
 from meshwright.api.seen_model import NAME, built, model_said
 from meshwright.catalog import load_model
-from meshwright.diagnose.rows import _shapes
 from meshwright.domain.label import parse_layout
 from meshwright.errors import Message
+from meshwright.evidence.rows.written import _shapes
 from meshwright.frameworks import framework
 from meshwright.frameworks.megatron.dump import logged
 from meshwright.frameworks.megatron.figures import mixtures
