@@ -224,7 +224,8 @@ def _saved(values: Values, answer: DiagnoseAnswer) -> DiagnoseAnswer:
     """The answer, with its row written where that was asked."""
     if "rows" not in values:
         return answer
-    from meshwright.diagnose.rows import row_of, table_of
+    from meshwright.diagnose.rows import row_of
+    from meshwright.evidence.rows.written import table_of
     from meshwright.outputs import Output, write
 
     path = str(values["rows"])
