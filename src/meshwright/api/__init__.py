@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from meshwright.api.verbs.export import ExportAnswer, ExportRequest, export
     from meshwright.api.verbs.fix import FixAnswer, FixRequest, fix
     from meshwright.api.verbs.import_ import ImportAnswer, ImportRequest, import_
+    from meshwright.api.verbs.pack import PackAnswer, PackRequest, pack
     from meshwright.api.verbs.plan import PlanAnswer, PlanRequest, plan
     from meshwright.api.verbs.profile import ProfileAnswer, ProfileRequest, profile
     from meshwright.api.verbs.rehearse import RehearseAnswer, RehearseRequest, rehearse
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 VERBS = (
     "balance", "calibrate", "catalog", "check", "compare", "diagnose", "dryrun", "estimate", "explain", "export", "fix", "import_",
-    "plan", "profile", "rehearse", "step", "sweep", "validate",
+    "pack", "plan", "profile", "rehearse", "step", "sweep", "validate",
 )
 """Functions of the door; each has a module of its name in ``api.verbs`` with its request and its answer."""
 _BY_VALUE = ("balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "make_case", "read_files")
@@ -83,6 +84,8 @@ __all__ = [
     "FixRequest",
     "ImportAnswer",
     "ImportRequest",
+    "PackAnswer",
+    "PackRequest",
     "PlanAnswer",
     "PlanRequest",
     "ProfileAnswer",
@@ -113,6 +116,7 @@ __all__ = [
     "fix_layout",
     "import_",
     "make_case",
+    "pack",
     "plan",
     "profile",
     "read_files",

@@ -15,6 +15,7 @@ VERBS = {
     "estimate": "Predict one layout: memory by stage, time by cause, MFU.",
     "explain": "Say why a layout is as fast as it is, and where the rest goes.",
     "balance": "Put layers on pipeline stages and choose what each recomputes, so that a step is shortest and all fits.",
+    "pack": "Put samples of unequal length into micro-batches under a limit of tokens, and find the best limit.",
     "export": "Write a plan as the files of a framework.",
     "import": "Read the files of a framework as a layout, and say what they leave open.",
     "check": "Judge the files of a framework: mistakes, memory, waste, claims.",
