@@ -47,10 +47,10 @@ def main(kind: str, ms: float = 50.0, at: float = 6, children: float = 0) -> int
     if kind == "clash":
         taken = socket.create_server(("127.0.0.1", int(os.environ["MASTER_PORT"])))
         socket.create_server(("127.0.0.1", taken.getsockname()[1]))
-    for step in range(1, (40 if kind == "slow" else STEPS) + 1):
+    for step in range(1, (int(at) + 20 if kind == "slow" else STEPS) + 1):
         loss = "nan" if kind == "nan" and step > 3 else f"{10 + 2 * step if kind == 'diverging' else 10 - 0.01 * step:.6E}"
         print(LINE.format(step=step, samples=64 * step, ms=ms * (1 + 0.05 * (step % 3)), loss=loss), flush=True)
-        time.sleep(0.25 if kind == "slow" else PACE_S)
+        time.sleep({"slow": 0.25, "brisk": 0.4}.get(kind, PACE_S))
         if step == int(at) and (status := _end(kind)) is not None:
             return status
     return 0

@@ -31,7 +31,7 @@ def trial_of(candidate: Candidate, limits: Limits = LIMITS) -> Trial:
     """The stand-in program as a label says: a name, then its arguments; what stands behind ``#`` only tells two labels apart."""
     kind, *more = candidate.label.partition("#")[0].split()
     return Trial(label=candidate.label, command=("python3", str(STAND_IN), kind, *more), limits=limits,
-                 steps=40 if kind == "slow" else 9, spreads=False)
+                 steps=9 if kind != "slow" else None, spreads=False)
 
 
 def swept(
