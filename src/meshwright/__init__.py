@@ -51,6 +51,8 @@ if TYPE_CHECKING:
         RehearseRequest,
         StepAnswer,
         StepRequest,
+        TuneAnswer,
+        TuneRequest,
         ValidateAnswer,
         ValidateRequest,
         balance,
@@ -76,6 +78,7 @@ if TYPE_CHECKING:
         read_files,
         rehearse,
         step,
+        tune,
         validate,
     )
     from meshwright.catalog import (
@@ -108,10 +111,10 @@ if TYPE_CHECKING:
 _HOMES = {
     "meshwright.api": (
         "balance", "calibrate", "catalog", "check", "compare", "diagnose", "dryrun", "estimate", "explain", "export", "fix",
-        "import_", "plan", "profile", "rehearse", "step", "validate",
+        "import_", "plan", "profile", "rehearse", "step", "tune", "validate",
         *(f"{verb}{kind}" for kind in ("Request", "Answer") for verb in (
             "Balance", "Calibrate", "Catalog", "Check", "Compare", "Diagnose", "Dryrun", "Estimate", "Explain", "Export", "Fix",
-            "Import", "Plan", "Profile", "Rehearse", "Step", "Validate",
+            "Import", "Plan", "Profile", "Rehearse", "Step", "Tune", "Validate",
         )),
         "balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "make_case", "read_files",
     ),
@@ -196,6 +199,8 @@ __all__ = [
     "StepAnswer",
     "StepRequest",
     "Training",
+    "TuneAnswer",
+    "TuneRequest",
     "ValidateAnswer",
     "ValidateRequest",
     "balance",
@@ -238,6 +243,7 @@ __all__ = [
     "rehearse",
     "run_cost",
     "step",
+    "tune",
     "validate",
 ]
 
