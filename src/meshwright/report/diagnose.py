@@ -97,6 +97,9 @@ def _figures(found: Diagnosis) -> Iterator[RenderableType]:
         pieces.append(plural(run.world, "device"))
     if pieces:
         yield Padding(Text("   ".join(pieces)), (0, 0, 0, 2))
+    if run.label is not None:
+        model = f"{run.case.model.name}   " if run.case is not None else ""
+        yield Padding(Text(f"{model}{run.label}", style="dim"), (0, 0, 0, 2))
 
 
 def _split(split: Split) -> Iterator[RenderableType]:

@@ -61,7 +61,7 @@ def diagnose_view(found: Diagnosis, observed: Observed, notes: Sequence[Message]
             "sequence": hang.sequence,
         },
         "closest_run": closest_view(closest),
-        "label": run.facts.estimate.label if run.facts is not None else None,
+        "label": run.label,
         "read": [{"file": file, "formats": list(names)} for file, names in observed.read],
         "left": [{"file": each.path, "why": each.words} for each in observed.left],
         "notes": [*(str(each) for each in notes if each not in observed.left), *found.notes],
