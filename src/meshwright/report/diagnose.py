@@ -135,7 +135,9 @@ def _finding(each: Finding) -> Iterator[RenderableType]:
     head = Text.assemble((f"{each.severity:<8}", STYLES[each.severity]), (each.id, "bold"))
     if each.loss_ratio is not None:
         head.append(f"  {percent(each.loss_ratio)} lost")
-    if each.predicted_gain_ratio:
+    if each.predicted_gain_ratio and each.at_most:
+        head.append(f"   at most {percent(each.predicted_gain_ratio)} less without it", style="green")
+    elif each.predicted_gain_ratio:
         head.append(f"   {percent(each.predicted_gain_ratio)} less with {each.change}", style="green")
     yield head
     yield Padding(Text(each.message.words), (0, 0, 0, 8))

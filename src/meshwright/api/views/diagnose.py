@@ -102,6 +102,7 @@ def finding_view(each: Finding) -> dict[str, Any]:
         ],
         "loss_ratio": each.loss_ratio,
         "predicted_gain_ratio": each.predicted_gain_ratio,
+        "gain_is_bound": each.at_most,
         "change": each.change or None,
         "remedy": list(each.remedies),
         "refuted_by": each.refuted_by or None,
