@@ -51,6 +51,12 @@ def test_without_a_model_tokens_decide(file):
     assert found["curve"] == [] and found["label"] is None
 
 
+@pytest.mark.parametrize("kind", [list, np.array])
+def test_lengths_may_be_values(kind):
+    found = mw.pack(mw.PackRequest(lengths=kind([100, 4000, 2500, 1500]), max_tokens=4096, **CASE, oversize="alone"))
+    assert found.packed.outcome.total.microbatches == 4 and found.to_json()["request"]["model"] == "llama3-8b"
+
+
 def test_the_call_of_a_data_loader():
     lengths = [6, 5, 4, 3, 2]
     assert mw.pack(lengths, max_tokens=10, data_parallel=2) == [[[0, 2]], [[1, 3, 4]]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, ClassVar, cast, overload
 
@@ -14,7 +15,6 @@ from meshwright.errors import fault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
@@ -101,6 +101,12 @@ class PackRequest(Request):
     out: str | Path | None = None
     picture: str | Path | None = None
     force: bool = False
+
+    def read(self, faults: Faults) -> Values:
+        """What was said, parsed; lengths that are values stay what they are."""
+        if self.lengths is None or isinstance(self.lengths, str | Path):
+            return super().read(faults)
+        return {**replace(self, lengths=None).read(faults), "lengths": self.lengths}
 
 
 @dataclass(frozen=True, kw_only=True)
