@@ -179,6 +179,17 @@ def test_chatlearn_overflows_its_own_limit():
     assert over > 3
 
 
+@pytest.mark.parametrize("mode", ["chatlearn", "verl"])
+def test_the_limit_to_give_to_a_program_that_exceeds_it(mode):
+    """Its own packing under that limit, each sample padded to 16 tokens, stays within ours."""
+    found = mw.pack(mw.PackRequest(distribution=DRAWN, max_tokens=8960, data_parallel=2, mode=mode, align=16))
+    keeping, lengths = found.to_json()["keeping_max_tokens"], found.packed.lengths.lengths
+    assert found.packed.outcome.total.overflows > 0 and 8192 <= keeping < 8960
+    dealt = Rules(max_tokens=keeping, data_parallel=2, mode=mode).ranks(lengths)
+    padded = -(-lengths // 16) * 16
+    assert max(padded[each].sum() for rank in dealt for each in rank) <= 8960
+
+
 def test_steps_of_a_global_batch_and_what_is_left_over():
     lengths = np.arange(1, 12)
     steps, left = steps_of(lengths, 4)
