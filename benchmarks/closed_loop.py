@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meshwright.measure.scores import spread
+from meshwright.measure.rehearse.scores import spread
 from meshwright.report.rehearse import score_rows, terse
 from meshwright.report.rehearse_picture import picture
 from meshwright.version import __version__

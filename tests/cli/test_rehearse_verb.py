@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from meshwright.measure.rounds import Ran
+from meshwright.measure.rehearse.rounds import Ran
 
 pytest.importorskip("torch")
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Answer
-    from meshwright.measure.rounds import Job, Runner
+    from meshwright.measure.rehearse.rounds import Job, Runner
 
     Cli = Callable[..., Answer]
 
@@ -34,7 +34,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
     def instead(start: object = None) -> Runner:
         return once
 
-    monkeypatch.setattr("meshwright.measure.rounds.real", instead)
+    monkeypatch.setattr("meshwright.measure.rehearse.rounds.real", instead)
     return made
 
 
@@ -52,7 +52,7 @@ def test_the_table_and_the_sentence(cli: Cli, runs: list[Job]) -> None:
 def test_the_document_of_four_ranks_says_that_they_wait_for_each_other(
     cli: Cli, runs: list[Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("meshwright.measure.rehearsal.cores_here", lambda: 2)
+    monkeypatch.setattr("meshwright.measure.rehearse.rehearsal.cores_here", lambda: 2)
     answer = cli("rehearse", "--cluster", "cpu", "--ranks", "2", "--ranks", "4", "--quick", "--layouts", "3", "--json")
     assert answer.status == 0, answer.err
     two, four = answer.json["rehearsals"]
@@ -110,7 +110,7 @@ def test_an_interrupt_shows_what_is_there(cli: Cli, monkeypatch: pytest.MonkeyPa
         made.append(job)
         return Ran([1.0])
 
-    monkeypatch.setattr("meshwright.measure.rounds.real", lambda start=None: once)
+    monkeypatch.setattr("meshwright.measure.rehearse.rounds.real", lambda start=None: once)
     answer = cli("rehearse", *TINY)
     assert answer.status == 130
     assert "interrupted" in answer.out and "not reached" in " ".join(answer.out.split()), "lines are broken where the screen ends"

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from meshwright.diagnose.split import ideal_bubble, of_log, of_splits, of_traces
-from meshwright.diagnose.steady import steady
 from meshwright.domain.label import parse_layout
 from meshwright.domain.observed import RankSplit, RankTrace, Step
+from meshwright.domain.observed.steady import steady
 
 
 def log_of(step_s, **parts):

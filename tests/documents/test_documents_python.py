@@ -60,6 +60,8 @@ def test_a_key_is_taken_out_and_added_again(settings, data):
         ("N = 8\ncfg = f()\ncfg.a.b = N * 1024\n", {"a.b": 8192}),
         ("cfg = f()\ncfg.a.b = g()\n", {"a.b": UNKNOWN}),
         ("cfg = f()\ncfg.a.b = torch.bfloat16\n", {"a.b": "torch.bfloat16"}),
+        ("from enums import Kind, ONES\ncfg = f()\ncfg.a.b = Kind.one\ncfg.a.c = ONES.two\n", {"a.b": "Kind.one", "a.c": UNKNOWN}),
+        ("class Kind:\n    one = 1\ncfg = f()\ncfg.a.b = Kind.one\n", {"a.b": UNKNOWN}),
         ("cfg = f(tp=2, pp=4)\n", {"tp": 2, "pp": 4}),
         ("cfg = Container(train=Train(batch=8), model=Model(tp=2))\n", {"train.batch": 8, "model.tp": 2}),
         ("t = Train(batch=8)\nt.steps = 5\ncfg = Container(train=t)\n", {"train.batch": 8, "train.steps": 5}),

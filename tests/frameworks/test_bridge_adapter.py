@@ -262,6 +262,7 @@ MISTAKES = {
     "two-fsdp": {"dist.use_megatron_fsdp": True, "dist.use_torch_fsdp2": True},
     "packed-microbatch": {"train.micro_batch_size": 2, "dataset.packed_sequence_specs.packed_sequence_size": 4096},
     "two-packings": {"dataset.enable_offline_packing": True, "dataset.enable_in_batch_packing": True},
+    "attention-text": {"model.attention_backend": "flash"},
     "peft-checkpoint": {"peft.dim": 16},
     "layout-split": {"model.pipeline_model_parallel_layout": "Ett|tt|tt|tL", "model.account_for_loss_in_pipeline_split": True},
     "recompute-graphs": {"model.recompute_granularity": "full", "model.recompute_method": "uniform",

@@ -1,11 +1,14 @@
 """Layouts one step away keep what was chosen."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from meshwright.domain.layout import Full, Layout
+from meshwright.domain.layout import Full, Layout, Mixed, NoRecompute, Selective
 from meshwright.estimate.many import evaluate_many
-from meshwright.judging.neighbours import vary
+from meshwright.judging.neighbours import neighbours, vary
+from meshwright.search.legality import shape_refusals
 from strategies import MEGATRON, small_case
 
 
@@ -49,3 +52,25 @@ def test_lists_by_stage_end_with_their_chunks():
         assert np.isfinite([*times, *reserved]).all()
     assert vary(case, MEGATRON, layout, microbatch_sequences=4).virtual_stages == 1
     assert vary(case, MEGATRON, layout, microbatch_sequences=2).recompute == lists
+
+
+@pytest.mark.parametrize("split", [None, ((1, 1, 2, 1), (1, 1, 1, 0))])
+@pytest.mark.parametrize("recompute", [
+    Full(layers=((1, 1, 1, 1), (1, 0, 0, 0))),
+    Mixed(parts=((Full(), ((1, 0, 1, 1), (0, 0, 0, 0))), (Selective(), ((0, 1, 0, 0), (1, 1, 1, 0))))),
+    NoRecompute(),
+])
+def test_every_step_away_from_a_balanced_layout_is_a_layout(recompute, split):
+    """Whatever schedule, chunks or stages a step leads to: lists by stage have the shape of the pipeline, and it has figures."""
+    case = small_case("llama3-8b", layers=8, devices=8, batch=24)
+    layout = Layout(
+        pipeline_parallel=4, virtual_stages=2, data_parallel=2, num_microbatches=12, schedule="interleaved", recompute=recompute,
+        stage_layers=split,
+    )
+    assert not shape_refusals(case, layout)
+    able = replace(MEGATRON, schedules=("1f1b", "interleaved", "gpipe", "zb1p", "dualpipev"))
+    found = [each for each in neighbours(case, able, layout) if each.layout is not None]
+    assert {"schedule", "vp", "pp"} <= {each.knob for each in found}
+    for each in found:
+        assert not shape_refusals(case, each.layout), each.change
+    assert np.isfinite(evaluate_many(case, [each.layout for each in found])).all()

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from meshwright.catalog import cluster_for
 from meshwright.engine.request import Options
-from meshwright.measure.choice import pool
 from meshwright.measure.here import on_one_host
 from meshwright.measure.reference import case_of
-from meshwright.measure.rounds import Job
-from meshwright.measure.small import decoder, layers_for
+from meshwright.measure.rehearse.choice import pool
+from meshwright.measure.rehearse.rounds import Job
+from meshwright.measure.rehearse.small import decoder, layers_for
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case

@@ -11,8 +11,8 @@ from run_cases import OPTIONS, case, layouts
 
 from meshwright.engine.refusals import refused
 from meshwright.engine.run import request_of
-from meshwright.measure.choice import chosen, short_label, spread, traits
 from meshwright.measure.reference import FEATURES, planned
+from meshwright.measure.rehearse.choice import chosen, short_label, spread, traits
 from meshwright.search import layout_refusals
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.measure.scores import regret, scores, spearman, spread
+from meshwright.measure.rehearse.scores import regret, scores, spearman, spread
 
 times = st.floats(0.01, 100.0)
 

@@ -11,7 +11,8 @@ from run_cases import OPTIONS, case, cluster, job, layouts
 
 from meshwright.domain.layout import Full, Layout
 from meshwright.errors import InputError
-from meshwright.measure import choice, here, rounds, small
+from meshwright.measure import here
+from meshwright.measure.rehearse import choice, rounds, small
 
 
 @pytest.mark.parametrize(

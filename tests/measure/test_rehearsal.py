@@ -12,13 +12,13 @@ from meshwright.engine.nursery import Nursery
 from meshwright.engine.request import Options
 from meshwright.errors import InputError, Message, NoAnswerError
 from meshwright.estimate.single import estimate
-from meshwright.measure.rehearsal import check_ranks, entries_of, rehearsed
-from meshwright.measure.rounds import Ran, real
-from meshwright.measure.small import SIZES, cases, layers_for, predicted_s, small_case
-from meshwright.measure.store import Store
+from meshwright.measure.rehearse.rehearsal import check_ranks, entries_of, rehearsed
+from meshwright.measure.rehearse.rounds import Ran, real
+from meshwright.measure.rehearse.small import SIZES, cases, layers_for, predicted_s, small_case
+from meshwright.measure.rehearse.store import Store
 
 if TYPE_CHECKING:
-    from meshwright.measure.rounds import Job
+    from meshwright.measure.rehearse.rounds import Job
 
 
 def exactly(job: Job) -> Ran:

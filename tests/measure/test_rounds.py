@@ -9,13 +9,13 @@ import pytest
 from run_cases import job
 
 from meshwright.errors import Message, NoAnswerError
-from meshwright.measure.rounds import Ran, failure, medians, peak_bytes, run_rounds
-from meshwright.measure.store import Store
+from meshwright.measure.rehearse.rounds import Ran, failure, medians, peak_bytes, run_rounds
+from meshwright.measure.rehearse.store import Store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from meshwright.measure.rounds import Job, Runner
+    from meshwright.measure.rehearse.rounds import Job, Runner
 
 JOBS = [job(0), job(7), job(20)]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from meshwright.errors import InputError
-from meshwright.measure.store import Store, Trial
+from meshwright.measure.rehearse.store import Store, Trial
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,10 +7,13 @@ from functools import cache
 
 import pytest
 
-from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective
+from meshwright.domain.layout import Full, Layout, Mixed, NoRecompute, Selective
 from meshwright.estimate import estimate
 from meshwright.search import SearchOptions, layout_refusals, plan
+from meshwright.search.finalists import Candidate
 from meshwright.search.legality import shape_refusals
+from meshwright.search.rebalance import rebalanced
+from meshwright.search.space import parse_pins
 from strategies import EVERYTHING, MEGATRON, small_case
 
 ON = SearchOptions(risk="exact", pins={"pp": "4", "offload": "none"})
@@ -90,6 +93,24 @@ def test_a_pipeline_that_did_not_fit_may_overtake():
     assert best.estimate.step_s < without.plans[0].estimate.step_s
     assert isinstance(best.layout.recompute, Full)
     assert isinstance(best.layout.recompute.layers, tuple)
+
+
+def test_a_pipeline_too_large_as_it_came_is_filled_with_its_states_sharded():
+    """The fastest of a pipeline shards nothing and fits with no placement; the same one with sharded states fits once it is filled
+    anew, and is no layout of its own to the search."""
+    case = small_case(layers=16, devices=8, batch=32, sequence=8192)
+    plain = Layout(pipeline_parallel=4, data_parallel=2, num_microbatches=16, recompute=Full())
+    both = (plain, replace(plain, optimizer_shards=2))
+    need = [estimate(case, layout).memory_reserved_bytes for layout in both]
+    tight = replace(case, memory_ratio=0.94 * need[1] / case.cluster.device.memory_bytes)
+    near = [
+        Candidate(layout=layout, step_s=1.0 + place, reserved_bytes=each, order=place)
+        for place, (layout, each) in enumerate(zip(both, need, strict=True))
+    ]
+    (found,) = rebalanced(tight, MEGATRON, [], near, pins=parse_pins({}), acceptable=None)
+    assert found.optimizer_shards == 2
+    assert found.stage_layers is not None
+    assert estimate(tight, found).fits
 
 
 def test_a_framework_with_alike_stages_gets_no_others():

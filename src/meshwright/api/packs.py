@@ -6,7 +6,6 @@ by the longest first, each where it leaves the least room. Data are shuffled bef
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +18,7 @@ from meshwright.api.lengths import MAX_LENGTHS
 from meshwright.api.numbers import MOST
 from meshwright.domain.training import Batch, Packing
 from meshwright.errors import fault
+from meshwright.packing import best_fit
 from meshwright.words import integer
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def samples_of(lengths: Sequence[int], sequence_tokens: int | None, *, split_lon
     return Samples(lengths=found, documents=len(found), longest_tokens=longest)
 
 
-def num_packs(lengths: Sequence[int], max_tokens: int) -> int:
+def num_packs(lengths: Sequence[int] | NDArray[np.int64], max_tokens: int) -> int:
     """Packs that hold all samples, none above the cap: the longest sample first, each where it leaves the least room.
 
     Units:   tokens.
@@ -102,12 +102,7 @@ def num_packs(lengths: Sequence[int], max_tokens: int) -> int:
     >>> num_packs([6, 5, 4, 3, 2], 10)
     2
     """
-    rooms: list[int] = []
-    for length in sorted(lengths, reverse=True):
-        place = bisect_left(rooms, length)
-        room = rooms.pop(place) if place < len(rooms) else max_tokens
-        insort(rooms, room - length)
-    return len(rooms)
+    return len(best_fit(np.asarray(lengths, dtype=np.int64), max_tokens))
 
 
 def samples_per_pack(samples: Samples, num_samples: int, max_tokens: int) -> float:
@@ -118,7 +113,7 @@ def samples_per_pack(samples: Samples, num_samples: int, max_tokens: int) -> flo
     together = min(num_samples, TOGETHER, len(samples.lengths))
     lots = min(DRAWS, len(samples.lengths) // together)
     drawn = np.random.default_rng(0).choice(samples.lengths, (lots, together), replace=False)
-    return together * lots / sum(num_packs(lot, max_tokens) for lot in drawn.tolist())
+    return together * lots / sum(num_packs(lot, max_tokens) for lot in drawn)
 
 
 def least_packs(samples: Samples, num_samples: int, max_tokens: int) -> int:

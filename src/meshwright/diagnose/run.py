@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from meshwright.diagnose.recorded import Recorded, recorded
 from meshwright.diagnose.split import Split, of_log, of_splits, of_traces
-from meshwright.diagnose.steady import Steady, steady
 from meshwright.domain.observed import (
     Bandwidths,
     Counters,
@@ -26,6 +25,7 @@ from meshwright.domain.observed import (
     Sign,
 )
 from meshwright.domain.observed.ranks import Together, together
+from meshwright.domain.observed.steady import Steady, steady
 from meshwright.readers.hangs.locate import located
 
 if TYPE_CHECKING:
@@ -173,7 +173,8 @@ class Run:
         """Process group -> dimension of the layout."""
         from meshwright.diagnose.groups import dimensions
 
-        return dimensions(self.traces, self.layout)
+        inside = self.framework is not None and self.framework.facts.stages_inside_replicas
+        return dimensions(self.traces, self.layout, inside)
 
     @cached_property
     def recorded(self) -> Recorded | None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from meshwright.perf.schedules.even import even_bubble_ratio
 from meshwright.readers.logs.parts import split as parts_of
 
 if TYPE_CHECKING:
-    from meshwright.diagnose.steady import Steady
     from meshwright.domain.layout import Layout
     from meshwright.domain.observed import RankSplit, RankTrace
+    from meshwright.domain.observed.steady import Steady
 
 DIMENSIONS = ("tp", "cp", "ep", "pp", "dp", "unknown")
+Source = Literal["timers", "trace", "table"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,8 @@ class Split:
 
     about: str
     """What it is taken from, in words."""
+    source: Source
+    """Timers of a log, traces of the device, or a table that a profiler made of them."""
     step_s: float
     data_ratio: float | None = None
     host_ratio: float | None = None
@@ -59,7 +62,8 @@ def of_log(steady: Steady, layout: Layout | None, about: str) -> Split | None:
     parts = parts_of(steady.parts)
     exchange = sum(seconds for name, seconds in steady.parts.items() if "send" in name and "recv" in name)
     work, together = parts.get("forward", 0.0) + parts.get("backward", 0.0), parts.get("forward_backward")
-    if not work and together is None:
+    reduce = sum(parts.get(name, 0.0) for name in ("gradient_reduce", "parameter_gather"))
+    if not work and together is None and not reduce:
         return None
     step = steady.step_s
     pipelined = layout.pipeline_parallel > 1 if layout is not None else parts.get("receive", 0.0) > 0.0
@@ -68,12 +72,12 @@ def of_log(steady: Steady, layout: Layout | None, about: str) -> Split | None:
     bubble = min(fill, step * ideal_bubble(layout)) if layout is not None else fill
     waiting = fill - bubble + exchange
     data, optimizer = parts.get("data", 0.0), parts.get("optimizer", 0.0)
-    reduce = sum(parts.get(name, 0.0) for name in ("gradient_reduce", "parameter_gather"))
     reduce += 0.0 if pipelined else parts.get("embedding_reduce", 0.0)
     known = work + optimizer + data + reduce + bubble + waiting
     exposed: dict[str, float | None] = {**dict.fromkeys(DIMENSIONS), "dp": reduce, "pp": waiting if pipelined and work else None}
     return Split(
         about=about,
+        source="timers",
         step_s=step,
         data_ratio=data / step if "data" in parts else None,
         compute_ratio=(work + optimizer) / step if work else None,
@@ -122,6 +126,7 @@ def of_traces(
     total = mean["communication"]
     return Split(
         about=f"{len(splits)} trace{'s' if len(splits) > 1 else ''}: {splits[0].window}",
+        source="trace",
         step_s=step,
         data_ratio=mean["data"],
         host_ratio=mean["host"],
@@ -147,6 +152,7 @@ def of_splits(splits: Sequence[RankSplit]) -> Split | None:
     )
     return Split(
         about=f"a table of {len(ranks)} ranks",
+        source="table",
         step_s=window,
         compute_ratio=_mean([each.compute_s / each.window_s for each in ranks]),
         communication_exposed_ratio=communication,

@@ -56,10 +56,13 @@ class Reader:
     conditional: int = 0
     parts: set[str] = field(default_factory=set)
     """Objects that went into another one by a call: what they set is no setting of the run by its own name."""
+    imported: set[str] = field(default_factory=set)
+    """Classes and modules that stand for themselves: ``torch``, and what is imported by name and written as a class."""
 
     def read(self, tree: ast.Module) -> None:
         """Module level, then the one function that configures something."""
         self.lines += [0, *(found.end() for found in re.finditer(rb"\r\n|\r|\n", self.text.encode()))]
+        self.imported = {"torch", *_imported_classes(tree)}
         functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
         self._body([node for node in tree.body if not isinstance(node, ast.FunctionDef)])
         able = [node for node in functions if _configures(node)]
@@ -162,7 +165,7 @@ class Reader:
             return self.constants.get(node.id, UNKNOWN)
         if isinstance(node, ast.Attribute):
             chain = _chain(node)
-            return ".".join(chain) if chain and chain[0] in {"torch"} else UNKNOWN
+            return ".".join(chain) if chain and chain[0] in self.imported else UNKNOWN
         if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS and depth < MAX_DEPTH:
             left, right = self._value(node.left, depth + 1), self._value(node.right, depth + 1)
             return _computed(type(node.op), left, right)
@@ -201,6 +204,13 @@ class Reader:
     def _span(self, node: ast.expr | ast.stmt | ast.keyword) -> Span:
         assert node.end_lineno is not None and node.end_col_offset is not None, "the parser gives positions"
         return self.lines[node.lineno - 1] + node.col_offset, self.lines[node.end_lineno - 1] + node.end_col_offset
+
+
+def _imported_classes(tree: ast.Module) -> Iterator[str]:
+    """Names that a script imports from elsewhere and that are written as classes are: their members are read as text."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            yield from (name for each in node.names if (name := each.asname or each.name)[0].isupper() and not name.isupper())
 
 
 def _computed(operation: type[ast.operator], left: object, right: object) -> object:

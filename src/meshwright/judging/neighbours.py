@@ -88,9 +88,10 @@ def shard_ranks(features: Features, layout: Layout) -> int:
 
 def _chunked(case: Case, features: Features, new: Layout, old: Layout, knobs: dict[str, Any]) -> Layout:
     """Chunks, schedule and per-stage lists that go with the pipeline."""
-    shape = (new.pipeline_parallel, new.virtual_stages) != (old.pipeline_parallel, old.virtual_stages)
-    if shape and "stage_layers" not in knobs:
+    reshaped = (new.pipeline_parallel, new.virtual_stages) != (old.pipeline_parallel, old.virtual_stages)
+    if reshaped and "stage_layers" not in knobs:
         new = replace(new, stage_layers=None)
+    if (reshaped or new.stage_layers != old.stage_layers) and "recompute" not in knobs:
         new = replace(new, recompute=whole(new.recompute))
     first: Layout | None = None
     for chunks in range(new.virtual_stages, 0, -1):

@@ -1,1 +1,1 @@
-"""The closed loop: layouts chosen, run by the reference step on this machine, and measured figures beside predicted ones."""
+"""What is run for real: trials on executors, kept in a store, chosen by a list or by what is known; and the closed loop."""

@@ -1,121 +1,211 @@
-"""What has been run, one line of JSON each: appended and flushed to disk at once, so that nothing done is done again."""
+"""Trials that are kept: an SQLite file that a killed program, a full disk or a power cut leaves whole; several sweeps share it.
+
+One row an attempt. A row is claimed in one transaction, so that no two sweeps run the same trial; whoever holds it is known by
+process and start, so that the rows of one that is gone are adopted by the next. An outcome is on the disk before ``finish`` returns
+(write-ahead log, ``synchronous=FULL``).
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
-from math import isfinite
+import socket
+import sqlite3
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
-from meshwright.errors import fault
+from meshwright.errors import Message, NoAnswerError
+from meshwright.measure.executors.processes import boot, started_at
+from meshwright.measure.outcome import Outcome
+from meshwright.measure.storefile import opened, said
+from meshwright.measure.trial import identifier
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
+    from types import TracebackType
 
-MAX_BYTES = 64 * 2**20
-BEGIN = b'{"machine": "'
-"""How each line begins; a file of one unfinished line that does not is no store."""
+    from meshwright.domain.observed.ending import Status
+
+class Attempt(NamedTuple):
+    """One attempt at a trial, as the store has it: its columns, and what they come to."""
+
+    id: str
+    subject: str
+    label: str
+    attempt: int
+    state: str
+    """``running`` or ``done``."""
+    mark: str
+    """Known to nobody else: by it an executor finds what it has started."""
+    executor: str
+    handle: str | None
+    folder: str
+    owner: str
+    started: float
+    ended: float | None = None
+    status: Status | None = None
+    step_s: float | None = None
+    low_s: float | None = None
+    high_s: float | None = None
+    tokens_per_s_per_device: float | None = None
+    memory_peak_bytes: float | None = None
+    device_s: float = 0.0
+    rank: int | None = None
+    evidence: str = ""
+    sign: str = ""
+    """What said how it ended, as ``readers/signs.yaml`` has it."""
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What came of it; None while it runs."""
+        if self.status is None:
+            return None
+        interval_s = None if self.low_s is None or self.high_s is None else (self.low_s, self.high_s)
+        return Outcome(
+            status=self.status, step_s=self.step_s, interval_s=interval_s, tokens_per_s_per_device=self.tokens_per_s_per_device,
+            memory_peak_bytes=self.memory_peak_bytes, device_s=self.device_s, rank=self.rank, evidence=self.evidence,
+        )
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process that claimed it still runs; of another host nobody knows, and it is believed to."""
+        return _alive(self.owner)
+
+
+_ALL = f"SELECT {', '.join(Attempt._fields)} FROM attempts"
+_KEPT = ("state", *Attempt._fields[Attempt._fields.index("ended"):])
+"""Columns of an ending."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """One run of one layout: what was measured, or why there is nothing."""
+class Claim:
+    """What comes of wanting to run a trial: it is this process's to run or to adopt, or it is not."""
 
-    machine: str
-    subject: str
-    """Which model, batch and numbers were run, in short."""
-    label: str
-    ranks: int
-    number: int
-    """The round, from 0."""
-    steps_s: tuple[float, ...] = ()
-    """Measured steps; empty where it failed."""
-    memory_peak_bytes: int = 0
-    """The allocator's peak on the fullest rank; 0 where there is no such allocator."""
-    cause: str = ""
-    """Why it failed, in one line."""
-    cause_id: str = ""
-
-    @property
-    def key(self) -> tuple[str, str, int, int]:
-        """What makes it the same run as another."""
-        return self.subject, self.label, self.ranks, self.number
+    attempt: Attempt
+    kind: str
+    """``new``, ``adopted`` (another has started it and is gone), ``done``, or ``taken`` (another runs it)."""
 
 
 class Store:
-    """The trials of a file, and new ones behind them. Without a file they are kept in memory."""
+    """The attempts of a file. Use it as a context: it is closed behind it."""
 
-    def __init__(self, path: Path | None, machine: str) -> None:
-        """Read what is there.
+    def __init__(self, path: str | Path) -> None:
+        """Open or make a store.
 
-        Errors:  InputError where the file cannot be read or written, is no store, or is another machine's.
+        Errors:  InputError where the file is none of this program's stores, is of a later version, or is corrupt: a copy is kept.
         """
-        self.path, self.machine = path, machine
-        self.trials: list[Trial] = []
-        if path is not None:
-            self._open(path)
+        self.path = Path(path)
+        self.owner = json.dumps({"host": socket.gethostname(), "boot": boot(), "pid": os.getpid(),
+                                 "start": started_at(os.getpid()) or 0})
+        self._db = opened(self.path)
 
-    def _open(self, path: Path) -> None:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("ab"):
-                pass
-            if path.stat().st_size > MAX_BYTES:
-                raise fault("store.size", "is no store of trials: above {limit} bytes", path=str(path), limit=MAX_BYTES)
-            content = path.read_bytes()
-            whole, _, torn = content.rpartition(b"\n")
-            lines = whole.splitlines()
-            self.trials = [_trial(line, f"{path}:{number}") for number, line in enumerate(lines, start=1) if line.strip()]
-            if torn and not self.trials and not torn.startswith(BEGIN[: len(torn)]):
-                raise fault("store.line", "is no run of this program: choose another --out, or remove the line",
-                            path=f"{path}:{len(lines) + 1}")
-            if torn:  # the line that was being written when the last run ended
-                with path.open("r+b") as file:
-                    file.truncate(len(content) - len(torn))
-        except OSError as error:
-            raise fault("store.file", "cannot be used: {reason}", path=str(path), reason=error.strerror or str(error)) from None
-        others = {trial.machine for trial in self.trials} - {self.machine}
-        if others:
-            raise fault("store.machine", "holds runs of another machine ({other}); this one is {own}: choose another --out",
-                        path=str(path), other=", ".join(sorted(others)), own=self.machine)
+    def __enter__(self) -> Store:
+        return self
 
-    def add(self, trial: Trial) -> None:
-        """Keep a trial: on disk before this returns."""
-        self.trials.append(trial)
-        if self.path is None:
-            return
-        try:
-            with self.path.open("ab") as file:
-                file.write(json.dumps(asdict(trial)).encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise fault(
-                "store.file", "cannot be used: {reason}", path=str(self.path), reason=error.strerror or str(error)
-            ) from None
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._db.close()
 
-    def done(self) -> dict[tuple[str, str, int, int], Trial]:
-        """Trials that were measured; what failed may be tried again."""
-        return {trial.key: trial for trial in self.trials if trial.steps_s}
+    @property
+    def folder(self) -> Path:
+        """Where trials have their folders: beside the store."""
+        return self.path.with_suffix(".trials") if self.path.suffix != ".trials" else Path(f"{self.path}.d")
 
+    def claim(self, subject: str, label: str, *, executor: str, folder: str, retry: frozenset[str], most: int) -> Claim:
+        """Take a trial: a new attempt where there is none, or where the last of fewer than ``most`` ended in a status of ``retry``.
 
-def _trial(line: bytes, where: str) -> Trial:
-    try:
-        fields: Any = json.loads(line)
-        steps = tuple(float(step) for step in fields.pop("steps_s"))
-        texts = {name: fields.pop(name) for name in ("machine", "subject", "label", "cause", "cause_id")}
-        numbers = {name: fields.pop(name) for name in ("ranks", "number", "memory_peak_bytes")}
-        good = (
-            not fields and _all(texts.values(), str) and _all(numbers.values(), int) and all(s > 0 and isfinite(s) for s in steps)
+        Raises:  NoAnswerError where another executor has started it and may still run it.
+        """
+        id = identifier(subject, label)
+        with self._writing():
+            last = self._last(id)
+            if last is not None and last.state == "running":
+                if last.owner != self.owner and last.alive:
+                    return Claim(attempt=last, kind="taken")
+                if last.executor != executor:
+                    raise NoAnswerError(Message(
+                        "store.executor",
+                        "trial {label!r} was started by {other} and may still run there: go on with --executor {other}",
+                        {"label": label, "other": last.executor}, str(self.path)))
+                self._db.execute("UPDATE attempts SET owner=? WHERE id=? AND attempt=?", (self.owner, id, last.attempt))
+                return Claim(attempt=last._replace(owner=self.owner), kind="adopted")
+            tries = last.attempt if last is not None else 0
+            if last is not None and last.outcome is not None and (last.outcome.status not in retry or tries >= most):
+                return Claim(attempt=last, kind="done")
+            return Claim(attempt=self._new(id, subject, label, tries + 1, executor, folder), kind="new")
+
+    def again(self, before: Attempt) -> Attempt:
+        """One attempt more at a trial that this process has just finished."""
+        with self._writing():
+            folder = before.folder.rpartition("-")[0]
+            return self._new(before.id, before.subject, before.label, before.attempt + 1, before.executor, folder)
+
+    def started(self, attempt: Attempt, handle: str) -> Attempt:
+        """Note what an executor knows a trial by."""
+        with self._writing():
+            self._db.execute("UPDATE attempts SET handle=? WHERE id=? AND attempt=?", (handle, attempt.id, attempt.attempt))
+        return attempt._replace(handle=handle)
+
+    def finish(self, attempt: Attempt, outcome: Outcome, *, sign: str = "") -> Attempt:
+        """Keep an outcome: on the disk before this returns."""
+        low, high = outcome.interval_s or (None, None)
+        done = attempt._replace(
+            state="done", ended=time.time(), status=outcome.status, step_s=outcome.step_s, low_s=low, high_s=high,
+            tokens_per_s_per_device=outcome.tokens_per_s_per_device, memory_peak_bytes=outcome.memory_peak_bytes,
+            device_s=outcome.device_s, rank=outcome.rank, evidence=outcome.evidence, sign=sign,
         )
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-        good = False
-    if not good:
-        raise fault("store.line", "is no run of this program: choose another --out, or remove the line", path=where)
-    return Trial(**texts, **numbers, steps_s=steps)
+        values = [getattr(done, name) for name in _KEPT]
+        with self._writing():
+            self._db.execute(f"UPDATE attempts SET {', '.join(f'{name}=?' for name in _KEPT)} WHERE id=? AND attempt=?",
+                             (*values, done.id, done.attempt))
+        return done
+
+    def forget(self, attempt: Attempt) -> None:
+        """Take back a claim of what never started."""
+        with self._writing():
+            self._db.execute("DELETE FROM attempts WHERE id=? AND attempt=? AND state='running'", (attempt.id, attempt.attempt))
+
+    def attempts(self, subject: str | None = None) -> list[Attempt]:
+        """All attempts, or those of one case, by the time they were started."""
+        where, values = ("WHERE subject=?", (subject,)) if subject is not None else ("", ())
+        with said(self.path):
+            return list(map(Attempt._make, self._db.execute(f"{_ALL} {where} ORDER BY started, id, attempt", values)))
+
+    def _new(self, id: str, subject: str, label: str, number: int, executor: str, folder: str) -> Attempt:
+        mark = f"{id}-{number}-{os.urandom(6).hex()}"
+        made = Attempt(id=id, subject=subject, label=label, attempt=number, state="running", mark=mark, executor=executor,
+                       handle=None, folder=f"{folder}-{number}", owner=self.owner, started=time.time())
+        self._db.execute(
+            "INSERT INTO attempts (id, subject, label, attempt, state, mark, executor, folder, owner, started) "
+            "VALUES (?, ?, ?, ?, 'running', ?, ?, ?, ?, ?)",
+            (id, subject, label, number, mark, executor, made.folder, self.owner, made.started))
+        return made
+
+    def _last(self, id: str) -> Attempt | None:
+        row = self._db.execute(f"{_ALL} WHERE id=? ORDER BY attempt DESC LIMIT 1", (id,)).fetchone()
+        return None if row is None else Attempt._make(row)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """One transaction of the one writer: all of it or nothing."""
+        with said(self.path):
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
 
 
-def _all(values: Iterable[object], kind: type) -> bool:
-    return all(isinstance(value, kind) for value in values)
+def _alive(owner: str) -> bool:
+    try:
+        known = json.loads(owner)
+        if known["host"] != socket.gethostname():
+            return True
+        return bool(known["boot"] == boot() and started_at(int(known["pid"])) == known["start"])
+    except (ValueError, KeyError, TypeError):
+        return False

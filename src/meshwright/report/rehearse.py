@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from meshwright.api.views.rehearse import _signed
-from meshwright.measure.scores import spread
+from meshwright.measure.rehearse.scores import spread
 from meshwright.words import gib, percent, plural, seconds
 
 if TYPE_CHECKING:

@@ -55,26 +55,27 @@ def rebalanced(
     faster = sorted((each for each in near if each.step_s < bar), key=lambda each: (each.step_s, each.order))
     chosen = [*_first(fitting, BASES), *_first(faster, BASES)]
     if pins.vp is None and pins.schedule is None:
-        chosen += [other for base in chosen[:RECHUNKED] for other in _other_chunks(case, features, base)]
+        chosen += [[other] for base, *_ in chosen[:RECHUNKED] for other in _other_chunks(case, features, base)]
     found: list[Layout] = []
     done: set[tuple[object, ...]] = set()
-    for base in chosen:
-        for choice in choices(features, base, pinned=pins.recompute is not None):
-            key = (_pipeline(base), choice.treatments)
+    for bases in chosen:
+        for choice in choices(features, bases[0], pinned=pins.recompute is not None):
+            key = (_pipeline(bases[0]), choice.treatments)
             if key not in done:
                 done.add(key)
-                filled = _filled(case, base, problem_of(case, features, base, choice), acceptable)
-                found += [] if filled is None else [filled]
+                each = (_filled(case, base, problem_of(case, features, base, choice), acceptable) for base in bases)
+                found += [filled for filled in each if filled is not None][:1]
     return list(dict.fromkeys(found))
 
 
-def _first(candidates: Sequence[Candidate], number: int) -> list[Layout]:
-    """The first few pipelines, each once."""
-    once: dict[Layout, Layout] = {}
+def _first(candidates: Sequence[Candidate], number: int) -> list[list[Layout]]:
+    """The first few pipelines, each once: as it came first, and with its states sharded as needs least memory."""
+    shardings: dict[Layout, list[Candidate]] = {}
     for each in candidates:
         if each.layout.pipeline_parallel > 1:
-            once.setdefault(_pipeline(each.layout), each.layout)
-    return list(once.values())[:number]
+            shardings.setdefault(_pipeline(each.layout), []).append(each)
+    leanest = ((alike[0], min(alike, key=lambda each: each.reserved_bytes)) for alike in list(shardings.values())[:number])
+    return [list(dict.fromkeys(each.layout for each in both)) for both in leanest]
 
 
 def _pipeline(layout: Layout) -> Layout:

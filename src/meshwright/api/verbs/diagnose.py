@@ -224,7 +224,8 @@ def _saved(values: Values, answer: DiagnoseAnswer) -> DiagnoseAnswer:
     """The answer, with its row written where that was asked."""
     if "rows" not in values:
         return answer
-    from meshwright.diagnose.rows import row_of, table_of
+    from meshwright.diagnose.rows import row_of
+    from meshwright.evidence.rows.written import table_of
     from meshwright.outputs import Output, write
 
     path = str(values["rows"])
@@ -262,7 +263,7 @@ def _seen(values: Values, faults: Faults, observed: Observed, files: list[str]) 
     if "plan" in values:
         seen = of_plan(values, faults)
     elif files:
-        seen = of_files({**values, "files": files}, faults, ())
+        seen = of_files({**values, "files": files}, faults)
     else:
         seen = of_log(values, observed.observations)
     return seen, (*seen.notes, *observed.left)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from meshwright.domain.cluster import Cluster
     from meshwright.domain.model import Model
     from meshwright.engine.request import Options
-    from meshwright.measure.rehearsal import Rehearsal
+    from meshwright.measure.rehearse.rehearsal import Rehearsal
 
 _LOOP, _MODEL = "Closed loop", "Model"
 DEFAULTS: dict[str, Any] = {"layouts": 12, "rounds": 5, "step_seconds": 1.0}
@@ -148,9 +148,9 @@ def _rehearsals(
     """Every number of ranks, and every case of it, by the name that its files have."""
     from meshwright.engine.nursery import Nursery
     from meshwright.measure.here import by_catalogue
-    from meshwright.measure.rehearsal import rehearsed
-    from meshwright.measure.rounds import real
-    from meshwright.measure.store import Store
+    from meshwright.measure.rehearse.rehearsal import rehearsed
+    from meshwright.measure.rehearse.rounds import real
+    from meshwright.measure.rehearse.store import Store
 
     chosen = DEFAULTS | (QUICK if values["quick"] else {}) | dict(values)
     with ExitStack() as stack:
@@ -174,7 +174,7 @@ def _check(values: Values, faults: Faults) -> None:
     from meshwright.catalog import precision as precision_named
     from meshwright.catalog.sheets import looks_like_path
     from meshwright.engine.run import check_recipe
-    from meshwright.measure.rehearsal import check_ranks
+    from meshwright.measure.rehearse.rehearsal import check_ranks
 
     for ranks in values["ranks"]:
         with faults.at("ranks"):
@@ -234,7 +234,7 @@ def _cluster(values: Values, options: Options, folder: Path, ranks: int, tick: P
 def _cases(values: Values, cluster: Cluster, step_s: float) -> list[Case]:
     """The user's model, or decoders whose step takes about so long."""
     from meshwright.measure.reference import case_of
-    from meshwright.measure.small import cases
+    from meshwright.measure.rehearse.small import cases
 
     precision = values.get("precision", "bf16")
     if "model" not in values:

@@ -120,7 +120,7 @@ def step(request: StepRequest, *, progress: Progress | None = None) -> StepAnswe
     from meshwright.api.views.step import step_view
     from meshwright.engine.launch import require_torch
     from meshwright.estimate.single import estimate
-    from meshwright.measure.choice import short_label
+    from meshwright.measure.rehearse.choice import short_label
 
     faults = Faults()
     values = request.read(faults)

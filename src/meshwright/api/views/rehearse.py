@@ -10,7 +10,7 @@ from meshwright.words import percent, plural
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from meshwright.measure.rehearsal import Entry, Rehearsal
+    from meshwright.measure.rehearse.rehearsal import Entry, Rehearsal
 
     View = Mapping[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from meshwright.diagnose.rules.communication import collectives_of_parts, communication, network
+from meshwright.diagnose.rules.communication import communication, network
 from meshwright.diagnose.rules.compute import compute, devices, optimizer
 from meshwright.diagnose.rules.counted import counted
 from meshwright.diagnose.rules.host import data, host, idle
@@ -31,7 +31,6 @@ RULES: tuple[Rule, ...] = (
     compute,
     optimizer,
     communication,
-    collectives_of_parts,
     network,
     pipeline,
     stragglers,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.diagnose.bandwidth import judge_table
 from meshwright.diagnose.finding import HIGH, Evidence, Finding, severity_of
+from meshwright.diagnose.groups import TITLES
 from meshwright.diagnose.network import UNKNOWN, Surroundings, judge_setup
 from meshwright.diagnose.remedies import remedies
 from meshwright.domain.observed import Place
@@ -19,82 +20,70 @@ if TYPE_CHECKING:
     from meshwright.diagnose.run import Run
     from meshwright.frameworks.settings import Severity
 
-TITLES = {
-    "tp": "tensor-parallel",
-    "cp": "context-parallel",
-    "ep": "expert-parallel",
-    "pp": "pipeline",
-    "dp": "data-parallel",
-    "unknown": "of groups that the trace does not name",
-}
 WAITED = 0.5
 """Share of the exposed communication that is waiting, from which it is told as such."""
+REDUCED = ("gradient_reduce", "parameter_gather", "embedding_reduce")
+"""Timers that are communication of data parallelism."""
 
 
 def communication(run: Run) -> Iterator[Finding]:
-    """Exposed communication, told apart by group where traces tell, and waiting told apart from transfer."""
+    """Exposed communication, one finding for each dimension that has enough of it, and waiting told apart from transfer.
+
+    Where none has enough and all together have, the one with most is told. What timers call waiting for another stage is the
+    pipeline's (``rules.pipeline``).
+    """
     split = run.split
-    if split is None or split.communication_exposed_ratio is None or (not run.traces and split.bubble_ratio is not None):
+    if split is None or split.communication_exposed_ratio is None or not split.step_s:
         return
-    if not run.traces and run.steady is not None:
-        return
-    total = split.communication_exposed_ratio
-    if total < HIGH:
-        return
-    waiting = split.waiting_ratio
-    by_group = {name: spent for name, spent in split.exposed.items() if spent}
-    worst = max(by_group, key=lambda name: by_group[name] or 0.0, default="unknown")
-    what = f"{TITLES[worst]} communication" if worst != "unknown" else "communication"
-    share = (by_group.get(worst) or total * split.step_s) / split.step_s
+    total, waiting = split.communication_exposed_ratio, split.waiting_ratio
+    shares = {name: min(1.0, spent / split.step_s) for name, spent in split.exposed.items() if spent} or {"unknown": total}
+    if split.source == "timers":
+        shares, waiting = {"dp": shares.get("dp", 0.0)}, None
+    told = [name for name, share in shares.items() if share >= HIGH]
+    if not told and total >= HIGH:
+        told = [max(shares, key=lambda name: shares[name])]
     waited = waiting is not None and waiting > WAITED * total
-    beside = f", of which {percent(waiting / total)} is waiting for the slowest rank" if waiting is not None else ""
-    yield Finding(
-        message=Message(
-            f"communication.{worst}",
-            "{what} that nothing hides takes {share} of the step{beside}",
-            {"what": what, "share": percent(min(share, 1.0)), "beside": beside},
-        ),
-        severity=severity_of(total),
-        loss_ratio=total,
-        evidence=tuple(_kernels(run)),
-        remedies=remedies("communication.waiting" if waited else f"communication.{worst}", run.framework),
-        refuted_by="a run of one group's size alone (dryrun, rehearse) is no faster",
-        source="pytorch/kineto tb_plugin; Ascend/mstt advisor: 5 % of the step",
-    )
+    beside = f"; of all of it {percent(waiting / total)} is waiting for the slowest rank" if waiting and total else ""
+    for name in told:
+        yield Finding(
+            message=Message(
+                f"communication.{name}",
+                "{what} that nothing hides takes {share} of the step{beside}",
+                {"what": f"{TITLES.get(name, '')} communication".strip(), "share": percent(shares[name]), "beside": beside},
+            ),
+            severity=severity_of(shares[name]),
+            loss_ratio=shares[name],
+            evidence=tuple(_timers(run) if split.source == "timers" else _kernels(run, name)),
+            remedies=remedies("communication.waiting" if waited else f"communication.{name}", run.framework),
+            refuted_by="the timers shrink when ranks start together: then it is waiting, not transfer"
+            if split.source == "timers"
+            else "a run of one group's size alone (dryrun, rehearse) is no faster",
+            source="pytorch/kineto tb_plugin; Ascend/mstt advisor: 5 % of the step",
+        )
 
 
-def collectives_of_parts(run: Run) -> Iterator[Finding]:
-    """Reduction and gathering of data parallelism, by the timers of a log."""
-    steady = run.steady
-    if steady is None or run.log is None or run.traces:
-        return
-    spent = {name: each for name, each in steady.parts.items() if part_of(name) in ("gradient_reduce", "parameter_gather")}
-    share = sum(spent.values()) / steady.step_s if steady.step_s else 0.0
-    if share < HIGH:
-        return
-    place = Place(file=run.log.file, line=steady.steps[0].line)
-    yield Finding(
-        message=Message(
-            "communication.dp",
-            "data-parallel communication that nothing hides takes {share} of the step",
-            {"share": percent(share)},
-        ),
-        severity=severity_of(share),
-        loss_ratio=share,
-        remedies=remedies("communication.dp", run.framework),
-        evidence=tuple(
-            Evidence(f"timer {name}: {seconds(each)} of {seconds(steady.step_s)}", place) for name, each in spent.items()
-        ),
-        refuted_by="the timers shrink when ranks start together: then it is waiting, not transfer",
-    )
+def _timers(run: Run) -> Iterator[Evidence]:
+    assert run.steady is not None and run.log is not None, "timers are a log's"
+    place = Place(file=run.log.file, line=run.steady.steps[0].line)
+    for name, spent in run.steady.parts.items():
+        if part_of(name) in REDUCED:
+            yield Evidence(f"timer {name}: {seconds(spent)} of {seconds(run.steady.step_s)}", place)
 
 
-def _kernels(run: Run) -> Iterator[Evidence]:
+def _kernels(run: Run, dimension: str) -> Iterator[Evidence]:
+    """The groups of a dimension that are exposed most, on every rank that was traced."""
     for trace in run.traces:
-        for group, spent in sorted(trace.exposed_by_group.items(), key=lambda each: -each[1])[:3]:
+        groups = {group: spent for group, spent in trace.exposed_by_group.items()
+                  if run.dimensions.get(group, "unknown") == dimension}
+        for group, spent in sorted(groups.items(), key=lambda each: -each[1])[:3]:
             yield Evidence(
                 f"group {group or 'without a name'}: {seconds(spent)} exposed in {trace.split.window}", Place(file=trace.file)
             )
+    if not run.traces:
+        ranks = [each for each in run.splits if each.exposed_communication_s and each.rank is not None]
+        for each in sorted(ranks, key=lambda each: -(each.exposed_communication_s or 0.0))[:3]:
+            exposed = seconds(each.exposed_communication_s or 0.0)
+            yield Evidence(f"rank {each.rank}: {exposed} exposed of {seconds(each.window_s)}", Place(file=each.file))
 
 
 GRADES: dict[str, Severity] = {"critical": "error", "high": "warning", "medium": "warning", "low": "advice", "advice": "advice"}

@@ -8,6 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from meshwright.diagnose.finding import HIGH, Evidence, Finding, severity_of
+from meshwright.diagnose.groups import TITLES
 from meshwright.diagnose.remedies import remedies
 from meshwright.domain.observed import Place, RunLog
 from meshwright.errors import Message
@@ -25,10 +26,6 @@ GROWN = 0.03
 """Growth of what is live, to where it began."""
 GROWING = 0.75
 """Share of steps at which it grows."""
-TITLES = {
-    "tp": "tensor-parallel", "cp": "context-parallel", "ep": "expert-parallel", "pp": "pipeline", "dp": "data-parallel",
-    "unknown": "other",
-}
 PAUSES = {
     "gc": ("host.gc", "garbage collection stops the step for {time} ({share} of it)"),
     "sync": ("host.sync", "the host waits for values of tensors for {time} of each step ({share})"),
@@ -61,7 +58,7 @@ def _transfers(run: Run) -> Iterator[Finding]:
             message=Message(
                 f"communication.{name}",
                 "{what} transfers take {time} of each step of {step} ({share}), waiting for other ranks left out",
-                {"what": TITLES.get(name, name), "time": seconds(spent), "step": seconds(found.step_s), "share": percent(share)},
+                {"what": TITLES.get(name, "other"), "time": seconds(spent), "step": seconds(found.step_s), "share": percent(share)},
             ),
             severity=severity_of(share),
             loss_ratio=share,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from math import ceil, log2
 from typing import TYPE_CHECKING
 
+from meshwright.domain.label import parse_layout
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.evidence.rows.conventions import conventions
-from meshwright.evidence.rows.refused import ImpossibleError
+from meshwright.evidence.rows.refused import ImpossibleError, UnreadableError
 from meshwright.evidence.rows.row_system import cluster_of
 
 if TYPE_CHECKING:
@@ -19,8 +20,13 @@ NODE = 8
 
 
 def layout_of(row: Row, num_layers: int) -> Layout:
-    """The layout of a row; stages are as even as possible until ``row_placement.placed`` says otherwise."""
+    """The layout of a row; stages are as even as possible until ``row_placement.placed`` says otherwise.
+
+    Errors:  ``InputError`` for a label that is none; ``UnreadableError`` for one that contradicts the columns.
+    """
     said = row.said
+    if said.layout:
+        return _labelled(row)
     tp, cp, pp, ep = (row.tensor_parallel or 1, row.context_parallel or 1, row.pipeline_parallel or 1, row.expert_parallel or 1)
     mb = said.microbatch_sequences or row.microbatch_sequences or 1
     blank = max(1, num_layers // pp) if said.layer_per_chunk else 1
@@ -45,6 +51,19 @@ def layout_of(row: Row, num_layers: int) -> Layout:
             parameter_gather=said.parameter_overlap, point_to_point=said.message_overlap,
         ),
     )
+
+
+LABELLED = ("tensor_parallel", "context_parallel", "pipeline_parallel", "expert_parallel", "data_parallel", "microbatch_sequences")
+
+
+def _labelled(row: Row) -> Layout:
+    """The layout that the row's label says."""
+    layout = parse_layout(row.said.layout, num_devices=row.num_devices or 1, global_batch_sequences=row.global_batch_sequences or 1)
+    for name in LABELLED:
+        told, meant = getattr(row, name), getattr(layout, name)
+        if told not in (None, meant):
+            raise UnreadableError("cells contradict each other", f"{name} {told}, but the layout of extra_settings says {meant}")
+    return layout
 
 
 def _shards(row: Row, *, tp: int, cp: int, dp: int) -> int:

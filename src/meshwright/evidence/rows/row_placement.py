@@ -20,7 +20,9 @@ MAX_WRITTEN, MAX_SPELT = 1000, 4000
 
 
 def placed(row: Row, model: Model, layout: Layout) -> Layout:
-    """The layout with its layers where the row or its framework puts them."""
+    """The layout with its layers where the row or its framework puts them; a label has said it."""
+    if row.said.layout:
+        return layout
     said, stages, chunks, layers = row.said, layout.pipeline_parallel, layout.virtual_stages, layout.stage_layers
     if said.placement == "cost" and stages > 1:
         layers = cost_split(model, stages)

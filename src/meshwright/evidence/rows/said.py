@@ -56,6 +56,8 @@ class Said:
     master_bytes_saved: float = 0.0
 
     # the layout
+    layout: str = ""
+    """Its label, where that is known: it decides, and columns must agree with it."""
     microbatch_sequences: int | None = None
     virtual_stages: int | None = None
     layer_per_chunk: bool = False

@@ -29,6 +29,11 @@ _CLI = {
 """Names of Megatron-LM's command line -> Bridge's."""
 
 
+def _is_text(value: object) -> bool:
+    """A kernel's name where a member of Megatron-Core's enumeration should stand."""
+    return isinstance(value, str) and "." not in value
+
+
 def unknown_key(key: str) -> tuple[Severity, str] | None:
     """A recipe's model may have fields of its own; else Hydra refuses a word, and YAML and Python pass in silence."""
     if key.startswith("-") or "." not in key:
@@ -193,6 +198,9 @@ CHECKS = checks("bridge", (
             At("optimizer.use_precision_aware_optimizer", False, is_true,
                beside={"optimizer.use_distributed_optimizer": _is_off, "ddp.use_distributed_optimizer": _is_off}),
             source="megatron/core/optimizer/optimizer_config.py __post_init__"),
+    Mistake("attention-text", "attention_backend is the text {value!r}: it does not become a member of AttnBackend, no comparison "
+            "holds, and Transformer Engine chooses; say it in Python", At("model.attention_backend", test=_is_text), "warning",
+            "Megatron-Bridge training/utils/omegaconf_utils.py _apply_overrides; megatron/core/models/common/language_module"),
     Mistake("two-packings", "in-batch and offline packing exclude each other",
             At("dataset.enable_in_batch_packing", False, is_true, beside={"dataset.enable_offline_packing": is_true}),
             source="Megatron-Bridge src/megatron/bridge/training/config.py ConfigContainer.validate"),

@@ -1,5 +1,5 @@
 """A program beside the launch, where ``run_recipe`` cannot say the plan: no recipe for the model, the rank of adapters, gradients
-of another type. Its words are overrides, as those of ``run_recipe``."""
+of another type, a chosen attention kernel. Its words are overrides, as those of ``run_recipe``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from meshwright.documents.quoting import Written, comment, python
 from meshwright.frameworks.base import File
 from meshwright.frameworks.bridge.model_fields import model_fields, provider
 from meshwright.frameworks.bridge.recipes import MODES, recipe_of
+from meshwright.frameworks.megatron.precision_arguments import BACKENDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +33,8 @@ def reason(case: Case, release: str) -> str:
         why.append("the rank of adapters cannot be set on a command line")
     if _reduces_otherwise(case):
         why.append("the type in which gradients are reduced is not the recipe's")
+    if case.implementation.kernel:
+        why.append("the attention kernel is a member of AttnBackend, which no word of a command line becomes")
     return "; ".join(why)
 
 
@@ -45,13 +48,15 @@ def program(case: Case, release: str) -> File:
         "from megatron.bridge.training.gpt_step import forward_step", f"from megatron.bridge.training.{trainer} import {trainer}",
         "from megatron.bridge.training.utils.omegaconf_utils import process_config_with_overrides",
     ]
+    if case.implementation.kernel:
+        imports.append("from megatron.core.transformer.enums import AttnBackend")
     if _reduces_otherwise(case):
         imports.append("from megatron.bridge.training.mixed_precision import get_mixed_precision_config")
     lines = [
         f"# {comment(case.model.name)} for Megatron-Bridge {release}. Written by Meshwright.", f"# {reason(case, release)}.",
         "# Words are overrides, as those of run_recipe.", "", "import sys", "", *sorted(imports), "", "",
         "def configuration():", f"    config = {start}()",
-        *(() if recipe else _model(case, release)), *_adapters(case), "    return config", "", "",
+        *(() if recipe else _model(case, release)), *_kernel(case), *_adapters(case), "    return config", "", "",
         "def overridden(words):", "    trained = process_config_with_overrides(configuration(), cli_overrides=words)",
         *(_reduced(case) if _reduces_otherwise(case) else ()), "    return trained", "", "",
         'if __name__ == "__main__":', f"    {trainer}(config=overridden(sys.argv[1:]), forward_step_func=forward_step)",
@@ -93,6 +98,12 @@ def _model(case: Case, release: str) -> Iterator[str]:
     if case.training.task == "pretrain":
         yield '    config.tokenizer.tokenizer_type = "NullTokenizer"'
         yield f"    config.tokenizer.vocab_size = {case.model.vocabulary}"
+
+
+def _kernel(case: Case) -> Iterator[str]:
+    """The attention kernel, where one is chosen."""
+    if kernel := case.implementation.kernel:
+        yield f"    config.model.attention_backend = AttnBackend.{BACKENDS[kernel]}"
 
 
 def _adapters(case: Case) -> Iterator[str]:

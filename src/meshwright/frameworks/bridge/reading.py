@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.documents.source import Source
-from meshwright.domain.layout import ContextKind, Full, Layout, NoRecompute, Overlap, Recompute, Selective
+from meshwright.domain.layout import AttentionKernel, ContextKind, Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.errors import InputError
 from meshwright.frameworks.bridge.deciding import KEYS
 from meshwright.frameworks.bridge.limits import PRECISIONS
 from meshwright.frameworks.compose import Values, data_parallel_of, microbatches_of, world_of
 from meshwright.frameworks.keys import spellings, told
+from meshwright.frameworks.megatron.reading import KERNELS
 from meshwright.frameworks.megatron.stages import unrolled
 from meshwright.frameworks.settings import Given, Reading, Said
 
@@ -27,6 +28,7 @@ FIGURES = {
     "moe_shared_expert_intermediate_size": "shared_ffn", "mtp_num_layers": "mtp_layers",
 }
 STAGES = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
+KERNEL = "model.attention_backend"
 _DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 
 
@@ -63,7 +65,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
             parameter_shards=shards[2], microbatch_sequences=mb, num_microbatches=microbatches,
             recompute=_recompute(values, _largest(values, given, pp, chunks, split)),
             schedule="interleaved" if chunks > 1 else "1f1b", stage_layers=split,
-            offload=("optimizer",) if values.bool("optimizer.optimizer_cpu_offload") else (),
+            offload=("optimizer",) if values.bool("optimizer.optimizer_cpu_offload") else (), attention=_attention(values),
             overlap=_overlap(values, tp, chunks, ep, dp * cp, sharded=shards[0] > 1),
         )
     knobs = surface().knobs()
@@ -101,6 +103,12 @@ def _task(values: Values) -> Task | None:
     if "_sft" in recipe or mode == "sft":
         return "sft"
     return "pretrain" if "pretrain" in recipe or mode == "pretrain" else None
+
+
+def _attention(values: Values) -> AttentionKernel | None:
+    """The attention kernel that a member of ``AttnBackend`` names; a text of an override is none of them."""
+    enumeration, _, member = str(values.source.value(KERNEL)).rpartition(".")
+    return KERNELS.get(member) if enumeration == "AttnBackend" else None
 
 
 def _kind(values: Values) -> ContextKind:

@@ -23,7 +23,7 @@ _KINDS: dict[str, ContextKind] = {
     **{words: kind for kind, words in CONTEXT_TYPES.items()},  # type: ignore[misc]
     "allgather": "all-gather",  # the help text's spelling, which the first step refuses (mistakes.py)
 }
-_KERNELS: dict[str, AttentionKernel] = {"flash": "flash", "fused": "fused", "unfused": "math", "local": "math"}
+KERNELS: dict[str, AttentionKernel] = {"flash": "flash", "fused": "fused", "unfused": "math", "local": "math"}
 _FSDP = ("--use-megatron-fsdp", "--use-custom-fsdp")
 _STRATEGIES = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 
@@ -116,7 +116,7 @@ def _layout(values: Values, given: Given, remarks: list[Message]) -> Layout | No
 
 def _attention(values: Values) -> AttentionKernel | None:
     """The attention kernel; None where Transformer Engine chooses. ``local`` is Megatron-LM's own score matrix."""
-    return _KERNELS.get(values.text("--attention-backend", "auto"))
+    return KERNELS.get(values.text("--attention-backend", "auto"))
 
 
 def _microbatch(values: Values) -> int:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.diagnose.steady import steady
 from meshwright.domain.observed import Step
+from meshwright.domain.observed.steady import steady
 
 
 def run_of(times, **parts):

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 from meshwright.engine.launch import cores_here
 from meshwright.errors import NoAnswerError, fault
 from meshwright.estimate.single import estimate
-from meshwright.measure.choice import chosen, short_label
 from meshwright.measure.reference import case_of, planned
-from meshwright.measure.rounds import Job, failure, medians, peak_bytes, run_rounds
-from meshwright.measure.scores import Scores, scores
+from meshwright.measure.rehearse.choice import chosen, short_label
+from meshwright.measure.rehearse.rounds import Job, failure, medians, peak_bytes, run_rounds
+from meshwright.measure.rehearse.scores import Scores, scores
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.cluster import Cluster
     from meshwright.domain.layout import Layout
     from meshwright.engine.request import Options
-    from meshwright.measure.rounds import Runner, Tick
-    from meshwright.measure.store import Store
+    from meshwright.measure.rehearse.rounds import Runner, Tick
+    from meshwright.measure.rehearse.store import Store
 
 MAX_RANKS = 64
 LEADERS = 3

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from meshwright.engine.run import run
 from meshwright.errors import MeshwrightError
-from meshwright.measure.choice import short_label
-from meshwright.measure.store import Trial
+from meshwright.measure.rehearse.choice import short_label
+from meshwright.measure.rehearse.store import Trial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
     from meshwright.engine.launch import Start
     from meshwright.engine.request import Options
-    from meshwright.measure.store import Store
+    from meshwright.measure.rehearse.store import Store
 
     Runner = Callable[["Job"], "Ran"]
     Tick = Callable[[str, float, float], None]

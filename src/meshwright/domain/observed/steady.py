@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from meshwright.domain.observed import Step
+    from meshwright.domain.observed.log import Step
 
 WARM = 1.2
 """A first step that takes so many times the median of the others is one of warming up: compilation, allocation. Our judgement."""

@@ -1,0 +1,65 @@
+"""Who says which layout is run next: a fixed list (``sweep``), or a brain that learns from every outcome (``tune``)."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from meshwright.domain.layout import Layout
+    from meshwright.measure.outcome import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A layout that may be run, and what is expected of it."""
+
+    label: str
+    """Names it within its case: two candidates of one label are one trial."""
+    layout: Layout
+    predicted_s: float | None = None
+    """The expected step; limits of a trial and its price are worked out of it."""
+    predicted_memory_bytes: float | None = None
+    """Expected peak of the fullest rank."""
+
+
+class Chooser(Protocol):
+    """Asked for the next layout whenever one can start, told of every outcome; never asked of two trials of one label.
+
+    Several trials may run at once: ``ask`` may be called again before the last candidate's outcome is told. None means that
+    nothing is to start now; the run is over when nothing runs and ``ask`` gives None. An outcome that a store already has is told
+    at once, without a run.
+    """
+
+    def ask(self) -> Candidate | None:
+        """The next layout to run."""
+
+    def tell(self, candidate: Candidate, outcome: Outcome) -> None:
+        """How a trial ended, after the last of its attempts; a failure is an outcome, too."""
+
+    @property
+    def stopped(self) -> str:
+        """Why nothing more is asked for, in one sentence; empty while there is something, or where all has been run."""
+
+
+class Listed:
+    """A fixed list, in its order."""
+
+    def __init__(self, candidates: Iterable[Candidate]) -> None:
+        """Each label once, the first of its name."""
+        self._left = deque({each.label: each for each in candidates}.values())
+
+    def ask(self) -> Candidate | None:
+        """The next of the list."""
+        return self._left.popleft() if self._left else None
+
+    def tell(self, candidate: Candidate, outcome: Outcome) -> None:
+        """Nothing is learnt from an outcome."""
+
+    @property
+    def stopped(self) -> str:
+        """A list has no reason to stop before its end."""
+        return ""

@@ -1,0 +1,274 @@
+"""The loop: candidates become trials, trials become outcomes, outcomes are kept and told."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from meshwright.errors import MeshwrightError, fault
+from meshwright.measure.conduct.nodes import Nodes
+from meshwright.measure.conduct.running import Running
+from meshwright.measure.conduct.verdict import AGAIN, RETRIES, verdict
+from meshwright.measure.outcome import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from meshwright.measure.chooser import Candidate, Chooser
+    from meshwright.measure.conduct.budget import Budget
+    from meshwright.measure.executors.base import Executor, State
+    from meshwright.measure.store import Attempt, Store
+    from meshwright.measure.trial import Trial
+
+    Told = Callable[[Mapping[str, Any]], None]
+
+MOST_ATTEMPTS = 3
+EVERY_S, SLOWEST_S = 0.05, 1.0
+"""Between two looks at what runs: soon after a start, and once nothing has changed for a while."""
+ELSEWHERE_S = 1.0
+"""Between two looks at what another sweep on the store runs."""
+END_S = 20.0
+"""How long trials may take to end when everything ends, on top of their grace."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is run, for whom, and how much of it."""
+
+    subject: str
+    """What tells this case and its way of running from every other in a store."""
+    trial_of: Callable[[Candidate], Trial]
+    tokens: float
+    """Of a step."""
+    budget: Budget
+    at_once: int = 1
+
+
+class Conductor:
+    """Runs what a chooser asks for, on an executor, into a store."""
+
+    def __init__(self, plan: Plan, chooser: Chooser, executor: Executor, store: Store, told: Told | None = None) -> None:
+        """``told`` is called with an event for everything that happens: ``event`` says what, ``at`` when."""
+        self.plan, self.chooser, self.executor, self.store = plan, chooser, executor, store
+        self.running: list[Running] = []
+        self.nodes = Nodes()
+        self.best: tuple[str, Outcome] | None = None
+        self.stopped = ""
+        self._told, self._elsewhere = told, list[tuple["Candidate", float]]()
+        self._trials, self._spent_s, self._began = 0, 0.0, 0.0
+
+    def run(self) -> str:
+        """Until nothing is left to run or the budget is spent -> why it stopped, in one sentence.
+
+        Errors:  whatever interrupts it, after everything that runs was ended; what has ended before is kept.
+        """
+        self._began = time.monotonic()
+        quiet_s = EVERY_S
+        try:
+            while True:
+                self._start()
+                if not self.running and not self._elsewhere:
+                    break
+                quiet_s = EVERY_S if self._round() else min(SLOWEST_S, quiet_s * 1.2)
+                time.sleep(quiet_s)
+        except BaseException as error:
+            self._end_all("interrupted" if isinstance(error, (KeyboardInterrupt, SystemExit)) else "the sweep ended")
+            raise
+        self.stopped = self.stopped or self.chooser.stopped or "every trial has been run"
+        self._tell("stopped", why=self.stopped)
+        return self.stopped
+
+    @property
+    def device_s(self) -> float:
+        """What this call has spent by now, running trials included."""
+        now = time.monotonic()
+        return self._spent_s + sum((now - each.begun) * each.trial.devices for each in self.running if each.begun is not None)
+
+    def _start(self) -> None:
+        """Start as many as may run at once."""
+        while len(self.running) < self.plan.at_once and not self.stopped:
+            self.stopped = self._over(started=True)
+            if self.stopped:
+                return
+            candidate = self._again() or self.chooser.ask()
+            if candidate is None:
+                return
+            self._take(candidate)
+
+    def _again(self) -> Candidate | None:
+        """A trial that another sweep was running when it was asked for, to look at once more."""
+        now = time.monotonic()
+        for each in self._elsewhere:
+            if each[1] <= now:
+                self._elsewhere.remove(each)
+                return each[0]
+        return None
+
+    def _take(self, candidate: Candidate) -> None:
+        """A candidate that is this sweep's to run is started, or found where it runs; what is known is told."""
+        try:
+            trial = self.plan.trial_of(candidate)
+        except MeshwrightError as error:
+            outcome = Outcome(status="user", evidence=str(error.messages[0]))
+            self._tell("refused", label=candidate.label, evidence=outcome.evidence)
+            self.chooser.tell(candidate, outcome)
+            return
+        claim = self.store.claim(self.plan.subject, candidate.label, executor=self.executor.name, folder=trial.name, retry=AGAIN,
+                                 most=MOST_ATTEMPTS)
+        attempt = claim.attempt
+        if claim.kind == "taken":
+            self._elsewhere.append((candidate, time.monotonic() + ELSEWHERE_S))
+        elif claim.kind == "done":
+            assert attempt.outcome is not None, "what is done has an outcome"
+            self._tell("known", attempt, status=attempt.outcome.status, step_s=attempt.outcome.step_s)
+            self._learn(candidate, attempt.outcome)
+        elif claim.kind == "adopted" and self._adopt(candidate, trial, attempt):
+            self._trials += 1
+        else:
+            if claim.kind == "adopted":
+                gone = Outcome(status="cancelled", evidence="ended with the sweep that had started it")
+                self.store.finish(attempt, gone)
+                attempt = self.store.again(attempt)
+            self._trials += 1
+            self._submit(candidate, trial, attempt)
+
+    def _folder(self, attempt: Attempt) -> Path:
+        return self.store.folder.absolute() / attempt.folder
+
+    def _adopt(self, candidate: Candidate, trial: Trial, attempt: Attempt) -> bool:
+        folder = self._folder(attempt)
+        handle = self.executor.adopt(folder, attempt.mark, attempt.handle)
+        if handle is None:
+            return False
+        attempt = self.store.started(attempt, handle)
+        self.running.append(Running(candidate=candidate, trial=trial, attempt=attempt, handle=handle, folder=folder))
+        self._tell("adopted", attempt)
+        return True
+
+    def _submit(self, candidate: Candidate, trial: Trial, attempt: Attempt) -> None:
+        """Start one attempt; a claim of what could not be started is taken back."""
+        folder = self._folder(attempt)
+        try:
+            _fill(folder, trial)
+            handle = self.executor.submit(trial, folder, attempt.mark, avoid=tuple(self.nodes.aside))
+        except OSError as error:
+            with suppress(MeshwrightError):
+                self.store.forget(attempt)
+            raise fault("sweep.folder", "a trial cannot be started there: {reason}", path=str(folder),
+                        reason=error.strerror or str(error)) from None
+        except BaseException:
+            with suppress(MeshwrightError):
+                self.store.forget(attempt)
+            raise
+        running = Running(candidate=candidate, trial=trial, attempt=attempt, handle=handle, folder=folder)
+        self.running.append(running)
+        running.attempt = self.store.started(attempt, handle)
+        self._tell("started", running.attempt, folder=str(folder))
+
+    def _round(self) -> bool:
+        """One look at everything that runs -> whether something happened."""
+        if not self.running:
+            return False
+        states = self.executor.poll([each.handle for each in self.running])
+        over = self._over(started=False)
+        happened = False
+        for each in tuple(self.running):
+            happened |= self._looked(each, states[each.handle], over)
+        return happened
+
+    def _looked(self, each: Running, state: State, over: str) -> bool:
+        now = time.monotonic()
+        if state.phase == "ended":
+            self._finish(each)
+            return True
+        if state.phase == "waiting":
+            return False
+        each.nodes = state.nodes or each.nodes
+        each.begins(now)
+        stepped = each.look(now)
+        if stepped:
+            self._tell("step", each.attempt, steps=each.now.steps, step_s=each.now.step_s)
+        if each.why:
+            return stepped
+        best = self.best[1] if self.best is not None else None
+        why, said = each.due(now, best)
+        if why and each.look(now, at_once=True):  # what it has printed since it was last read counts
+            why, said = each.due(now, best)
+        if not why and over:
+            why, said = "budget", over
+        if why:
+            each.why, each.said, each.ended_at = why, said, now
+            self.executor.cancel(each.handle, each.trial.limits.grace_s)
+        return stepped
+
+    def _finish(self, each: Running, *, retry: bool = True) -> None:
+        """Classify, keep and tell; another attempt where it can help."""
+        ended = self.executor.collect(each.handle, each.folder)
+        held_s = time.monotonic() - each.begun if each.begun is not None else 0.0
+        found = verdict(each, ended, self.plan.tokens, held_s)
+        outcome = found.outcome
+        self._spent_s += outcome.device_s
+        self.running.remove(each)
+        each.attempt = self.store.finish(each.attempt, outcome, sign=found.sign)
+        self._tell("ended", each.attempt, status=outcome.status, step_s=outcome.step_s, rank=outcome.rank,
+                   evidence=outcome.evidence, device_s=outcome.device_s)
+        for node in self.nodes.note(ended.nodes or each.nodes, outcome):
+            self._tell("node", each.attempt, node=node, evidence=outcome.evidence)
+        if retry and not self.stopped and outcome.status in RETRIES and each.attempt.attempt < MOST_ATTEMPTS:
+            self._tell("retry", each.attempt, status=outcome.status)
+            self._submit(each.candidate, each.trial, self.store.again(each.attempt))
+        else:
+            self._learn(each.candidate, outcome)
+
+    def _learn(self, candidate: Candidate, outcome: Outcome) -> None:
+        if outcome.measured and (self.best is None or (outcome.step_s or 0.0) < (self.best[1].step_s or 0.0)):
+            self.best = candidate.label, outcome
+            self._tell("best", label=candidate.label, step_s=outcome.step_s)
+        self.chooser.tell(candidate, outcome)
+
+    def _over(self, *, started: bool) -> str:
+        wall_s = time.monotonic() - self._began
+        budget = self.plan.budget
+        if started:
+            return budget.over(trials=self._trials, wall_s=wall_s, device_s=self.device_s)
+        return budget.time_over(wall_s=wall_s, device_s=self.device_s)
+
+    def _end_all(self, said: str) -> None:
+        """Leave nothing running; what cannot be noted any more is found by whoever goes on."""
+        self.stopped = said
+        for each in self.running:
+            if not each.why:
+                each.why, each.said = "interrupt", said
+            with suppress(MeshwrightError, OSError):
+                self.executor.cancel(each.handle, each.trial.limits.grace_s)
+        until = time.monotonic() + END_S + max((each.trial.limits.grace_s for each in self.running), default=0.0)
+        while self.running and time.monotonic() < until:
+            with suppress(MeshwrightError, OSError):
+                states = self.executor.poll([each.handle for each in self.running])
+                for each in tuple(self.running):
+                    if states[each.handle].phase == "ended":
+                        try:
+                            self._finish(each, retry=False)
+                        except (MeshwrightError, OSError):
+                            self.running = [other for other in self.running if other is not each]
+            time.sleep(EVERY_S)
+
+    def _tell(self, event: str, attempt: Attempt | None = None, **values: Any) -> None:
+        if self._told is None:
+            return
+        known = {} if attempt is None else {"id": attempt.id, "label": attempt.label, "attempt": attempt.attempt}
+        self._told({"event": event, "at": time.time(), **known, **values})
+
+
+def _fill(folder: Path, trial: Trial) -> None:
+    """The folder of a trial with its files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in trial.files:
+        path = folder / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(file.text, encoding="utf-8")
+        if file.executable:
+            path.chmod(0o755)

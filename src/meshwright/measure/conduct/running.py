@@ -1,0 +1,113 @@
+"""One trial that runs: what it has said by now, and whether it is time to end it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from meshwright.measure.watching import Seen, seen, sizes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from meshwright.measure.chooser import Candidate
+    from meshwright.measure.outcome import Outcome
+    from meshwright.measure.store import Attempt
+    from meshwright.measure.trial import Trial
+
+Why = Literal["", "hang", "timeout", "dying", "enough", "lost", "budget", "interrupt"]
+LOOK_S, PATIENCE, LONGEST_LOOK_S = 0.2, 20.0, 30.0
+"""Files are read again no sooner than that, nor than so many times what reading them took, up to the longest."""
+LEAST_STEPS, LEFT_STEPS = 5, 2
+"""Steps before a trial may be judged, and steps that it may as well take to its end."""
+PRECISE_RATIO, LOST_RATIO = 0.01, 1.05
+"""Half an interval this narrow decides between layouts as far as their noise lets them be told apart (reference runs repeat within
+1 %); one whose median is, with its interval, so much above the best will not win."""
+
+
+@dataclass(kw_only=True)
+class Running:
+    """A trial between its start and its end; seconds on the clock of ``time.monotonic``."""
+
+    candidate: Candidate
+    trial: Trial
+    attempt: Attempt
+    handle: str
+    folder: Path
+    submitted: float = field(default_factory=time.monotonic)
+    begun: float | None = None
+    """When it left the queue."""
+    nodes: tuple[str, ...] = ()
+    now: Seen = field(default_factory=Seen)
+    why: Why = ""
+    """Why it was ended from here; empty while it runs, and where it ended by itself."""
+    said: str = ""
+    """The same in words."""
+    ended_at: float | None = None
+    """When it was told to end."""
+    _grown: tuple[int, ...] = ()
+    _sizes: tuple[int, ...] = ()
+    _changed: float = 0.0
+    _stepped: float = 0.0
+    _dying: float | None = None
+    _look_after: float = 0.0
+
+    def begins(self, now: float) -> None:
+        """It has left the queue."""
+        if self.begun is None:
+            self.begun = self._changed = self._stepped = now
+
+    def look(self, now: float, *, at_once: bool = False) -> bool:
+        """Read what is new -> whether a step is; ``at_once``: however short ago it was read."""
+        found = sizes(self.folder)
+        if found != self._grown:
+            self._grown, self._changed = found, now
+        if found == self._sizes or (now < self._look_after and not at_once):
+            return False
+        self._sizes = found
+        began, steps = time.monotonic(), self.now.steps
+        self.now = seen(self.folder)
+        took = time.monotonic() - began
+        self._look_after = now + min(max(LOOK_S, PATIENCE * took), LONGEST_LOOK_S)
+        if self.now.dying and self._dying is None:
+            self._dying = now
+        if self.now.steps > steps:
+            self._stepped = now
+            return True
+        return False
+
+    def due(self, now: float, best: Outcome | None) -> tuple[Why, str]:
+        """Why it should end now, and in words; empty while it should not."""
+        if self.begun is None:
+            return "", ""
+        limits = self.trial.limits
+        if now - self.begun > limits.total_s:
+            return "timeout", f"not done within {limits.total_s:g} s"
+        if self._dying is not None and now - self._dying > limits.dying_s:
+            return "dying", self.now.dying
+        if not self.now.steps:
+            if now - self.begun > limits.first_step_s:
+                return "hang", f"no step within {limits.first_step_s:g} s of its start"
+            return "", ""
+        if self.trial.steps is not None and self.now.steps >= self.trial.steps and now - self._stepped > limits.silence_s:
+            return "enough", f"did not end by itself within {limits.silence_s:g} s of its last step"
+        if now - self._changed > limits.silence_s:
+            return "hang", f"silent for {limits.silence_s:g} s after step {self.now.steps}"
+        if now - self._stepped > limits.step_s:
+            return "hang", f"no step within {limits.step_s:g} s after step {self.now.steps}"
+        return self._decided(best)
+
+    def _decided(self, best: Outcome | None) -> tuple[Why, str]:
+        interval, step_s, counted = self.now.interval_s, self.now.step_s, len(self.now.steps_s)
+        near_end = self.trial.steps is not None and self.trial.steps - self.now.steps <= LEFT_STEPS
+        if self.now.broken:
+            return "enough", self.now.broken
+        if interval is None or step_s is None or counted < LEAST_STEPS or near_end:
+            return "", ""
+        half = (interval[1] - interval[0]) / 2 / step_s
+        if half <= PRECISE_RATIO:
+            return "enough", f"ended after {counted} steps: their median is known to {100 * half:.2g} %"
+        if best is not None and best.step_s is not None and interval[0] > LOST_RATIO * (best.interval_s or (0, best.step_s))[1]:
+            return "lost", f"ended after {counted} steps: {step_s / best.step_s:.2f} times the best"
+        return "", ""

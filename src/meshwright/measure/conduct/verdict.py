@@ -1,0 +1,91 @@
+"""How a trial ended, of everything that is known of it: what ranks printed, what ran them, and why it was ended from here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from meshwright.measure.outcome import Outcome
+from meshwright.measure.watching import Seen, seen, tail
+from meshwright.readers.signs import by_id
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from meshwright.domain.observed.ending import Status
+    from meshwright.measure.conduct.running import Running, Why
+    from meshwright.measure.executors.base import Cause, Ended
+
+STATUS_OF: Mapping[Cause, Status] = {
+    "cancelled": "cancelled", "time": "timeout", "preempted": "preempted", "node": "node", "oom": "oom", "orphaned": "cancelled",
+    "lost": "node", "disk": "node",
+}
+SAID_OF: Mapping[Cause, str] = {
+    "cancelled": "cancelled from outside", "time": "the time limit of the job is over", "preempted": "gave way to another job",
+    "node": "its node failed", "oom": "killed for its memory", "orphaned": "ended with the sweep that had started it",
+    "lost": "nothing of it is left", "disk": "no space left on the disk of its folder",
+}
+STRONG = 2
+"""Weight from which a line of the log is a cause, not what follows from another's end."""
+KILLED = frozenset({"program.killed", ""})
+RETRIES: frozenset[Status] = frozenset({"nccl", "node", "preempted"})
+"""What another attempt can help."""
+AGAIN: frozenset[Status] = RETRIES | {"cancelled"}
+"""What is run again when a sweep goes on: nobody has seen what it would come to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An outcome, and the sign that says it."""
+
+    outcome: Outcome
+    sign: str = ""
+
+
+def verdict(running: Running, ended: Ended, tokens: float, held_s: float) -> Verdict:
+    """What came of a trial.
+
+    ``tokens``: of a step; ``held_s``: how long its devices were held, where the executor does not say.
+    """
+    itself = not ended.cause and ended.exit_status is not None  # it had ended before it was told to
+    why: Why = "" if itself and running.why in ("hang", "timeout") else running.why
+    now = running.now if why in ("hang", "timeout", "dying") else seen(running.folder)
+    status, evidence, rank, sign = _how(running, why, ended, now)
+    if status == "ok" and now.broken:
+        status, evidence = "user", now.broken
+    if status == "parse" or (status == "ok" and not now.steps):
+        last = tail(running.folder)
+        status, evidence = "parse", "it ended well and printed no step" + (f"; its last line: {last}" if last else "")
+    devices, step_s = running.trial.devices, now.step_s
+    seconds = held_s if ended.duration_s is None else ended.duration_s
+    return Verdict(Outcome(
+        status=status, step_s=step_s, interval_s=now.interval_s,
+        tokens_per_s_per_device=tokens / step_s / devices if step_s else None, memory_peak_bytes=now.memory_bytes,
+        device_s=seconds * devices, rank=rank, evidence=evidence,
+    ), sign)
+
+
+def _how(running: Running, ours: Why, ended: Ended, now: Seen) -> tuple[Status, str, int | None, str]:
+    """Status, evidence, rank and sign: first a cause in the log, then why it was ended, then what ran it, then its exit status."""
+    ending = now.ending(ended.exit_status)
+    rule = by_id().get(ending.sign)
+    strong = rule is not None and rule.weight >= STRONG and ending.status != "ok"
+    if ours in ("enough", "lost"):
+        return "ok", running.said, None, ""
+    if strong and not (ours and ending.status == "cancelled"):
+        return ending.status, ending.evidence, ending.rank, ending.sign
+    if ours in ("budget", "interrupt"):
+        return "cancelled", running.said, None, ""
+    if ours in ("hang", "timeout"):
+        return ours, running.said, None, ""
+    if ended.cause:
+        return STATUS_OF[ended.cause], ended.said or SAID_OF[ended.cause], ending.rank, ""
+    if ending.status == "oom" and ending.sign in KILLED and ended.memory_kills == 0:
+        return "node", ending.evidence or "killed by signal 9, and not by the kernel for memory", ending.rank, ending.sign
+    if ending.status in ("unknown", "running"):
+        return "node", ended.said or SAID_OF["lost"], None, ""
+    said = ending.evidence or ended.said
+    if not said and ending.status not in ("ok", "parse"):
+        last = tail(running.folder)
+        said = f"exit status {ended.exit_status}" + (f"; its last line: {last}" if last else "")
+    return ending.status, said, ending.rank, ending.sign

@@ -1,0 +1,139 @@
+"""Trials on this machine: each under a keeper of its own, which ends everything that it started."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from meshwright.errors import fault
+from meshwright.measure.executors import keeper
+from meshwright.measure.executors.base import Ended, Handle, State
+from meshwright.measure.executors.devices_here import Lease, free_port, leased
+from meshwright.measure.executors.kept import kept_ending
+from meshwright.measure.executors.processes import MARK, boot, end_marked, marked, started_at
+from meshwright.measure.trial import ENDED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from meshwright.measure.trial import Trial
+
+ADOPT_S = 60.0
+"""How long a keeper may take to end what it keeps once whoever started it is gone."""
+FREED_S = 5.0
+
+
+class Local:
+    """One trial at a time on the processors of this machine, or as many as its accelerators hold."""
+
+    name = "local"
+    at_once = 1
+
+    def __init__(self) -> None:
+        self._keepers: dict[Handle, subprocess.Popen[bytes]] = {}
+        self._killed_at: dict[Handle, float] = {}
+
+    def check(self, trials: Sequence[Trial]) -> None:
+        """Refuse several nodes, devices that are missing, and devices that somebody uses."""
+        nodes = max((trial.nodes for trial in trials), default=1)
+        if nodes > 1:
+            raise fault("local.nodes", "the layouts need {nodes} nodes and local is this machine alone: --executor slurm or ssh",
+                        path="--executor", nodes=nodes)
+        if trials:
+            leased(max(trial.devices for trial in trials), accelerators=trials[0].accelerators).close()
+
+    def describe(self, trial: Trial) -> str:
+        """The command line."""
+        return " ".join(shlex.quote(word) for word in (*(f"{k}={v}" for k, v in trial.environment.items()), *trial.command))
+
+    def submit(self, trial: Trial, folder: Path, mark: str, *, avoid: Sequence[str] = ()) -> Handle:
+        """Start the keeper of a trial on devices that it holds until it has ended."""
+        lease = self._leased(trial)
+        environment = {
+            **trial.environment, MARK: mark, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "NODE_RANK": "0",
+            **({"CUDA_VISIBLE_DEVICES": ",".join(map(str, lease.devices))} if lease.devices else {}),
+        }
+        asked = {"command": list(trial.command), "environment": environment, "grace_s": trial.limits.grace_s}
+        try:
+            (folder / "keeper.json").write_text(json.dumps(asked), encoding="utf-8")
+            with (folder / "keeper.log").open("ab") as log:
+                process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", keeper.__file__, str(folder)], stdin=subprocess.PIPE, stdout=log, stderr=log,
+                    cwd=folder, start_new_session=True, pass_fds=lease.handles,
+                    env={**os.environ, MARK: mark, "PYTHONDONTWRITEBYTECODE": "1"},
+                )
+        finally:
+            lease.close()
+        handle = json.dumps({"pid": process.pid, "start": started_at(process.pid) or 0, "boot": boot(), "mark": mark,
+                             "folder": str(folder)})
+        self._keepers[handle] = process
+        return handle
+
+    def poll(self, handles: Sequence[Handle]) -> Mapping[Handle, State]:
+        """Running as long as its keeper is."""
+        return {handle: State(phase="running" if self._lives(handle) else "ended") for handle in handles}
+
+    def cancel(self, handle: Handle, grace_s: float) -> None:
+        """Ask the keeper to end everything."""
+        known = _known(handle)
+        if self._lives(handle):
+            with suppress(OSError):
+                os.kill(known["pid"], signal.SIGTERM)
+
+    def adopt(self, folder: Path, mark: str, handle: Handle | None) -> Handle | None:
+        """A trial that ended by itself; one that ran when its Meshwright was killed has been ended by its keeper."""
+        until = time.monotonic() + ADOPT_S
+        while time.monotonic() < until and not (folder / ENDED).exists() and marked(mark):
+            time.sleep(keeper.EVERY_S)
+        end_marked(mark)
+        found = kept_ending(folder)
+        if found is None or found.cause == "orphaned":
+            return None
+        return handle or json.dumps({"pid": 0, "start": 0, "boot": "", "mark": mark, "folder": str(folder)})
+
+    def collect(self, handle: Handle, folder: Path) -> Ended:
+        """What the keeper says; where it was killed itself, what it kept is ended here."""
+        self._bury(handle)
+        found = kept_ending(folder)
+        if found is None:
+            end_marked(_known(handle)["mark"])
+            return Ended(cause="lost", said="the keeper of the trial was killed")
+        return found
+
+    def _leased(self, trial: Trial) -> Lease:
+        """Devices; those of a trial that has just ended are free in a moment."""
+        until = time.monotonic() + FREED_S
+        while True:
+            try:
+                return leased(trial.devices, accelerators=trial.accelerators)
+            except Exception:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(keeper.EVERY_S)
+
+    def _lives(self, handle: Handle) -> bool:
+        own = self._keepers.get(handle)
+        if own is not None:
+            return own.poll() is None
+        known = _known(handle)
+        return bool(known["pid"]) and known["boot"] == boot() and started_at(known["pid"]) == known["start"]
+
+    def _bury(self, handle: Handle) -> None:
+        own = self._keepers.pop(handle, None)
+        if own is not None:
+            own.wait()
+            if own.stdin is not None:
+                own.stdin.close()
+
+
+def _known(handle: Handle) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(handle)
+    return found
