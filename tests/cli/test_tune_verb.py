@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,3 +87,32 @@ def test_nobody_who_can_be_asked_means_that_nothing_is_started(cli: Cli, words: 
     found = cli(*words)
     assert found.status == 2 and "at most 6 trials" in found.err and "--yes" in found.err
     assert not (here / "runs.db").exists()
+
+
+PRETENDED = {
+    "torchrun": f"""#!/bin/bash
+kind=ok; ms=300
+case "$*" in *"--tensor-model-parallel-size 2"*) kind=oom;; *"--micro-batch-size 2"*) ms=200;; esac
+exec python3 {STAND_IN} $kind $ms
+""",
+    "nvidia-smi": "#!/bin/bash\ncase \"$*\" in *index,uuid*) printf '0, GPU-0\\n1, GPU-1\\n';; esac\n",
+}
+"""Programs in the place of PyTorch's launcher and of the driver's tool: two accelerators, and a log of Megatron's."""
+
+
+def test_a_frameworks_own_launch_files_are_tuned(cli: Cli, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "bin").mkdir()
+    for name, text in PRETENDED.items():
+        (here / "bin" / name).write_text(text)
+        (here / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{here / 'bin'}:{os.environ['PATH']}")
+    (here / "layouts.txt").write_text("dp2 mb1 zero1\ndp2 mb2 zero1\ntp2 sp mb1\ntp2 sp mb2\n")
+    found = cli(
+        "tune", "llama3-8b", "--layers", "4", "--device", "h100-sxm", "--devices", "2", "--devices-per-node", "2",
+        "--global-batch", "8", "--sequence", "4096", "--framework", "megatron", "--layouts", "layouts.txt", "--steps", "9",
+        "--yes", "--json",
+    )
+    assert found.status == 0, found.err
+    assert found.json["program"].startswith("Megatron-LM") and found.json["best"]["label"] == "tp1 pp1 dp2 mb2 zero1"
+    assert any(path.endswith("train.sh") for path in found.json["best"]["files"])
+    assert {each["status"] for each in found.json["trials"]} <= {"ok", "oom"}

@@ -150,6 +150,7 @@ class Tuner(Generic[Candidate]):
             self.known.log_step, self._prior, [index for index, _ in timed],
             np.array([math.log(outcome.step_s or 1.0) for _, outcome in timed]), np.array([_noise(each) for _, each in timed]),
             self.scales.trouble_of(self.known.spread[[index for index, _ in timed]]), self.scales.cells,
+            self.scales.shifted,
         )
 
     @cached_property
