@@ -24,6 +24,7 @@ ALLOWED = {
     "measure/conduct/loop.py": "a folder of its own: what a trial is started with",
     "measure/executors/keeper.py": "a folder of its own: what a trial prints and how it ended",
     "measure/executors/local.py": "a folder of its own: what a keeper is told",
+    "measure/executors/slurm.py": "a folder of its own: the script of a job and its keeper",
     "measure/storefile.py": "a copy of a store that is refused, beside it",
     "cli/ending.py": "nothing: a stream that leads nowhere",
     "evidence/rows/attempts.py": "the shipped data, by who develops the program",
