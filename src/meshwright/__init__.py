@@ -55,6 +55,8 @@ if TYPE_CHECKING:
         StepRequest,
         SweepAnswer,
         SweepRequest,
+        TuneAnswer,
+        TuneRequest,
         ValidateAnswer,
         ValidateRequest,
         balance,
@@ -82,6 +84,7 @@ if TYPE_CHECKING:
         rehearse,
         step,
         sweep,
+        tune,
         validate,
     )
     from meshwright.catalog import (
@@ -114,10 +117,10 @@ if TYPE_CHECKING:
 _HOMES = {
     "meshwright.api": (
         "balance", "calibrate", "catalog", "check", "compare", "diagnose", "dryrun", "estimate", "explain", "export", "fix",
-        "import_", "pack", "plan", "profile", "rehearse", "step", "sweep", "validate",
+        "import_", "pack", "plan", "profile", "rehearse", "step", "sweep", "tune", "validate",
         *(f"{verb}{kind}" for kind in ("Request", "Answer") for verb in (
             "Balance", "Calibrate", "Catalog", "Check", "Compare", "Diagnose", "Dryrun", "Estimate", "Explain", "Export", "Fix",
-            "Import", "Pack", "Plan", "Profile", "Rehearse", "Step", "Sweep", "Validate",
+            "Import", "Pack", "Plan", "Profile", "Rehearse", "Step", "Sweep", "Tune", "Validate",
         )),
         "balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "make_case", "read_files",
     ),
@@ -206,6 +209,8 @@ __all__ = [
     "SweepAnswer",
     "SweepRequest",
     "Training",
+    "TuneAnswer",
+    "TuneRequest",
     "ValidateAnswer",
     "ValidateRequest",
     "balance",
@@ -250,6 +255,7 @@ __all__ = [
     "run_cost",
     "step",
     "sweep",
+    "tune",
     "validate",
 ]
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 VERBS = (
     "balance", "calibrate", "catalog", "check", "compare", "diagnose", "dryrun", "estimate", "explain", "export", "fix", "import_",
-    "pack", "plan", "profile", "rehearse", "step", "sweep", "validate",
+    "pack", "plan", "profile", "rehearse", "step", "sweep", "tune", "validate",
 )
 """Functions of the door; each has a module of its name in ``api.verbs`` with its request and its answer."""
 _BY_VALUE = ("balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "make_case", "read_files")
@@ -96,6 +96,8 @@ __all__ = [
     "StepRequest",
     "SweepAnswer",
     "SweepRequest",
+    "TuneAnswer",
+    "TuneRequest",
     "ValidateAnswer",
     "ValidateRequest",
     "balance",
@@ -123,6 +125,7 @@ __all__ = [
     "rehearse",
     "step",
     "sweep",
+    "tune",
     "validate",
 ]
 
