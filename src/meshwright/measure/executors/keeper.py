@@ -46,8 +46,9 @@ def main(folder: Path) -> int:
     try:
         with (folder / "output.log").open("ab") as log:
             child = subprocess.Popen(
-                asked["command"], cwd=folder, env={**os.environ, **asked["environment"]}, stdin=subprocess.DEVNULL, stdout=log,
-                stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=_dies_with_keeper,  # noqa: PLW1509 (it has no threads)
+                asked["command"], cwd=folder, env={**os.environ, **asked["environment"]}, stdin=subprocess.DEVNULL,
+                stdout=None if asked.get("prints") else log, stderr=subprocess.STDOUT, start_new_session=True,
+                preexec_fn=_dies_with_keeper,  # noqa: PLW1509 (it has no threads)
             )
     except OSError as error:
         status, said = 127, f"{asked['command'][0]}: {error.strerror}"
