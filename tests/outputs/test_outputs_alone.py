@@ -24,6 +24,8 @@ ALLOWED = {
     "measure/conduct/loop.py": "a folder of its own: what a trial is started with",
     "measure/executors/keeper.py": "a folder of its own: what a trial prints and how it ended",
     "measure/executors/local.py": "a folder of its own: what a keeper is told",
+    "measure/executors/ray.py": "a folder of its own: a keeper, what it is told and what came of it",
+    "measure/executors/ssh.py": "a folder of its own: a keeper and what it is told",
     "measure/executors/slurm.py": "a folder of its own: the script of a job and its keeper",
     "measure/storefile.py": "a copy of a store that is refused, beside it",
     "cli/ending.py": "nothing: a stream that leads nowhere",

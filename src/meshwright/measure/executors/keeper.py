@@ -30,7 +30,7 @@ LEFT_S = 0.5
 
 
 def main(folder: Path) -> int:
-    """Run what ``keeper.json`` of the folder says -> 0."""
+    """Run what ``keeper.json`` of the folder says -> its exit status, as a shell has it."""
     asked = json.loads((folder / "keeper.json").read_text(encoding="utf-8"))
     _reserve(folder)
     _prctl(SUBREAPER, 1)
@@ -42,7 +42,8 @@ def main(folder: Path) -> int:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
-    begun, kills, status, cause, said = time.time(), _memory_kills(), None, "", ""
+    begun, kills, cause, said = time.time(), _memory_kills(), "", ""
+    status: int | None
     try:
         with (folder / "output.log").open("ab") as log:
             child = subprocess.Popen(
@@ -56,12 +57,12 @@ def main(folder: Path) -> int:
         status = _watch(child, wanted, wake_read, alone=asked.get("alone", False))
         cause = wanted[0] if status is None else ""  # what comes once the command has ended by itself changes nothing
         _end(child, 0.0 if wanted else LEFT_S, asked["grace_s"])
-        status = child.returncode if status is None else status
+        status = int(child.returncode) if status is None else status
     _leave(folder, {
         "exit_status": status, "cause": cause, "said": said, "begun": begun, "ended": time.time(),
         "memory_kills": None if kills is None else (_memory_kills() or kills) - kills,
     })
-    return 0
+    return status if status >= 0 else 128 - status
 
 
 def _prctl(what: int, value: int) -> None:

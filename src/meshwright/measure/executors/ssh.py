@@ -110,7 +110,7 @@ class Ssh:
         for handle in handles:
             running = self._running.get(handle)
             codes = [each.poll() for each in running.connections] if running is not None else []
-            if running is not None and None in codes and any(code is not None for code in codes):
+            if running is not None and None in codes and any(codes):
                 self._let_go(running)
             phase = "running" if None in codes else "ended"
             found[handle] = State(phase=phase, nodes=running.hosts if running is not None else ())  # type: ignore[arg-type]
