@@ -82,7 +82,7 @@ def place(values: Values, faults: Faults) -> Place:
     if out and Path(out).suffix not in (".csv", ".parquet"):
         faults.add("sweep.out", "is neither a .csv nor a .parquet", path=str(out))
     if out:
-        faults.note(obstacles([out], force=values["force"]))
+        faults.note(obstacles([out], force=values["force"], fresh=True))
     if out.endswith(".parquet"):
         with faults:
             from meshwright.api.measuring.rows import require_parquet
