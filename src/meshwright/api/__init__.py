@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from meshwright.api.verbs.rehearse import RehearseAnswer, RehearseRequest, rehearse
     from meshwright.api.verbs.step import StepAnswer, StepRequest, step
     from meshwright.api.verbs.sweep import SweepAnswer, SweepRequest, sweep
+    from meshwright.api.verbs.tune import TuneAnswer, TuneRequest, tune
     from meshwright.api.verbs.validate import ValidateAnswer, ValidateRequest, validate
 
 VERBS = (
