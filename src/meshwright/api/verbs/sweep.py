@@ -12,6 +12,7 @@ from meshwright.api.measuring.candidates import candidates_of, check_which, whic
 from meshwright.api.measuring.options import SHARED, TrialsRequest
 from meshwright.api.options import CASE
 from meshwright.api.request import Answer, Progress
+from meshwright.errors import InputError, Message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
