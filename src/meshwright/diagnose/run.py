@@ -134,6 +134,15 @@ class Run:
         return self.facts.layout if self.facts is not None else self.bare_layout
 
     @property
+    def label(self) -> str | None:
+        """The layout's name, where the layout is known."""
+        from meshwright.domain.label import label
+
+        if self.facts is not None:
+            return self.facts.estimate.label
+        return None if self.bare_layout is None else label(self.bare_layout)
+
+    @property
     def predicted(self) -> Estimate | None:
         """The prediction, where there is one."""
         return self.facts.estimate if self.facts is not None else None

@@ -39,7 +39,7 @@ def trials_report(view: View) -> Iterator[RenderableType]:
                           (0, 0, 0, 2))
     for each in view["nodes_set_aside"]:
         yield Padding(Text(f"node {each['node']} was set aside: {each['why'][:LONGEST]}", style="yellow"), (0, 0, 0, 2))
-    yield Text(f"{view['stopped'].capitalize()}; {view['device_hours']:.2g} device-hours spent.")
+    yield Text(f"{view['stopped'].capitalize()}; {view['device_hours']:.2g} device-hours spent by this call.")
     yield Text(_best(view), style="bold")
     if view["best"] is not None:
         for path in view["best"]["files"]:
