@@ -40,7 +40,8 @@ def model_said(
             return None, error.messages
     names = likely_models(reading)
     if names and len({repr(figures_of(load_model(name))) for name in names}) == 1:
-        return load_model(names[0]), ()
+        known = Message("diagnose.model-known", "the log's figures are those of {names}", {"names": " and of ".join(names)})
+        return load_model(names[0]), (known,)
     found = built(reading)
     if not names or not isinstance(found, Message):
         return (None, (found,)) if isinstance(found, Message) else (found, ())
