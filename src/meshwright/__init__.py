@@ -53,6 +53,10 @@ if TYPE_CHECKING:
         RehearseRequest,
         StepAnswer,
         StepRequest,
+        SweepAnswer,
+        SweepRequest,
+        TuneAnswer,
+        TuneRequest,
         ValidateAnswer,
         ValidateRequest,
         balance,
@@ -79,6 +83,8 @@ if TYPE_CHECKING:
         read_files,
         rehearse,
         step,
+        sweep,
+        tune,
         validate,
     )
     from meshwright.catalog import (
@@ -111,10 +117,10 @@ if TYPE_CHECKING:
 _HOMES = {
     "meshwright.api": (
         "balance", "calibrate", "catalog", "check", "compare", "diagnose", "dryrun", "estimate", "explain", "export", "fix",
-        "import_", "pack", "plan", "profile", "rehearse", "step", "validate",
+        "import_", "pack", "plan", "profile", "rehearse", "step", "sweep", "tune", "validate",
         *(f"{verb}{kind}" for kind in ("Request", "Answer") for verb in (
             "Balance", "Calibrate", "Catalog", "Check", "Compare", "Diagnose", "Dryrun", "Estimate", "Explain", "Export", "Fix",
-            "Import", "Pack", "Plan", "Profile", "Rehearse", "Step", "Validate",
+            "Import", "Pack", "Plan", "Profile", "Rehearse", "Step", "Sweep", "Tune", "Validate",
         )),
         "balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "make_case", "read_files",
     ),
@@ -200,7 +206,11 @@ __all__ = [
     "Selective",
     "StepAnswer",
     "StepRequest",
+    "SweepAnswer",
+    "SweepRequest",
     "Training",
+    "TuneAnswer",
+    "TuneRequest",
     "ValidateAnswer",
     "ValidateRequest",
     "balance",
@@ -244,6 +254,8 @@ __all__ = [
     "rehearse",
     "run_cost",
     "step",
+    "sweep",
+    "tune",
     "validate",
 ]
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
 
 import pytest
+from rich.console import Console
 
 import meshwright as mw
 from diagnose.logs import ARGUMENTS, TIMERS, megatron_log
 from meshwright.errors import InputError
 from meshwright.evidence.rows.table import read_table
+from meshwright.report.compare_runs import compare_report
+from meshwright.report.diagnose import diagnose_report
+from meshwright.report.redacted import blanked
 
 KEYS = {"verdict", "observed", "split", "expected", "findings", "guides", "hang", "closest_run", "read", "left", "notes", "label"}
 OOM = (
@@ -133,6 +138,24 @@ def test_hosts_keys_and_paths_are_blanked(log):
     secret = "[rank0]: CUDA out of memory. HF_TOKEN=hf_abcdefghijkl at /lustre/team/run on node17.cluster"
     text = json.dumps(asked(log(extra=secret), redact=True).to_json())
     assert not any(word in text for word in ("hf_abc", "/lustre", "node17", "run.log"[:0] or "hf_abcdefghijkl"))
+
+
+def test_no_part_of_a_report_keeps_what_is_blanked(log):
+    """The causes of a comparison stand in a table, whose cells were shown as they were."""
+    secret = {"recompute_granularity": "/lustre/team/secret/run", "overlap_grad_reduce": "node17.cluster"}
+    timers = TIMERS | {"forward-compute": 240.0}
+    runs = [log("a.log"), log("b.log", step_ms=700.0, timers=timers, arguments=ARGUMENTS | secret)]
+
+    def shown(parts):
+        console = Console(width=300, file=io.StringIO())
+        console.print(*parts)
+        return console.file.getvalue()
+
+    compared = mw.compare(mw.CompareRequest(runs=runs, redact=True))
+    assert "/lustre/team" in shown(compare_report(compared))
+    alone = asked(runs[1], device="a100-80g-sxm", redact=True)
+    for text in (shown(blanked(compare_report(compared))), shown(blanked(diagnose_report(alone)))):
+        assert not any(word in text for word in ("/lustre/team", "node17.cluster"))
 
 
 def test_two_runs_are_compared_by_part_and_setting(log):

@@ -37,11 +37,13 @@ if TYPE_CHECKING:
     from meshwright.api.verbs.profile import ProfileAnswer, ProfileRequest, profile
     from meshwright.api.verbs.rehearse import RehearseAnswer, RehearseRequest, rehearse
     from meshwright.api.verbs.step import StepAnswer, StepRequest, step
+    from meshwright.api.verbs.sweep import SweepAnswer, SweepRequest, sweep
+    from meshwright.api.verbs.tune import TuneAnswer, TuneRequest, tune
     from meshwright.api.verbs.validate import ValidateAnswer, ValidateRequest, validate
 
 VERBS = (
     "balance", "calibrate", "catalog", "check", "compare", "diagnose", "dryrun", "estimate", "explain", "export", "fix", "import_",
-    "pack", "plan", "profile", "rehearse", "step", "validate",
+    "pack", "plan", "profile", "rehearse", "step", "sweep", "tune", "validate",
 )
 """Functions of the door; each has a module of its name in ``api.verbs`` with its request and its answer."""
 _BY_VALUE = ("balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "make_case", "read_files")
@@ -93,6 +95,10 @@ __all__ = [
     "RehearseRequest",
     "StepAnswer",
     "StepRequest",
+    "SweepAnswer",
+    "SweepRequest",
+    "TuneAnswer",
+    "TuneRequest",
     "ValidateAnswer",
     "ValidateRequest",
     "balance",
@@ -119,6 +125,8 @@ __all__ = [
     "read_files",
     "rehearse",
     "step",
+    "sweep",
+    "tune",
     "validate",
 ]
 

@@ -25,6 +25,8 @@ VERBS = {
     "calibrate": "Fit the physical constants to measured runs, yours or the corpus that ships.",
     "profile": "Measure this machine or allocation by micro-benchmarks, and write a cluster file.",
     "rehearse": "Profile this machine, plan a small model for it, run the layouts, and set measured beside predicted.",
+    "sweep": "Run given layouts for real, here or under a scheduler, each once, whatever happens on the way.",
+    "tune": "Find the fastest layout in the fewest trials; --replay: of runs that were recorded.",
     "step": "Run the reference training step of one layout on this machine: time, tokens/s, MFU, memory.",
     "dryrun": "Run one rank's training step on fake devices: memory, FLOPs and messages, beside the cost model's.",
     "validate": "Score the predictions against measured runs that no fit has seen.",

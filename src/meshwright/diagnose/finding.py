@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from meshwright.diagnose.remedies import remedies
+from meshwright.errors import Message
+
 if TYPE_CHECKING:
     from meshwright.domain.observed import Place
-    from meshwright.errors import Message
     from meshwright.frameworks.settings import Severity
 
 HIGH, MEDIUM = 0.05, 0.03
@@ -59,3 +61,11 @@ class Finding:
 def severity_of(loss_ratio: float) -> Severity:
     """A warning from 5 % of the step, else advice."""
     return "warning" if loss_ratio >= HIGH else "advice"
+
+
+def seen_at(place: Place, severity: Severity, id: str, template: str, /, *, remedy: str = "", **values: object) -> Finding:
+    """What a file shows at one place, without a share of the step; ``remedy``: the row of remedies, where it is not its own."""
+    return Finding(
+        message=Message(id, template, values), severity=severity, evidence=(Evidence("", place),),
+        remedies=remedies(remedy or id, None, values),
+    )

@@ -118,7 +118,7 @@ def _split(split: Split) -> Iterator[RenderableType]:
 
 def _expected(found: Diagnosis) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("part", "observed", "predicted", "90 % of runs"):
+    for name in ("part", "observed", "predicted", "90 % lie within"):
         table.add_column(name, justify="left" if name == "part" else "right")
     for each in found.expected:
         if each.observed_s is None and each.part != "step":

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 GROUP = "meshwright.executors"
 _BUILT_IN = {
     "local": "meshwright.measure.executors.local:Local",
+    "slurm": "meshwright.measure.executors.slurm:Slurm",
 }
 """Those of this package; the same stand in pyproject.toml."""
 

@@ -42,7 +42,7 @@ def main(folder: Path) -> int:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
-    begun, kills, status, said = time.time(), _memory_kills(), None, ""
+    begun, kills, status, cause, said = time.time(), _memory_kills(), None, "", ""
     try:
         with (folder / "output.log").open("ab") as log:
             child = subprocess.Popen(
@@ -52,11 +52,12 @@ def main(folder: Path) -> int:
     except OSError as error:
         status, said = 127, f"{asked['command'][0]}: {error.strerror}"
     else:
-        status = _watch(child, wanted, wake_read)
+        status = _watch(child, wanted, wake_read, alone=asked.get("alone", False))
+        cause = wanted[0] if status is None else ""  # what comes once the command has ended by itself changes nothing
         _end(child, 0.0 if wanted else LEFT_S, asked["grace_s"])
         status = child.returncode if status is None else status
     _leave(folder, {
-        "exit_status": status, "cause": wanted[0] if wanted else "", "said": said, "begun": begun, "ended": time.time(),
+        "exit_status": status, "cause": cause, "said": said, "begun": begun, "ended": time.time(),
         "memory_kills": None if kills is None else (_memory_kills() or kills) - kills,
     })
     return 0
@@ -73,9 +74,9 @@ def _dies_with_keeper() -> None:
     _prctl(DEATH_SIGNAL, signal.SIGKILL)
 
 
-def _watch(child: subprocess.Popen[bytes], wanted: list[str], wake: int) -> int | None:
-    """Wait for the command -> its exit status; None where it is to be ended first."""
-    watched = [wake, 0]
+def _watch(child: subprocess.Popen[bytes], wanted: list[str], wake: int, *, alone: bool) -> int | None:
+    """Wait for the command -> its exit status; None where it is to be ended first. ``alone``: nobody holds its standard input."""
+    watched = [wake] if alone else [wake, 0]
     while True:
         ready, _, _ = select.select(watched, [], [], 1.0)
         if wake in ready:
