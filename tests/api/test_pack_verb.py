@@ -85,7 +85,7 @@ def test_each_limit_is_what_estimate_predicts_of_it(answer, tmp_path):
 
 def test_the_recommended_limit_is_the_smallest_of_the_best(answer):
     found = answer.to_json()
-    expected = {each.max_tokens: each.estimate.expected_step_s for each in answer.packed.curve}
+    expected = {each.max_tokens: each.estimate.expected_step_s for each in answer.packed.curve if each.estimate.fits}
     best = min(expected.values())
     chosen = found["recommended_max_tokens"]
     assert expected[chosen] <= 1.005 * best
@@ -107,6 +107,19 @@ def test_the_cost_is_the_models_own(answer):
     assert said == pytest.approx(stage.forward_s + stage.backward_s, rel=0.02)
     small = mw.pack(mw.PackRequest(distribution=DRAWN, max_tokens=8192, **{**CASE, "model": "qwen2.5-7b", "layers": 2}))
     assert small.packed.rules.cost.token_s < cost.token_s / 4
+
+
+def test_where_no_limit_fits_the_answer_is_no(capsys):
+    asked = {**CASE, "model": "llama3-70b", "layout": "tp8 mb1 zero0"}
+    assert main(["pack", "--distribution", "lognormal:n=64", *(f"--{name}={value}" for name, value in asked.items())]) == 1
+    assert "No limit fits in memory: the smallest lacks" in capsys.readouterr().out
+
+
+def test_context_parallelism_and_interleaved_stages_have_their_multiples():
+    asked = {**CASE, "layout": "tp2 cp2 pp2 vp2 mb1 sp zero1"}
+    found = mw.pack(mw.PackRequest(distribution=DRAWN, **asked)).to_json()
+    assert found["align"] == 8 and all(each["max_tokens"] % 8 == 0 for each in found["curve"])
+    assert found["microbatches_of_a_rank"] % 2 == 0 and all(each["packs"] % 2 == 0 for each in found["curve"])
 
 
 def test_the_gain_is_that_of_the_padded_case(answer):
@@ -177,6 +190,17 @@ def test_chatlearn_overflows_its_own_limit():
         assert mine.overflows == 0
         assert mine.microbatches <= theirs.microbatches
     assert over > 3
+
+
+@pytest.mark.parametrize("mode", ["chatlearn", "verl"])
+def test_the_limit_to_give_to_a_program_that_exceeds_it(mode):
+    """Its own packing under that limit, each sample padded to 16 tokens, stays within ours."""
+    found = mw.pack(mw.PackRequest(distribution=DRAWN, max_tokens=8960, data_parallel=2, mode=mode, align=16))
+    keeping, lengths = found.to_json()["keeping_max_tokens"], found.packed.lengths.lengths
+    assert found.packed.outcome.total.overflows > 0 and 8192 <= keeping < 8960
+    dealt = Rules(max_tokens=keeping, data_parallel=2, mode=mode).ranks(lengths)
+    padded = -(-lengths // 16) * 16
+    assert max(padded[each].sum() for rank in dealt for each in rank) <= 8960
 
 
 def test_steps_of_a_global_batch_and_what_is_left_over():

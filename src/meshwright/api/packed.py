@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,6 +26,8 @@ class Packed:
     speedup: Speedup
     recommended: int
     """The limit, tokens."""
+    keeping: int | None = None
+    """Where another program exceeds the limit: the one to give to it, so that its micro-batches stay within; None: not found."""
     curve: tuple[Point, ...] = ()
     """Empty without a model."""
     given: Setup | None = None
@@ -35,4 +36,4 @@ class Packed:
     @property
     def fits(self) -> bool:
         """Whether a limit fits, where memory is known."""
-        return not self.curve or min(each.estimate.expected_step_s for each in self.curve) < inf
+        return not self.curve or any(each.estimate.fits for each in self.curve)

@@ -159,7 +159,7 @@ def _answer(request: PackRequest) -> PackAnswer:
     from meshwright.api.packed_case import layout_of, setup_of
     from meshwright.api.packed_curve import best, curve, filling, limits
     from meshwright.api.packed_gain import bounded, predicted
-    from meshwright.api.packed_steps import Rules, looked_at, outcome, steps_of
+    from meshwright.api.packed_steps import Rules, keeping_limit, looked_at, outcome, steps_of
     from meshwright.api.packs import Samples
     from meshwright.estimate.packing_cost import packing_cost
     from meshwright.outputs import obstacles
@@ -179,6 +179,7 @@ def _answer(request: PackRequest) -> PackAnswer:
     rules = Rules(
         max_tokens=asked or 1, data_parallel=values.get("data_parallel", 1 if layout is None else layout.data_parallel),
         cost=TOKENS if given is None or layout is None else packing_cost(given.case, layout),
+        multiple=layout.pipeline_parallel if layout is not None and layout.virtual_stages > 1 else 1,
         equal=values.get("microbatches") != "free", oversize=values.get("oversize"), mode=values.get("mode", MODES[0]),
         align=values.get("align", 1 if layout is None else alignment(layout.tensor_parallel, layout.context_parallel)),
     )
@@ -197,8 +198,11 @@ def _answer(request: PackRequest) -> PackAnswer:
     if given is not None and layout is not None and here is not None:
         speedup = predicted(given, layout, steps[0], rules, here)
     samples = Samples(lengths=lengths, documents=len(lengths), longest_tokens=int(lengths.max()))
+    found = outcome(lengths, values.get("global_batch"), rules)
+    exceeded = rules.mode != MODES[0] and found.total.overflows > 0
     packed = Packed(
-        rules=rules, outcome=outcome(lengths, values.get("global_batch"), rules), recommended=recommended, curve=points,
+        rules=rules, outcome=found, recommended=recommended, curve=points,
+        keeping=keeping_limit(lengths, values.get("global_batch"), rules) if exceeded else None,
         given=given, layout=layout, speedup=speedup, lengths=samples,
         lower_bound=sum(lower_bound(rules.laid_out(each), rules.max_tokens) for each in looked_at(steps)),
     )
