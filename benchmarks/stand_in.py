@@ -5,6 +5,7 @@ their own, every second of which ignores SIGTERM. It takes a few hundredths of a
 """
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -49,7 +50,8 @@ def main(kind: str, ms: float = 50.0, at: float = 6, children: float = 0) -> int
         socket.create_server(("127.0.0.1", taken.getsockname()[1]))
     for step in range(1, (int(at) + 20 if kind == "slow" else STEPS) + 1):
         loss = "nan" if kind == "nan" and step > 3 else f"{10 + 2 * step if kind == 'diverging' else 10 - 0.01 * step:.6E}"
-        print(LINE.format(step=step, samples=64 * step, ms=ms * (1 + 0.05 * (step % 3)), loss=loss), flush=True)
+        noise = random.uniform(0.5, 2.0) if kind == "slow" else 1 + 0.05 * (step % 3)  # slow: never known well enough
+        print(LINE.format(step=step, samples=64 * step, ms=ms * noise, loss=loss), flush=True)
         time.sleep({"slow": 0.25, "brisk": 0.4}.get(kind, PACE_S))
         if step == int(at) and (status := _end(kind)) is not None:
             return status

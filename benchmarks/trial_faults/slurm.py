@@ -80,7 +80,7 @@ def node_down(first: Attempt, rng: random.Random) -> None:
 def restarted(first: Attempt, rng: random.Random) -> None:
     """The controller goes away for a moment."""
     process = int((CONF.parent / "slurmctld.pid").read_text())
-    os.kill(process, rng.choice((signal.SIGTERM, signal.SIGKILL)))
+    os.kill(process, signal.SIGTERM)
     time.sleep(rng.uniform(0.5, 2.0))
     while Path(f"/proc/{process}").exists():
         time.sleep(0.1)

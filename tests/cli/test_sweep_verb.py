@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from meshwright.errors import fault
 from meshwright.evidence.rows.reading import read_runs
 from meshwright.evidence.rows.table import read_table
 
@@ -155,3 +156,19 @@ def test_no_accelerators(cli: Cli, words: tuple[str, ...], here: Path, monkeypat
     monkeypatch.setattr("meshwright.measure.executors.devices_here.accelerators_here", lambda: ((0, 1), {0: "python (7)"}))
     busy = cli(*given, "--yes")
     assert (busy.status, busy.lines) == (1, ["error: --executor: 2 accelerators are needed and 1 are free (device 0: python (7))"])
+
+
+def test_rows_that_cannot_be_written_lose_no_measurement(
+    cli: Cli, words: tuple[str, ...], here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "r.csv").write_text("mine\n")
+    refused = cli(*words, "--yes", "--out", "r.csv")
+    assert refused.status == 2 and "r.csv" in refused.err and not (here / "runs.db").exists(), "before anything has started"
+    (here / "r.csv").unlink()
+    monkeypatch.setattr("meshwright.api.measuring.rows.write_rows", _no_room)
+    late = cli(*words, "--yes", "--trials", "1", "--out", "r.csv")
+    assert late.status == 2 and "Best: tp1 pp1 dp2 mb1" in late.out and late.lines == ["error: r.csv: no space left on the device"]
+
+
+def _no_room(path: str, rows: object, *, force: bool) -> None:
+    raise fault("file.full", "no space left on the device", path=path)

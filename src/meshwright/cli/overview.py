@@ -22,6 +22,7 @@ VERBS = {
     "fix": "Find the smallest change that makes a configuration fit, faster, smaller or legal.",
     "diagnose": "Say from logs, traces and dumps what a run lost, to what, and what to change.",
     "compare": "Say what changed between two runs that happened, and why.",
+    "lint": "Say what an expert would of scripts, environments and configurations before they run; mend what is safe.",
     "calibrate": "Fit the physical constants to measured runs, yours or the corpus that ships.",
     "profile": "Measure this machine or allocation by micro-benchmarks, and write a cluster file.",
     "rehearse": "Profile this machine, plan a small model for it, run the layouts, and set measured beside predicted.",

@@ -52,6 +52,9 @@ def pack_report(answer: Packed) -> Iterator[RenderableType]:
         Text(over, style="red") if total.overflows else "none above the limit",
         f"dearest rank {_above(total.imbalance_ratio)}", f"dearest micro-batch {_above(total.microbatch_imbalance_ratio)}",
     ])
+    if answer.keeping is not None:
+        words = f"with its limit at {integer(answer.keeping)} its micro-batches stay within {integer(rules.max_tokens)}"
+        yield Pieces(pieces=[words])
     yield Pieces(pieces=[
         f"padding {percent(outcome.padding_before)} before, {percent(max(0.0, outcome.padding_after))} after",
         f"{percent(outcome.padding_buckets)} with samples of like length side by side",
@@ -65,8 +68,8 @@ def pack_report(answer: Packed) -> Iterator[RenderableType]:
         yield from _curve(answer.curve, answer.recommended)
     else:
         yield Padding(Text(f"Recommended limit {integer(answer.recommended)} tokens"), (1, 0, 0, 0))
-        words = ["the smallest that fills micro-batches", "memory is not known: name --model and a cluster"]
-        yield Pieces(pieces=words, style="dim")
+        missing = ["the smallest that fills micro-batches", "memory is not known: name --model and a cluster"]
+        yield Pieces(pieces=missing, style="dim")
 
 
 def _above(ratio: float) -> str:

@@ -39,7 +39,7 @@ def trials_report(view: View) -> Iterator[RenderableType]:
                           (0, 0, 0, 2))
     for each in view["nodes_set_aside"]:
         yield Padding(Text(f"node {each['node']} was set aside: {each['why'][:LONGEST]}", style="yellow"), (0, 0, 0, 2))
-    yield Text(f"{view['stopped'].capitalize()}; {view['device_hours']:.2g} device-hours spent.")
+    yield Text(f"{view['stopped'].capitalize()}; {view['device_hours']:.2g} device-hours spent by this call.")
     yield Text(_best(view), style="bold")
     if view["best"] is not None:
         for path in view["best"]["files"]:
@@ -76,7 +76,7 @@ def _table(view: View) -> Table:
         table.add_column(name, justify="right" if place > 1 else "left", overflow="fold", min_width=None if place else widest)
     for each in view["trials"]:
         interval = "" if each["interval"] is None else "-".join(seconds(end) for end in each["interval"])
-        error = "" if each["error_ratio"] is None else f"{100 * each['error_ratio']:+.0f} %"
+        error = "" if each["error_ratio"] is None else f"{100 * each['error_ratio']:+z.0f} %"
         rate = each["tokens_per_s_per_device"]
         speed = "" if rate is None or each["status"] != "ok" else f"{rate:,.0f}"
         table.add_row(

@@ -27,6 +27,8 @@ PROGRAM = (
 PLACE = (
     Field(name="executor", kind="many", metavar="NAME", panel=_WHERE, in_file=False,
           help="local, slurm, ssh, kubernetes, ray, or a plugin's [default: local]."),
+    Field(name="hosts", kind="many", metavar="HOST", panel=_WHERE, in_file=False,
+          help="A host of --executor ssh, repeatable, the first node first."),
     Field(name="at_once", parse=numbers.count, metavar="N", panel=_WHERE, in_file=False,
           help="Trials at a time [default: 1 on this machine, 4 under a scheduler]."),
     Field(name="store", metavar="FILE.db", panel=_WHERE, in_file=False,
@@ -72,6 +74,7 @@ class TrialsRequest(CaseRequest):
     steps: int | str | None = None
     pin: Mapping[str, object] | Sequence[str] = ()
     executor: Sequence[str] = ()
+    hosts: Sequence[str] = ()
     at_once: int | str | None = None
     store: str | Path | None = None
     resume: bool = False

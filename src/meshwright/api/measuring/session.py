@@ -60,6 +60,7 @@ def place(values: Values, faults: Faults) -> Place:
     Errors:  ``InputError`` with every fault noted by then, where there is no such executor.
     """
     from meshwright.measure.executors import executor
+    from meshwright.measure.executors.ssh import Ssh
     from meshwright.outputs import obstacles
 
     names = list(dict.fromkeys(values["executor"])) or ["local"]
@@ -68,6 +69,10 @@ def place(values: Values, faults: Faults) -> Place:
     runner: Executor | None = None
     with faults.at("executor"):
         runner = executor(names[0])
+        if values["hosts"]:
+            if not isinstance(runner, Ssh):
+                raise fault("sweep.hosts", "names hosts of --executor ssh", path="--hosts")
+            runner = Ssh(values["hosts"])
     store = Path(values.get("store", STORE))
     if store.exists() and not values["resume"] and not values["dry_run"]:
         faults.add("sweep.store", "is there: --resume goes on with it, another --store begins anew", path=str(store))
@@ -77,7 +82,7 @@ def place(values: Values, faults: Faults) -> Place:
     if out and Path(out).suffix not in (".csv", ".parquet"):
         faults.add("sweep.out", "is neither a .csv nor a .parquet", path=str(out))
     if out:
-        faults.note(obstacles([out], force=values["force"]))
+        faults.note(obstacles([out], force=values["force"], fresh=True))
     if out.endswith(".parquet"):
         with faults:
             from meshwright.api.measuring.rows import require_parquet

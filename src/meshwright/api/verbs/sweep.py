@@ -12,6 +12,7 @@ from meshwright.api.measuring.candidates import candidates_of, check_which, whic
 from meshwright.api.measuring.options import SHARED, TrialsRequest
 from meshwright.api.options import CASE
 from meshwright.api.request import Answer, Progress
+from meshwright.errors import InputError, Message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,10 +57,19 @@ class SweepAnswer(Answer):
     written: str = ""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Label -> why its run is in no row of ``out``."""
+    unsaved: Message | None = None
+    """Why the rows could not be written: no reason to lose what was measured."""
+
+    @property
+    def refusal(self) -> Message | None:
+        """Why the rows could not be written."""
+        return self.unsaved
 
     @property
     def status(self) -> int:
-        """Interrupted, or a no where nothing ended well."""
+        """2 where rows could not be written; interrupted; a no where nothing ended well."""
+        if self.unsaved is not None:
+            return 2
         if self.conducted is None:
             return 0
         if self.conducted.interrupted:
@@ -109,7 +119,10 @@ def sweep(
     answer = replace(answer, conducted=done)
     if "out" in values:
         rows, left = rows_of(given, done.attempts, where.store)
-        write_rows(str(values["out"]), rows, force=values["force"])
+        try:
+            write_rows(str(values["out"]), rows, force=values["force"])
+        except InputError as error:
+            return replace(answer, unsaved=error.messages[0])
         answer = replace(answer, written=str(values["out"]), left_out=left)
     return answer
 

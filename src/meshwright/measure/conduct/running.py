@@ -21,7 +21,7 @@ LOOK_S, PATIENCE, LONGEST_LOOK_S = 0.2, 20.0, 30.0
 """Files are read again no sooner than that, nor than so many times what reading them took, up to the longest."""
 LEAST_STEPS, LEFT_STEPS = 5, 2
 """Steps before a trial may be judged, and steps that it may as well take to its end."""
-PRECISE_RATIO, LOST_RATIO = 0.01, 1.05
+PRECISE_RATIO, LOST_RATIO = 0.01, 1.1
 """Half an interval this narrow decides between layouts as far as their noise lets them be told apart (reference runs repeat within
 1 %); one whose median is, with its interval, so much above the best will not win."""
 

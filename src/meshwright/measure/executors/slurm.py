@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from meshwright.measure.trial import Trial
 
 SCRIPT, LOG = "job.sbatch", "output-slurm.log"
+SILENT = "its keeper has left no word"
 ASKED_S = 60.0
 """How long Slurm may take to answer."""
 FIRST_PORT, PORTS = 20_000, 12_000
@@ -122,14 +123,11 @@ class Slurm:
         if kept is not None:
             said = f"Slurm: {state}" if cause else kept.said
             return replace(kept, cause=cause or kept.cause, said=said, nodes=nodes)
-        code = job.get("ExitCode", "")
-        status, _, number = code.partition(":")
-        exit_status = -int(number) if number.isdecimal() and int(number) else int(status) if status.isdecimal() else None
         if not job:
-            return Ended(cause="lost", said="Slurm no longer knows the job, and its keeper has left no word")
-        if exit_status == 0 and not cause:  # a job whose keeper was killed, or never began
-            cause = "lost"
-        return Ended(exit_status=exit_status, cause=cause, said=f"Slurm: {state} {job.get('Reason', '')}".strip(), nodes=nodes)
+            return Ended(cause="lost", said=f"Slurm no longer knows the job, and {SILENT}")
+        status = job.get("ExitCode", "").partition(":")[0]
+        return Ended(exit_status=int(status) if status.isdecimal() else None, cause=cause or "lost", nodes=nodes,
+                     said=f"Slurm: {state} {job.get('Reason', '')}; {SILENT}".replace(" None;", ";"))
 
 
 def script_of(trial: Trial, mark: str, avoid: Sequence[str]) -> str:
@@ -147,7 +145,9 @@ def script_of(trial: Trial, mark: str, avoid: Sequence[str]) -> str:
         *(f"export {name}={shlex.quote(value)}" for name, value in environment.items()), "",
         f"# {shlex.join(_command(trial))}",
         "# under a keeper, which ends all that it has started and notes in ended.json how it ended; its output is output.log",
-        'exec python3 -I -S keeper.py "$PWD"', "",
+        "trap : TERM  # the keeper ends first", 'python3 -I -S keeper.py "$PWD"',
+        "# where the keeper was killed, nothing goes on without it",
+        f'[ -e {ENDED} ] || exec python3 -I -S keeper.py --end "${MARK}"', "",
     ])
 
 
