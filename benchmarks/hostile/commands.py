@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 VERBS = (
     "plan", "estimate", "explain", "balance", "export", "import", "check", "fix", "calibrate", "profile", "rehearse", "step",
-    "dryrun", "validate", "catalog", "diagnose", "compare",
+    "dryrun", "validate", "catalog", "diagnose", "compare", "lint",
 )
 MEASURING = ("profile", "rehearse", "step", "dryrun")
 """They run something for as long as it takes; what is drawn for them is mostly refused before that."""

@@ -51,6 +51,12 @@ def test_without_a_model_tokens_decide(file):
     assert found["curve"] == [] and found["label"] is None
 
 
+@pytest.mark.parametrize("kind", [list, np.array])
+def test_lengths_may_be_values(kind):
+    found = mw.pack(mw.PackRequest(lengths=kind([100, 4000, 2500, 1500]), max_tokens=4096, **CASE, oversize="alone"))
+    assert found.packed.outcome.total.microbatches == 4 and found.to_json()["request"]["model"] == "llama3-8b"
+
+
 def test_the_call_of_a_data_loader():
     lengths = [6, 5, 4, 3, 2]
     assert mw.pack(lengths, max_tokens=10, data_parallel=2) == [[[0, 2]], [[1, 3, 4]]]
@@ -171,6 +177,17 @@ def test_chatlearn_overflows_its_own_limit():
         assert mine.overflows == 0
         assert mine.microbatches <= theirs.microbatches
     assert over > 3
+
+
+@pytest.mark.parametrize("mode", ["chatlearn", "verl"])
+def test_the_limit_to_give_to_a_program_that_exceeds_it(mode):
+    """Its own packing under that limit, each sample padded to 16 tokens, stays within ours."""
+    found = mw.pack(mw.PackRequest(distribution=DRAWN, max_tokens=8960, data_parallel=2, mode=mode, align=16))
+    keeping, lengths = found.to_json()["keeping_max_tokens"], found.packed.lengths.lengths
+    assert found.packed.outcome.total.overflows > 0 and 8192 <= keeping < 8960
+    dealt = Rules(max_tokens=keeping, data_parallel=2, mode=mode).ranks(lengths)
+    padded = -(-lengths // 16) * 16
+    assert max(padded[each].sum() for rank in dealt for each in rank) <= 8960
 
 
 def test_steps_of_a_global_batch_and_what_is_left_over():

@@ -8,7 +8,8 @@ import pytest
 
 from meshwright.catalog import load_model
 from meshwright.check import figures
-from meshwright.check.environment import HABITS, environment
+from meshwright.check.environment import environment
+from meshwright.frameworks.variables import habits
 
 VALUES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "NCCL_DEBUG": (("INFO", "trace", "Info"), ("WARN", "VERSION", "")),
@@ -26,9 +27,14 @@ VALUES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "ASCEND_LAUNCH_BLOCKING": (("1",), ("0",)),
     "ASCEND_GLOBAL_LOG_LEVEL": (("0", " 1 "), ("2", "3", "01")),
     "ASCEND_SLOG_PRINT_TO_STDOUT": (("1",), ("0",)),
+    **{each.variable: ((each.triggers,), (each.passes,)) for each in habits()[9:] if each.variable.startswith((
+        "NCCL_ALGO", "NCCL_NET", "TORCH_NCCL", "NCCL_BLOCKING", "NVTE_ALLOW", "NVTE_FLASH", "PYTORCH_", "CUBLAS", "TORCHDYNAMO",
+        "TORCH_COMPILE", "HCCL_DET", "LCCL", "HCCL_ENTRY", "MS_"))},
 }
-ACROSS = {"NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"}
-ADVICE = {"NCCL_DEBUG", "NCCL_IB_HCA", "NCCL_SHM_DISABLE", "NCCL_PROTO", "NVTE_DEBUG", "ASCEND_SLOG_PRINT_TO_STDOUT"}
+ACROSS = {"NCCL_NET_GDR_LEVEL", "NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"}
+ADVICE = {"NCCL_ALGO", "NVTE_ALLOW_NONDETERMINISTIC_ALGO", "NVTE_FLASH_ATTN", "CUBLAS_WORKSPACE_CONFIG", "TORCH_COMPILE_DEBUG",
+          "PYTORCH_CUDA_ALLOC_CONF",
+          "NCCL_DEBUG", "NCCL_IB_HCA", "NCCL_SHM_DISABLE", "NCCL_PROTO", "NVTE_DEBUG", "ASCEND_SLOG_PRINT_TO_STDOUT"}
 
 
 def found(nodes=2, case=None, **variables):
@@ -37,7 +43,9 @@ def found(nodes=2, case=None, **variables):
 
 
 def test_every_habit_has_values_here():
-    assert {each.variable for each in HABITS} == set(VALUES)
+    assert {each.variable for each in habits()} == set(VALUES)
+    assert {each.variable for each in habits() if each.severity == "advice"} == ADVICE
+    assert {each.variable for each in habits() if each.across_nodes} == ACROSS
 
 
 @pytest.mark.parametrize("name", VALUES)

@@ -42,7 +42,7 @@ def dump(name: str) -> dict[str, str]:
 
 
 def read(settings: dict[str, str]) -> Reading:
-    return MEGATRON.read([logged(settings, "run.log")], given=Given(num_devices=64))
+    return MEGATRON.read(logged(settings, "run.log"), given=Given(num_devices=64))
 
 
 @pytest.mark.parametrize("name", NAMES)

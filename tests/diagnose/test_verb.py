@@ -12,6 +12,7 @@ from rich.console import Console
 
 import meshwright as mw
 from diagnose.logs import ARGUMENTS, TIMERS, megatron_log
+from meshwright.diagnose.redact import redacted
 from meshwright.errors import InputError
 from meshwright.evidence.rows.table import read_table
 from meshwright.report.compare_runs import compare_report
@@ -140,6 +141,15 @@ def test_hosts_keys_and_paths_are_blanked(log):
     assert not any(word in text for word in ("hf_abc", "/lustre", "node17", "run.log"[:0] or "hf_abcdefghijkl"))
 
 
+@pytest.mark.parametrize("said", ["[{}] saving", "({})", "{}:4242", "on {}", '"{}"', "{}, rank 3", "<{}>", "{}|TP=0", "{}/rank0"])
+def test_a_host_is_blanked_whatever_stands_around_it(said):
+    assert "gpu-a17" not in redacted(said.format("gpu-a17"))
+
+
+def test_the_host_in_front_of_nccls_lines_is_blanked_whatever_its_name():
+    assert redacted("r7i7n3:4035:4411 [0] NCCL WARN failed") == "HOST:4035:4411 [0] NCCL WARN failed"
+
+
 def test_no_part_of_a_report_keeps_what_is_blanked(log):
     """The causes of a comparison stand in a table, whose cells were shown as they were."""
     secret = {"recompute_granularity": "/lustre/team/secret/run", "overlap_grad_reduce": "node17.cluster"}
@@ -156,6 +166,17 @@ def test_no_part_of_a_report_keeps_what_is_blanked(log):
     alone = asked(runs[1], device="a100-80g-sxm", redact=True)
     for text in (shown(blanked(compare_report(compared))), shown(blanked(diagnose_report(alone)))):
         assert not any(word in text for word in ("/lustre/team", "node17.cluster"))
+
+
+def test_a_rank_that_computes_nothing_is_compared_with_nobody(tmp_path):
+    (tmp_path / "steps.csv").write_text(
+        "Step,Type,Index,Computing,Communication(Not Overlapped),Overlapped,Communication,Free\n"
+        "1,rank,0,9,1,0,1,2\n1,rank,1,0,1,0,1,9\n"
+    )
+    (tmp_path / "kernels.csv").write_text("Name,Accelerator Core,Start Time(us),Duration(us)\n" + "Add,AI_CORE,0,9\n" * 50)
+    view = asked(tmp_path).to_json()
+    assert not any(each["id"] == "ranks.uneven" for each in view["findings"])
+    assert next(each["loss_ratio"] for each in view["findings"] if each["id"] == "kernels.small") <= 1.0
 
 
 def test_two_runs_are_compared_by_part_and_setting(log):

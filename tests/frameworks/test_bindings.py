@@ -8,11 +8,11 @@ import pytest
 
 from meshwright.api import make_case
 from meshwright.catalog import cluster_for
-from meshwright.check.environment import HABITS
 from meshwright.domain.layout import Layout
 from meshwright.estimate import estimate
 from meshwright.frameworks import Options, framework, frameworks
 from meshwright.frameworks.manual import bindings
+from meshwright.frameworks.variables import habits
 
 WRITES_SCRIPTS = ("train.sh", "launch.sh", "msrun.sh")
 
@@ -53,6 +53,6 @@ def test_scripts_of_several_nodes_have_the_interfaces_as_blanks(name, nodes):
     ("HCCL_SOCKET_IFNAME", "lo", True), ("GLOO_SOCKET_IFNAME", "", False),
 ])
 def test_bindings_that_hurt_are_named(name, value, bad):
-    (habit,) = (each for each in HABITS if each.variable == name)
+    (habit,) = (each for each in habits() if each.variable == name)
     assert habit.bad(value) == bad
     assert habit.across_nodes

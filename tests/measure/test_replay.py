@@ -142,7 +142,7 @@ def test_every_fault_of_the_request_is_one_line(path: Path, tmp_path: Path, monk
     with pytest.raises(InputError, match="no two measured layouts"):
         tune(TuneRequest(replay=alone, calibration="none"))
     with pytest.raises(InputError, match="--replay"):
-        tune(TuneRequest())
+        tune(TuneRequest(cell="x"))
     monkeypatch.setattr("meshwright.measure.tuning.samplers.find_spec", lambda _name: None)
     with pytest.raises(NoAnswerError, match="needs optuna"):
         tune(TuneRequest(replay=path, sampler="tpe"))

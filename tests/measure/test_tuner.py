@@ -72,6 +72,17 @@ def test_one_stall_among_good_predictions_moves_its_neighbours_hardly_and_is_tol
     assert faster.stalled[0] < 0.05, "a run that is faster than expected did not stall"
 
 
+def test_a_cell_that_is_off_as_a_whole_is_told_from_one_whose_trials_stall() -> None:
+    known = replace(drawn_beliefs(6, count=12, spread=0.1), words=np.eye(12, 11) * 9.0)
+    scales = replace(shipped_scales(), common=0.05, physics=0.0)
+    prior, trouble = covariance(known, scales), np.full(4, 0.03)
+    for misses, shift in (((0.9, 0.95, 0.88, 0.92), 0.9), ((0.0, 0.02, 1.4, -0.03), 0.0)):
+        told = known.log_step[:4] + np.array(misses)
+        found = update(known.log_step, prior, [0, 1, 2, 3], told, np.full(4, NOISE), trouble, scales.cells, 0.0125)
+        assert np.median(found.mean[4:] - known.log_step[4:]) == pytest.approx(shift, abs=0.06)
+        assert (found.stalled > 0.5).sum() == sum(miss > shift + 0.3 for miss in misses)
+
+
 def test_a_cell_whose_predictions_hold_is_trusted_more_and_one_where_they_do_not_less() -> None:
     known = drawn_beliefs(5)
     prior = covariance(known, PLAIN)

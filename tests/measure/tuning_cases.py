@@ -12,8 +12,8 @@ from meshwright.measure.tuning.scales import Scales, covariance
 from meshwright.measure.tuning.steps import NOISE
 
 PLAIN = Scales(
-    common=0.3, physics=0.2, alike=0.8, reach=2.0, own=0.4, cells=1e6, trouble=0.0, trouble_growth=1.0, trouble_reach=2.0,
-    trouble_weight=2.0, need_common=0.4,
+    common=0.3, physics=0.2, alike=0.8, reach=2.0, own=0.4, cells=1e6, shifted=0.0, trouble=0.0, trouble_growth=1.0,
+    trouble_reach=2.0, trouble_weight=2.0, need_common=0.4,
 )
 """Nothing stalls, and cells do not differ: exactly Gaussian."""
 

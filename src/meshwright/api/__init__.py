@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from meshwright.api.verbs.export import ExportAnswer, ExportRequest, export
     from meshwright.api.verbs.fix import FixAnswer, FixRequest, fix
     from meshwright.api.verbs.import_ import ImportAnswer, ImportRequest, import_
+    from meshwright.api.verbs.lint import LintAnswer, LintRequest, lint
     from meshwright.api.verbs.pack import PackAnswer, PackRequest, pack
     from meshwright.api.verbs.plan import PlanAnswer, PlanRequest, plan
     from meshwright.api.verbs.profile import ProfileAnswer, ProfileRequest, profile
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 VERBS = (
     "balance", "calibrate", "catalog", "check", "compare", "diagnose", "dryrun", "estimate", "explain", "export", "fix", "import_",
-    "pack", "plan", "profile", "rehearse", "step", "sweep", "tune", "validate",
+    "lint", "pack", "plan", "profile", "rehearse", "step", "sweep", "tune", "validate",
 )
 """Functions of the door; each has a module of its name in ``api.verbs`` with its request and its answer."""
 _BY_VALUE = ("balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "make_case", "read_files")
@@ -85,6 +86,8 @@ __all__ = [
     "FixRequest",
     "ImportAnswer",
     "ImportRequest",
+    "LintAnswer",
+    "LintRequest",
     "PackAnswer",
     "PackRequest",
     "PlanAnswer",
@@ -118,6 +121,7 @@ __all__ = [
     "fix",
     "fix_layout",
     "import_",
+    "lint",
     "make_case",
     "pack",
     "plan",

@@ -27,6 +27,8 @@ class Packed:
     speedup: Speedup
     recommended: int
     """The limit, tokens."""
+    keeping: int | None = None
+    """Where another program exceeds the limit: the one to give to it, so that its micro-batches stay within; None: not found."""
     curve: tuple[Point, ...] = ()
     """Empty without a model."""
     given: Setup | None = None

@@ -33,7 +33,7 @@ def setup_of(values: Values, lengths: NDArray[np.int64] | None, align: int, faul
         longest = -(-int(lengths.max()) // align) * align
         asked |= {
             "samples": Samples(lengths=lengths, documents=len(lengths), longest_tokens=longest),
-            "lengths": str(values.get("lengths", values.get("distribution", ""))),
+            "lengths": values["lengths"] if isinstance(values.get("lengths"), str) else "",
             "global_batch": values.get("global_batch", len(lengths)), "max_tokens": longest,
         }
     else:

@@ -32,7 +32,8 @@ class Speedup:
 def predicted(given: Setup, layout: Layout, step: NDArray[np.int64], rules: Rules, here: Point) -> Speedup:
     """By the cost model: the step of the limit, with the dearest rank of the mode in the place of an even one.
 
-    The interval is the error of two plans of one case set side by side (``search.ranking``).
+    The interval is the error of two plans of one case set side by side (``search.ranking``), from the ratio where attention gains
+    nothing by shorter samples, whose kernels reach less of the peak, to the ratio that the cost model says.
     """
     from meshwright.search.ranking import ranking_error
 
@@ -43,7 +44,9 @@ def predicted(given: Setup, layout: Layout, step: NDArray[np.int64], rules: Rule
     share = before.layout.microbatch_sequences * before.layout.num_microbatches
     before_s = before.step_s * len(step) / (share * layout.data_parallel)
     ratio, apart = before_s / after_s, ranking_error(given.case)
-    return Speedup(ratio=ratio, interval=(ratio / (1 + apart), ratio * (1 + apart)), by="cost model")
+    tokens = len(step) * int(rules.laid_out(step).max()) / (figures.slot_tokens * figures.imbalance_ratio)
+    low, high = min(ratio, tokens), max(ratio, tokens)
+    return Speedup(ratio=ratio, interval=(low / (1 + apart), high * (1 + apart)), by="cost model")
 
 
 def bounded(step: NDArray[np.int64], rules: Rules) -> Speedup:

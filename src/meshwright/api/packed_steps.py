@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.errors import fault
+from meshwright.errors import InputError, fault
 from meshwright.packing import TOKENS, Cost, Figures, Oversize, figures, pack, prepared
 from meshwright.packing.buckets import bucketed_tokens, padded_tokens
 from meshwright.packing.modes import MODES, others
@@ -23,6 +23,8 @@ OWN = "meshwright"
 NAMES = (OWN, *MODES)
 TOGETHER = 65_536
 """Samples of a step at most, where nobody says how many a step has."""
+REPLAYED, LOWERED, LOWER_BY = 8, 40, 0.005
+"""Steps on which a lower limit is tried for a program that exceeds it; how many limits, and the share between them."""
 LOOKED_AT = 64
 """Steps that the figures are of; of more, evenly spaced ones."""
 
@@ -124,6 +126,24 @@ def outcome(lengths: NDArray[np.int64], step_samples: int | None, rules: Rules) 
         padding_before=1.0 - real / padded_tokens(np.minimum(every, longest)), padding_buckets=1.0 - real / buckets,
         padding_after=1.0 - real / total.slot_tokens, total=total,
     )
+
+
+def keeping_limit(lengths: NDArray[np.int64], step_samples: int | None, rules: Rules) -> int | None:
+    """The limit to give to a program that exceeds it, so that its micro-batches of these samples stay within ``max_tokens``.
+
+    None where none of the looked at keeps it. Tokens are counted as they are laid out, padding to the alignment included.
+    """
+    steps = looked_at(steps_of(lengths, step_samples)[0])[:REPLAYED]
+    sizes = [rules.laid_out(each) for each in steps]
+    for place in range(1, LOWERED + 1):
+        lower = replace(rules, max_tokens=int(rules.max_tokens * (1 - place * LOWER_BY)))
+        try:
+            dealt = [lower.ranks(each) for each in steps]
+        except InputError:
+            return None
+        if all(figures(ranks, size, rules.max_tokens).overflows == 0 for ranks, size in zip(dealt, sizes, strict=True)):
+            return lower.max_tokens
+    return None
 
 
 def pack_lines(lengths: NDArray[np.int64], step_samples: int | None, rules: Rules) -> Iterator[str]:

@@ -64,10 +64,11 @@ def of_log(values: Values, observations: Sequence[Observation]) -> Seen:
     spoken = [each.framework for each in observations if isinstance(each, RunLog)]
     named = values.get("from_") or next((name for name in spoken if name in frameworks()), "")
     for log in logs:
+        settings = {key: value for each in logs if each.file == log.file for key, value in each.settings.items()}
         for name in dict.fromkeys((named.partition("@")[0], log.framework, *frameworks())):
             logged = framework(name).logged if name else None
-            file = None if logged is None else logged(log.settings, log.file)
-            if file is None:
+            files = () if logged is None else logged(settings, log.file)
+            if not files:
                 continue
             asked = {**values, "files": [], "from_": named or name}
             if log.world and "nodes" not in values:
@@ -76,11 +77,11 @@ def of_log(values: Values, observations: Sequence[Observation]) -> Seen:
             try:
                 why: Sequence[Message] = ()
                 if (model := values.get("model")) is None:
-                    model, why = model_said(framework(name).read([file], given=Given(num_devices=log.world)))
-                taken = take({**asked, "model": model} if model is not None else asked, faults, [file])
-                return _seen(taken, log.settings, why)
+                    model, why = model_said(framework(name).read(files, given=Given(num_devices=log.world)), settings, log.file)
+                taken = take({**asked, "model": model} if model is not None else asked, faults, files)
+                return _seen(taken, settings, why)
             except InputError as error:
-                return Seen(framework=framework(named or name), devices=log.world, settings=log.settings, notes=error.messages)
+                return Seen(framework=framework(named or name), devices=log.world, settings=settings, notes=error.messages)
     return Seen(framework=framework(named) if named else None, settings=logs[0].settings if logs else None)
 
 

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from meshwright.errors import Message
+from meshwright.errors import InputError, Message
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from meshwright.domain.model import Model
     from meshwright.frameworks.settings import Reading
 
+CONFIG = "model_config"
+"""Settings that are a configuration as Hugging Face's Transformers print it."""
+NOTHING: Mapping[str, str] = MappingProxyType({})
 NAME = "of the log"
 """What a model is called that nobody named."""
 
 
-def model_said(reading: Reading) -> tuple[Model | None, tuple[Message, ...]]:
-    """The catalogue's model with exactly the figures, else one that is built of them; or None, and why.
+def model_said(
+    reading: Reading, settings: Mapping[str, str] = NOTHING, file: str = ""
+) -> tuple[Model | None, tuple[Message, ...]]:
+    """The model whose configuration the log prints, else the catalogue's with exactly the figures, else one that is built of them;
+    or None, and why.
 
     Of several models of the catalogue the first stands for all where they differ in nothing but names; where they differ, and no
     model can be built of the figures either, their names are said.
     """
     from meshwright.catalog import load_model
     from meshwright.check.figures import figures_of, likely_models
+    from meshwright.readers.hf_config import model_from_config
+    from meshwright.readers.logs.config_dump import document_of
 
+    if (config := document_of(settings, CONFIG)) is not None:
+        try:
+            return model_from_config(config, where=file, name=NAME), ()
+        except InputError as error:
+            return None, error.messages
     names = likely_models(reading)
     if names and len({repr(figures_of(load_model(name))) for name in names}) == 1:
         return load_model(names[0]), ()

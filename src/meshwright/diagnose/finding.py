@@ -37,6 +37,8 @@ class Finding:
     """What helps, the first first, in the framework's own keys where it has them."""
     predicted_gain_ratio: float | None = None
     """How much shorter the step would be with the best change that the cost model tried; None without a prediction."""
+    at_most: bool = False
+    """The gain is no prediction but a bound: what was seen of the part, all of it gone."""
     change: str = ""
     """That change, as a layout's label."""
     refuted_by: str = ""
@@ -54,7 +56,7 @@ class Finding:
     @property
     def weight(self) -> tuple[int, bool, float]:
         """Order among findings: what ended the run, then by the gain that is predicted or, without one, by the loss."""
-        gain = self.predicted_gain_ratio if self.predicted_gain_ratio is not None else self.loss_ratio
+        gain = self.loss_ratio if self.predicted_gain_ratio is None or self.at_most else self.predicted_gain_ratio
         return {"error": 0, "warning": 1, "advice": 2}[self.severity], self.general, -(gain or 0.0)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from meshwright.frameworks.settings import Finding, Severity
 
 STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "advice": "cyan"}
-_PLURALS: dict[Severity, str] = {"error": "errors", "warning": "warnings", "advice": "pieces of advice"}
+PLURALS: dict[Severity, str] = {"error": "errors", "warning": "warnings", "advice": "pieces of advice"}
 NO_FILE = ("layout", "--claim")
 """Places that no file has: figures of them are in the words."""
 _LONG = 40
@@ -68,7 +68,7 @@ def _short(value: object) -> str:
     if value is None or isinstance(value, Mapping):
         return ""
     if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+        return f"{value:z,.0f}" if abs(value) >= 1000 else f"{value:z.4g}"
     if isinstance(value, bool):
         return "on" if value else "off"
     text = f"{value:,}" if isinstance(value, int) else visible(str(simple(value)))
@@ -90,7 +90,7 @@ def _prediction(checked: Checked) -> Iterator[RenderableType]:
 def _summary(checked: Checked) -> Text:
     """``not ok: 3 errors, 2 warnings``."""
     counts = Counter(each.severity for each in checked.findings)
-    words = ", ".join(plural(counts[name], "piece of advice" if name == "advice" else name, _PLURALS[name])
+    words = ", ".join(plural(counts[name], "piece of advice" if name == "advice" else name, PLURALS[name])
                       for name in STYLES if counts[name])
     style = "bold green" if checked.ok else "bold red"
     return Text(f"{'ok' if checked.ok else 'not ok'}: {words or 'nothing found'}", style=style)

@@ -52,6 +52,9 @@ def pack_report(answer: Packed) -> Iterator[RenderableType]:
         Text(over, style="red") if total.overflows else "none above the limit",
         f"dearest rank {_above(total.imbalance_ratio)}", f"dearest micro-batch {_above(total.microbatch_imbalance_ratio)}",
     ])
+    if answer.keeping is not None:
+        words = f"with its limit at {integer(answer.keeping)} its micro-batches stay within {integer(rules.max_tokens)}"
+        yield Pieces(pieces=[words])
     yield Pieces(pieces=[
         f"padding {percent(outcome.padding_before)} before, {percent(max(0.0, outcome.padding_after))} after",
         f"{percent(outcome.padding_buckets)} with samples of like length side by side",

@@ -76,7 +76,7 @@ def _table(view: View) -> Table:
         table.add_column(name, justify="right" if place > 1 else "left", overflow="fold", min_width=None if place else widest)
     for each in view["trials"]:
         interval = "" if each["interval"] is None else "-".join(seconds(end) for end in each["interval"])
-        error = "" if each["error_ratio"] is None else f"{100 * each['error_ratio']:+.0f} %"
+        error = "" if each["error_ratio"] is None else f"{100 * each['error_ratio']:+z.0f} %"
         rate = each["tokens_per_s_per_device"]
         speed = "" if rate is None or each["status"] != "ok" else f"{rate:,.0f}"
         table.add_row(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, ClassVar, cast, overload
 
@@ -14,7 +15,6 @@ from meshwright.errors import fault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
@@ -102,6 +102,12 @@ class PackRequest(Request):
     picture: str | Path | None = None
     force: bool = False
 
+    def read(self, faults: Faults) -> Values:
+        """What was said, parsed; lengths that are values stay what they are."""
+        if self.lengths is None or isinstance(self.lengths, str | Path):
+            return super().read(faults)
+        return {**replace(self, lengths=None).read(faults), "lengths": self.lengths}
+
 
 @dataclass(frozen=True, kw_only=True)
 class PackAnswer(Answer):
@@ -153,7 +159,7 @@ def _answer(request: PackRequest) -> PackAnswer:
     from meshwright.api.packed_case import layout_of, setup_of
     from meshwright.api.packed_curve import best, curve, filling, limits
     from meshwright.api.packed_gain import bounded, predicted
-    from meshwright.api.packed_steps import Rules, looked_at, outcome, steps_of
+    from meshwright.api.packed_steps import Rules, keeping_limit, looked_at, outcome, steps_of
     from meshwright.api.packs import Samples
     from meshwright.estimate.packing_cost import packing_cost
     from meshwright.outputs import obstacles
@@ -191,8 +197,11 @@ def _answer(request: PackRequest) -> PackAnswer:
     if given is not None and layout is not None and here is not None:
         speedup = predicted(given, layout, steps[0], rules, here)
     samples = Samples(lengths=lengths, documents=len(lengths), longest_tokens=int(lengths.max()))
+    found = outcome(lengths, values.get("global_batch"), rules)
+    exceeded = rules.mode != MODES[0] and found.total.overflows > 0
     packed = Packed(
-        rules=rules, outcome=outcome(lengths, values.get("global_batch"), rules), recommended=recommended, curve=points,
+        rules=rules, outcome=found, recommended=recommended, curve=points,
+        keeping=keeping_limit(lengths, values.get("global_batch"), rules) if exceeded else None,
         given=given, layout=layout, speedup=speedup, lengths=samples,
         lower_bound=sum(lower_bound(rules.laid_out(each), rules.max_tokens) for each in looked_at(steps)),
     )

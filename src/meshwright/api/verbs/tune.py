@@ -1,18 +1,31 @@
-"""``tune``: the fastest layout in the fewest trials."""
+"""``tune``: the fastest layout in the fewest trials, run for real or recorded by others."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api import numbers
-from meshwright.api.fields import Faults, Field, one_of
-from meshwright.api.request import Answer, Progress, Request
+from meshwright.api.fields import Faults, Field, Values, one_of
+from meshwright.api.measuring.candidates import candidates_of, check_which, which
+from meshwright.api.measuring.options import SHARED, TrialsRequest
+from meshwright.api.options import CASE
+from meshwright.api.request import Answer, Progress
 
 if TYPE_CHECKING:
-    from meshwright.api.replaying import Replay
+    from collections.abc import Mapping, Sequence
 
+    from meshwright.api.measuring.session import Conducted, Confirm, Place, Told
+    from meshwright.api.measuring.subject import Subject
+    from meshwright.api.replaying import Replay
+    from meshwright.measure.chooser import Candidate, Chooser
+    from meshwright.measure.conduct.budget import Price
+    from meshwright.measure.tuning.tuner import Prospect
+
+TOP, TRIALS = 50, 15
+"""Layouts that are chosen from, and trials at most, where nothing is said."""
+INTERRUPTED = 130
 _HOW, _REPLAY = "How it chooses", "Recorded runs"
 TUNING = (
     Field(name="sampler", parse=one_of("model", "tpe", "gp", "random"), metavar="model|tpe|gp|random", panel=_HOW, in_file=False,
@@ -22,65 +35,166 @@ TUNING = (
 )
 REPLAY = (
     Field(name="replay", metavar="CSV", panel=_REPLAY, in_file=False,
-          help="Measured runs in the schema of the corpus, failures included, instead of hardware."),
+          help="Measured runs in the schema of the corpus, failures included, instead of hardware: they name the case."),
     Field(name="cell", metavar="ID", panel=_REPLAY, in_file=False,
           help="Which case of the file, by its identifier or a part of it [default: the one with most measured layouts]."),
     Field(name="seeds", parse=numbers.count, metavar="N", panel=_REPLAY, in_file=False,
           help="Replay so often, each with other random numbers [default: 1]."),
 )
+OF_REPLAY = ("replay", "cell", "seeds", "sampler", "stop_probability", "trials", "calibration")
+"""What a replay takes: the rest is the file's."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TuneRequest(Request):
-    """Recorded runs, and how they are chosen from."""
+class TuneRequest(TrialsRequest):
+    """A case and how trials of it are chosen and run, or recorded runs."""
 
-    FIELDS: ClassVar[tuple[Field, ...]] = (
-        *REPLAY, *TUNING,
-        Field(name="trials", parse=numbers.count, metavar="N", panel=_HOW, in_file=False, help="Trials at most."),
-        Field(name="calibration", metavar="none|NAME|FILE", panel=_HOW, in_file=False,
-              help="Constants with their error: none (priors), shipped, or a file of calibrate [default: shipped]."),
-    )
+    FIELDS: ClassVar[tuple[Field, ...]] = (*CASE, *which(TOP), *TUNING, *SHARED, *REPLAY)
 
+    top: int | str | None = None
+    layouts: str | Path | None = None
+    grid: bool = False
+    sampler: str | None = None
+    stop_probability: float | str | None = None
     replay: str | Path | None = None
     cell: str | None = None
     seeds: int | str | None = None
-    sampler: str | None = None
-    stop_probability: float | str | None = None
-    trials: int | str | None = None
-    calibration: str | Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuned:
+    """What was run, or would be."""
+
+    given: Subject
+    where: Place
+    candidates: tuple[Candidate, ...]
+    cost: Price
+    sampler: str
+    described: tuple[tuple[str, str], ...] = ()
+    """Of a dry run: label, and what would be done first."""
+    conducted: Conducted | None = None
+    """None of a dry run."""
+    prospect: Prospect | None = None
+    """What is left to find; None of a sampler that does not know."""
+    written: str = ""
+    left_out: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class TuneAnswer(Answer):
     """What was tried, and what is left."""
 
-    replayed: Replay
+    tuned: Tuned | None = None
+    replayed: Replay | None = None
+
+    @property
+    def status(self) -> int:
+        """Interrupted, or a no where no layout ended well."""
+        if self.replayed is not None:
+            return int(self.replayed.runs[0].best is None)
+        if self.tuned is None or self.tuned.conducted is None:
+            return 0
+        if self.tuned.conducted.interrupted:
+            return INTERRUPTED
+        from meshwright.api.measuring.session import best_of
+
+        return int(best_of(self.tuned.conducted.attempts) is None)
 
     @property
     def ok(self) -> bool:
         """Whether a layout was found that runs."""
-        return self.replayed.runs[0].best is not None
+        return self.status == 0
 
     def to_json(self) -> dict[str, Any]:
         """The document of ``tune --json``."""
         from meshwright.api.views.replays import replay_view
+        from meshwright.api.views.tuned import tuned_view
 
-        return replay_view(self.replayed)
+        if self.replayed is not None:
+            return replay_view(self.replayed)
+        assert self.tuned is not None, "an answer is one of the two"
+        return tuned_view(self.tuned)
 
 
-def tune(request: TuneRequest, *, progress: Progress | None = None) -> TuneAnswer:
-    """Find the fastest layout of recorded runs.
+def tune(
+    request: TuneRequest, *, progress: Progress | None = None, told: Told | None = None, confirm: Confirm | None = None
+) -> TuneAnswer:
+    """Find the fastest layout. ``told`` is called with every event; ``confirm`` is asked before the first trial.
 
-    Errors:  ``InputError`` with every fault of the request; ``NoAnswerError`` where a sampler is not installed.
+    Errors:  ``InputError`` with every fault of the request; ``NoAnswerError`` where no layout fits, devices are busy, or a sampler
+             is not installed.
     """
+    faults = Faults()
+    values = request.read(faults)
+    if "replay" in values or "replay" in faults.failed:
+        return _replay(values, faults)
+    for name in ("cell", "seeds"):
+        if name in values:
+            faults.add("tune.replay", "needs --replay CSV: recorded runs", path=f"--{name}")
+    check_which(values, faults)
+    return _run(values, faults, progress, told, confirm)
+
+
+def _replay(values: Values, faults: Faults) -> TuneAnswer:
+    """Recorded runs instead of hardware."""
     from meshwright.api.replaying import replay
     from meshwright.catalog.calibrations import check_name
 
-    faults = Faults()
-    values = request.read(faults)
-    if "replay" not in {*values, *faults.failed}:
-        faults.add("tune.replay", "needs --replay CSV: recorded runs", path="tune")
+    for field in TuneRequest.FIELDS:
+        if values.get(field.name) and field.name not in OF_REPLAY:
+            faults.add("tune.recorded", "is the file's to say with --replay: leave it out", path=field.option)
     with faults.at("calibration"):
         check_name(values.get("calibration", "none"))
     faults.check()
     return TuneAnswer(replayed=replay(values))
+
+
+def _run(values: Values, faults: Faults, progress: Progress | None, told: Told | None, confirm: Confirm | None) -> TuneAnswer:
+    """For real."""
+    from meshwright.api.measuring.rows import rows_of, write_rows
+    from meshwright.api.measuring.session import agreed, conduct, place, price_line, priced
+    from meshwright.api.measuring.subject import subject
+    from meshwright.measure.tuning.samplers import require_optuna
+    from meshwright.measure.tuning.tuner import Tuner
+
+    sampler = values.get("sampler", "model")
+    if sampler in ("tpe", "gp"):
+        require_optuna(sampler)
+    given = subject(values, faults)
+    where = place(values, faults)
+    if where.budget.trials is None:
+        where = replace(where, budget=replace(where.budget, trials=TRIALS))
+    found = candidates_of(given, values, faults, progress, top=TOP)
+    candidates = tuple({each.label: each for each in found}.values())
+    cost, trials = priced(given, where, candidates)
+    tuned = Tuned(given=given, where=where, candidates=candidates, cost=cost, sampler=sampler)
+    if values["dry_run"]:
+        first = min(cost.trials, 1)
+        described = tuple((each.label, where.executor.describe(each)) for each in trials[:first])
+        return TuneAnswer(tuned=replace(tuned, described=described))
+    where.executor.check(trials)
+    agreed(f"at most {price_line(given, where, cost)}", values, confirm)
+    chooser = _chooser(sampler, given, candidates, values)
+    done = conduct(given, where, chooser, told)
+    tuned = replace(tuned, conducted=done, prospect=chooser.prospect if isinstance(chooser, Tuner) else None)
+    if "out" in values:
+        rows, left = rows_of(given, done.attempts, where.store)
+        write_rows(str(values["out"]), rows, force=values["force"])
+        tuned = replace(tuned, written=str(values["out"]), left_out=left)
+    return TuneAnswer(tuned=tuned)
+
+
+def _chooser(sampler: str, given: Subject, candidates: Sequence[Candidate], values: Values) -> Chooser:
+    """A sampler by its name, over the layouts of a case."""
+    from meshwright.measure.tuning import beliefs as prior
+    from meshwright.measure.tuning.replay import words_of
+    from meshwright.measure.tuning.samplers import Optuna, shuffled
+    from meshwright.measure.tuning.tuner import STOP_PROBABILITY, Tuner
+
+    if sampler == "random":
+        return shuffled(candidates, 0)
+    known = prior.beliefs([prior.Subject(case=given.case, layout=each.layout) for each in candidates])
+    if sampler in ("tpe", "gp"):
+        return Optuna(candidates, words_of(known), sampler, 0)
+    stop = values.get("stop_probability", STOP_PROBABILITY)
+    return Tuner(candidates, known, stop_probability=stop, start_s=given.start_s, steps=float(given.steps))

@@ -27,7 +27,7 @@ def pack_view(answer: Packed) -> dict[str, Any]:
         "imbalance_ratio": number(total.imbalance_ratio), "microbatch_imbalance_ratio": number(total.microbatch_imbalance_ratio),
         "speedup_estimate": number(answer.speedup.ratio), "speedup_by": answer.speedup.by,
         "interval": {"speedup_estimate": [number(each) for each in answer.speedup.interval]},
-        "recommended_max_tokens": answer.recommended,
+        "keeping_max_tokens": answer.keeping, "recommended_max_tokens": answer.recommended,
         "recommended_headroom_bytes": None if chosen is None else whole(_headroom(chosen)),
         "curve": [_point(each) for each in answer.curve],
         "cost": {**asdict(rules.cost), "unit": "tokens" if answer.given is None else "s"},

@@ -2,60 +2,40 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from meshwright.documents.source import UNKNOWN
 from meshwright.frameworks.asking import at, other_than, whole
 from meshwright.frameworks.rules import At, Mistake
+from meshwright.frameworks.variables import WORDS, habits, set_twice
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.frameworks.base import Values
     from meshwright.frameworks.rules import Finder
     from meshwright.frameworks.settings import Reading
+    from meshwright.frameworks.variables import Habit
 
 MANY_DEVICES = 64
 """From about here the default wait of HCCL (120 s) is too short for the slowest rank."""
 DEFAULT_CONNECT_S = 120
-_EXPORT = re.compile(r"^\s*(?:export\s+)?(MS_ALLOC_CONF|PYTORCH_NPU_ALLOC_CONF)=(\S*)")
-
-
-_SLOW = {
-    "HCCL_DETERMINISTIC": ("true|1|strict", "makes reductions deterministic, which is slower", "false"),
-    "ASCEND_LAUNCH_BLOCKING": ("1", "waits for every operator", "0"),
-    "LCCL_DETERMINISTIC": ("1", "makes reductions deterministic, which is slower", "0"),
-    "MS_DEV_RUNTIME_CONF": (".*synchronize:true.*", "waits for every operator", "unset"),
-    "HCCL_ENTRY_LOG_ENABLE": ("1", "logs every collective", "0"),
-    "ASCEND_GLOBAL_LOG_LEVEL": ("0|1", "logs at debug or info level", "3"),
-}
-"""Variable -> the values that slow a run, what they do, and what to set."""
+_OWNED = ("MS_ALLOC_CONF", "PYTORCH_NPU_ALLOC_CONF")
+"""Allocators' variables, each a list of options that a second value replaces whole."""
 
 
 def _twice(reading: Reading, case: Case | None) -> Iterator[Values]:
     for document in reading.source.documents:
         if document.path.endswith((".yaml", ".yml", ".json")):
             continue
-        seen: dict[str, str] = {}
-        for line, text in enumerate(document.text.splitlines(), start=1):
-            found = _EXPORT.match(text)
-            if not found:
-                continue
-            name, value = found[1], found[2].strip("\"'")
-            if name in seen and seen[name] != value and f"${name}" not in value.replace("{", ""):
-                yield {"variable": name, "value": value, "first": seen[name], "expected": f"{seen[name]},{value}",
-                       "path": f"{document.path}:{line}"}
-            seen[name] = value
+        for name, first, value, line in set_twice(document.text, _OWNED):
+            place = f"{document.path}:{line}"
+            yield {"variable": name, "value": value, "first": first, "expected": f"{first},{value}", "path": place}
 
 
-def _is_slow(slow: str) -> Callable[[object], object]:
+def _is_slow(habit: Habit) -> Callable[[object], object]:
     """Whether a value is one of those that slow a run."""
-    return lambda value: isinstance(value, str) and re.fullmatch(slow, value.strip(), re.IGNORECASE)
-
-
-def _tracks_memory(value: object) -> bool:
-    return isinstance(value, str) and "memory_tracker:true" in value.lower()
+    return lambda value: isinstance(value, str) and habit.bad(value)
 
 
 def _timeout(reading: Reading, case: Case | None) -> Iterator[Values]:
@@ -98,13 +78,10 @@ def environment_mistakes(*, mindspore: bool) -> tuple[Mistake, ...]:
                 source="guide 002:164"),
         Mistake("vmm", "virtual memory is not switched on: peaks come from fragments of large blocks", _no_virtual_memory(*memory),
                 "advice", "guide 002:164" if mindspore else "torch_npu: PYTORCH_NPU_ALLOC_CONF"),
-        Mistake("slow-variable", "{name}={value} {effect}",
-                (
-                        *(At(f"${name}", expected, _is_slow(slow), values={"name": name, "effect": effect})
-                          for name, (slow, effect, expected) in _SLOW.items()),
-                        At("$MS_ALLOC_CONF", "enable_vmm:True", _tracks_memory,
-                           values={"name": "MS_ALLOC_CONF", "effect": "writes every allocation to a file"}),
-                    ), "warning", "guide 002:53, 002:59; CANN and MindSpore environment variables"),
+        Mistake("slow-variable", WORDS,
+                tuple(At(f"${each.variable}", each.expected, _is_slow(each), values={"name": each.variable, "words": each.words})
+                      for each in habits() if each.ascend), "warning",
+                "guide 002:53, 002:59; CANN and MindSpore environment variables"),
         Mistake("simulation", "MS_SIMULATION_LEVEL={value} only simulates: nothing is trained",
                 At("$MS_SIMULATION_LEVEL", None, other_than(None, UNKNOWN, "")),
                 source="MindSpore environment variables; guide 002:222"),

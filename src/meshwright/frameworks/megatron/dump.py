@@ -28,13 +28,13 @@ DERIVED = frozenset(
 """Values that the program worked out of others."""
 
 
-def logged(settings: Mapping[str, str], name: str) -> File | None:
+def logged(settings: Mapping[str, str], name: str) -> tuple[File, ...]:
     """A launch script with every argument of the dump that is switched on and that some release knows.
 
     A dump spells the attribute, not the flag: ``no_x`` flags stand as ``x`` and are not told from those that were never given.
     """
     if not all(each in settings for each in NEEDED):
-        return None
+        return ()
     known, words = surface(), ["torchrun"]
     if (world := settings.get("world_size", "")).isdigit():
         words += ["--nproc_per_node", world]
@@ -53,7 +53,7 @@ def logged(settings: Mapping[str, str], name: str) -> File | None:
             if "--num-layers-per-virtual-pipeline-stage" not in words
             else []
         )
-    return File(path=f"{name} (its arguments).sh", text=command(*words) + "\n")
+    return (File(path=f"{name} (its arguments).sh", text=command(*words) + "\n"),)
 
 
 def _vocabulary(settings: Mapping[str, str]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from meshwright.frameworks.asking import equal
 from meshwright.frameworks.megatron.asking import ARGUMENTS, FSDP, at, flags, grid_of, has, is_complete, minor
 from meshwright.frameworks.megatron.environment import CONNECTIONS, needs_one_connection
 from meshwright.frameworks.rules import At, Mistake, checks, values_if
+from meshwright.frameworks.variables import WORDS, habit_of, set_twice
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -18,13 +18,8 @@ if TYPE_CHECKING:
     from meshwright.frameworks.settings import Reading
 
 _NCCL, _TORCH = "NCCL environment variables", "PyTorch CUDA semantics: PYTORCH_CUDA_ALLOC_CONF"
-_SETTING = re.compile(r"^(?:export[ \t]+)?((?:NCCL|CUDA|PYTORCH|TORCH|GLOO|UCX|NVTE|OMP)_[A-Z0-9_]+)=(\S+)", re.MULTILINE)
-_PATHS = {
-    "NCCL_IB_DISABLE": "between nodes it goes through TCP sockets instead of InfiniBand or RoCE",
-    "NCCL_P2P_DISABLE": "within a node it goes through host memory instead of NVLink",
-    "NCCL_SHM_DISABLE": "within a node it goes through the network where peers cannot reach each other",
-}
-"""Variable that takes a path away -> what is left."""
+_PATHS = ("NCCL_IB_DISABLE", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE")
+"""Variables that take a path away."""
 _ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 _PROFILER = ("--use-pytorch-profiler", "--profile-step-start", "--profile-step-end", "--profile-ranks")
 
@@ -71,9 +66,14 @@ def _is_sharded(reading: Reading) -> bool:
     return any(has(reading, flag) for flag in FSDP) or (has(reading, "--use-torch-fsdp2") and minor(reading) >= 12)
 
 
-def _loud(reading: Reading) -> Values | None:
-    level = (_variable(reading, "NCCL_DEBUG") or "").upper()
-    return values_if(level in {"INFO", "TRACE"}, level=level)
+def _said(name: str) -> Values:
+    """Name and words of a variable, as ``environment.habit`` says it: two rules that say the same are one finding."""
+    return {"name": name, "words": habit_of(name).words}
+
+
+def _left_over(name: str) -> Callable[[Reading], bool]:
+    """Whether a variable has a value that should not stay."""
+    return lambda reading: habit_of(name).bad(_variable(reading, name) or "")
 
 
 def _closed(name: str) -> Callable[[Reading], Values | None]:
@@ -99,13 +99,8 @@ def _both_allocators(reading: Reading) -> Values | None:
 
 def _set_twice(reading: Reading, case: Case | None) -> Iterator[Values]:
     for document in reading.source.documents:
-        seen: dict[str, str] = {}
-        for found in _SETTING.finditer(document.text):
-            name, value = found[1], found[2].strip("\"'")
-            if seen.get(name, value) != value and f"${name}" not in value and f"${{{name}" not in value:
-                line = document.text.count("\n", 0, found.start()) + 1
-                yield {"name": name, "first": seen[name], "last": value, "value": value, "path": f"{document.path}:{line}"}
-            seen[name] = value
+        for name, first, last, line in set_twice(document.text):
+            yield {"name": name, "first": first, "last": last, "value": last, "path": f"{document.path}:{line}"}
 
 
 def _launcher(reading: Reading, case: Case | None) -> Iterator[Values]:
@@ -142,13 +137,13 @@ CHECKS = checks("megatron", (
             "overlap: --overlap-moe-expert-parallel-comm wants more queues",
             At(f"${CONNECTIONS}", "32", equal("1"), beside=("--overlap-moe-expert-parallel-comm",)), "warning"),
     # NCCL and the allocator.
-    Mistake("nccl-debug", "NCCL_DEBUG={level} logs each communicator and each call: for a search for faults, not for a run",
-            At("$NCCL_DEBUG", "NCCL_DEBUG=WARN", when=_loud), "advice", _NCCL),
-    Mistake("nccl-off", "{name}={setting} takes a path away from NCCL: {what}",
-            tuple(At(f"${name}", f"unset {name}", when=_closed(name), values={"name": name, "what": what})
-                  for name, what in _PATHS.items()), "warning", _NCCL),
-    Mistake("blocking", "CUDA_LAUNCH_BLOCKING=1 waits for each kernel: nothing overlaps",
-            At("$CUDA_LAUNCH_BLOCKING", "unset CUDA_LAUNCH_BLOCKING", equal("1")), "warning", _TORCH),
+    Mistake("nccl-debug", WORDS,
+            At("$NCCL_DEBUG", "NCCL_DEBUG=WARN", when=_left_over("NCCL_DEBUG"), values=_said("NCCL_DEBUG")), "advice", _NCCL),
+    Mistake("nccl-off", WORDS,
+            tuple(At(f"${name}", f"unset {name}", when=_closed(name), values=_said(name)) for name in _PATHS), "warning", _NCCL),
+    Mistake("blocking", WORDS,
+            At("$CUDA_LAUNCH_BLOCKING", "unset CUDA_LAUNCH_BLOCKING", equal("1"), values=_said("CUDA_LAUNCH_BLOCKING")), "warning",
+            _TORCH),
     Mistake("segments", "expandable segments of the allocator are not on: reserved memory grows above what is allocated by "
             "fragments", _segments, "advice", _TORCH),
     Mistake("allocator-split", "max_split_size_mb has no part in expandable segments: PYTORCH_CUDA_ALLOC_CONF={setting}",

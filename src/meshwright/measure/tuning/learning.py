@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 START = Scales(
-    common=0.5, physics=0.3, alike=0.5, reach=4.0, own=0.5, cells=5.0, trouble=0.05, trouble_growth=0.5,
+    common=0.5, physics=0.3, alike=0.5, reach=4.0, own=0.5, cells=5.0, shifted=0.01, trouble=0.05, trouble_growth=0.5,
     trouble_reach=2.0, trouble_weight=4.0, need_common=0.3,
 )
 STEPS = ("common", "physics", "alike", "reach", "own", "cells")
@@ -56,7 +56,8 @@ def within(cell: Seen, factor: float = LOOKED_AT) -> Seen:
 def learn(cells: Sequence[Seen]) -> Scales:
     """The scales under which the cells are most likely; each cell counts as the square root of its runs.
 
-    Holds:   deterministic: searches along each scale from fixed values.
+    Holds:   deterministic: searches along each scale from fixed values. No cell is off as a whole by more than ``common`` says: how
+             likely the next one is follows by the rule of succession, 1 / (n + 2).
     """
     cells, found = [each for each in cells if len(each.at) >= LEAST_RUNS], START
     for _ in range(ROUNDS):
@@ -65,11 +66,11 @@ def learn(cells: Sequence[Seen]) -> Scales:
         found = _climb(found, STEPS, partial(_step_likelihood, cells, stalled))
     shares = np.linspace(0.0, 0.95, 20)
     found = replace(found, need_common=float(max(shares, key=lambda each: _memory_likelihood(cells, float(each)))))
-    return _rounded(found)
+    return _rounded(replace(found, shifted=1.0 / (len(cells) + 2.0)))
 
 
 def _rounded(found: Scales) -> Scales:
-    return Scales(**{name: round(float(getattr(found, name)), 3) for name in Scales.__slots__})
+    return Scales(**{name: round(float(getattr(found, name)), 4) for name in Scales.__slots__})
 
 
 def _climb(start: Scales, names: Sequence[str], objective: Callable[[Scales], float]) -> Scales:

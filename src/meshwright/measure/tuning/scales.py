@@ -39,6 +39,8 @@ class Scales:
     """Of a residual that each layout has alone."""
     cells: float
     """Degrees of freedom of a cell's own scale: few where cells differ in how good their predictions are."""
+    shifted: float
+    """Probability that all predictions of a cell are off by one factor."""
     trouble: float
     """How many runs stall or fail for other reasons than memory, where the interval is as wide as ``TYPICAL``."""
     trouble_growth: float

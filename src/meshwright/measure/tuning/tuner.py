@@ -136,6 +136,12 @@ class Tuner(Generic[Candidate]):
         timed = [(outcome.step_s, index) for index, outcome in self.told if outcome.measured and outcome.step_s is not None]
         return (min(timed)[1], min(timed)[0]) if timed else None
 
+    @property
+    def _best_stalled(self) -> bool:
+        """Whether the best measured took longer than it need: what is believed of it is not what it took."""
+        measured = [index for index, outcome in self.told if outcome.measured]
+        return self.best is not None and bool(self.steps_believed.stalled[measured.index(self.best[0])] > 0.5)
+
     @cached_property
     def steps_believed(self) -> Steps:
         """Step times after what was told."""
@@ -144,6 +150,7 @@ class Tuner(Generic[Candidate]):
             self.known.log_step, self._prior, [index for index, _ in timed],
             np.array([math.log(outcome.step_s or 1.0) for _, outcome in timed]), np.array([_noise(each) for _, each in timed]),
             self.scales.trouble_of(self.known.spread[[index for index, _ in timed]]), self.scales.cells,
+            self.scales.shifted,
         )
 
     @cached_property
@@ -170,6 +177,7 @@ class Tuner(Generic[Candidate]):
 
             P(better) = mean over draws of 1 - prod over candidates below the mark of (1 - p_runs)
 
+        Symbols: the mark is 1 % below the best measured, whose own step is drawn as far as noise leaves it open.
         Holds:   the same on each run: the draws are.
         """
         if self.best is None:
@@ -182,15 +190,17 @@ class Tuner(Generic[Candidate]):
         left = np.flatnonzero(gain > NEGLIGIBLE * BETTER)
         if not len(left):
             return Prospect(probability_better=0.0, expected_gain_ratio=0.0)
-        values, vectors = np.linalg.eigh(steps.covariance[np.ix_(left, left)])
+        together = np.array([self.best[0], *left])
+        values, vectors = np.linalg.eigh(steps.covariance[np.ix_(together, together)])
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         dice = np.random.default_rng(self.seed)
         wide = np.sqrt(steps.degrees / dice.chisquare(steps.degrees, (DRAWS, 1)))
-        drawn = steps.mean[left] + wide * (dice.standard_normal((DRAWS, len(left))) @ root.T)
+        drawn = steps.mean[together] + wide * (dice.standard_normal((DRAWS, len(together))) @ root.T)
+        mark, drawn = (np.full((DRAWS, 1), best) if self._best_stalled else drawn[:, :1]), drawn[:, 1:]
         runs = runs[left]
-        missed = np.where(drawn < best + math.log1p(-BETTER), np.log1p(-np.minimum(runs, 1.0 - 1e-12)), 0.0).sum(axis=1)
+        missed = np.where(drawn < mark + math.log1p(-BETTER), np.log1p(-np.minimum(runs, 1.0 - 1e-12)), 0.0).sum(axis=1)
         order = np.argsort(drawn, axis=1)
-        gains = np.maximum(-np.expm1(np.minimum(np.take_along_axis(drawn, order, axis=1) - best, 0.0)), 0.0)
+        gains = np.maximum(-np.expm1(np.minimum(np.take_along_axis(drawn, order, axis=1) - mark, 0.0)), 0.0)
         first = runs[order] * np.cumprod(np.concatenate([np.ones((DRAWS, 1)), 1.0 - runs[order][:, :-1]], axis=1), axis=1)
         return Prospect(
             probability_better=float(1.0 - np.exp(missed).mean()), expected_gain_ratio=float((gains * first).sum(axis=1).mean())
