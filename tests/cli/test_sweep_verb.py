@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from meshwright.errors import fault
+from meshwright.api.verbs.sweep import SweepRequest, sweep
+from meshwright.errors import NoAnswerError, fault
 from meshwright.evidence.rows.reading import read_runs
 from meshwright.evidence.rows.table import read_table
 
@@ -129,6 +130,21 @@ def test_what_is_wrong_is_one_line_before_anything_starts(cli: Cli, words: tuple
 def test_nobody_who_could_be_asked(cli: Cli, words: tuple[str, ...], here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = cli(*words)
     assert answer.status == 2 and "start it with --yes" in answer.err and "3 trials" in answer.err
+
+
+def test_whoever_is_asked_may_say_no(words: tuple[str, ...], here: Path) -> None:
+    (here / "plans.json").write_text(json.dumps({"plans": [{"label": "dp2 mb1"}, {"label": "tp2 mb1"}]}))
+    request = SweepRequest(model="llama3-8b", layers=4, device="cpu", devices=2, global_batch=8, sequence=64, template="run.sh",
+                           layouts="plans.json")
+    said: list[str] = []
+
+    def no(line: str) -> bool:
+        said.append(line)
+        return False
+
+    with pytest.raises(NoAnswerError, match="nothing was started"):
+        sweep(request, confirm=no)
+    assert said[0].startswith("2 trials of run.sh, as Megatron-LM lays it out on local: about ") and not (here / "runs.db").exists()
 
 
 def test_an_output_without_a_step_is_no_measurement(cli: Cli, words: tuple[str, ...], here: Path) -> None:
