@@ -68,8 +68,8 @@ def pack_report(answer: Packed) -> Iterator[RenderableType]:
         yield from _curve(answer.curve, answer.recommended)
     else:
         yield Padding(Text(f"Recommended limit {integer(answer.recommended)} tokens"), (1, 0, 0, 0))
-        words = ["the smallest that fills micro-batches", "memory is not known: name --model and a cluster"]
-        yield Pieces(pieces=words, style="dim")
+        missing = ["the smallest that fills micro-batches", "memory is not known: name --model and a cluster"]
+        yield Pieces(pieces=missing, style="dim")
 
 
 def _above(ratio: float) -> str:

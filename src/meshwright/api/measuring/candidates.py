@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from meshwright.api.measuring.subject import Subject
     from meshwright.measure.chooser import Candidate
 
-MOST = 1000
+MOST, TOP_TUNED = 1000, 50
+"""Layouts of a grid that are run without a budget; plans of a search that ``tune`` chooses from."""
 
 
 def which(top: int) -> tuple[Field, ...]:

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api import numbers
 from meshwright.api.fields import Faults, Field, Values, one_of
-from meshwright.api.measuring.candidates import candidates_of, check_which, which
+from meshwright.api.measuring.candidates import TOP_TUNED, check_which, which
 from meshwright.api.measuring.options import SHARED, TrialsRequest
 from meshwright.api.options import CASE
 from meshwright.api.request import Answer, Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from meshwright.api.measuring.session import Conducted, Confirm, Place, Told
-    from meshwright.api.measuring.subject import Subject
+    from meshwright.api.measuring.session import Confirm, Told
+    from meshwright.api.measuring.tuned import Tuned
     from meshwright.api.replaying import Replay
-    from meshwright.measure.chooser import Candidate, Chooser
-    from meshwright.measure.conduct.budget import Price
-    from meshwright.measure.tuning.tuner import Prospect
 
-TOP, TRIALS = 50, 15
-"""Layouts that are chosen from, and trials at most, where nothing is said."""
 INTERRUPTED = 130
 _HOW, _REPLAY = "How it chooses", "Recorded runs"
 TUNING = (
@@ -49,7 +42,7 @@ OF_REPLAY = ("replay", "cell", "seeds", "sampler", "stop_probability", "trials",
 class TuneRequest(TrialsRequest):
     """A case and how trials of it are chosen and run, or recorded runs."""
 
-    FIELDS: ClassVar[tuple[Field, ...]] = (*CASE, *which(TOP), *TUNING, *SHARED, *REPLAY)
+    FIELDS: ClassVar[tuple[Field, ...]] = (*CASE, *which(TOP_TUNED), *TUNING, *SHARED, *REPLAY)
 
     top: int | str | None = None
     layouts: str | Path | None = None
@@ -59,25 +52,6 @@ class TuneRequest(TrialsRequest):
     replay: str | Path | None = None
     cell: str | None = None
     seeds: int | str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tuned:
-    """What was run, or would be."""
-
-    given: Subject
-    where: Place
-    candidates: tuple[Candidate, ...]
-    cost: Price
-    sampler: str
-    described: tuple[tuple[str, str], ...] = ()
-    """Of a dry run: label, and what would be done first."""
-    conducted: Conducted | None = None
-    """None of a dry run."""
-    prospect: Prospect | None = None
-    """What is left to find; None of a sampler that does not know."""
-    written: str = ""
-    left_out: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +98,8 @@ def tune(
     Errors:  ``InputError`` with every fault of the request; ``NoAnswerError`` where no layout fits, devices are busy, or a sampler
              is not installed.
     """
+    from meshwright.api.measuring.tuned import run
+
     faults = Faults()
     values = request.read(faults)
     if "replay" in values or "replay" in faults.failed:
@@ -132,7 +108,7 @@ def tune(
         if name in values:
             faults.add("tune.replay", "needs --replay CSV: recorded runs", path=f"--{name}")
     check_which(values, faults)
-    return _run(values, faults, progress, told, confirm)
+    return TuneAnswer(tuned=run(values, faults, progress, told, confirm))
 
 
 def _replay(values: Values, faults: Faults) -> TuneAnswer:
@@ -147,54 +123,3 @@ def _replay(values: Values, faults: Faults) -> TuneAnswer:
         check_name(values.get("calibration", "none"))
     faults.check()
     return TuneAnswer(replayed=replay(values))
-
-
-def _run(values: Values, faults: Faults, progress: Progress | None, told: Told | None, confirm: Confirm | None) -> TuneAnswer:
-    """For real."""
-    from meshwright.api.measuring.rows import rows_of, write_rows
-    from meshwright.api.measuring.session import agreed, conduct, place, price_line, priced
-    from meshwright.api.measuring.subject import subject
-    from meshwright.measure.tuning.samplers import require_optuna
-    from meshwright.measure.tuning.tuner import Tuner
-
-    sampler = values.get("sampler", "model")
-    if sampler in ("tpe", "gp"):
-        require_optuna(sampler)
-    given = subject(values, faults)
-    where = place(values, faults)
-    if where.budget.trials is None:
-        where = replace(where, budget=replace(where.budget, trials=TRIALS))
-    found = candidates_of(given, values, faults, progress, top=TOP)
-    candidates = tuple({each.label: each for each in found}.values())
-    cost, trials = priced(given, where, candidates)
-    tuned = Tuned(given=given, where=where, candidates=candidates, cost=cost, sampler=sampler)
-    if values["dry_run"]:
-        first = min(cost.trials, 1)
-        described = tuple((each.label, where.executor.describe(each)) for each in trials[:first])
-        return TuneAnswer(tuned=replace(tuned, described=described))
-    where.executor.check(trials)
-    agreed(f"at most {price_line(given, where, cost)}", values, confirm)
-    chooser = _chooser(sampler, given, candidates, values)
-    done = conduct(given, where, chooser, told)
-    tuned = replace(tuned, conducted=done, prospect=chooser.prospect if isinstance(chooser, Tuner) else None)
-    if "out" in values:
-        rows, left = rows_of(given, done.attempts, where.store)
-        write_rows(str(values["out"]), rows, force=values["force"])
-        tuned = replace(tuned, written=str(values["out"]), left_out=left)
-    return TuneAnswer(tuned=tuned)
-
-
-def _chooser(sampler: str, given: Subject, candidates: Sequence[Candidate], values: Values) -> Chooser:
-    """A sampler by its name, over the layouts of a case."""
-    from meshwright.measure.tuning import beliefs as prior
-    from meshwright.measure.tuning.replay import words_of
-    from meshwright.measure.tuning.samplers import Optuna, shuffled
-    from meshwright.measure.tuning.tuner import STOP_PROBABILITY, Tuner
-
-    if sampler == "random":
-        return shuffled(candidates, 0)
-    known = prior.beliefs([prior.Subject(case=given.case, layout=each.layout) for each in candidates])
-    if sampler in ("tpe", "gp"):
-        return Optuna(candidates, words_of(known), sampler, 0)
-    stop = values.get("stop_probability", STOP_PROBABILITY)
-    return Tuner(candidates, known, stop_probability=stop, start_s=given.start_s, steps=float(given.steps))

@@ -11,7 +11,7 @@ from meshwright.words import percent, plural, rate
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from meshwright.api.verbs.tune import Tuned
+    from meshwright.api.measuring.tuned import Tuned
 
     View = Mapping[str, Any]
 
