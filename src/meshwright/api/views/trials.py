@@ -83,7 +83,7 @@ def _trial(attempts: Sequence[Attempt], predicted_s: float | None) -> Document:
 def _best(attempt: Attempt, predicted_s: float | None, where: Place) -> Document:
     """The best, with the files that it was run by."""
     folder = where.store.with_suffix(".trials") / attempt.folder
-    mine = {"ended.json", "ended.new", "keeper.json", "keeper.log", "output.log"}
+    mine = {"ended.json", "ended.new", "keeper.json", "keeper.log", "keeper.py", "output.log", "output-slurm.log"}
     files = [str(path) for path in sorted(Path(folder).rglob("*"))
              if path.is_file() and path.name not in mine and path.parent.name != "record"] if folder.is_dir() else []
     return _trial([attempt], predicted_s) | {"files": files}
