@@ -47,7 +47,7 @@ class Split:
 
     @property
     def collectives_ratio(self) -> float | None:
-        """What collectives take that nothing hides, transfers and waits; of timers the transfers alone, for stages wait elsewhere."""
+        """What collectives take that nothing hides: transfers and waits. Of timers transfers alone: stages wait elsewhere."""
         if self.communication_exposed_ratio is None or self.source == "timers":
             return self.communication_exposed_ratio
         return self.communication_exposed_ratio + (self.waiting_ratio or 0.0)
