@@ -73,6 +73,9 @@ def configuration_findings(text: str, path: str) -> Iterator[Found]:
     kind = kind_of(settings, is_json=is_json)
     if kind is None:
         return
+    mode = settings.get("run_mode")
+    if kind == "MindSpore YAML" and mode is not None and mode.value in ("predict", "eval"):
+        return  # it trains nothing
     for rule in rules().values():
         if rule.looks_at == kind:
             setting = settings.get(rule.when["key"])

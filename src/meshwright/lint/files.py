@@ -48,6 +48,10 @@ _LEFT_OUT = frozenset(
         ".ipynb_checkpoints",
     }
 )
+_NO_TRAINING = re.compile(
+    r"(^|/)(infer\w*|eval\w*|predict\w*|generation|serving|convert\w*|checkpoint)/|(^|/)(infer|eval|predict|generate|serve|convert)\w*\.\w+$"
+)
+"""Files that use a model, or change its format: nothing of them runs in the steps of a training either."""
 _TESTS = re.compile(r"(^|/)(tests?|testing|unit_tests|\w*_tests|test_\w+)/|(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
 """Files that test others: nothing in them runs in the steps of a training, and they wait and compare on purpose."""
 MOST_FILES = 200_000
@@ -76,7 +80,8 @@ def _is_script(path: Path) -> bool:
 
 
 def files_of(paths: list[str]) -> Iterator[tuple[str, bool]]:
-    """The files that paths name, each once, and whether it is a test within a folder that was named. Folders come in the order of
+    """The files that paths name, each once, and whether it is, within a folder that was named, a test or another file
+    that trains nothing. Folders come in the order of
     their names; links to folders are not followed.
 
     Errors:  ``InputError`` for a path that is not there, and for a file that no rule looks at.
@@ -103,10 +108,11 @@ def files_of(paths: list[str]) -> Iterator[tuple[str, bool]]:
 
 
 def _inside(folder: str) -> Iterator[tuple[str, bool]]:
-    """The files of a folder and of those in it, and whether each is a test."""
+    """The files of a folder and of those in it, and whether each is none that trains."""
     for home, folders, names in os.walk(folder):
         folders[:] = sorted(each for each in folders if each not in _LEFT_OUT)
         for name in sorted(names):
             path = Path(home, name)
             if path.is_file() and look_of(path) is not None:
-                yield str(path), _TESTS.search(path.relative_to(folder).as_posix()) is not None
+                within = path.relative_to(folder).as_posix()
+                yield str(path), bool(_TESTS.search(within) or _NO_TRAINING.search(within))

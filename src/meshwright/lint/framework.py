@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from meshwright.frameworks.base import Check, Framework
     from meshwright.frameworks.settings import Finding
 
-_OF_ASCEND = frozenset({"mindspeed-llm", "mindspeed-core-ms", "mindformers"})
 _ASCEND = re.compile(r"ascend|(?<![a-z])npu(?![a-z])|mindspeed|mindspore|hccl|msrun", re.IGNORECASE)
+_SIGNS = {
+    **dict.fromkeys(("mindspeed-llm", "mindspeed-core-ms", "mindformers"), _ASCEND),
+    "megatron-deepspeed": re.compile("deepspeed|zero-stage", re.IGNORECASE),
+}
+"""Fork of Megatron-LM -> what a script for it names."""
 _FEW = 3
 """Keys of which a file must hold as many before it is taken for a framework's."""
 
@@ -33,12 +37,11 @@ def checks() -> Mapping[str, Check]:
 def framework_of(keys: tuple[str, ...], text: str) -> Framework | None:
     """The framework whose settings a script has; None where they are few, or nobody's.
 
-    Those for Ascend take Megatron's flags too: a script that names nothing of Ascend is Megatron's.
+    Its forks take Megatron's flags too: a script that names nothing of theirs is Megatron's.
     """
     found = owner_of(keys) if len(keys) >= _FEW else None
-    if found is not None and found.name in _OF_ASCEND and not _ASCEND.search(text):
-        return framework("megatron")
-    return found
+    sign = _SIGNS.get(found.name) if found is not None else None
+    return framework("megatron") if sign is not None and not sign.search(text) else found
 
 
 def framework_findings(named: Framework, path: str, text: str) -> Iterator[Found]:

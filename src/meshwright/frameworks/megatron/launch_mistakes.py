@@ -87,6 +87,8 @@ def _closed(name: str) -> Callable[[Reading], Values | None]:
 
 
 def _segments(reading: Reading, case: Case | None) -> Iterator[Values]:
+    if has(reading, "--use-nccl-ub"):
+        return  # buffers that NCCL registers exclude them
     texts = [_variable(reading, name) or "" for name in _ALLOCATOR]
     if all(_known(reading, name) for name in _ALLOCATOR) and not any("expandable_segments:True" in text for text in texts):
         yield _place(reading, _ALLOCATOR[0], expected="export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")

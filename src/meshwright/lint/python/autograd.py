@@ -138,6 +138,8 @@ def mints(module: Module) -> Iterator[Hit]:
     """Operators of ``ops`` that have a counterpart in ``mint``: one finding a file."""
     if not module.uses("mindspore"):
         return
+    if re.search(r"graph|infer|convert|transform_ckpt", module.path.rpartition("/mindformers/")[2]):
+        return  # static graphs, and what does not train
     for name in _MINT:
         for at in module.calls.get(name, ()):
             dotted = module.dotted(getattr(at.node, "func", at.node))

@@ -139,9 +139,8 @@ class Module:
             for name in node._fields:
                 value = getattr(node, name, None)
                 if value.__class__ is list:
-                    for each in value:
-                        if isinstance(each, ast.AST) and each.__class__ not in _SIMPLE:
-                            waiting.append((each, inner if name not in ("decorator_list", "bases") else place))
+                    home = inner if name not in ("decorator_list", "bases") else place
+                    waiting += [(each, home) for each in value if isinstance(each, ast.AST) and each.__class__ not in _SIMPLE]
                 elif isinstance(value, ast.AST) and value.__class__ not in _SIMPLE:
                     waiting.append((value, place if name in ("iter", "test") and kind is not ast.While else inner))
         for local, whole in names.items():

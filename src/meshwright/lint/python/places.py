@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from meshwright.lint.python.module import Module, Place
 
 _RARELY = re.compile(
-    "%|not self\\.training|past_key|None|log|debug|verbose|profil|eval|print|save|interval|every|freq|dump|trac|monitor|warn|nan|rank|main"
-    "|first|last|step|iter|epoch|export|onnx|script|test|report|generat|infer|cache|decod|display|summary|ckpt|checkpoint|timer|barrier"
-    "|is_cpu|record|stats|empty|memory|level|determin|seed|nvtx|reproduc|anomaly|metric|compil|capture|offload|hasattr|vis|valid|assert"
-    "|check",
+    "%|not self\\.training|past_key|None|log|debug|verbose|profil|eval|print|save|interval|every|freq|dump|trac|monitor"
+    "|warn|nan|rank|main|first|last|step|iter|epoch|export|onnx|script|test|report|generat|infer|cache|decod|display"
+    "|summary|ckpt|checkpoint|timer|barrier|is_cpu|record|stats|empty|memory|level|determin|seed|nvtx|reproduc|anomaly"
+    "|metric|compil|capture|offload|hasattr|vis|valid|assert|check",
     re.IGNORECASE,
 )
 """Conditions that hold in few steps, or in none of a training."""

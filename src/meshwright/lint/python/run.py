@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import warnings
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from meshwright.errors import Message
@@ -42,14 +44,16 @@ def python_findings(text: str, path: str) -> Iterator[Found]:
     """
     refuse_long_numbers(text, path)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _uncollected():
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         yield _unreadable(text, path, error)
         return
     try:
-        yield from list(findings_of(Module(tree, text, path)))
+        with _uncollected():
+            found = list(findings_of(Module(tree, text, path)))
+        yield from found
     except RecursionError as error:  # an expression that nests too deeply to be compared
         yield _unreadable(text, path, error)
 
@@ -76,6 +80,19 @@ def findings_of(module: Module) -> Iterator[Found]:
                 source=rule.source,
                 edits=edits,
             )
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without looking for cycles meanwhile: a tree has a million objects and no cycle, and each look walks them all."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _character(module: Module, line: int, column: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from meshwright.lint.found import Edit
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from meshwright.lint.python.calls import Hit
     from meshwright.lint.python.module import Module, Place
 
-_TENSORS = frozenset({"torch.tensor", "torch.Tensor", "torch.FloatTensor", "torch.LongTensor", "mindspore.Tensor"})
+_TENSORS = frozenset({"torch.tensor", "mindspore.Tensor"})
 _FRESH = frozenset(
     f"numpy.{name}"
     for name in (
@@ -36,12 +37,16 @@ _FRESH = frozenset(
     )
 )
 _FACTORIES = frozenset(f"torch.{name}" for name in ("zeros", "ones", "empty", "full", "rand", "randn", "arange", "eye", "linspace"))
+_WITH_GRAPH = re.compile(
+    r"^(?!.*(mask|tokens|count|num_)).*(loss|logit|hidden|output|grad|entropy|kl\b|ratio|reward|score|activ|embed|pred)", re.I
+)
+"""What is likely to hang on a graph, by its name."""
 _TAKES_STRIDES = frozenset({"transpose", "permute", "t", "sum", "mean", "matmul", "softmax"})
 
 
 def arrays(module: Module) -> Iterator[Hit]:
     """``torch.tensor(array)``: a copy of what ``from_numpy`` shares."""
-    for name in ("tensor", "Tensor", "FloatTensor", "LongTensor"):
+    for name in ("tensor", "Tensor"):
         for at in module.calls.get(name, ()):
             node = at.node
             assert isinstance(node, ast.Call)
@@ -50,6 +55,8 @@ def arrays(module: Module) -> Iterator[Hit]:
                 dotted = "mindspore.Tensor"
             if dotted not in _TENSORS or not node.args:
                 continue
+            if len(node.args) > 1 or any(each.arg == "dtype" for each in node.keywords):
+                continue  # another kind of number: there is a copy in any case
             first = node.args[0]
             if isinstance(first, ast.Call) and module.dotted(first.func) in _FRESH:
                 yield "tensor.from-numpy", node, module.code(node), _shared(module, node, first, dotted)
@@ -122,6 +129,8 @@ def detached(module: Module) -> Iterator[Hit]:
         if not isinstance(inner, ast.Call) or not isinstance(inner.func, ast.Attribute) or inner.func.attr != "clone":
             continue
         if node.args or inner.args or inner.keywords:
+            continue
+        if not _WITH_GRAPH.search(module.code(inner.func.value)):
             continue
         (_, start), (_, end) = module.span(inner.func.value), module.span(node)
         plain = module.data[start:end] == b".clone().detach()"

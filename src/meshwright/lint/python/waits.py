@@ -68,8 +68,21 @@ def to_host(module: Module) -> Iterator[Hit]:
             and first.value == "cpu"
             and in_step(module, node, at.place)
             and not any(each.arg == "non_blocking" for each in node.keywords)
+            and not _is_object(module, node)
         ):
             yield "step.cpu", node, module.code(node), ()
+
+
+def _is_object(module: Module, node: ast.Call) -> bool:
+    """Whether a method is called on a name that holds what a class has made: no tensor."""
+    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+    return isinstance(owner, ast.Name) and any(
+        isinstance(at.node, ast.Assign)
+        and isinstance(at.node.value, ast.Call)
+        and module.dotted(at.node.value.func).rpartition(".")[2][:1].isupper()
+        and any(isinstance(target, ast.Name) and target.id == owner.id for target in at.node.targets)
+        for at in module.by_kind.get(ast.Assign, ())
+    )
 
 
 def truths(module: Module) -> Iterator[Hit]:
