@@ -26,7 +26,8 @@ from meshwright.words import percent, seconds
 
 ROOT = Path(__file__).resolve().parents[1]
 MEASURED, PICTURE = ROOT / "docs" / "accuracy.md", ROOT / "docs" / "plan.svg"
-PAGES = [ROOT / name for name in ("README.md", "docs/check.md", "docs/diagnose.md", "docs/fix.md", "docs/plan.md")]
+_PAGES = ("README.md", "docs/check.md", "docs/diagnose.md", "docs/fix.md", "docs/packing.md", "docs/plan.md")
+PAGES = [ROOT / name for name in _PAGES]
 """Pages with parts that are generated here."""
 WIDTH = "80"
 """Columns of examples: no terminal and no page cuts them off."""

@@ -1,18 +1,27 @@
-"""How much random tests draw: a sample, the same every time; ``MESHWRIGHT_FUZZ=N`` draws N times as much, others for each N."""
+"""How much random tests draw: a sample, the same every time; ``MESHWRIGHT_FUZZ=N`` draws N times what tests name.
+
+The draws differ with N. Of long tables of cases a sample stands in the default run, and the rest behind ``-m matrix``.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 FUZZ = int(os.environ.get("MESHWRIGHT_FUZZ", "0"))
 """Factor on the number of draws; 0: the same few every time."""
+SAMPLE = 3
+"""The sample is one of so many, and never fewer than ``LEAST`` of those that there are."""
+LEAST = 2
 
 
 def draws(number: int) -> int:
-    """So many of a sample, or more of them."""
-    return number * max(1, FUZZ)
+    """So many, or more of them, or a sample of them."""
+    return number * FUZZ if FUZZ else min(number, max(LEAST, number // SAMPLE))
 
 
 def seed(number: int) -> int:
@@ -26,3 +35,11 @@ def examples(number: int) -> settings:
     return settings(
         max_examples=draws(number), deadline=None, derandomize=FUZZ == 0, database=None, suppress_health_check=quiet
     )
+
+
+def one_of(every: int, cases: Iterable[Any], *, first: int = 0) -> list[Any]:
+    """Cases of a table: one of so many as they are, the others marked to run with ``-m matrix`` alone."""
+    return [
+        case if number % every == first else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.matrix)
+        for number, case in enumerate(cases)
+    ]

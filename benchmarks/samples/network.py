@@ -7,7 +7,7 @@ from statistics import median
 
 from benchmarks.samples import Expected
 from meshwright.diagnose.bandwidth import judge_table
-from meshwright.diagnose.judged import Judged
+from meshwright.diagnose.finding import Finding
 from meshwright.diagnose.network import judge_setup
 from meshwright.domain.observed import Bandwidth, Bandwidths, NetworkSetup
 from meshwright.readers.formats import Observed
@@ -47,14 +47,16 @@ def _judged(file: str, want: str) -> Expected:
         found = [each for observation in observed.observations for each in (
             judge_setup(observation) if isinstance(observation, NetworkSetup)
             else judge_table(observation) if isinstance(observation, Bandwidths) else ())]
-        return ", ".join(f"{each.id} ({each.severity}, {_reason(each)})" for each in found if each.severity != "low") or "nothing"
+        wrong = [each for each in found if each.severity != "advice"]
+        return ", ".join(f"{each.id} ({each.severity}, {_reason(each)})" for each in wrong) or "nothing"
 
     return Expected(file=file, what="what is wrong", want=want, got=ask)
 
 
-def _reason(judged: Judged) -> str:
+def _reason(judged: Finding) -> str:
+    place = judged.evidence[0].place
     reasons = judged.message.values.get("reasons")
-    return " ".join(map(str, reasons)) if isinstance(reasons, tuple) else f"line {judged.place.line}"
+    return " ".join(map(str, reasons)) if isinstance(reasons, tuple) else f"line {place.line if place else None}"
 
 
 _LO, _FALLBACK = "nccl_debug/issue_nccl_1053_socket_lo.log", "nccl_debug/issue_nccl_952_socket_fallback.log"
@@ -126,14 +128,14 @@ EXPECTED: tuple[Expected, ...] = (
     _reaches(_INSPECTOR, "second", "ReduceScatter 2147483648 B, 8 ranks, 41057 us", lambda table: _record(table.rows[1])),
     _reaches(_INSPECTOR, "its algorithm, GB/s", 418.439467, lambda table: table.rows[1].algorithm_bytes_per_s / 1e9),
     _reaches(_INSPECTOR, "its bus, GB/s", 366.134533, lambda table: table.rows[1].bus_bytes_per_s / 1e9),
-    _judged(_LO, "network.tcp (critical, environment), network.loopback (critical, line 4)"),
-    _judged(_FALLBACK, "network.tcp (critical, unknown)"),
+    _judged(_LO, "network.tcp (error, environment), network.loopback (error, line 4)"),
+    _judged(_FALLBACK, "network.tcp (error, unknown)"),
     _judged(_DIRECT, "nothing"),
-    _judged(_NONE, "network.tcp (critical, no_device)"),
+    _judged(_NONE, "network.tcp (error, no_device)"),
     _judged(_P5, "nothing"),
     _judged(_AWS, "nothing"),
-    _judged(_CLIFF, "bandwidth.cliff (high, line 7)"),
-    _judged(_N4, "network.not_direct (high, line 312)"),
+    _judged(_CLIFF, "bandwidth.cliff (warning, line 7)"),
+    _judged(_N4, "network.not_direct (warning, line 312)"),
     _judged(_N1, "nothing"),
     _judged(_INSPECTOR, "nothing"),
     _reaches(_INSPECTOR, "absence is no evidence", 1, lambda table: sum("may still have happened" in each for each in table.notes)),

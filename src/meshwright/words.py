@@ -12,39 +12,39 @@ _LIST_FULL = 3
 
 def percent(ratio: float, digits: int = 1) -> str:
     """A ratio as percent."""
-    return f"{100 * ratio:.{digits}f} %"
+    return f"{100 * ratio:z.{digits}f} %"
 
 
 def integer(value: float) -> str:
     """A count with thousands separators."""
-    return f"{value:,.0f}"
+    return f"{value:z,.0f}"
 
 
 def seconds(value_s: float) -> str:
     """Seconds as us, ms or s, always with three significant figures, so that columns of them line up."""
     magnitude = abs(value_s)
     if magnitude >= 999.5:
-        return f"{value_s:,.0f} s"
+        return f"{value_s:z,.0f} s"
     scale, unit = (1.0, "s") if magnitude >= 0.9995 or not magnitude else (MILLI, "ms")
     scale, unit = (MICRO, "us") if 0 < magnitude < 0.9995 * MILLI else (scale, unit)
-    return f"{value_s / scale:#.3g}".rstrip(".") + f" {unit}" if magnitude else "0 s"
+    return f"{value_s / scale:z#.3g}".rstrip(".") + f" {unit}" if magnitude else "0 s"
 
 
 def rate(value: float) -> str:
     """A rate: separators below a hundred thousand, a suffix above."""
     if value < 10:
-        return f"{value:.3g}"
+        return f"{value:z.3g}"
     return integer(value) if value < 1e5 else count(value)
 
 
 def tflops(flops_per_s: float) -> str:
     """A speed in TFLOP/s."""
-    return f"{flops_per_s / TERA:,.4g} TFLOP/s"
+    return f"{flops_per_s / TERA:z,.4g} TFLOP/s"
 
 
 def gib_of(part_bytes: float, whole_bytes: float) -> str:
     """``61.2 / 79.1 GiB``."""
-    return f"{part_bytes / GIB:.1f} / {whole_bytes / GIB:.1f} GiB"
+    return f"{part_bytes / GIB:z.1f} / {whole_bytes / GIB:z.1f} GiB"
 
 
 def plural(number: int, noun: str, many: str = "") -> str:

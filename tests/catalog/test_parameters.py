@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.draws import examples
 
 from meshwright.catalog import load_model
 from meshwright.domain.model import Attention, LatentAttention, LayerKind, MixtureOfExperts, Mlp, Model
@@ -97,7 +98,7 @@ def layers(draw: st.DrawFn) -> tuple[Model, LayerKind, int, int, int]:
     return model, kind, tp, ep, etp
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(layers())
 def test_ranks_add_up_to_the_layer(drawn: tuple[Model, LayerKind, int, int, int]) -> None:
     model, kind, tp, ep, etp = drawn
@@ -109,7 +110,7 @@ def test_ranks_add_up_to_the_layer(drawn: tuple[Model, LayerKind, int, int, int]
     assert rank.routed * ep * etp == whole.routed + copied
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(layers())
 def test_the_model_is_the_sum_of_its_parts(drawn: tuple[Model, LayerKind, int, int, int]) -> None:
     model, kind, _, _, _ = drawn
@@ -119,7 +120,7 @@ def test_the_model_is_the_sum_of_its_parts(drawn: tuple[Model, LayerKind, int, i
     assert active_parameters(model) <= total_parameters(model)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(layers())
 def test_columns_agree_with_scalars(drawn: tuple[Model, LayerKind, int, int, int]) -> None:
     model, kind, *_ = drawn

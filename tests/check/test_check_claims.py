@@ -9,6 +9,7 @@ from check_cases import case_of, found, ids, judged, megatron_text, picotron
 from check_cases import megatron as whole
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.draws import examples
 
 from meshwright.check import NAMES, claim
 from meshwright.check.claims import claims
@@ -36,7 +37,7 @@ def test_the_predictions_own_figures_are_no_findings():
     assert not {each for each in ids(megatron(**exact())) if each.startswith("check.claim")}
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(examples(25), suppress_health_check=list(HealthCheck))
 @given(names=st.lists(st.sampled_from([name for name in NAMES if name != "memory_gb"]), min_size=2, max_size=2, unique=True),
        factor=st.floats(2.0, 50.0))
 def test_any_two_claims_that_differ_are_apart_by_what_they_differ(names, factor):

@@ -109,6 +109,9 @@ def test_figures_of_models():
         "tied_embeddings": False,
         "ffn": 14336,
         "experts": 0,
+        "gated": True,
+        "latent_attention": False,
+        "windowed": False,
     }
     latent = figures.figures_of(load_model("deepseek-v3"))
     assert not {"key_value_heads", "head_dim"} & set(latent)

@@ -6,9 +6,8 @@ import ast
 import re
 import string
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 import meshwright
 
@@ -17,6 +16,7 @@ MAKERS = {"fault": 0, "Message": 0, "add": 0, "check": 1}
 """Name of a call that makes a message -> the place of its identifier."""
 
 
+@cache
 def calls() -> list[tuple[str, str, str, set[str] | None]]:
     """Place, identifier, template, and the names of the values (None where they are not written in the call)."""
     found = []
@@ -40,29 +40,24 @@ def calls() -> list[tuple[str, str, str, set[str] | None]]:
     return found
 
 
-CALLS = calls()
-
-
 def test_messages_are_found():
-    assert len(CALLS) > 60
-    assert {"label.world", "option.choice", "pin.knob", "file.exists", "request.key"} <= {call[1] for call in CALLS}
+    assert len(calls()) > 60
+    assert {"label.world", "option.choice", "pin.knob", "file.exists", "request.key"} <= {call[1] for call in calls()}
 
 
-@pytest.mark.parametrize(("place", "identifier", "template", "names"), CALLS, ids=[call[0] for call in CALLS])
-def test_a_template_formats_with_its_values(place, identifier, template, names):
-    fields = {field for _, field, _, _ in string.Formatter().parse(template) if field is not None}
-    assert all(field.isidentifier() for field in fields), place
-    if names is not None:
-        assert fields <= names, place
-    sample = dict.fromkeys(fields, 3)
-    printed = template.format(**sample)
-    assert printed
-    assert "\n" not in printed
+def test_a_template_formats_with_its_values():
+    for place, _, template, names in calls():
+        fields = {field for _, field, _, _ in string.Formatter().parse(template) if field is not None}
+        assert all(field.isidentifier() for field in fields), place
+        assert names is None or fields <= names, place
+        printed = template.format(**dict.fromkeys(fields, 3))
+        assert printed, place
+        assert "\n" not in printed, place
 
 
 def test_an_identifier_means_one_thing_in_a_file():
     templates = defaultdict(set)
-    for place, identifier, template, _ in CALLS:
+    for place, identifier, template, _ in calls():
         if place.startswith(("cli/", "report/", "domain/label")):
             templates[identifier].add(template)
     assert not {identifier: texts for identifier, texts in templates.items() if len(texts) > 1}
@@ -77,4 +72,4 @@ OF_PYTHON = re.compile(r"\b(str|int|float|bool|dict|tuple|NoneType|None|True|Fal
 
 
 def test_no_template_speaks_python():
-    assert not [call for call in CALLS if call[1] not in OWN_WORDS and OF_PYTHON.search(call[2])]
+    assert not [call for call in calls() if call[1] not in OWN_WORDS and OF_PYTHON.search(call[2])]

@@ -31,7 +31,7 @@ def test_healthy_devices_are_left_alone():
 
 
 @pytest.mark.parametrize(("changed", "found"), [
-    ({"clock_hz": 0.3e9, "utilization_ratio": 0.1}, [("left_out", "medium")]), ({"xid": 79.0}, [("xid", "high")])])
+    ({"clock_hz": 0.3e9, "utilization_ratio": 0.1}, [("left_out", "warning")]), ({"xid": 79.0}, [("xid", "warning")])])
 def test_a_device_that_differs_is_named(changed, found):
     judged = judge_counters([counters(changed)])
     assert ids(judged) == found
@@ -41,7 +41,7 @@ def test_a_device_that_differs_is_named(changed, found):
 
 def test_low_power_at_full_utilisation_is_a_hint():
     waiting = {"power_w": 250.0}
-    assert ids(judge_counters([counters(waiting, waiting, waiting, waiting)])) == [("waiting", "low")]
+    assert ids(judge_counters([counters(waiting, waiting, waiting, waiting)])) == [("waiting", "advice")]
     assert judge_counters([counters(waiting)]) == (), "of all of them"
 
 
@@ -53,8 +53,8 @@ def snapshot(**given: object) -> MemorySnapshot:
 
 def test_what_did_not_fit_is_fragmented_or_full():
     assert judge_snapshot(snapshot()) == ()
-    assert ids(judge_snapshot(snapshot(out_of_memory=(20 * 2**30,)))) == [("snapshot-fragmented", "high")]
-    assert ids(judge_snapshot(snapshot(out_of_memory=(50 * 2**30,)))) == [("snapshot-full", "high")]
+    assert ids(judge_snapshot(snapshot(out_of_memory=(20 * 2**30,)))) == [("snapshot-fragmented", "warning")]
+    assert ids(judge_snapshot(snapshot(out_of_memory=(50 * 2**30,)))) == [("snapshot-full", "warning")]
 
 
 def times(late: int | None, share: float = 0.3) -> list[Bandwidths]:
@@ -70,6 +70,6 @@ def test_the_rank_that_waits_least_is_the_one_that_is_waited_for():
     assert judge_ranks(times(None)) == ()
     assert judge_ranks(times(5, 0.03)) == ()
     (found,) = judge_ranks(times(5))
-    assert (found.id, found.message.values["rank"], found.severity) == ("network.last_to_arrive", 5, "high")
-    assert found.place.file == "rank-5"
+    assert (found.id, found.message.values["rank"], found.severity) == ("network.last_to_arrive", 5, "warning")
+    assert found.evidence[0].place.file == "rank-5"
     assert judge_ranks(times(5)[:2]) == (), "of two nobody can tell"

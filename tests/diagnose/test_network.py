@@ -37,9 +37,9 @@ def ids(judged: tuple) -> list[str]:
 def test_tcp_between_nodes_is_said_with_its_reason(given, reasons, line):
     judged = judge_setup(setup(network="Socket", **given))
     assert ids(judged)[0] == "network.tcp"
-    assert judged[0].severity == "critical"
+    assert judged[0].severity == "error"
     assert judged[0].message.values["reasons"] == reasons
-    assert judged[0].place == Place(file="log", line=line)
+    assert judged[0].evidence[0].place == Place(file="log", line=line)
 
 
 def test_one_node_needs_no_network_and_ethernet_has_no_rdma():
@@ -51,7 +51,7 @@ def test_one_node_needs_no_network_and_ethernet_has_no_rdma():
 
 def test_channels_without_gpudirect_are_counted():
     (judged,) = judge_setup(setup(network="IB", transports={"NET/IB": 3, "NET/IB/GDRDMA": 1, "P2P/IPC": 9}, where={"NET/IB": 2}))
-    assert (judged.id, judged.place.line) == ("network.not_direct", 2)
+    assert (judged.id, judged.evidence[0].place.line) == ("network.not_direct", 2)
     assert (judged.message.values["without"], judged.message.values["all"]) == (3, 4)
 
 
@@ -65,8 +65,8 @@ def test_a_switch_that_could_reduce_and_does_not_is_a_finding_only_where_it_can(
 
 def test_shared_memory_is_worse_the_more_is_known():
     shared = {"transports": {"SHM": 2, "P2P/IPC": 6}}
-    assert [each.severity for each in judge_setup(setup(**shared))] == ["low"]
-    assert [each.severity for each in judge_setup(setup(**shared), Surroundings(nvlink=True))] == ["high"]
+    assert [each.severity for each in judge_setup(setup(**shared))] == ["advice"]
+    assert [each.severity for each in judge_setup(setup(**shared), Surroundings(nvlink=True))] == ["warning"]
     assert judge_setup(setup(**shared), Surroundings(nvlink=False)) == ()
 
 
@@ -129,7 +129,7 @@ def test_a_plateau_is_no_mean_over_sizes_and_is_compared_with_the_link():
     assert plateau_bytes_per_s(rows) == 480e9
     known = Surroundings(nodes=2, link_bytes_per_s=1000e9)
     (judged,) = judge_table(rows, known)
-    assert (judged.id, judged.severity) == ("bandwidth.plateau", "high")
+    assert (judged.id, judged.severity) == ("bandwidth.plateau", "warning")
     assert judge_table(rows, Surroundings(nodes=2, link_bytes_per_s=500e9)) == ()
     assert judge_table(rows, Surroundings(nodes=1, link_bytes_per_s=1000e9)) == ()
     assert judge_table(table([1e9, 2e9]), known) == (), "small messages fill no link"
@@ -140,7 +140,7 @@ def test_the_links_of_all_devices_of_a_node_carry_a_ring():
     per_device = Surroundings(nodes=2, devices_per_node=8, link_bytes_per_s=50e9)
     (judged,) = judge_table(table(rates, ranks=16), per_device)
     assert judged.message.values["reach"] == 400.0
-    assert judged.severity == "low"
+    assert judged.severity == "advice"
     assert judge_table(table(rates, ranks=8), per_device) == (), "within a node"
     assert judge_table(table(rates, ranks=4, nodes=4), per_device) == (), "one device of each node"
     assert judge_table(table(rates)) == (), "no link is known"

@@ -106,3 +106,16 @@ def test_each_cause_comes_first(wanted: str, seen: tuple[RankTrace | RunLog, ...
 def test_what_is_usual_is_no_cause(seen: tuple[RankTrace | RunLog, ...]) -> None:
     """Little of each is in every run."""
     assert first(*seen) == ""
+
+
+@pytest.mark.parametrize(("seen", "bound"), [
+    ((trace(0, idle={"data": 0.1}), trace(1, idle={"data": 0.05})), 0.15 / 0.968),
+    ((trace(0, idle={"data": 0.9}), trace(1, idle={"data": 0.9})), 1.0),
+    ((trace(0, idle={"data": 0.1}),), None),
+    ((replace(trace(0, idle={"data": 0.1}), world=1),), 0.1 / 0.968),
+])
+def test_what_a_part_gives_back_is_at_most_what_all_ranks_lost_to_it(seen: tuple[RankTrace, ...], bound: float | None) -> None:
+    """Steps of 0.968 s; of a rank that nobody saw nothing is known, so that there is no bound."""
+    found = next(each for each in diagnose(Run(observations=seen)).findings if each.id == "data.loading")
+    assert found.at_most == (bound is not None)
+    assert found.predicted_gain_ratio == (None if bound is None else pytest.approx(bound))

@@ -54,6 +54,24 @@ def test_no_timers_no_split():
     assert of_log(log_of(1.0, something_else=0.5), None, "") is None
 
 
+def test_timers_of_several_steps_are_no_split_and_those_that_overlap_a_little_sum_to_the_step():
+    """Sums over ten steps came to a compute of 700 %."""
+    assert of_log(log_of(1.0, forward_compute=3.0, backward_compute=4.0), None, "") is None
+    found = of_log(log_of(1.0, forward_compute=0.4, backward_compute=0.5, all_grads_sync=0.12), None, "")
+    assert found.compute_ratio + found.communication_exposed_ratio + found.other_ratio == pytest.approx(1.0)
+
+
+def test_what_a_table_calls_bubble_is_in_its_exposed_communication():
+    row = RankSplit(
+        file="", rank=0, window="", window_s=10.0, compute_s=5.0, communication_s=3.0, exposed_communication_s=3.0, idle_s=2.0,
+        bubble_s=1.0,
+    )
+    found = of_splits([row, replace(row, rank=1, bubble_s=7.0)])
+    assert (found.communication_exposed_ratio, found.bubble_ratio) == (pytest.approx(0.1), pytest.approx(0.2))
+    parts = found.compute_ratio, found.communication_exposed_ratio, found.bubble_ratio, found.idle_ratio, found.other_ratio
+    assert sum(parts) == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize(("stages", "microbatches", "ratio"), [(4, 4, 3 / 7), (64, 4, 63 / 67), (16, 256, 15 / 271), (1, 8, 0.0)])
 def test_the_ideal_bubble_is_that_of_the_formula(stages, microbatches, ratio):
     assert ideal_bubble(pipeline(microbatches, stages)) == pytest.approx(ratio)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
 
 import pytest
+from rich.console import Console
 
 import meshwright as mw
 from diagnose.logs import ARGUMENTS, TIMERS, megatron_log
+from meshwright.diagnose.redact import redacted
 from meshwright.errors import InputError
 from meshwright.evidence.rows.table import read_table
+from meshwright.report.compare_runs import compare_report
+from meshwright.report.diagnose import diagnose_report
+from meshwright.report.redacted import blanked
 
 KEYS = {"verdict", "observed", "split", "expected", "findings", "guides", "hang", "closest_run", "read", "left", "notes", "label"}
 OOM = (
@@ -133,6 +139,44 @@ def test_hosts_keys_and_paths_are_blanked(log):
     secret = "[rank0]: CUDA out of memory. HF_TOKEN=hf_abcdefghijkl at /lustre/team/run on node17.cluster"
     text = json.dumps(asked(log(extra=secret), redact=True).to_json())
     assert not any(word in text for word in ("hf_abc", "/lustre", "node17", "run.log"[:0] or "hf_abcdefghijkl"))
+
+
+@pytest.mark.parametrize("said", ["[{}] saving", "({})", "{}:4242", "on {}", '"{}"', "{}, rank 3", "<{}>", "{}|TP=0", "{}/rank0"])
+def test_a_host_is_blanked_whatever_stands_around_it(said):
+    assert "gpu-a17" not in redacted(said.format("gpu-a17"))
+
+
+def test_the_host_in_front_of_nccls_lines_is_blanked_whatever_its_name():
+    assert redacted("r7i7n3:4035:4411 [0] NCCL WARN failed") == "HOST:4035:4411 [0] NCCL WARN failed"
+
+
+def test_no_part_of_a_report_keeps_what_is_blanked(log):
+    """The causes of a comparison stand in a table, whose cells were shown as they were."""
+    secret = {"recompute_granularity": "/lustre/team/secret/run", "overlap_grad_reduce": "node17.cluster"}
+    timers = TIMERS | {"forward-compute": 240.0}
+    runs = [log("a.log"), log("b.log", step_ms=700.0, timers=timers, arguments=ARGUMENTS | secret)]
+
+    def shown(parts):
+        console = Console(width=300, file=io.StringIO())
+        console.print(*parts)
+        return console.file.getvalue()
+
+    compared = mw.compare(mw.CompareRequest(runs=runs, redact=True))
+    assert "/lustre/team" in shown(compare_report(compared))
+    alone = asked(runs[1], device="a100-80g-sxm", redact=True)
+    for text in (shown(blanked(compare_report(compared))), shown(blanked(diagnose_report(alone)))):
+        assert not any(word in text for word in ("/lustre/team", "node17.cluster"))
+
+
+def test_a_rank_that_computes_nothing_is_compared_with_nobody(tmp_path):
+    (tmp_path / "steps.csv").write_text(
+        "Step,Type,Index,Computing,Communication(Not Overlapped),Overlapped,Communication,Free\n"
+        "1,rank,0,9,1,0,1,2\n1,rank,1,0,1,0,1,9\n"
+    )
+    (tmp_path / "kernels.csv").write_text("Name,Accelerator Core,Start Time(us),Duration(us)\n" + "Add,AI_CORE,0,9\n" * 50)
+    view = asked(tmp_path).to_json()
+    assert not any(each["id"] == "ranks.uneven" for each in view["findings"])
+    assert next(each["loss_ratio"] for each in view["findings"] if each["id"] == "kernels.small") <= 1.0
 
 
 def test_two_runs_are_compared_by_part_and_setting(log):

@@ -12,8 +12,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.draws import examples
 
 from meshwright.documents.shell import MAX_BYTES, ShellDocument, parse_shell
 from meshwright.documents.shell_edit import FlagEdit, replace_flags
@@ -131,7 +132,7 @@ def _scripts(draw: st.DrawFn) -> str:
 
 
 @needs_bash
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(_scripts())
 def test_random_scripts_read_as_bash_does(script: str) -> None:
     assert launched(parse_shell(script)) == oracle(script)
@@ -286,7 +287,7 @@ def test_broken_scripts_give_a_document_or_a_fault(script: str) -> None:
         assert document.found is None or document.launch.command.words
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     st.lists(st.sampled_from([*"$({[]})\"'`;|&<>#\\ \n=A1!*-", "if ", "fi ", "do ", "done ", "then ", "for ", "in "]), max_size=60)
 )
@@ -335,7 +336,7 @@ def expected_words(document: ShellDocument, key: str, values: tuple[str, ...] | 
 FLAGS = ["--layers", "--hidden", "--tp", "--sp", "--overlap", "--lr", "--mb", "--clip", "--pp", "--seq", "--save", "--last"]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.sampled_from(FLAGS),
     st.none() | st.tuples(st.sampled_from(["1", "16", "a,b", "Et*3|(tt|)*2L", "x$y"])),

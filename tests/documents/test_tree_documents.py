@@ -9,18 +9,16 @@ import json
 import pytest
 import tomlkit
 import yaml
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.draws import examples
 
 from meshwright.documents.quoting import flow
 from meshwright.documents.toml import parse_toml
 from meshwright.documents.tree import parse_tree
 from meshwright.errors import InputError
 
-COMMON = settings(
-    max_examples=200, deadline=None, database=None, derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
-)
+COMMON = examples(200)
 KEYS = st.sampled_from(["tp", "pp", "lr", "name", "model_config", "Seq-Length", "x1", "_under", "on_", "a b", "1", "true"])
 TEXTS = st.one_of(
     st.sampled_from(["plain", "with space", "yes", "null", "1e-5", "0x10", "12", "", " ",

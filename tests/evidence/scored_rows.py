@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+from tests.draws import examples
 
 from meshwright.evidence.rows.row import Row, row_of
 from meshwright.evidence.score.scored import Scored
 
-steady = settings(derandomize=True, deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+steady = examples(60)
 """The same examples every time."""
 BASE = {
     "status": "ok", "task": "pretrain", "framework": "nanotron", "framework_version": "0.4", "model": "m", "gpu": "h100-80g-sxm",

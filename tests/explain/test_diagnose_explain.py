@@ -11,6 +11,7 @@ from diagnose_cases import CASES, Given, case_of, explained, given
 from hypothesis import HealthCheck, assume, settings
 from hypothesis import given as drawn
 from hypothesis import strategies as st
+from tests.draws import examples
 
 from meshwright.catalog import precision, shrink
 from meshwright.domain.features import Features
@@ -146,7 +147,7 @@ def small(model: str) -> Given:
     return Given(case=case, layout=Layout(), features=features)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(examples(10), suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @drawn(
     model=st.sampled_from(("llama3-8b", "mixtral-8x7b")), tp=st.sampled_from((1, 2, 4)), cp=st.sampled_from((1, 2)),
     pp=st.sampled_from((1, 2, 4)), vp=st.sampled_from((1, 2)), ep=st.sampled_from((1, 2)), mb=st.sampled_from((1, 2, 4)),

@@ -6,8 +6,9 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.draws import examples
 
 from meshwright.api import fix_layout, make_case
 from meshwright.catalog import cluster_for
@@ -127,7 +128,7 @@ TENTHS = st.integers(0, 400).map(lambda tenth: tenth / 10 * GIB)
 
 
 @given(TENTHS.filter(bool), TENTHS, TENTHS, st.sampled_from(["pp4 mb2 zero1", "pp4 mb1 zero1", "tp4 pp2 mb2 sp zero1"]))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_what_was_observed_lifts_the_prediction_and_never_lowers_it(asked, free, scattered, text):
     case = case_of()
     layout, allocated = layout_of(case, text), CAPACITY - free - scattered

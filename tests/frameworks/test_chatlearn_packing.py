@@ -10,9 +10,10 @@ from math import ceil, exp
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracles_run import needs, source
+from tests.draws import examples
 
 from meshwright.frameworks.chatlearn.packing import (
     fitting_bins,
@@ -102,7 +103,7 @@ def test_head_room_is_at_least_seven_percent():
     assert padding_multiple(8, 4) == 64
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.integers(1, 16), st.integers(64, 40_000), st.sampled_from([1, 2, 4, 16, 64, 128]), st.integers(1, 8))
 def test_the_safe_limit_is_the_largest_whose_worst_micro_batch_fits(size, sequence, multiple, times):
     limit = safe_limit(size * sequence, multiple)

@@ -11,7 +11,7 @@ from meshwright.testing import conformance
 RELEASES = [f"{name}@{release}" for name in frameworks() for release in framework(name).releases]
 PROMISES = [
     pytest.param(test, id=f"{name}-{promise}")
-    for name in RELEASES for promise, test in conformance(name, examples=draws(4), seed=FUZZ or None).items()
+    for name in RELEASES for promise, test in conformance(name, examples=draws(9), seed=FUZZ or None).items()
 ]
 
 

@@ -4,8 +4,9 @@ import json
 
 import pytest
 from deepspeed_family import script
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.draws import examples
 
 from meshwright.frameworks import File, framework
 from meshwright.frameworks.settings import Given
@@ -42,7 +43,7 @@ def test_no_value_makes_reading_or_checking_raise(name, suffix):
     there = framework(name)
     flags = sorted(key for key in there.surface().keys if key.startswith("--"))
 
-    @settings(max_examples=150, deadline=None, database=None, derandomize=True)
+    @examples(150)
     @given(documents(name), st.dictionaries(st.sampled_from(flags), WORDS, max_size=8), st.sampled_from([None, 1, 6, 8, 64]))
     def holds(flat, words, devices):
         files = [

@@ -19,6 +19,7 @@ from hostile_scripts import CANARY, calls, run_all, stubs
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from tests.draws import examples
 
 from meshwright.documents.quoting import interpolated
 from meshwright.errors import InputError
@@ -150,7 +151,7 @@ def test_what_no_file_can_hold_is_refused(unwritable):
 
 
 @given(st.permutations(PARTS))
-@settings(max_examples=5, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(examples(5), phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 def test_names_are_data_in_every_file_of_every_framework(programs, plain, tmp_path_factory, parts):
     place = tmp_path_factory.mktemp("drawn")
     everything = {release: drawn_names(parts, number) for number, release in enumerate(RELEASES)}

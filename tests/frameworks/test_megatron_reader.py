@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given as drawn
-from hypothesis import settings
 from hypothesis import strategies as st
 from megatron_cases import case_of
 from megatron_scripts import MEGATRON, MODEL, findings, read, script
+from tests.draws import examples
 
 from meshwright.catalog import load_model
 from meshwright.domain.label import label
@@ -102,7 +102,7 @@ splits = st.integers(2, 5).flatmap(
 
 
 @drawn(splits.map(tuple), st.integers(0, 2))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_a_layout_string_is_unrolled_to_what_it_was_written_for(split, extra):
     cells = unrolled(layout_string(split, extra))
     assert [cell.count("t") for cell in cells] == [count for chunk in split for count in chunk]
@@ -110,7 +110,7 @@ def test_a_layout_string_is_unrolled_to_what_it_was_written_for(split, extra):
 
 
 @drawn(st.text(alphabet="EtmL|()*,0123456789x", max_size=40))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_any_text_is_a_layout_of_stages_or_refused(text):
     try:
         cells = unrolled(text)
@@ -185,6 +185,7 @@ def test_the_case_is_said(flags, precision, gradient):
     )
     assert said.figures == {
         "layers": 80, "hidden": 8192, "heads": 64, "ffn": 32768, "key_value_heads": 64, "head_dim": 128, "tied_embeddings": True,
+        "gated": False, "latent_attention": False, "windowed": False,
     }
 
 
@@ -335,7 +336,7 @@ FLAGS = st.sampled_from(
 
 
 @drawn(st.dictionaries(FLAGS, st.lists(ODD, max_size=3), max_size=9), st.sampled_from(["0.11", "0.16", "main"]))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_odd_values_are_said_and_never_raise(flags, release):
     words = " ".join(f"{flag} {' '.join(values)}" for flag, values in flags.items())
     reading = read(f"torchrun --nnodes 8 --nproc_per_node 8 pretrain_gpt.py --micro-batch-size 1 {words}\n", version=release)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.draws import draws
 
 from meshwright.api import find_plans, make_case
 from meshwright.catalog import cluster_for
@@ -18,7 +19,7 @@ from meshwright.testing import legal_plans
 from meshwright.testing.plans import is_legal
 from meshwright.testing.promises import read_back
 
-DRAWN = 12
+DRAWN = draws(12)
 """Plans of any kind for each framework, of models whose layers the stages do not divide among them."""
 
 

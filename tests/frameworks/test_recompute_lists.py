@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.draws import examples
 
 from meshwright.domain.layout import Full, Grid, Selective, mixed
 from meshwright.frameworks.ascend.recompute_lists import (
@@ -71,7 +72,7 @@ def reached(parts) -> Reached:
     })
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.data())
 def test_lists_from_the_first_layer_reach_what_mindformers_sets(data):
     split = data.draw(splits())
@@ -79,7 +80,7 @@ def test_lists_from_the_first_layer_reach_what_mindformers_sets(data):
     assert reached(parts_of_lists(full, words, behind_full=False)) == set_by_mindformers(split, full, words)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.data())
 def test_lists_behind_the_full_layers_reach_what_core_ms_sets(data):
     split = data.draw(splits())
@@ -92,7 +93,7 @@ def test_lists_behind_the_full_layers_reach_what_core_ms_sets(data):
     assert parts_of(mixed(parts, split), split) == parts
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.data(), st.booleans())
 def test_what_lists_say_is_read_back(data, behind_full):
     split = data.draw(splits())

@@ -8,8 +8,8 @@ from trials_here import conducted
 from meshwright.measure.executors.processes import marked
 
 ENDS = {
-    "ok": ("ok", 1), "oom": ("oom", 1), "port": ("nccl", 3), "user": ("user", 1), "silent": ("hang", 1), "escaped": ("hang", 1),
-    "killed": ("node", 3), "exits": ("user", 1), "garbage": ("parse", 1), "nan": ("user", 1), "diverging": ("user", 1),
+    "ok": ("ok", 1), "oom": ("oom", 1), "clash": ("nccl", 3), "silent": ("hang", 1), "stubborn 50 6 3": ("hang", 1),
+    "exits": ("user", 1), "garbage": ("parse", 1), "nan": ("user", 1), "diverging": ("user", 1),
 }
 
 
@@ -25,7 +25,7 @@ def test_every_ending_has_its_class_and_is_tried_again_where_that_helps(run):
     assert found["oom"][0].outcome.rank == 1 and "out of memory" in found["oom"][0].outcome.evidence
     assert found["nan"][0].outcome.step_s and not found["nan"][0].outcome.measured
     assert "diverges" in found["diverging"][0].outcome.evidence
-    assert "after step 6" in found["escaped"][0].outcome.evidence and "of its start" in found["silent"][0].outcome.evidence
+    assert "after step 6" in found["stubborn 50 6 3"][0].outcome.evidence and "of its start" in found["silent"][0].outcome.evidence
 
 
 def test_nothing_of_any_trial_runs_on(run):

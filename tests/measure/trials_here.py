@@ -1,7 +1,10 @@
 """Trials of the stand-in program, run by the loop on this machine."""
 
 import sys
+import tempfile
 from pathlib import Path
+
+import pytest
 
 from meshwright.domain.layout import Layout
 from meshwright.measure.chooser import Candidate, Listed
@@ -11,8 +14,8 @@ from meshwright.measure.executors import executor
 from meshwright.measure.store import Store
 from meshwright.measure.trial import Limits, Trial
 
-STAND_IN = Path(__file__).with_name("stand_in.py")
-LIMITS = Limits(first_step_s=1.0, step_s=0.6, silence_s=0.6, total_s=20.0, grace_s=0.3)
+STAND_IN = Path(__file__).parents[2] / "benchmarks" / "stand_in.py"
+LIMITS = Limits(first_step_s=1.0, step_s=0.6, silence_s=0.6, total_s=20.0, dying_s=0.3, grace_s=0.3)
 
 
 def candidates(*kinds):
@@ -28,7 +31,8 @@ def conducted(path, *kinds, told=None, budget=None, chooser=None, limits=LIMITS,
     """The conductor, and the attempts of the store by label."""
     plan = Plan(subject="stand-in", trial_of=lambda each: trial_of(each, limits), tokens=64.0, budget=budget or Budget(),
                 at_once=at_once)
-    with Store(path) as store:
+    with pytest.MonkeyPatch.context() as patch, Store(path) as store:
+        patch.setattr(tempfile, "tempdir", str(path.parent))  # leases of its own: tests run beside each other
         conductor = Conductor(plan, chooser or Listed(candidates(*kinds)), runner or executor("local"), store, told)
         conductor.run()
         found = {}

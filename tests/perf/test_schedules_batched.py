@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from tests.draws import examples
 
 from meshwright.perf.schedules import ORDERS, makespans, simulate, simulation
 from meshwright.perf.schedules.graph import graph_of
@@ -29,7 +30,7 @@ def columns(draw):
     return order, dict(zip(NAMES, times, strict=True))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(columns(), st.sampled_from((0.0, 0.3, 2.0)), st.sampled_from((1, 10**9)))
 def test_every_column_is_its_simulation(case, hop, most):
     order, times = case
@@ -58,7 +59,7 @@ def test_a_graph_is_built_once_and_cannot_be_changed():
         timeline.stage[0] = 1
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(columns())
 def test_nodes_of_a_level_depend_on_earlier_levels_only(case):
     order, _ = case
@@ -70,7 +71,7 @@ def test_nodes_of_a_level_depend_on_earlier_levels_only(case):
     assert graph.levels[-1][1] == graph.place.size
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(columns(), st.floats(0.0, 2.0))
 def test_transfers_that_occupy_both_ends_never_shorten_a_step(case, hop):
     order, times = case

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.draws import examples
 
 from meshwright.perf.schedules import (
     SCHEDULES,
@@ -69,39 +70,39 @@ def assert_closed_form_is_simulation(case, forward, inputs, weights, hop=0.0):
     np.testing.assert_allclose(timeline.busy_s, work, rtol=RTOL)
 
 
-@settings(max_examples=250, deadline=None)
+@examples(250)
 @given(cases(), seconds, seconds, seconds)
 def test_closed_form_equals_simulation_without_hops(case, forward, inputs, weights):
     assert_closed_form_is_simulation(case, forward, inputs, weights)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(cases(names=["1f1b", "gpipe"]), seconds, seconds, st.floats(0.0, 20.0))
 def test_hops_of_1f1b_and_gpipe_are_exact_at_any_length(case, forward, inputs, hop):
     assert_closed_form_is_simulation(case, forward, inputs, 1.0, hop)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(cases(names=["interleaved"]), seconds, seconds, st.floats(0.0, 1.0))
 def test_hops_of_interleaved_are_exact_up_to_a_chunk(case, forward, backward, share):
     hop = share * min(forward, backward)
     assert_closed_form_is_simulation(case, forward, 0.25 * backward, 0.75 * backward, hop)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(cases(names=["zb1p"]), seconds, seconds, st.floats(0.0, 1.0), st.floats(0.0, 10.0))
 def test_hops_of_zb1p_are_exact_for_modest_weights(case, forward, inputs, share, hop):
     assert_closed_form_is_simulation(case, forward, inputs, share * min(forward, inputs), hop)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(cases(names=["dualpipev"]), seconds, seconds, seconds, st.floats(0.0, 0.02))
 def test_hops_of_dualpipev_are_exact_when_short(case, forward, inputs, weights, share):
     hop = share * min(forward, inputs, weights)
     assert_closed_form_is_simulation(case, forward, inputs, weights, hop)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(cases(names=["dualpipev"]), seconds, seconds, seconds, st.floats(0.02, 0.5))
 def test_hops_of_dualpipev_are_within_two_up_to_half_a_chunk(case, forward, inputs, weights, share):
     hop = share * min(forward, inputs, weights)
@@ -109,7 +110,7 @@ def test_hops_of_dualpipev_are_within_two_up_to_half_a_chunk(case, forward, inpu
     assert abs(float(bubble(case, forward, inputs, weights, hop)) - simulated_bubble) <= 2.0 * hop
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(cases(names=["1f1b", "gpipe", "interleaved"]))
 def test_exposed_hops_are_the_slope_of_the_simulation(case):
     name, stages, microbatches, chunks = case
@@ -119,7 +120,7 @@ def test_exposed_hops_are_the_slope_of_the_simulation(case):
     assert int(counted) == round(slope)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(cases(names=["zb1p", "dualpipev"]), seconds, seconds, seconds)
 def test_exposed_hops_of_split_schedules_bound_the_slope(case, forward, inputs, weights):
     name, stages, microbatches, chunks = case
@@ -131,7 +132,7 @@ def test_exposed_hops_of_split_schedules_bound_the_slope(case, forward, inputs, 
     assert slope >= stages - 1 - 1e-3
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(cases())
 def test_in_flight_equals_simulated_peak_on_every_stage(case):
     name, stages, microbatches, chunks = case
@@ -179,7 +180,7 @@ def test_published_zero_bubble_forms_fail_for_heavy_weight_gradients():
     assert float(bubble(("dualpipev", 8, 32, 2), 1.0, 1.0, 3.0)) == pytest.approx(14.0, rel=RTOL)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(cases(max_microbatches=40), seconds, seconds, seconds)
 def test_more_microbatches_never_raise_the_bubble_ratio(case, forward, inputs, weights):
     name, stages, microbatches, chunks = case
@@ -192,7 +193,7 @@ def test_more_microbatches_never_raise_the_bubble_ratio(case, forward, inputs, w
     assert ratios[2] <= ratios[1] * (1 + 1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(2, 8), st.integers(1, 4), seconds, seconds, seconds)
 def test_better_schedules_have_smaller_bubbles(stages, rounds, forward, inputs, weights):
     microbatches = 2 * rounds * stages

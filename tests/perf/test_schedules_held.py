@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.draws import examples
 
 from meshwright.perf.schedules import ORDERS, SCHEDULES, held_vectors, simulate
 
@@ -14,7 +15,7 @@ def order_of(name, stages, microbatches, chunks, splits=1):
     return ORDERS[name](stages, microbatches, num_chunks=chunks, num_splits=splits if name == "seq1f1b" else 1)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     st.sampled_from(sorted(ORDERS)), st.integers(1, 6), st.integers(1, 12), st.integers(1, 4), st.integers(1, 3),
     st.booleans(), st.randoms(use_true_random=False),
@@ -28,7 +29,7 @@ def test_the_largest_combinations_give_the_peak_of_the_simulation(name, stages, 
     assert peaks == timeline.peak_held.tolist()
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     st.sampled_from(("interleaved", "dualpipev")), st.integers(1, 7), st.integers(1, 30), st.integers(2, 5),
     st.randoms(use_true_random=False),
@@ -43,7 +44,7 @@ def test_the_short_form_meets_the_fullest_moment_whatever_the_chunks_weigh(name,
             assert (size @ short[..., stage].T).max() == (exact @ size).max()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.sampled_from(sorted(ORDERS)), st.integers(1, 6), st.integers(1, 12), st.integers(1, 4))
 def test_no_combination_covers_another(name, stages, microbatches, chunks):
     for rows in held_vectors(order_of(name, stages, microbatches, chunks)):

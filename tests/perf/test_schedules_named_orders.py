@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.draws import examples
 
 from meshwright.perf.schedules import BACKWARD, BACKWARD_INPUT, FORWARD, ORDERS, SCHEDULES, WEIGHT, simulate
 
@@ -45,7 +46,7 @@ def test_one_part_is_the_order_without_parts():
         )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.integers(1, 8), st.integers(1, 16), st.integers(1, 4), st.integers(1, 4))
 def test_orders_in_parts_are_complete_and_do_not_deadlock(stages, microbatches, chunks, splits):
     order = ORDERS["seq1f1b"](stages, microbatches * splits, num_chunks=chunks, num_splits=splits)
@@ -62,7 +63,7 @@ def test_orders_in_parts_are_complete_and_do_not_deadlock(stages, microbatches, 
     unit_times(order)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.integers(1, 8), st.integers(1, 24), st.integers(1, 4))
 def test_less_memory_is_complete_and_never_faster(stages, microbatches, chunks):
     order = ORDERS["interleaved-less-memory"](stages, microbatches, num_chunks=chunks)
@@ -89,7 +90,7 @@ def test_zbv_order_is_torchs():
     assert spell(order, 1) == "F0a F0b F1a F1b I0b W0b F2a I0a W0a F2b I1b W1b F3a I1a W1a F3b I2b W2b I2a I3b I3a W2a W3b W3a"
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.integers(1, 8), st.integers(1, 24))
 def test_zbv_is_complete_and_has_the_memory_of_1f1b(stages, microbatches):
     order = ORDERS["zbv"](stages, microbatches, num_chunks=2)

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.draws import examples
 
 from meshwright.perf.schedules import (
     BACKWARD,
@@ -60,7 +61,7 @@ def test_dualpipev_order_is_deepseeks():
     assert [sorted(pairs) for pairs in order.pairs] == [[7, 9, 12], [6, 8, 10]]
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(st.sampled_from(sorted(SCHEDULES)), st.integers(1, 9), st.integers(1, 20), st.integers(2, 4))
 def test_every_order_is_complete_and_does_not_deadlock(name, stages, microbatches, chunks):
     chunks = {"interleaved": chunks, "dualpipev": 2}.get(name, 1)
@@ -132,7 +133,7 @@ def test_group_of_stages_with_a_short_last_group_stalls_or_deadlocks():
         unit_times(order_interleaved(4, 5, num_chunks=3, group=4))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(2, 7), st.integers(0, 25), st.integers(2, 3), st.integers(0, 25))
 def test_every_group_that_megatron_accepts_fills_only_once(stages, more, chunks, larger):
     microbatches, group = stages + more, stages + larger

@@ -4,9 +4,10 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from tests.draws import examples
 
 from meshwright.perf.schedules import (
     BACKWARD,
@@ -58,7 +59,7 @@ def inputs_ready(order, timeline, hop, *, blocking=False):
     return ready
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(unequal(names=("1f1b", "gpipe", "interleaved", "zb1p")), st.floats(0.0, 3.0))
 def test_operations_start_exactly_when_stage_and_input_are_ready(case, hop):
     order, times = case
@@ -68,7 +69,7 @@ def test_operations_start_exactly_when_stage_and_input_are_ready(case, hop):
     np.testing.assert_allclose(timeline.start_s, np.maximum(free, inputs_ready(order, timeline, hop)), rtol=RTOL, atol=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(unequal(names=("dualpipev",)), st.floats(0.0, 3.0))
 def test_pairs_wait_for_both_inputs_and_never_overlap(case, hop):
     order, times = case
@@ -85,7 +86,7 @@ def test_pairs_wait_for_both_inputs_and_never_overlap(case, hop):
             assert timeline.start_s[index + 1] == pytest.approx(timeline.end_s[index])
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(unequal(), st.floats(0.0, 2.0), st.booleans())
 def test_simulation_never_beats_the_lower_bound(case, hop, blocking):
     order, times = case
@@ -96,7 +97,7 @@ def test_simulation_never_beats_the_lower_bound(case, hop, blocking):
     np.testing.assert_allclose(timeline.bubble_s, timeline.makespan_s - work, rtol=RTOL, atol=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(unequal(), st.floats(0.01, 2.0))
 def test_hops_and_blocking_never_shorten_a_step(case, hop):
     order, times = case
@@ -124,7 +125,7 @@ def test_lower_bound_is_reached_by_one_microbatch_alone():
     assert lower_bound_s(order, **times) == simulate(order, **times).makespan_s == 15.0
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(unequal(), st.floats(1.0, 3.0))
 def test_a_slower_stage_never_shortens_a_step_and_time_scales(case, factor):
     order, times = case
@@ -135,7 +136,7 @@ def test_a_slower_stage_never_shortens_a_step_and_time_scales(case, factor):
     assert simulate(order, **doubled).makespan_s == 2.0 * base
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(unequal(names=("1f1b",)))
 def test_unequal_1f1b_stays_in_its_documented_band(case):
     order, times = case
@@ -148,7 +149,7 @@ def test_unequal_1f1b_stays_in_its_documented_band(case):
     assert proportional <= closed * (1 + 1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(unequal(names=("gpipe",)))
 def test_unequal_gpipe_is_two_flow_shops(case):
     order, times = case
@@ -177,7 +178,7 @@ def test_kept_for_weight_holds_activations_longer():
     assert peaks == [[4.0, 3.0, 2.0, 1.0], [4.0, 3.5, 3.0, 2.5], [4.0, 4.0, 4.0, 4.0]]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(unequal(), st.floats(0.0, 1.0))
 def test_everything_held_is_freed(case, kept):
     order, times = case

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,6 +15,7 @@ from tests.readers.sources import reads, survives
 
 from meshwright.readers.hangs.flight_recorder import FORMAT, rank_of
 from meshwright.readers.hangs.locate import located
+from meshwright.readers.source import Source
 
 
 def dump(rank: int, *, asked: int = 6, operation: str = "nccl:all_reduce", texts: bool = False) -> dict:
@@ -40,7 +43,9 @@ def tupled(value: object) -> object:
 
 def test_json_with_texts_and_pickles_say_the_same(tmp_path):
     plain = reads(FORMAT, tmp_path, json.dumps(dump(3)), "trace_rank_3.json")
-    assert reads(FORMAT, tmp_path, json.dumps(dump(3, texts=True)), "trace_rank_3.json") == plain
+    texts = reads(FORMAT, tmp_path, json.dumps(dump(3, texts=True)), "trace_rank_3.json")
+    assert texts[0].entries[:5] == plain[0].entries[:5]  # behind them it waits since it was written
+    assert replace(texts[0], entries=()) == replace(plain[0], entries=())
     for protocol in (2, 4):
         (pickled,) = reads(FORMAT, tmp_path, pickle.dumps(tupled(dump(3)), protocol), "trace_rank_3")
         assert [each.sequence for each in pickled.entries] == [each.sequence for each in plain[0].entries]
@@ -62,6 +67,27 @@ def test_the_hang_of_four_ranks_is_found_in_their_dumps(tmp_path, odd, kind):
         without = located([file for at, file in enumerate(files) if at != 2])
         assert without is not None
         assert (without.kind, without.ranks, without.silent) == ("missing", (2,), (2,))
+
+
+@pytest.mark.parametrize(("waited_s", "kind"), [(0.2, None), (600.0, "stalled")])
+def test_what_ranks_are_in_when_a_dump_is_taken_is_no_hang_before_they_have_waited(tmp_path, waited_s, kind):
+    """On demand of a run that goes on: all ranks are in a collective that one of them has just asked for."""
+    def found(**odd):
+        files = []
+        for rank in range(4):
+            path = tmp_path / f"rank_{rank}"
+            path.write_text(json.dumps(dump(rank, **(odd if rank == 2 else {}))))
+            os.utime(path, (0, 1_006e-9 + waited_s))
+            files += FORMAT.read(Source(path))
+        return located(files), located(files[:1])
+
+    everybody, alone = found()
+    assert (everybody and everybody.kind, alone and alone.kind) == (kind, kind and "missing")
+    late, _ = found(asked=5)
+    assert (late and late.kind) == (kind and "missing")
+    odd, _ = found(operation="nccl:all_gather")
+    assert odd is not None
+    assert odd.kind == "mismatch"
 
 
 @pytest.mark.parametrize(("name", "rank"), [

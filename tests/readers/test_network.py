@@ -90,7 +90,7 @@ def test_wrong_results_are_a_sign(tmp_path):
     (table,) = reads(nccl_tests.FORMAT, tmp_path, lines.format(0, "N/A") + lines.format(7, 0) + lines.format(3, 1))
     (sign,) = table.signs
     assert (sign.id, sign.times, sign.value, sign.place.line) == ("bandwidth.wrong", 3, 7.0, 2)
-    assert [(each.id, each.severity) for each in judge_table(table)] == [("bandwidth.wrong", "critical")]
+    assert [(each.id, each.severity) for each in judge_table(table)] == [("bandwidth.wrong", "error")]
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 8, 24, 64])

@@ -33,15 +33,18 @@ if TYPE_CHECKING:
     from meshwright.api.verbs.fix import FixAnswer, FixRequest, fix
     from meshwright.api.verbs.import_ import ImportAnswer, ImportRequest, import_
     from meshwright.api.verbs.lint import LintAnswer, LintRequest, lint
+    from meshwright.api.verbs.pack import PackAnswer, PackRequest, pack
     from meshwright.api.verbs.plan import PlanAnswer, PlanRequest, plan
     from meshwright.api.verbs.profile import ProfileAnswer, ProfileRequest, profile
     from meshwright.api.verbs.rehearse import RehearseAnswer, RehearseRequest, rehearse
     from meshwright.api.verbs.step import StepAnswer, StepRequest, step
+    from meshwright.api.verbs.sweep import SweepAnswer, SweepRequest, sweep
+    from meshwright.api.verbs.tune import TuneAnswer, TuneRequest, tune
     from meshwright.api.verbs.validate import ValidateAnswer, ValidateRequest, validate
 
 VERBS = (
     "balance", "calibrate", "catalog", "check", "compare", "diagnose", "dryrun", "estimate", "explain", "export", "fix", "import_",
-    "lint", "plan", "profile", "rehearse", "step", "validate",
+    "lint", "pack", "plan", "profile", "rehearse", "step", "sweep", "tune", "validate",
 )
 """Functions of the door; each has a module of its name in ``api.verbs`` with its request and its answer."""
 _BY_VALUE = ("balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "make_case", "read_files")
@@ -85,6 +88,8 @@ __all__ = [
     "ImportRequest",
     "LintAnswer",
     "LintRequest",
+    "PackAnswer",
+    "PackRequest",
     "PlanAnswer",
     "PlanRequest",
     "ProfileAnswer",
@@ -93,6 +98,10 @@ __all__ = [
     "RehearseRequest",
     "StepAnswer",
     "StepRequest",
+    "SweepAnswer",
+    "SweepRequest",
+    "TuneAnswer",
+    "TuneRequest",
     "ValidateAnswer",
     "ValidateRequest",
     "balance",
@@ -114,11 +123,14 @@ __all__ = [
     "import_",
     "lint",
     "make_case",
+    "pack",
     "plan",
     "profile",
     "read_files",
     "rehearse",
     "step",
+    "sweep",
+    "tune",
     "validate",
 ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from meshwright.api.fields import Faults, Values
 from meshwright.api.options import DEFAULTS
@@ -313,6 +313,8 @@ def _samples(values: Values, faults: Faults) -> Samples | None:
                 option = f"--{name.replace('_', '-')}"
                 faults.add("request.lengths", "{option} needs --lengths: a file of lengths of samples", option=option)
         return None
+    if "samples" in values:
+        return cast("Samples", values["samples"])
     lengths = read_lengths(values["lengths"])
     if "sequence" in faults.failed:
         return None
@@ -351,4 +353,4 @@ def _as_values(request: dict[str, Any]) -> tuple[str, ...]:
     return tuple(name for name, value in request.items() if isinstance(value, Model | Cluster))
 
 
-_NOT_SAID = frozenset({"request", "json", "save", "force", "compare", "layout", "guided"})
+_NOT_SAID = frozenset({"samples", "request", "json", "save", "force", "compare", "layout", "guided"})

@@ -24,11 +24,14 @@ MOST = {
     "layers": 10_000, "hidden": 10**6, "experts": 10**5, "vocabulary": 10**7,
     "nodes": 10**6, "devices": 10**7, "to_devices": 10**7, "devices_per_node": 10**4, "spare_nodes": 256,
     "global_batch": 10**8, "sequence": 2**30, "max_tokens": 2**30, "packs": 10**8, "tokens": 10**18,
+    "data_parallel": 10**6, "align": 2**20, "seed": 2**32,
     "deadline_days": 10**5, "price_per_device_hour": 10**6, "power_w": 10**6,
     "top": 1000, "limit": 10**5, "change": 1000, "faster": 1000,
     "microbatches": 10**6, "sequence_splits": 1024, "hop": 10**12, "time_limit": 86_400,
     "ranks": 1024, "rank": 131_071, "threads": 1024, "layouts": 1000, "rounds": 1000, "steps": 100_000, "warmup": 100_000,
     "step_seconds": 3600, "minutes": 10_080, "memory": 2**60,
+    "trials": 10**6, "at_once": 10_000, "device_hours": 10**9, "start_seconds": 10**6, "quiet_seconds": 10**6,
+    "trial_seconds": 10**6,
 }
 """Option -> the largest number it takes: more than anyone has, and less than what hurts. Lists of ``balance`` have their own."""
 _NUMBER = re.compile(r"[+-]?([0-9][0-9_]*(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]{1,3})?", re.IGNORECASE)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 GROUP = "meshwright.renderers"
 _BUILT_IN = {
+    "packing.html": "meshwright.report.pack_picture:page",
+    "packing.svg": "meshwright.report.pack_picture:picture",
     "pipeline.svg": "meshwright.report.pipeline_picture:picture_of",
     "pipeline.trace": "meshwright.report.perfetto:trace_of",
     "rehearsal.svg": "meshwright.report.rehearse_picture:picture",

@@ -63,7 +63,7 @@ def waste(context: Context) -> Iterator[Finding]:
             words = "the best layout that fits: {label}, {best} a step{interval}; change: {changes}"
         yield finding(
             "advice", "check.better", words, path="layout", value=own.label, expected=best.label, label=best.label,
-            best=seconds(best.step_s), own=seconds(own.step_s), gain=f"{gain:+.0%}", interval=_interval(best),
+            best=seconds(best.step_s), own=seconds(own.step_s), gain=f"{gain:+z.0%}", interval=_interval(best),
             changes=changed(context, best), source=f"search, calibration {own.calibration}",
         )
 

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from statistics import median
 
-from meshwright.diagnose.judged import Judged
+from meshwright.diagnose.finding import Finding, seen_at
 from meshwright.diagnose.network import UNKNOWN, Surroundings
 from meshwright.domain.observed import Bandwidth, Bandwidths, Place
-from meshwright.errors import Message
 
 CLIFF = 0.5
 """Share of the best rate of smaller messages below which a larger one has fallen off a cliff (NCCL #1453: 29.5 to 5.3 GB/s)."""
@@ -24,41 +23,30 @@ MANY = 5
 """Tries of one size from which their median is taken."""
 
 
-def judge_table(table: Bandwidths, known: Surroundings = UNKNOWN) -> tuple[Judged, ...]:
+def judge_table(table: Bandwidths, known: Surroundings = UNKNOWN) -> tuple[Finding, ...]:
     """What is wrong with what a benchmark, or a running job, reached."""
-    found: dict[str, Judged] = {}
+    found: dict[str, Finding] = {}
     for sign in table.signs:
         if sign.id == "bandwidth.wrong":
-            found["wrong"] = Judged(
-                message=Message("bandwidth.wrong", "{rows:,} rows have wrong results: data are corrupted on the way",
-                                {"rows": sign.times}),
-                severity="critical", place=sign.place, change="test the devices and links one by one")
+            found["wrong"] = seen_at(
+                sign.place, "error", "bandwidth.wrong", "{rows:,} rows have wrong results: data are corrupted on the way",
+                rows=sign.times,
+            )
     for (operation, _, group), rows in _series(table.rows):
         if (fall := cliff(rows)) and f"cliff {operation} {group}" not in found:
             before, after = fall
-            found[f"cliff {operation} {group}"] = Judged(
-                message=Message(
-                    "bandwidth.cliff",
-                    "{operation}: {before:.1f} GB/s at {small:,.0f} bytes fall to {after:.1f} at {large:,.0f}",
-                    {
-                        "operation": operation or "collective",
-                        "before": before.bus_bytes_per_s / 1e9,
-                        "small": before.message_bytes,
-                        "after": after.bus_bytes_per_s / 1e9,
-                        "large": after.message_bytes,
-                    },
-                ),
-                severity="high",
-                place=Place(file=table.file, line=after.line),
-                change="compare NCCL_ALGO and NCCL_PROTO by size, look at the switches' buffers and at pauses of RoCE",
+            found[f"cliff {operation} {group}"] = seen_at(
+                Place(file=table.file, line=after.line), "warning", "bandwidth.cliff",
+                "{operation}: {before:.1f} GB/s at {small:,.0f} bytes fall to {after:.1f} at {large:,.0f}",
+                operation=operation or "collective", before=before.bus_bytes_per_s / 1e9, small=before.message_bytes,
+                after=after.bus_bytes_per_s / 1e9, large=after.message_bytes,
             )
     if (reach := _reach(table, known)) and (best := _best(table)) and best.bus_bytes_per_s < BELOW * reach:
-        found["plateau"] = Judged(
-            message=Message("bandwidth.plateau",
-                            "{operation} reaches {best:.1f} GB/s at most where the links of a node have {reach:.1f}",
-                            {"operation": best.operation or "the collective", "best": best.bus_bytes_per_s / 1e9,
-                             "reach": reach / 1e9}),
-            severity="high" if best.bus_bytes_per_s < FAR * reach else "low", place=Place(file=table.file, line=best.line))
+        found["plateau"] = seen_at(
+            Place(file=table.file, line=best.line), "warning" if best.bus_bytes_per_s < FAR * reach else "advice",
+            "bandwidth.plateau", "{operation} reaches {best:.1f} GB/s at most where the links of a node have {reach:.1f}",
+            operation=best.operation or "the collective", best=best.bus_bytes_per_s / 1e9, reach=reach / 1e9,
+        )
     return tuple(found.values())
 
 
@@ -86,7 +74,7 @@ def _reach(table: Bandwidths, known: Surroundings) -> float | None:
     return known.link_bytes_per_s * each if nodes > 1 else None
 
 
-def judge_ranks(tables: Sequence[Bandwidths]) -> tuple[Judged, ...]:
+def judge_ranks(tables: Sequence[Bandwidths]) -> tuple[Finding, ...]:
     """The rank that arrives last: where each rank times its own collectives, the one that is late waits least.
 
     Of each operation, size and communicator that three ranks or more measured, a rank's time is compared with the median; the rank
@@ -115,10 +103,10 @@ def judge_ranks(tables: Sequence[Bandwidths]) -> tuple[Judged, ...]:
     share = 1 - own[last] / usual[last]
     if share < EARLY:
         return ()
-    return (Judged(message=Message("network.last_to_arrive",
-                                   "rank {rank} spends {share:.0%} less in collectives than its peers: they wait for it",
-                                   {"rank": last, "share": share}), severity="high" if share > 4 * EARLY else "medium",
-                   place=places[last], change="look at what this rank does before: its data, its clock, its share of the work"),)
+    return (seen_at(
+        places[last], "warning", "network.last_to_arrive",
+        "rank {rank} spends {share:.0%} less in collectives than its peers: they wait for it", rank=last, share=share,
+    ),)
 
 
 def cliff(rows: Sequence[Bandwidth]) -> tuple[Bandwidth, Bandwidth] | None:

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from meshwright.diagnose.judged import Judged, Severity
+from meshwright.diagnose.finding import Finding, seen_at
 from meshwright.domain.observed import Counters, DeviceSeries, Place
-from meshwright.errors import Message
 
 BUSY = 0.90
 """Share of time from which a device counts as always busy."""
@@ -25,15 +24,10 @@ Device = tuple[str, DeviceSeries]
 """A file, and a device in it."""
 
 
-def judge_counters(files: Sequence[Counters]) -> tuple[Judged, ...]:
+def judge_counters(files: Sequence[Counters]) -> tuple[Finding, ...]:
     """What the counters of all devices together say."""
     devices = [(counters.file, each) for counters in files for each in counters.devices]
     return tuple(found for judge in (_faults, _idle, _waiting) for found in judge(devices))
-
-
-def _judged(device: Device, severity: Severity, id: str, template: str, change: str = "", **values: object) -> Judged:
-    return Judged(message=Message(id, template, {"device": _name(device[1])} | values), severity=severity,
-                  place=Place(file=device[0]), change=change)
 
 
 def _name(series: DeviceSeries) -> str:
@@ -44,14 +38,14 @@ def _values(devices: Sequence[Device], figure: str) -> list[float]:
     return [each.means[figure] for _, each in devices if figure in each.means]
 
 
-def _faults(devices: Sequence[Device]) -> Iterator[Judged]:
+def _faults(devices: Sequence[Device]) -> Iterator[Finding]:
     for device in devices:
         if xid := device[1].most.get("xid", 0.0):
-            yield _judged(device, "high", "counters.xid", "device {device} reports the driver's error Xid {xid}",
-                          "look it up and drain the node", xid=int(xid))
+            yield seen_at(Place(file=device[0]), "warning", "counters.xid", "device {device} reports the driver's error Xid {xid}",
+                          device=_name(device[1]), xid=int(xid))
 
 
-def _idle(devices: Sequence[Device]) -> Iterator[Judged]:
+def _idle(devices: Sequence[Device]) -> Iterator[Finding]:
     """Devices that do much less than the others."""
     rates = _values(devices, "utilization_ratio")
     if len(rates) < ENOUGH:
@@ -60,16 +54,16 @@ def _idle(devices: Sequence[Device]) -> Iterator[Judged]:
     for device in devices:
         rate = device[1].means.get("utilization_ratio")
         if rate is not None and rate < LEFT_OUT * usual:
-            yield _judged(device, "medium", "counters.left_out",
-                          "device {device} is busy {rate:.0%} of the time where the others are {usual:.0%}", rate=rate, usual=usual)
+            yield seen_at(Place(file=device[0]), "warning", "counters.left_out",
+                          "device {device} is busy {rate:.0%} of the time where the others are {usual:.0%}",
+                          device=_name(device[1]), rate=rate, usual=usual)
 
 
-def _waiting(devices: Sequence[Device]) -> Iterator[Judged]:
+def _waiting(devices: Sequence[Device]) -> Iterator[Finding]:
     """All devices busy and none near its limit: kernels that wait for other ranks look like work."""
     known = [(each.means["utilization_ratio"], each.means["power_w"] / each.means["power_limit_w"]) for _, each in devices
              if {"utilization_ratio", "power_w", "power_limit_w"} <= set(each.means) and each.means["power_limit_w"] > 0]
     if known and all(busy >= BUSY and power < WAITING_POWER for busy, power in known):
-        yield Judged(message=Message("counters.waiting",
-                                     "devices are busy all the time at {power:.0%} of their power: they may mostly wait",
-                                     {"power": median(power for _, power in known)}), severity="low",
-                     place=Place(file=devices[0][0]), change="look at exposed communication in a trace")
+        yield seen_at(Place(file=devices[0][0]), "advice", "counters.waiting",
+                      "devices are busy all the time at {power:.0%} of their power: they may mostly wait",
+                      power=median(power for _, power in known))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from meshwright.diagnose.expected import Expected, expected, longer, speed
-from meshwright.diagnose.gains import best_change
+from meshwright.diagnose.gains import best_change, most_gain
 from meshwright.diagnose.guides import GuideFigure, guide_figures
 from meshwright.diagnose.rules import rules_of
 
@@ -94,10 +94,11 @@ def _once(found: list[Finding]) -> Iterator[Finding]:
 
 
 def _priced(run: Run, finding: Finding) -> Finding:
-    """With the gain of the best change that answers it."""
+    """With the gain of the best change that answers it, or what the part that was seen bounds it by."""
     knobs = KNOBS.get(finding.id)
     if run.facts is None or knobs is None:
-        return finding
+        bound = most_gain(run, finding)
+        return finding if bound is None else replace(finding, predicted_gain_ratio=bound, at_most=True)
     found = best_change(run.facts, frozenset(knobs))
     if found is None:
         return replace(finding, predicted_gain_ratio=0.0)

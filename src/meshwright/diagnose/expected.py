@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from meshwright.diagnose.finding import HIGH, Evidence, Finding, severity_of
+from meshwright.diagnose.intervals import part_interval
 from meshwright.diagnose.remedies import remedies
 from meshwright.errors import Message
 from meshwright.words import percent, seconds
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 Speed = Literal["normal", "slow", "unknown"]
 LONGER = 1.5
-"""How many times its prediction a part takes before it is told on its own: our judgement, for parts have no measured interval."""
+"""How many times its prediction a part takes before it is told on its own, where it has no interval: our judgement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +28,7 @@ class Expected:
     observed_s: float | None
     predicted_s: float
     interval: tuple[float, float] | None = None
-    """Where the measured figure lies with the estimate's own probability; None for parts: only steps have been measured."""
+    """Where nine of ten lie: of a step, runs; of a part, the cluster's own collectives (``intervals``); None where none tell."""
 
 
 def expected(run: Run) -> tuple[Expected, ...]:
@@ -59,7 +60,12 @@ def expected(run: Run) -> tuple[Expected, ...]:
         ("host", _seconds(run, "host_ratio"), time.host_s),
         ("data", _seconds(run, "data_ratio"), 0.0),
     )
-    rows += [Expected(part=name, observed_s=observed, predicted_s=should) for name, observed, should in parts]
+    case, layout = run.case, run.layout
+    assert case is not None and layout is not None, "what is predicted has a case and a layout"
+    rows += [
+        Expected(part=name, observed_s=observed, predicted_s=should, interval=part_interval(name, should, case.cluster, layout))
+        for name, observed, should in parts
+    ]
     return tuple(rows)
 
 
@@ -83,7 +89,8 @@ def longer(run: Run) -> Iterator[Finding]:
         if each.part in ("step", "compute", "data", "bubble", "host") or each.observed_s is None or step is None:
             continue
         beyond = (each.observed_s - each.predicted_s) / step
-        if each.observed_s > LONGER * each.predicted_s and beyond >= HIGH:
+        most = each.interval[1] if each.interval is not None else LONGER * each.predicted_s
+        if each.observed_s > most and beyond >= HIGH:
             told = True
             yield Finding(
                 message=Message(

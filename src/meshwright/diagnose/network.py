@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from meshwright.diagnose.judged import Judged, Severity
+from meshwright.diagnose.finding import Finding, seen_at
 from meshwright.domain.observed import NetworkSetup, Place
-from meshwright.errors import Message
+
+if TYPE_CHECKING:
+    from meshwright.frameworks.settings import Severity
 
 FAR = 0.5
 """Share of a link's rate below which what the library believes is far under it."""
@@ -54,7 +57,7 @@ class Surroundings:
 UNKNOWN = Surroundings()
 
 
-def judge_setup(setup: NetworkSetup, known: Surroundings = UNKNOWN) -> tuple[Judged, ...]:
+def judge_setup(setup: NetworkSetup, known: Surroundings = UNKNOWN) -> tuple[Finding, ...]:
     """What is wrong with a set-up, in the order in which it would be mended."""
     return tuple(_setup(setup, known))
 
@@ -64,12 +67,6 @@ def _place(setup: NetworkSetup, *facts: str) -> Place:
     lines = [setup.where[each] for each in facts if each in setup.where]
     signs = [each.place.line for each in setup.signs if each.id in facts and each.place.line]
     return Place(file=setup.file, line=next(iter([*signs, *lines]), None))
-
-
-def _judged(
-    setup: NetworkSetup, severity: Severity, id: str, template: str, *facts: str, change: str = "", **values: object
-) -> Judged:
-    return Judged(message=Message(id, template, values), severity=severity, place=_place(setup, *facts), change=change)
 
 
 def why_tcp(setup: NetworkSetup) -> tuple[str, ...]:
@@ -86,15 +83,15 @@ def why_tcp(setup: NetworkSetup) -> tuple[str, ...]:
 
 
 _WHY = {
-    "environment": ("the environment says so", "unset NCCL_IB_DISABLE, NCCL_NET and NCCL_NET_PLUGIN"),
-    "no_verbs": ("libibverbs cannot be opened", "install rdma-core (libibverbs) in the container"),
-    "no_device": ("no RDMA device is seen", "give the container the devices (/dev/infiniband, --device or the device plug-in)"),
-    "no_plugin": ("no network plug-in is found", "install the fabric's plug-in (aws-ofi-nccl for EFA)"),
-    "unknown": ("the log does not say why", "run once with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET from the start"),
+    "environment": "the environment says so",
+    "no_verbs": "libibverbs cannot be opened",
+    "no_device": "no RDMA device is seen",
+    "no_plugin": "no network plug-in is found",
+    "unknown": "the log does not say why",
 }
 
 
-def _setup(setup: NetworkSetup, known: Surroundings) -> Iterator[Judged]:
+def _setup(setup: NetworkSetup, known: Surroundings) -> Iterator[Finding]:
     given = setup.environment
     nodes = known.nodes or setup.nodes
     tcp = setup.network.lower() == "socket" or bool(setup.transports.get("NET/Socket"))
@@ -102,28 +99,15 @@ def _setup(setup: NetworkSetup, known: Surroundings) -> Iterator[Judged]:
     if tcp and nodes != 1 and known.rdma is not False:
         reasons = why_tcp(setup)
         facts = ("NCCL_IB_DISABLE", "NCCL_NET", "NCCL_NET_PLUGIN") if reasons[0] == "environment" else (f"network.{reasons[0]}",)
-        yield _judged(
-            setup,
-            "critical",
-            "network.tcp",
-            "TCP goes between nodes instead of RDMA: {why}",
-            *facts,
-            "NET/Socket",
-            "network",
-            change=_WHY[reasons[0]][1],
-            why=" and ".join(_WHY[each][0] for each in reasons),
-            reasons=reasons,
+        yield seen_at(
+            _place(setup, *facts, "NET/Socket", "network"), "error", "network.tcp",
+            "TCP goes between nodes instead of RDMA: {why}", remedy=f"network.tcp.{reasons[0]}",
+            why=" and ".join(_WHY[each] for each in reasons), reasons=reasons,
         )
     if loopback or given.get("NCCL_SOCKET_IFNAME", "").lstrip("=") in {"lo", "lo0"}:
-        severity: Severity = "critical" if nodes != 1 else "low"
-        yield _judged(
-            setup,
-            severity,
-            "network.loopback",
+        yield seen_at(
+            _place(setup, "NCCL_SOCKET_IFNAME", "interfaces"), "error" if nodes != 1 else "advice", "network.loopback",
             "the loopback interface is used: it reaches no other node",
-            "NCCL_SOCKET_IFNAME",
-            "interfaces",
-            change="unset NCCL_SOCKET_IFNAME or name the interface that joins the nodes",
         )
     yield from _direct(setup)
     yield from _inside(setup, known)
@@ -131,43 +115,26 @@ def _setup(setup: NetworkSetup, known: Surroundings) -> Iterator[Judged]:
     if tcp:
         off = [name for name in off if not name.startswith("NCCL_IB")]
     for name in off:
-        yield _judged(
-            setup,
-            "high",
-            "network.switched_off",
-            "{name}={value} turns off {what}",
-            name,
-            change=f"unset {name}",
-            name=name,
-            value=given[name],
-            what=SWITCHED_OFF[name],
+        yield seen_at(
+            _place(setup, name), "warning", "network.switched_off", "{name}={value} turns off {what}",
+            name=name, value=given[name], what=SWITCHED_OFF[name],
         )
     yield from _complaints(setup)
     pinned = [name for name in PINNED if name in given]
     if pinned:
-        yield _judged(
-            setup,
-            "advice",
-            "network.pinned",
-            "{names} take a choice from the library that depends on size and topology",
-            *pinned,
-            change=f"unset {', '.join(pinned)}",
-            names=", ".join(f"{name}={given[name]}" for name in pinned),
+        yield seen_at(
+            _place(setup, *pinned), "advice", "network.pinned",
+            "{settings} take a choice from the library that depends on size and topology",
+            settings=", ".join(f"{name}={given[name]}" for name in pinned), names=", ".join(pinned),
         )
     if given.get("NCCL_DEBUG", "").upper() in {"INFO", "TRACE"}:
-        yield _judged(
-            setup,
-            "advice",
-            "network.debugging",
-            "NCCL_DEBUG={level} is left on",
-            "NCCL_DEBUG",
-            change="unset NCCL_DEBUG, or WARN",
-            level=given["NCCL_DEBUG"],
+        yield seen_at(
+            _place(setup, "NCCL_DEBUG"), "advice", "network.debugging", "NCCL_DEBUG={level} is left on", level=given["NCCL_DEBUG"]
         )
     yield from _adapters(setup, known)
 
 
-def _direct(setup: NetworkSetup) -> Iterator[Judged]:
+def _direct(setup: NetworkSetup) -> Iterator[Finding]:
     """GPUDirect between nodes."""
     between = {
         name: number for name, number in setup.transports.items() if name.startswith("NET/") and not name.startswith("NET/Socket")
@@ -177,99 +144,59 @@ def _direct(setup: NetworkSetup) -> Iterator[Judged]:
     told = any(each.id == "network.not_direct" and "NET/Socket" not in each.text for each in setup.signs)
     if without or (told and not direct and setup.network.lower() != "socket"):
         names = [name for name in between if not name.endswith("/GDRDMA")]
-        yield _judged(
-            setup,
-            "high",
-            "network.not_direct",
+        yield seen_at(
+            _place(setup, *(["network.not_direct"] if told else []), *names), "warning", "network.not_direct",
             "{without} of {all} channels between nodes go through host memory: GPUDirect RDMA is off",
-            *(["network.not_direct"] if told else []),
-            *names,
-            change="load nvidia-peermem (or use DMA-BUF), and look at NCCL_NET_GDR_LEVEL",
-            without=without,
-            all=without + direct,
+            without=without, all=without + direct,
         )
 
 
-def _inside(setup: NetworkSetup, known: Surroundings) -> Iterator[Judged]:
+def _inside(setup: NetworkSetup, known: Surroundings) -> Iterator[Finding]:
     """Between the devices of a node."""
     shared = setup.transports.get("SHM", 0)
     if shared and known.nvlink is not False:
         off = any(each.id == "network.peer_to_peer_off" for each in setup.signs) or "NCCL_P2P_DISABLE" in setup.environment
-        severity: Severity = "high" if known.nvlink else "medium" if off else "low"
-        yield _judged(
-            setup,
-            severity,
-            "network.shared_memory",
+        severity: Severity = "warning" if known.nvlink or off else "advice"
+        yield seen_at(
+            _place(setup, "network.peer_to_peer_off", "NCCL_P2P_DISABLE", "SHM"), severity, "network.shared_memory",
             "{shared} of {all} channels inside a node go through host memory, as where devices have no direct path",
-            "network.peer_to_peer_off",
-            "NCCL_P2P_DISABLE",
-            "SHM",
-            shared=shared,
-            all=shared + sum(number for name, number in setup.transports.items() if name.startswith("P2P/")),
-            change="unset NCCL_P2P_DISABLE; switch off ACS and the IOMMU's translation; give the container all devices",
+            shared=shared, all=shared + sum(number for name, number in setup.transports.items() if name.startswith("P2P/")),
         )
     if known.multicast and setup.channels.get("nvls") == 0 and (known.devices_per_node or 2) > 1:
-        yield _judged(
-            setup,
-            "medium",
-            "network.no_multicast",
+        yield seen_at(
+            _place(setup, "nvls", "NCCL_NVLS_ENABLE"), "warning", "network.no_multicast",
             "no NVLS channel is open although the switch reduces by itself",
-            "nvls",
-            "NCCL_NVLS_ENABLE",
-            change="unset NCCL_NVLS_ENABLE; start the fabric manager; a driver from 530 on",
         )
 
 
-def _complaints(setup: NetworkSetup) -> Iterator[Judged]:
+def _complaints(setup: NetworkSetup) -> Iterator[Finding]:
     """Transfers that failed; other warnings of the library are signs of any log."""
     for each in setup.signs:
         if each.id == "network.completion":
-            yield Judged(
-                message=Message(
-                    "network.completion",
-                    "a transfer ended with status {status} ({times:,} times): {text}",
-                    {"status": "?" if each.value is None else int(each.value), "times": each.times, "text": each.text},
-                ),
-                severity="high",
-                place=each.place,
-                change="look at the link, NCCL_IB_GID_INDEX, NCCL_IB_TIMEOUT and NCCL_IB_RETRY_CNT",
+            yield seen_at(
+                each.place, "warning", "network.completion", "a transfer ended with status {status} ({times:,} times): {text}",
+                status="?" if each.value is None else int(each.value), times=each.times, text=each.text,
             )
 
 
-def _adapters(setup: NetworkSetup, known: Surroundings) -> Iterator[Judged]:
+def _adapters(setup: NetworkSetup, known: Surroundings) -> Iterator[Finding]:
     """Adapters that are in use or missing, and what the library believes of them."""
     names = [each for each in setup.interfaces if "/" in each]
     bonds = [each for each in names if "bond" in each]
     if bonds and len(bonds) < len(names):
-        yield _judged(
-            setup,
-            "low",
-            "network.storage_adapter",
-            "{names} joins the others: it may be the adapter of the storage",
-            "interfaces",
-            change="name the adapters of the fabric in NCCL_IB_HCA",
-            names=", ".join(bonds),
+        yield seen_at(
+            _place(setup, "interfaces"), "advice", "network.storage_adapter",
+            "{names} joins the others: it may be the adapter of the storage", names=", ".join(bonds),
         )
     if names and known.adapters_per_node and len(names) < known.adapters_per_node:
-        yield _judged(
-            setup,
-            "high",
-            "network.adapters",
-            "{found} of {all} adapters of a node are used",
-            "interfaces",
-            "NCCL_IB_HCA",
-            change="name all adapters in NCCL_IB_HCA, or unset it",
-            found=len(names),
-            all=known.adapters_per_node,
+        yield seen_at(
+            _place(setup, "interfaces", "NCCL_IB_HCA"), "warning", "network.adapters",
+            "{found} of {all} adapters of a node are used", found=len(names), all=known.adapters_per_node,
         )
     believed = setup.bandwidth_bytes_per_s
     if believed and known.link_bytes_per_s and believed < FAR * known.link_bytes_per_s:
-        yield _judged(
-            setup,
-            "medium",
-            "network.believed",
+        yield seen_at(
+            _place(setup, "bandwidth"), "warning", "network.believed",
             "the library believes in {believed:.1f} GB/s where the link has {link:.1f}",
-            "bandwidth",
-            believed=believed / 1e9,
-            link=known.link_bytes_per_s / 1e9,
+            believed=believed / 1e9, link=known.link_bytes_per_s / 1e9,
         )

@@ -18,10 +18,11 @@ _PATTERNS = (
     (re.compile(r"\b[a-zA-Z][\w-]*(?:\.[\w-]+)+\.(?:com|net|org|io|edu|gov|cn|de|fr|local|internal|cluster|lan)\b"), "HOST"),
     (
         re.compile(
-            r"\b(?:ip-\d+-\d+-\d+-\d+|(?:node|host|gpu|dgx|hgx|worker|compute|nid|cn|gn)[-_]?[a-z]*\d+(?:[-_]\d+)*)\b(?=[:\s.,)]|$)"
+            r"\b(?:ip-\d+-\d+-\d+-\d+|(?:node|host|gpu|dgx|hgx|worker|compute|nid|cn|gn)[-_]?[a-z]*\d+(?:[-_]\d+)*)(?![\w-])"
         ),
         "HOST",
     ),
+    (re.compile(r"(?<![\w.-])[A-Za-z][\w.-]*(?=:\d+:\d+ (?:\[\d+\] )?[NR]CCL )"), "HOST"),
 )
 """What is blanked and by what, in this order: secrets first, whatever they look like."""
 

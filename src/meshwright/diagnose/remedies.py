@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -21,8 +22,8 @@ def _table() -> dict[str, list[dict[str, str]]]:
     return loaded
 
 
-def remedies(finding: str, framework: Framework | None) -> tuple[str, ...]:
-    """What helps against a finding; unknown findings have nothing.
+def remedies(finding: str, framework: Framework | None, values: Mapping[str, object] | None = None) -> tuple[str, ...]:
+    """What helps against a finding; unknown findings have nothing. ``values``: what stands in braces in its words.
 
     A framework's keys stand behind the words where it has keys for them (``Framework.actions``); what it has no way to do is left
     out where it says so by an empty text.
@@ -32,7 +33,8 @@ def remedies(finding: str, framework: Framework | None) -> tuple[str, ...]:
         keys = None if framework is None else framework.actions.get(each.get("does", ""))
         if keys == "":
             continue
-        said.append(f"{each['says']}: {keys}" if keys else each["says"])
+        says = each["says"].format_map(values) if values else each["says"]
+        said.append(f"{says}: {keys}" if keys else says)
     return tuple(said)
 
 

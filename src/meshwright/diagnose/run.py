@@ -134,6 +134,15 @@ class Run:
         return self.facts.layout if self.facts is not None else self.bare_layout
 
     @property
+    def label(self) -> str | None:
+        """The layout's name, where the layout is known."""
+        from meshwright.domain.label import label
+
+        if self.facts is not None:
+            return self.facts.estimate.label
+        return None if self.bare_layout is None else label(self.bare_layout)
+
+    @property
     def predicted(self) -> Estimate | None:
         """The prediction, where there is one."""
         return self.facts.estimate if self.facts is not None else None
@@ -234,9 +243,9 @@ class Run:
         if said:
             return median(said)
         if self.predicted is not None and self.step_s:
-            return self.predicted.mfu_ratio * self.predicted.step_s / self.step_s
+            return _share(self.predicted.mfu_ratio * self.predicted.step_s / self.step_s)
         rate = self.model_flops_per_s_per_device
-        return rate / self.peak_flops_per_s if rate is not None and self.peak_flops_per_s else None
+        return _share(rate / self.peak_flops_per_s) if rate is not None and self.peak_flops_per_s else None
 
     @property
     def memory_bytes(self) -> float | None:
@@ -244,3 +253,8 @@ class Run:
         found = [each.max_reserved_bytes for log in self.all(RunLog) for each in log.memory if each.max_reserved_bytes is not None]
         found += [each.memory_bytes for each in (self.steady.steps if self.steady else ()) if each.memory_bytes is not None]
         return max(found, default=None)
+
+
+def _share(ratio: float) -> float | None:
+    """A share of a whole; None where it is more: then it is another whole."""
+    return ratio if ratio <= 1.0 else None

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from meshwright.domain.observed import RankSplit, RankTrace
     from meshwright.domain.observed.steady import Steady
 
+OVERLAP = 0.05
+"""Of the step: how far timers may overlap."""
 DIMENSIONS = ("tp", "cp", "ep", "pp", "dp", "unknown")
 Source = Literal["timers", "trace", "table"]
 
@@ -57,7 +59,8 @@ def of_log(steady: Steady, layout: Layout | None, about: str) -> Split | None:
 
         bubble = min(receive + send + reduce of the tied embedding, step (p - 1) / (v m + p - 1))
 
-    Source: docs/sources.md#timers-of-a-pipeline.
+    Source: docs/sources.md#timers-of-a-pipeline. Timers that add up to more than the step are not those of one step (some are
+    sums over several): then nothing is said.
     """
     parts = parts_of(steady.parts)
     exchange = sum(seconds for name, seconds in steady.parts.items() if "send" in name and "recv" in name)
@@ -74,18 +77,21 @@ def of_log(steady: Steady, layout: Layout | None, about: str) -> Split | None:
     data, optimizer = parts.get("data", 0.0), parts.get("optimizer", 0.0)
     reduce += 0.0 if pipelined else parts.get("embedding_reduce", 0.0)
     known = work + optimizer + data + reduce + bubble + waiting
+    if known > step * (1.0 + OVERLAP):
+        return None
+    whole = max(step, known)
     exposed: dict[str, float | None] = {**dict.fromkeys(DIMENSIONS), "dp": reduce, "pp": waiting if pipelined and work else None}
     return Split(
         about=about,
         source="timers",
         step_s=step,
-        data_ratio=data / step if "data" in parts else None,
-        compute_ratio=(work + optimizer) / step if work else None,
-        optimizer_ratio=optimizer / step if "optimizer" in parts else None,
-        communication_exposed_ratio=reduce / step,
-        bubble_ratio=bubble / step if pipelined and work else None,
-        waiting_ratio=waiting / step if pipelined and work else None,
-        other_ratio=max(0.0, step - known) / step,
+        data_ratio=data / whole if "data" in parts else None,
+        compute_ratio=(work + optimizer) / whole if work else None,
+        optimizer_ratio=optimizer / whole if "optimizer" in parts else None,
+        communication_exposed_ratio=reduce / whole,
+        bubble_ratio=bubble / whole if pipelined and work else None,
+        waiting_ratio=waiting / whole if pipelined and work else None,
+        other_ratio=(whole - known) / whole,
         exposed=exposed,
     )
 
@@ -140,7 +146,10 @@ def of_traces(
 
 
 def of_splits(splits: Sequence[RankSplit]) -> Split | None:
-    """The split that a table of ranks says (a profiler's summary): means of shares over ranks."""
+    """The split that a table of ranks says (a profiler's summary): means of shares over ranks.
+
+    Its exposed communication holds the receiving that it calls bubble.
+    """
     ranks = [each for each in splits if each.window_s > 0.0 and each.rank is not None] or [
         each for each in splits if each.window_s > 0.0
     ]
@@ -148,19 +157,31 @@ def of_splits(splits: Sequence[RankSplit]) -> Split | None:
         return None
     window = sum(each.window_s for each in ranks) / len(ranks)
     communication = _mean(
-        [None if each.exposed_communication_s is None else each.exposed_communication_s / each.window_s for each in ranks]
+        [
+            None if each.exposed_communication_s is None else (each.exposed_communication_s - _bubble_s(each)) / _whole_s(each)
+            for each in ranks
+        ]
     )
     return Split(
         about=f"a table of {len(ranks)} ranks",
         source="table",
         step_s=window,
-        compute_ratio=_mean([each.compute_s / each.window_s for each in ranks]),
+        compute_ratio=_mean([each.compute_s / _whole_s(each) for each in ranks]),
         communication_exposed_ratio=communication,
-        idle_ratio=_mean([each.idle_s / each.window_s for each in ranks]),
-        bubble_ratio=_mean([None if each.bubble_s is None else each.bubble_s / each.window_s for each in ranks]),
-        other_ratio=_mean([each.exposed_copies_s / each.window_s for each in ranks]),
+        idle_ratio=_mean([each.idle_s / _whole_s(each) for each in ranks]),
+        bubble_ratio=_mean([None if each.bubble_s is None else _bubble_s(each) / _whole_s(each) for each in ranks]),
+        other_ratio=_mean([each.exposed_copies_s / _whole_s(each) for each in ranks]),
         exposed={**dict.fromkeys(DIMENSIONS), "unknown": None if communication is None else communication * window},
     )
+
+
+def _bubble_s(row: RankSplit) -> float:
+    return min(row.bubble_s or 0.0, row.exposed_communication_s or 0.0)
+
+
+def _whole_s(row: RankSplit) -> float:
+    """The window, or the row's parts where they are longest ones of several ranks and sum to more."""
+    return max(row.window_s, row.compute_s + (row.exposed_communication_s or 0.0) + row.exposed_copies_s + row.idle_s)
 
 
 def _step_of(trace: RankTrace) -> float:

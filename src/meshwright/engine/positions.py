@@ -37,8 +37,9 @@ class _Turn(torch.autograd.Function):
 
 def _turned(x: Tensor, base: float, first: int, sign: float) -> Tensor:
     width = x.shape[-1]
-    steps = torch.arange(0, width, 2, device=x.device, dtype=torch.float32)
-    places = torch.arange(first, first + x.shape[2], device=x.device, dtype=torch.float32)
+    exact = torch.promote_types(x.dtype, torch.float32)
+    steps = torch.arange(0, width, 2, device=x.device, dtype=exact)
+    places = torch.arange(first, first + x.shape[2], device=x.device, dtype=exact)
     angles = torch.outer(places, base ** (-steps / width))
     cosine, sine = (torch.cat([each, each], dim=-1).to(x.dtype) for each in (angles.cos(), sign * angles.sin()))
     one, other = x.chunk(2, dim=-1)

@@ -153,8 +153,8 @@ class Framework:
     detect: Callable[[Source], str | None] | None = None
     """The release that files are written for, where they show it."""
     interpreter: Callable[[Source, Given, str], Reading] | None = None
-    logged: Callable[[Mapping[str, str], str], File | None] | None = None
-    """A log's own dump of its arguments, and the name of the log, as a file of the framework; None where the dump is of another
+    logged: Callable[[Mapping[str, str], str], tuple[File, ...]] | None = None
+    """A log's own dump of its arguments, and the name of the log, as files of the framework; none where the dump is of another
     program."""
     checks: tuple[Check, ...] = ()
     unknown_keys: Callable[[str], tuple[Severity, str] | None] = _refuses_unknown

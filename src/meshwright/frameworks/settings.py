@@ -50,7 +50,8 @@ class Said:
     """An implementation of the catalogue, where a switch of the files changes which kernels run."""
     figures: Mapping[str, object] = field(default_factory=dict)
     """The model's figures: layers hidden heads key_value_heads head_dim ffn vocabulary experts experts_per_token expert_ffn
-    shared_ffn mtp_layers tied_embeddings; only those that the files hold."""
+    shared_ffn mtp_layers tied_embeddings gated latent_attention windowed, and ``mixtures``: of each layer whether it is one; only
+    those that the files hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ def does_not_apply(facts: Facts, sentence: str) -> Ruling:
 
 def percent(value: float) -> str:
     """A ratio as percent."""
-    return f"{value:.1%}"
+    return f"{value:z.1%}"
 
 
 def ideal_bubble(stages: int, chunks: int, microbatches: int) -> float:

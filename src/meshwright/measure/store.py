@@ -13,9 +13,9 @@ import socket
 import sqlite3
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from meshwright.errors import Message, NoAnswerError
 from meshwright.measure.executors.processes import boot, started_at
@@ -29,17 +29,8 @@ if TYPE_CHECKING:
 
     from meshwright.domain.observed.ending import Status
 
-COLUMNS = (
-    "id", "subject", "label", "attempt", "state", "mark", "executor", "handle", "folder", "owner", "started", "ended", "status",
-    "step_s", "low_s", "high_s", "tokens_per_s_per_device", "memory_peak_bytes", "device_s", "rank", "evidence", "sign", "notes",
-)
-_MEASURED = ("step_s", "tokens_per_s_per_device", "memory_peak_bytes", "device_s", "rank", "evidence")
-_ALL = f"SELECT {', '.join(COLUMNS)} FROM attempts"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """One attempt at a trial, as the store has it."""
+class Attempt(NamedTuple):
+    """One attempt at a trial, as the store has it: its columns, and what they come to."""
 
     id: str
     subject: str
@@ -48,21 +39,45 @@ class Attempt:
     state: str
     """``running`` or ``done``."""
     mark: str
+    """Known to nobody else: by it an executor finds what it has started."""
     executor: str
     handle: str | None
     folder: str
     owner: str
     started: float
     ended: float | None = None
-    outcome: Outcome | None = None
+    status: Status | None = None
+    step_s: float | None = None
+    low_s: float | None = None
+    high_s: float | None = None
+    tokens_per_s_per_device: float | None = None
+    memory_peak_bytes: float | None = None
+    device_s: float = 0.0
+    rank: int | None = None
+    evidence: str = ""
     sign: str = ""
     """What said how it ended, as ``readers/signs.yaml`` has it."""
-    notes: str = "{}"
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What came of it; None while it runs."""
+        if self.status is None:
+            return None
+        interval_s = None if self.low_s is None or self.high_s is None else (self.low_s, self.high_s)
+        return Outcome(
+            status=self.status, step_s=self.step_s, interval_s=interval_s, tokens_per_s_per_device=self.tokens_per_s_per_device,
+            memory_peak_bytes=self.memory_peak_bytes, device_s=self.device_s, rank=self.rank, evidence=self.evidence,
+        )
 
     @property
     def alive(self) -> bool:
         """Whether the process that claimed it still runs; of another host nobody knows, and it is believed to."""
         return _alive(self.owner)
+
+
+_ALL = f"SELECT {', '.join(Attempt._fields)} FROM attempts"
+_KEPT = ("state", *Attempt._fields[Attempt._fields.index("ended"):])
+"""Columns of an ending."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +130,7 @@ class Store:
                         "trial {label!r} was started by {other} and may still run there: go on with --executor {other}",
                         {"label": label, "other": last.executor}, str(self.path)))
                 self._db.execute("UPDATE attempts SET owner=? WHERE id=? AND attempt=?", (self.owner, id, last.attempt))
-                return Claim(attempt=replace(last, owner=self.owner), kind="adopted")
+                return Claim(attempt=last._replace(owner=self.owner), kind="adopted")
             tries = last.attempt if last is not None else 0
             if last is not None and last.outcome is not None and (last.outcome.status not in retry or tries >= most):
                 return Claim(attempt=last, kind="done")
@@ -131,20 +146,21 @@ class Store:
         """Note what an executor knows a trial by."""
         with self._writing():
             self._db.execute("UPDATE attempts SET handle=? WHERE id=? AND attempt=?", (handle, attempt.id, attempt.attempt))
-        return replace(attempt, handle=handle)
+        return attempt._replace(handle=handle)
 
-    def finish(self, attempt: Attempt, outcome: Outcome, *, sign: str = "", notes: str = "{}") -> Attempt:
+    def finish(self, attempt: Attempt, outcome: Outcome, *, sign: str = "") -> Attempt:
         """Keep an outcome: on the disk before this returns."""
         low, high = outcome.interval_s or (None, None)
-        values = (
-            outcome.status, outcome.step_s, low, high, outcome.tokens_per_s_per_device, outcome.memory_peak_bytes, outcome.device_s,
-            outcome.rank, outcome.evidence, sign, notes, time.time(), attempt.id, attempt.attempt,
+        done = attempt._replace(
+            state="done", ended=time.time(), status=outcome.status, step_s=outcome.step_s, low_s=low, high_s=high,
+            tokens_per_s_per_device=outcome.tokens_per_s_per_device, memory_peak_bytes=outcome.memory_peak_bytes,
+            device_s=outcome.device_s, rank=outcome.rank, evidence=outcome.evidence, sign=sign,
         )
+        values = [getattr(done, name) for name in _KEPT]
         with self._writing():
-            self._db.execute(
-                "UPDATE attempts SET state='done', status=?, step_s=?, low_s=?, high_s=?, tokens_per_s_per_device=?, "
-                "memory_peak_bytes=?, device_s=?, rank=?, evidence=?, sign=?, notes=?, ended=? WHERE id=? AND attempt=?", values)
-        return replace(attempt, state="done", outcome=outcome, sign=sign, notes=notes)
+            self._db.execute(f"UPDATE attempts SET {', '.join(f'{name}=?' for name in _KEPT)} WHERE id=? AND attempt=?",
+                             (*values, done.id, done.attempt))
+        return done
 
     def forget(self, attempt: Attempt) -> None:
         """Take back a claim of what never started."""
@@ -155,8 +171,7 @@ class Store:
         """All attempts, or those of one case, by the time they were started."""
         where, values = ("WHERE subject=?", (subject,)) if subject is not None else ("", ())
         with said(self.path):
-            rows = self._db.execute(f"{_ALL} {where} ORDER BY started, id, attempt", values)
-            return [_attempt(row) for row in rows]
+            return list(map(Attempt._make, self._db.execute(f"{_ALL} {where} ORDER BY started, id, attempt", values)))
 
     def _new(self, id: str, subject: str, label: str, number: int, executor: str, folder: str) -> Attempt:
         mark = f"{id}-{number}-{os.urandom(6).hex()}"
@@ -170,7 +185,7 @@ class Store:
 
     def _last(self, id: str) -> Attempt | None:
         row = self._db.execute(f"{_ALL} WHERE id=? ORDER BY attempt DESC LIMIT 1", (id,)).fetchone()
-        return None if row is None else _attempt(row)
+        return None if row is None else Attempt._make(row)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -184,15 +199,6 @@ class Store:
                     self._db.execute("ROLLBACK")
                 raise
             self._db.execute("COMMIT")
-
-
-def _attempt(row: tuple[Any, ...]) -> Attempt:
-    known = dict(zip(COLUMNS, row, strict=True))
-    status, low, high = (known.pop(name) for name in ("status", "low_s", "high_s"))
-    measured = {name: known.pop(name) for name in _MEASURED}
-    outcome = None if status is None else Outcome(
-        status=cast("Status", status), interval_s=None if low is None else (low, high), **measured)
-    return Attempt(outcome=outcome, **known)
 
 
 def _alive(owner: str) -> bool:

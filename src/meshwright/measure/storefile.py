@@ -23,7 +23,7 @@ SCHEMA = (
   executor TEXT NOT NULL, handle TEXT, folder TEXT NOT NULL, owner TEXT NOT NULL, started REAL NOT NULL, ended REAL,
   status TEXT, step_s REAL, low_s REAL, high_s REAL, tokens_per_s_per_device REAL, memory_peak_bytes REAL,
   device_s REAL NOT NULL DEFAULT 0, rank INTEGER, evidence TEXT NOT NULL DEFAULT '', sign TEXT NOT NULL DEFAULT '',
-  notes TEXT NOT NULL DEFAULT '', PRIMARY KEY (id, attempt)
+  PRIMARY KEY (id, attempt)
 )""",
     "CREATE INDEX by_subject ON attempts (subject, started)",
 )

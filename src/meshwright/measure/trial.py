@@ -29,6 +29,8 @@ class Limits:
     silence_s: float = 600.0
     """Between two lines of any kind, once the first step is there."""
     total_s: float = 3600.0
+    dying_s: float = 30.0
+    """What the other ranks may take to end by themselves when one has said why it does."""
     grace_s: float = 5.0
     """From the request to end until it is killed."""
 

@@ -61,8 +61,9 @@ def seen(folder: Path) -> Seen:
     found = steady(best.steps)
     times = tuple(each for step in found.steps if (each := time_of(step)) is not None) if found is not None else ()
     interval = median_interval(times, CONFIDENCE)[1:] if len(times) >= ENDS else None
-    memory = [step.memory_bytes for log in logs for step in log.steps if step.memory_bytes]
-    memory += [each for log in logs for rank in log.memory if (each := rank.max_reserved_bytes or rank.max_allocated_bytes)]
+    devices = [log for log in logs if log.settings.get("device") != "cpu"]  # a processor has no allocator of its own
+    memory = [step.memory_bytes for log in devices for step in log.steps if step.memory_bytes]
+    memory += [each for log in devices for rank in log.memory if (each := rank.max_reserved_bytes or rank.max_allocated_bytes)]
     return Seen(
         logs=logs, steps=len(best.steps), steps_s=times, step_s=median(times) if times else None, interval_s=interval,
         memory_bytes=max(memory, default=None), broken=_broken(logs, best), dying=_dying(logs),

@@ -24,6 +24,8 @@ Ranks = list[list[list[int]]]
 FEW = 24
 """So many samples are packed by the exact search where best fit is above the bound."""
 FEW_NODES = 20_000
+FULL = 0.98
+"""Micro-batches that are fuller are not levelled: there is no room for it."""
 LEVELLED = 16_384
 """So many samples at most are levelled over the micro-batches; of more the sums of a rank are even without that."""
 
@@ -100,7 +102,7 @@ def _counted(bins: Bins, count: int, sizes: NDArray[np.int64], costs: NDArray[np
     """The samples in exactly so many micro-batches: levelled by cost where the limit lets them be, else the packed ones split."""
     whole = sizes <= max_tokens
     alone = np.flatnonzero(~whole).tolist()
-    if len(sizes) <= LEVELLED and whole.any():
+    if len(sizes) <= LEVELLED and int(sizes[whole].sum()) <= FULL * max_tokens * (count - len(alone)):
         held = np.flatnonzero(whole)
         even = levelled(sizes[held], costs[held], count - len(alone), max_tokens)
         if even is not None and all(even):

@@ -31,14 +31,15 @@ def best_fit(lengths: NDArray[np.int64], max_tokens: int) -> Bins:
     order = np.argsort(-lengths, kind="stable")
     ranked = lengths[order]
     items: list[int] = order.tolist()
+    sizes: list[int] = ranked.tolist()
     starts = np.flatnonzero(np.concatenate(([True], ranked[1:] != ranked[:-1]))).tolist()
     ends = [*starts[1:], len(items)]
-    least = int(ranked[-1]) if items else 0
+    least = sizes[-1] if items else 0
     bins: Bins = []
     rooms: list[int] = []
     waiting: dict[int, list[int]] = {}
     for start, end in zip(starts, ends, strict=True):
-        length, place = int(ranked[start]), start
+        length, place = sizes[start], start
         while place < end:
             at = bisect_left(rooms, length)
             if at < len(rooms):
@@ -49,10 +50,14 @@ def best_fit(lengths: NDArray[np.int64], max_tokens: int) -> Bins:
             else:
                 room, index = max(max_tokens, length), len(bins)
                 bins.append([])
-            taken = min(room // length, end - place)
-            bins[index] += items[place : place + taken]
-            place += taken
-            room -= taken * length
+            if end - place == 1:
+                bins[index].append(items[place])
+                place, room = end, room - length
+            else:
+                taken = min(room // length, end - place)
+                bins[index] += items[place : place + taken]
+                place += taken
+                room -= taken * length
             if room >= least:
                 if room not in waiting:
                     insort(rooms, room)

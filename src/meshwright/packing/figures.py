@@ -26,8 +26,12 @@ class Figures:
     tokens: int
     most_tokens: int
     """Of the fullest micro-batch: what memory must hold."""
+    slot_tokens: int
+    """Of all micro-batches where each is as long as the limit, or as itself where it is longer."""
     overflows: int
     """Micro-batches above the limit."""
+    dearest: float
+    """Cost of the dearest rank."""
     imbalance_ratio: float
     """Costs of ranks."""
     microbatch_imbalance_ratio: float
@@ -48,6 +52,8 @@ def figures(
     of_rank = np.bincount(np.repeat(np.arange(len(ranks)), [len(rank) for rank in ranks]), weights=price, minlength=len(ranks))
     return Figures(
         microbatches=len(bins), most_of_a_rank=max(map(len, ranks)), tokens=int(tokens.sum()), most_tokens=int(tokens.max()),
-        overflows=int((tokens > max_tokens).sum()), imbalance_ratio=float(of_rank.max() / of_rank.mean()),
+        slot_tokens=int(np.maximum(tokens, max_tokens).sum()), overflows=int((tokens > max_tokens).sum()),
+        dearest=float(of_rank.max()),
+        imbalance_ratio=float(of_rank.max() / of_rank.mean()),
         microbatch_imbalance_ratio=float(price.max() / price.mean()),
     )

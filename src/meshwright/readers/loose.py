@@ -7,6 +7,8 @@ from math import isfinite
 
 MOST = 1e20
 """Larger than any figure of a run."""
+MOST_RANKS = 10**7
+"""More than any run has."""
 
 
 def number(value: object) -> float | None:
@@ -32,6 +34,12 @@ def whole(value: object) -> int | None:
     if isinstance(value, str) and 0 < len(value) <= 20 and value.removeprefix("-").isascii() and value.removeprefix("-").isdigit():
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= 2**64 else None
+
+
+def counted(value: object, most: int = 2**64) -> int | None:
+    """A whole number that is not negative: how many there are, or which."""
+    found = whole(value)
+    return found if found is not None and 0 <= found <= most else None
 
 
 def flag(value: object) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from functools import lru_cache
 
+from meshwright.readers.loose import MOST
 from meshwright.units import GIB, KIB, MIB, TIB
 
 _APART = re.compile(r"[^a-z0-9/%]+")
@@ -42,10 +42,10 @@ def pairs(text: str) -> dict[str, str]:
 
 
 def number(text: str | None) -> float | None:
-    """The number that a text begins with; None without one, and for one that is not finite.
+    """The number that a text begins with; None without one, and for one that is larger than any figure of a run.
 
-    >>> number("13100.0/13240.9"), number("10,050 tokens"), number("nan"), number(None)
-    (13100.0, 10050.0, None, None)
+    >>> number("13100.0/13240.9"), number("10,050 tokens"), number("nan"), number("1e308"), number(None)
+    (13100.0, 10050.0, None, None, None)
     """
     if not text:
         return None
@@ -56,7 +56,7 @@ def number(text: str | None) -> float | None:
         if found is None:
             return None
         value = float(found[0].replace(",", ""))
-    return value if math.isfinite(value) else None
+    return value if -MOST <= value <= MOST else None
 
 
 def count(text: str | None) -> float | None:
@@ -88,11 +88,6 @@ def size(text: str | None) -> float | None:
 def _end(text: str) -> int:
     found = _NUMBER.match(text.lstrip())
     return found.end() if found else 0
-
-
-def least(value: float | None) -> float | None:
-    """The value where it is not negative."""
-    return value if value is not None and value >= 0 else None
 
 
 def first(fields: Mapping[str, str], *names: str) -> str | None:

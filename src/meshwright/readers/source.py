@@ -62,6 +62,13 @@ class Source:
             return self.path.stat().st_size * (_SWELLS if self.compressed else 1)
         return 0
 
+    @property
+    def written_s(self) -> float | None:
+        """When it was written last, in seconds since 1970."""
+        with suppress(OSError):
+            return self.path.stat().st_mtime
+        return None
+
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
         """Its bytes from the beginning, decompressed; a truncated archive ends early and is noted in ``broken``.

@@ -38,7 +38,7 @@ MAX_WORD = 400
 
 def figure(value: float) -> str:
     """A figure in units of whoever asked: four significant figures or more, separators."""
-    return f"{value:,.0f}" if abs(value) >= 1000 or value == round(value) else f"{value:.4g}"
+    return f"{value:z,.0f}" if abs(value) >= 1000 or value == round(value) else f"{value:z.4g}"
 
 
 def time_word(value: float, units: Units) -> str:
@@ -99,7 +99,7 @@ def _step(answer: BalanceShown) -> Iterator[RenderableType]:
     after, before = answer.estimate, answer.estimate_before
     if after is None or before is None:
         return
-    change = f"{100 * (after.step_s / before.step_s - 1):+.1f} %"
+    change = f"{100 * (after.step_s / before.step_s - 1):+z.1f} %"
     was = f"as given {seconds(before.step_s)}" + ("" if before.fits else f", which does not fit ({_memory_of(before)})")
     yield Pieces(
         pieces=(Text(f"{seconds(after.step_s)} per step", style="bold green" if after.fits else "bold red"), f"({change}; {was})",
@@ -199,7 +199,7 @@ def _beside(answer: BalanceShown) -> Iterator[RenderableType]:
         change = placement.simulated_time / balance.best.simulated_time - 1
         fullest = memory_word(max(placement.stage_memory), units)
         table.add_row(
-            name, time_word(placement.simulated_time, units), f"{100 * change:+.1f} %" if placement is not balance.best else "",
+            name, time_word(placement.simulated_time, units), f"{100 * change:+z.1f} %" if placement is not balance.best else "",
             time_word(placement.slot_time, units), Text(fullest, style="" if fits else "bold red"),
             Text.assemble(_recomputed(problem, placement), ("" if fits else ": does not fit", "bold red")),
         )
@@ -273,7 +273,7 @@ def ranking_report(answers: Sequence[BalanceShown], refused: Sequence[tuple[int,
         balance, units = answer.balance, answer.units
         change = balance.best.simulated_time / answers[0].balance.best.simulated_time - 1
         table.add_row(
-            str(answer.problem.chunks), time_word(balance.best.simulated_time, units), f"{100 * change:+.1f} %" if change else "",
+            str(answer.problem.chunks), time_word(balance.best.simulated_time, units), f"{100 * change:+z.1f} %" if change else "",
             time_word(balance.best.slot_time, units), percent(balance.bubble.total_ratio),
             memory_word(max(balance.best.stage_memory), units),
             f"gap {percent(balance.answer_gap_ratio, 2)}" if balance.answer_gap_ratio else "optimal",

@@ -46,7 +46,7 @@ def comparison_report(comparison: Comparison) -> Iterator[RenderableType]:
     if mine.interval is not None:
         expected = (mine.expected_step_s, best.expected_step_s)
         table.add_row("expected", *map(seconds, expected), _signed(expected[0] - expected[1]), style="bold")
-    table.add_row("MFU", percent(mine.mfu_ratio), percent(best.mfu_ratio), f"{100 * (mine.mfu_ratio - best.mfu_ratio):+.1f}")
+    table.add_row("MFU", percent(mine.mfu_ratio), percent(best.mfu_ratio), f"{100 * (mine.mfu_ratio - best.mfu_ratio):+z.1f}")
     memory, least = mine.memory_reserved_bytes, best.memory_reserved_bytes
     more = "-" if memory < least else "+"
     table.add_row("memory", gib(memory), gib(least), f"{more}{gib(abs(memory - least))}")

@@ -25,7 +25,7 @@ def compare_report(answer: CompareAnswer) -> Iterator[RenderableType]:
     """The steps, the parts with why they changed, the settings that differ."""
     found = answer.comparison
     yield Text(f"A  {_figures(found.a)}")
-    change = "" if found.step_change_ratio is None else f"   {found.step_change_ratio:+.1%} a step"
+    change = "" if found.step_change_ratio is None else f"   {found.step_change_ratio:+z.1%} a step"
     yield Text(f"B  {_figures(found.b)}{change}", style="bold")
     if found.parts:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

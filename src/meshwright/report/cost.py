@@ -34,7 +34,7 @@ def run_cost_lines(run: RunCost, estimate: Estimate) -> Iterator[RenderableType]
         ends = [figure(end) for end in run.intervals.get(key, ())]
         table.add_row(name, figure(getattr(run, key)), f"({'-'.join(ends)})" if ends else "", words)
 
-    row("time", "days", f"days on {integer(run.devices)} devices, {integer(run.steps)} steps", lambda days: f"{days:,.1f}")
+    row("time", "days", f"days on {integer(run.devices)} devices, {integer(run.steps)} steps", lambda days: f"{days:z,.1f}")
     row("work", "device_hours", "device-hours")
     if run.cost is not None:
         row("cost", "cost", "in the currency of the price")
@@ -54,15 +54,15 @@ def _deadline(run: RunCost) -> Iterator[RenderableType]:
     if run.deadline_days is None:
         return
     late = run.days - run.deadline_days
-    words = f"misses the deadline of {run.deadline_days:g} days by {late:,.1f}"
+    words = f"misses the deadline of {run.deadline_days:g} days by {late:z,.1f}"
     if run.meets_deadline:
-        words = f"meets the deadline of {run.deadline_days:g} days with {-late:,.1f} to spare"
+        words = f"meets the deadline of {run.deadline_days:g} days with {-late:z,.1f} to spare"
     if run.intervals:
         least, most = (end - run.deadline_days for end in run.intervals["days"])
         if late <= 0:
-            words += f"; the upper end misses it by {most:,.1f}" if most > 0 else "; so does the upper end"
+            words += f"; the upper end misses it by {most:z,.1f}" if most > 0 else "; so does the upper end"
         else:
-            words += f"; the lower end meets it with {-least:,.1f}" if least <= 0 else "; so does the lower end"
+            words += f"; the lower end meets it with {-least:z,.1f}" if least <= 0 else "; so does the lower end"
     yield Text(f"  {words}", style="green" if run.meets_deadline else "bold red")
 
 
@@ -93,7 +93,7 @@ def _count(what: str, found: DeviceCount | None) -> Iterator[RenderableType]:
     words = [f"{seconds(found.step_s)} per step" + (f" ({' to '.join(map(seconds, ends.step_s))})" if ends else "")]
     for value, unit, between in ((found.days, "days", ends and ends.days), (found.cost, "for the run", ends and ends.cost)):
         if value is not None:
-            shown = [f"{each:,.1f}" if unit == "days" else integer(each) for each in (value, *(between or ()))]
+            shown = [f"{each:z,.1f}" if unit == "days" else integer(each) for each in (value, *(between or ()))]
             words.append(f"{shown[0]} {unit}" + (f" ({shown[1]} to {shown[2]})" if between else ""))
     yield Text(f"    {', '.join(words)}")
     yield Text(f"    {found.label}", style="cyan")

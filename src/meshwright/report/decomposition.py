@@ -48,7 +48,7 @@ def _residuals(found: Decomposition) -> Iterator[RenderableType]:
         f"  {peaks} peaks for {unknowns} memories: residuals of {figure(round(found.rms_mb))} MB (root mean square), "
         f"at most {figure(round(found.max_residual_mb))} MB ({place})"
     )
-    signed = ", ".join(f"{each.peak.stage}: {each.residual_mb:+.0f}" for each in found.residuals if each.judged)
+    signed = ", ".join(f"{each.peak.stage}: {each.residual_mb:+z.0f}" for each in found.residuals if each.judged)
     yield Text(f"  residuals by stage: {signed}", style="dim")
     yield Text(f"  bounds are lowered by {figure(round(found.margin_mb))} MB, which the fit may be wrong by")
 

@@ -97,6 +97,9 @@ def _figures(found: Diagnosis) -> Iterator[RenderableType]:
         pieces.append(plural(run.world, "device"))
     if pieces:
         yield Padding(Text("   ".join(pieces)), (0, 0, 0, 2))
+    if run.label is not None:
+        model = f"{run.case.model.name}   " if run.case is not None else ""
+        yield Padding(Text(f"{model}{run.label}", style="dim"), (0, 0, 0, 2))
 
 
 def _split(split: Split) -> Iterator[RenderableType]:
@@ -118,7 +121,7 @@ def _split(split: Split) -> Iterator[RenderableType]:
 
 def _expected(found: Diagnosis) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("part", "observed", "predicted", "90 % of runs"):
+    for name in ("part", "observed", "predicted", "90 % lie within"):
         table.add_column(name, justify="left" if name == "part" else "right")
     for each in found.expected:
         if each.observed_s is None and each.part != "step":
@@ -132,7 +135,9 @@ def _finding(each: Finding) -> Iterator[RenderableType]:
     head = Text.assemble((f"{each.severity:<8}", STYLES[each.severity]), (each.id, "bold"))
     if each.loss_ratio is not None:
         head.append(f"  {percent(each.loss_ratio)} lost")
-    if each.predicted_gain_ratio:
+    if each.predicted_gain_ratio and each.at_most:
+        head.append(f"   at most {percent(each.predicted_gain_ratio)} less without it", style="green")
+    elif each.predicted_gain_ratio:
         head.append(f"   {percent(each.predicted_gain_ratio)} less with {each.change}", style="green")
     yield head
     yield Padding(Text(each.message.words), (0, 0, 0, 8))

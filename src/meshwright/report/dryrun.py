@@ -33,7 +33,7 @@ def dryrun_report(case: Case, layout: Layout, ranks: Sequence[Found]) -> Iterato
         table = _table("", "dry run", f"cost model ({case.implementation.name})", "difference")
         for each in figures(case, layout, found):
             ratio = each.difference_ratio
-            text = "exact" if ratio == 0.0 else "" if ratio is None else f"{100 * ratio:+.2f} %"
+            text = "exact" if ratio == 0.0 else "" if ratio is None else f"{100 * ratio:+z.2f} %"
             table.add_row(each.name, _amount(each.found, each.unit), _amount(each.said, each.unit), text)
         yield Padding(table, (0, 0, 0, 2))
 

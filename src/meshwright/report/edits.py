@@ -69,7 +69,7 @@ def nearest_report(plan: NearestPlan) -> Iterator[RenderableType]:
     for each in plan.changes:
         yield Text.assemble(f"  {each.field} {_knob(each.before)} -> {_knob(each.after)}  ", (each.why, "dim"))
     more = "more" if plan.memory_change_bytes >= 0 else "less"
-    loss = f"{100 * plan.step_change_ratio:+.1f} %, {gib(abs(plan.memory_change_bytes))} {more} memory"
+    loss = f"{100 * plan.step_change_ratio:+z.1f} %, {gib(abs(plan.memory_change_bytes))} {more} memory"
     yield Text(f"{seconds(plan.estimate.step_s)} a step: {loss} than the saved plan, both by the cost model of this framework")
 
 

@@ -68,7 +68,7 @@ def _short(value: object) -> str:
     if value is None or isinstance(value, Mapping):
         return ""
     if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+        return f"{value:z,.0f}" if abs(value) >= 1000 else f"{value:z.4g}"
     if isinstance(value, bool):
         return "on" if value else "off"
     text = f"{value:,}" if isinstance(value, int) else visible(str(simple(value)))

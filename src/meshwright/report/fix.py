@@ -118,18 +118,18 @@ def _memory(base: Estimate | None, change: Change) -> str:
 def _left(change: Change) -> Text:
     """What stays free on the tightest stage, with what was observed."""
     left = change.margin_bytes
-    return Text("" if left is None else f"{left / GIB:.1f}", style="" if change.fits else "red")
+    return Text("" if left is None else f"{left / GIB:z.1f}", style="" if change.fits else "red")
 
 
 def _step(change: Change) -> str:
     """``+6.1 % (+4.0 to +8.2)``."""
     if change.step_change_ratio is None:
         return seconds(change.estimate.step_s)
-    text = f"{100 * change.step_change_ratio:+.1f} %"
+    text = f"{100 * change.step_change_ratio:+z.1f} %"
     if change.step_change_interval is None:
         return text
     low, high = change.step_change_interval
-    return f"{text} ({100 * low:+.0f} to {100 * high:+.0f})"
+    return f"{text} ({100 * low:+z.0f} to {100 * high:+z.0f})"
 
 
 def _one(fixed: Fixed, change: Change, number: int) -> Iterator[RenderableType]:

@@ -39,7 +39,7 @@ def step_report(view: View) -> Iterator[RenderableType]:
 
 def _rows(view: View) -> Iterator[tuple[str, str, str, str]]:
     step, said = view["step"], view["estimate"]
-    error = "" if view["error_ratio"] is None else f"{100 * view['error_ratio']:+.0f} %"
+    error = "" if view["error_ratio"] is None else f"{100 * view['error_ratio']:+z.0f} %"
     yield "step, median", seconds(view["step_s"]), "" if said is None else seconds(said["step_s"]), error
     yield f"step, {plural(len(view['steps_s']), 'step')}", f"{seconds(step['min_s'])} to {seconds(step['max_s'])}", "", ""
     yield "tokens/s", integer(view["tokens_per_s"]), "" if said is None else integer(said["tokens_per_s"]), ""

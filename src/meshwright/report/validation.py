@@ -203,4 +203,4 @@ def _share(value: float | None) -> str:
 
 
 def _signed(value: float | None) -> str:
-    return "" if value is None else f"{100 * value:+.1f} %"
+    return "" if value is None else f"{100 * value:+z.1f} %"

@@ -7,8 +7,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.draws import examples
 
 from meshwright.domain.sample import Sample
 from meshwright.engine.profile.machine import Machine, this_machine
@@ -43,7 +44,7 @@ def test_what_is_written_is_read(store: Path) -> None:
     assert open_store(store, MACHINE) == (sample(1), sample(2), sample(3))
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(cut=st.integers(1, 60))
 def test_a_torn_last_line_costs_one_sample_and_the_next_is_whole(cut: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("torn") / "samples.jsonl"

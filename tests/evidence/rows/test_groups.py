@@ -13,7 +13,10 @@ from tests.evidence.scored_rows import row, steady
 from meshwright.evidence.rows.groups import FOLDS, SCHEMES, device_key, folds, group_key, settings_key, source_group
 from meshwright.evidence.rows.table import shipped_table
 
-ROWS = shipped_table().rows
+
+def corpus():
+    """Rows of the shipped table."""
+    return shipped_table().rows
 
 
 @pytest.mark.parametrize(
@@ -32,19 +35,19 @@ def test_the_source_group_is_the_id_up_to_its_last_dash_or_digits(id_, group):
 
 
 def test_every_source_of_the_corpus_is_a_group():
-    assert {source_group(each.id) for each in ROWS} >= {"playbook", "fail", "nv", "vtrain-m", "vtrain-s", "bloom", "ascend-st"}
+    assert {source_group(each.id) for each in corpus()} >= {"playbook", "fail", "nv", "vtrain-m", "vtrain-s", "bloom", "ascend-st"}
 
 
 def test_folds_keep_groups_together_and_are_balanced():
-    found = folds(ROWS, "grouped")
+    found = folds(corpus(), "grouped")
     of_group: dict[tuple[str, ...], set[int]] = {}
-    for each, fold in zip(ROWS, found, strict=True):
+    for each, fold in zip(corpus(), found, strict=True):
         of_group.setdefault(group_key(each), set()).add(fold)
     assert all(len(each) == 1 for each in of_group.values())
     sizes = Counter(found)
     assert set(sizes) == set(range(FOLDS))
     assert max(sizes.values()) - min(sizes.values()) <= 20
-    playbook = Counter(fold for each, fold in zip(ROWS, found, strict=True) if each.id.startswith("playbook-"))
+    playbook = Counter(fold for each, fold in zip(corpus(), found, strict=True) if each.id.startswith("playbook-"))
     assert max(playbook.values()) - min(playbook.values()) <= 10
 
 
@@ -52,8 +55,8 @@ def test_folds_keep_groups_together_and_are_balanced():
 @steady
 @given(random=st.randoms(use_true_random=False))
 def test_folds_do_not_depend_on_the_order_or_the_number_in_the_id(scheme, random):
-    rows = [replace(each, id=f"{source_group(each.id)}-{index}") for index, each in enumerate(ROWS[:300])]
-    by_content = dict(zip((replace(each, id="") for each in ROWS[:300]), folds(ROWS[:300], scheme), strict=True))
+    rows = [replace(each, id=f"{source_group(each.id)}-{index}") for index, each in enumerate(corpus()[:300])]
+    by_content = dict(zip((replace(each, id="") for each in corpus()[:300]), folds(corpus()[:300], scheme), strict=True))
     random.shuffle(rows)
     for each, fold in zip(rows, folds(rows, scheme), strict=True):
         assert by_content[replace(each, id="")] == fold
@@ -61,10 +64,10 @@ def test_folds_do_not_depend_on_the_order_or_the_number_in_the_id(scheme, random
 
 def test_schemes_hold_out_what_they_name():
     for scheme, key in (("leave-one-model-out", "model"), ("leave-one-cluster-size-out", "n_gpus")):
-        found = folds(ROWS, scheme)
-        values = {(each.word(key).lower(), fold) for each, fold in zip(ROWS, found, strict=True)}
+        found = folds(corpus(), scheme)
+        values = {(each.word(key).lower(), fold) for each, fold in zip(corpus(), found, strict=True)}
         assert len(values) == len({value for value, _ in values}) == len({fold for _, fold in values})
-    assert set(folds(ROWS, "in-sample")) == {-1}
+    assert set(folds(corpus(), "in-sample")) == {-1}
 
 
 def test_re_measurements_share_a_group_and_settings_do_not():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def _read() -> tuple[dict[str, Run], dict[str, str]]:
+@cache
+def runs_and_refused() -> tuple[dict[str, Run], dict[str, str]]:
+    """By id: what each row of the shipped corpus is, or why it cannot be read."""
     runs, refused = {}, {}
     for row in shipped_table().rows:
         try:
@@ -32,7 +35,11 @@ def _read() -> tuple[dict[str, Run], dict[str, str]]:
     return runs, refused
 
 
-RUNS, REFUSED = _read()
+def the_run(id_: str) -> Run:
+    """What a row of the shipped corpus is."""
+    return runs_and_refused()[0][id_]
+
+
 NARAYANAN = {
     "gpt-1.7b": 16, "gpt-3.6b": 16, "gpt-7.5b": 16, "gpt-18.4b": 8, "gpt-39.1b": 4, "gpt-76.1b": 2, "gpt-145.6b": 2,
     "gpt-310.1b": 1, "gpt-529.6b": 1, "gpt-1008.0b": 1,
@@ -148,7 +155,7 @@ CONVENTIONS = (
 
 @pytest.mark.parametrize("convention", CONVENTIONS, ids=lambda each: each.name)
 def test_conventions_of_the_shipped_corpus(convention: Convention) -> None:
-    concerned = [each for each in RUNS.values() if convention.concerns(each)]
+    concerned = [each for each in runs_and_refused()[0].values() if convention.concerns(each)]
     assert [each.id for each in concerned if not convention.holds(each)] == []
     assert len(concerned) >= convention.at_least
 
@@ -164,7 +171,7 @@ def test_conventions_of_the_shipped_corpus(convention: Convention) -> None:
 )
 def test_what_cannot_be_read_says_why(prefix: str, reason: str, count: int) -> None:
     """The playbook's figures print no batch: accumulation is unknown."""
-    found = [why for id_, why in REFUSED.items() if id_.startswith(prefix)]
+    found = [why for id_, why in runs_and_refused()[1].items() if id_.startswith(prefix)]
     assert len(found) >= count
     assert all(reason in why for why in found)
 
@@ -175,7 +182,7 @@ def test_what_cannot_be_read_says_why(prefix: str, reason: str, count: int) -> N
      ("modellink-0025", "ascend-910b"), ("ascend-st-0054", "ascend-910c"), ("titan-0001", "h100-96g")],
 )
 def test_devices(id_: str, device: str) -> None:
-    assert RUNS[id_].device == device
+    assert the_run(id_).device == device
 
 
 @pytest.mark.parametrize(
@@ -183,24 +190,24 @@ def test_devices(id_: str, device: str) -> None:
     [("modellink-0025", 32000, 40), ("modellink-0028", 128256, 32), ("modellink-0033", 151936, 32), ("ascend-st-0064", 151936, 6)],
 )
 def test_blanks_that_a_tokenizer_or_a_script_fills(id_: str, vocabulary: int, layers: int) -> None:
-    model = RUNS[id_].case.model
+    model = the_run(id_).case.model
     assert (model.vocabulary, model.num_layers, model.tied_embeddings) == (vocabulary, layers, False)
 
 
 def test_idle_layers_stand_where_the_script_puts_them() -> None:
-    assert RUNS["ascend-st-0064"].layout.stage_layers == ((1, 2), (2, 1))
+    assert the_run("ascend-st-0064").layout.stage_layers == ((1, 2), (2, 1))
 
 
 def test_recompute_of_a_block_counts_layers_of_a_chunk_or_of_a_stage() -> None:
-    assert RUNS["ascend-st-0034"].layout.recompute == Full(layers=1)
-    assert RUNS["ascend-st-0065"].layout.recompute == Full(layers=((1, 1, 1, 1), (0, 0, 0, 0)))
+    assert the_run("ascend-st-0034").layout.recompute == Full(layers=1)
+    assert the_run("ascend-st-0065").layout.recompute == Full(layers=((1, 1, 1, 1), (0, 0, 0, 0)))
 
 
 def test_what_is_allocated_after_a_step_is_what_the_model_keeps() -> None:
     """Steady allocated bytes of system tests against states of 18 bytes a parameter before sharding, 16 with reuse-fp32-param."""
     for id_ in ("ascend-st-0017", "ascend-st-0025", "ascend-st-0026", "ascend-st-0032", "ascend-st-0037", "ascend-st-0055",
                 "ascend-st-0064"):
-        each = RUNS[id_]
+        each = the_run(id_)
         memory = evaluate(each.case, each.layout).memory
         states = float((memory.parameters + memory.gradients + memory.optimizer).max()) / 2**30
         steady = float(each.row.notes.split("steady allocated max=")[1].split(";")[0])

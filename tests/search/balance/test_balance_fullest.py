@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from balance_cases import drawn
 from balance_oracle import brute_force, fits, held_vectors, load, stage_memory
+from tests.draws import draws
 
 from meshwright.domain.balance import BalanceProblem
 from meshwright.search.balance.fullest import Fullest
@@ -24,7 +25,7 @@ def free(seed: int) -> BalanceProblem | None:
     return replace(problem, recompute_rule="any", fixed_layers=None, fixed_recompute=None)
 
 
-CASES = [(seed, problem) for seed in range(120) if (problem := free(seed)) is not None]
+CASES = [(seed, problem) for seed in range(draws(120)) if (problem := free(seed)) is not None]
 
 
 @pytest.mark.parametrize(("seed", "problem"), CASES, ids=[str(seed) for seed, _ in CASES])

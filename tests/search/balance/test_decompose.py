@@ -11,8 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.draws import examples
 
 from meshwright.domain.dry_runs import DryRuns, StagePeak
 from meshwright.errors import InputError
@@ -211,7 +212,7 @@ def fullest(runs: DryRuns, truth: dict[str, float]) -> list[int]:
 AMOUNT = st.floats(1, 5000)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data())
 def test_memories_come_back_from_their_peaks(data: st.DataObject) -> None:
     stages = data.draw(st.integers(5, 12))
@@ -225,7 +226,7 @@ def test_memories_come_back_from_their_peaks(data: st.DataObject) -> None:
         assert found.value_mb(name) == pytest.approx(value, rel=1e-4, abs=1e-2)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.data())
 def test_memories_come_back_under_virtual_stages(data: st.DataObject) -> None:
     stages, chunks = data.draw(st.sampled_from([(4, 2), (4, 3), (6, 2)]))
@@ -273,7 +274,7 @@ def test_unknowns_that_the_fullest_moments_do_not_determine_are_refused() -> Non
         decompose(with_peaks(runs, VIRTUAL), force=True)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.floats(-50, 50), min_size=16, max_size=16))
 def test_least_squares_is_least(noise: list[float]) -> None:
     """No small step of any memory lowers the sum of squares; all measured peaks lie within the margin."""

@@ -6,8 +6,9 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.draws import examples
 
 from meshwright.domain.dry_runs import DryRuns
 from meshwright.errors import InputError
@@ -39,7 +40,7 @@ TRUTH = {"parameters": 1500.0, "none": 800.0, "selective": 600.0, "communication
          "constant": 900.0, "head": 9000.0, "tail": 4000.0}
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(2, 24), st.integers(1, 6), st.integers(0, 10), KINDS)
 def test_what_is_asked_for_is_enough(stages: int, share: int, more: int, kinds: list[str]) -> None:
     layers = stages * share + 1 + more % stages
@@ -94,7 +95,7 @@ def test_spare_peaks_judge_the_fit_where_they_are_free() -> None:
     assert 0 < parts.rms_mb < 40
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(st.integers(4, 12), st.integers(1, 4), KINDS)
 def test_known_peaks_count(stages: int, some: int, kinds: list[str]) -> None:
     """Four peaks are fewer than the least that there is to tell apart: parameters, activations, constant, head, tail."""

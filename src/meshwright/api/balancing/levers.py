@@ -73,7 +73,7 @@ def of_layout(given: Setup, layout: Layout) -> tuple[str, ...]:
     ).found
     words = tuple(
         f"{', '.join(edit.words for edit in each.edits)}: fits"
-        + ("" if each.step_change_ratio is None else f", step {100 * each.step_change_ratio:+.1f} %")
+        + ("" if each.step_change_ratio is None else f", step {100 * each.step_change_ratio:+z.1f} %")
         for each in found
         if each.edits
     )

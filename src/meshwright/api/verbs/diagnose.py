@@ -263,7 +263,7 @@ def _seen(values: Values, faults: Faults, observed: Observed, files: list[str]) 
     if "plan" in values:
         seen = of_plan(values, faults)
     elif files:
-        seen = of_files({**values, "files": files}, faults, ())
+        seen = of_files({**values, "files": files}, faults)
     else:
         seen = of_log(values, observed.observations)
     return seen, (*seen.notes, *observed.left)

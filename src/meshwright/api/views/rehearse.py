@@ -95,4 +95,4 @@ def _listed(words: Sequence[str], joint: str) -> str:
 
 
 def _signed(ratio: float | None) -> str:
-    return "" if ratio is None else f"{100 * ratio:+.0f} %"
+    return "" if ratio is None else f"{100 * ratio:+z.0f} %"

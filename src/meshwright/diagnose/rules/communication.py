@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from meshwright.diagnose.bandwidth import judge_table
@@ -16,9 +16,7 @@ from meshwright.readers.logs.parts import part_of
 from meshwright.words import percent, seconds
 
 if TYPE_CHECKING:
-    from meshwright.diagnose.judged import Judged
     from meshwright.diagnose.run import Run
-    from meshwright.frameworks.settings import Severity
 
 WAITED = 0.5
 """Share of the exposed communication that is waiting, from which it is told as such."""
@@ -86,9 +84,6 @@ def _kernels(run: Run, dimension: str) -> Iterator[Evidence]:
             yield Evidence(f"rank {each.rank}: {exposed} exposed of {seconds(each.window_s)}", Place(file=each.file))
 
 
-GRADES: dict[str, Severity] = {"critical": "error", "high": "warning", "medium": "warning", "low": "advice", "advice": "advice"}
-
-
 def network(run: Run) -> Iterator[Finding]:
     """What the communication library says of itself, and what benchmarks reached."""
     case = run.case
@@ -103,17 +98,6 @@ def network(run: Run) -> Iterator[Finding]:
             link_bytes_per_s=cluster.network.bytes_per_s,
         )
     for setup in run.networks:
-        yield from told(judge_setup(setup, known))
+        yield from judge_setup(setup, known)
     for table in run.bandwidths:
-        yield from told(judge_table(table, known))
-
-
-def told(judged: Iterable[Judged]) -> Iterator[Finding]:
-    """What was judged, as findings."""
-    for each in judged:
-        yield Finding(
-            message=each.message,
-            severity=GRADES[each.severity],
-            evidence=(Evidence("", each.place),),
-            remedies=(each.change,) if each.change else (),
-        )
+        yield from judge_table(table, known)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from meshwright.diagnose.allocator import judge_snapshot
 from meshwright.diagnose.bandwidth import judge_ranks
 from meshwright.diagnose.counters import judge_counters
-from meshwright.diagnose.rules.communication import told
 
 if TYPE_CHECKING:
     from meshwright.diagnose.finding import Finding
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 def counted(run: Run) -> Iterator[Finding]:
     """Faults of devices, devices that are left out, requests that failed, and the rank that arrives last."""
-    yield from told(judge_counters(run.counters))
-    yield from told(judge_ranks(run.bandwidths))
+    yield from judge_counters(run.counters)
+    yield from judge_ranks(run.bandwidths)
     for snapshot in run.snapshots:
-        yield from told(judge_snapshot(snapshot))
+        yield from judge_snapshot(snapshot)

@@ -93,13 +93,14 @@ def host(run: Run) -> Iterator[Finding]:
         )
     for trace in run.traces:
         busy = trace.split.compute_s
-        if busy and trace.small_kernels_s / busy > SMALL_RATIO:
-            share = trace.small_kernels_s / trace.split.window_s
+        small = min(1.0, trace.small_kernels_s / busy) if busy else 0.0  # kernels of several streams overlap
+        if small > SMALL_RATIO:
+            share = small * busy / trace.split.window_s
             yield Finding(
                 message=Message(
                     "kernels.small",
                     "{share} of the compute is in kernels under 10 us: they are too small to fill the device",
-                    {"share": percent(trace.small_kernels_s / busy)},
+                    {"share": percent(small)},
                 ),
                 severity="advice",
                 loss_ratio=share,

@@ -27,12 +27,12 @@ def stragglers(run: Run) -> Iterator[Finding]:
     ranks = {each.rank: each.split for each in run.traces if each.rank is not None}
     ranks |= {each.rank: each for each in run.splits if each.rank is not None}
     files = {each.rank: each.file for each in run.traces} | {each.rank: each.file for each in run.splits}
-    compute = {rank: each.compute_s / each.window_s for rank, each in ranks.items() if each.window_s}
-    if len(compute) > 1:
+    ranks = {rank: each for rank, each in ranks.items() if each.window_s and each.compute_s}
+    if len(ranks) > 1:
         mean = sum(each.compute_s for each in ranks.values()) / len(ranks)
         slow = max(ranks, key=lambda rank: ranks[rank].compute_s)
         fast = min(ranks, key=lambda rank: ranks[rank].compute_s)
-        spread = (ranks[slow].compute_s - ranks[fast].compute_s) / mean if mean else 0.0
+        spread = (ranks[slow].compute_s - ranks[fast].compute_s) / mean
         loss = (ranks[slow].compute_s - mean) / max(each.window_s for each in ranks.values())
         if spread > SPREAD:
             yield Finding(

@@ -24,6 +24,7 @@ class CollectiveEntry:
     sizes: tuple[tuple[int, ...], ...] = ()
     dtype: str = ""
     waited_s: float | None = None
+    """From when it was asked for until it was done, or until the file was written."""
     timeout_s: float | None = None
     place: Place | None = None
     frame: str = ""

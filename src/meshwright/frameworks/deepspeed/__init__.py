@@ -6,6 +6,7 @@ from functools import cache
 
 from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
+from meshwright.frameworks.deepspeed.dump import logged
 from meshwright.frameworks.deepspeed.limits import limits_of
 from meshwright.frameworks.deepspeed.mistakes import CHECKS, unknown_key
 from meshwright.frameworks.deepspeed.reading import interpret, open_config
@@ -76,6 +77,7 @@ def _at(release: str) -> Framework:
         decide=decide,
         opener=open_config,
         interpreter=interpret,
+        logged=lambda settings, name: logged(settings, name, surface()),
         checks=tuple(CHECKS),
         config_keys=("--deepspeed_config", "--deepspeed"),
         unknown_keys=unknown_key,

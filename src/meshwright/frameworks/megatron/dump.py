@@ -28,13 +28,13 @@ DERIVED = frozenset(
 """Values that the program worked out of others."""
 
 
-def logged(settings: Mapping[str, str], name: str) -> File | None:
+def logged(settings: Mapping[str, str], name: str) -> tuple[File, ...]:
     """A launch script with every argument of the dump that is switched on and that some release knows.
 
     A dump spells the attribute, not the flag: ``no_x`` flags stand as ``x`` and are not told from those that were never given.
     """
     if not all(each in settings for each in NEEDED):
-        return None
+        return ()
     known, words = surface(), ["torchrun"]
     if (world := settings.get("world_size", "")).isdigit():
         words += ["--nproc_per_node", world]
@@ -43,7 +43,8 @@ def logged(settings: Mapping[str, str], name: str) -> File | None:
         flag = "--" + key.replace("_", "-")
         if value.strip().lower() in OFF or key in DERIVED or flag not in known.keys:
             continue
-        words += [flag] if value.strip() == "True" else [flag, *_values(value)]
+        words += [flag] if value.strip() == "True" else [flag, *_values(value, known.keys[flag][-1].kind)]
+    words += _vocabulary(settings)
     virtual, layers = settings.get("virtual_pipeline_model_parallel_size", ""), settings["num_layers"]
     if virtual.isdigit() and int(virtual) > 1 and layers.isdigit():
         chunk = int(layers) // int(virtual) // int(settings.get("pipeline_model_parallel_size", "1"))
@@ -52,12 +53,22 @@ def logged(settings: Mapping[str, str], name: str) -> File | None:
             if "--num-layers-per-virtual-pipeline-stage" not in words
             else []
         )
-    return File(path=f"{name} (its arguments).sh", text=command(*words) + "\n")
+    return (File(path=f"{name} (its arguments).sh", text=command(*words) + "\n"),)
 
 
-def _values(value: str) -> list[str]:
-    """The words of a value: a list as Python prints it is several."""
+def _vocabulary(settings: Mapping[str, str]) -> list[str]:
+    """The vocabulary as it was padded, where the dump has no other: the NullTokenizer adds a token to what it is told."""
+    padded = settings.get("padded_vocab_size", "").strip()
+    if not padded.isdecimal() or settings.get("vocab_size", "").strip().lower() not in OFF:
+        return []
+    return ["--vocab-size", str(int(padded) - (settings.get("tokenizer_type") == "NullTokenizer"))]
+
+
+def _values(value: str, kind: str) -> list[str]:
+    """The words of a value: a list as Python prints it is several, or one word where the flag takes an expression."""
     text = value.strip()
-    if text.startswith("[") and text.endswith("]"):
-        return [each.strip().strip("'\"") for each in text[1:-1].split(",") if each.strip()]
-    return [text]
+    if not (text.startswith("[") and text.endswith("]")):
+        return [text]
+    if kind == "str":
+        return [text.replace(" ", "")]
+    return [each.strip().strip("'\"") for each in text[1:-1].split(",") if each.strip()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
 from meshwright.frameworks.megatron.flags import parse_version
@@ -40,6 +41,10 @@ def model_figures(values: Values) -> dict[str, object]:
             figures[name] = value
     hidden, heads, experts = (values.int(flag) for flag in ("--hidden-size", "--num-attention-heads", "--num-experts"))
     latent = values.bool("--multi-latent-attention")
+    figures |= {
+        "gated": values.bool("--swiglu") or values.bool("--quick-geglu"), "latent_attention": latent,
+        "windowed": values.has("--window-size"),
+    }
     if hidden and "ffn" not in figures:
         figures["ffn"] = int(4 * hidden * 2 / 3 / 64) * 64 if values.bool("--swiglu") else 4 * hidden
     if heads and not latent:
@@ -52,11 +57,51 @@ def model_figures(values: Values) -> dict[str, object]:
         figures.setdefault("experts_per_token", 2)
         if "expert_ffn" not in figures and "ffn" in figures:
             figures["expert_ffn"] = figures["ffn"]
+        figures["mixtures"] = mixtures(values.text("--moe-layer-freq", "1"), values.int("--num-layers") or 0)
     if (rows := _vocabulary(values)) is not None:
         figures["vocabulary"] = rows
     if hidden:
         figures["tied_embeddings"] = not values.bool("--untie-embeddings-and-output-weights")
     return figures
+
+
+def mixtures(frequency: str, layers: int) -> tuple[bool, ...]:
+    """Of each layer whether it is a mixture; empty where the words do not say it of every one.
+
+    Every so many layers from the first, or a list as Megatron-LM evaluates it.
+
+    >>> mixtures("([0]*1+[1]*3)", 4), mixtures("2", 4)
+    ((False, True, True, True), (True, False, True, False))
+    """
+    if frequency.isdecimal() and 0 < int(frequency) <= _LONGEST:
+        return tuple(layer % int(frequency) == 0 for layer in range(layers))
+    try:
+        listed = _evaluated(ast.parse(frequency[:_LONGEST], mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError):
+        return ()
+    return tuple(map(bool, listed)) if isinstance(listed, list) and len(listed) == layers else ()
+
+
+_LONGEST = 4000
+"""Characters of a list, and layers that one may have."""
+
+
+def _evaluated(node: ast.expr) -> list[int] | int:
+    """Lists of numbers, repeated and joined; anything else is a ``ValueError``."""
+    match node:
+        case ast.Constant(value=int() as number) if 0 <= number <= _LONGEST:
+            return number
+        case ast.List(elts=items):
+            found = [_evaluated(item) for item in items]
+            return [item for item in found if isinstance(item, int)]
+        case ast.BinOp(left=left, op=ast.Add() | ast.Mult() as operator, right=right):
+            first, second = _evaluated(left), _evaluated(right)
+            if isinstance(operator, ast.Add) and isinstance(first, list) and isinstance(second, list):
+                return first + second
+            fits = isinstance(first, list) and isinstance(second, int) and len(first) * second <= _LONGEST
+            if isinstance(operator, ast.Mult) and fits:
+                return first * second  # type: ignore[operator]
+    raise ValueError("no list of layers")
 
 
 def _groups(values: Values) -> int | None:

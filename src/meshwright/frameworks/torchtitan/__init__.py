@@ -10,6 +10,7 @@ from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
 from meshwright.frameworks.facts import CUDA_NEW, Facts, Remedy
 from meshwright.frameworks.resume import SHARDED
+from meshwright.frameworks.torchtitan.dump import logged
 from meshwright.frameworks.torchtitan.layout_keys import UNSPOKEN, decide, normal
 from meshwright.frameworks.torchtitan.limits import LIMITS
 from meshwright.frameworks.torchtitan.mistakes import CHECKS, unknown_key
@@ -78,6 +79,7 @@ def _framework(release: str) -> Framework:
         opener=open_files,
         detect=detect,
         interpreter=interpret,
+        logged=lambda settings, name: logged(settings, name, surface()),
         checks=CHECKS[release],
         config_keys=("job.config_file",),
         adds_keys=_adds_keys,

@@ -130,7 +130,7 @@ def _doubled(facts: Facts) -> Ruling:
         verdict=verdict, figure=ratio("bubble_ratio", then.estimate.bubble_ratio),
         sentence=f"micro-batch {layout.microbatch_sequences} -> {then.layout.microbatch_sequences} halves the micro-batches to "
         f"{then.layout.num_microbatches}: bubble {percent(now.bubble_ratio)} -> "
-        f"{percent(then.estimate.bubble_ratio)}, compute {work:+.1%}, "
+        f"{percent(then.estimate.bubble_ratio)}, compute {work:+z.1%}, "
         f"step {change(facts, then.step_s, now.step_s)}, memory "
         f"{gib(then.reserved_bytes)}{'' if then.estimate.fits else ' (does not fit)'}",
     )

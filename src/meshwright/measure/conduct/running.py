@@ -19,11 +19,9 @@ if TYPE_CHECKING:
 Why = Literal["", "hang", "timeout", "dying", "enough", "lost", "budget", "interrupt"]
 LOOK_S, PATIENCE, LONGEST_LOOK_S = 0.2, 20.0, 30.0
 """Files are read again no sooner than that, nor than so many times what reading them took, up to the longest."""
-DYING_S = 30.0
-"""What the other ranks may take to end by themselves when one has said why it does."""
 LEAST_STEPS, LEFT_STEPS = 5, 2
 """Steps before a trial may be judged, and steps that it may as well take to its end."""
-PRECISE_RATIO, LOST_RATIO = 0.01, 1.05
+PRECISE_RATIO, LOST_RATIO = 0.01, 1.1
 """Half an interval this narrow decides between layouts as far as their noise lets them be told apart (reference runs repeat within
 1 %); one whose median is, with its interval, so much above the best will not win."""
 
@@ -86,12 +84,14 @@ class Running:
         limits = self.trial.limits
         if now - self.begun > limits.total_s:
             return "timeout", f"not done within {limits.total_s:g} s"
-        if self._dying is not None and now - self._dying > DYING_S:
+        if self._dying is not None and now - self._dying > limits.dying_s:
             return "dying", self.now.dying
         if not self.now.steps:
             if now - self.begun > limits.first_step_s:
                 return "hang", f"no step within {limits.first_step_s:g} s of its start"
             return "", ""
+        if self.trial.steps is not None and self.now.steps >= self.trial.steps and now - self._stepped > limits.silence_s:
+            return "enough", f"did not end by itself within {limits.silence_s:g} s of its last step"
         if now - self._changed > limits.silence_s:
             return "hang", f"silent for {limits.silence_s:g} s after step {self.now.steps}"
         if now - self._stepped > limits.step_s:

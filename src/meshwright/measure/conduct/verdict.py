@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from meshwright.domain.observed.ending import Status
-    from meshwright.measure.conduct.running import Running
+    from meshwright.measure.conduct.running import Running, Why
     from meshwright.measure.executors.base import Cause, Ended
 
 STATUS_OF: Mapping[Cause, Status] = {
@@ -47,11 +47,13 @@ def verdict(running: Running, ended: Ended, tokens: float, held_s: float) -> Ver
 
     ``tokens``: of a step; ``held_s``: how long its devices were held, where the executor does not say.
     """
-    now = running.now if running.why in ("hang", "timeout", "dying") else seen(running.folder)
-    status, evidence, rank, sign = _how(running, ended, now)
+    itself = not ended.cause and ended.exit_status is not None  # it had ended before it was told to
+    why: Why = "" if itself and running.why in ("hang", "timeout") else running.why
+    now = running.now if why in ("hang", "timeout", "dying") else seen(running.folder)
+    status, evidence, rank, sign = _how(running, why, ended, now)
     if status == "ok" and now.broken:
         status, evidence = "user", now.broken
-    if status == "ok" and not now.steps:
+    if status == "parse" or (status == "ok" and not now.steps):
         last = tail(running.folder)
         status, evidence = "parse", "it ended well and printed no step" + (f"; its last line: {last}" if last else "")
     devices, step_s = running.trial.devices, now.step_s
@@ -63,12 +65,11 @@ def verdict(running: Running, ended: Ended, tokens: float, held_s: float) -> Ver
     ), sign)
 
 
-def _how(running: Running, ended: Ended, now: Seen) -> tuple[Status, str, int | None, str]:
+def _how(running: Running, ours: Why, ended: Ended, now: Seen) -> tuple[Status, str, int | None, str]:
     """Status, evidence, rank and sign: first a cause in the log, then why it was ended, then what ran it, then its exit status."""
     ending = now.ending(ended.exit_status)
     rule = by_id().get(ending.sign)
     strong = rule is not None and rule.weight >= STRONG and ending.status != "ok"
-    ours = running.why
     if ours in ("enough", "lost"):
         return "ok", running.said, None, ""
     if strong and not (ours and ending.status == "cancelled"):

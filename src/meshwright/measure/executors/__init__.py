@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 GROUP = "meshwright.executors"
 _BUILT_IN = {
     "local": "meshwright.measure.executors.local:Local",
+    "slurm": "meshwright.measure.executors.slurm:Slurm",
+    "ssh": "meshwright.measure.executors.ssh:Ssh",
+    "kubernetes": "meshwright.measure.executors.kubernetes:Kubernetes",
+    "ray": "meshwright.measure.executors.ray:Ray",
 }
 """Those of this package; the same stand in pyproject.toml."""
 

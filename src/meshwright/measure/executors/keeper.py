@@ -30,7 +30,7 @@ LEFT_S = 0.5
 
 
 def main(folder: Path) -> int:
-    """Run what ``keeper.json`` of the folder says -> 0."""
+    """Run what ``keeper.json`` of the folder says -> its exit status, as a shell has it."""
     asked = json.loads((folder / "keeper.json").read_text(encoding="utf-8"))
     _reserve(folder)
     _prctl(SUBREAPER, 1)
@@ -42,24 +42,27 @@ def main(folder: Path) -> int:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
-    begun, kills, status, said = time.time(), _memory_kills(), None, ""
+    begun, kills, cause, said = time.time(), _memory_kills(), "", ""
+    status: int | None
     try:
         with (folder / "output.log").open("ab") as log:
             child = subprocess.Popen(
-                asked["command"], cwd=folder, env={**os.environ, **asked["environment"]}, stdin=subprocess.DEVNULL, stdout=log,
-                stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=_dies_with_keeper,  # noqa: PLW1509 (it has no threads)
+                asked["command"], cwd=folder, env={**os.environ, **asked["environment"]}, stdin=subprocess.DEVNULL,
+                stdout=None if asked.get("prints") else log, stderr=subprocess.STDOUT, start_new_session=True,
+                preexec_fn=_dies_with_keeper,  # noqa: PLW1509 (it has no threads)
             )
     except OSError as error:
         status, said = 127, f"{asked['command'][0]}: {error.strerror}"
     else:
-        status = _watch(child, wanted, wake_read)
+        status = _watch(child, wanted, wake_read, alone=asked.get("alone", False))
+        cause = wanted[0] if status is None else ""  # what comes once the command has ended by itself changes nothing
         _end(child, 0.0 if wanted else LEFT_S, asked["grace_s"])
-        status = child.returncode if status is None else status
+        status = int(child.returncode) if status is None else status
     _leave(folder, {
-        "exit_status": status, "cause": wanted[0] if wanted else "", "said": said, "begun": begun, "ended": time.time(),
+        "exit_status": status, "cause": cause, "said": said, "begun": begun, "ended": time.time(),
         "memory_kills": None if kills is None else (_memory_kills() or kills) - kills,
     })
-    return 0
+    return status if status >= 0 else 128 - status
 
 
 def _prctl(what: int, value: int) -> None:
@@ -73,9 +76,9 @@ def _dies_with_keeper() -> None:
     _prctl(DEATH_SIGNAL, signal.SIGKILL)
 
 
-def _watch(child: subprocess.Popen[bytes], wanted: list[str], wake: int) -> int | None:
-    """Wait for the command -> its exit status; None where it is to be ended first."""
-    watched = [wake, 0]
+def _watch(child: subprocess.Popen[bytes], wanted: list[str], wake: int, *, alone: bool) -> int | None:
+    """Wait for the command -> its exit status; None where it is to be ended first. ``alone``: nobody holds its standard input."""
+    watched = [wake] if alone else [wake, 0]
     while True:
         ready, _, _ = select.select(watched, [], [], 1.0)
         if wake in ready:
@@ -173,5 +176,21 @@ def _leave(folder: Path, ended: dict[str, Any]) -> None:
     (folder / "ended.new").rename(folder / "ended.json")
 
 
+def end(mark: str) -> int:
+    """Kill all that has a mark in its environment, but for this process and the script that has called it -> 0."""
+    word, spared = f"MESHWRIGHT_TRIAL={mark}".encode(), {os.getpid(), os.getppid()}
+    for _ in range(100):
+        left = []
+        for each in Path("/proc").glob("[0-9]*/environ"):
+            with suppress(OSError):
+                left += [int(each.parent.name)] if word in each.read_bytes().split(b"\0") else []
+        if set(left) <= spared:
+            break
+        for process in set(left) - spared:
+            _send(os.kill, process, signal.SIGKILL)
+        time.sleep(EVERY_S)
+    return 0
+
+
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(end(sys.argv[2]) if sys.argv[1] == "--end" else main(Path(sys.argv[1])))

@@ -11,19 +11,19 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from meshwright.errors import fault
 from meshwright.measure.executors import keeper
 from meshwright.measure.executors.base import Ended, Handle, State
 from meshwright.measure.executors.devices_here import Lease, free_port, leased
+from meshwright.measure.executors.kept import kept_ending
 from meshwright.measure.executors.processes import MARK, boot, end_marked, marked, started_at
 from meshwright.measure.trial import ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from meshwright.measure.executors.base import Cause
     from meshwright.measure.trial import Trial
 
 ADOPT_S = 60.0
@@ -94,22 +94,19 @@ class Local:
         while time.monotonic() < until and not (folder / ENDED).exists() and marked(mark):
             time.sleep(keeper.EVERY_S)
         end_marked(mark)
-        if not (folder / ENDED).exists() or _read(folder).get("cause") == "orphaned":
+        found = kept_ending(folder)
+        if found is None or found.cause == "orphaned":
             return None
         return handle or json.dumps({"pid": 0, "start": 0, "boot": "", "mark": mark, "folder": str(folder)})
 
     def collect(self, handle: Handle, folder: Path) -> Ended:
         """What the keeper says; where it was killed itself, what it kept is ended here."""
         self._bury(handle)
-        if not (folder / ENDED).exists():
+        found = kept_ending(folder)
+        if found is None:
             end_marked(_known(handle)["mark"])
             return Ended(cause="lost", said="the keeper of the trial was killed")
-        said = _read(folder)
-        cause = cast("Cause", said.get("cause") or ("disk" if said.get("disk_full") and said.get("exit_status") else ""))
-        return Ended(
-            exit_status=said.get("exit_status"), cause=cause, said=str(said.get("said", "")), memory_kills=said.get("memory_kills"),
-            duration_s=max(0.0, float(said.get("ended", 0.0)) - float(said.get("begun", 0.0))),
-        )
+        return found
 
     def _leased(self, trial: Trial) -> Lease:
         """Devices; those of a trial that has just ended are free in a moment."""
@@ -140,12 +137,3 @@ class Local:
 def _known(handle: Handle) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(handle)
     return found
-
-
-def _read(folder: Path) -> dict[str, Any]:
-    """What a keeper has left; nothing where that is cut."""
-    with suppress(OSError, ValueError):
-        found = json.loads((folder / ENDED).read_bytes())
-        if isinstance(found, dict):
-            return found
-    return {}

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from meshwright.documents.source import File
-from meshwright.domain.label import label, recompute_word
+from meshwright.domain.label import recompute_word
 from meshwright.errors import InputError, Message, did_you_mean, fault
 from meshwright.measure.trial import Limits, Trial
 
@@ -46,34 +46,34 @@ class Template:
         """Its fields with their lines, in order."""
         return tuple((found[2], self.text.count("\n", 0, found.start()) + 1) for found in _FIELD.finditer(self.text) if found[2])
 
-    def check(self, case: Case, layouts: Sequence[Layout]) -> None:
+    def check(self, case: Case, candidates: Sequence[Candidate]) -> None:
         """Refuse fields that nobody knows, and scripts that run the same whatever the layout.
 
         Errors:  InputError with every fault.
         """
-        known = set(values_of(case, layouts[0], "") if layouts else _names())
+        known = set(_names())
         found = [
-            Message("template.field", "unknown field {name!r}{hint}; a brace of your own is written twice: {{{{{name}}}}}",
+            Message("template.field", "unknown field {name!r} (a brace of your own is written twice: {{{{{name}}}}}){hint}",
                     {"name": name, "hint": did_you_mean(name, known)}, path=f"{self.path}:{line}")
             for name, line in self.fields if name not in known
         ]
         if not found:
-            found += self._alike(case, layouts)
+            found += self._alike(case, candidates)
         if PurePath(self.name).suffix not in RUNNERS:
             found.append(Message("template.kind", "is neither a shell script (.sh) nor a program of Python (.py)", {},
                                  path=self.path))
         if found:
             raise InputError(found)
 
-    def _alike(self, case: Case, layouts: Sequence[Layout]) -> list[Message]:
+    def _alike(self, case: Case, candidates: Sequence[Candidate]) -> list[Message]:
         """Two layouts that the script could not tell apart, where there are any."""
-        seen: dict[tuple[str, ...], Layout] = {}
-        for layout in layouts:
-            values = values_of(case, layout, label(layout))
-            other = seen.setdefault(tuple(values[name] for name, _ in self.fields), layout)
-            if lacking := [f"{{{knob}}}" for knob in KNOBS if _word(other, knob) != _word(layout, knob)]:
+        seen: dict[tuple[str, ...], Candidate] = {}
+        for each in candidates:
+            values = values_of(case, each.layout, each.label)
+            other = seen.setdefault(tuple(values[name] for name, _ in self.fields), each)
+            if lacking := [f"{{{knob}}}" for knob in KNOBS if _word(other.layout, knob) != _word(each.layout, knob)]:
                 return [Message("template.missing", "has no field {lacking}: {one!r} and {other!r} would run the same",
-                                {"lacking": " or ".join(lacking), "one": label(other), "other": label(layout)}, path=self.path)]
+                                {"lacking": " or ".join(lacking), "one": other.label, "other": each.label}, path=self.path)]
         return []
 
     def trial(self, case: Case, candidate: Candidate, *, steps: int, limits: Limits) -> Trial:

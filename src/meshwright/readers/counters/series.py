@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from meshwright.domain.observed import DeviceSeries
+from meshwright.readers.loose import amount
 
 MAX_DEVICES = 65_536
 
@@ -41,9 +42,11 @@ class Series:
     clocked: int = 0
 
     def add(self, figures: dict[str, float], reasons: tuple[str, ...] = (), at_s: float | None = None) -> None:
-        """One sample."""
+        """One sample; what no device can show is left out of it."""
         self.samples += 1
         for name, value in figures.items():
+            if amount(value) is None or (name.endswith("_ratio") and value > 1):
+                continue
             self.sums[name] = self.sums.get(name, 0.0) + value
             self.counts[name] = self.counts.get(name, 0) + 1
             self.least[name] = min(value, self.least.get(name, value))

@@ -17,6 +17,7 @@ from meshwright.readers.frames import user_frame
 from meshwright.readers.json_so_far import content, load_json_so_far
 from meshwright.readers.loose import amount, flag, mapping, sequence, text, whole
 from meshwright.readers.plain_pickle import load_plain_pickle, looks_like_pickle
+from meshwright.units import MICRO, MILLI
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 MAX_ENTRIES = 100_000
 MAX_GROUPS = 100_000
 MAX_RANK = 10**7
+NANO = MICRO * MILLI
 _RANK = re.compile(r"(\d{1,7})(?:\.(?:json|pkl|pickle|gz|bin|txt))*$")
 _RANKS = re.compile(r"\d{1,7}")
 
@@ -52,10 +54,10 @@ def read(source: Source) -> tuple[Hanging, ...]:
         config = mapping(each)
         groups[_group(config.get("name", name), config.get("desc"))] = _ranks(config.get("ranks"))
     names = {group.split("(")[0]: group for group in groups}
-    entries, ids = [], {}
+    entries, ids, written_s = [], {}, source.written_s
     for each in sequence(top.get("entries"))[:MAX_ENTRIES]:
         record = mapping(each)
-        entry = _entry(record, rank, source.shown)
+        entry = _entry(record, rank, source.shown, written_s)
         entries.append(entry)
         ids[text(record.get("pg_id"))] = entry.group
     progress = []
@@ -90,14 +92,22 @@ def _elements(sizes: object) -> int | None:
     return sum(min(prod(each), 2**63) for each in shapes) if shapes else None
 
 
-def _entry(record: Mapping[object, object], rank: int | None, file: str) -> CollectiveEntry:
+def _waited_s(record: Mapping[object, object], written_s: float | None) -> float | None:
+    """From when a collective was asked for until it was done, or until the dump was written; None where clocks say nothing."""
+    created, completed = amount(record.get("time_created_ns")), amount(record.get("time_discovered_completed_ns"))
+    if created is None or (completed is None and written_s is None):
+        return None
+    until_s = completed * NANO if completed is not None else written_s or 0.0
+    return until_s - created * NANO if until_s >= created * NANO else None
+
+
+def _entry(record: Mapping[object, object], rank: int | None, file: str, written_s: float | None) -> CollectiveEntry:
     pair = sequence(record.get("process_group"))
     group = _group(pair[0], pair[1] if len(pair) > 1 else "") if pair else text(record.get("pg_id"))
     peer_to_peer = flag(record.get("is_p2p"))
     state = text(record.get("state")) or "scheduled"
     if flag(record.get("retired")) and state != "completed":
         state = "timed out"
-    created, completed = amount(record.get("time_created_ns")), amount(record.get("time_discovered_completed_ns"))
     timeout = amount(record.get("timeout_ms"))
     dtypes = sequence(record.get("input_dtypes"))
     return CollectiveEntry(
@@ -105,9 +115,8 @@ def _entry(record: Mapping[object, object], rank: int | None, file: str) -> Coll
         operation=text(record.get("profiling_name")), state=state, elements_in=_elements(record.get("input_sizes")),
         elements_out=_elements(record.get("output_sizes")), dtype=text(dtypes[0]) if dtypes else "",
         sizes=tuple(tuple(whole(each) or 0 for each in sequence(shape)[:16]) for shape in sequence(record.get("input_sizes"))[:64]),
-        waited_s=(completed - created) * 1e-9 if created is not None and completed is not None and completed >= created else None,
-        timeout_s=None if timeout is None else timeout * 1e-3, place=Place(file=file), frame=user_frame(record.get("frames")),
-        point_to_point=peer_to_peer)
+        waited_s=_waited_s(record, written_s), timeout_s=None if timeout is None else timeout * MILLI,
+        place=Place(file=file), frame=user_frame(record.get("frames")), point_to_point=peer_to_peer)
 
 
 def _told(sample: bytes) -> bool:

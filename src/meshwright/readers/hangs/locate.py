@@ -8,6 +8,9 @@ the group has begun it. So the first number that nobody completed (the front) te
     a rank whose device has not begun it         late
     none of these                                stalled: network or device (unknown where the group's ranks are)
 
+A dump may be taken of a run that goes on: where nothing has waited for long when it was written (``UNDER_WAY_S``), what ranks are
+in is under way, and no hang unless they ask for different things.
+
 A rank that is missing in one group often waits in another: such a hang is explained by the other one, and what is left without
 an explanation is the cause. Where two wait for each other (a collective left out, or two in the wrong order), the cause is the one
 that fewer ranks are missing in.
@@ -27,6 +30,8 @@ SIZED = ("allreduce", "allgather", "allgatherintotensor", "reducescatter", "redu
 DEFAULT = frozenset({"", "0", "default_pg", "0(default_pg)"})
 """What the group of all ranks is called."""
 MAX_WORLD = 1_000_000
+UNDER_WAY_S = 30.0
+"""What ranks have waited for for less is what a running job is in; no collective of a step takes as long."""
 _PEER = re.compile(r"\b(send|recv)\b.*?(\d{1,7})\s*(->|<-)\s*(\d{1,7})", re.IGNORECASE)
 _SEND = re.compile(r"send|recv", re.IGNORECASE)
 
@@ -50,7 +55,18 @@ class _Rank:
         return self.enqueued > self.completed and (self.started is None or self.started > self.completed)
 
 
+    @property
+    def under_way(self) -> bool:
+        """Whether it is known of all that it waits in that it has not waited for long."""
+        waits = [each for number, each in self.entries.items() if number > self.completed]
+        return bool(waits) and all(_under_way(each) for each in waits)
+
+
 _Group = dict[int, _Rank]
+
+
+def _under_way(entry: CollectiveEntry) -> bool:
+    return entry.state != "timed out" and entry.waited_s is not None and entry.waited_s < UNDER_WAY_S
 
 
 def located(hangings: Sequence[Hanging], world: int | None = None) -> Hang | None:
@@ -170,6 +186,8 @@ def _hang(name: Name, ranks: _Group) -> Hang | None:
 
     if odd := _mismatch(ranks, front):
         return hang("mismatch", *odd)
+    if all(ranks[rank].under_way for rank in waiting):
+        return None
     missing = [rank for rank, each in ranks.items() if each.enqueued < front]
     if any(each.enqueued >= front for each in ranks.values()):
         absent = [rank for rank in missing if ranks[rank].enqueued <= ranks[rank].completed]
@@ -244,7 +262,7 @@ def _pairs(hangings: Sequence[Hanging]) -> Iterator[Hang]:
                 continue
             seen.add(entry.rank)
             found = _PEER.search(entry.operation)
-            if found is None or entry.state == "completed":
+            if found is None or entry.state == "completed" or _under_way(entry):
                 continue
             ranks = sorted(hanging.groups.get(entry.group, ()))
             peer = int(found[4])

@@ -12,6 +12,7 @@ from typing import Any
 
 from meshwright.readers.clock import at_s
 from meshwright.readers.lines import Hit
+from meshwright.readers.logs.config_dump import keep, take_json
 from meshwright.readers.logs.dialect import Dialect
 from meshwright.readers.logs.draft import Draft, intervals
 from meshwright.readers.logs.flops_profiler import take_profile
@@ -38,7 +39,7 @@ PLAIN, MICRO, OPTIMIZER = "plain", "micro", "optimizer"
 
 def _take(draft: Draft, hit: Hit) -> None:
     text, line = hit.line.text, hit.line.number
-    if take_profile(draft, hit):
+    if take_profile(draft, hit) or (text.rstrip().endswith("json = {") and take_json(draft, hit, "deepspeed")):
         return
     if (times := _TIMES.search(text)) is not None:
         _record(draft, {name: value * MILLI for name, said in _PAIR.findall(times[1]) if (value := number(said)) is not None}, hit)
@@ -102,6 +103,7 @@ def _finish(draft: Draft) -> None:
                    "No record shows an optimizer step: these are micro-steps.")
     _rates(draft)
     intervals(draft)
+    keep(draft)
 
 
 def _rates(draft: Draft) -> None:

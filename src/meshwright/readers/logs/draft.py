@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
@@ -12,14 +11,15 @@ from typing import Any
 from meshwright.domain.observed import RankMemory, RunLog, Sign, Step, Timer
 from meshwright.readers.endings import ended
 from meshwright.readers.logs.parts import outside
+from meshwright.readers.loose import MOST_RANKS, amount
 
 MOST_STEPS = 200_000
 MOST_TIMERS = 20_000
 MOST_MEMORIES = 100_000
 MOST_SETTINGS = 5_000
-MOST_COUNTED = 10**12
-"""Ranks, or tokens of a sequence: more of them are no count."""
-_SIGNED = {"loss"}
+MOST_TOKENS = 10**12
+"""Of a sequence: more of them are no count."""
+_SIGNED, _SHARES = {"loss"}, {"mfu_ratio"}
 _WHOLE = {"averaged", "sequences", "tokens", "skipped"}
 _FIGURES = {each.name for each in fields(Step)} - {"number", "line", "parts", "least"}
 
@@ -55,7 +55,7 @@ class Draft:
         for name, value in said.items():
             if name not in _FIGURES:
                 raise KeyError(name)
-            if value is None or not math.isfinite(value) or (value < 0 and name not in _SIGNED):
+            if value is None or not _can_be(name, value):
                 continue
             if name == "memory_bytes":
                 kept[name] = max(value, kept.get(name, 0.0))
@@ -64,7 +64,7 @@ class Draft:
 
     def timer(self, name: str, least_s: float, most_s: float, line: int) -> None:
         """A timer's seconds: a part of the open step, or by itself where such a thing is no part of steps."""
-        if not (math.isfinite(least_s) and math.isfinite(most_s)) or min(least_s, most_s) < 0:
+        if amount(least_s) is None or amount(most_s) is None:
             return
         if self.open is not None and not outside(name):
             self.steps[self.open]["parts"].setdefault(name, most_s)
@@ -84,7 +84,7 @@ class Draft:
 
     def figure(self, name: str, value: float | None) -> None:
         """A figure that stands once, the first time that it is said."""
-        if value is not None and math.isfinite(value) and value >= 0:
+        if value is not None and amount(value) is not None:
             self.figures.setdefault(name, value)
 
     def note(self, sentence: str) -> None:
@@ -94,17 +94,24 @@ class Draft:
     def finished(self, *, file: str, format: str, framework: str, signs: tuple[Sign, ...], lines: int) -> RunLog:
         """The log as a value."""
         steps = tuple(_step(number, said) for number, said in sorted(self.steps.items()))
-        figures = {name: value for name, value in self.figures.items() if math.isfinite(value) and value >= 0}
+        figures = {name: value for name, value in self.figures.items() if amount(value) is not None}
         log = RunLog(
-            file=file, format=format, framework=framework, steps=steps, settings=self.settings, world=_some(self.world),
-            sequence_tokens=_some(self.sequence_tokens), timers=tuple(self.timers), memory=tuple(self.memory.values()), signs=signs,
-            figures=figures, notes=tuple(self.notes), lines=lines,
+            file=file, format=format, framework=framework, steps=steps, settings=self.settings,
+            world=_some(self.world, MOST_RANKS), sequence_tokens=_some(self.sequence_tokens, MOST_TOKENS),
+            timers=tuple(self.timers), memory=tuple(self.memory.values()), signs=signs, figures=figures, notes=tuple(self.notes),
+            lines=lines,
         )
         return replace(log, ending=ended([log]))
 
 
-def _some(value: int | None) -> int | None:
-    return value if value is not None and 0 < value < MOST_COUNTED else None
+def _can_be(name: str, value: float) -> bool:
+    """Whether a figure of a step is one: of bounded size, and only a loss may be negative."""
+    found = amount(abs(value) if name in _SIGNED else value)
+    return found is not None and not (name in _SHARES and found > 1)
+
+
+def _some(value: int | None, most: int) -> int | None:
+    return value if value is not None and 0 < value <= most else None
 
 
 def _step(number: int, said: Mapping[str, Any]) -> Step:
@@ -149,7 +156,7 @@ def world_by_rates(draft: Draft, tolerance: float = 0.02) -> None:
     if draft.world is not None or not found:
         return
     worth = median(found)
-    if worth >= 1 - tolerance and abs(worth - round(worth)) <= tolerance * worth and round(worth) < 10_000_000:
+    if worth >= 1 - tolerance and abs(worth - round(worth)) <= tolerance * worth and round(worth) <= MOST_RANKS:
         draft.world = round(worth)
         draft.note("The number of ranks is worked out of the tokens per second of all and of one.")
 

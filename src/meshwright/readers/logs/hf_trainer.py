@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from meshwright.readers.clock import at_s
 from meshwright.readers.lines import Hit
+from meshwright.readers.logs.config_dump import keep, take_json
 from meshwright.readers.logs.dialect import Dialect
 from meshwright.readers.logs.draft import Draft
 from meshwright.readers.pairs import number
@@ -26,11 +28,23 @@ _SUMMARY = {
     "train_runtime": "train_runtime_s", "train_samples_per_second": "samples_per_s", "train_steps_per_second": "steps_per_s",
     "epoch": "epoch", "train_loss": "train_loss", "train_tokens_per_second": "tokens_per_s_per_device", "total_flos": "total_flops",
 }
-_ARGUMENT = re.compile(r"\b([a-z_]{3,60})=([^,()\[\]{}]{1,80})[,)]")
+_MODEL = re.compile(r"Model config \w{1,60} \{\s*$")
+_OVERRIDES = re.compile(r"Overriding config: ([\w=.,+-]{1,2000})")
+_OVERRIDE = re.compile(r"([a-z_]\w{1,60})=([\w.+-]{1,60})")
+_ARGUMENTS = re.compile(r"\bTrainingArguments\((.{1,15000})")
+_ARGUMENT = re.compile(r"\b([a-z]\w{2,60})=([^,()\[\]{}]{1,80})[,)]")
 
 
 def _take(draft: Draft, hit: Hit) -> None:
     text, line = hit.line.text, hit.line.number
+    if _MODEL.search(text) is not None or text.rstrip().endswith("json = {"):
+        take_json(draft, hit, "deepspeed" if "json = {" in text else "model_config")
+        return
+    if (found := _OVERRIDES.search(text)) is not None:
+        draft.state["overrides"] = dict(_OVERRIDE.findall(found[1]))
+    if (found := _ARGUMENTS.search(text)) is not None:
+        for name, value in _ARGUMENT.findall(found[1]):
+            draft.setting(f"training_arguments.{name}", json.dumps(_value(value)))
     for name, value in _BEGINS.findall(text):
         draft.setting(_NAMES[name], value.replace(",", ""))
     bars = list(_BAR.finditer(text))
@@ -70,8 +84,24 @@ def _elapsed(text: str) -> float | None:
     return seconds
 
 
+def _value(text: str) -> object:
+    """What a program prints of a setting: a number, a truth, nothing, or a word."""
+    plain = {"true": True, "false": False, "none": None}
+    if text.lower() in plain:
+        return plain[text.lower()]
+    figure = number(text)
+    return text if figure is None else int(figure) if figure == int(figure) and "." not in text and "e" not in text else figure
+
+
 def _finish(draft: Draft) -> None:
-    """The ranks are what the batch is of one rank's; losses belong to the step that the bar last showed."""
+    """The ranks are what the batch is of one rank's; losses belong to the step that the bar last showed.
+
+    What run_clm.py overrides of a model's configuration holds, not what was loaded.
+    """
+    model = draft.state.get("dumps", {}).get("model_config", {})
+    if model:
+        model.update({f"model_config.{name}": json.dumps(_value(text)) for name, text in draft.state.get("overrides", {}).items()})
+    keep(draft)
     batch, own = number(draft.settings.get("train_batch_size")), number(draft.settings.get("per_device_train_batch_size"))
     accumulated = number(draft.settings.get("gradient_accumulation_steps")) or 1.0
     if batch and own:
@@ -88,6 +118,7 @@ DIALECT = Dialect(
     tells=re.compile(r"\{'(?:loss|train_runtime)': '?[-\d.nai]|\*\*\*\*\* Running training \*\*\*\*\*"),
     by=(b"{'loss': ", b"{'train_runtime': ", b"***** Running training"),
     seeks=(b"{'loss': ", b"{'train_runtime': ", b"Num examples", b"Num Epochs", b"batch size per device", b"Total train batch size",
-           b"Gradient Accumulation steps", b"Total optimization steps", b"Number of trainable", b"s/it]", b"it/s]"),
+           b"Gradient Accumulation steps", b"Total optimization steps", b"Number of trainable", b"s/it]", b"it/s]",
+           b"Model config ", b"Overriding config: ", b"json = {", b"TrainingArguments("),
 )
 FORMAT = DIALECT.format

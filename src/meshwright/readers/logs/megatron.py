@@ -15,6 +15,7 @@ from meshwright.readers.lines import Hit, Line
 from meshwright.readers.logs.dialect import Dialect
 from meshwright.readers.logs.draft import Draft, intervals, sequence_by_rates, world_by_rates
 from meshwright.readers.logs.megatron_timers import take_timers
+from meshwright.readers.loose import amount
 from meshwright.readers.pairs import count, first, number, pairs, size
 from meshwright.units import GIGA, MIB, MILLI, TERA
 
@@ -108,7 +109,7 @@ def _remember(draft: Draft, found: re.Match[str], line: int) -> None:
     sizes = {name: number(said.get(name)) for name in ("allocated", "max allocated", "reserved", "max reserved")}
     draft.remember(RankMemory(
         rank=int(found[1]), step=int(found[2]), line=line,
-        **{f"{name.replace(' ', '_')}_bytes": None if value is None or value < 0 else value * MIB for name, value in sizes.items()},
+        **{f"{name.replace(' ', '_')}_bytes": None if value is None else amount(value * MIB) for name, value in sizes.items()},
     ))
 
 

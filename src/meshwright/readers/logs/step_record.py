@@ -26,7 +26,7 @@ from meshwright.domain.observed import (
     TraceStep,
 )
 from meshwright.readers.formats import Format
-from meshwright.readers.loose import amount, mapping, number, sequence, text, whole
+from meshwright.readers.loose import amount, counted, mapping, number, sequence, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,7 +116,7 @@ class _Record:
             return self._step(line)
         if "group" in line and len(self.ranks) < MAX_GROUPS:
             name = text(line["group"])
-            self.ranks[name] = tuple(each for item in sequence(line.get("ranks")) if (each := _count(item)) is not None)
+            self.ranks[name] = tuple(each for item in sequence(line.get("ranks")) if (each := counted(item)) is not None)
             self.dimensions[name] = text(line.get("dimension")) or "world"
         elif "end" in line:
             self.end = text(line["end"])
@@ -131,17 +131,17 @@ class _Record:
         return f"{self.dimensions.get(base, 'world')}_group {base}" + f" {pair}" * bool(pair)
 
     def _called(self, line: Mapping[object, object]) -> bool:
-        count, start = _count(line.get("sequence")), number(line.get("start_s"))
+        count, start = counted(line.get("sequence")), number(line.get("start_s"))
         if count is None or start is None or start < self.offset_s or len(self.calls) >= MAX_CALLS:
             return False
         group = text(line.get("of"))
         self.calls[group, count] = _Call(
-            text(line["called"]), group, count, _count(line.get("payload_bytes")), start - self.offset_s, self.lines
+            text(line["called"]), group, count, counted(line.get("payload_bytes")), start - self.offset_s, self.lines
         )
         return True
 
     def _done(self, line: Mapping[object, object]) -> bool:
-        call = self.calls.get((text(line.get("of")), _count(line["done"]) or 0))
+        call = self.calls.get((text(line.get("of")), counted(line["done"]) or 0))
         end = number(line.get("end_s"))
         if call is None or end is None or end - self.offset_s < call.start_s:
             return False
@@ -149,7 +149,7 @@ class _Record:
         return True
 
     def _step(self, line: Mapping[object, object]) -> bool:
-        count, start, took = _count(line["step"]), number(line.get("start_s")), amount(line.get("duration_s"))
+        count, start, took = counted(line["step"]), number(line.get("start_s")), amount(line.get("duration_s"))
         if count is None or start is None or start < self.offset_s or took is None or len(self.steps) >= MAX_STEPS:
             return False
         host = {new: amount(pair[1]) or 0.0 for old, new in HOST.items()
@@ -157,8 +157,8 @@ class _Record:
         self.steps.append(_Taken(
             count, self.lines, start - self.offset_s, took,
             {str(name)[:40]: amount(spent) or 0.0 for name, spent in list(mapping(line.get("parts")).items())[:20]}, host,
-            mapping(line.get("memory")), _count(line.get("tokens")), _count(line.get("padded_tokens")), _count(line.get("threads")),
-            number(line.get("loss")),
+            mapping(line.get("memory")), counted(line.get("tokens")), counted(line.get("padded_tokens")),
+            counted(line.get("threads")), number(line.get("loss")),
         ))
         return True
 
@@ -168,7 +168,7 @@ def read(source: Source) -> tuple[Observation, ...]:
     record = _parsed(source)
     if not record.header:
         return ()
-    rank, world = _count(record.header.get("rank")), _count(record.header.get("world"))
+    rank, world = counted(record.header.get("rank")), counted(record.header.get("world"))
     notes = [f"{record.left} lines are none of a record's"] if record.left else []
     if not record.end:
         notes.append("the record breaks off: the run was ended from outside")
@@ -196,19 +196,19 @@ def _parsed(source: Source) -> _Record:
 
 def _steady(record: _Record) -> list[_Taken]:
     """Steps behind those of warming up; all where there are no others."""
-    warm = _count(record.header.get("warmup_steps")) or 0
+    warm = counted(record.header.get("warmup_steps")) or 0
     return [each for each in record.steps if each.number >= warm] or record.steps
 
 
 def _log(record: _Record, file: str, rank: int | None, world: int | None, notes: tuple[str, ...]) -> RunLog:
     header, steps = record.header, _steady(record)
-    sequences = _count(header.get("global_batch_sequences"))
+    sequences = counted(header.get("global_batch_sequences"))
     settings = {name: text(header[name]) for name in FIELDS if text(header.get(name))}
     threads = {each.threads for each in steps if each.threads is not None}
     if threads:
         settings["threads"] = str(max(threads))
     return RunLog(
-        file=file, format=FORMAT.name, framework="", world=world, sequence_tokens=_count(header.get("sequence_tokens")),
+        file=file, format=FORMAT.name, framework="", world=world, sequence_tokens=counted(header.get("sequence_tokens")),
         settings=settings | ({} if rank is None else {"rank": str(rank)}), notes=notes, lines=record.lines,
         steps=tuple(
             Step(
@@ -307,12 +307,6 @@ def _hanging(record: _Record, file: str, rank: int) -> Hanging:
         ]
     groups = {record.group(name): ranks for name, ranks in record.ranks.items()}
     return Hanging(file=file, format=FORMAT.name, entries=tuple(entries), progress=tuple(progress), groups=groups)
-
-
-def _count(value: object) -> int | None:
-    """A whole number that is not negative."""
-    found = whole(value)
-    return found if found is not None and found >= 0 else None
 
 
 def _asked(call: _Call) -> str:

@@ -6,6 +6,7 @@ import re
 
 from meshwright.readers.clock import at_s
 from meshwright.readers.lines import Hit
+from meshwright.readers.logs.config_dump import keep, take_json
 from meshwright.readers.logs.dialect import Dialect
 from meshwright.readers.logs.draft import Draft, by_clock, intervals
 from meshwright.readers.pairs import number, size
@@ -20,11 +21,15 @@ _STARTS = re.compile(r"Training starts at step|Trainer is initialized with")
 _BATCH = re.compile(r"(local batch size|global batch size|sequence length|gradient accumulation steps|total steps) (\d{1,12})")
 _PARAMETERS = re.compile(r"size: ([\d,]{1,24}) total parameters")
 _PEAK = re.compile(r"Peak FLOPS used for computing MFU: ([\d.eE+]{1,20})")
+_CONFIG = "Running with configs: {"
 _CAPACITY = re.compile(r"CUDA capacity: .{1,80}? with ([\d.]{1,12}\s?GiB) memory")
 
 
 def _take(draft: Draft, hit: Hit) -> None:
     text = hit.line.text
+    if (at := text.find(_CONFIG)) >= 0:
+        take_json(draft, hit, "torchtitan", at)
+        return
     step = _STEP.search(text)
     if step is None:
         _about_the_run(draft, text)
@@ -80,6 +85,7 @@ def _finish(draft: Draft) -> None:
             if said.get("tokens_per_s_per_device"):
                 said.setdefault("step_s", batch * length / said["tokens_per_s_per_device"] / draft.world)
     by_clock(draft)
+    keep(draft)
 
 
 DIALECT = Dialect(
@@ -87,6 +93,7 @@ DIALECT = Dialect(
     tells=re.compile(r"\bstep:\s{0,10}\d{1,12}\s{1,10}loss:\s{0,10}\S{1,20}.{0,200}\b(?:tps|memory):|\[titan\] .{0,60}INFO"),
     by=(b" step: ", b"[titan] "),
     seeks=(b" step: ", b"grad_norm:", b"memory:", b"Building device mesh", b"-D device mesh with", b"Training starts at step",
-           b"Trainer is initialized with", b" total parameters", b"Peak FLOPS used", b"CUDA capacity: "),
+           b"Trainer is initialized with", b" total parameters", b"Peak FLOPS used", b"CUDA capacity: ",
+           _CONFIG.encode()),
 )
 FORMAT = DIALECT.format

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
 from typing import TYPE_CHECKING
 
 from meshwright.domain.observed import Bandwidth, Bandwidths, Place, Sign
 from meshwright.readers.formats import Format
 from meshwright.readers.lines import anchored
+from meshwright.readers.loose import amount
 from meshwright.readers.network.rates import MAX_RANKS, ranks_of
 
 if TYPE_CHECKING:
@@ -40,17 +40,6 @@ _TOLD = re.compile(rb"\d\s{1,40}(?:%s)\s{1,40}(?:%s)\s" % ("|".join(TYPES).encod
 _BETWEEN = re.compile(r"\[\d{1,6}\]")
 _NAME = re.compile(r"\b(" + "|".join(NAMES) + r")\b")
 _RANK = re.compile(r"#\s+Rank\s+(\d{1,8})\b.*? on\s+(\S{1,200})\s+device")
-
-
-def _numbers(texts: Sequence[str]) -> list[float | None]:
-    found: list[float | None] = []
-    for each in texts:
-        try:
-            value = float(each)
-        except ValueError:
-            value = float("nan")
-        found.append(value if isfinite(value) and value >= 0 else None)
-    return found
 
 
 def _half(text: str) -> float:
@@ -87,14 +76,14 @@ def row(text: str, *, line: int, operation: str = "", per_iteration: bool = Fals
     for place, block in enumerate(blocks):
         if len(block) < 3:
             continue
-        time, algorithm, bus = _numbers(block[:3])
+        time, algorithm, bus = map(amount, block[:3])
         if time is None or algorithm is None or bus is None:
             continue
-        wrong = _numbers(block[3:4])
+        wrong = amount(block[3]) if len(block) > 3 else None
         measured.append(Row(Bandwidth(
             operation=operation or (REDUCES if found[4] != "none" else ""), message_bytes=float(found[1]),
             time_s=time * 1e-6, algorithm_bytes_per_s=algorithm * 1e9, bus_bytes_per_s=bus * 1e9, line=line,
-            in_place=alone or place == 1), _half(block[1]) * 1e9, _half(block[2]) * 1e9, (wrong[0] if wrong else 0.0) or 0.0))
+            in_place=alone or place == 1), _half(block[1]) * 1e9, _half(block[2]) * 1e9, wrong or 0.0))
     return measured
 
 

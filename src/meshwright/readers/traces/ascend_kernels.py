@@ -39,20 +39,20 @@ def read(source: Source) -> tuple[Observation, ...]:
     for row in rows(source):
         begin = number(first(row, "Start Time(us)", "Task Start Time(us)"))
         length = number(first(row, "Duration(us)", "Task Duration(us)"))
-        if not (math.isfinite(begin) and math.isfinite(length)):
+        if not (math.isfinite(begin) and length >= 0):
             skipped += 1
             continue
         unit, each = first(row, "Accelerator Core", "Task Type"), names[first(row, "Name", "Op Name")]
         communicates = unit in ("HCCL", "COMMUNICATION") or names.communicates[each]
         units[unit] += 1
         start.append(begin)
-        duration.append(max(0.0, length))
+        duration.append(length)
         name.append(each)
         kind.append(COMMUNICATION if communicates else COMPUTE)
         ratio = number(first(row, *_MATRIX))
-        if math.isfinite(ratio) and not communicates:
+        if 0 <= ratio <= 1 and not communicates:
             counted, busy = True, number(row.get("aicore_time(us)"))
-            matrix_us += ratio * (busy if math.isfinite(busy) else length)
+            matrix_us += ratio * (min(busy, length) if busy >= 0 else length)
     if not start:
         return ()
     count = len(start)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from meshwright.errors import fault
+from meshwright.readers import loose
 
 if TYPE_CHECKING:
     from meshwright.readers.source import Source
@@ -37,7 +38,5 @@ def first(row: Mapping[str, str], *names: str) -> str:
 
 def number(text: str | None) -> float:
     """The number, or not a number where there is none."""
-    try:
-        return float(text or "nan")
-    except ValueError:
-        return math.nan
+    found = loose.number(text)
+    return math.nan if found is None else found

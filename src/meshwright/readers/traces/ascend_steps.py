@@ -40,7 +40,7 @@ def read(source: Source) -> tuple[Observation, ...]:
 def _split(file: str, row: Mapping[str, str], stages: int) -> RankSplit | None:
     compute, exposed, free = (number(row.get(name)) for name in ("Computing", "Communication(Not Overlapped)", "Free"))
     whole, bubble = number(row.get("Communication")), number(row.get("Bubble"))
-    if not all(map(math.isfinite, (compute, exposed, free, whole))):
+    if not all(each >= 0 for each in (compute, exposed, free, whole)):
         return None
     numbers = [int(each) for each in re.findall(r"\d{1,9}", row.get("Index", row.get("Device_id", "")))]
     stage = row.get("Type", "") == "stage"
@@ -50,9 +50,9 @@ def _split(file: str, row: Mapping[str, str], stages: int) -> RankSplit | None:
         file=file, rank=numbers[0] if numbers and not stage else None, step=int(step) if math.isfinite(step) else None,
         stage=stages if stage else None, ranks=tuple(numbers) if stage else (),
         window="the longest part among the ranks of a stage" if stage else "computing, exposed communication and free time",
-        window_s=(window if math.isfinite(window) else compute + exposed + free) * _US, compute_s=compute * _US,
+        window_s=(window if window >= 0 else compute + exposed + free) * _US, compute_s=compute * _US,
         communication_s=whole * _US, exposed_communication_s=exposed * _US, idle_s=free * _US,
-        bubble_s=bubble * _US if math.isfinite(bubble) else None,
+        bubble_s=bubble * _US if bubble >= 0 else None,
     )
 
 

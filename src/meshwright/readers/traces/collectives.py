@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from meshwright.readers.traces.timeline import Timeline
 
 LONGEST_NAME = 300
-_RANKS = re.compile(r"\[\s*\d+(?:\s*,\s*\d+)*\s*\]")
+_RANKS = re.compile(r"\[\s*\d{1,7}(?:\s*,\s*\d{1,7})*\s*\]")
 _US = 1e-6
 
 
@@ -120,4 +120,4 @@ def ranks_of(args: Args) -> tuple[int, ...]:
 
 def _bytes(args: Args) -> int | None:
     """The larger of what goes in and what comes out."""
-    return max(args.elements_in, args.elements_out) * element_bytes(args.dtype) or None
+    return max(args.elements_in, args.elements_out, 0) * element_bytes(args.dtype) or None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.readers.loose import MOST
 from meshwright.readers.traces.event import Args, Event, microseconds
 from meshwright.readers.traces.names import (
     ANNOTATION_ON_DEVICE,
@@ -167,8 +169,9 @@ class Columns:
                     self.operators[max(event.args.external, event.args.external_old)] = event.args
             elif category == ANNOTATION_ON_DEVICE:
                 if (step := STEP.search(event.name)) and len(self._annotated) < MAX_COLLECTIVES:
-                    start = microseconds(event.ts)
-                    self._annotated.append((int(step[1]), start, start + max(0.0, microseconds(event.dur))))
+                    start, length = microseconds(event.ts), microseconds(event.dur)
+                    if math.isfinite(start + length):
+                        self._annotated.append((int(step[1]), start, start + max(0.0, length)))
             else:
                 kept.append(event)
         number = _integers([_number(each.name) for each in kept])
@@ -230,5 +233,5 @@ def _joined(pieces: list[tuple[Any, ...]], width: int) -> list[Any]:
     """Columns of all pieces, without rows whose times are no numbers; the first two may be times."""
     empty = tuple(np.zeros(0) for _ in range(2)) + tuple(np.zeros(0, dtype=np.int64) for _ in range(width - 2))
     columns = [np.concatenate(each) for each in zip(*pieces, strict=True)] if pieces else list(empty)
-    sound = np.isfinite(columns[0]) & np.isfinite(columns[1])
+    sound = (np.abs(columns[0]) <= MOST) & (np.abs(columns[1]) <= MOST)
     return columns if sound.all() else [each[sound] for each in columns]

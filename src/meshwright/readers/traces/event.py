@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from meshwright.readers.loose import MOST
+
 _CONTROL = bytes(range(32)) + bytes([127])
 _BLANKED = bytes.maketrans(_CONTROL, b" " * len(_CONTROL))
 _ESCAPE = re.compile(rb'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|)')
@@ -147,9 +149,10 @@ def _mended(text: bytes) -> bytes:
 
 
 def microseconds(value: float | str) -> float:
-    """A time or a duration as a number; not a number where it is none."""
+    """A time or a duration as a number; not a number where it is none, or longer than anything."""
     try:
-        return float(value)
+        found = float(value)
     except ValueError:
         return math.nan
+    return found if abs(found) <= MOST else math.nan
 

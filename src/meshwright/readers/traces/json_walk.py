@@ -9,6 +9,13 @@ _STRING_OR_BRACKET = re.compile(rb'("[^"\\]*+(?:\\.[^"\\]*+)*+)("?)|[\[{]|[\]}]'
 _SCALAR = re.compile(rb"[^\s,\[\]{}\"]+")
 _BLANK = re.compile(rb"\s*")
 _BETWEEN = re.compile(rb"[\s,]*")
+_NO_BRACKET = re.compile(rb'(?:[^\[\]{}"]++|\[\s*+\]|\{\s*+\}|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
+"""What is neither a list nor an object with anything in it: scalars, whole strings, blanks."""
+MAX_DEPTH = 1000
+"""Of lists and objects within each other: what is deeper is decoded by nobody."""
+_OPENS = ord("{")
+LEAST_BYTES = 16
+"""Of an object that is looked at: an event says its phase and its times."""
 
 
 def past_blank(text: bytes | bytearray, at: int) -> int:
@@ -18,7 +25,7 @@ def past_blank(text: bytes | bytearray, at: int) -> int:
 
 
 def past_value(text: bytes | bytearray, at: int) -> int:
-    """The place behind the value that begins at ``at``; -1 where the text ends before it does, or may.
+    """The place behind the value that begins at ``at``; -1 where the text ends before it does, or may, and of what is too deep.
 
     >>> past_value(b'{"a": "}"}, 1', 0), past_value(b'"ab', 0), past_value(b'12', 0), past_value(b'12,', 0)
     (10, -1, -1, 2)
@@ -38,17 +45,20 @@ def past_value(text: bytes | bytearray, at: int) -> int:
             depth += 1 if first in b"[{" else -1
         if depth <= 0:
             return found.end()
+        if depth > MAX_DEPTH:
+            return -1
     return -1
 
 
 def items(text: bytes | bytearray, at: int = 0) -> tuple[list[tuple[int, int]], int, bool]:
-    """Items of a list whose inside begins at ``at``: begin and end of each whole one, where the rest begins, whether ``]`` was met.
+    """Objects of a list whose inside begins at ``at``: where each whole one begins and ends, where the rest does, and whether ``]``
+    was met.
 
-    What stands between items and is no value is stepped over.
+    Whatever else stands in the list is stepped over, and objects that are too short to say anything are: a piece may hold millions.
     """
     found: list[tuple[int, int]] = []
     while True:
-        gap = _BETWEEN.match(text, at)
+        gap = _NO_BRACKET.match(text, at)
         at = gap.end() if gap else at
         if at >= len(text):
             return found, at, False
@@ -57,7 +67,8 @@ def items(text: bytes | bytearray, at: int = 0) -> tuple[list[tuple[int, int]], 
         end = past_value(text, at)
         if end < 0:
             return found, at, False
-        found.append((at, end))
+        if text[at] == _OPENS and end - at >= LEAST_BYTES:
+            found.append((at, end))
         at = end
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from meshwright.domain.observed import Observation, RankSplit, RankTrace
 from meshwright.readers.formats import Format
+from meshwright.readers.loose import MOST_RANKS, counted, mapping, sequence
 from meshwright.readers.traces.collectives import Communication, communication, group_name, on_host
 from meshwright.readers.traces.columns import MAX_COLLECTIVES, Columns, Device, Host
 from meshwright.readers.traces.event import Event
@@ -132,20 +133,15 @@ def _world(beside: dict[str, Any], device: int) -> _World:
     groups: dict[str, tuple[int, ...]] = {}
     listed = info.get("pg_config")
     for each in listed if isinstance(listed, list) else ():
-        if isinstance(each, dict) and isinstance(each.get("ranks"), list) and all(isinstance(rank, int) for rank in each["ranks"]):
-            groups[group_name(str(each.get("pg_name", "")), str(each.get("pg_desc", "")))] = tuple(each["ranks"])
+        ranks = [counted(rank, MOST_RANKS) for rank in sequence(mapping(each).get("ranks"))]
+        if ranks and None not in ranks:
+            name = group_name(str(each.get("pg_name", "")), str(each.get("pg_desc", "")))
+            groups[name] = tuple(rank for rank in ranks if rank is not None)
     properties = beside.get("deviceProperties")
     named = [each for each in properties if isinstance(each, dict)] if isinstance(properties, list) else []
     own = next((each for each in named if each.get("id") == device), named[0] if named else {})
     name = visible(str(own.get("name", "")))[:LONGEST_NAME]
-    return _World(_whole_number(info.get("rank")), _whole_number(info.get("world_size")), name, groups)
-
-
-def _whole_number(value: object) -> int | None:
-    try:
-        return int(value) if isinstance(value, (int, str)) else None
-    except ValueError:
-        return None
+    return _World(counted(info.get("rank"), MOST_RANKS), counted(info.get("world_size"), MOST_RANKS), name, groups)
 
 
 def _notes(

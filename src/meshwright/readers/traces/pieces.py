@@ -31,8 +31,8 @@ _EVENTS = b"traceEvents"
 _BOUNDARY = re.compile(rb'\}\s*,\s*\{\s*"[^"\\]{0,40}"')
 _BEHIND = 200
 """Bytes looked at behind a brace for the next event."""
-ATTEMPTS = 3
-"""Cuts that are tried before brackets are followed."""
+ATTEMPTS, MAX_BRACES = 3, 100_000
+"""Cuts that are tried before brackets are followed, and ends of objects that are looked at for them."""
 
 
 @dataclass
@@ -146,15 +146,14 @@ class Pieces:
         """Ends of events from the last on, those spelt as before first."""
         if self._spelling and (at := text.rfind(self._spelling)) >= 0:
             yield at + 1, self._spelling
-        at = len(text)
-        for _ in range(ATTEMPTS):
-            while (at := text.rfind(b"}", 0, at)) >= 0:
-                found = _BOUNDARY.match(text, at, min(len(text), at + _BEHIND))
-                if found:
-                    yield at + 1, found[0]
-                    break
-            if at < 0:
+        at, attempts = len(text), 0
+        for _ in range(MAX_BRACES):
+            at = text.rfind(b"}", 0, at)
+            if at < 0 or attempts == ATTEMPTS:
                 return
+            if found := _BOUNDARY.match(text, at, min(len(text), at + _BEHIND)):
+                attempts += 1
+                yield at + 1, found[0]
 
 
 class _Feed:

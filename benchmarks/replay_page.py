@@ -1,0 +1,136 @@
+"""``docs/replay.md`` and its picture from the results of ``benchmarks.replay``."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks.replay_cells import SCHEMES
+from meshwright.report.svg import BLUE, GREEN, GREY, GRID, INK, MUTED, ORANGE, PURPLE, RED, Drawing
+
+if TYPE_CHECKING:
+    from benchmarks.replay import Result
+
+FEW, THIRD = 15, 3.0
+COLOURS = {
+    f"model, without the {SCHEMES[0]}": BLUE, f"model, without the {SCHEMES[1]}": GREEN, "the plan's order": ORANGE, "grid": GREY,
+    "random": INK, "Optuna TPE": PURPLE, "Optuna GP": RED,
+}
+HEAD = """# The tuner on recorded runs
+
+`python -m benchmarks.replay --write` wrote this page. `meshwright tune` runs against every cell of the corpus that has at least
+twenty measured layouts: it asks for a layout, is told what was recorded, failures included, and stops when its rule says so. The
+calibration has not seen the rows of the cell, and once more none of its model (infinitesimal jackknife, as everywhere in
+docs/accuracy.md); the scales of the tuner's prior (`src/meshwright/measure/tuning/scales.yaml`) are learnt for each model without
+its cells, so that nothing here was fitted to what it is judged by. *Near* is within 2 % of the fastest layout of the cell, or
+within its own noise where it was measured repeatedly. Failed rows of the corpus do not say why they failed: the tuner is told
+`unknown`, never `oom`.
+"""
+
+
+def page(results: Sequence[Result]) -> str:
+    """The whole page."""
+    parts = [HEAD, "## Trials until a layout near the best was tried\n", ways_table(results), "\n![Share of cells](replay.svg)\n",
+             "## The rule to stop\n", stops_table(results), "\n## Cell by cell\n", cells_table(results)]
+    return "\n".join(parts)
+
+
+def ways_table(results: Sequence[Result]) -> str:
+    """Median, 90th percentile and worst of every way, all seeds alike."""
+    by: defaultdict[str, list[Result]] = defaultdict(list)
+    for each in results:
+        by[each.way].append(each)
+    lines = ["| what chooses | cells | seeds | median | 90th percentile | worst |", "|---|---:|---:|---:|---:|---:|"]
+    for way, found in by.items():
+        near = np.concatenate([each.near for each in found])
+        most = f"{near.max():g}" if not way.startswith("Optuna") or near.max() <= 60 else "not in 60"
+        tail = np.quantile(near, 0.9, method="higher")
+        lines.append(f"| {way} | {len(found)} | {len(found[0].near)} | {np.median(near):g} | {tail:g} | {most} |")
+    lines.append("| *aim* | | | 1 | 4 | 12 |")
+    return "\n".join(lines) + "\n"
+
+
+def stops_table(results: Sequence[Result]) -> str:
+    """How early the rule stops, and what it leaves behind."""
+    lines = [
+        "| calibration without | cells | trials, median | stopped before 15 trials or a third of the cell | before both | "
+        "a layout better beyond the noise was left | failures tried that an earlier one implied |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for scheme in SCHEMES:
+        found = [each for each in results if each.replayed and each.cell.scheme == scheme]
+        stops = np.array([len(each.replayed.tried) for each in found if each.replayed])
+        thirds = np.array([len(each.cell.cell.candidates) / THIRD for each in found])
+        left = sum(left_behind(each) for each in found)
+        again = sum(each.replayed.implied_failures for each in found if each.replayed)
+        lines.append(
+            f"| the {scheme} | {len(found)} | {np.median(stops):g} | {np.mean((stops < FEW) | (stops < thirds)):.0%} "
+            f"| {np.mean((stops < FEW) & (stops < thirds)):.0%} | {left} | {again} |"
+        )
+    lines.append("| *aim* | | | 80% | | at most 2 | |")
+    return "\n".join(lines) + "\n"
+
+
+def left_behind(each: Result) -> bool:
+    """Whether a layout better than the best tried by more than the noise was not tried."""
+    assert each.replayed is not None
+    return each.replayed.regret_by_trial[-1] > max(0.02, each.cell.cell.noise_ratio)
+
+
+def cells_table(results: Sequence[Result]) -> str:
+    """A line for each cell."""
+    others = {(each.way, each.cell.cell.id): each for each in results if each.replayed is None}
+    names = list(dict.fromkeys(way for way, _ in others))
+    lines = [
+        "| " + " | ".join([
+            "cell", "layouts", "measured", *(f"near, without the {scheme}" for scheme in SCHEMES), "stopped", "regret at the stop",
+            *(f"{way}, median" for way in names),
+        ]) + " |",
+        "|---|---:|---:|" + "---:|" * (len(SCHEMES) + 2 + len(names)),
+    ]
+    model = {(each.cell.cell.id, each.cell.scheme): each for each in results if each.replayed is not None}
+    for id_ in dict.fromkeys(each for each, _ in model):
+        own = [model[id_, scheme] for scheme in SCHEMES]
+        key, cell = own[0].cell.cell.key, own[0].cell.cell
+        near = [str(each.near[0]) for each in own]
+        stops = ", ".join(str(len(each.replayed.tried)) for each in own if each.replayed)
+        regret = ", ".join(f"{each.replayed.regret_by_trial[-1]:.1%}" for each in own if each.replayed)
+        rest = [f"{np.median(others[way, id_].near):g}" for way in names]
+        name = f"{key[2]}, {key[5]} devices, batch {key[7]}"
+        words = [name, str(len(cell.candidates)), str(cell.measured), *near, stops, regret, *rest]
+        lines.append("| " + " | ".join(words) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def picture(results: Sequence[Result]) -> str:
+    """Share of cells and seeds in which a layout near the best was tried, by the number of trials."""
+    width, height, left, bottom, most = 760.0, 380.0, 60.0, 330.0, 40
+    draw = Drawing(width=width, height=height, title="Share of cells in which a layout near the best was tried, by trials")
+
+    def x(trials: float) -> float:
+        return left + (trials - 1) / (most - 1) * 520.0
+
+    def y(share: float) -> float:
+        return bottom - share * 270.0
+
+    draw.text(left, 28, "Share of cells in which a layout near the best was tried", size=15, bold=True)
+    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+        draw.line([(left, y(share)), (x(most), y(share))], GRID)
+        draw.text(left - 8, y(share) + 4, f"{share:.0%}", anchor="end", colour=MUTED)
+    for trials in (1, 5, 10, 20, 30, 40):
+        draw.text(x(trials), bottom + 18, str(trials), anchor="middle", colour=MUTED)
+    draw.text(x(most), bottom + 36, "trials", anchor="end", colour=MUTED)
+    for number, way in enumerate(dict.fromkeys(each.way for each in results)):
+        near = np.concatenate([each.near for each in results if each.way == way])
+        points: list[tuple[float, float]] = []
+        for trials in range(1, most + 1):
+            share = float((near <= trials).mean())
+            points += [(x(trials), points[-1][1])] if points else []
+            points.append((x(trials), y(share)))
+        draw.line(points, COLOURS[way], width=2.0)
+        draw.line([(x(most) + 14, 72 + 22 * number), (x(most) + 34, 72 + 22 * number)], COLOURS[way], width=2.0)
+        draw.text(x(most) + 40, 76 + 22 * number, way, size=11)
+    return str(draw) + "\n"

@@ -1,0 +1,200 @@
+"""One call of a verb that runs trials: what it costs is said, whoever may is asked, and everything is kept and told."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from meshwright.errors import Message, NoAnswerError, fault
+from meshwright.measure.conduct.budget import HOUR_S, MINUTE_S, Budget, Price, price
+from meshwright.words import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from meshwright.api.fields import Faults, Values
+    from meshwright.api.measuring.subject import Subject
+    from meshwright.measure.chooser import Candidate, Chooser
+    from meshwright.measure.executors.base import Executor
+    from meshwright.measure.store import Attempt
+    from meshwright.measure.trial import Trial
+
+    Told = Callable[[Mapping[str, Any]], None]
+    Confirm = Callable[[str], bool]
+
+STORE = "runs.db"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where trials run and are kept."""
+
+    executor: Executor
+    at_once: int
+    store: Path
+    budget: Budget
+    events: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conducted:
+    """What came of it."""
+
+    attempts: tuple[Attempt, ...]
+    """Of this case in the store, those of earlier calls too."""
+    stopped: str
+    interrupted: bool
+    device_s: float
+    """Of this call."""
+    aside: Mapping[str, str]
+    """Node -> why it was set aside."""
+
+
+def place(values: Values, faults: Faults) -> Place:
+    """Where the options want trials to run; faults are noted.
+
+    Errors:  ``InputError`` with every fault noted by then, where there is no such executor.
+    """
+    from meshwright.measure.executors import executor
+    from meshwright.measure.executors.ssh import Ssh
+    from meshwright.outputs import obstacles
+
+    names = list(dict.fromkeys(values["executor"])) or ["local"]
+    if len(names) > 1:
+        faults.add("sweep.executors", "a trial runs on one executor, and {names} are given", path="--executor", names=names)
+    runner: Executor | None = None
+    with faults.at("executor"):
+        runner = executor(names[0])
+        if values["hosts"]:
+            if not isinstance(runner, Ssh):
+                raise fault("sweep.hosts", "names hosts of --executor ssh", path="--hosts")
+            runner = Ssh(values["hosts"])
+    store = Path(values.get("store", STORE))
+    if store.exists() and not values["resume"] and not values["dry_run"]:
+        faults.add("sweep.store", "is there: --resume goes on with it, another --store begins anew", path=str(store))
+    if not store.parent.is_dir():
+        faults.add("sweep.store-folder", "its folder is not there", path=str(store))
+    out = values.get("out", "")
+    if out and Path(out).suffix not in (".csv", ".parquet"):
+        faults.add("sweep.out", "is neither a .csv nor a .parquet", path=str(out))
+    if out:
+        faults.note(obstacles([out], force=values["force"], fresh=True))
+    if out.endswith(".parquet"):
+        with faults:
+            from meshwright.api.measuring.rows import require_parquet
+
+            require_parquet()
+    faults.check()
+    assert runner is not None, "faults.check() raises where there is none"
+    budget = Budget(trials=values.get("trials"), wall_s=_times(values.get("minutes"), MINUTE_S),
+                    device_s=_times(values.get("device_hours"), HOUR_S))
+    at_once = values.get("at_once", runner.at_once)
+    return Place(executor=runner, at_once=at_once, store=store, budget=budget, events=str(values.get("events", "")))
+
+
+def _times(number: float | None, unit: float) -> float | None:
+    return None if number is None else number * unit
+
+
+def priced(given: Subject, where: Place, candidates: Sequence[Candidate]) -> tuple[Price, list[Trial]]:
+    """What candidates will cost, and their trials; whether the executor can run them is found out first.
+
+    Errors:  ``InputError`` or ``NoAnswerError`` where it cannot.
+    """
+    trials = [given.trial(each) for each in candidates]
+    return price(candidates, trials, where.budget, start_s=given.start_s, at_once=where.at_once), trials
+
+
+def price_line(given: Subject, where: Place, cost: Price) -> str:
+    """The price in one sentence."""
+    return (
+        f"{plural(cost.trials, 'trial')} of {given.title} on {where.executor.name}: about {cost.device_s / HOUR_S:.2g} "
+        f"device-hours and {max(cost.wall_s / MINUTE_S, 0.1):.2g} minutes, if each starts within {cost.start_s:g} s and steps "
+        "take what is predicted"
+    )
+
+
+def agreed(line: str, values: Values, confirm: Confirm | None) -> None:
+    """Ask whoever may say no before the first trial.
+
+    Errors:  ``InputError`` where nobody can be asked; ``NoAnswerError`` where the answer is no.
+    """
+    if values["yes"]:
+        return
+    if confirm is None:
+        raise fault("sweep.unasked", "nobody can be asked here: {line}; start it with --yes", line=line)
+    if not confirm(line):
+        raise NoAnswerError(Message("sweep.declined", "nothing was started", {}))
+
+
+def conduct(given: Subject, where: Place, chooser: Chooser, told: Told | None = None) -> Conducted:
+    """Run what a chooser asks for.
+
+    Errors:  ``InputError`` where the store or a file of events cannot be used; what has ended by then is kept.
+    """
+    from meshwright.measure.conduct.loop import Conductor, Plan
+    from meshwright.measure.store import Store
+
+    plan = Plan(subject=given.key, trial_of=given.trial, tokens=given.case.batch.tokens, budget=where.budget, at_once=where.at_once)
+    with ExitStack() as stack:
+        events = stack.enter_context(Events(where.events, told))
+        store = stack.enter_context(Store(where.store))
+        conductor = Conductor(plan, chooser, where.executor, store, events)
+        interrupted = False
+        try:
+            conductor.run()
+        except KeyboardInterrupt:
+            interrupted = True
+        return Conducted(
+            attempts=tuple(store.attempts(given.key)), stopped=conductor.stopped, interrupted=interrupted,
+            device_s=conductor.device_s, aside=dict(conductor.nodes.aside),
+        )
+
+
+class Events:
+    """Hands events on, and writes each as a line of JSON behind those of earlier calls."""
+
+    def __init__(self, path: str, told: Told | None) -> None:
+        self._path, self._told = path, told
+        self._file: IO[str] | None = None
+
+    def __enter__(self) -> Events:
+        if self._path:
+            try:
+                self._file = os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666), "a")
+            except OSError as error:
+                raise fault("sweep.events", "cannot be written: {reason}", path=self._path,
+                            reason=error.strerror or str(error)) from None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._told is not None:
+            self._told({"event": "closed"})
+        if self._file is not None:
+            self._file.close()
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        """One event.
+
+        Errors:  ``InputError`` where the file cannot take it.
+        """
+        if self._told is not None:
+            self._told(event)
+        if self._file is not None:
+            try:
+                self._file.write(json.dumps(event) + "\n")
+                self._file.flush()
+            except OSError as error:
+                raise fault("sweep.events", "cannot be written: {reason}", path=self._path,
+                            reason=error.strerror or str(error)) from None
+
+
+def best_of(attempts: Sequence[Attempt]) -> Attempt | None:
+    """The fastest that ended well."""
+    measured = [each for each in attempts if each.outcome is not None and each.outcome.measured]
+    return min(measured, key=lambda each: each.outcome.step_s or 0.0 if each.outcome is not None else 0.0, default=None)
+

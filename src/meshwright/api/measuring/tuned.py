@@ -1,0 +1,96 @@
+"""Layouts run for real by a chooser that learns: what ``tune`` does where nothing is replayed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from meshwright.api.measuring.candidates import TOP_TUNED, candidates_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from meshwright.api.fields import Faults, Values
+    from meshwright.api.measuring.session import Conducted, Confirm, Place, Told
+    from meshwright.api.measuring.subject import Subject
+    from meshwright.api.request import Progress
+    from meshwright.measure.chooser import Candidate, Chooser
+    from meshwright.measure.conduct.budget import Price
+    from meshwright.measure.tuning.tuner import Prospect
+
+TRIALS = 15
+"""Trials at most, where nothing is said."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuned:
+    """What was run, or would be."""
+
+    given: Subject
+    where: Place
+    candidates: tuple[Candidate, ...]
+    cost: Price
+    sampler: str
+    described: tuple[tuple[str, str], ...] = ()
+    """Of a dry run: label, and what would be done first."""
+    conducted: Conducted | None = None
+    """None of a dry run."""
+    prospect: Prospect | None = None
+    """What is left to find; None of a sampler that does not know."""
+    written: str = ""
+    left_out: Mapping[str, str] | None = None
+
+
+def run(values: Values, faults: Faults, progress: Progress | None, told: Told | None, confirm: Confirm | None) -> Tuned:
+    """Run layouts until no better one is likely, or the budget is spent.
+
+    Errors:  ``InputError`` with every fault of the request; ``NoAnswerError`` where no layout fits, devices are busy, or a sampler
+             is not installed.
+    """
+    from meshwright.api.measuring.rows import rows_of, write_rows
+    from meshwright.api.measuring.session import agreed, conduct, place, price_line, priced
+    from meshwright.api.measuring.subject import subject
+    from meshwright.measure.tuning.samplers import require_optuna
+    from meshwright.measure.tuning.tuner import Tuner
+
+    sampler = values.get("sampler", "model")
+    if sampler in ("tpe", "gp"):
+        require_optuna(sampler)
+    given = subject(values, faults)
+    where = place(values, faults)
+    if where.budget.trials is None:
+        where = replace(where, budget=replace(where.budget, trials=TRIALS))
+    found = candidates_of(given, values, faults, progress, top=TOP_TUNED)
+    candidates = tuple({each.label: each for each in found}.values())
+    cost, trials = priced(given, where, candidates)
+    tuned = Tuned(given=given, where=where, candidates=candidates, cost=cost, sampler=sampler)
+    if values["dry_run"]:
+        first = min(cost.trials, 1)
+        described = tuple((each.label, where.executor.describe(each)) for each in trials[:first])
+        return replace(tuned, described=described)
+    where.executor.check(trials)
+    agreed(f"at most {price_line(given, where, cost)}", values, confirm)
+    chooser = _chooser(sampler, given, candidates, values)
+    done = conduct(given, where, chooser, told)
+    tuned = replace(tuned, conducted=done, prospect=chooser.prospect if isinstance(chooser, Tuner) else None)
+    if "out" in values:
+        rows, left = rows_of(given, done.attempts, where.store)
+        write_rows(str(values["out"]), rows, force=values["force"])
+        tuned = replace(tuned, written=str(values["out"]), left_out=left)
+    return tuned
+
+
+def _chooser(sampler: str, given: Subject, candidates: Sequence[Candidate], values: Values) -> Chooser:
+    """A sampler by its name, over the layouts of a case."""
+    from meshwright.measure.tuning import beliefs as prior
+    from meshwright.measure.tuning.replay import words_of
+    from meshwright.measure.tuning.samplers import Optuna, shuffled
+    from meshwright.measure.tuning.tuner import STOP_PROBABILITY, Tuner
+
+    if sampler == "random":
+        return shuffled(candidates, 0)
+    known = prior.beliefs([prior.Subject(case=given.case, layout=each.layout) for each in candidates])
+    if sampler in ("tpe", "gp"):
+        return Optuna(candidates, words_of(known), sampler, 0)
+    stop = values.get("stop_probability", STOP_PROBABILITY)
+    return Tuner(candidates, known, stop_probability=stop, start_s=given.start_s, steps=float(given.steps))

@@ -1,0 +1,97 @@
+"""``tune --replay``: the tuner against recorded runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from meshwright.errors import fault
+
+if TYPE_CHECKING:
+    from meshwright.api.fields import Values
+    from meshwright.evidence.fit.fitters import Predictor
+    from meshwright.measure.tuning.beliefs import Beliefs
+    from meshwright.measure.tuning.replay import Chooser, RecordedCell, Replayed
+    from meshwright.measure.tuning.tuner import Prospect
+
+MOST_CANDIDATES = 2000
+"""Layouts of a cell: their covariance is a square of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """One cell, and what a sampler did with it, by seed."""
+
+    cell: RecordedCell
+    cells: tuple[str, ...]
+    """Identifiers of all cells of the file, those with most measured layouts first."""
+    sampler: str
+    calibration: str
+    known: Beliefs
+    runs: tuple[Replayed, ...]
+    """By seed, from 0 on."""
+    prospect: Prospect | None
+    """What was left to find where the first run stopped; None of a sampler that does not know."""
+
+
+def replay(values: Values) -> Replay:
+    """Tune a cell of a file of measured runs.
+
+    Errors:  ``InputError`` for a file without a cell, for one that is not in it, and for a file that the calibration cannot be.
+    """
+    from meshwright.api.legality import ANY_FRAMEWORK
+    from meshwright.evidence.rows.table import read_table
+    from meshwright.measure.tuning.replay import cell_of, cells, replayed
+    from meshwright.measure.tuning.samplers import require_optuna
+    from meshwright.measure.tuning.tuner import Tuner
+
+    sampler = values.get("sampler", "model")
+    if sampler in ("tpe", "gp"):
+        require_optuna(sampler)
+    path = str(values["replay"])
+    every = cells(read_table(path))
+    cell = cell_of(every, values["cell"], path) if "cell" in values else every[0]
+    if len(cell.candidates) > MOST_CANDIDATES:
+        raise fault("replay.many", "{count:,} layouts in cell {cell}, {limit:,} is the limit", path=path,
+                    count=len(cell.candidates), cell=cell.id, limit=MOST_CANDIDATES)
+    label, predictor = _calibration(values.get("calibration"))
+    known = cell.beliefs(predictor, ANY_FRAMEWORK)
+    runs, prospect = [], None
+    for seed in range(values.get("seeds", 1)):
+        chooser, onward = (_chooser(sampler, cell, known, seed, values, stops) for stops in (True, False))
+        runs.append(replayed(cell, known, chooser, onward=onward, most=values.get("trials")))
+        if isinstance(chooser, Tuner) and prospect is None:
+            prospect = chooser.prospect
+    return Replay(
+        cell=cell, cells=tuple(each.id for each in every), sampler=sampler, calibration=label, known=known, runs=tuple(runs),
+        prospect=prospect,
+    )
+
+
+def _chooser(sampler: str, cell: RecordedCell, known: Beliefs, seed: int, values: Values, stops: bool) -> Chooser:
+    """A sampler by its name, with its rule to stop or without."""
+    from meshwright.measure.tuning.replay import words_of
+    from meshwright.measure.tuning.samplers import Optuna, shuffled
+    from meshwright.measure.tuning.tuner import STOP_PROBABILITY, Tuner
+
+    if sampler == "random":
+        return shuffled(cell.candidates, seed)
+    if sampler in ("tpe", "gp"):
+        return Optuna(cell.candidates, words_of(known), sampler, seed)
+    make: Any = partial(Tuner, cell.candidates, known, seed=seed)
+    found: Chooser = make(stop_probability=values.get("stop_probability", STOP_PROBABILITY) if stops else 0.0)
+    return found
+
+
+def _calibration(name: str | None) -> tuple[str, Predictor]:
+    """What predicts, and its name."""
+    from meshwright.catalog.calibrations import DEFAULT, calibration_table, is_none
+    from meshwright.evidence.fit.fitters import predictor_of, prior_fitter
+
+    wanted = name or DEFAULT
+    if is_none(wanted):
+        prior = prior_fitter()
+        return prior.label, prior.predictor
+    table = calibration_table(wanted)
+    return f"{table.name}@{table.version}", predictor_of(table)

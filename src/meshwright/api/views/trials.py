@@ -1,0 +1,89 @@
+"""JSON of what was run: trials by the contract's keys, shared by ``sweep`` and ``tune``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from meshwright.api.measuring.session import best_of
+from meshwright.api.views.estimates import number, whole
+from meshwright.measure.conduct.budget import HOUR_S, MINUTE_S
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from meshwright.api.measuring.session import Conducted, Place
+    from meshwright.api.measuring.subject import Subject
+    from meshwright.measure.chooser import Candidate
+    from meshwright.measure.conduct.budget import Price
+    from meshwright.measure.store import Attempt
+
+Document = dict[str, Any]
+
+
+def trials_view(
+    given: Subject, where: Place, candidates: Sequence[Candidate], cost: Price, described: Sequence[tuple[str, str]],
+    conducted: Conducted | None,
+) -> Document:
+    """What was asked, what it was expected to cost, and what came of every trial; the last attempt of each speaks for it."""
+    view: Document = {
+        "program": given.title, "executor": where.executor.name, "store": str(where.store),
+        "model": given.case.model.name, "cluster": given.case.cluster.name, "devices": given.case.cluster.num_devices,
+        "global_batch_sequences": given.case.batch.global_batch_sequences, "sequence_tokens": given.case.batch.sequence_tokens,
+        "price": {"trials": cost.trials, "device_hours": cost.device_s / HOUR_S, "minutes": cost.wall_s / MINUTE_S},
+        "planned": [{"label": each.label, "predicted_step_s": number(each.predicted_s),
+                     "predicted_memory_bytes": whole(each.predicted_memory_bytes) if each.predicted_memory_bytes else None}
+                    for each in candidates],
+    }
+    if conducted is None:
+        return view | {"dry_run": [{"label": label, "runs": text} for label, text in described], "trials": [], "best": None,
+                       "stopped": "dry run", "device_hours": 0.0}
+    predicted = {each.label: each.predicted_s for each in candidates}
+    trials = _by_trial(conducted.attempts)
+    best = best_of([each[-1] for each in trials])
+    return view | {
+        "trials": [_trial(each, predicted.get(each[-1].label)) for each in trials],
+        "best": None if best is None else _best(best, predicted.get(best.label), where),
+        "stopped": conducted.stopped, "device_hours": conducted.device_s / HOUR_S, "complete": not conducted.interrupted,
+        "nodes_set_aside": [{"node": node, "why": why} for node, why in conducted.aside.items()],
+    }
+
+
+def _by_trial(attempts: Sequence[Attempt]) -> list[list[Attempt]]:
+    """Attempts that have ended, trial by trial, the fastest first, those without a step last."""
+    found: dict[str, list[Attempt]] = {}
+    for each in attempts:
+        if each.outcome is not None:
+            found.setdefault(each.id, []).append(each)
+    return sorted(found.values(), key=lambda several: _rank(several[-1]))
+
+
+def _rank(attempt: Attempt) -> tuple[bool, float]:
+    outcome = attempt.outcome
+    assert outcome is not None, "only attempts that have ended are ranked"
+    return not outcome.measured, outcome.step_s or 0.0
+
+
+def _trial(attempts: Sequence[Attempt], predicted_s: float | None) -> Document:
+    last = attempts[-1]
+    outcome = last.outcome
+    assert outcome is not None, "only attempts that have ended are shown"
+    return {
+        "id": last.id, "label": last.label, "status": outcome.status, "rank": outcome.rank, "evidence": outcome.evidence,
+        "step_s": number(outcome.step_s), "interval": list(outcome.interval_s) if outcome.interval_s else None,
+        "tokens_per_s_per_device": number(outcome.tokens_per_s_per_device),
+        "device_hours": sum(each.outcome.device_s for each in attempts if each.outcome is not None) / HOUR_S,
+        "attempt": last.attempt, "predicted_step_s": number(predicted_s), "executor": last.executor,
+        "error_ratio": predicted_s / outcome.step_s - 1.0 if outcome.measured and predicted_s and outcome.step_s else None,
+        "memory_peak_bytes": whole(outcome.memory_peak_bytes) if outcome.memory_peak_bytes is not None else None,
+        "folder": last.folder,
+    }
+
+
+def _best(attempt: Attempt, predicted_s: float | None, where: Place) -> Document:
+    """The best, with the files that it was run by."""
+    folder = where.store.with_suffix(".trials") / attempt.folder
+    mine = {"ended.json", "ended.new", "keeper.json", "keeper.log", "output.log"}
+    files = [str(path) for path in sorted(Path(folder).rglob("*"))
+             if path.is_file() and path.name not in mine and path.parent.name != "record"] if folder.is_dir() else []
+    return _trial([attempt], predicted_s) | {"files": files}

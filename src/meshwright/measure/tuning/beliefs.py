@@ -1,0 +1,174 @@
+"""What the cost model thinks of every candidate before any has run, as columns over the candidates."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.catalog.calibrations import freedoms
+from meshwright.domain.uncertainty import LEAST_PROBABILITY
+from meshwright.estimate import estimate, evaluate
+from meshwright.estimate.certainty import memory_curve
+from meshwright.estimate.evaluate import shown_bytes
+from meshwright.estimate.trials import FULLEST_DEVICE, evaluate_trials
+from meshwright.evidence.fit.linear import STEP
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from meshwright.domain.calibration import Freedom
+    from meshwright.domain.case import Case
+    from meshwright.domain.estimate import Estimate
+    from meshwright.domain.layout import Layout
+    from meshwright.domain.memory_reading import MemoryReading
+
+    Floats = NDArray[np.float64]
+
+NORMAL_90 = 1.645
+"""Half-width of a 90 % interval, in standard deviations."""
+UNKNOWN_SPREAD = math.log(2.0)
+"""Standard deviation of a prediction without a calibration: a factor of two (docs/accuracy.md, priors alone)."""
+KNOBS = ("tp", "cp", "pp", "vp", "ep", "etp", "mb", "sp", "zero", "recompute", "offload")
+"""Columns of ``Beliefs.words``."""
+SEEN_BY = {"all": "all", "family": "family", "framework": "framework", "cell": "cell"}
+"""Level of pooling -> whose runs are counted (``domain.uncertainty.Uncertainty.seen``); the device's for all others."""
+CERTAIN = 1e-3
+"""Width, in log units, of the edge of the memory where nothing is known about the error: fits or does not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beliefs:
+    """Columns over n candidates; logs of seconds and bytes."""
+
+    log_step: Floats
+    """The predicted step."""
+    spread: Floats
+    """Standard deviation of the log of the measured step, from the interval of 0.9."""
+    by: Floats
+    """``[n, k]``: derivative of the log step by the log of each fitted constant, times how far runs have moved it."""
+    by_new: Floats
+    """``[n, k]``: the same, by what nobody has measured yet: of a device, framework or precision without runs."""
+    words: Floats
+    """``[n, f]``: the knobs, degrees as their log2; layouts are alike that differ in little."""
+    log_need: Floats
+    """Reserved bytes over the device's, less the edge at which half of the layouts run."""
+    log_shown: Floats
+    """The peak that the run's own counter is predicted to show."""
+    terms: Floats
+    """``[n, t]``: bytes of each term of memory on the fullest stage."""
+    memory_width: float
+    """Of the logistic curve of running by need."""
+    failures: float
+    """Share of the runs that fail for other reasons than memory."""
+    legal: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.log_step)
+
+    @property
+    def expected_s(self) -> Floats:
+        """The plan's order: the step over the probability that it fits."""
+        fits = 1.0 / (1.0 + np.exp(np.clip(self.log_need / self.memory_width, -60.0, 60.0)))
+        return np.asarray(np.exp(self.log_step) / np.maximum(np.where(self.legal, fits, 0.0), LEAST_PROBABILITY))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A layout of a case, and how the memory of its run is read."""
+
+    case: Case
+    layout: Layout
+    reading: MemoryReading = FULLEST_DEVICE
+    legal: bool = True
+
+
+def beliefs(subjects: Sequence[Subject]) -> Beliefs:
+    """What the calibrations of the subjects' cases say of them.
+
+    Errors:  ``InputError`` where a layout cannot be estimated.
+    """
+    found: list[Estimate] = []
+    shown: list[float] = []
+    for each in subjects:
+        evaluation = evaluate(each.case, each.layout)
+        found.append(estimate(each.case, each.layout, evaluation))
+        shown.append(shown_bytes(each.case, evaluation, each.reading))
+    curves = [memory_curve(each.case) for each in subjects]
+    edges = [curve.edge if curve else math.log(each.case.capacity_bytes / each.case.offered_bytes)
+             for curve, each in zip(curves, subjects, strict=True)]
+    need = [math.log(each.memory_reserved_bytes / subject.case.offered_bytes)
+            for each, subject in zip(found, subjects, strict=True)]
+    seen, unseen = _derivatives(subjects)
+    return Beliefs(
+        log_step=np.log([each.step_s for each in found]), spread=np.array([_spread(each) for each in found]),
+        by=seen, by_new=unseen, words=np.array([_words(each.layout) for each in subjects]),
+        log_need=np.array(need) - np.array(edges), log_shown=np.log(shown),
+        terms=np.array([_terms(each) for each in found]),
+        memory_width=max((curve.width for curve in curves if curve), default=CERTAIN),
+        failures=max((curve.failures for curve in curves if curve), default=0.0),
+        legal=np.array([each.legal for each in subjects], dtype=bool),
+    )
+
+
+def _spread(found: Estimate) -> float:
+    if found.interval is None:
+        return UNKNOWN_SPREAD
+    low, high = found.interval.step_s
+    return math.log(high / low) / 2.0 / NORMAL_90
+
+
+def _derivatives(subjects: Sequence[Subject]) -> tuple[Floats, Floats]:
+    """Of the log step by the log of each constant, times its spread: over levels of pooling that have runs, and over those without.
+
+    Shapes:  ``[n, k]`` each.
+    """
+    constants = freedoms()
+    names, groups = [each.name for each in constants], defaultdict(list)
+    for index, each in enumerate(subjects):
+        groups[id(each.case)].append(index)
+    by, spreads = np.zeros((len(subjects), len(names))), np.zeros((2, len(subjects), len(names)))
+    for members in groups.values():
+        case = subjects[members[0]].case
+        tried = {name: np.full(len(names) + 1, float(getattr(case.calibration.constants, name))) for name in names}
+        for index, name in enumerate(names):
+            tried[name][index + 1] *= math.exp(-STEP)
+        steps = np.log(evaluate_trials(case, [subjects[index].layout for index in members], tried).step_s)
+        by[members] = (steps[:, :1] - steps[:, 1:]) / STEP
+        for number, known in enumerate((True, False)):
+            spreads[number, members] = [_spread_over(each, case, known=known) for each in constants]
+    return by * spreads[0], by * spreads[1]
+
+
+def _spread_over(freedom: Freedom, case: Case, *, known: bool) -> float:
+    """How far a constant may be from its prior by the levels that have runs, or by those that have none."""
+    uncertainty = case.calibration.uncertainty
+    seen = uncertainty.seen if uncertainty else {}
+    has = {level: bool(uncertainty) and bool(seen.get(SEEN_BY.get(level, "device"), 1)) for level in freedom.spreads}
+    return math.sqrt(sum(spread**2 for level, spread in freedom.spreads.items() if has[level] is known))
+
+
+def _words(layout: Layout) -> list[float]:
+    """Degrees as log2, what has no size as numbers that differ by one."""
+    degrees = (
+        layout.tensor_parallel, layout.context_parallel, layout.pipeline_parallel, layout.virtual_stages, layout.expert_parallel,
+        layout.expert_tensor_parallel, layout.microbatch_sequences,
+    )
+    kinds = {"NoRecompute": 0.0, "Selective": 1.0, "Mixed": 1.5, "Full": 2.0}
+    return [
+        *(math.log2(each) for each in degrees), float(layout.sequence_parallel), float(layout.zero_stage),
+        kinds[type(layout.recompute).__name__], float(len(layout.offload)),
+    ]
+
+
+def _terms(found: Estimate) -> list[float]:
+    """Terms of the stage that needs most."""
+    memory = max((each.memory for each in found.stages), key=lambda each: each.reserved_bytes)
+    return [
+        memory.parameters, memory.gradients, memory.optimizer, memory.activations, memory.temporary, memory.overhead,
+    ]

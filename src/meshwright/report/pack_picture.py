@@ -1,0 +1,89 @@
+"""Tokens a second and memory against the limit of a micro-batch: two curves one above the other, as SVG or as a page."""
+
+from __future__ import annotations
+
+from math import floor, log10
+from typing import TYPE_CHECKING, Any
+
+from meshwright.documents.quoting import xml
+from meshwright.report.charts import Axis, Frame
+from meshwright.report.svg import BLUE, GREEN, MUTED, ORANGE, RED, Drawing
+from meshwright.words import integer, percent, rate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+WIDTH, EACH, LEFT, GAP = 640.0, 180.0, 78.0, 80.0
+TICKS = 5
+ROOM = 1.08
+
+
+def picture(view: Mapping[str, Any]) -> str:
+    """The curve of ``pack --json`` as SVG text; the recommended limit is a line through both."""
+    points = view["curve"]
+    title = f"The limit of a micro-batch: {integer(view['recommended_max_tokens'])} tokens are recommended"
+    words = "; ".join(f"{integer(each['max_tokens'])} tokens: {rate(each['trained_tokens_per_s'])} tokens/s" for each in points)
+    drawing = Drawing(width=WIDTH, height=2 * (EACH + GAP) + 20, title=title, description=words or "no model was named")
+    if not points:
+        drawing.text(WIDTH / 2, EACH, "no curve: --model and a cluster say what a limit costs", anchor="middle")
+        return str(drawing)
+    caps = [each["max_tokens"] for each in points]
+    across = _axis(caps, "limit of a micro-batch, tokens", integer, low=0.0)
+    speed = [each["trained_tokens_per_s"] for each in points]
+    held = [each["memory_reserved_bytes"] / 2**30 for each in points]
+    capacity = points[0]["memory_capacity_bytes"] / 2**30
+    upper = Frame(drawing=drawing, left=LEFT, top=44.0, width=WIDTH - LEFT - 24, height=EACH, across=across,
+                  up=_axis(speed, "", rate, low=0.0))
+    lower = Frame(drawing=drawing, left=LEFT, top=44.0 + EACH + GAP, width=WIDTH - LEFT - 24, height=EACH, across=across,
+                  up=_axis([*held, capacity], "", lambda value: f"{value:.0f}", low=0.0))
+    upper.ground("tokens/s without padding", f"{view['label']}: {view['data_parallel']} ranks")
+    lower.ground("GiB reserved on the fullest device", "dashes: what the trainer may use")
+    for frame, values, colour in ((upper, speed, BLUE), (lower, held, ORANGE)):
+        frame.line(list(zip(caps, values, strict=True)), colour)
+        for fits, of in ((True, colour), (False, RED)):
+            places = [(cap, value) for cap, value, each in zip(caps, values, points, strict=True) if each["fits"] is fits]
+            frame.dots(places, of, size=6.0, opacity=1.0)
+        chosen = view["recommended_max_tokens"]
+        frame.line([(chosen, frame.up.low), (chosen, frame.up.high)], GREEN, dash="5 4")
+    lower.line([(across.low, capacity), (across.high, capacity)], MUTED, dash="3 3")
+    return str(drawing)
+
+
+def page(view: Mapping[str, Any]) -> str:
+    """The picture with its table as one HTML file, nothing fetched."""
+    rows = "".join(
+        f"<tr><td>{integer(each['max_tokens'])}</td><td>{integer(each['packs'])}</td><td>{each['step_s']:.3g}</td>"
+        f"<td>{rate(each['trained_tokens_per_s'])}</td><td>{each['memory_reserved_bytes'] / 2**30:.1f}</td>"
+        f"<td>{percent(each['memory_fit_probability'], 0)}</td></tr>\n"
+        for each in view["curve"]
+    )
+    head = "".join(f"<th>{name}</th>" for name in ("limit, tokens", "packs", "step, s", "tokens/s", "GiB", "fits"))
+    low, high = view["interval"]["speedup_estimate"]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Packing</title>\n'
+        "<style>body{font:15px sans-serif;margin:2em}td,th{text-align:right;padding:.15em .8em}</style></head>\n<body>"
+        f"<h1>Packing: {xml(str(view['label'] or 'no model'))}</h1>\n"
+        f"<p>{integer(view['microbatches'])} micro-batches of at most {integer(view['max_tokens'])} tokens on "
+        f"{view['data_parallel']} ranks; "
+        f"padding {percent(view['padding_ratio_before'])} before, {percent(view['padding_ratio_after'])} after; "
+        f"{view['speedup_estimate']:.2f} times as fast ({low:.2f}-{high:.2f}).</p>\n"
+        f"{picture(view)}\n<table><tr>{head}</tr>\n{rows}</table>\n</body></html>\n"
+    )
+
+
+def _axis(values: Sequence[float], label: str, words: Any, *, low: float) -> Axis:
+    """An axis from ``low`` to a little above the highest value."""
+    high = max(values) * ROOM
+    step = _round((high - low) / TICKS)
+    ticks = [low + index * step for index in range(int((high - low) / step) + 1)]
+    return Axis(low=low, high=high, ticks=tuple((each, words(each)) for each in ticks), label=label)
+
+
+def _round(step: float) -> float:
+    """The next of 1, 2, 2.5, 5 times a power of ten.
+
+    >>> _round(1700.0), _round(0.021)
+    (2000.0, 0.025)
+    """
+    power = 10.0 ** floor(log10(step))
+    return next(float(f"{factor * power:.6g}") for factor in (1, 2, 2.5, 5, 10) if factor * power >= step)
