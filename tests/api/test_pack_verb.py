@@ -85,7 +85,7 @@ def test_each_limit_is_what_estimate_predicts_of_it(answer, tmp_path):
 
 def test_the_recommended_limit_is_the_smallest_of_the_best(answer):
     found = answer.to_json()
-    expected = {each.max_tokens: each.estimate.expected_step_s for each in answer.packed.curve}
+    expected = {each.max_tokens: each.estimate.expected_step_s for each in answer.packed.curve if each.estimate.fits}
     best = min(expected.values())
     chosen = found["recommended_max_tokens"]
     assert expected[chosen] <= 1.005 * best
@@ -107,6 +107,19 @@ def test_the_cost_is_the_models_own(answer):
     assert said == pytest.approx(stage.forward_s + stage.backward_s, rel=0.02)
     small = mw.pack(mw.PackRequest(distribution=DRAWN, max_tokens=8192, **{**CASE, "model": "qwen2.5-7b", "layers": 2}))
     assert small.packed.rules.cost.token_s < cost.token_s / 4
+
+
+def test_where_no_limit_fits_the_answer_is_no(capsys):
+    asked = {**CASE, "model": "llama3-70b", "layout": "tp8 mb1 zero0"}
+    assert main(["pack", "--distribution", "lognormal:n=64", *(f"--{name}={value}" for name, value in asked.items())]) == 1
+    assert "No limit fits in memory: the smallest lacks" in capsys.readouterr().out
+
+
+def test_context_parallelism_and_interleaved_stages_have_their_multiples():
+    asked = {**CASE, "layout": "tp2 cp2 pp2 vp2 mb1 sp zero1"}
+    found = mw.pack(mw.PackRequest(distribution=DRAWN, **asked)).to_json()
+    assert found["align"] == 8 and all(each["max_tokens"] % 8 == 0 for each in found["curve"])
+    assert found["microbatches_of_a_rank"] % 2 == 0 and all(each["packs"] % 2 == 0 for each in found["curve"])
 
 
 def test_the_gain_is_that_of_the_padded_case(answer):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sqlite3
 import tempfile
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from meshwright.errors import fault
+from meshwright.api.verbs.sweep import SweepRequest, sweep
+from meshwright.errors import NoAnswerError, fault
 from meshwright.evidence.rows.reading import read_runs
 from meshwright.evidence.rows.table import read_table
 
@@ -129,6 +131,38 @@ def test_what_is_wrong_is_one_line_before_anything_starts(cli: Cli, words: tuple
 def test_nobody_who_could_be_asked(cli: Cli, words: tuple[str, ...], here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = cli(*words)
     assert answer.status == 2 and "start it with --yes" in answer.err and "3 trials" in answer.err
+
+
+def test_fewer_layers_stand_for_all_with_what_that_may_be_wrong_by(cli: Cli, words: tuple[str, ...], here: Path) -> None:
+    (here / "run.sh").write_text(SCRIPT.replace("{{kept}}", "layers {layers}"))
+    answer = cli(*words, "--yes", "--trials", "1", "--truncate", "2", "--json", "--out", "r.csv")
+    (trial,) = answer.json["trials"]
+    factor = float(re.search(r"2 of 4 layers, times ([\d.]+) by the cost model", trial["evidence"])[1])  # type: ignore[index]
+    error = float(re.search(r"off by ([\d.]+) %", trial["evidence"])[1]) / 100  # type: ignore[index]
+    assert 1.0 < factor < 2.0 and trial["step_s"] == pytest.approx(32.1 * factor, rel=0.05)
+    assert trial["interval"][1] / trial["step_s"] - 1 >= 0.9 * error > 0
+    (row,) = csv.DictReader((here / "r.csv").read_text().splitlines())
+    assert row["flag"] == "scaled from 2 layers"
+    assert "# layers 2 " in (here / "runs.trials" / trial["folder"] / "run.sh").read_text()
+    more = ("--yes", "--store", "b.db", "--truncate")
+    assert "--truncate: llama3-8b-4l has 4 layers: fewer are wanted" in cli(*words, *more, "4").err
+    (here / "run.sh").write_text("#!/bin/bash\n# {label}\n")
+    assert "run.sh: has no field {layers}, and --truncate" in cli(*words, *more, "2").err
+
+
+def test_whoever_is_asked_may_say_no(words: tuple[str, ...], here: Path) -> None:
+    (here / "plans.json").write_text(json.dumps({"plans": [{"label": "dp2 mb1"}, {"label": "tp2 mb1"}]}))
+    request = SweepRequest(model="llama3-8b", layers=4, device="cpu", devices=2, global_batch=8, sequence=64, template="run.sh",
+                           layouts="plans.json")
+    said: list[str] = []
+
+    def no(line: str) -> bool:
+        said.append(line)
+        return False
+
+    with pytest.raises(NoAnswerError, match="nothing was started"):
+        sweep(request, confirm=no)
+    assert said[0].startswith("2 trials of run.sh, as Megatron-LM lays it out on local: about ") and not (here / "runs.db").exists()
 
 
 def test_an_output_without_a_step_is_no_measurement(cli: Cli, words: tuple[str, ...], here: Path) -> None:

@@ -50,8 +50,9 @@ def test_a_model_of_the_catalogue_is_known_by_its_figures(name):
     """And without the catalogue it is built with the same shapes, or not at all: never silently as another."""
     reading = read(dump(name))
     known = load_model(name)
-    found, why = model_said(reading)
-    assert why == ()
+    found, (why,) = model_said(reading)
+    assert why.id == "diagnose.model-known"
+    assert name in str(why)
     assert _shapes(found) == _shapes(known)
     alone = built(reading)
     assert isinstance(alone, Message) or (_shapes(alone), alone.name) == (_shapes(known), NAME)

@@ -135,6 +135,29 @@ def test_rows_are_read_back_by_the_table_of_runs(log, tmp_path):
         asked(log(), rows=str(tmp_path / "none.csv"))
 
 
+def test_a_picture_is_written_with_what_the_answer_holds(log, tmp_path):
+    """Steps that do not count are marked, and of a redacted answer the page holds no more than the answer."""
+    out, secret = tmp_path / "run.html", "[rank0]: CUDA out of memory. at /lustre/team/secret on node17.cluster"
+    found = asked(log(step_ms=[2000.0, *[560.0] * 8, 1000.0, *[560.0] * 3], extra=secret), device="a100-80g-sxm", html=str(out),
+                  redact=True)
+    assert found.picture == str(out)
+    kinds = [each["kind"] for each in found.to_picture()["steps"]]
+    assert (kinds[0], kinds[9], kinds.count("steady")) == ("left out", "spike", 11)
+    text = out.read_text(encoding="utf-8")
+    assert text.count("<svg") == 2
+    assert not any(word in text for word in ("/lustre/team", "node17.cluster", str(tmp_path)))
+    with pytest.raises(InputError, match="exists"):
+        asked(log("other.log", step_ms=700.0), device="a100-80g-sxm", html=str(out))
+
+
+def test_long_runs_are_drawn_by_some_of_their_steps(log):
+    times = [560.0] * 5000
+    times[3333] = 2000.0
+    drawn = asked(log(step_ms=times, timers={}, arguments={})).to_picture()["steps"]
+    assert len(drawn) <= 2001
+    assert [each["number"] for each in drawn if each["kind"] == "spike"] == [3334]
+
+
 def test_hosts_keys_and_paths_are_blanked(log):
     secret = "[rank0]: CUDA out of memory. HF_TOKEN=hf_abcdefghijkl at /lustre/team/run on node17.cluster"
     text = json.dumps(asked(log(extra=secret), redact=True).to_json())

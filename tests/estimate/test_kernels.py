@@ -44,7 +44,7 @@ def test_choosing_again_changes_nothing_and_columns_say_what_one_layout_says(dat
     assert running(case, layout) is case
 
 
-@examples(25)
+@examples(75)
 @given(st.data())
 def test_a_score_matrix_never_costs_less_memory_or_time(data):
     case = data.draw(cases())

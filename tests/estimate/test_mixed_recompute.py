@@ -151,7 +151,7 @@ def test_what_lists_recompute_keeps_less_and_takes_longer(name, data):
             assert (more.stages.backward_s >= less.stages.backward_s * (1 - 1e-12)).all()
 
 
-@examples(20)
+@examples(60)
 @given(cases(implementation="mindspeed"), st.data())
 def test_communication_that_is_recomputed_is_as_if_nothing_gathered_had_been_kept(case, data):
     layout = replace(data.draw(layouts(case)), recompute=NoRecompute())

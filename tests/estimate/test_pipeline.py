@@ -93,7 +93,7 @@ def test_long_pipelines_are_simulated_over_a_few_rounds_without_changing_the_bub
     assert simulated_bubble_s(case, layout, found) == pytest.approx(short, rel=1e-9)
 
 
-@examples(25)
+@examples(75)
 @given(st.data())
 def test_chunks_that_wait_for_each_other_do_so_in_every_round(data):
     """Interleaved, whatever stands on a chunk and whatever micro-batches are left over: the short form is the whole simulation."""

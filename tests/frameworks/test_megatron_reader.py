@@ -185,7 +185,7 @@ def test_the_case_is_said(flags, precision, gradient):
     )
     assert said.figures == {
         "layers": 80, "hidden": 8192, "heads": 64, "ffn": 32768, "key_value_heads": 64, "head_dim": 128, "tied_embeddings": True,
-        "gated": False, "latent_attention": False, "windowed": False,
+        "gated": False, "latent_attention": False, "windowed": False, "experts": 0,
     }
 
 

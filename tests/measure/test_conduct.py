@@ -1,10 +1,9 @@
 """The loop on this machine: every ending is classed, retried where that helps, and nothing stays behind."""
 
-import subprocess
-
 import pytest
 from trials_here import conducted
 
+from meshwright.measure.conduct.budget import Budget
 from meshwright.measure.executors.processes import marked
 
 ENDS = {
@@ -31,4 +30,26 @@ def test_every_ending_has_its_class_and_is_tried_again_where_that_helps(run):
 def test_nothing_of_any_trial_runs_on(run):
     _, found = run
     assert not [each.mark for attempts in found.values() for each in attempts if marked(each.mark)]
-    assert subprocess.run(["pgrep", "-f", "sleep 1001"], capture_output=True, check=False).returncode == 1
+
+
+def test_a_budget_of_time_ends_what_runs_and_it_is_run_again(tmp_path):
+    first, found = conducted(tmp_path / "s.db", "slow", budget=Budget(wall_s=0.5))
+    assert [each.outcome.status for each in found["slow"]] == ["cancelled"]
+    assert first.stopped == "the budget of 0.00833333 minutes is spent" == found["slow"][0].outcome.evidence
+    _, found = conducted(tmp_path / "s.db", "slow", "ok", budget=Budget(device_s=0.3))
+    assert [each.outcome.status for each in found["slow"]] == ["cancelled", "cancelled"] and "ok" not in found
+
+
+def test_trials_of_one_sweep_may_share_the_processors(tmp_path):
+    together, most = set(), 0
+
+    def told(event):
+        nonlocal most
+        if event["event"] == "started":
+            together.add(event["label"])
+        if event["event"] == "ended":
+            together.discard(event["label"])
+        most = max(most, len(together))
+
+    _, found = conducted(tmp_path / "s.db", "ok 40", "ok 41", "ok 42", told=told, at_once=2)
+    assert most == 2 and {each[-1].outcome.status for each in found.values()} == {"ok"}

@@ -14,6 +14,7 @@ from hashlib import sha256
 from types import SimpleNamespace as Some
 from typing import Any
 
+from diagnosis_samples import view_of as diagnosis_view
 from pipeline_samples import problem_of, view_of
 from report_samples import GOLDEN, LAYOUT, case, estimate, ranked
 from rich.segment import Segment
@@ -32,6 +33,7 @@ from meshwright.report import (
     calibration,
     cost,
     decomposition,
+    diagnosis_picture,
     dryrun,
     edits,
     findings,
@@ -589,6 +591,7 @@ def pictures() -> dict[str, str]:
         "trace": perfetto.perfetto(view_of()),
         "chart": chart(),
         "rehearsal": rehearse_picture.picture(rehearsal()),
+        "diagnosis": diagnosis_picture.page(diagnosis_view()),
     }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,4 +36,4 @@ class Packed:
     @property
     def fits(self) -> bool:
         """Whether a limit fits, where memory is known."""
-        return not self.curve or min(each.estimate.expected_step_s for each in self.curve) < inf
+        return not self.curve or any(each.estimate.fits for each in self.curve)

@@ -74,9 +74,9 @@ def point(given: Setup, layout: Layout, step: NDArray[np.int64], rules: Rules) -
     from meshwright.estimate import estimate
 
     assert given.samples is not None, "samples are packed"
-    ranks = layout.data_parallel
+    ranks, shared = layout.data_parallel, layout.data_parallel * rules.multiple
     needed = max(rules.figures(step).microbatches, least_packs(given.samples, given.request["global_batch"], rules.max_tokens))
-    packs = -(-needed // ranks) * ranks
+    packs = -(-needed // shared) * shared
     packed = given.packed(rules.max_tokens, packs)
     predicted = estimate(packed.case, replace(layout, num_microbatches=packs // ranks))
     return Point(
@@ -86,9 +86,10 @@ def point(given: Setup, layout: Layout, step: NDArray[np.int64], rules: Rules) -
 
 
 def best(points: Sequence[Point]) -> Point | None:
-    """The smallest limit whose expected step is as short as any; None where none fits."""
-    least = min((each.estimate.expected_step_s for each in points), default=inf)
-    return None if least == inf else next(each for each in points if each.estimate.expected_step_s <= least * (1 + TIE))
+    """The smallest limit whose expected step is as short as that of any that fits; None where none fits."""
+    fitting = [each for each in points if each.estimate.fits]
+    least = min((each.estimate.expected_step_s for each in fitting), default=inf)
+    return next((each for each in fitting if each.estimate.expected_step_s <= least * (1 + TIE)), None)
 
 
 def filling(step: NDArray[np.int64], rules: Rules, caps: Sequence[int]) -> int:

@@ -37,6 +37,8 @@ class Rules:
     data_parallel: int = 1
     cost: Cost = TOKENS
     equal: bool = True
+    multiple: int = 1
+    """Micro-batches of a rank come in multiples of so many: of the stages, where they are interleaved."""
     align: int = 1
     oversize: Oversize | None = None
     """None: an error, or what the mode does."""
@@ -51,8 +53,8 @@ class Rules:
         """Micro-batches of one step; other modes count lengths before they are aligned, as those programs do."""
         if self.mode == OWN:
             return pack(
-                lengths, self.max_tokens, self.data_parallel, self.cost, equal=self.equal, align=self.align,
-                oversize=self.oversize or "error",
+                lengths, self.max_tokens, self.data_parallel, self.cost, equal=self.equal, multiple=self.multiple,
+                align=self.align, oversize=self.oversize or "error",
             )
         cut = np.minimum(lengths, self.max_tokens) if self.oversize == "truncate" else lengths
         return others(self.mode, cut, self.max_tokens, self.data_parallel, self.cost, equal=self.equal)

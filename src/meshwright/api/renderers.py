@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 GROUP = "meshwright.renderers"
 _BUILT_IN = {
+    "diagnosis.html": "meshwright.report.diagnosis_picture:page",
     "packing.html": "meshwright.report.pack_picture:page",
     "packing.svg": "meshwright.report.pack_picture:picture",
     "pipeline.svg": "meshwright.report.pipeline_picture:picture_of",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from meshwright.errors import fault
+from meshwright.errors import InputError, fault
 
 if TYPE_CHECKING:
     from meshwright.api.fields import Values
@@ -56,6 +56,7 @@ def replay(values: Values) -> Replay:
         raise fault("replay.many", "{count:,} layouts in cell {cell}, {limit:,} is the limit", path=path,
                     count=len(cell.candidates), cell=cell.id, limit=MOST_CANDIDATES)
     label, predictor = _calibration(values.get("calibration"))
+    cell = _estimable(cell, path)
     known = cell.beliefs(predictor, ANY_FRAMEWORK)
     runs, prospect = [], None
     for seed in range(values.get("seeds", 1)):
@@ -67,6 +68,29 @@ def replay(values: Values) -> Replay:
         cell=cell, cells=tuple(each.id for each in every), sampler=sampler, calibration=label, known=known, runs=tuple(runs),
         prospect=prospect,
     )
+
+
+def _estimable(cell: RecordedCell, path: str) -> RecordedCell:
+    """A cell without the layouts that the cost model has no estimate of.
+
+    Errors:  ``InputError`` where none that was measured is left.
+    """
+    from meshwright.estimate import evaluate
+
+    kept, why = [], ""
+    for each in cell.candidates:
+        if not each.case.training.precision.runs_on(each.case.cluster.device):
+            why = why or "the device does not compute in the data types of the recipe"
+            continue
+        try:
+            evaluate(each.case, each.layout)
+        except InputError as error:
+            why = why or str(error.messages[0])
+        else:
+            kept.append(each)
+    if not any(each.outcome.measured for each in kept):
+        raise fault("replay.estimate", "no estimate of any measured layout of cell {cell}: {why}", path=path, cell=cell.id, why=why)
+    return replace(cell, candidates=tuple(kept))
 
 
 def _chooser(sampler: str, cell: RecordedCell, known: Beliefs, seed: int, values: Values, stops: bool) -> Chooser:

@@ -25,8 +25,8 @@ def model_said(
     """The model whose configuration the log prints, else the catalogue's with exactly the figures, else one that is built of them;
     or None, and why.
 
-    Of several models of the catalogue the first stands for all where they differ in nothing but names; where they differ, and no
-    model can be built of the figures either, their names are said.
+    Of several models of the catalogue the first stands for all where they differ in nothing but names; where they differ, or the
+    log has no vocabulary, and no model can be built of the figures either, their names are said.
     """
     from meshwright.catalog import load_model
     from meshwright.check.figures import figures_of, likely_models
@@ -39,13 +39,14 @@ def model_said(
         except InputError as error:
             return None, error.messages
     names = likely_models(reading)
-    if names and len({repr(figures_of(load_model(name))) for name in names}) == 1:
-        return load_model(names[0]), ()
+    if "vocabulary" in reading.said.figures and names and len({repr(figures_of(load_model(name))) for name in names}) == 1:
+        known = Message("diagnose.model-known", "the log's figures are those of {names}", {"names": " and of ".join(names)})
+        return load_model(names[0]), (known,)
     found = built(reading)
     if not names or not isinstance(found, Message):
         return (None, (found,)) if isinstance(found, Message) else (found, ())
     message = Message(
-        "diagnose.models", "the figures are those of {names}: --model says which", {"names": " and ".join(names)}
+        "diagnose.models", "the figures are those of {names}: --model says that it is", {"names": " or ".join(names)}
     )
     return None, (message,)
 

@@ -38,5 +38,5 @@ def AFTER(answer: DiagnoseAnswer, options: Mapping[str, Any]) -> None:  # noqa: 
     """What was written."""
     from meshwright.cli.output import print_lines
 
-    if answer.saved and not options["json"]:
-        print_lines([f"written: {answer.saved}"])
+    if not options["json"]:
+        print_lines([f"written: {each}" for each in (answer.saved, answer.picture) if each])

@@ -56,11 +56,24 @@ class Trial:
     limits: Limits = Limits()
     steps: int | None = None
     """Steps after which it ends by itself, where that is known."""
+    scale: float = 1.0
+    """What its step is multiplied by: above 1 where it runs fewer layers than the model has."""
+    scale_error_ratio: float = 0.0
+    """What the product may be wrong by, beside the interval of what was measured."""
+    scaled: str = ""
+    """What it runs of the model, in words; empty for all of it."""
 
     @property
     def name(self) -> str:
         """A name for jobs and folders, whatever the label holds."""
         return safe_name(self.label)
+
+    def whole(self, interval_s: tuple[float, float] | None) -> tuple[float, float] | None:
+        """An interval of the step that was measured as one of the whole model's."""
+        if interval_s is None or not self.scaled:
+            return interval_s
+        low, high = interval_s
+        return low * self.scale * (1.0 - self.scale_error_ratio), high * self.scale * (1.0 + self.scale_error_ratio)
 
 
 def safe_name(text: str) -> str:

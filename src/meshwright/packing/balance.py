@@ -66,7 +66,8 @@ def pack(
     table.even_out()
     ranks: Ranks = [[] for _ in range(data_parallel)]
     for index in np.argsort(-table.tokens, kind="stable").tolist():
-        ranks[table.rank_of[index]].append(sorted(table.bins[index]))
+        table.bins[index].sort()
+        ranks[table.rank_of[index]].append(table.bins[index])
     return ranks
 
 

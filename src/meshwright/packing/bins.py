@@ -103,7 +103,7 @@ def split_to(bins: Bins, count: int, costs: NDArray[np.float64]) -> Bins:
     >>> split_to([[0, 1, 2]], 2, np.array([3.0, 2, 1]))
     [[0], [1, 2]]
     """
-    found = [list(each) for each in bins]
+    found = list(bins)
     flat, owner = flattened(bins)
     price = np.bincount(owner, weights=costs[flat], minlength=len(bins)).tolist()
     heap = [(-price[index], index) for index, each in enumerate(found) if len(each) > 1]

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 from meshwright.report.svg import BLUE, CHARACTER, GRID, INK, MUTED, PAPER, Drawing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from meshwright.report.svg import Point
 
 SIZE_TICK, SIZE_LABEL, SIZE_TITLE = 10.0, 11.0, 12.5
 MAX_TICKS = 5
+ROOM = 1.08
+"""How far an axis goes beyond its highest value."""
 TITLE_OVERHANG = 40.0
 """How far a title may stand out to the right of its frame."""
 WHISKERS = (0.05, 0.95)
@@ -51,6 +53,24 @@ def log_axis(values: Sequence[float], *, label: str = "", words: str = "{:g}") -
         if len(found) <= MAX_TICKS:
             break
     return Axis(low=low, high=high, log=True, ticks=tuple((each, words.format(each)) for each in found), label=label)
+
+
+def round_axis(values: Sequence[float], *, label: str = "", words: Callable[[float], str], low: float = 0.0) -> Axis:
+    """An axis of equal steps from ``low`` to a little above the highest value, ticks at round values."""
+    high = low + ROOM * (max(values) - low) if max(values) > low else low + 1.0
+    step = round_up((high - low) / MAX_TICKS)
+    ticks = [low + index * step for index in range(int((high - low) / step) + 1)]
+    return Axis(low=low, high=high, ticks=tuple((each, words(each)) for each in ticks), label=label)
+
+
+def round_up(step: float) -> float:
+    """The next of 1, 2, 2.5, 5 times a power of ten.
+
+    >>> round_up(1700.0), round_up(0.021)
+    (2000.0, 0.025)
+    """
+    power = 10.0 ** floor(log10(step))
+    return next(float(f"{factor * power:.6g}") for factor in (1, 2, 2.5, 5, 10) if factor * power >= step)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

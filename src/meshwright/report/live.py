@@ -60,6 +60,8 @@ class Screen:
             row.update({name: event[name] for name in ("steps", "step_s", "attempt") if event.get(name) is not None})
             row["status"] = {"started": "starting", "adopted": "running", "step": "running", "retry": "again"}.get(
                 kind, event.get("status", row["status"]))
+        if kind == "planned":
+            self.total = event["trials"]
         if kind == "ended":
             self._spent_s += event["device_s"]
         if kind == "best":

@@ -53,8 +53,8 @@ def pack_report(answer: Packed) -> Iterator[RenderableType]:
         f"dearest rank {_above(total.imbalance_ratio)}", f"dearest micro-batch {_above(total.microbatch_imbalance_ratio)}",
     ])
     if answer.keeping is not None:
-        words = f"with its limit at {integer(answer.keeping)} its micro-batches stay within {integer(rules.max_tokens)}"
-        yield Pieces(pieces=[words])
+        stay = f"with its limit at {integer(answer.keeping)} its micro-batches stay within {integer(rules.max_tokens)}"
+        yield Pieces(pieces=[stay])
     yield Pieces(pieces=[
         f"padding {percent(outcome.padding_before)} before, {percent(max(0.0, outcome.padding_after))} after",
         f"{percent(outcome.padding_buckets)} with samples of like length side by side",
@@ -68,8 +68,8 @@ def pack_report(answer: Packed) -> Iterator[RenderableType]:
         yield from _curve(answer.curve, answer.recommended)
     else:
         yield Padding(Text(f"Recommended limit {integer(answer.recommended)} tokens"), (1, 0, 0, 0))
-        missing = ["the smallest that fills micro-batches", "memory is not known: name --model and a cluster"]
-        yield Pieces(pieces=missing, style="dim")
+        words = ["the smallest that fills micro-batches", "memory is not known: name --model and a cluster"]
+        yield Pieces(pieces=words, style="dim")
 
 
 def _above(ratio: float) -> str:
@@ -83,8 +83,9 @@ def _curve(points: Sequence[Point], recommended: int) -> Iterator[RenderableType
     chosen = next(each for each in points if each.max_tokens == recommended)
     capacity = chosen.estimate.memory_capacity_bytes
     left = capacity - chosen.estimate.memory_reserved_bytes
-    fitting = chosen.estimate.memory_fit_probability > 0
-    words = f"Recommended limit {integer(recommended)} tokens, {gib(left)} of memory left" if fitting else "No limit fits in memory"
+    words = f"Recommended limit {integer(recommended)} tokens, {gib(left)} of memory left"
+    if not chosen.estimate.fits:
+        words = f"No limit fits in memory: the smallest lacks {gib(-left)}"
     yield Padding(Text(words, style="bold"), (1, 0, 0, 0))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in ("", "limit", "packs", "step", "tokens/s", "", "GiB", "fits"):

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
 from meshwright.documents.quoting import xml
-from meshwright.report.charts import Axis, Frame
+from meshwright.report.charts import Frame, round_axis
 from meshwright.report.svg import BLUE, GREEN, MUTED, ORANGE, RED, Drawing
 from meshwright.words import integer, percent, rate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 WIDTH, EACH, LEFT, GAP = 640.0, 180.0, 78.0, 80.0
-TICKS = 5
-ROOM = 1.08
 
 
 def picture(view: Mapping[str, Any]) -> str:
@@ -28,14 +25,14 @@ def picture(view: Mapping[str, Any]) -> str:
         drawing.text(WIDTH / 2, EACH, "no curve: --model and a cluster say what a limit costs", anchor="middle")
         return str(drawing)
     caps = [each["max_tokens"] for each in points]
-    across = _axis(caps, "limit of a micro-batch, tokens", integer, low=0.0)
+    across = round_axis(caps, label="limit of a micro-batch, tokens", words=integer)
     speed = [each["trained_tokens_per_s"] for each in points]
     held = [each["memory_reserved_bytes"] / 2**30 for each in points]
     capacity = points[0]["memory_capacity_bytes"] / 2**30
     upper = Frame(drawing=drawing, left=LEFT, top=44.0, width=WIDTH - LEFT - 24, height=EACH, across=across,
-                  up=_axis(speed, "", rate, low=0.0))
+                  up=round_axis(speed, words=rate))
     lower = Frame(drawing=drawing, left=LEFT, top=44.0 + EACH + GAP, width=WIDTH - LEFT - 24, height=EACH, across=across,
-                  up=_axis([*held, capacity], "", lambda value: f"{value:.0f}", low=0.0))
+                  up=round_axis([*held, capacity], words=lambda value: f"{value:.0f}"))
     upper.ground("tokens/s without padding", f"{view['label']}: {view['data_parallel']} ranks")
     lower.ground("GiB reserved on the fullest device", "dashes: what the trainer may use")
     for frame, values, colour in ((upper, speed, BLUE), (lower, held, ORANGE)):
@@ -69,21 +66,3 @@ def page(view: Mapping[str, Any]) -> str:
         f"{view['speedup_estimate']:.2f} times as fast ({low:.2f}-{high:.2f}).</p>\n"
         f"{picture(view)}\n<table><tr>{head}</tr>\n{rows}</table>\n</body></html>\n"
     )
-
-
-def _axis(values: Sequence[float], label: str, words: Any, *, low: float) -> Axis:
-    """An axis from ``low`` to a little above the highest value."""
-    high = max(values) * ROOM
-    step = _round((high - low) / TICKS)
-    ticks = [low + index * step for index in range(int((high - low) / step) + 1)]
-    return Axis(low=low, high=high, ticks=tuple((each, words(each)) for each in ticks), label=label)
-
-
-def _round(step: float) -> float:
-    """The next of 1, 2, 2.5, 5 times a power of ten.
-
-    >>> _round(1700.0), _round(0.021)
-    (2000.0, 0.025)
-    """
-    power = 10.0 ** floor(log10(step))
-    return next(float(f"{factor * power:.6g}") for factor in (1, 2, 2.5, 5, 10) if factor * power >= step)

@@ -20,6 +20,8 @@ PROGRAM = (
     Field(name="reference", kind="flag", panel=_WHAT, in_file=False,
           help="Run the reference step of this program, on a model cut down by the options below."),
     *(field for field in (HIDDEN, EXPERTS, VOCABULARY)),
+    Field(name="truncate", parse=numbers.count, metavar="N", panel=_WHAT, in_file=False,
+          help="Run N layers where a layout allows it, and scale the step to the whole model by the cost model."),
     Field(name="steps", parse=numbers.count, metavar="N", panel=_WHAT, in_file=False,
           help="Steps of a trial at most; it ends earlier when enough is known [default: 30, of the reference step 10]."),
     *_PINS,
@@ -71,6 +73,8 @@ class TrialsRequest(CaseRequest):
     hidden: int | str | None = None
     experts: int | str | None = None
     vocabulary: int | str | None = None
+    truncate: int | str | None = None
+    """Layers that trials run, their step scaled to the whole model."""
     steps: int | str | None = None
     pin: Mapping[str, object] | Sequence[str] = ()
     executor: Sequence[str] = ()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from meshwright.api.measuring.subject import Subject
+    from meshwright.measure.outcome import Outcome
     from meshwright.measure.store import Attempt
 
 TELLS = frozenset({"ok", "oom"})
@@ -34,11 +35,18 @@ def rows_of(given: Subject, attempts: Sequence[Attempt], store: Path) -> tuple[l
                 given.case, given.read(each.label), id=f"{each.id}-{each.attempt}", source=f"measured by meshwright, {store.name}",
                 framework=given.framework, version=given.version, status="ok" if good else "failed",
                 step_s=outcome.step_s if good else None, memory_bytes=outcome.memory_peak_bytes,
-                flag="" if outcome.status in TELLS else f"ended: {outcome.status}", notes=outcome.evidence[:300],
+                flag=_flag(given, outcome), notes=outcome.evidence[:300],
             ))
         except InputError as error:
             left[each.label] = str(error.messages[0])
     return rows, left
+
+
+def _flag(given: Subject, outcome: Outcome) -> str:
+    """Why no fit may read the row: it says nothing of its layout, or was not measured as it stands there."""
+    if outcome.status not in TELLS:
+        return f"ended: {outcome.status}"
+    return f"scaled from {given.shorter.model.num_layers} layers" if given.shorter is not None else ""
 
 
 def require_parquet() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,8 +132,10 @@ def agreed(line: str, values: Values, confirm: Confirm | None) -> None:
         raise NoAnswerError(Message("sweep.declined", "nothing was started", {}))
 
 
-def conduct(given: Subject, where: Place, chooser: Chooser, told: Told | None = None) -> Conducted:
-    """Run what a chooser asks for.
+def conduct(
+    given: Subject, where: Place, chooser: Chooser, told: Told | None = None, *, most: int | None = None
+) -> Conducted:
+    """Run what a chooser asks for. ``most``: how many trials there are at most, where that is known.
 
     Errors:  ``InputError`` where the store or a file of events cannot be used; what has ended by then is kept.
     """
@@ -144,6 +147,8 @@ def conduct(given: Subject, where: Place, chooser: Chooser, told: Told | None = 
         events = stack.enter_context(Events(where.events, told))
         store = stack.enter_context(Store(where.store))
         conductor = Conductor(plan, chooser, where.executor, store, events)
+        if most is not None:
+            events({"event": "planned", "at": time.time(), "trials": most})
         interrupted = False
         try:
             conductor.run()

@@ -46,8 +46,10 @@ class Subject:
     label_of: Callable[[Layout], str]
     read: Callable[[str], Layout]
     """A label as a layout of the case."""
-    make: Callable[[Candidate, Limits], Trial]
+    make: Callable[[Case, Candidate, Limits], Trial]
     template: Template | None = None
+    shorter: Case | None = None
+    """The case with fewer layers, where trials may run these."""
     start_seconds: float | None = None
     quiet_seconds: float | None = None
     trial_seconds: float | None = None
@@ -67,11 +69,16 @@ class Subject:
 
     def trial(self, candidate: Candidate) -> Trial:
         """What is run for a candidate."""
+        from meshwright.measure.programs.shorter import WHOLE, scale_of
+
+        scale = scale_of(self.case, self.shorter, candidate.layout, self.features, self.runner) if self.shorter else WHOLE
+        predicted_s = candidate.predicted_s / scale.factor if candidate.predicted_s else None
         limits = limits_for(
-            candidate.predicted_s, self.steps, accelerators=self.case.cluster.device.family != "cpu", start_s=self.start_seconds,
+            predicted_s, self.steps, accelerators=self.case.cluster.device.family != "cpu", start_s=self.start_seconds,
             quiet_s=self.quiet_seconds, total_s=self.trial_seconds,
         )
-        return self.make(candidate, limits)
+        made = self.make(self.shorter if self.shorter is not None and scale.said else self.case, candidate, limits)
+        return replace(made, scale=scale.factor, scale_error_ratio=scale.error_ratio, scaled=scale.said)
 
     def refused(self, layout: Layout) -> str:
         """Why the layout cannot be run, in one line; empty where it can."""
@@ -100,7 +107,26 @@ def subject(values: Values, faults: Faults) -> Subject:
             template = read_template(values["template"])
     found = _of_reference(values, faults) if values["reference"] else _of_framework(values, faults, template)
     wanted = ("start_seconds", "quiet_seconds", "trial_seconds")
-    return replace(found, **{name: values[name] for name in wanted if name in values})
+    found = replace(found, **{name: values[name] for name in wanted if name in values})
+    return _truncated(found, values["truncate"]) if "truncate" in values else found
+
+
+def _truncated(given: Subject, layers: int) -> Subject:
+    """The same with trials of fewer layers; a template must say them.
+
+    Errors:  InputError where the model has no more layers, or the template no field for them.
+    """
+    from meshwright.catalog import shrink
+
+    model = given.case.model
+    if layers >= model.num_layers:
+        raise fault("sweep.truncate", "{model} has {layers} layers: fewer are wanted", path="--truncate", model=model.name,
+                    layers=model.num_layers)
+    if given.template is not None and "layers" not in {name for name, _ in given.template.fields}:
+        raise fault("sweep.truncate-template", "has no field {{layers}}, and --truncate changes how many there are",
+                    path=given.template.path)
+    shorter = replace(given.case, model=shrink(model, layers))
+    return replace(given, shorter=shorter, key=f"{given.key} of {layers} layers")
 
 
 def _of_framework(values: Values, faults: Faults, template: Template | None) -> Subject:
@@ -121,10 +147,10 @@ def _of_framework(values: Values, faults: Faults, template: Template | None) -> 
     def label_of(layout: Layout) -> str:
         return label(layout, overlap=framework.overlap(case, layout))
 
-    def make(candidate: Candidate, limits: Limits) -> Trial:
+    def make(run: Case, candidate: Candidate, limits: Limits) -> Trial:
         if template is not None:
-            return template.trial(case, candidate, steps=steps, limits=limits)
-        return framework_trial(framework, case, candidate, steps=steps, limits=limits)
+            return template.trial(run, candidate, steps=steps, limits=limits)
+        return framework_trial(framework, run, candidate, steps=steps, limits=limits)
 
     program = f"{framework.name}@{framework.version}" if template is None else f"template {template.text}"
     title = f"{framework.title} {framework.version}" if template is None else f"{template.path}, as {framework.title} lays it out"
@@ -177,11 +203,13 @@ def _of_reference(values: Values, faults: Faults) -> Subject:
             layout = replace(layout, context_kind="ulysses")
         return replace(layout, overlap=overlap_of(layout, backend))
 
-    def make(candidate: Candidate, limits: Limits) -> Trial:
-        return reference_trial(case, candidate, words, steps=steps, limits=limits)
+    def make(run: Case, candidate: Candidate, limits: Limits) -> Trial:
+        cut = ["--layers", str(run.model.num_layers)] if run is not case else layers
+        return reference_trial(run, candidate, [*words, *cut], steps=steps, limits=limits)
 
     words = [_model_word(values["model"]), "--backend", backend]
-    for name in ("layers", "hidden", "experts", "vocabulary"):
+    layers = ["--layers", str(values["layers"])] if "layers" in values else []
+    for name in ("hidden", "experts", "vocabulary"):
         words += [f"--{name}", str(values[name])] if name in values else []
     runner = Functions(acceptable=lambda layout: not refusals(case, layout, options),
                        said=lambda layout: overlap_of(layout, backend))

@@ -76,7 +76,14 @@ class DiagnoseRequest(NamedCase):
             in_file=False,
             help="Write the run as a row of measured runs, for calibrate --runs and validate.",
         ),
-        Field(name="force", kind="flag", panel="Output", in_file=False, help="Replace the file of --rows where it exists."),
+        Field(
+            name="html",
+            metavar="FILE.html",
+            panel="Output",
+            in_file=False,
+            help="Draw it as a page: parts beside their predictions, steps over the run, ranks, findings.",
+        ),
+        Field(name="force", kind="flag", panel="Output", in_file=False, help="Replace files of --rows and --html that exist."),
         Field(
             name="redact", kind="flag", panel="Output", in_file=False, help="Blank hosts, addresses, keys and paths in the answer."
         ),
@@ -90,6 +97,7 @@ class DiagnoseRequest(NamedCase):
     window: tuple[int, int] | str | None = None
     follow: bool = False
     rows: str | Path | None = None
+    html: str | Path | None = None
     force: bool = False
     redact: bool = False
 
@@ -107,6 +115,8 @@ class DiagnoseAnswer(Answer):
     """Whether what is said of it is to be blanked of hosts, keys and paths."""
     saved: str = ""
     """The table of measured runs that was written."""
+    picture: str = ""
+    """The page that was written."""
 
     @property
     def ok(self) -> bool:
@@ -120,6 +130,12 @@ class DiagnoseAnswer(Answer):
 
         view = diagnose_view(self.diagnosis, self.observed, self.notes, self.closest)
         return redacted_document(view) if self.redact else view
+
+    def to_picture(self) -> dict[str, Any]:
+        """What is drawn of it: the document, and the steps and ranks beside it."""
+        from meshwright.api.views.diagnose import picture_view
+
+        return picture_view(self.diagnosis, self.to_json())
 
 
 def diagnose(
@@ -138,10 +154,10 @@ def diagnose(
     if "plan" in values and "from_" in values:
         faults.add("diagnose.either", "--plan says all that --from would: one of the two")
     _check_named(values, faults)
-    if "rows" in values:
+    if written := [values[name] for name in ("rows", "html") if name in values]:
         from meshwright.outputs import obstacles
 
-        faults.note(obstacles([values["rows"]], inputs=[str(each) for each in values["files"]], force=values["force"]))
+        faults.note(obstacles(written, inputs=[str(each) for each in values["files"]], force=values["force"]))
     faults.check()
     answer = _answered(values, progress)
     if values["follow"]:
@@ -221,20 +237,22 @@ def _sizes(values: Values) -> dict[str, int]:
 
 
 def _saved(values: Values, answer: DiagnoseAnswer) -> DiagnoseAnswer:
-    """The answer, with its row written where that was asked."""
-    if "rows" not in values:
-        return answer
-    from meshwright.diagnose.rows import row_of
-    from meshwright.evidence.rows.written import table_of
+    """The answer, with its row and its picture written where these were asked."""
     from meshwright.outputs import Output, write
 
-    path = str(values["rows"])
-    write(
-        [Output(path=path, text=table_of([row_of(answer.diagnosis.run)]))],
-        force=values["force"],
-        inputs=[str(each) for each in values["files"]],
-    )
-    return replace(answer, saved=path)
+    outputs = []
+    if "rows" in values:
+        from meshwright.diagnose.rows import row_of
+        from meshwright.evidence.rows.written import table_of
+
+        outputs.append(Output(path=str(values["rows"]), text=table_of([row_of(answer.diagnosis.run)])))
+    if "html" in values:
+        from meshwright.api.renderers import render
+
+        outputs.append(Output(path=str(values["html"]), text=render("diagnosis.html", answer.to_picture())))
+    if outputs:
+        write(outputs, force=values["force"], inputs=[str(each) for each in values["files"]])
+    return replace(answer, saved=str(values.get("rows", "")), picture=str(values.get("html", "")))
 
 
 def _observed(values: Values, progress: Progress | None) -> tuple[Observed, list[str]]:

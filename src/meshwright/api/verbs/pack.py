@@ -179,6 +179,7 @@ def _answer(request: PackRequest) -> PackAnswer:
     rules = Rules(
         max_tokens=asked or 1, data_parallel=values.get("data_parallel", 1 if layout is None else layout.data_parallel),
         cost=TOKENS if given is None or layout is None else packing_cost(given.case, layout),
+        multiple=layout.pipeline_parallel if layout is not None and layout.virtual_stages > 1 else 1,
         equal=values.get("microbatches") != "free", oversize=values.get("oversize"), mode=values.get("mode", MODES[0]),
         align=values.get("align", 1 if layout is None else alignment(layout.tensor_parallel, layout.context_parallel)),
     )

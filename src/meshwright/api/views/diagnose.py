@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from meshwright.api.views.runs import closest_view
+from meshwright.domain.observed.steady import time_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from meshwright.diagnose.diagnosis import Diagnosis
     from meshwright.diagnose.finding import Finding
+    from meshwright.diagnose.run import Run
     from meshwright.errors import Message
     from meshwright.evidence.rows.near import Near
     from meshwright.readers.formats import Observed
@@ -66,6 +68,39 @@ def diagnose_view(found: Diagnosis, observed: Observed, notes: Sequence[Message]
         "left": [{"file": each.path, "why": each.words} for each in observed.left],
         "notes": [*(str(each) for each in notes if each not in observed.left), *found.notes],
     }
+
+
+MOST_STEPS = 2000
+"""Steps of a picture; of longer runs spikes and what is left out are kept, and of the others some at even distances."""
+
+
+def picture_view(found: Diagnosis, view: dict[str, Any]) -> dict[str, Any]:
+    """What is drawn: the document, with the times of steps and the compute of ranks beside it."""
+    run, split = found.run, view["split"]
+    ranks = {each.rank: each.split for each in run.traces if each.rank is not None}
+    ranks |= {each.rank: each for each in run.splits if each.rank is not None}
+    return {
+        **view,
+        "split": None if split is None or run.split is None else {**split, "step_s": run.split.step_s},
+        "steps": list(_drawn(run)),
+        "ranks": [
+            {"rank": rank, "compute_s": each.compute_s, "window_s": each.window_s}
+            for rank, each in sorted(ranks.items()) if each.window_s
+        ],
+    }
+
+
+def _drawn(run: Run) -> Iterator[dict[str, Any]]:
+    """Steps with a time, and whether they count."""
+    if run.steady is None or run.log is None:
+        return
+    counted = {each.number for each in run.steady.steps}
+    spikes = {each.number for each in run.steady.spikes}
+    apart = max(1, -(-len(counted) // MOST_STEPS))
+    for place, each in enumerate(run.log.steps):
+        kind = "spike" if each.number in spikes else "steady" if each.number in counted else "left out"
+        if (spent := time_of(each)) is not None and (kind == "spike" or place % apart == 0):
+            yield {"number": each.number, "step_s": spent, "kind": kind}
 
 
 def observed_view(found: Diagnosis) -> dict[str, Any]:

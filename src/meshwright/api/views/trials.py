@@ -30,6 +30,7 @@ def trials_view(
         "program": given.title, "executor": where.executor.name, "store": str(where.store),
         "model": given.case.model.name, "cluster": given.case.cluster.name, "devices": given.case.cluster.num_devices,
         "global_batch_sequences": given.case.batch.global_batch_sequences, "sequence_tokens": given.case.batch.sequence_tokens,
+        "truncated_layers": None if given.shorter is None else given.shorter.model.num_layers,
         "price": {"trials": cost.trials, "device_hours": cost.device_s / HOUR_S, "minutes": cost.wall_s / MINUTE_S},
         "planned": [{"label": each.label, "predicted_step_s": number(each.predicted_s),
                      "predicted_memory_bytes": whole(each.predicted_memory_bytes) if each.predicted_memory_bytes else None}
@@ -83,7 +84,7 @@ def _trial(attempts: Sequence[Attempt], predicted_s: float | None) -> Document:
 def _best(attempt: Attempt, predicted_s: float | None, where: Place) -> Document:
     """The best, with the files that it was run by."""
     folder = where.store.with_suffix(".trials") / attempt.folder
-    mine = {"ended.json", "ended.new", "keeper.json", "keeper.log", "output.log"}
+    mine = {"ended.json", "ended.new", "keeper.json", "keeper.log", "keeper.py", "output.log", "output-slurm.log"}
     files = [str(path) for path in sorted(Path(folder).rglob("*"))
              if path.is_file() and path.name not in mine and path.parent.name != "record"] if folder.is_dir() else []
     return _trial([attempt], predicted_s) | {"files": files}

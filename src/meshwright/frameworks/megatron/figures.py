@@ -58,6 +58,7 @@ def model_figures(values: Values) -> dict[str, object]:
         if "expert_ffn" not in figures and "ffn" in figures:
             figures["expert_ffn"] = figures["ffn"]
         figures["mixtures"] = mixtures(values.text("--moe-layer-freq", "1"), values.int("--num-layers") or 0)
+    figures.setdefault("experts", 0)
     if (rows := _vocabulary(values)) is not None:
         figures["vocabulary"] = rows
     if hidden:

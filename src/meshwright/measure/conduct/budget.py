@@ -59,6 +59,6 @@ def price(candidates: Sequence[Candidate], trials: Sequence[Trial], budget: Budg
         wall_s = spent_s / at_once
         if budget.over(trials=count, wall_s=wall_s, device_s=device_s):
             break
-        lasts_s = min(trial.limits.total_s, start_s + (trial.steps or 0) * (candidate.predicted_s or 0.0))
+        lasts_s = min(trial.limits.total_s, start_s + (trial.steps or 0) * (candidate.predicted_s or 0.0) / trial.scale)
         count, spent_s, device_s = count + 1, spent_s + lasts_s, device_s + lasts_s * trial.devices
     return Price(trials=count, device_s=device_s, wall_s=spent_s / at_once, start_s=start_s)

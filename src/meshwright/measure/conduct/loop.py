@@ -198,7 +198,7 @@ class Conductor:
         if why and each.look(now, at_once=True):  # what it has printed since it was last read counts
             why, said = each.due(now, best)
         if not why and over:
-            why, said = "budget", over
+            why, said, self.stopped = "budget", over, over
         if why:
             each.why, each.said, each.ended_at = why, said, now
             self.executor.cancel(each.handle, each.trial.limits.grace_s)

@@ -100,6 +100,7 @@ class Running:
 
     def _decided(self, best: Outcome | None) -> tuple[Why, str]:
         interval, step_s, counted = self.now.interval_s, self.now.step_s, len(self.now.steps_s)
+        whole = self.trial.whole(interval)
         near_end = self.trial.steps is not None and self.trial.steps - self.now.steps <= LEFT_STEPS
         if self.now.broken:
             return "enough", self.now.broken
@@ -108,6 +109,7 @@ class Running:
         half = (interval[1] - interval[0]) / 2 / step_s
         if half <= PRECISE_RATIO:
             return "enough", f"ended after {counted} steps: their median is known to {100 * half:.2g} %"
-        if best is not None and best.step_s is not None and interval[0] > LOST_RATIO * (best.interval_s or (0, best.step_s))[1]:
-            return "lost", f"ended after {counted} steps: {step_s / best.step_s:.2f} times the best"
+        if best is not None and best.step_s is not None and whole is not None and (
+                whole[0] > LOST_RATIO * (best.interval_s or (0, best.step_s))[1]):
+            return "lost", f"ended after {counted} steps: {step_s * self.trial.scale / best.step_s:.2f} times the best"
         return "", ""

@@ -56,11 +56,15 @@ def verdict(running: Running, ended: Ended, tokens: float, held_s: float) -> Ver
     if status == "parse" or (status == "ok" and not now.steps):
         last = tail(running.folder)
         status, evidence = "parse", "it ended well and printed no step" + (f"; its last line: {last}" if last else "")
-    devices, step_s = running.trial.devices, now.step_s
-    seconds = held_s if ended.duration_s is None else ended.duration_s
+    trial, seconds = running.trial, held_s if ended.duration_s is None else ended.duration_s
+    devices, step_s = trial.devices, None if now.step_s is None else now.step_s * trial.scale
+    if trial.scaled and status == "ok":
+        evidence = f"{evidence}; " * bool(evidence) + (
+            f"{trial.scaled}, times {trial.scale:.3g} by the cost model, which may be off by {100 * trial.scale_error_ratio:.2g} %")
     return Verdict(Outcome(
-        status=status, step_s=step_s, interval_s=now.interval_s,
-        tokens_per_s_per_device=tokens / step_s / devices if step_s else None, memory_peak_bytes=now.memory_bytes,
+        status=status, step_s=step_s, interval_s=trial.whole(now.interval_s),
+        tokens_per_s_per_device=tokens / step_s / devices if step_s else None,
+        memory_peak_bytes=None if trial.scaled else now.memory_bytes,
         device_s=seconds * devices, rank=rank, evidence=evidence,
     ), sign)
 

@@ -25,6 +25,10 @@ class Lease:
     devices: tuple[int, ...]
     handles: tuple[int, ...]
 
+    def shared(self) -> Lease:
+        """The same devices, let go of apart from this one."""
+        return Lease(self.devices, tuple(map(os.dup, self.handles)))
+
     def close(self) -> None:
         """Let go of this process's share."""
         for handle in self.handles:

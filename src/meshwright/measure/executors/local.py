@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meshwright.errors import fault
+from meshwright.errors import NoAnswerError, fault
 from meshwright.measure.executors import keeper
 from meshwright.measure.executors.base import Ended, Handle, State
 from meshwright.measure.executors.devices_here import Lease, free_port, leased
@@ -39,7 +39,8 @@ class Local:
 
     def __init__(self) -> None:
         self._keepers: dict[Handle, subprocess.Popen[bytes]] = {}
-        self._killed_at: dict[Handle, float] = {}
+        self._processors: Lease | None = None
+        """Held as long as trials of this executor run on them: they may share them with each other, and with nobody else."""
 
     def check(self, trials: Sequence[Trial]) -> None:
         """Refuse several nodes, devices that are missing, and devices that somebody uses."""
@@ -110,14 +111,26 @@ class Local:
 
     def _leased(self, trial: Trial) -> Lease:
         """Devices; those of a trial that has just ended are free in a moment."""
+        if self._keepers and self._processors is not None and not trial.accelerators:
+            return self._processors.shared()
+        self._let_go()
         until = time.monotonic() + FREED_S
         while True:
             try:
-                return leased(trial.devices, accelerators=trial.accelerators)
-            except Exception:
+                lease = leased(trial.devices, accelerators=trial.accelerators)
+            except NoAnswerError:
                 if time.monotonic() > until:
                     raise
                 time.sleep(keeper.EVERY_S)
+            else:
+                self._processors = None if trial.accelerators else lease.shared()
+                return lease
+
+    def _let_go(self) -> None:
+        """Of the processors, where none of this executor's trials runs on them."""
+        if not self._keepers and self._processors is not None:
+            self._processors.close()
+            self._processors = None
 
     def _lives(self, handle: Handle) -> bool:
         own = self._keepers.get(handle)
@@ -132,6 +145,7 @@ class Local:
             own.wait()
             if own.stdin is not None:
                 own.stdin.close()
+        self._let_go()
 
 
 def _known(handle: Handle) -> dict[str, Any]:

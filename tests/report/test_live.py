@@ -1,0 +1,28 @@
+"""The screen of trials that run."""
+
+import io
+
+from meshwright.report.console import console
+from meshwright.report.live import Screen
+
+
+def test_the_screen_says_what_runs_what_it_cost_and_the_best():
+    stream = io.StringIO()
+    screen = Screen(console=console(stream, width=100), shown=False)
+    for event in (
+        {"event": "planned", "trials": 4},
+        {"event": "started", "label": "tp1 pp1 dp2 mb1", "attempt": 1},
+        {"event": "step", "label": "tp1 pp1 dp2 mb1", "steps": 7, "step_s": 1.5},
+        {"event": "ended", "label": "tp1 pp1 dp2 mb1", "status": "ok", "step_s": 1.5, "device_s": 7200.0},
+        {"event": "best", "label": "tp1 pp1 dp2 mb1", "step_s": 1.5},
+        {"event": "started", "label": "tp2 pp1 dp1 mb1", "attempt": 1},
+        {"event": "ended", "label": "tp2 pp1 dp1 mb1", "status": "oom", "step_s": None, "device_s": 0.0},
+        {"event": "started", "label": "tp1 pp2 dp1 mb1", "attempt": 1},
+        {"event": "stopped", "why": "x"}, {"event": "closed"},
+    ):
+        screen(event)
+    console(stream, width=100).print(screen.view())
+    text = stream.getvalue()
+    assert "2 of 4 trials   2 device-hours   best dp2 mb1 1.50 s" in text and "minutes left" in text
+    rows = [" ".join(line.split()) for line in text.splitlines()[1:]]
+    assert rows == ["layout status steps step", "dp2 mb1 ok 7 1.50 s", "tp2 mb1 oom", "pp2 mb1 starting"]
