@@ -32,8 +32,8 @@ def trials_report(view: View) -> Iterator[RenderableType]:
     if view["trials"]:
         yield Padding(_table(view), (1, 0, 1, 2))
     if view["truncated_layers"] is not None:
-        yield Text(f"Steps were measured with {plural(view['truncated_layers'], 'layer')} where a layout allows it and scaled by the cost "
-                   "model; intervals hold what that may be wrong by.", style="yellow")
+        yield Text(f"Steps were measured with {plural(view['truncated_layers'], 'layer')} where a layout allows it and scaled by "
+                   "the cost model; intervals hold what that may be wrong by.", style="yellow")
     for each in view["trials"]:
         if each["status"] != "ok":
             rank = "" if each["rank"] is None else f" on rank {each['rank']}"
