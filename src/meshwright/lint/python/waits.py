@@ -45,6 +45,8 @@ def items(module: Module) -> Iterator[Hit]:
             owner = module.code(node.func.value)
             if _HOST.search(owner) or (name == "numpy" and owner.endswith(".cpu()")) or _is_list(node.func.value):
                 continue
+            if re.match(r"torch\.tensor\(", owner) and "device" not in owner:
+                continue
             yield rule, node, module.code(node), ()
 
 
