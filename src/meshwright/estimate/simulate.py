@@ -98,7 +98,7 @@ def simulated_bubble_s(case: Case, layout: Layout, evaluation: Evaluation) -> fl
              in every round.
     Units:   s.
     Holds:   M' covers filling, draining and two rounds of the steady state. Never below the whole simulation; above it by less than
-             1 % where at first a longer path than that of the busiest stage is the last to end, and grows more slowly (seen: 0.3 %).
+    Holds:   M' covers filling, draining and two rounds of the steady state. Not below the whole simulation; above it by under
     Source:  ``perf.schedules.makespans``.
     """
     m, group = layout.num_microbatches, _round(evaluation.settings.schedule, layout)
