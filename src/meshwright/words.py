@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from meshwright.units import GIB, MICRO, MILLI, TERA, count, gib
 
-__all__ = ["count", "gib", "gib_of", "integer", "list_of", "percent", "plural", "rate", "seconds", "tflops"]
+__all__ = ["about", "count", "gib", "gib_of", "integer", "list_of", "percent", "plural", "rate", "seconds", "tflops"]
 
 _SMALL = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _LIST_FULL = 3
@@ -18,6 +18,11 @@ def percent(ratio: float, digits: int = 1) -> str:
 def integer(value: float) -> str:
     """A count with thousands separators."""
     return f"{value:z,.0f}"
+
+
+def about(value: float) -> str:
+    """A rough figure: two significant ones below ten, whole ones above."""
+    return f"{value:.2g}" if value < 10 else integer(value)
 
 
 def seconds(value_s: float) -> str:

@@ -40,7 +40,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run.sh").write_text(SCRIPT)
-    (tmp_path / "layouts.txt").write_text("# two that differ in memory\ndp2 mb1\ntp2 mb1\n\ndp2 mb4\n")
+    (tmp_path / "layouts.txt").write_text("# two that differ in memory\ndp2 mb1\ntp2 mb1\n\ndp2 mb4\ntp1 dp2 mb1\n")
     return tmp_path
 
 
@@ -58,8 +58,9 @@ def test_a_sweep_is_run_shown_kept_and_gone_on_with(cli: Cli, words: tuple[str, 
     found = {each["label"]: each for each in first.json["trials"]}
     assert [found[label]["status"] for label in LABELS[:2]] == ["ok", "oom"]
     assert first.json["stopped"] == "the budget of 2 trials is spent" and first.json["best"]["label"] == "tp1 pp1 dp2 mb1 zero0"
-    assert first.json["best"]["files"] == ["runs.trials/tp1-pp1-dp2-mb1-zero0-1/run.sh"]
-    filled = (here / "runs.trials" / "tp1-pp1-dp2-mb1-zero0-1" / "run.sh").read_text()
+    [script] = first.json["best"]["files"]
+    assert script.startswith("runs.trials/tp1-pp1-dp2-mb1-zero0-") and script.endswith("-1/run.sh")
+    filled = (here / script).read_text()
     assert "# {kept} ${HOME} pp 1 'tp1 pp1 dp2 mb1 zero0'" in filled
     events = {json.loads(line)["event"] for line in (here / "e.jsonl").read_text().splitlines()}
     assert events >= {"started", "ended", "best", "stopped"}
@@ -80,6 +81,11 @@ WRONG = {
     "--trials 0": "--trials: 0 must be at least 1",
     "--minutes 0": "--minutes: 0 must be above zero",
     "--device-hours 0": "--device-hours: 0 must be above zero",
+    "--out same.csv --store same.csv": "same.csv: is the store: name another --out",
+    "--out some.csv --force --layouts some.csv": "some.csv: is the file that is read",
+    "--events run.sh": "run.sh: --events needs a file of its own: this one is read or written as well",
+    "--events runs.db": "runs.db: --events needs a file of its own: this one is read or written as well",
+    "--events kind.txt": "kind.txt: holds something else than events: name another --events",
     "--executor local --executor slurm": "--executor: a trial runs on one executor, and local, slurm are given",
     "--executor docker": "--executor: unknown executor 'docker'",
     "--template none.sh": "none.sh: no such file",
@@ -111,6 +117,7 @@ def test_what_is_wrong_is_one_line_before_anything_starts(cli: Cli, words: tuple
     (here / "same.sh").write_text("#!/bin/bash\necho {microbatch_sequences}\n")
     (here / "some.sh").write_text("#!/bin/bash\necho {label} {tensor_paralel}\n")
     (here / "kind.txt").write_text("echo {label}\n")
+    (here / "some.csv").write_text("dp2 mb1\n")
     (here / "bad.txt").write_text("dp2 mb1\ntp2 nonsense\n")
     (here / "empty.txt").write_text("# nothing\n")
     with sqlite3.connect(here / "new.db") as db:
@@ -118,7 +125,7 @@ def test_what_is_wrong_is_one_line_before_anything_starts(cli: Cli, words: tuple
         db.execute("PRAGMA user_version=99")
     with sqlite3.connect(here / "other.db") as db:
         db.execute("CREATE TABLE theirs (x)")
-    given = [word for word in words if not (word in ("--layouts", "layouts.txt") and more.startswith("--layouts"))]
+    given = [word for word in words if not (word in ("--layouts", "layouts.txt") and "--layouts" in more)]
     given = [word for word in given if not (word in ("--template", "run.sh") and more.startswith("--template"))]
     answer = cli(*given, *more.split())
     assert (answer.status, answer.out) == (2, "")

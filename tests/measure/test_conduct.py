@@ -8,7 +8,7 @@ from meshwright.measure.executors.processes import marked
 
 ENDS = {
     "ok": ("ok", 1), "oom": ("oom", 1), "clash": ("nccl", 3), "silent": ("hang", 1), "stubborn 50 6 3": ("hang", 1),
-    "exits": ("user", 1), "garbage": ("parse", 1), "nan": ("user", 1), "diverging": ("user", 1),
+    "exits": ("user", 1), "garbage": ("parse", 1), "ok 0": ("parse", 1), "nan": ("user", 1), "diverging": ("user", 1),
 }
 
 
@@ -35,7 +35,7 @@ def test_nothing_of_any_trial_runs_on(run):
 def test_a_budget_of_time_ends_what_runs_and_it_is_run_again(tmp_path):
     first, found = conducted(tmp_path / "s.db", "slow", budget=Budget(wall_s=0.5))
     assert [each.outcome.status for each in found["slow"]] == ["cancelled"]
-    assert first.stopped == "the budget of 0.00833333 minutes is spent" == found["slow"][0].outcome.evidence
+    assert first.stopped == "the budget of 0.00833 minutes is spent" == found["slow"][0].outcome.evidence
     _, found = conducted(tmp_path / "s.db", "slow", "ok", budget=Budget(device_s=0.3))
     assert [each.outcome.status for each in found["slow"]] == ["cancelled", "cancelled"] and "ok" not in found
 

@@ -132,6 +132,37 @@ def test_a_damaged_store_is_refused_and_a_copy_kept(tmp_path: Path, damage: slic
     assert Path(f"{path}.kept").read_bytes() == bytes(content)
 
 
+@pytest.mark.parametrize("change", [
+    "UPDATE attempts SET step_s='abc'", "UPDATE attempts SET step_s=-1", "UPDATE attempts SET step_s=9e999",
+    "UPDATE attempts SET tokens_per_s_per_device='q'", "UPDATE attempts SET device_s='x'", "UPDATE attempts SET rank='first'",
+    "UPDATE attempts SET status='weird'", "UPDATE attempts SET evidence=x'ff00'", "UPDATE attempts SET status=NULL",
+    "UPDATE attempts SET folder='../../elsewhere'", "UPDATE attempts SET low_s=NULL", "ALTER TABLE attempts DROP COLUMN sign",
+    "DROP TABLE attempts", "PRAGMA user_version=0",
+])
+def test_a_store_whose_rows_no_program_has_written_is_refused_and_a_copy_kept(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "s.db"
+    with Store(path) as store:
+        store.finish(claim(store).attempt, OK)
+        claim(store, "tp2")
+    with sqlite3.connect(path) as db:
+        db.execute(change)
+    with pytest.raises(InputError, match="no store of trials, or a damaged one"):
+        Store(path)
+    assert Path(f"{path}.kept").is_file()
+
+
+def test_no_two_attempts_share_a_folder(tmp_path: Path) -> None:
+    """Another case has the same labels, and what a removed store has left is no output of the next one's trials."""
+    folders = []
+    for name in ("s.db", "s.sqlite"):
+        with Store(tmp_path / name) as store:
+            for subject in ("case", "longer sequences"):
+                first = store.claim(subject, "tp1", executor="local", folder="tp1", retry=RETRY, most=3).attempt
+                folders += [first.folder, store.again(store.finish(first, Outcome(status="nccl"))).folder]
+    assert len(set(folders)) == len(folders) == 8
+    assert all(each.startswith("tp1-") for each in folders)
+
+
 def test_a_hundred_thousand_trials_are_listed_and_gone_on_with_by_an_index(tmp_path: Path) -> None:
     """Times are measured by docs/sweep.md; here: no step of going on looks at every row."""
     with Store(tmp_path / "s.db") as store:

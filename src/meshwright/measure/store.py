@@ -111,10 +111,12 @@ class Store:
     @property
     def folder(self) -> Path:
         """Where trials have their folders: beside the store."""
-        return self.path.with_suffix(".trials") if self.path.suffix != ".trials" else Path(f"{self.path}.d")
+        return folders_of(self.path)
 
     def claim(self, subject: str, label: str, *, executor: str, folder: str, retry: frozenset[str], most: int) -> Claim:
         """Take a trial: a new attempt where there is none, or where the last of fewer than ``most`` ended in a status of ``retry``.
+
+        ``folder``: what the folder of a new attempt begins with; it is one that no other attempt of any store has had.
 
         Raises:  NoAnswerError where another executor has started it and may still run it.
         """
@@ -134,7 +136,8 @@ class Store:
             tries = last.attempt if last is not None else 0
             if last is not None and last.outcome is not None and (last.outcome.status not in retry or tries >= most):
                 return Claim(attempt=last, kind="done")
-            return Claim(attempt=self._new(id, subject, label, tries + 1, executor, folder), kind="new")
+            own = f"{folder}-{os.urandom(3).hex()}"  # nobody's before: another case has the same labels, and folders outlive stores
+            return Claim(attempt=self._new(id, subject, label, tries + 1, executor, own), kind="new")
 
     def again(self, before: Attempt) -> Attempt:
         """One attempt more at a trial that this process has just finished."""
@@ -199,6 +202,11 @@ class Store:
                     self._db.execute("ROLLBACK")
                 raise
             self._db.execute("COMMIT")
+
+
+def folders_of(path: Path) -> Path:
+    """Where the trials of a store have their folders."""
+    return path.with_suffix(".trials") if path.suffix != ".trials" else Path(f"{path}.d")
 
 
 def _alive(owner: str) -> bool:

@@ -6,8 +6,9 @@ import shutil
 import sqlite3
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
+from meshwright.domain.observed.ending import Status
 from meshwright.errors import InputError, fault
 
 if TYPE_CHECKING:
@@ -27,6 +28,20 @@ SCHEMA = (
 )""",
     "CREATE INDEX by_subject ON attempts (subject, started)",
 )
+COLUMNS = (
+    "id", "subject", "label", "attempt", "state", "mark", "executor", "handle", "folder", "owner", "started", "ended", "status",
+    "step_s", "low_s", "high_s", "tokens_per_s_per_device", "memory_peak_bytes", "device_s", "rank", "evidence", "sign",
+)
+_WORDS = ("subject", "label", "mark", "executor", "folder", "owner", "evidence", "sign")
+_NUMBERS = ("started", "ended", "step_s", "low_s", "high_s", "tokens_per_s_per_device", "memory_peak_bytes", "device_s", "rank")
+_UNSOUND = " OR ".join((
+    *(f"typeof({name}) <> 'text'" for name in _WORDS),
+    *(f"{name} IS NOT NULL AND (typeof({name}) NOT IN ('real', 'integer') OR {name} NOT BETWEEN 0 AND 1e300)" for name in _NUMBERS),
+    "typeof(attempt) <> 'integer'", "(state = 'done') <> (status IS NOT NULL)", "(low_s IS NULL) <> (high_s IS NULL)",
+    f"status NOT IN ({', '.join(repr(each) for each in get_args(Status))})", "status = 'ok' AND step_s IS NULL",
+    "folder LIKE '%/%' OR folder IN ('', '.', '..')",
+))
+"""What no row of this program's says."""
 WAIT_S = 20.0
 """For another sweep that writes."""
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -79,6 +94,11 @@ def _check(db: sqlite3.Connection, path: Path) -> None:
                     version=version, known=VERSION)
     if tables and db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
         raise _damaged(path, "its pages disagree")
+    if application and version in (0, VERSION):
+        if version == 0 or tuple(name for _, name, *_ in db.execute("PRAGMA table_info(attempts)")) != COLUMNS:
+            raise _damaged(path, "its tables are others")
+        if (row := db.execute(f"SELECT label FROM attempts WHERE {_UNSOUND} LIMIT 1").fetchone()) is not None:
+            raise _damaged(path, f"what it has of trial {str(row[0])[:60]!r} cannot be")
 
 
 def _make(db: sqlite3.Connection) -> None:

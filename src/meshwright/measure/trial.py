@@ -73,7 +73,7 @@ class Trial:
         if interval_s is None or not self.scaled:
             return interval_s
         low, high = interval_s
-        return low * self.scale * (1.0 - self.scale_error_ratio), high * self.scale * (1.0 + self.scale_error_ratio)
+        return max(0.0, low * self.scale * (1.0 - self.scale_error_ratio)), high * self.scale * (1.0 + self.scale_error_ratio)
 
 
 def safe_name(text: str) -> str:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from meshwright.report.rehearse import terse
-from meshwright.words import seconds
+from meshwright.words import about, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,7 +80,7 @@ class Screen:
         minutes = passed / done * (self.total - done) / 60 if self.total and 0 < done < self.total else None
         left = "" if minutes is None else f"   about {minutes:.0f} minutes left"
         best = "" if self._best is None else f"   best {terse(self._best[0])} {seconds(self._best[1])}"
-        head = f"{done}{f' of {self.total}' if self.total else ''} trials   {self._spent_s / 3600:.2g} device-hours{best}{left}"
+        head = f"{done}{f' of {self.total}' if self.total else ''} trials   {about(self._spent_s / 3600)} device-hours{best}{left}"
         return Group(Text(head, style="bold"), table)
 
 

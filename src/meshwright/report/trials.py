@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from meshwright.report.rehearse import terse
-from meshwright.words import plural, seconds
+from meshwright.words import about, plural, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,7 +42,7 @@ def trials_report(view: View) -> Iterator[RenderableType]:
                           (0, 0, 0, 2))
     for each in view["nodes_set_aside"]:
         yield Padding(Text(f"node {each['node']} was set aside: {each['why'][:LONGEST]}", style="yellow"), (0, 0, 0, 2))
-    yield Text(f"{view['stopped'].capitalize()}; {view['device_hours']:.2g} device-hours spent by this call.")
+    yield Text(f"{view['stopped'].capitalize()}; {about(view['device_hours'])} device-hours spent by this call.")
     yield Text(_best(view), style="bold")
     if view["best"] is not None:
         for path in view["best"]["files"]:
@@ -55,8 +55,8 @@ def trials_report(view: View) -> Iterator[RenderableType]:
 
 def _dry(view: View) -> Iterator[RenderableType]:
     price = view["price"]
-    yield Text(f"Would run {plural(price['trials'], 'trial')} on {view['executor']}: about {price['device_hours']:.2g} "
-               f"device-hours, {price['minutes']:.2g} minutes.")
+    yield Text(f"Would run {plural(price['trials'], 'trial')} on {view['executor']}: about {about(price['device_hours'])} "
+               f"device-hours, {about(price['minutes'])} minutes.")
     for each in view["dry_run"]:
         yield Text(f"\n{each['label']}", style="bold")
         for line in each["runs"].splitlines():

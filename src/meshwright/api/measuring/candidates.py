@@ -71,7 +71,7 @@ def candidates_of(
     if not layouts:
         raise NoAnswerError(Message("sweep.none", "no layout of {model} fits the memory of {devices} x {device}", {
             "model": given.case.model.name, "devices": given.case.cluster.num_devices, "device": given.case.cluster.device.name}))
-    found = [given.candidate(layout) for layout in layouts]
+    found = list({each.label: each for each in map(given.candidate, layouts)}.values())  # a file may name a layout twice
     if given.template is not None:
         given.template.check(given.case, found)
     return found

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import os
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from meshwright.errors import Message, NoAnswerError, fault
 from meshwright.measure.conduct.budget import HOUR_S, MINUTE_S, Budget, Price, price
-from meshwright.words import plural
+from meshwright.words import about, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from meshwright.api.fields import Faults, Values
     from meshwright.api.measuring.subject import Subject
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     Confirm = Callable[[str], bool]
 
 STORE = "runs.db"
+EVENT = b'{"event": '
+"""What a line of events begins with."""
+_READ = ("template", "layouts", "model", "request", "cluster", "calibration")
+"""Options that may name files which are read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +86,13 @@ def place(values: Values, faults: Faults) -> Place:
     out = values.get("out", "")
     if out and Path(out).suffix not in (".csv", ".parquet"):
         faults.add("sweep.out", "is neither a .csv nor a .parquet", path=str(out))
-    if out:
-        faults.note(obstacles([out], force=values["force"], fresh=True))
+    events = str(values.get("events", ""))
+    read = [str(values[name]) for name in _READ if isinstance(values.get(name), str | Path)]
+    faults.note(obstacles([out] if out else [], inputs=[*read, str(store)], force=values["force"], fresh=True))
+    if out and os.path.realpath(out) == os.path.realpath(store):
+        faults.add("sweep.out-store", "is the store: name another --out", path=out)
+    if events:
+        faults.note(_no_events(events, {out, str(store), *read} - {""}))
     if out.endswith(".parquet"):
         with faults:
             from meshwright.api.measuring.rows import require_parquet
@@ -94,7 +103,20 @@ def place(values: Values, faults: Faults) -> Place:
     budget = Budget(trials=values.get("trials"), wall_s=_times(values.get("minutes"), MINUTE_S),
                     device_s=_times(values.get("device_hours"), HOUR_S))
     at_once = values.get("at_once", runner.at_once)
-    return Place(executor=runner, at_once=at_once, store=store, budget=budget, events=str(values.get("events", "")))
+    return Place(executor=runner, at_once=at_once, store=store, budget=budget, events=events)
+
+
+def _no_events(path: str, others: Collection[str]) -> list[Message]:
+    """Why events cannot go behind what a file holds: another's file is not added to."""
+    place = os.path.realpath(path)
+    if place in map(os.path.realpath, others):
+        return [Message("sweep.events-same", "--events needs a file of its own: this one is read or written as well", {}, path)]
+    with suppress(OSError):
+        if Path(place).is_file():
+            with Path(place).open("rb") as file:
+                if (begin := file.read(len(EVENT))) and begin != EVENT:
+                    return [Message("sweep.events-other", "holds something else than events: name another --events", {}, path)]
+    return []
 
 
 def _times(number: float | None, unit: float) -> float | None:
@@ -113,8 +135,8 @@ def priced(given: Subject, where: Place, candidates: Sequence[Candidate]) -> tup
 def price_line(given: Subject, where: Place, cost: Price) -> str:
     """The price in one sentence."""
     return (
-        f"{plural(cost.trials, 'trial')} of {given.title} on {where.executor.name}: about {cost.device_s / HOUR_S:.2g} "
-        f"device-hours and {max(cost.wall_s / MINUTE_S, 0.1):.2g} minutes, if each starts within {cost.start_s:g} s and steps "
+        f"{plural(cost.trials, 'trial')} of {given.title} on {where.executor.name}: about {about(cost.device_s / HOUR_S)} "
+        f"device-hours and {about(max(cost.wall_s / MINUTE_S, 0.1))} minutes, if each starts within {cost.start_s:g} s and steps "
         "take what is predicted"
     )
 
@@ -165,12 +187,16 @@ class Events:
 
     def __init__(self, path: str, told: Told | None) -> None:
         self._path, self._told = path, told
-        self._file: IO[str] | None = None
+        self._file: IO[bytes] | None = None
 
     def __enter__(self) -> Events:
         if self._path:
             try:
-                self._file = os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666), "a")
+                # a pipe that nobody reads is refused, and holds nobody up
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
+                handle = os.open(self._path, flags, 0o666)
+                os.set_blocking(handle, True)
+                self._file = os.fdopen(handle, "ab", buffering=0)
             except OSError as error:
                 raise fault("sweep.events", "cannot be written: {reason}", path=self._path,
                             reason=error.strerror or str(error)) from None
@@ -191,8 +217,7 @@ class Events:
             self._told(event)
         if self._file is not None:
             try:
-                self._file.write(json.dumps(event) + "\n")
-                self._file.flush()
+                self._file.write(json.dumps(event).encode() + b"\n")
             except OSError as error:
                 raise fault("sweep.events", "cannot be written: {reason}", path=self._path,
                             reason=error.strerror or str(error)) from None

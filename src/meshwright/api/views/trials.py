@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from meshwright.api.measuring.session import best_of
 from meshwright.api.views.estimates import number, whole
 from meshwright.measure.conduct.budget import HOUR_S, MINUTE_S
+from meshwright.measure.store import folders_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +84,7 @@ def _trial(attempts: Sequence[Attempt], predicted_s: float | None) -> Document:
 
 def _best(attempt: Attempt, predicted_s: float | None, where: Place) -> Document:
     """The best, with the files that it was run by."""
-    folder = where.store.with_suffix(".trials") / attempt.folder
+    folder = folders_of(where.store) / attempt.folder
     mine = {"ended.json", "ended.new", "keeper.json", "keeper.log", "keeper.py", "output.log", "output-slurm.log"}
     files = [str(path) for path in sorted(Path(folder).rglob("*"))
              if path.is_file() and path.name not in mine and path.parent.name != "record"] if folder.is_dir() else []

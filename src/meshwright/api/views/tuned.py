@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.api.views.estimates import number
 from meshwright.api.views.trials import trials_view
-from meshwright.words import percent, plural, rate
+from meshwright.words import about, percent, plural, rate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +31,8 @@ def tuned_view(tuned: Tuned) -> dict[str, Any]:
 
 def verdict(view: View) -> str:
     """What was gained, what it cost and what is left, in one sentence."""
-    cost = f"{plural(len(view['trials']), 'trial')} of {plural(view['layouts'], 'layout')}, {view['device_hours']:.2g} device-hours"
+    hours = about(view["device_hours"])
+    cost = f"{plural(len(view['trials']), 'trial')} of {plural(view['layouts'], 'layout')}, {hours} device-hours"
     best = view["best"]
     if best is None:
         return f"{cost}: none ended with a measured step."

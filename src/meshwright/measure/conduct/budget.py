@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from meshwright.words import plural
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -25,15 +27,15 @@ class Budget:
     def over(self, *, trials: int, wall_s: float, device_s: float) -> str:
         """Which part of it is spent, in words; empty while none is."""
         if self.trials is not None and trials >= self.trials:
-            return f"the budget of {self.trials} trials is spent"
+            return f"the budget of {plural(self.trials, 'trial')} is spent"
         return self.time_over(wall_s=wall_s, device_s=device_s)
 
     def time_over(self, *, wall_s: float, device_s: float) -> str:
         """The same of what running trials go on spending."""
         if self.wall_s is not None and wall_s >= self.wall_s:
-            return f"the budget of {self.wall_s / MINUTE_S:g} minutes is spent"
+            return f"the budget of {self.wall_s / MINUTE_S:.3g} minutes is spent"
         if self.device_s is not None and device_s >= self.device_s:
-            return f"the budget of {self.device_s / HOUR_S:g} device-hours is spent"
+            return f"the budget of {self.device_s / HOUR_S:.3g} device-hours is spent"
         return ""
 
 

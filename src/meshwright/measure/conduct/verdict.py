@@ -53,9 +53,10 @@ def verdict(running: Running, ended: Ended, tokens: float, held_s: float) -> Ver
     status, evidence, rank, sign = _how(running, why, ended, now)
     if status == "ok" and now.broken:
         status, evidence = "user", now.broken
-    if status == "parse" or (status == "ok" and not now.steps):
+    if status == "parse" or (status == "ok" and not now.step_s):
         last = tail(running.folder)
-        status, evidence = "parse", "it ended well and printed no step" + (f"; its last line: {last}" if last else "")
+        step = "step that has a time" if now.steps else "step"
+        status, evidence = "parse", f"it ended well and printed no {step}" + (f"; its last line: {last}" if last else "")
     trial, seconds = running.trial, held_s if ended.duration_s is None else ended.duration_s
     devices, step_s = trial.devices, None if now.step_s is None else now.step_s * trial.scale
     if trial.scaled and status == "ok":
