@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import sys
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.coherence import explained, lacking, plans, written
@@ -60,5 +62,9 @@ def judged(trial: Trial) -> tuple[str, list[Asked]]:
 
 
 def _last() -> str:
-    """The end of a traceback."""
-    return " | ".join(line.strip() for line in traceback.format_exc().strip().splitlines()[-5:])[:400]
+    """The innermost function of a traceback, and what it raised; no folder of the machine."""
+    raised = sys.exc_info()[1]
+    assert raised is not None, "asked while it is handled"
+    place = traceback.extract_tb(raised.__traceback__)[-1]
+    said = traceback.format_exception_only(raised)[-1].strip()
+    return f"{Path(place.filename).name}:{place.lineno} {place.name}: {said}"[:400]

@@ -132,8 +132,6 @@ def unsound(document: object, key: str = "") -> Iterator[str]:
         for name, value in document.items():
             yield from unsound(value, name)
         parts = {name: value or 0.0 for name, value in document.items() if name.endswith("_ratio")} if key == "split" else {}
-        if parts and "trace" in document["about"]:
-            del parts["waiting_ratio"]
         if sum(parts.values()) > 1 + 1e-6:
             yield "shares of a step sum to more than one"
     elif isinstance(document, list):

@@ -102,11 +102,15 @@ def test_shares_of_a_trace_sum_to_its_window():
     assert (found.exposed["tp"], found.exposed["unknown"], found.exposed["dp"]) == (pytest.approx(0.25), pytest.approx(0.75), None)
 
 
-def test_several_ranks_are_their_mean_and_waiting_is_within_communication():
+@pytest.mark.parametrize(("waiting_s", "waiting", "transfer"), [(9.0, 0.2, 0.0), (0.5, 0.05, 0.15), (None, None, 0.2)])
+def test_several_ranks_are_their_mean_and_waiting_stands_beside_transfers(waiting_s, waiting, transfer):
+    """No more can wait than collectives take; whatever waits, the shares sum to one."""
     other = replace(TRACE, split=replace(SPLIT, compute_s=6.0, idle_s=1.5), idle={})
-    found = of_traces([TRACE, other], {}, 9.0, 10.0)
+    found = of_traces([TRACE, other], {}, waiting_s, 10.0)
     assert found.compute_ratio == pytest.approx(0.5)
-    assert found.waiting_ratio == pytest.approx(0.2)
+    assert found.waiting_ratio == (None if waiting is None else pytest.approx(waiting))
+    assert found.communication_exposed_ratio == pytest.approx(transfer, abs=1e-12)
+    assert found.collectives_ratio == pytest.approx(0.2)
 
 
 def test_communication_that_nobody_recognised_is_unknown():

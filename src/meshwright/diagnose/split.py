@@ -22,7 +22,7 @@ Source = Literal["timers", "trace", "table"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """Shares of the step; None where nothing tells. What is known sums to 1 together with ``other_ratio``."""
+    """Shares of the step, none inside another; None: not known. What is known sums to 1 together with ``other_ratio``."""
 
     about: str
     """What it is taken from, in words."""
@@ -38,12 +38,19 @@ class Split:
     """The device idles for another reason, or for none that is known."""
     bubble_ratio: float | None = None
     waiting_ratio: float | None = None
-    """Inside communication: the slowest rank is not there yet."""
+    """An exchange waits: the slowest rank, or another stage, is not there yet. Beside transfers, which are the communication."""
     optimizer_ratio: float | None = None
     """Of the compute."""
     other_ratio: float | None = None
     exposed: Mapping[str, float | None] = field(default_factory=dict)
-    """Seconds of exposed communication by dimension: ``tp cp ep pp dp unknown``; None where it is not known."""
+    """Seconds in exchanges by dimension, waits in them: ``tp cp ep pp dp unknown``; None where it is not known."""
+
+    @property
+    def collectives_ratio(self) -> float | None:
+        """What collectives take that nothing hides: transfers and waits. Of timers transfers alone: stages wait elsewhere."""
+        if self.communication_exposed_ratio is None or self.source == "timers":
+            return self.communication_exposed_ratio
+        return self.communication_exposed_ratio + (self.waiting_ratio or 0.0)
 
     def seconds(self, ratio: float | None) -> float | None:
         """A share in seconds."""
@@ -128,8 +135,8 @@ def of_traces(
         for group, seconds in each.exposed_by_group.items():
             dimension = groups.get(group, "unknown")
             exposed[dimension] = (exposed[dimension] or 0.0) + seconds / each.split.window_s * step / len(traces)
-    waiting = None if waiting_s is None else waiting_s / step
     total = mean["communication"]
+    waiting = None if waiting_s is None or total is None else min(waiting_s / step, total)
     return Split(
         about=f"{len(splits)} trace{'s' if len(splits) > 1 else ''}: {splits[0].window}",
         source="trace",
@@ -137,9 +144,9 @@ def of_traces(
         data_ratio=mean["data"],
         host_ratio=mean["host"],
         compute_ratio=mean["compute"],
-        communication_exposed_ratio=total,
+        communication_exposed_ratio=None if total is None else total - (waiting or 0.0),
         idle_ratio=mean["idle"],
-        waiting_ratio=waiting if waiting is None or total is None else min(waiting, total),
+        waiting_ratio=waiting,
         other_ratio=mean["copies"],
         exposed=exposed,
     )

@@ -97,7 +97,8 @@ def simulated_bubble_s(case: Case, layout: Layout, evaluation: Evaluation) -> fl
              micro-batch. With one chunk the busiest stage never waits between rounds; chunks that are not alike wait for each other
              in every round.
     Units:   s.
-    Holds:   M' covers filling, draining and two rounds of the steady state.
+    Holds:   M' covers filling, draining and two rounds of the steady state. Never below the whole simulation; above it by less than
+    Holds:   M' covers filling, draining and two rounds of the steady state. Not below the whole simulation; above it by under
     Source:  ``perf.schedules.makespans``.
     """
     m, group = layout.num_microbatches, _round(evaluation.settings.schedule, layout)

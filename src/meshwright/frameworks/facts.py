@@ -57,12 +57,18 @@ class Facts:
     """Guides that speak of its own keys: beginnings of identifiers of their rules."""
     other_rules: frozenset[str] = frozenset()
     """Rules of those guides that mean other keys than its own."""
+    fork_of: str = ""
+    """The framework whose flags it takes beside its own."""
+    signs: str = ""
+    """For a fork: what its scripts name and the other's do not, as a regular expression without case."""
     actions: Mapping[str, str] = field(default_factory=dict)
     """Action -> keys, for frameworks of others; those of this package stand in ``actions.yaml``."""
     packing: Callable[[Reading], PackingLimit | None] | None = None
     """How its trainer packs; None where it never does, or where the files do not say it."""
 
 
+OF_ASCEND = r"ascend|(?<![a-z])npu(?![a-z])|mindspeed|mindspore|hccl|msrun"
+"""What scripts for Ascend name."""
 PLAIN = Facts()
 FUSED_LOSS = Remedy(
     phase="loss", key="--cross-entropy-loss-fusion", words="--cross-entropy-loss-fusion keeps fewer copies of the logits"

@@ -18,12 +18,6 @@ if TYPE_CHECKING:
     from meshwright.frameworks.base import Check, Framework
     from meshwright.frameworks.settings import Finding
 
-_ASCEND = re.compile(r"ascend|(?<![a-z])npu(?![a-z])|mindspeed|mindspore|hccl|msrun", re.IGNORECASE)
-_SIGNS = {
-    **dict.fromkeys(("mindspeed-llm", "mindspeed-core-ms", "mindformers"), _ASCEND),
-    "megatron-deepspeed": re.compile("deepspeed|zero-stage", re.IGNORECASE),
-}
-"""Fork of Megatron-LM -> what a script for it names."""
 _FEW = 3
 """Keys of which a file must hold as many before it is taken for a framework's."""
 
@@ -37,11 +31,12 @@ def checks() -> Mapping[str, Check]:
 def framework_of(keys: tuple[str, ...], text: str) -> Framework | None:
     """The framework whose settings a script has; None where they are few, or nobody's.
 
-    Its forks take Megatron's flags too: a script that names nothing of theirs is Megatron's.
+    A fork takes the flags of what it comes from: a script that names nothing of the fork is the other's.
     """
     found = owner_of(keys) if len(keys) >= _FEW else None
-    sign = _SIGNS.get(found.name) if found is not None else None
-    return framework("megatron") if sign is not None and not sign.search(text) else found
+    if found is not None and found.facts.fork_of and not re.search(found.facts.signs, text, re.IGNORECASE):
+        return framework(found.facts.fork_of)
+    return found
 
 
 def framework_findings(named: Framework, path: str, text: str) -> Iterator[Found]:

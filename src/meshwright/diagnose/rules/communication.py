@@ -31,9 +31,9 @@ def communication(run: Run) -> Iterator[Finding]:
     pipeline's (``rules.pipeline``).
     """
     split = run.split
-    if split is None or split.communication_exposed_ratio is None or not split.step_s:
+    if split is None or split.collectives_ratio is None or not split.step_s:
         return
-    total, waiting = split.communication_exposed_ratio, split.waiting_ratio
+    total, waiting = split.collectives_ratio, split.waiting_ratio
     shares = {name: min(1.0, spent / split.step_s) for name, spent in split.exposed.items() if spent} or {"unknown": total}
     if split.source == "timers":
         shares, waiting = {"dp": shares.get("dp", 0.0)}, None

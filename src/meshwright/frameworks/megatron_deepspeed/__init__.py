@@ -93,5 +93,7 @@ MEGATRON_DEEPSPEED = Framework(
         frozenset({"--recompute-num-layers", "--checkpoint-num-layers"}),
     ),
     resume=dict(CUT) | dict.fromkeys(("tp", "pp", "dp", "zero", "cp", "layers"), _UNIVERSAL),
-    facts=Facts(guides=("megatron",), other_rules=frozenset({"megatron.flash-attention"})),
+    facts=Facts(
+        guides=("megatron",), other_rules=frozenset({"megatron.flash-attention"}), fork_of="megatron", signs="deepspeed|zero-stage",
+    ),
 )

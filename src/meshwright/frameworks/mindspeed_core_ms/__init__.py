@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from meshwright.domain.features import Features
 from meshwright.frameworks.ascend.recompute_lists import LISTS
 from meshwright.frameworks.base import Framework
-from meshwright.frameworks.facts import MINDSPORE, Facts
+from meshwright.frameworks.facts import MINDSPORE, OF_ASCEND, Facts
 from meshwright.frameworks.mindspeed_core_ms import flag_reading, flag_rules, flags
 from meshwright.frameworks.mindspeed_core_ms.limits import limits_of
 from meshwright.frameworks.mindspeed_core_ms.mistakes import file_checks, unknown_key
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["MINDSPEED_CORE_MS"]
 
 NAME, TITLE = "mindspeed-core-ms", "MindSpeed-Core-MS"
-FACTS = Facts(ascend_allocator=MINDSPORE, stages_inside_key="--use-tp-pp-dp-mapping")
+FACTS = Facts(
+    ascend_allocator=MINDSPORE, stages_inside_key="--use-tp-pp-dp-mapping", fork_of="megatron", signs=OF_ASCEND,
+)
 RELEASES = ("r0.1.0", "br_master", "r0.2.0")
 """r0.1.0 (764c32d) reads YAML, br_master (07c5198) flags; r0.2.0 and later have the flags of MindSpeed-LLM."""
 FEATURES = Features(

@@ -6,7 +6,7 @@ from functools import cache
 
 from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
-from meshwright.frameworks.facts import FUSED_LOSS, Facts
+from meshwright.frameworks.facts import FUSED_LOSS, OF_ASCEND, Facts
 from meshwright.frameworks.mindspeed_llm.limits import limits_of
 from meshwright.frameworks.mindspeed_llm.mistakes import flag_checks, unknown_flag
 from meshwright.frameworks.mindspeed_llm.reading import PLACES, interpret
@@ -81,5 +81,7 @@ MINDSPEED_LLM = Framework(
     unspoken=UNSPOKEN,
     alternatives=ALTERNATIVES,
     resume=CUT,
-    facts=Facts(stages_inside_key="--use-tp-pp-dp-mapping", remedies=(FUSED_LOSS,)),
+    facts=Facts(
+        stages_inside_key="--use-tp-pp-dp-mapping", remedies=(FUSED_LOSS,), fork_of="megatron", signs=OF_ASCEND,
+    ),
 )

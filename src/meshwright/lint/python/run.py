@@ -105,6 +105,8 @@ def _unreadable(text: str, path: str, error: BaseException) -> Found:
     """One finding for a file that is no Python of today."""
     line = getattr(error, "lineno", None) or 1
     id = "read.template" if _TEMPLATE.search(text) else "read.python-2" if _OLD.search(text) else "read.python"
+    if str(error).startswith("f-string"):
+        id = "read.file"  # what newer releases of Python take
     rule = rules()[id]
     reason = " ".join(str(getattr(error, "msg", None) or "nested too deeply").split())
     return Found(

@@ -151,7 +151,7 @@ def loops(module: Module) -> Iterator[Hit]:
         code = module.code(inner.args[0])
         here: Place | None = at.place
         while here is not None and not isinstance(here.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            if isinstance(here.node, LOOPS) and "load" in code.lower():
+            if isinstance(here.node, LOOPS) and re.search("loader|dataset", code, re.IGNORECASE):
                 yield "loader.iterator-in-loop", node, module.code(node), ()
                 break
             here = here.around

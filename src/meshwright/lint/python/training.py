@@ -81,10 +81,7 @@ def accumulation(module: Module) -> Iterator[Hit]:
     text = module.text
     if "DistributedDataParallel" not in text and "DDP(" not in text:
         return
-    if any(
-        word in text
-        for word in ("no_sync", "require_backward_grad_sync", "set_requires_gradient_sync", "deepspeed", "Accelerator(")
-    ):
+    if re.search(r"no_sync|require_backward_grad_sync|set_requires_gradient_sync|deepspeed|Accelerator\(", text):
         return
     for at in module.calls.get("backward", ()):
         place: Place | None = at.place
