@@ -36,12 +36,12 @@ _WORDS = ("subject", "label", "mark", "executor", "folder", "owner", "evidence",
 _NUMBERS = ("started", "ended", "step_s", "low_s", "high_s", "tokens_per_s_per_device", "memory_peak_bytes", "device_s", "rank")
 _UNSOUND = " OR ".join((
     *(f"typeof({name}) <> 'text'" for name in _WORDS),
-    *(f"{name} IS NOT NULL AND (typeof({name}) NOT IN ('real', 'integer') OR {name} NOT BETWEEN 0 AND 1e300)" for name in _NUMBERS),
-    "typeof(attempt) <> 'integer'", "(state = 'done') <> (status IS NOT NULL)", "(low_s IS NULL) <> (high_s IS NULL)",
+    *(f"{name} NOT BETWEEN 0 AND 1e300" for name in (*_NUMBERS, "attempt")),
+    "(state = 'done') <> (status IS NOT NULL)", "(low_s IS NULL) <> (high_s IS NULL)",
     f"status NOT IN ({', '.join(repr(each) for each in get_args(Status))})", "status = 'ok' AND step_s IS NULL",
     "folder LIKE '%/%' OR folder IN ('', '.', '..')",
 ))
-"""What no row of this program's says."""
+"""What no row of this program's says; texts are above all numbers for SQLite."""
 WAIT_S = 20.0
 """For another sweep that writes."""
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
