@@ -115,6 +115,9 @@ def test_a_micro_batch_by_hand(double):
     ("samples", "asked", "words"),
     [
         ([], {}, "no samples"), ([[]], {}, "sample 0: a list of at least one token"),
+        ([{"x": [1]}], {}, "sample 0: a list of at least one token"), ([5], {}, "sample 0: a list of at least one token"),
+        ([[1], [1.5, 2]], {}, "sample 1: its tokens are no list of whole"),
+        (["ab"], {}, "sample 0: its tokens are no list of whole"),
         ([[1, 2, 3]], {"pad_to": 2}, "3 tokens are more than 2"),
         ([{"tokens": [1, 2], "loss_mask": [1]}], {}, "sample 0: a mask of 1 for 2 tokens"),
     ],
@@ -187,6 +190,19 @@ def test_a_resumed_epoch_goes_on_where_it_stood(stop):
 def test_the_last_samples_are_left_out_or_a_smaller_step():
     kept = PackedBatchSampler(drawn(), 512, global_batch=64, drop_last=False)
     assert kept.steps_per_epoch == 5 and len({item for each in kept for item in each}) == 300
+
+
+def test_a_state_that_no_sampler_has_said_changes_nothing():
+    sampler = PackedBatchSampler(drawn(), 512, global_batch=64)
+    next(iter(sampler))
+    before = sampler.state_dict()
+    for state in (None, {}, before | {"seed": "x"}, before | {"step": -1}, before | {"step": 1.5}, before | {"step": 99}):
+        with pytest.raises(InputError):
+            sampler.load_state_dict(state)
+        assert sampler.state_dict() == before
+    for lengths in ([5.7, 5.2], [float("nan")] * 2):
+        with pytest.raises(InputError, match="whole numbers"):
+            PackedBatchSampler(lengths, 512, global_batch=1)
 
 
 @pytest.mark.parametrize(

@@ -195,11 +195,17 @@ def test_what_is_longer_than_the_limit(oversize, most, over):
         ([1.5], {}, "whole numbers"), ([5], {"align": 16}, "100 tokens are no multiple of 16; 96 or 112 would be"),
         ([5], {"data_parallel": 2}, "1 samples do not make the 2 micro-batches that 2 ranks need"),
         ([5], {"data_parallel": 0}, "both must be at least 1"), ([5], {"align": 0}, "both must be at least 1"),
+        ([5], {"max_tokens": "abc"}, "max_tokens is abc: a whole number"), ([5], {"max_tokens": 1.5}, "max_tokens is 1.5"),
+        ([5], {"max_tokens": float("inf")}, "max_tokens is inf"), ([5], {"max_tokens": 2**70}, "is the most"),
+        ([2**62, 2**62], {"oversize": "alone"}, "a sample of 4,611,686,018,427,387,904 tokens: 68,719,476,736 is the most"),
+        ([5, 6], {"data_parallel": 1.5}, "data_parallel is 1.5"), ([5], {"data_parallel": None}, "data_parallel is null"),
+        ([5], {"cost": 3}, "a meshwright.packing.Cost is needed"), ([5], {"cost": Cost(token_s=float("nan"))}, "is no number"),
+        ([5], {"cost": Cost(token_s=-1.0)}, "costs less than nothing"), ([5], {"cost": Cost(square_s=1e308)}, "is no number"),
     ],
 )
 def test_what_cannot_be_packed_is_said(lengths, asked, words):
     with pytest.raises(InputError) as caught:
-        pack(lengths, 100, **asked)
+        pack(lengths, **{"max_tokens": 100, **asked})
     assert words in str(caught.value)
 
 

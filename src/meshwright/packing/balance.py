@@ -12,7 +12,7 @@ from meshwright.packing.bins import Bins, best_fit, levelled, split_to
 from meshwright.packing.bounds import exact, lower_bound
 from meshwright.packing.cost import TOKENS, Cost
 from meshwright.packing.exchange import Table
-from meshwright.packing.lengths import Oversize, prepared
+from meshwright.packing.lengths import Oversize, prepared, whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,11 +46,19 @@ def pack(
     [[[0, 2]], [[1, 3, 4]]]
     """
     sizes = prepared(lengths, max_tokens, align=align, oversize=oversize)
+    max_tokens, data_parallel = whole(max_tokens, "max_tokens"), whole(data_parallel, "data_parallel")
+    multiple = whole(multiple, "multiple")
     if data_parallel < 1 or multiple < 1:
         raise fault("pack.ranks", "{ranks} ranks with a multiple of {multiple} micro-batches: both must be at least 1",
                     ranks=data_parallel, multiple=multiple)
-    price = cost or TOKENS
-    costs = price.of_samples(sizes)
+    price = TOKENS if cost is None else cost
+    if not isinstance(price, Cost):
+        raise fault("pack.cost-kind", "cost is {value}: a meshwright.packing.Cost is needed", value=price)
+    with np.errstate(over="ignore"):
+        costs = price.of_samples(sizes)
+        total = costs.sum() + price.microbatch_s
+    if not (costs >= 0).all() or not 0 <= total < np.inf:
+        raise fault("pack.cost", "{price}: a sample costs less than nothing, or what is no number", price=price)
     bins = fewest(sizes, max_tokens)
     step = data_parallel * multiple if equal else 1
     count = max(-(-len(bins) // step) * step, data_parallel)

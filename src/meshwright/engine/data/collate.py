@@ -60,8 +60,14 @@ def collate_packed(
 
 def _laid_out(sample: Sample, place: int, align: int, pad_token: int, loss: Weighting) -> tuple[Tensor, Tensor, Tensor]:
     """Tokens, labels and weights of one sample with its padding; ``[tokens]`` each."""
-    given = sample["tokens"] if isinstance(sample, Mapping) else sample
-    tokens = torch.as_tensor(given, dtype=torch.long)
+    given = sample.get("tokens", ()) if isinstance(sample, Mapping) else sample
+    try:
+        tokens = torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError):
+        raise fault("collate.kind", "sample {place}: its tokens are no list of whole numbers", place=place) from None
+    if len(tokens.shape) == 1 and len(tokens) and (tokens.is_floating_point() or tokens.is_complex()):
+        raise fault("collate.kind", "sample {place}: its tokens are no list of whole numbers", place=place)
+    tokens = tokens.long()
     if tokens.ndim != 1 or not len(tokens):
         raise fault("collate.tokens", "sample {place}: a list of at least one token is needed", place=place)
     counts = torch.ones(len(tokens), dtype=torch.bool)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch.utils.data import Sampler
 
-from meshwright.errors import fault
-from meshwright.packing import Cost, Oversize, pack
+from meshwright.errors import InputError, fault
+from meshwright.packing import Cost, Oversize, pack, prepared
+from meshwright.packing.lengths import whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,7 +35,8 @@ class PackedBatchSampler(Sampler[list[int]]):
         data_parallel: int = 1, cost: Cost | None = None, shuffle: bool = True, seed: int = 0, drop_last: bool = True,
         multiple: int = 1, align: int = 1, oversize: Oversize = "error",
     ) -> None:
-        self.lengths = np.asarray(lengths, dtype=np.int64)
+        self.lengths = prepared(lengths, 1, oversize="alone")
+        global_batch, data_parallel = whole(global_batch, "global_batch"), whole(data_parallel, "data_parallel")
         if not 0 <= rank < data_parallel:
             raise fault("sampler.rank", "rank {rank} of {ranks} ranks", rank=rank, ranks=data_parallel)
         if not data_parallel <= global_batch <= len(self.lengths):
@@ -77,9 +79,20 @@ class PackedBatchSampler(Sampler[list[int]]):
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Go on where a sampler of the same lengths stood, on any number of ranks if at the start of a step.
 
-        Errors:  ``InputError`` for a place that the epoch does not have.
+        Errors:  ``InputError`` for what no sampler has said, and for a place that the epoch does not have; it stays where it was.
         """
-        self.seed, self.epoch, self.step, self.microbatch = (int(state[name]) for name in ("seed", "epoch", "step", "microbatch"))
+        names = ("seed", "epoch", "step", "microbatch")
+        if not isinstance(state, dict) or any(not hasattr(state.get(name), "__index__") or state[name] < 0 for name in names):
+            raise fault("sampler.state-kind", "the state of a sampler has whole numbers {names}", names=", ".join(names))
+        before = self.seed, self.epoch, self.step, self.microbatch
+        try:
+            self._stand(*(int(state[name]) for name in names))
+        except InputError:
+            self._stand(*before)
+            raise
+
+    def _stand(self, seed: int, epoch: int, step: int, microbatch: int) -> None:
+        self.seed, self.epoch, self.step, self.microbatch = seed, epoch, step, microbatch
         self._packed = self._count = None
         here = self.step < self.steps_per_epoch and self.microbatch <= self.microbatches_of(self.step)
         if not here and (self.step, self.microbatch) != (self.steps_per_epoch, 0):
