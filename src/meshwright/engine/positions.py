@@ -37,7 +37,7 @@ class _Turn(torch.autograd.Function):
 
 def _turned(x: Tensor, base: float, first: int, sign: float) -> Tensor:
     width = x.shape[-1]
-    exact = torch.promote_types(x.dtype, torch.float32)
+    exact = torch.float64 if x.dtype == torch.float64 else torch.float32
     steps = torch.arange(0, width, 2, device=x.device, dtype=exact)
     places = torch.arange(first, first + x.shape[2], device=x.device, dtype=exact)
     angles = torch.outer(places, base ** (-steps / width))
