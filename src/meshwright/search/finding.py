@@ -95,7 +95,8 @@ def find(
     search_s = time.perf_counter() - begin
     asked = _Asked(case=case, runner=runner, keeps_overlap=pins.overlap is not None,
                    most=RERANKED + (options.top if lean else max(options.top, LISTED)))
-    candidates = asked.first(_refined(pools, options))
+    refined = _refined(pools, options)
+    candidates = asked.first(refined)
     refused = 0
     if not candidates and counts.fitting:
         candidates = _deeper(case, features, options, overlap, pools, asked)
@@ -111,7 +112,8 @@ def find(
     balanced: list[Layout] = []
     if options.refine and options.balance and options.objective != "memory":
         near = [asked.said(each) for pool in pools for band in pool.near for each in band]
-        balanced = rebalanced(case, features, candidates, near, pins=pins, acceptable=asked.able)
+        several = [asked.said(each) for each in refined]
+        balanced = rebalanced(case, features, candidates, near, pins=pins, acceptable=asked.able, refined=several)
     front = [each for pool in pools for each in ranking.spread(pool.front, ON_FRONT)] if not lean else []
     of_grid = [each for each in front if asked.able(each.layout)]
     edge = [asked.said(each).layout for each in of_grid]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.domain.layout import Full, Mixed
+from meshwright.domain.layout import Full, Mixed, whole
 from meshwright.estimate.certainty import expected_s
 from meshwright.estimate.evaluate import split_of
 from meshwright.estimate.many import evaluate_many
@@ -35,6 +35,8 @@ BASES = 6
 """Pipelines that fit whose stages are filled anew, and as many of those that need more memory than there is."""
 RECHUNKED, CHUNKS_TRIED = 2, 3
 """So many numbers of chunks of the first few pipelines are tried beside their own."""
+TREATMENTS_TRIED = 2
+"""Other treatments of the layers of the first few pipelines."""
 SHARES = (1.0, 0.92)
 """Shares of the memory that a balance may fill; the second, where the first fills more than that: it is the safer run."""
 PLACEMENTS = 2
@@ -43,11 +45,11 @@ PLACEMENTS = 2
 
 def rebalanced(
     case: Case, features: Features, fitting: Sequence[Candidate], near: Sequence[Candidate], *, pins: Pins,
-    acceptable: Callable[[Layout], bool] | None,
+    acceptable: Callable[[Layout], bool] | None, refined: Sequence[Candidate] = (),
 ) -> list[Layout]:
     """New layouts of the best pipelines: those that fit, and faster ones that do not; each that fits now, by the cost model.
 
-    ``fitting``, ``near``: best first.
+    ``fitting``, ``near``: best first. ``refined``: all that fit, of which ``fitting`` are the best of each shape.
 
     Holds:   deterministic: so many pipelines, whatever time they take. Devices, batch, sharding and numerics stay.
     """
@@ -56,6 +58,7 @@ def rebalanced(
     chosen = [*_first(fitting, BASES), *_first(faster, BASES)]
     if pins.vp is None and pins.schedule is None:
         chosen += [[other] for base, *_ in chosen[:RECHUNKED] for other in _other_chunks(case, features, base)]
+    chosen += [[other] for base, *_ in chosen[:RECHUNKED] for other in _other_treatments(base, refined)]
     found: list[Layout] = []
     done: set[tuple[object, ...]] = set()
     for bases in chosen:
@@ -76,6 +79,15 @@ def _first(candidates: Sequence[Candidate], number: int) -> list[list[Layout]]:
             shardings.setdefault(_pipeline(each.layout), []).append(each)
     leanest = ((alike[0], min(alike, key=lambda each: each.reserved_bytes)) for alike in list(shardings.values())[:number])
     return [list(dict.fromkeys(each.layout for each in both)) for both in leanest]
+
+
+def _other_treatments(base: Layout, candidates: Sequence[Candidate]) -> Iterator[Layout]:
+    """The best of a pipeline under other recomputation than it came with: filled anew, it may be the faster one."""
+    tried = {whole(base.recompute)}
+    for each in (each.layout for each in candidates if _pipeline(each.layout) == _pipeline(base)):
+        if len(tried) <= TREATMENTS_TRIED and whole(each.recompute) not in tried:
+            tried.add(whole(each.recompute))
+            yield each
 
 
 def _pipeline(layout: Layout) -> Layout:
