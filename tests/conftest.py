@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 
 import pytest
 from hypothesis import settings
+from tests.shared import folder_of
 
 from draws import examples
 
@@ -23,3 +25,8 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests import warm
 
     warm.use(monkeypatch)
+
+
+def pytest_sessionfinish() -> None:
+    """What workers shared goes with the process that started them."""
+    shutil.rmtree(folder_of(os.getpid()), ignore_errors=True)

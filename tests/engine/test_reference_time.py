@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from tests.engine.dry_run_layouts import CP, DENSE, MOE, NO_SHARED, SP, Trial, case_of, zero
 from tests.engine.reference_operators import counts_of
+from tests.shared import once
 
 from meshwright.catalog.implementations import implementation
 from meshwright.domain.case import Case
@@ -53,7 +54,8 @@ def found() -> dict[str, tuple[dict[str, float], dict[str, float]]]:
     """Name -> counts of a layer, and of what is no layer; of sharded layouts everything stands there."""
     named = {**{name: (WIDE, layout) for name, layout in LAYOUTS.items()}, **MIXED}
     jobs = [Trial(model=replace(model, pattern=(0,) * n), layout=layout).job for model, layout in named.values() for n in LAYERS]
-    counted = iter(counts_of(jobs + [Trial(model=DENSE, layout=layout).job for layout in SHARDED.values()]))
+    jobs += [Trial(model=DENSE, layout=layout).job for layout in SHARDED.values()]
+    counted = iter(once("reference-counts", lambda: counts_of(jobs)))
     result: dict[str, tuple[dict[str, float], dict[str, float]]] = {}
     for name in named:
         few, many = (Counter(next(counted)) for _ in LAYERS)
