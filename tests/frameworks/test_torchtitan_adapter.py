@@ -19,6 +19,8 @@ from meshwright.frameworks.settings import Given
 from meshwright.frameworks.torchtitan.layout_keys import split_of
 from meshwright.frameworks.torchtitan.stages import by_chunk, generated, in_order, split_keys
 from meshwright.testing import any_plans, legal_plans, offered
+from meshwright.testing.promises import read_back
+from strategies import small_case
 
 RELEASES = {"torchtitan@0.2.2": "torchtitan-0.2.2", "torchtitan@0.3.0": "torchtitan-0.3.0"}
 OLD, NEW, MAIN = framework("torchtitan@0.2.2"), framework("torchtitan"), framework("torchtitan@main")
@@ -444,3 +446,16 @@ def test_every_nth_layer_is_a_count_for_each_part():
     text = next(file.text for file in OLD.write(there, layout) if file.path == "config.toml")
     assert tomlkit.parse(text).unwrap()["activation_checkpoint"] == {"mode": "selective", "selective_ac_option": "2"}
     assert isinstance(OLD.read([File(path="c.toml", text=text)], given=Given(num_devices=64, model=there.model)).layout, Layout)
+
+
+def test_an_overlap_of_the_registered_configuration_is_switched_off_unasked():
+    """torchtitan's llama3_405b has asynchronous tensor parallelism on: a plan without it says so, or runs another step."""
+    case = small_case("llama3.1-405b", layers=126, devices=128, batch=256, sequence=8192)
+    layout = Layout(tensor_parallel=8, sequence_parallel=True, pipeline_parallel=16, num_microbatches=256, recompute=Full(),
+                    schedule="zb1p")
+    runner = framework("torchtitan")
+    for on in (False, True):
+        planned = replace(layout, overlap=replace(runner.overlap(case, layout), tensor=on))
+        if not runner.check(case, planned):
+            assert read_back(runner, case, runner.write(case, planned)).layout.overlap.tensor is on
+    assert not runner.check(case, replace(layout, overlap=runner.overlap(case, layout)))
