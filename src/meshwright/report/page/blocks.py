@@ -13,7 +13,7 @@ from meshwright.report.svg import Drawing
 
 Tone = Literal["", "strong", "dim", "good", "bad", "warn", "accent"]
 """What a text is to the reader; how it looks is the renderer's."""
-WIDE, NARROW = 760.0, 350.0
+WIDE, NARROW = 760.0, 330.0
 """Pixels of a drawing on a desk and on a phone."""
 
 
