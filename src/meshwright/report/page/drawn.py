@@ -274,18 +274,18 @@ def pairs(
     taken: list[tuple[float, float, float]] = []
     for kind in kinds:
         for point, words_of_point in zip(kind.points, kind.words, strict=False):
-            _named(drawing, frame.at(*point), words_of_point, taken)
+            _named(frame, frame.at(*point), words_of_point, taken)
     drawing.height = top + tall + FOOT
     return drawing
 
 
-def _named(drawing: Drawing, place: Point, words: str, taken: list[tuple[float, float, float]]) -> None:
+def _named(frame: Frame, place: Point, words: str, taken: list[tuple[float, float, float]]) -> None:
     """A name right or left of its point, where none of those that stand already is in the way."""
     wide = width_of(words, SIZE - 1)
     for x, y in ((place[0] + 8, place[1] - 5), (place[0] - 8 - wide, place[1] + 14), (place[0] + 8, place[1] + 14)):
         free = all(x > right or x + wide < left or abs(y - line) > SIZE for left, right, line in taken)
-        if free and x > 0 and x + wide < drawing.width:
-            drawing.text(x, y, words, size=SIZE - 1)
+        if free and x > frame.left and x + wide < frame.drawing.width:
+            frame.drawing.text(x, y, words, size=SIZE - 1)
             taken.append((x, x + wide, y))
             return
 
@@ -321,7 +321,7 @@ def against(kinds: Sequence[Paired], width: float, *, title: str, across: str, u
                   up=Axis(low=axis.low, high=axis.high, log=True, ticks=axis.ticks))
     frame.ground()
     drawing.text(4, top - 8, up, size=SIZE - 1, colour=MUTED)
-    frame.diagonal_band(1.5, GRID)
+    frame.diagonal_band(1.5, GRID, opacity=0.6)
     for kind in kinds:
         frame.dots(kind.points, kind.colour, size=4.5, opacity=0.7)
     drawing.height = top + side + FOOT
