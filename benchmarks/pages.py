@@ -114,8 +114,9 @@ def browser() -> Iterator[Any]:
 
 
 def photograph(opened: Any, page: Path, name: str) -> None:
-    """The beginning of a page on a desk by day and by night, and on a phone."""
-    for width, scheme, suffix in ((DESK, "light", ""), (DESK, "dark", "-dark"), (PHONE, "light", "-phone")):
+    """The beginning of a page on a desk and on a phone; that of a plan also by night."""
+    views = [(DESK, "light", ""), (PHONE, "light", "-phone")] + [(DESK, "dark", "-dark")] * (name == SHOWN[0])
+    for width, scheme, suffix in views:
         view = opened.new_page(viewport={"width": width, "height": HIGH}, color_scheme=scheme)
         view.goto(page.as_uri())
         target = PICTURES / f"{name}{suffix}.png"
