@@ -28,6 +28,8 @@ class Packed:
     """The limit, tokens."""
     keeping: int | None = None
     """Where another program exceeds the limit: the one to give to it, so that its micro-batches stay within; None: not found."""
+    keeping_any: int | None = None
+    """The same for any samples up to the longest of these; None where that is not known of a program, or it keeps its limit."""
     curve: tuple[Point, ...] = ()
     """Empty without a model."""
     given: Setup | None = None

@@ -53,8 +53,10 @@ def pack_report(answer: Packed) -> Iterator[RenderableType]:
         f"dearest rank {_above(total.imbalance_ratio)}", f"dearest micro-batch {_above(total.microbatch_imbalance_ratio)}",
     ])
     if answer.keeping is not None:
-        stay = f"with its limit at {integer(answer.keeping)} its micro-batches stay within {integer(rules.max_tokens)}"
-        yield Pieces(pieces=[stay])
+        stay = f"with its limit at {integer(answer.keeping)} its micro-batches of these samples stay within "
+        yield Pieces(pieces=[f"{stay}{integer(rules.max_tokens)}"])
+    if answer.keeping_any is not None:
+        yield Pieces(pieces=[f"at {integer(answer.keeping_any)} those of any samples up to {integer(known['max'])} tokens"])
     yield Pieces(pieces=[
         f"padding {percent(outcome.padding_before)} before, {percent(max(0.0, outcome.padding_after))} after",
         f"{percent(outcome.padding_buckets)} with samples of like length side by side",

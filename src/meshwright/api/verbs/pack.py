@@ -159,7 +159,7 @@ def _answer(request: PackRequest) -> PackAnswer:
     from meshwright.api.packed_case import layout_of, setup_of
     from meshwright.api.packed_curve import best, curve, filling, limits
     from meshwright.api.packed_gain import bounded, predicted
-    from meshwright.api.packed_steps import Rules, keeping_limit, looked_at, outcome, steps_of
+    from meshwright.api.packed_steps import Rules, keeping_any_limit, keeping_limit, looked_at, outcome, steps_of
     from meshwright.api.packs import Samples
     from meshwright.estimate.packing_cost import packing_cost
     from meshwright.outputs import obstacles
@@ -203,6 +203,7 @@ def _answer(request: PackRequest) -> PackAnswer:
     packed = Packed(
         rules=rules, outcome=found, recommended=recommended, curve=points,
         keeping=keeping_limit(lengths, values.get("global_batch"), rules) if exceeded else None,
+        keeping_any=keeping_any_limit(lengths, values.get("global_batch"), rules) if exceeded else None,
         given=given, layout=layout, speedup=speedup, lengths=samples,
         lower_bound=sum(lower_bound(rules.laid_out(each), rules.max_tokens) for each in looked_at(steps)),
     )
