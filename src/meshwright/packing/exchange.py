@@ -32,12 +32,14 @@ class Table:
 
     def __init__(
         self, owner: NDArray[np.int64], rank_of: NDArray[np.int64], sizes: NDArray[np.int64], costs: NDArray[np.float64],
-        max_tokens: int, price: NDArray[np.floating],
+        max_tokens: int, price: NDArray[np.floating], before: NDArray[np.float64] | None = None,
     ) -> None:
         self.owner, self.rank_of, self.sizes, self.costs, self.price = owner, rank_of, sizes, costs, price
         self.max_tokens = max_tokens
         self.tokens = np.bincount(owner, weights=sizes, minlength=len(price)).astype(np.int64)
-        self.spent = np.bincount(rank_of, weights=price)
+        self.spent = np.bincount(rank_of, weights=price) if before is None else (
+            np.bincount(rank_of, weights=price, minlength=len(before)) + before
+        )
         self.looked: dict[int, NDArray[np.int64]] = {}
 
     def even_out(self) -> None:
@@ -68,7 +70,10 @@ class Table:
         if 2 * wanted <= near:
             return False
         enough = wanted * (1 - 1e-6)
-        one = self._samples_to_swap(self._samples(dear), self._samples(cheap), wanted)
+        here, there = self._samples(dear), self._samples(cheap)
+        if not (len(here) and len(there)):  # what a rank has of other kinds is not exchanged
+            return False
+        one = self._samples_to_swap(here, there, wanted)
         if one.off < min(near, enough):
             self._swap_samples(dear, one.theirs, cheap, one.ours)
             return True
@@ -136,7 +141,7 @@ class Table:
 
 def _some(values: NDArray[np.int64]) -> NDArray[np.int64]:
     """At most so many, evenly spaced."""
-    return values[:: -(-len(values) // LOOKED_AT)]
+    return values[:: max(1, -(-len(values) // LOOKED_AT))]
 
 
 def _off(theirs: NDArray[np.floating], ours: NDArray[np.floating], wanted: float) -> NDArray[np.float64]:

@@ -53,6 +53,9 @@ class PackRequest(Request):
               help="Whether all ranks have as many, as pipelines and collectives need [default: equal]."),
         Field(name="align", parse=numbers.count, metavar="K", panel=_PACKS, in_file=False,
               help="Each sample takes a multiple of K tokens [default: 2 x tp x cp of the layout, or 1]."),
+        Field(name="tokens_per_rank", parse=numbers.sequence, metavar="TOKENS", panel=_PACKS, in_file=False,
+              help="Dynamic context parallelism: a longer sample is shared by 2, 4, ... ranks of DP x CP, so that none has more "
+                   "of it; --data-parallel or the layout says how many there are."),
         Field(name="oversize", parse=one_of("error", "truncate", "alone"), metavar="error|truncate|alone", panel=_PACKS,
               in_file=False, help="A sample above the limit is refused, cut, or has a micro-batch of its own [default: error]."),
         Field(name="mode", parse=one_of(*MODES), metavar="|".join(MODES), panel=_PACKS, in_file=False,
@@ -77,6 +80,7 @@ class PackRequest(Request):
     data_parallel: int | str | None = None
     microbatches: str | None = None
     align: int | str | None = None
+    tokens_per_rank: int | str | None = None
     oversize: str | None = None
     mode: str | None = None
     model: str | Path | Model | None = None
@@ -158,6 +162,7 @@ def _answer(request: PackRequest) -> PackAnswer:
     from meshwright.api.packed import Packed
     from meshwright.api.packed_case import layout_of, setup_of
     from meshwright.api.packed_curve import best, curve, filling, limits
+    from meshwright.api.packed_dynamic import dynamic_step
     from meshwright.api.packed_gain import bounded, predicted
     from meshwright.api.packed_steps import Rules, keeping_any_limit, keeping_limit, looked_at, outcome, steps_of
     from meshwright.api.packs import Samples
@@ -205,6 +210,7 @@ def _answer(request: PackRequest) -> PackAnswer:
         keeping=keeping_limit(lengths, values.get("global_batch"), rules) if exceeded else None,
         keeping_any=keeping_any_limit(lengths, values.get("global_batch"), rules) if exceeded else None,
         given=given, layout=layout, speedup=speedup, lengths=samples,
+        dynamic=dynamic_step(steps[0], values["tokens_per_rank"], rules, given, layout) if "tokens_per_rank" in values else None,
         lower_bound=sum(lower_bound(rules.laid_out(each), rules.max_tokens) for each in looked_at(steps)),
     )
     return PackAnswer(packed=packed, saved=tuple(_written(values, packed)))
