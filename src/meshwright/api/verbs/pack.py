@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast, overload
 from meshwright.api import numbers
 from meshwright.api.fields import Faults, Field, Values, one_of
 from meshwright.api.options import CASE, LAYOUT
-from meshwright.api.request import Answer, Progress, Request
+from meshwright.api.request import Answer, ModelOnCluster, Progress
 from meshwright.errors import fault
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from meshwright.api.packed import Packed
-    from meshwright.domain.cluster import Cluster
-    from meshwright.domain.model import Model
     from meshwright.packing import Cost
 
 _SAMPLES, _PACKS, _OUTPUT = "Samples", "Micro-batches", "Output"
@@ -30,7 +28,7 @@ _TAKEN = {"model", "lengths", "max_tokens", "packs", "split_long", "global_batch
 
 
 @dataclass(frozen=True, kw_only=True)
-class PackRequest(Request):
+class PackRequest(ModelOnCluster):
     """Lengths, a limit and ranks; with a model on a cluster also what it gains in seconds and memory."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = (
@@ -83,24 +81,7 @@ class PackRequest(Request):
     tokens_per_rank: int | str | None = None
     oversize: str | None = None
     mode: str | None = None
-    model: str | Path | Model | None = None
-    layers: int | str | None = None
-    request: str | Path | None = None
-    cluster: str | Path | Cluster | None = None
-    device: str | None = None
-    nodes: int | str | None = None
-    devices: int | str | None = None
-    devices_per_node: int | str | None = None
-    task: str | None = None
-    precision: str | None = None
-    optimizer: str | None = None
-    gradient_dtype: str | None = None
     framework: str | None = None
-    implementation: str | None = None
-    calibration: str | Path | None = None
-    flops_convention: str | None = None
-    max_memory_ratio: float | str | None = None
-    reserve_memory_ratio: float | str | None = None
     layout: str | None = None
     out: str | Path | None = None
     picture: str | Path | None = None
