@@ -95,9 +95,9 @@ def place(values: Values, faults: Faults) -> Place:
         faults.note(_no_events(events, {out, str(store), *read} - {""}))
     if out.endswith(".parquet"):
         with faults:
-            from meshwright.api.measuring.rows import require_parquet
+            from meshwright.evidence.rows.parquet import require_arrow
 
-            require_parquet()
+            require_arrow("--out")
     faults.check()
     assert runner is not None, "faults.check() raises where there is none"
     budget = Budget(trials=values.get("trials"), wall_s=_times(values.get("minutes"), MINUTE_S),

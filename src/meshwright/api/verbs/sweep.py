@@ -11,7 +11,7 @@ from meshwright.api.fields import Faults, Field
 from meshwright.api.measuring.candidates import candidates_of, check_which, which
 from meshwright.api.measuring.options import SHARED, TrialsRequest
 from meshwright.api.options import CASE
-from meshwright.api.request import Answer, Progress
+from meshwright.api.request import INTERRUPTED, Answer, Progress
 from meshwright.errors import InputError, Message
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from meshwright.measure.trial import Trial
 
 TOP = 10
-INTERRUPTED = 130
 
 
 @dataclass(frozen=True, kw_only=True)

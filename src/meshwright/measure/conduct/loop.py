@@ -26,12 +26,15 @@ if TYPE_CHECKING:
     Told = Callable[[Mapping[str, Any]], None]
 
 MOST_ATTEMPTS = 3
+"""Of a trial that ends by what another attempt can help (``verdict.RETRIES``): on up to three sets of nodes. Our judgement."""
 EVERY_S, SLOWEST_S = 0.05, 1.0
-"""Between two looks at what runs: soon after a start, and once nothing has changed for a while."""
+"""Between two looks at what runs: soon after a start, and once nothing has changed for a while. Our judgement."""
 ELSEWHERE_S = 1.0
-"""Between two looks at what another sweep on the store runs."""
+"""Between two looks at what another sweep on the store runs. Our judgement."""
 END_S = 20.0
-"""How long trials may take to end when everything ends, on top of their grace."""
+"""How long trials may take to end when everything ends, on top of their grace: what is slower, as a job of Slurm that
+ignores the first signal may be (KillWait, 30 s unless the site says otherwise), ends all the same and is found by whoever goes on.
+Our judgement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
