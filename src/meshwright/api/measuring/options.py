@@ -33,6 +33,8 @@ PLACE = (
           help="A host of --executor ssh, repeatable, the first node first."),
     Field(name="at_once", parse=numbers.count, metavar="N", panel=_WHERE, in_file=False,
           help="Trials at a time [default: 1 on this machine, 4 under a scheduler]."),
+    Field(name="reuse", kind="flag", panel=_WHERE, in_file=False,
+          help="Keep allocations of Slurm between trials, and ranks of the reference step on processors."),
     Field(name="store", metavar="FILE.db", panel=_WHERE, in_file=False,
           help="Where trials are kept, with a folder for each beside it [default: runs.db]."),
     Field(name="resume", kind="flag", panel=_WHERE, in_file=False,
@@ -80,6 +82,8 @@ class TrialsRequest(CaseRequest):
     executor: Sequence[str] = ()
     hosts: Sequence[str] = ()
     at_once: int | str | None = None
+    reuse: bool = False
+    """Allocations and ranks stay between trials, where executor and program permit it."""
     store: str | Path | None = None
     resume: bool = False
     trials: int | str | None = None

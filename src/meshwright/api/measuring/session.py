@@ -65,6 +65,7 @@ def place(values: Values, faults: Faults) -> Place:
     Errors:  ``InputError`` with every fault noted by then, where there is no such executor.
     """
     from meshwright.measure.executors import executor
+    from meshwright.measure.executors.base import Holds
     from meshwright.measure.executors.ssh import Ssh
     from meshwright.outputs import obstacles
 
@@ -78,6 +79,11 @@ def place(values: Values, faults: Faults) -> Place:
             if not isinstance(runner, Ssh):
                 raise fault("sweep.hosts", "names hosts of --executor ssh", path="--hosts")
             runner = Ssh(values["hosts"])
+        if values["reuse"]:
+            if not isinstance(runner, Holds):
+                raise fault("sweep.reuse", "{name} holds nothing between trials: --executor local or slurm", path="--reuse",
+                            name=runner.name)
+            runner.reuse = True
     store = Path(values.get("store", STORE))
     if store.exists() and not values["resume"] and not values["dry_run"]:
         faults.add("sweep.store", "is there: --resume goes on with it, another --store begins anew", path=str(store))

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from meshwright.measure.store import Attempt
 
 Document = dict[str, Any]
+OURS = (
+    "ended.*", "keeper.*", "output*.log", "record/*", "array.json", "job.sh", "handed.json", "begun", "cancel", "unkept", "hand.py",
+    "task", "meeting", "result-*", "failure-*", "reused-*", "reused-record/*",
+)
+"""Files in the folder of a trial that are not what it was run by, but how."""
 
 
 def trials_view(
@@ -85,7 +90,6 @@ def _trial(attempts: Sequence[Attempt], predicted_s: float | None) -> Document:
 def _best(attempt: Attempt, predicted_s: float | None, where: Place) -> Document:
     """The best, with the files that it was run by."""
     folder = folders_of(where.store) / attempt.folder
-    mine = {"ended.json", "ended.new", "keeper.json", "keeper.log", "keeper.py", "output.log", "output-slurm.log"}
     files = [str(path) for path in sorted(Path(folder).rglob("*"))
-             if path.is_file() and path.name not in mine and path.parent.name != "record"] if folder.is_dir() else []
+             if path.is_file() and not any(path.match(each) for each in OURS)] if folder.is_dir() else []
     return _trial([attempt], predicted_s) | {"files": files}
