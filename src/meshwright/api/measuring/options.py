@@ -47,6 +47,10 @@ SPEND = (
     Field(name="dry_run", kind="flag", panel=_SPEND, in_file=False, help="Say what would be run and what it would cost, and stop."),
     Field(name="yes", kind="flag", panel=_SPEND, in_file=False, help="Start without asking."),
 )
+FINALS = (
+    Field(name="finals", parse=numbers.count_or_none, metavar="N", panel=_SPEND, in_file=False,
+          help="Measure the fastest again by turns, N rounds at most: no drift of the machine decides [default: 0]."),
+)
 LIMITS = (
     Field(name="start_seconds", parse=numbers.positive, metavar="S", panel=_TIME, in_file=False,
           help="Until its first step [default: 1800, on processors 300]."),
@@ -61,7 +65,7 @@ RESULTS = (
           help="The measured runs, as calibrate --runs and validate take them."),
     Field(name="force", kind="flag", panel="Output", in_file=False, help="Replace --out where it was changed."),
 )
-SHARED = (*PROGRAM, *PLACE, *SPEND, *LIMITS, *RESULTS)
+SHARED = (*PROGRAM, *PLACE, *SPEND, *FINALS, *LIMITS, *RESULTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +93,8 @@ class TrialsRequest(CaseRequest):
     trials: int | str | None = None
     minutes: float | str | None = None
     device_hours: float | str | None = None
+    finals: int | str | None = None
+    """Rounds in which the fastest are measured again by turns."""
     dry_run: bool = False
     yes: bool = False
     start_seconds: float | str | None = None

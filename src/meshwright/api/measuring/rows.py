@@ -22,6 +22,7 @@ TELLS = frozenset({"ok", "oom"})
 def rows_of(given: Subject, attempts: Sequence[Attempt], store: Path) -> tuple[list[dict[str, str]], dict[str, str]]:
     """A row for each attempt whose layout rows have words for, and label -> why for the others."""
     from meshwright.evidence.rows.written import row_of_case
+    from meshwright.measure.chooser import layout_of
 
     rows, left = [], {}
     for each in attempts:
@@ -31,7 +32,8 @@ def rows_of(given: Subject, attempts: Sequence[Attempt], store: Path) -> tuple[l
         good = outcome.measured
         try:
             rows.append(row_of_case(
-                given.case, given.read(each.label), id=f"{each.id}-{each.attempt}", source=f"measured by meshwright, {store.name}",
+                given.case, given.read(layout_of(each.label)[0]),
+                id=f"{each.id}-{each.attempt}", source=f"measured by meshwright, {store.name}",
                 framework=given.framework, version=given.version, status="ok" if good else "failed",
                 step_s=outcome.step_s if good else None, memory_bytes=outcome.memory_peak_bytes,
                 flag=_flag(given, outcome), notes=outcome.evidence[:300],

@@ -131,7 +131,7 @@ class Conductor:
             self._tell("refused", label=candidate.label, evidence=outcome.evidence)
             self.chooser.tell(candidate, outcome)
             return []
-        claim = self.store.claim(self.plan.subject, candidate.label, executor=self.executor.name, folder=trial.name, retry=AGAIN,
+        claim = self.store.claim(self.plan.subject, candidate.name, executor=self.executor.name, folder=trial.name, retry=AGAIN,
                                  most=MOST_ATTEMPTS)
         attempt = claim.attempt
         if claim.kind == "taken":

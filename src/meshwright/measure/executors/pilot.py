@@ -26,6 +26,8 @@ IDLE_S, EVERY_S = 60.0, 0.05
 RANKS = "MESHWRIGHT_RANKS"
 """In the environment of a trial: the folder of ranks that wait for it."""
 SPOILT = "spoilt"
+SIGNALLED = (-signal.SIGTERM, -signal.SIGKILL, 128 + signal.SIGTERM, 128 + signal.SIGKILL)
+"""Exit statuses of what was ended by a signal, also as shells have them."""
 END_S = 10.0
 
 
@@ -92,7 +94,8 @@ def main(place: Path) -> int:
     try:
         while True:
             for order in _orders(inbox):
-                _run(order, place, company, wanted)
+                if _run(order, place, company, wanted):
+                    wanted.append(1)
                 last = time.monotonic()
             if wanted or (place / "over").exists() or time.monotonic() - last > IDLE_S:
                 inbox = _closed(inbox)
@@ -114,8 +117,10 @@ def _closed(inbox: Path) -> Path:
     return inbox.rename(inbox.with_suffix(".closed"))
 
 
-def _run(order: Path, place: Path, company: Company, wanted: list[int]) -> None:
-    """One trial to its end, with all that it has started."""
+def _run(order: Path, place: Path, company: Company, wanted: list[int]) -> bool:
+    """One trial to its end, with all that it has started -> whether a signal that nobody here has sent ended it: so does what ends
+    an allocation, and whoever looks waits for Slurm's word of it.
+    """
     folder = Path(order.read_text(encoding="utf-8"))
     asked: dict[str, Any] = json.loads((folder / "keeper.json").read_text(encoding="utf-8"))
     environment: dict[str, str] = asked["environment"]
@@ -144,6 +149,14 @@ def _run(order: Path, place: Path, company: Company, wanted: list[int]) -> None:
             subprocess.run(words, check=False, stdout=log, stderr=log)
             (folder / "unkept").touch()
     order.unlink()
+    return not told and _signalled(folder)
+
+
+def _signalled(folder: Path) -> bool:
+    with suppress(OSError, ValueError):
+        ended = json.loads((folder / "ended.json").read_text(encoding="utf-8"))
+        return ended["cause"] == "cancelled" or ended["exit_status"] in SIGNALLED
+    return False
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from meshwright.measure.executors import slurm_asking as asking
 from meshwright.measure.executors import slurm_scripts as scripts
 from meshwright.measure.executors.base import Ended, Handed, Handle, State
 from meshwright.measure.executors.kept import kept_ending
+from meshwright.measure.executors.pilot import SIGNALLED
 from meshwright.measure.executors.slurm_scripts import Kind
 from meshwright.measure.trial import ENDED
 
@@ -144,7 +145,7 @@ class Slurm:
         if folder is None:
             return state
         self._allocations.seen(job, None if state.phase == "ended" else state)
-        if allocations.ended(folder):
+        if allocations.ended(folder) and (state.phase == "ended" or not _with_its_allocation(kept_ending(folder), folder)):
             return State(phase="ended", nodes=state.nodes)
         if state.phase == "running" and not (folder / allocations.BEGUN).exists():
             return replace(state, phase="waiting")
@@ -193,7 +194,7 @@ class Slurm:
         kept, job = kept_ending(folder), asking.job(name)
         state, nodes = asking.state_of(job), asking.hosts(job.get("NodeList", ""))
         cause = asking.CAUSES.get(state, "")
-        if held is not None and kept is not None and (kept.cause != "cancelled" or (folder / allocations.CANCEL).exists()):
+        if held is not None and kept is not None and not _with_its_allocation(kept, folder):
             cause = ""  # what became of the allocation since is not the trial's
         if kept is not None:
             said = f"Slurm: {state}" if cause else kept.said
@@ -209,6 +210,12 @@ class Slurm:
     def let_go(self) -> None:
         """Give allocations back that are held."""
         self._allocations.let_go()
+
+
+def _with_its_allocation(kept: Ended | None, folder: Path) -> bool:
+    """Whether a trial may have ended with the job that it ran in: it was signalled, and nobody here wanted that."""
+    signalled = kept is not None and (kept.cause == "cancelled" or kept.exit_status in SIGNALLED)
+    return signalled and not (folder / allocations.CANCEL).exists()
 
 
 def _held(handle: Handle) -> tuple[Handle, Path | None]:
