@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -53,9 +54,12 @@ def test_who_is_no_rival_is_not_measured_again():
     found = [(each, Outcome(status="ok", step_s=step, interval_s=(step * 0.99, step * 1.01)))
              for each, step in zip(candidates("a", "b", "c", "d", "e"), (1.0, 1.015, 1.5, 1.005, 1.01), strict=True)]
     assert finalists(found) == ("a", "d", "e") and len(finalists(found)) == MOST
-    assert finalists(found[:1]) == finalists([]) == finalists([found[0], found[2]]) == ()
-    for rounds, steps in ((0, {"a": 1.0, "b": 1.0}), (3, {"a": 1.0, "b": 1.5})):
-        assert held(steps, rounds, lambda label, _, steps=steps: steps[label])[1] == ["a", "b"]
+    lost = replace(found[2][0], label="z"), found[2][1]
+    assert finalists([found[0], found[2], lost]) == ("a", "c"), "the second is always one"
+    assert finalists(found[:1]) == finalists([]) == ()
+    assert held({"a": 1.0, "b": 1.0}, 0, lambda label, _: 1.0)[1] == ["a", "b"]
+    asked = held({"a": 1.0, "b": 1.5}, 3, lambda label, _: {"a": 1.0, "b": 1.5}[label])[1]
+    assert asked == ["a", "b", "a #1", "b #1", "b #2", "a #2"]
 
 
 def test_a_finalist_that_fails_is_one_no_more():

@@ -1,8 +1,8 @@
 """The fastest measured again by turns, block after block, so that a drift of the machine does not decide between them.
 
-Trials run one after another, and a machine that other people use is not the same an hour later. Layouts whose intervals come
-within a tenth of that of the fastest are finalists: they are measured in rounds A B C, C B A, A B C ..., so that a steady drift
-falls on all alike, and are compared round by round.
+Trials run one after another, and a machine that other people use is not the same an hour later. The second, and layouts whose
+intervals come within a tenth of that of the fastest, are finalists with it: they are measured in rounds A B C, C B A, A B C ...,
+so that a steady drift falls on all alike, and are compared round by round.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Finals:
 
 
 def finalists(measured: Sequence[tuple[Candidate, Outcome]]) -> tuple[str, ...]:
-    """The fastest, and those that have not lost to it by the rule of trials that run; none where it stands alone.
+    """The fastest, the second, and those that have not lost by the rule of trials that run; none where one stands alone.
 
     Holds:   what runs fewer layers than the model has is no finalist of what runs all: its scale is a prediction.
     """
@@ -98,7 +98,8 @@ def finalists(measured: Sequence[tuple[Candidate, Outcome]]) -> tuple[str, ...]:
         return ()
     best = ordered[0][1]
     edge = LOST_RATIO * (best.interval_s or (0.0, best.step_s or 0.0))[1]
-    near = [each.label for each, outcome in ordered if (outcome.interval_s or (outcome.step_s or 0.0, 0.0))[0] <= edge]
+    near = [each.label for number, (each, outcome) in enumerate(ordered)
+            if number < 2 or (outcome.interval_s or (outcome.step_s or 0.0, 0.0))[0] <= edge]
     return tuple(near[:MOST]) if len(near) > 1 else ()
 
 
