@@ -35,7 +35,7 @@ REPLAY = (
     Field(name="seeds", parse=numbers.count, metavar="N", panel=_REPLAY, in_file=False,
           help="Replay so often, each with other random numbers [default: 1]."),
 )
-OF_REPLAY = ("replay", "cell", "seeds", "sampler", "stop_probability", "trials", "calibration")
+OF_REPLAY = ("replay", "cell", "seeds", "sampler", "stop_probability", "trials", "calibration", "html", "force")
 """What a replay takes: the rest is the file's."""
 
 

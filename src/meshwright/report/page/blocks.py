@@ -31,10 +31,10 @@ Words = tuple[Run, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paragraph:
-    """A line of text; ``kind``: an item of a list, a remark in small print, or a note that must not be missed."""
+    """A line of text; ``kind``: the head of what follows, an item of a list, small print, or a note that must not be missed."""
 
     words: Words
-    kind: Literal["text", "item", "small", "note"] = "text"
+    kind: Literal["text", "head", "item", "small", "note"] = "text"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ All lie: a row for each thing, its name left of it, or above where there is no r
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import floor
 from textwrap import wrap
 from typing import TYPE_CHECKING
@@ -24,7 +24,9 @@ GLYPH = 0.56
 """Mean width of a character over the size of its font."""
 BAR, GAP, LINE = 16.0, 9.0, 15.0
 FOOT = 36.0
-MOST_NAMES = 0.36
+FAR = 3.0
+"""From which ratio of the highest to the lowest on a scale of factors is better."""
+MOST_NAMES = 0.42
 """Of a drawing's width that names may take before they stand above their bars."""
 
 
@@ -137,7 +139,7 @@ def stacked(
     """
     said = "; ".join(f"{row.name}: {row.word}" for row in rows)
     drawing = Drawing(width=width, height=0.0, title=title, description=said)
-    top = _legend(drawing, parts, 4.0) + (20.0 if limit is not None else 6.0)
+    top = legend(drawing, parts, 4.0) + (20.0 if limit is not None else 6.0)
     tail = max((width_of(row.word) for row in rows), default=0.0) + 10.0
     place = _Rows(drawing=drawing, names=[row.name for row in rows], top=top, tail=tail)
     most = max([sum(row.parts) for row in rows] + ([limit] if limit is not None else []), default=1.0) or 1.0
@@ -184,7 +186,7 @@ def ranges(
     said = "; ".join(f"{row.name}: {row.word}" for row in rows)
     drawing = Drawing(width=width, height=0.0, title=title, description=said)
     kinds = [(name, colour) for name, colour in ((of, BLUE), (other, ORANGE)) if name]
-    top = _legend(drawing, kinds, 4.0) + 6.0
+    top = legend(drawing, kinds, 4.0) + 6.0
     tail = max((width_of(row.word) for row in rows), default=0.0) + 14.0
     place = _Rows(drawing=drawing, names=[row.name for row in rows], top=top, tail=tail)
     seen = [each for row in rows for each in (row.value, row.other, *(row.ends or ())) if each is not None] or [0.0]
@@ -231,17 +233,27 @@ def changes(rows: Sequence[Changed], width: float, *, title: str, less: str, mor
 
 def pairs(
     kinds: Sequence[Paired], width: float, *, title: str, across: str, up: str, words: tuple[Callable[[float], str], ...],
-    height: float = 0.0, limit: float | None = None, limit_word: str = "",
+    height: float = 0.0, limit: float | None = None, level: float | None = None, limit_word: str = "", mark: float | None = None,
+    factors: bool = False,
 ) -> Drawing:
-    """Pairs of values as dots, joined or not; ``limit``: a value across that is not to be passed."""
+    """Pairs of values as dots, joined or not.
+
+    ``limit``, ``level``: a value across, or up, that is not to be passed; ``mark``: a value across that is meant. ``factors``:
+    equal steps upwards are equal factors where the values go far apart.
+    """
     said = "; ".join(f"{kind.name}: {len(kind.points)} points" for kind in kinds)
     tall = height or min(320.0, 0.72 * width)
     drawing = Drawing(width=width, height=0.0, title=title, description=said)
-    top = _legend(drawing, [(kind.name, kind.colour) for kind in kinds if kind.name], 4.0) + 24.0
+    top = legend(drawing, [(kind.name, kind.colour) for kind in kinds if kind.name], 4.0) + 24.0
     x, y = ([point[place] for kind in kinds for point in kind.points] for place in (0, 1))
     seen = [*x, limit] if limit is not None else x
     x_axis = round_axis(seen, words=words[0], label=across, low=_round_down(min(x), max(x)))
-    y_axis = round_axis(y, words=words[1], low=_round_down(min(y) - 0.1 * (max(y) - min(y)), max(y)))
+    tall_of = [*y, level] if level is not None else y
+    low = _round_down(min(tall_of) - 0.1 * (max(tall_of) - min(tall_of)), max(tall_of))
+    y_axis = round_axis(tall_of, words=words[1], low=low)
+    if factors and min(y) > 0 and max(y) > FAR * min(y):
+        y_axis = log_axis(y)
+        y_axis = replace(y_axis, ticks=tuple((value, words[1](value)) for value, _ in y_axis.ticks))
     frame = Frame(drawing=drawing, left=max(width_of(each, 10) for _, each in y_axis.ticks) + 12, top=top,
                   width=0.0, height=tall, across=x_axis, up=y_axis)
     frame = Frame(drawing=drawing, left=frame.left, top=top, width=width - frame.left - 16, height=tall, across=x_axis, up=y_axis)
@@ -250,15 +262,51 @@ def pairs(
     if limit is not None:
         frame.line([(limit, y_axis.low), (limit, y_axis.high)], RED, dash="5 3")
         drawing.text(frame.at(limit, 0)[0] - 4, top + 14, limit_word, size=SIZE - 1, colour=RED, anchor="end")
-    for kind in kinds:
+    if level is not None:
+        frame.line([(x_axis.low, level), (x_axis.high, level)], RED, dash="5 3")
+        drawing.text(frame.left + 6, frame.at(x_axis.low, level)[1] - 5, limit_word, size=SIZE - 1, colour=RED)
+    if mark is not None:
+        frame.line([(mark, y_axis.low), (mark, y_axis.high)], GREEN, dash="5 4")
+    for kind in reversed(kinds):
         if kind.joined:
             frame.line(kind.points, kind.colour)
         frame.dots(kind.points, kind.colour, size=8.0, opacity=1.0)
-        for point, said in zip(kind.points, kind.words, strict=False):
-            px, py = frame.at(*point)
-            inside = px + 8 + width_of(said, SIZE - 1) < width
-            drawing.text(px + 8 if inside else px - 8, py - 5, said, size=SIZE - 1, anchor="start" if inside else "end")
+    taken: list[tuple[float, float, float]] = []
+    for kind in kinds:
+        for point, words_of_point in zip(kind.points, kind.words, strict=False):
+            _named(drawing, frame.at(*point), words_of_point, taken)
     drawing.height = top + tall + FOOT
+    return drawing
+
+
+def _named(drawing: Drawing, place: Point, words: str, taken: list[tuple[float, float, float]]) -> None:
+    """A name right or left of its point, where none of those that stand already is in the way."""
+    wide = width_of(words, SIZE - 1)
+    for x, y in ((place[0] + 8, place[1] - 5), (place[0] - 8 - wide, place[1] + 14), (place[0] + 8, place[1] + 14)):
+        free = all(x > right or x + wide < left or abs(y - line) > SIZE for left, right, line in taken)
+        if free and x > 0 and x + wide < drawing.width:
+            drawing.text(x, y, words, size=SIZE - 1)
+            taken.append((x, x + wide, y))
+            return
+
+
+def histogram(values: Sequence[float], width: float, *, title: str, label: str, words: Callable[[float], str]) -> Drawing:
+    """How many values lie in each of equal steps."""
+    drawing = Drawing(width=width, height=0.0, title=title, description=f"{len(values)} values up to {words(max(values))}")
+    across = round_axis([max(values)], label=label, words=words)
+    bins = int(min(40, max(8, width // 18)))
+    step = (across.high - across.low) / bins
+    counts = [0] * bins
+    for each in values:
+        counts[min(bins - 1, int((each - across.low) / step))] += 1
+    frame = Frame(drawing=drawing, left=52.0, top=10.0, width=width - 68.0, height=150.0, across=across,
+                  up=round_axis([float(max(counts))], words=lambda value: f"{value:,.0f}"))
+    frame.ground()
+    for place, number in enumerate(counts):
+        if number:
+            x, y = frame.at(across.low + place * step, float(number))
+            drawing.rectangle(x + 0.5, y, frame.width / bins - 1, frame.top + frame.height - y, BLUE)
+    drawing.height = 160.0 + FOOT
     return drawing
 
 
@@ -266,7 +314,7 @@ def against(kinds: Sequence[Paired], width: float, *, title: str, across: str, u
     """Predicted against measured on equal logarithmic scales: the diagonal, and within a factor of 1.5 of it."""
     drawing = Drawing(width=width, height=0.0, title=title,
                       description="; ".join(f"{kind.name}: {len(kind.points)} rows" for kind in kinds))
-    top = _legend(drawing, [(kind.name, kind.colour) for kind in kinds], 4.0) + 22.0
+    top = legend(drawing, [(kind.name, kind.colour) for kind in kinds], 4.0) + 22.0
     axis = log_axis([value for kind in kinds for point in kind.points for value in point], label=across, words=words)
     side = min(width - 60.0, 430.0)
     frame = Frame(drawing=drawing, left=46.0, top=top, width=side, height=side, across=axis,
@@ -298,11 +346,13 @@ def _scale(drawing: Drawing, axis: Axis, place: _Rows, label: str) -> None:
     for value, words in axis.ticks:
         x = place.left + axis.share(value) * place.width
         drawing.segments([((x, place.top), (x, place.bottom))], GRID)
-        drawing.text(x, place.bottom + 13, words, size=SIZE - 1.5, colour=MUTED, anchor="middle")
+        half = width_of(words, SIZE - 1) / 2
+        middle = min(max(x, half), drawing.width - half)
+        drawing.text(middle, place.bottom + 13, words, size=SIZE - 1.5, colour=MUTED, anchor="middle")
     drawing.text(place.left + place.width / 2, place.bottom + 30, label, size=SIZE - 1, colour=MUTED, anchor="middle")
 
 
-def _legend(drawing: Drawing, kinds: Sequence[tuple[str, str]], top: float) -> float:
+def legend(drawing: Drawing, kinds: Sequence[tuple[str, str]], top: float) -> float:
     """Names with their colours on as many lines as they need; where these end."""
     if not kinds:
         return top

@@ -30,6 +30,7 @@ WIDTH = 400
 _TONES: tuple[tuple[str, Tone], ...] = (
     ("red", "bad"), ("yellow", "warn"), ("green", "good"), ("cyan", "accent"), ("dim", "dim"), ("bold", "strong"),
 )
+_SEVERITIES = {"error", "warning", "advice"}
 _NOTES = ("note: ", "KIN ", "ANALYTIC ")
 
 
@@ -106,6 +107,8 @@ def _lines(text: Text) -> Iterator[Block]:
         if said.startswith("- "):
             first, *rest = words
             yield Paragraph(words=(Run(first.text[2:], first.tone), *rest), kind="item")
+        elif words[0].text.strip() in _SEVERITIES:
+            yield Paragraph(words=words, kind="head")
         elif said.startswith(_NOTES):
             yield Paragraph(words=tuple(Run(each.text) for each in words), kind="note")
         elif all(each.tone == "dim" for each in words):

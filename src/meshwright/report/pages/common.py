@@ -8,6 +8,7 @@ from inspect import getdoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from meshwright.diagnose.redact import redacted
 from meshwright.documents.quoting import word
 from meshwright.estimate.figures import figures
 from meshwright.report.estimate import term_table
@@ -31,7 +32,7 @@ from meshwright.report.stages import PARTS, host_memory, shown, stage_memory
 from meshwright.report.timesplit import parts_of, time_split
 from meshwright.units import GIB
 from meshwright.version import __version__
-from meshwright.words import gib, gib_of, percent, rate, seconds
+from meshwright.words import gib, percent, rate, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -65,13 +66,14 @@ def tiles(estimate: Estimate) -> Tiles:
     unsure = UNCALIBRATED.lower() if not estimate.calibrated else ""
     reserved, capacity = estimate.memory_reserved_bytes, estimate.memory_capacity_bytes
     over = reserved > capacity
+    room = f"short of {gib(reserved - capacity)}" if over else f"{gib(capacity - reserved)} left"
     shown_tiles = [
         Tile(name="step", value=seconds(estimate.step_s), remark=between or unsure),
         Tile(name="MFU", value=percent(estimate.mfu_ratio), remark=f"HFU {percent(estimate.hfu_ratio)}"),
         Tile(name="tokens/s/device", value=rate(estimate.tokens_per_s_per_device),
              remark=f"{rate(estimate.tokens_per_s)} tokens/s"),
-        Tile(name="memory, fullest device", value=gib_of(reserved, capacity), tone="bad" if over else "",
-             remark=f"short of {gib(reserved - capacity)}" if over else f"{gib(capacity - reserved)} left"),
+        Tile(name="memory, fullest device", value=gib(reserved), tone="bad" if over else "",
+             remark=f"of {gib(capacity)}, {room}"),
     ]
     if estimate.interval is not None:
         fits = estimate.memory_fit_probability
@@ -121,7 +123,7 @@ def time_section(estimate: Estimate) -> Section:
     """Where the step goes: each cause beginning where the one before ends; then every term with its formula."""
     total = estimate.time.total_s()
     parts = [
-        (part.name, part.value, f"{seconds(part.value)}  {percent(part.value / total)}", OF_STYLE.get(part.style, ""))
+        (part.name, part.value, f"{seconds(part.value)} \u00b7 {percent(part.value / total)}", OF_STYLE.get(part.style, ""))
         for part in parts_of(estimate) if part.value > 0
     ]
     chart = drawn_twice(
@@ -144,7 +146,7 @@ def _formulas(estimate: Estimate) -> Iterator[Block]:
 
 
 def _said_of(formula: str) -> str:
-    """The docstring of ``perf.layer.forward``; nothing where nothing of the package has that name."""
+    """The docstring of a formula by its dotted name; nothing where nothing of the package has that name."""
     module, _, name = formula.removeprefix("meshwright.").rpartition(".")
     while module:
         try:
@@ -195,13 +197,14 @@ def reproduce(answer: Any, verb: str) -> Section:
     request = answer.asked
     blocks: list[Block] = []
     if request is not None:
-        blocks.append(Code(text=command_of(request, verb), name="Command"))
+        said = command_of(request, verb)
+        blocks.append(Code(text=redacted(said) if getattr(answer, "redact", False) else said, name="Command"))
     versions = [f"meshwright {__version__}", f"Python {platform.python_version()}"]
-    given = getattr(answer, "given", None)
+    given: Any = getattr(answer, "given", None)
     if (case := getattr(given, "case", None)) is not None:
         versions += [f"calibration {case.calibration.label}", f"implementation {case.implementation.name}"]
-        if (framework := getattr(given, "framework", None)) is not None:
-            versions.append(f"{framework.title} {framework.version}".strip())
+        framework = given.framework
+        versions.append(given.title if isinstance(framework, str) else f"{framework.title} {framework.version}".strip())
     blocks.append(Paragraph(words=words(", ".join(versions)), kind="small"))
     return Section(title="How to have it again", blocks=tuple(blocks))
 

@@ -80,4 +80,5 @@ def _told(rest: Sequence[Explained], answer: ExplainAnswer) -> Iterator[Section]
 def _lines(lines: Sequence[str]) -> Iterator[Block]:
     for line in lines:
         first, *below = line.split("\n")
-        yield Paragraph(words=words(first, *(Run(f" {' '.join(each.split())}", "dim") for each in below)), kind="item")
+        yield Paragraph(words=words(first), kind="head" if below else "item")
+        yield from (Paragraph(words=words(Run(" ".join(each.split()), "dim")), kind="item") for each in below)

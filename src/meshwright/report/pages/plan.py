@@ -100,7 +100,7 @@ def _beside(result: PlanResult) -> Iterator[Section]:
         chart = (drawn_twice(
             lambda width: pairs(
                 kinds, width, title="Memory against step", across="GiB reserved on the fullest device", up="expected step",
-                words=(lambda value: f"{value:.0f}", seconds), limit=capacity, limit_word="usable",
+                words=(lambda value: f"{value:.0f}", seconds), limit=capacity, limit_word="usable", factors=True,
             ),
             caption="Down is faster, left is smaller.",
         ),)
