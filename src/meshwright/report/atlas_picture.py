@@ -25,6 +25,7 @@ from meshwright.report.atlas import (
 )
 from meshwright.report.atlas_scale import EMPTY, MUTED_INK, diverging, ink_on, ramp, share_of
 from meshwright.report.charts import Axis, Frame
+from meshwright.report.page.drawn import legend
 from meshwright.report.svg import BLUE, CHARACTER, GREEN, GREY, GRID, INK, MUTED, ORANGE, PAPER, PURPLE, RED, Drawing
 from meshwright.units import GIB
 from meshwright.words import percent, seconds
@@ -42,6 +43,8 @@ MOST_COLUMNS, FEW, SOME = 16, 8, 12
 NAME, SMALL = 12.0, 10.0
 LINES, LINE_ROOM, MOST_ROOM = 260.0, 150.0, 0.34
 """Height of the chart of linearity; what the names of its lines take, and at most which share of its width."""
+ROOMY, LEGEND = 500.0, 19.0
+"""Width from which names stand at the ends of lines; of narrower charts they stand below, each on a line at most so high."""
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, RED, "#2f8f8b", "#a9634c", "#c2588b", "#a8852b", GREY)
 NARROWEST = 560.0
 DESCRIBED = 200
@@ -109,8 +112,10 @@ def linearity_drawing(view: Mapping[str, Any], width: float) -> Drawing:
             f"{point['devices']} devices {percent(point['row_linearity_ratio'], 0)}" for point in each["points"]
         ) for each in lines
     )
-    draw = Drawing(width=width, height=LINES - 6.0, title="Linearity by number of devices", description=words)
-    _linearity(draw, view, lines, left=48.0, top=30.0)
+    below = width < ROOMY
+    height = LINES - 6.0 + LEGEND * len(lines) * below
+    draw = Drawing(width=width, height=height, title="Linearity by number of devices", description=words)
+    _linearity(draw, view, lines, left=48.0, top=30.0, below=below)
     return draw
 
 
@@ -318,8 +323,10 @@ def _difference_block(found: Mapping[str, Any]) -> Block | None:
     )
 
 
-def _linearity(draw: Drawing, view: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], *, left: float, top: float) -> None:
-    """A line for each row of the atlas, its name at its end; measured ones are dashed."""
+def _linearity(
+    draw: Drawing, view: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], *, left: float, top: float, below: bool = False
+) -> None:
+    """A line for each row of the atlas, its name at its end, or ``below`` where there is no room; measured ones are dashed."""
     nodes = by_nodes(view)
     cells = {each["devices"]: size_word(each, nodes=nodes) for each in view["cells"]}
     points = [point for each in lines for point in each["points"]]
@@ -327,7 +334,7 @@ def _linearity(draw: Drawing, view: Mapping[str, Any], lines: Sequence[Mapping[s
     most = max(1.1, *(point["row_linearity_ratio"] * 1.05 for point in points))
     step = 0.25 if most <= 1.6 else 0.5 if most <= 3.2 else 1.0
     ticks = tuple((place * step, percent(place * step, 0)) for place in range(int(most / step) + 1))
-    names = min(LINE_ROOM, MOST_ROOM * draw.width)
+    names = 0.0 if below else min(LINE_ROOM, MOST_ROOM * draw.width)
     room = draw.width - left - RIGHT / 2 - names
     kept = _spaced(sizes, room)
     frame = Frame(
@@ -340,7 +347,7 @@ def _linearity(draw: Drawing, view: Mapping[str, Any], lines: Sequence[Mapping[s
     frame.line([(frame.across.low, 1.0), (frame.across.high, 1.0)], MUTED, dash="2 3")
     several = len({each["source"] for each in lines}) > 1
     series = list(dict.fromkeys((each["series"], each["device"]) for each in lines))
-    ends = []
+    ends: list[list[Any]] = []
     for each in lines:
         colour = COLOURS[series.index((each["series"], each["device"])) % len(COLOURS)]
         own = [(float(point["devices"]), point["row_linearity_ratio"]) for point in each["points"]]
@@ -349,6 +356,9 @@ def _linearity(draw: Drawing, view: Mapping[str, Any], lines: Sequence[Mapping[s
         frame.dots(own, colour, size=5.0, opacity=1.0)
         name = f"{each['series']}{', measured' if dash else ''}"
         ends.append([frame.at(*own[-1])[1], frame.at(*own[-1])[0], name, colour])
+    if below:
+        legend(draw, [(name, colour) for _, _, name, colour in ends], frame.top + frame.height + 36.0)
+        return
     _ends(draw, frame, ends, names)
 
 
