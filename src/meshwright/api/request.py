@@ -107,6 +107,11 @@ class FilesRequest(NamedCase):
 class Answer:
     """Base of all answers."""
 
+    asked: Request | None = None
+    """What it answers, where it has a page."""
+    page: str = ""
+    """The page of it that was written."""
+
     @property
     def ok(self) -> bool:
         """Whether the answer is a yes."""
@@ -125,6 +130,12 @@ class Answer:
     def to_json(self) -> dict[str, Any]:
         """The document that ``--json`` prints: plain values, units in the keys."""
         raise NotImplementedError
+
+    def _repr_html_(self) -> str | None:
+        """Its page in a frame of a notebook; None where it has none."""
+        from meshwright.api.renderers import render
+
+        return render("answer.frame", self) or None
 
 
 def read(fields: Sequence[Field], raw: Mapping[str, Any], faults: Faults) -> Values:
@@ -157,9 +168,21 @@ def read(fields: Sequence[Field], raw: Mapping[str, Any], faults: Faults) -> Val
             values[field.name] = [each for each in parsed if each is not None]
         elif given is not None and (value := _parsed(field, given, faults, path, from_file=not said)) is not None:
             values[field.name] = value
+    if "html" in values:
+        from meshwright.outputs import obstacles
+
+        read_from = [str(each) for name in _FILES for each in _several(values.get(name))]
+        faults.note(obstacles([str(values["html"])], inputs=read_from, force=bool(values.get("force")), fresh=True))
     if unread:  # everything else would only seem to be missing
         faults.check()
     return values
+
+
+_FILES = (
+    "model", "request", "cluster", "lengths", "calibration", "files", "csv", "plan", "measured", "training_config", "template",
+    "oom", "layouts", "replay",
+)
+"""Options that may name a file that is read."""
 
 
 def _plan_for_model(raw: Mapping[str, Any], faults: Faults) -> Mapping[str, Any]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast, overload
 
 from meshwright.api import numbers
 from meshwright.api.fields import Faults, Field, Values, one_of
-from meshwright.api.options import CASE, LAYOUT
+from meshwright.api.options import CASE, HTML, LAYOUT
+from meshwright.api.paged import paged
 from meshwright.api.request import Answer, ModelOnCluster, Progress
 from meshwright.errors import fault
 
@@ -65,6 +66,7 @@ class PackRequest(ModelOnCluster):
         Field(name="out", metavar="FILE", panel=_OUTPUT, in_file=False, help="Write the micro-batches, one a line of JSON."),
         Field(name="picture", metavar="FILE", panel=_OUTPUT, in_file=False,
               help="Write tokens/s and memory against the limit as a picture (SVG, or HTML by its name)."),
+        HTML,
         Field(name="force", kind="flag", panel=_OUTPUT, in_file=False, help="Overwrite changed files."),
     )
 
@@ -85,6 +87,8 @@ class PackRequest(ModelOnCluster):
     layout: str | None = None
     out: str | Path | None = None
     picture: str | Path | None = None
+    html: str | Path | None = None
+    """The file of its page."""
     force: bool = False
 
     def read(self, faults: Faults) -> Values:
@@ -119,6 +123,7 @@ def pack(request: PackRequest, *, progress: Progress | None = None) -> PackAnswe
 def pack(
     request: Sequence[int] | NDArray[np.int64], max_tokens: int, data_parallel: int = 1, cost: Cost | None = None
 ) -> list[list[list[int]]]: ...
+@paged
 def pack(
     request: PackRequest | Sequence[int] | NDArray[np.int64], max_tokens: int | None = None, data_parallel: int = 1,
     cost: Cost | None = None, *, progress: Progress | None = None,
