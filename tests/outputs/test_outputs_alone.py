@@ -20,6 +20,7 @@ ALLOWED = {
     "engine/record/journal.py": "a folder of its own: what a rank does, as it does it; one that holds records is refused",
     "engine/profile/store.py": "samples as they come, behind each other; a file that is no store is refused",
     "measure/rehearse/store.py": "runs as they come, behind each other; a file that is no store is refused",
+    "api/cells/kept.py": "cells as they come, behind each other; a file that is none is refused",
     "api/measuring/session.py": "events as they come, behind each other",
     "measure/conduct/loop.py": "a folder of its own: what a trial is started with",
     "measure/executors/keeper.py": "a folder of its own: what a trial prints and how it ended",
