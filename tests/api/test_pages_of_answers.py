@@ -99,7 +99,8 @@ def test_flags_and_pins_are_in_the_command():
 def test_the_page_of_files_with_hostile_names_does_nothing(tmp_path):
     name = "<script>alert(1)</script>]]>.sh".replace("/", "_")
     script = tmp_path / name
-    script.write_text("#!/bin/bash\ntorchrun pretrain_gpt.py --num-layers 2 --no-such-flag '</script><b>\u202e'\n", encoding="utf-8")
+    lines = "#!/bin/bash\ntorchrun pretrain_gpt.py --num-layers 2 --no-such-flag '</script><b>\u202e'\n"
+    script.write_text(lines, encoding="utf-8")
     checked = mw.check(mw.CheckRequest(files=[str(script)], from_="megatron"))
     text = mw.html(checked)
     assert "\u202e" not in text and "<script>alert" not in text
