@@ -77,6 +77,14 @@ def test_a_sweep_is_run_shown_kept_and_gone_on_with(cli: Cli, words: tuple[str, 
     assert len(read_runs(read_table(here / "r.csv")).runs) == 3, "validate and calibrate read them"
 
 
+def test_rows_as_parquet_are_validated_as_they_are(cli: Cli, words: tuple[str, ...], here: Path) -> None:
+    pytest.importorskip("pyarrow", reason="the extra arrow is not installed: pip install 'meshwright[arrow]'")
+    assert cli(*words, "--yes", "--out", "r.parquet").status == 0
+    assert cli(*words, "--yes", "--resume", "--out", "r.csv").status == 0
+    both = [cli("validate", name, "--json").json | {"path": ""} for name in ("r.parquet", "r.csv")]
+    assert both[0] == both[1] and both[0]["all"]["n"] == 3
+
+
 WRONG = {
     "--trials 0": "--trials: 0 must be at least 1",
     "--minutes 0": "--minutes: 0 must be above zero",

@@ -5,6 +5,7 @@ Skipped where there is no Chromium (``scripts/browser`` installs it); playwright
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 
 import pytest
@@ -18,7 +19,7 @@ LARGEST_BYTES = 2_000_000
 PAPER = 690
 """Pixels of an A4 page between its margins."""
 SERIOUS = {"serious", "critical"}
-SECONDS = 1.0
+OPENING_S = 1.0
 
 MEASURED = """() => {
   const seen = (node) => node.getClientRects().length > 0;
@@ -52,22 +53,15 @@ CUT = """() => [...document.querySelectorAll('table, pre, svg')].filter((node) =
   .map((node) => node.tagName + ' ' + node.textContent.trim().slice(0, 60)).slice(0, 5)"""
 
 
+RENAMED = {"nothing": "plan", "trials": "tune"}
+
+
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory):
-    """All samples as ``--html`` writes them."""
+def opened():
+    """One browser for all."""
     if browser_path() is None:
         pytest.skip("no browser: no Chromium on the path, and MESHWRIGHT_CHROMIUM names none (scripts/browser)")
     pytest.importorskip("playwright", reason="playwright is not installed (extra dev)")
-    out = tmp_path_factory.mktemp("pages")
-    with folder_of_samples() as folder:
-        for name in SAMPLES:
-            write_page(name, folder, out / f"{name}.html")
-    return out
-
-
-@pytest.fixture(scope="module")
-def opened(pages):
-    """One browser for all."""
     with browser() as found:
         yield found
 
@@ -84,64 +78,79 @@ def view(opened):
     found.close()
 
 
+@pytest.fixture
+def page_of(tmp_path):
+    """The file of a sample, as ``--html`` writes it."""
+
+    def made(name):
+        with folder_of_samples() as folder:
+            write_page(name, folder, tmp_path / f"{name}.html")
+        return tmp_path / f"{name}.html"
+
+    return made
+
+
 @pytest.mark.parametrize("name", SAMPLES)
-def test_a_page_can_be_read_on_a_desk_and_on_a_phone_by_day_and_by_night(name, pages, view):
-    path = pages / f"{name}.html"
+def test_everybody_can_read_a_page_anywhere(name, page_of, view):
+    """On a desk and on a phone, by day and by night, with a reader of screens, and on paper; it asks for nothing."""
+    path = page_of(name)
     assert path.stat().st_size < LARGEST_BYTES
+    clock = view.context.new_cdp_session(view)
+    clock.send("Performance.enable", {"timeDomain": "threadTicks"})
     view.goto(path.as_uri())
-    opening_s = view.evaluate("performance.getEntriesByType('navigation')[0].domComplete") / 1000.0
-    assert opening_s < 5 * SECONDS, "a page opens in under a second; a machine busy with tests has five"
+    spent = {each["name"]: each["value"] for each in clock.send("Performance.getMetrics")["metrics"]}
+    assert spent["TaskDuration"] < OPENING_S, "seconds of a processor until a page is there"
     assert view.title().endswith(f"Meshwright {RENAMED.get(name, name)}")
     for size, (width, height) in SIZES.items():
         view.set_viewport_size({"width": width, "height": height})
         for scheme in ("light", "dark"):
             view.emulate_media(color_scheme=scheme)
-            found = view.evaluate(MEASURED)
-            where = f"{name}, {size}, {scheme}: {found}"
-            assert found["width"] <= found["window"], f"wider than the window: {where}"
-            assert found["smallest"] >= SMALLEST and found["zoomed"] >= SMALLEST_ZOOMED, f"letters too small: {where}"
-            assert not found["pale"], f"letters too pale: {where}"
-            assert not found["outside"], f"letters outside their chart: {where}"
-            assert not found["fixed"], f"lines that are cut: {where}"
+            _is_readable(view.evaluate(MEASURED), f"{name}, {size}, {scheme}")
+    _shuts_nobody_out(view)
+    _is_whole_on_paper(view)
     assert [url for url in view.asked if url != path.as_uri()] == []
     assert view.complaints == []
 
 
-RENAMED = {"nothing": "plan", "trials": "tune"}
+def _is_readable(found, where):
+    assert found["width"] <= found["window"], f"wider than the window: {where}: {found}"
+    assert found["smallest"] >= SMALLEST and found["zoomed"] >= SMALLEST_ZOOMED, f"letters too small: {where}: {found}"
+    assert not found["pale"], f"letters too pale: {where}: {found}"
+    assert not found["outside"], f"letters outside their chart: {where}: {found}"
+    assert not found["fixed"], f"lines that are cut: {where}: {found}"
 
 
-@pytest.mark.parametrize("name", SAMPLES)
-def test_paper_cuts_nothing(name, pages, view):
+def _shuts_nobody_out(view):
+    """axe-core finds nothing serious, whatever is unfolded."""
+    pytest.importorskip("axe_playwright_python", reason="axe-core is not installed (extra dev)")
+    view.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true })")
+    view.evaluate(files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8"))
+    for scheme, asked in (("light", ""), ("dark", ", runOnly: ['color-contrast']")):  # by night the colours alone differ
+        view.emulate_media(color_scheme=scheme)
+        found = view.evaluate(f"axe.run({{resultTypes: ['violations']{asked}}})")
+        assert found["passes"], "something was looked at"
+        serious = [(each["id"], each["nodes"][0]["html"][:200]) for each in found["violations"] if each["impact"] in SERIOUS]
+        assert serious == [], scheme
+
+
+def _is_whole_on_paper(view):
+    view.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = false })")
     view.set_viewport_size({"width": PAPER, "height": 1000})
-    view.goto((pages / f"{name}.html").as_uri())
     view.emulate_media(media="print", color_scheme="dark")
     view.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert view.evaluate("[...document.querySelectorAll('details')].every((part) => part.open)")
+    assert view.evaluate("[...document.querySelectorAll('details')].every((part) => part.open)"), "paper has what is folded"
     assert view.evaluate(CUT) == []
     assert view.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)", "paper is white by night, too"
 
 
-def test_a_page_prints(pages, view):
-    view.goto((pages / "plan.html").as_uri())
+def test_a_page_prints(page_of, view):
+    view.goto(page_of("estimate").as_uri())
     printed = view.pdf(format="A4", prefer_css_page_size=True)
-    assert printed.startswith(b"%PDF-") and printed.count(b"/Type /Page\n") + printed.count(b"/Type /Page ") > 2
+    assert printed.startswith(b"%PDF-") and len(re.findall(rb"/Type\s*/Page\b", printed)) > 2
 
 
-@pytest.mark.parametrize("name", SAMPLES)
-def test_nobody_is_shut_out(name, pages, view):
-    pytest.importorskip("axe_playwright_python", reason="axe-core is not installed (extra dev)")
-    view.goto((pages / f"{name}.html").as_uri())
-    view.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true })")
-    view.evaluate(files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8"))
-    for scheme in ("light", "dark"):
-        view.emulate_media(color_scheme=scheme)
-        found = view.evaluate("axe.run({resultTypes: ['violations']})")
-        serious = [(each["id"], each["nodes"][0]["html"][:200]) for each in found["violations"] if each["impact"] in SERIOUS]
-        assert serious == [], f"{name}, {scheme}"
-
-
-def test_the_keyboard_reaches_everything(pages, view):
-    view.goto((pages / "plan.html").as_uri())
+def test_the_keyboard_reaches_everything(page_of, view):
+    view.goto(page_of("estimate").as_uri())
     view.keyboard.press("Tab")
     assert view.evaluate("document.activeElement.className") == "skip"
     view.keyboard.press("Tab")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from meshwright.domain.cluster import Cluster
     from meshwright.domain.model import Model
 
+INTERRUPTED = 130
+"""Exit status of what Ctrl-C ended, as shells have it: 128 and the signal."""
 Progress = Callable[[str, float, float], None]
 """Called with a noun, how many are done, and how many there are."""
 
@@ -43,8 +45,8 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NamedCase(Request):
-    """A model on a cluster with a batch: what names a case, but for the framework."""
+class ModelOnCluster(Request):
+    """A model on a cluster, and the numbers that it is trained in: what names a case, but for its batch and the framework."""
 
     model: str | Path | Model | None = None
     """A catalogue name, a ``config.json``, a model YAML, or the value itself."""
@@ -57,6 +59,21 @@ class NamedCase(Request):
     nodes: int | str | None = None
     devices: int | str | None = None
     devices_per_node: int | str | None = None
+    task: str | None = None
+    precision: str | None = None
+    optimizer: str | None = None
+    gradient_dtype: str | None = None
+    implementation: str | None = None
+    calibration: str | Path | None = None
+    flops_convention: str | None = None
+    max_memory_ratio: float | str | None = None
+    reserve_memory_ratio: float | str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedCase(ModelOnCluster):
+    """A model on a cluster with a batch: what names a case, but for the framework."""
+
     global_batch: int | str | None = None
     """Sequences of one optimizer step; with lengths samples."""
     sequence: int | str | None = None
@@ -68,15 +85,6 @@ class NamedCase(Request):
     packs: int | str | None = None
     """Packs of an optimizer step."""
     split_long: bool = False
-    task: str | None = None
-    precision: str | None = None
-    optimizer: str | None = None
-    gradient_dtype: str | None = None
-    implementation: str | None = None
-    calibration: str | Path | None = None
-    flops_convention: str | None = None
-    max_memory_ratio: float | str | None = None
-    reserve_memory_ratio: float | str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,6 +36,16 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Resident:
+    """Ranks that may run a trial without being started for it, and stay behind it for the next."""
+
+    command: tuple[str, ...]
+    """Starts them; their folder is added to its words (``engine/company.py``)."""
+    task: bytes
+    """What they run, as ``task`` in the folder of the trial."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """What an executor runs."""
 
@@ -60,6 +70,8 @@ class Trial:
     """What its step is multiplied by: above 1 where it runs fewer layers than the model has."""
     scale_error_ratio: float = 0.0
     """What the product may be wrong by, beside the interval of what was measured."""
+    resident: Resident | None = None
+    """What can run it, too, where an executor reuses ranks; None where the program permits it not."""
     scaled: str = ""
     """What it runs of the model, in words; empty for all of it."""
 

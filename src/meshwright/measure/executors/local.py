@@ -1,4 +1,7 @@
-"""Trials on this machine: each under a keeper of its own, which ends everything that it started."""
+"""Trials on this machine: each under a keeper of its own, which ends everything that it started.
+
+With ``reuse`` the ranks of a program that permits it stay between trials, under a keeper of their own, and take one after another.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.errors import NoAnswerError, fault
 from meshwright.measure.executors import keeper
+from meshwright.measure.executors.allocations import handed_over
 from meshwright.measure.executors.base import Ended, Handle, State
 from meshwright.measure.executors.devices_here import Lease, free_port, leased
 from meshwright.measure.executors.kept import kept_ending
+from meshwright.measure.executors.pilot import RANKS, Company
 from meshwright.measure.executors.processes import MARK, boot, end_marked, marked, started_at
 from meshwright.measure.trial import ENDED
 
@@ -36,8 +41,12 @@ class Local:
 
     name = "local"
     at_once = 1
+    reuse = False
 
     def __init__(self) -> None:
+        self._company: Company | None = None
+        self._given: Handle | None = None
+        """The trial that the company has."""
         self._keepers: dict[Handle, subprocess.Popen[bytes]] = {}
         self._processors: Lease | None = None
         """Held as long as trials of this executor run on them: they may share them with each other, and with nobody else."""
@@ -64,6 +73,10 @@ class Local:
         }
         asked = {"command": list(trial.command), "environment": environment, "grace_s": trial.limits.grace_s}
         try:
+            resident = self.reuse and trial.resident is not None and not lease.devices and self._given is None
+            if resident:
+                environment[RANKS] = str(self._ready(trial, folder, lease))
+                asked["command"] = handed_over(trial, folder)
             (folder / "keeper.json").write_text(json.dumps(asked), encoding="utf-8")
             with (folder / "keeper.log").open("ab") as log:
                 process = subprocess.Popen(
@@ -76,7 +89,23 @@ class Local:
         handle = json.dumps({"pid": process.pid, "start": started_at(process.pid) or 0, "boot": boot(), "mark": mark,
                              "folder": str(folder)})
         self._keepers[handle] = process
+        self._given = handle if resident else self._given
         return handle
+
+    def _ready(self, trial: Trial, folder: Path, lease: Lease) -> Path:
+        """The folder of ranks that wait for a trial; they hold the processors as long as they do."""
+        assert trial.resident is not None, "its program has ranks that stay"
+        if self._company is None:
+            self._company = Company(folder.parent, Path(keeper.__file__))
+        mark = f"ranks-{os.getpid()}-{started_at(os.getpid())}"
+        return self._company.ready(list(trial.resident.command), {**trial.environment, MARK: mark}, lease.handles)
+
+    def let_go(self) -> None:
+        """End ranks that wait, and give the processors back."""
+        if self._company is not None:
+            self._company.end()
+            self._company = None
+        self._let_go()
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[Handle, State]:
         """Running as long as its keeper is."""
@@ -104,6 +133,10 @@ class Local:
         """What the keeper says; where it was killed itself, what it kept is ended here."""
         self._bury(handle)
         found = kept_ending(folder)
+        if handle == self._given:
+            self._given = None
+            if self._company is not None and (found is None or found.exit_status != 0 or not self._company.alive):
+                self._company.end()  # ranks of a trial that failed are not given another
         if found is None:
             end_marked(_known(handle)["mark"])
             return Ended(cause="lost", said="the keeper of the trial was killed")
@@ -111,7 +144,7 @@ class Local:
 
     def _leased(self, trial: Trial) -> Lease:
         """Devices; those of a trial that has just ended are free in a moment."""
-        if self._keepers and self._processors is not None and not trial.accelerators:
+        if self._processors is not None and not trial.accelerators and (self._keepers or self._holds):
             return self._processors.shared()
         self._let_go()
         until = time.monotonic() + FREED_S
@@ -128,9 +161,14 @@ class Local:
 
     def _let_go(self) -> None:
         """Of the processors, where none of this executor's trials runs on them."""
-        if not self._keepers and self._processors is not None:
+        if not self._keepers and not self._holds and self._processors is not None:
             self._processors.close()
             self._processors = None
+
+    @property
+    def _holds(self) -> bool:
+        """Whether ranks wait on the processors."""
+        return self._company is not None and self._company.alive
 
     def _lives(self, handle: Handle) -> bool:
         own = self._keepers.get(handle)

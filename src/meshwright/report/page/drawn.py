@@ -197,7 +197,7 @@ def ranges(
         middle, colour = y + BAR / 2, RED if row.bad else BLUE
         if row.ends is not None:
             low_x, high_x = (place.left + axis.share(each) * place.width for each in row.ends)
-            drawing.line([(low_x, middle), (high_x, middle)], colour, width=2.0, opacity=0.55)
+            drawing.line([(low_x, middle), (high_x, middle)], colour, width=2.0, opacity=0.75)
             drawing.segments([((x, middle - 4), (x, middle + 4)) for x in (low_x, high_x)], colour, width=1.5)
         if row.other is not None:
             drawing.circle(place.left + axis.share(row.other) * place.width, middle, 4.5, fill=PAPER, stroke=ORANGE, width=2.0)
@@ -274,18 +274,18 @@ def pairs(
     taken: list[tuple[float, float, float]] = []
     for kind in kinds:
         for point, words_of_point in zip(kind.points, kind.words, strict=False):
-            _named(drawing, frame.at(*point), words_of_point, taken)
+            _named(frame, frame.at(*point), words_of_point, taken)
     drawing.height = top + tall + FOOT
     return drawing
 
 
-def _named(drawing: Drawing, place: Point, words: str, taken: list[tuple[float, float, float]]) -> None:
+def _named(frame: Frame, place: Point, words: str, taken: list[tuple[float, float, float]]) -> None:
     """A name right or left of its point, where none of those that stand already is in the way."""
     wide = width_of(words, SIZE - 1)
     for x, y in ((place[0] + 8, place[1] - 5), (place[0] - 8 - wide, place[1] + 14), (place[0] + 8, place[1] + 14)):
         free = all(x > right or x + wide < left or abs(y - line) > SIZE for left, right, line in taken)
-        if free and x > 0 and x + wide < drawing.width:
-            drawing.text(x, y, words, size=SIZE - 1)
+        if free and x > frame.left and x + wide < frame.drawing.width:
+            frame.drawing.text(x, y, words, size=SIZE - 1)
             taken.append((x, x + wide, y))
             return
 
@@ -321,7 +321,7 @@ def against(kinds: Sequence[Paired], width: float, *, title: str, across: str, u
                   up=Axis(low=axis.low, high=axis.high, log=True, ticks=axis.ticks))
     frame.ground()
     drawing.text(4, top - 8, up, size=SIZE - 1, colour=MUTED)
-    frame.diagonal_band(1.5, GRID)
+    frame.diagonal_band(1.5, GRID, opacity=0.6)
     for kind in kinds:
         frame.dots(kind.points, kind.colour, size=4.5, opacity=0.7)
     drawing.height = top + side + FOOT

@@ -129,7 +129,7 @@ class Writing:
         name = table.caption or ", ".join(filter(None, table.head)) or "figures"
         caption = f"<caption>{xml(table.caption)}</caption>" if table.caption else ""
         head = "".join(
-            f'<th scope="col"{_class(table, place)}>{xml(each)}</th>' if each else "<td></td>"
+            f'<th scope="col"{_class(table, place)}>{_text(each)}</th>' if each else "<td></td>"
             for place, each in enumerate(table.head)
         )
         rows = "".join(f"<tr>{''.join(_td(table, place, each) for place, each in enumerate(row))}</tr>\n" for row in table.rows)
@@ -177,7 +177,12 @@ class Writing:
 
 
 def _words(said: Words) -> str:
-    return "".join(f'<span class="{each.tone}">{xml(each.text)}</span>' if each.tone else xml(each.text) for each in said)
+    return "".join(f'<span class="{each.tone}">{_text(each.text)}</span>' if each.tone else _text(each.text) for each in said)
+
+
+def _text(text: str) -> str:
+    """Text whose lines stay lines."""
+    return "<br>".join(map(xml, text.split("\n")))
 
 
 def _tiles(block: Tiles) -> str:

@@ -122,7 +122,7 @@ def words_of(text: Text) -> Words:
     plain = text.plain
     tones: list[Tone] = [_tone(text.style)] * len(plain)
     for span in text.spans:
-        if tone := _tone(span.style):
+        if (tone := _tone(span.style)) or "not bold" in str(span.style):
             tones[span.start : span.end] = [tone] * (min(span.end, len(plain)) - span.start)
     runs: list[Run] = []
     begin, end = len(plain) - len(plain.lstrip()), len(plain.rstrip())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from dataclasses import replace
 from importlib import import_module
 from inspect import getdoc
 from pathlib import Path
@@ -20,6 +21,7 @@ from meshwright.report.page.blocks import (
     Page,
     Paragraph,
     Section,
+    Table,
     Tile,
     Tiles,
     drawn_twice,
@@ -131,10 +133,18 @@ def time_section(estimate: Estimate) -> Section:
         caption=f"Exposed seconds on the busiest stage; they sum to the step of {seconds(total)}.",
     )
     return Section(title="Where the step goes", blocks=(
-        chart, Folded(title="As a table", blocks=body_of(time_split(estimate))[1:]),
+        chart, Folded(title="As a table", blocks=tuple(map(_without_letters, body_of(time_split(estimate))[1:]))),
         Folded(title="Down to the formulas: every term of the figures",
                blocks=(*blocks_of(term_table(estimate)), *_formulas(estimate))),
     ))
+
+
+def _without_letters(block: Block) -> Block:
+    """The table without the letters that a bar of a terminal needs."""
+    if not isinstance(block, Table):
+        return block
+    right = frozenset(place - 1 for place in block.right)
+    return replace(block, head=block.head[1:], rows=tuple(row[1:] for row in block.rows), right=right)
 
 
 def _formulas(estimate: Estimate) -> Iterator[Block]:

@@ -42,9 +42,8 @@ def page_of(answer: FixAnswer) -> Page:
         first=(_tiles(fixed, shown), *([done] if done else ()), *above[:cut]),
         sections=(
             _beside(fixed, answer.number), _after(fixed, shown),
-            *(Section(title=f"Change {number} in full", blocks=_full(fixed, change, number, opened=number == answer.number))
-              for number, change in enumerate(fixed.changes, start=1)),
-            time_section(shown.estimate),
+            Section(title=f"Change {answer.number} in full", blocks=body_of(one_change(fixed, shown, answer.number))),
+            _others(fixed, answer.number), time_section(shown.estimate),
         ),
     )
 
@@ -56,9 +55,13 @@ def _table_of(fixed: Fixed, number: int) -> tuple[Block, ...]:
     return tuple(each for each in blocks_of(fix_report(fixed, number)) if isinstance(each, Table))[:1]
 
 
-def _full(fixed: Fixed, change: Change, number: int, *, opened: bool) -> tuple[Block, ...]:
-    blocks = body_of(one_change(fixed, change, number))
-    return blocks if opened else (Folded(title=", ".join(move.words for move in change.moves), blocks=blocks),)
+def _others(fixed: Fixed, shown: int) -> Section:
+    """Every other change with its diff."""
+    return Section(title="The other changes in full", blocks=tuple(
+        Folded(title=f"{number}  {', '.join(move.words for move in change.moves)}",
+               blocks=body_of(one_change(fixed, change, number)))
+        for number, change in enumerate(fixed.changes, start=1) if number != shown
+    ))
 
 
 def _tiles(fixed: Fixed, shown: Change) -> Tiles:

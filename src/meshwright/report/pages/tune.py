@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from meshwright.report.page.blocks import Page, Paragraph, Section, Tile, Tiles, drawn_twice, words
+from meshwright.report.page.blocks import Block, Page, Paragraph, Section, Tile, Tiles, drawn_twice, words
 from meshwright.report.page.drawn import Paired, Ranged, pairs, ranges
 from meshwright.report.page.reading import blocks_of
 from meshwright.report.pages.common import page
@@ -29,6 +29,10 @@ def page_of(answer: TuneAnswer) -> Page:
     if "verdict" not in view:
         return found
     return replace(found, first=(*found.first, Paragraph(words=words(view["verdict"]))))
+
+
+def _says(block: Block, words_of_it: str) -> bool:
+    return isinstance(block, Paragraph) and "".join(each.text for each in block.words) == words_of_it
 
 
 def _replayed(view: Mapping[str, Any], ok: bool) -> Page:
@@ -58,7 +62,9 @@ def _replayed(view: Mapping[str, Any], ok: bool) -> Page:
                     [Paired(name="", points=tuple(regret), joined=True)], width, title="Regret by trial", across="trial",
                     up="slower than the best recorded", words=(lambda value: f"{value:.0f}", percent), height=200.0,
                 ),
-            ),) if len(regret) > 1 else ()),
-            Section(title="Trials", blocks=blocks_of(replay_report(view))),
+            ),) if any(value for _, value in regret) else ()),
+            Section(title="Trials", blocks=tuple(
+                each for each in blocks_of(replay_report(view)) if not _says(each, view["verdict"])
+            )),
         ),
     )

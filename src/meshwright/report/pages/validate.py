@@ -36,7 +36,7 @@ def page_of(answer: ValidateAnswer) -> Page:
     step = total.step_mape_ratio
     title = "Nothing measured to compare with" if step is None else f"Steps are predicted within {percent(step)} on average"
     return page(
-        "validate", title, subtitle=f"calibration {found.calibration}; {head.remark}",
+        "validate", title, subtitle=head.remark,
         first=(_tiles(answer), *first, *head.blocks),
         sections=(*(_chart(found.rows, *each) for each in CHARTS), *rest),
     )
