@@ -32,6 +32,8 @@ _TRIALS = (
     "--steps 9 --yes"
 )
 SAMPLES = {
+    "atlas": "atlas --sizes 1b,80b --cluster p5 --nodes 1,2,4..16 --global-batch 256 --sequence 4096 --framework nanotron "
+             "--pin recompute=none --pin cp=1 --csv shipped --difference",
     "plan": "plan llama3-70b --device h100-sxm --nodes 8 --global-batch 1024 --sequence 8192",
     "nothing": "plan llama3.1-405b --device h100-sxm --nodes 1 --global-batch 128 --sequence 8192",
     "estimate": "estimate llama3-70b --device h100-sxm --nodes 4 --global-batch 128 --sequence 8192 "
@@ -52,7 +54,7 @@ SAMPLES = {
 """Name of a page -> the command that asks for it, run in the root of the repository."""
 AT_THEIR_FILES = {"sweep", "tune", "trials", "validate"}
 """Those that are run in a folder with files made for them."""
-SHOWN = ("plan", "estimate", "check", "fix", "balance", "diagnose", "tune")
+SHOWN = ("atlas", "plan", "estimate", "check", "fix", "balance", "diagnose", "tune")
 """Pages whose screenshots the documentation has."""
 LAYOUTS = ("dp2 mb1", "dp2 mb2", "dp2 mb4", "pp2 mb1", "tp2 mb1", "tp2 mb4")
 RUNS = "playbook"

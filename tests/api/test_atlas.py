@@ -218,8 +218,9 @@ def test_tables_and_stores_of_another_kind_are_refused_and_not_touched(tmp_path)
 
 ROW = {
     "source": "nobody", "status": "ok", "task": "pretrain", "framework": "nanotron", "model": "mine", "n_params_B": "1.3422",
-    "n_layers": "16", "hidden": "2048", "n_heads": "32", "n_kv_heads": "32", "ffn_hidden": "8192", "vocab": "131072", "gated_mlp": "1",
-    "attention": "mha", "gpu": "h100-80g-sxm", "n_gpus": "8", "gpus_per_node": "8", "precision": "bf16", "seq": "4096", "gbs": "256",
+    "n_layers": "16", "hidden": "2048", "n_heads": "32", "n_kv_heads": "32", "ffn_hidden": "8192", "vocab": "131072",
+    "gated_mlp": "1", "attention": "mha", "gpu": "h100-80g-sxm", "n_gpus": "8", "gpus_per_node": "8", "precision": "bf16",
+    "seq": "4096", "gbs": "256",
     "mbs": "2", "tp": "1", "sp": "0", "cp": "1", "pp": "1", "dp": "8", "zero": "1", "recompute": "none", "step_time_s": "3.2",
 }
 
@@ -237,7 +238,8 @@ def table(tmp_path, *rows):
 
 def test_a_measured_cell_is_its_fastest_run(tmp_path):
     path = table(
-        tmp_path, {"step_time_s": "3.4"}, {}, {"zero": "0", "step_time_s": "3.3"}, {"status": "failed", "step_time_s": "", "mbs": "16"},
+        tmp_path, {"step_time_s": "3.4"}, {}, {"zero": "0", "step_time_s": "3.3"},
+        {"status": "failed", "step_time_s": "", "mbs": "16"},
         {"n_gpus": "16", "dp": "16", "step_time_s": "1.65", "mem_gb": "40"}, {"flag": "doubted", "step_time_s": "0.1"},
         {"n_gpus": "32", "dp": "32", "status": "failed", "step_time_s": ""},
     )
@@ -289,7 +291,8 @@ def test_a_difference_without_models_predicts_the_cases_of_the_runs(tmp_path):
     assert predicted.place == measured.place and predicted.label and answer.differences[0].measured_label == measured.label
     asked = {**PLAYBOOK, "sizes": ["1b"], "nodes": [1]}
     alike = mw.atlas(mw.AtlasRequest(**asked)).cells[0]
-    assert predicted.label == alike.label and predicted.step_s == pytest.approx(alike.step_s, rel=0.01), "on the cluster of the runs"
+    assert predicted.label == alike.label, "on the cluster of the runs"
+    assert predicted.step_s == pytest.approx(alike.step_s, rel=0.01)
 
 
 def test_the_trials_of_a_store_are_measured_cells(tmp_path):
@@ -339,6 +342,6 @@ def test_without_pillow_a_png_is_refused_in_words(monkeypatch):
     from meshwright.api.cells import asked
 
     monkeypatch.setattr(asked, "find_spec", lambda _: None)
-    with pytest.raises(InputError, match="a .png needs Pillow"):
+    with pytest.raises(InputError, match=r"a \.png needs Pillow"):
         mw.atlas(mw.AtlasRequest(out=["a.png"], **SMALL))
     assert not Path("a.png").exists() and write([]) == []
