@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -134,6 +135,28 @@ def test_where_a_keeper_is_killed_the_allocation_goes_on(tmp_path, pretended, ho
         while marked(f"mark-{number}"):
             assert time.monotonic() < until, "something goes on without its keeper"
     assert len(pretended.scripts) == 1
+
+
+def test_inside_an_allocation_this_machine_is_its_nodes(tmp_path, monkeypatch):
+    trial = Trial(label="x", command=("sh", "-c", "echo $NODE_RANK of $MASTER_ADDR"), devices=4, nodes=2, devices_per_node=2,
+                  spreads=False, limits=Limits(grace_s=0.3))
+    with pytest.raises(InputError, match="the layouts need 2 nodes and local is this machine alone"):
+        Local().check([trial])
+    (tmp_path / "srun").write_text('#!/bin/sh\nshift; for n in 0 1; do SLURM_NODEID=$n "$@"; done\n')
+    (tmp_path / "scontrol").write_text("#!/bin/sh\nprintf 'n1\\nn2\\n'\n")
+    for name in ("srun", "scontrol"):
+        (tmp_path / name).chmod(0o755)
+    for name, value in {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2"}.items():
+        monkeypatch.setenv(name, value)
+    local = Local()
+    local.check([trial])
+    handle = local.submit(trial, tmp_path, "mark-of-two")
+    while local.poll([handle])[handle].phase != "ended":
+        time.sleep(0.01)
+    assert local.collect(handle, tmp_path).exit_status == 0
+    assert (tmp_path / "output.log").read_text() == "0 of n1\n1 of n1\n"
+    with pytest.raises(InputError, match="need 3 nodes and local is this allocation of 2"):
+        local.check([replace(trial, nodes=3)])
 
 
 def test_every_executor_has_its_name():

@@ -12,7 +12,6 @@ import pytest
 from pretended_slurm import PretendedSlurm
 from trials_here import candidates, conducted, trial_of
 
-from meshwright.measure.conduct import loop
 from meshwright.measure.conduct.verdict import AGAIN
 from meshwright.measure.executors import slurm_asking
 from meshwright.measure.executors.base import Handed
@@ -40,7 +39,7 @@ def test_a_killed_sweep_is_gone_on_with(reuse, noted, tmp_path, monkeypatch):
                 trial = trial_of(each, LIMITS)
                 claim = store.claim("stand-in", each.label, executor="slurm", folder=trial.name, retry=AGAIN, most=3)
                 folder = store.folder.absolute() / claim.attempt.folder
-                loop._fill(folder, trial)
+                trial.fill(folder)
                 handed.append(Handed(trial, folder, claim.attempt.mark))
                 claims.append(claim.attempt)
             handles = first.submit_all(handed)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from meshwright.documents.source import File
 
@@ -79,6 +80,16 @@ class Trial:
     def name(self) -> str:
         """A name for jobs and folders, whatever the label holds."""
         return safe_name(self.label)
+
+    def fill(self, folder: Path) -> None:
+        """Write its files into its folder, which is made where it is not there."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for file in self.files:
+            path = folder / file.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(file.text, encoding="utf-8")
+            if file.executable:
+                path.chmod(0o755)
 
     def whole(self, interval_s: tuple[float, float] | None) -> tuple[float, float] | None:
         """An interval of the step that was measured as one of the whole model's."""

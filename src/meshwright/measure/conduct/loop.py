@@ -187,7 +187,7 @@ class Conductor:
 
     def _filled(self, due: _Due) -> Handed:
         folder = self._folder(due.attempt)
-        _fill(folder, due.trial)
+        due.trial.fill(folder)
         return Handed(due.trial, folder, due.attempt.mark)
 
     def _started(self, due: Sequence[_Due], handles: Sequence[str]) -> None:
@@ -292,14 +292,3 @@ class Conductor:
             return
         known = {} if attempt is None else {"id": attempt.id, "label": attempt.label, "attempt": attempt.attempt}
         self._told({"event": event, "at": time.time(), **known, **values})
-
-
-def _fill(folder: Path, trial: Trial) -> None:
-    """The folder of a trial with its files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for file in trial.files:
-        path = folder / file.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(file.text, encoding="utf-8")
-        if file.executable:
-            path.chmod(0o755)

@@ -1,5 +1,6 @@
 """Trials on this machine: each under a keeper of its own, which ends everything that it started.
 
+Inside an allocation of Slurm (the script of an ``sbatch``) that is its nodes: trials of several are started on each by ``srun``.
 With ``reuse`` the ranks of a program that permits it stay between trials, under a keeper of their own, and take one after another.
 """
 
@@ -9,6 +10,7 @@ import json
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -24,6 +26,7 @@ from meshwright.measure.executors.devices_here import Lease, free_port, leased
 from meshwright.measure.executors.kept import kept_ending
 from meshwright.measure.executors.pilot import RANKS, Company
 from meshwright.measure.executors.processes import MARK, boot, end_marked, marked, started_at
+from meshwright.measure.executors.slurm_scripts import command_of
 from meshwright.measure.trial import ENDED
 
 if TYPE_CHECKING:
@@ -54,11 +57,12 @@ class Local:
     def check(self, trials: Sequence[Trial]) -> None:
         """Refuse several nodes, devices that are missing, and devices that somebody uses."""
         nodes = max((trial.nodes for trial in trials), default=1)
-        if nodes > 1:
-            raise fault("local.nodes", "the layouts need {nodes} nodes and local is this machine alone: --executor slurm or ssh",
-                        path="--executor", nodes=nodes)
+        if nodes > (here := nodes_here()):
+            where = "this machine alone" if here == 1 else f"this allocation of {here}"
+            raise fault("local.nodes", "the layouts need {nodes} nodes and local is {where}: --executor slurm or ssh",
+                        path="--executor", nodes=nodes, where=where)
         if trials:
-            leased(max(trial.devices for trial in trials), accelerators=trials[0].accelerators).close()
+            leased(max(map(_devices_here, trials)), accelerators=trials[0].accelerators).close()
 
     def describe(self, trial: Trial) -> str:
         """The command line."""
@@ -67,11 +71,12 @@ class Local:
     def submit(self, trial: Trial, folder: Path, mark: str, *, avoid: Sequence[str] = ()) -> Handle:
         """Start the keeper of a trial on devices that it holds until it has ended."""
         lease = self._leased(trial)
+        first = "127.0.0.1" if trial.nodes == 1 else socket.gethostname()
         environment = {
-            **trial.environment, MARK: mark, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "NODE_RANK": "0",
+            **trial.environment, MARK: mark, "MASTER_ADDR": first, "MASTER_PORT": str(free_port()), "NODE_RANK": "0",
             **({"CUDA_VISIBLE_DEVICES": ",".join(map(str, lease.devices))} if lease.devices else {}),
         }
-        asked = {"command": list(trial.command), "environment": environment, "grace_s": trial.limits.grace_s}
+        asked = {"command": list(command_of(trial)), "environment": environment, "grace_s": trial.limits.grace_s}
         try:
             resident = self.reuse and trial.resident is not None and not lease.devices and self._given is None
             if resident:
@@ -150,7 +155,7 @@ class Local:
         until = time.monotonic() + FREED_S
         while True:
             try:
-                lease = leased(trial.devices, accelerators=trial.accelerators)
+                lease = leased(_devices_here(trial), accelerators=trial.accelerators)
             except NoAnswerError:
                 if time.monotonic() > until:
                     raise
@@ -184,6 +189,17 @@ class Local:
             if own.stdin is not None:
                 own.stdin.close()
         self._let_go()
+
+
+def nodes_here() -> int:
+    """Nodes of the allocation of Slurm that this process runs in; 1 where it runs in none."""
+    nodes = os.environ.get("SLURM_JOB_NUM_NODES", "")
+    return int(nodes) if nodes.isdecimal() and os.environ.get("SLURM_JOB_ID") else 1
+
+
+def _devices_here(trial: Trial) -> int:
+    """Devices of a trial on one node."""
+    return trial.devices if trial.nodes == 1 else trial.devices_per_node
 
 
 def _known(handle: Handle) -> dict[str, Any]:
