@@ -32,8 +32,6 @@ _TRIALS = (
     "--steps 9 --yes"
 )
 SAMPLES = {
-    "atlas": "atlas --sizes 1b,80b --cluster p5 --nodes 1,2,4..16 --global-batch 256 --sequence 4096 --framework nanotron "
-             "--pin recompute=none --pin cp=1 --csv shipped --difference",
     "plan": "plan llama3-70b --device h100-sxm --nodes 8 --global-batch 1024 --sequence 8192",
     "nothing": "plan llama3.1-405b --device h100-sxm --nodes 1 --global-batch 128 --sequence 8192",
     "estimate": "estimate llama3-70b --device h100-sxm --nodes 4 --global-batch 128 --sequence 8192 "
@@ -50,11 +48,13 @@ SAMPLES = {
     "tune": "tune --replay runs.csv",
     "trials": f"tune {_TRIALS} --store tune.db",
     "validate": "validate runs.csv",
+    "atlas": "atlas --sizes 1b,3b,8b --device h100-sxm --nodes 1..8 --global-batch 256 --sequence 4096 --framework nanotron "
+             "--pin recompute=none --pin cp=1 --csv shipped --difference",
 }
 """Name of a page -> the command that asks for it, run in the root of the repository."""
 AT_THEIR_FILES = {"sweep", "tune", "trials", "validate"}
 """Those that are run in a folder with files made for them."""
-SHOWN = ("atlas", "plan", "estimate", "check", "fix", "balance", "diagnose", "tune")
+SHOWN = ("plan", "estimate", "check", "fix", "balance", "diagnose", "tune", "atlas")
 """Pages whose screenshots the documentation has."""
 LAYOUTS = ("dp2 mb1", "dp2 mb2", "dp2 mb4", "pp2 mb1", "tp2 mb1", "tp2 mb4")
 RUNS = "playbook"
@@ -91,7 +91,7 @@ def write_page(name: str, folder: Path, page: Path) -> str:
     words = shlex.split(SAMPLES[name])
     stream = io.StringIO()
     with contextlib.redirect_stdout(stream), contextlib.chdir(folder if name in AT_THEIR_FILES else ROOT):
-        status = run_meshwright([*words, "--html", str(page)])
+        status = run_meshwright([*words, "--out" if name == "atlas" else "--html", str(page)])
     assert status in {0, 1}, f"meshwright {shlex.join(words)} ended with {status}"
     return stream.getvalue()
 
