@@ -8,7 +8,8 @@ from meshwright.perf.parameters import total_parameters
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 ROW = re.compile(
-    r"^\| (?P<name>\S+?)\*? \| (?P<layers>\d+) \| (?P<parameters>[\d,]+) \| [\d.,]+ B \| (?P<built>[\d,]+|no class) \|", re.MULTILINE
+    r"^\| (?P<name>\S+?)\*? \| (?P<layers>\d+) \| (?P<parameters>[\d,]+) \| [\d.,]+ B \| (?P<built>[\d,]+|no class) \|",
+    re.MULTILINE,
 )
 
 
