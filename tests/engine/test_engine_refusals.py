@@ -93,7 +93,7 @@ def test_figures_of_the_run_are_judged() -> None:
 
 
 def test_models_without_an_equal_are_refused() -> None:
-    full = replace(MODELS["dense"].kinds[0], attention=replace(MODELS["dense"].kinds[0].attention, query_key_norm="full"))
+    full = replace(MODELS["dense"].kinds[0], attention=replace(MODELS["dense"].attention, query_key_norm="full"))
     for model, expected in ((replace(MODELS["dense"], kinds=(full,)), {"engine.tensor-norm"}),
                             (replace(MODELS["dense"], num_mtp_layers=1), {"engine.mtp"})):
         request = Request(model=model, layout=Layout(tensor_parallel=2), sequence_tokens=SEQUENCE_TOKENS)

@@ -29,6 +29,7 @@ class Block(nn.Module):
         hidden, attention, block = model.hidden, kind.attention, kind.feed_forward
         self.parallel = kind.parallel_block
         self.attention_norm = norm(model, hidden)
+        assert attention is not None, "a layer without attention was refused"
         self.attention = LatentAttentionBlock(model, attention) if attention.latent else GroupedAttention(model, attention)
         self.feed_norm = norm(model, hidden) if kind.norms > 1 else None
         self.feed = FeedForward(hidden, block) if isinstance(block, Mlp) else Experts(hidden, block)

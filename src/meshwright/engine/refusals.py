@@ -55,8 +55,9 @@ def _tensor(model: Model, layout: Layout) -> Iterator[Message]:
     sizes: dict[str, int] = {"the vocabulary": model.vocabulary}
     for kind in model.kinds:
         attention, block = kind.attention, kind.feed_forward
-        sizes["the attention heads"] = gcd(sizes.get("the attention heads", 0), attention.num_heads)
-        if attention.latent is None:
+        if attention is not None:
+            sizes["the attention heads"] = gcd(sizes.get("the attention heads", 0), attention.num_heads)
+        if attention is not None and attention.latent is None:
             sizes["the key-value heads"] = gcd(sizes.get("the key-value heads", 0), attention.num_key_value_heads)
         width = block.width if isinstance(block, Mlp) else block.shared_width
         sizes["the feed-forward width"] = gcd(sizes.get("the feed-forward width", 0), width)
@@ -69,7 +70,7 @@ def _tensor(model: Model, layout: Layout) -> Iterator[Message]:
                 name=name,
                 size=size,
             )
-    if any(kind.attention.query_key_norm == "full" for kind in model.kinds):
+    if any(each.query_key_norm == "full" for each in model.attentions):
         yield _message(
             "tensor-norm", "tp={tp}: {model} normalises queries and keys over all heads, which no rank has", tp=tp, model=model.name
         )
@@ -94,7 +95,7 @@ def _context(model: Model, layout: Layout, sequence_tokens: int) -> Iterator[Mes
             kind=layout.context_kind,
         )
     ways = cp * layout.tensor_parallel
-    for attention in {kind.attention for kind in model.kinds}:
+    for attention in set(model.attentions):
         keys = attention.num_heads if attention.latent else attention.num_key_value_heads
         if attention.num_heads % ways or keys % ways:
             yield _message("context-heads", "cp x tp = {ways} does not divide {heads} heads and {keys} key-value heads (Ulysses)",

@@ -56,7 +56,8 @@ def _narrower(kind: LayerKind, ratio: float) -> LayerKind:
         block = replace(block, width=_width(block.width, ratio))
     else:
         block = replace(block, expert_width=_width(block.expert_width, ratio), shared_width=_width(block.shared_width, ratio))
-    return replace(kind, attention=_fewer_heads(kind.attention, ratio), feed_forward=block)
+    attention = kind.attention
+    return replace(kind, attention=attention and _fewer_heads(attention, ratio), feed_forward=block)
 
 
 def _fewer_heads(attention: Attention, ratio: float) -> Attention:

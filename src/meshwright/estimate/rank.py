@@ -192,9 +192,12 @@ def _flops(case: Case, layout: Layout, found: Evaluation, chunks: tuple[Chunk, .
             once = sum(float(row.flops) for row in rows)
             more = once - (0.0 if keeps_last_product(kind) else float(rows[-1].flops))
             products += 3.0 * once + (more if again == "full" else 0.0)
-            heads = shape.sequences * kind.attention.num_heads / (shape.tensor_parallel * shape.context_parallel)
+            block = kind.attention
+            if block is None:
+                continue
+            heads = shape.sequences * block.num_heads / (shape.tensor_parallel * shape.context_parallel)
             wide, narrow = (float(attention_flops(tokens**2, heads, *widths)) for widths in (
-                (kind.attention.head_dim, 0), (0, kind.attention.value_dim)))
+                (block.head_dim, 0), (0, block.value_dim)))
             runs = 1.0 if again == "none" else 2.0
             attention += runs * (wide + narrow) + 3.0 * wide + 2.0 * narrow
         if chunk.last:

@@ -87,7 +87,7 @@ def _built(name: str, shape: Shape, latent_of: str, told: str, ties: bool | None
 
 def _attention(shape: Shape, hidden: int, latent_of: str) -> Attention:
     heads = shape.num_heads or 1
-    if latent_of and (latent := load_model(latent_of).kinds[0].attention.latent):
+    if latent_of and (latent := load_model(latent_of).attention.latent):
         return Attention(num_heads=heads, num_key_value_heads=heads, head_dim=latent.nope_dim + latent.rope_dim, latent=latent)
     bias = not shape.gated and shape.attention == "mha"
     return Attention(
@@ -105,11 +105,12 @@ def windowed(model: Model) -> Model | None:
 
     def shape(each: Model) -> tuple[object, ...]:
         parts = {
-            (kind.attention.num_heads, kind.attention.num_key_value_heads, kind.attention.head_dim, kind.feed_forward.num_inputs,
+            (kind.attention and (kind.attention.num_heads, kind.attention.num_key_value_heads, kind.attention.head_dim),
+             kind.feed_forward.num_inputs,
              kind.experts and (kind.experts.num_experts, kind.experts.experts_per_token, kind.experts.expert_width))
             for kind in each.kinds
         }
         return each.hidden, each.vocabulary, each.num_layers, parts
 
-    windows = any(kind.attention.window_tokens for kind in known.kinds)
+    windows = any(each.window_tokens for each in known.attentions)
     return known if windows and shape(known) == shape(model) else None

@@ -32,7 +32,7 @@ _EVALUATED = {"moe_layer_freq", "window_attn_skip_freq"}
 
 def provider(case: Case) -> str:
     """The class that builds the model."""
-    return "MLAModelProvider" if case.model.kinds[0].attention.latent else "GPTModelProvider"
+    return "MLAModelProvider" if case.model.attention.latent else "GPTModelProvider"
 
 
 def model_fields(case: Case, release: str) -> dict[str, object]:

@@ -110,6 +110,6 @@ def _adapters(case: Case) -> Iterator[str]:
     """Rank and places of the adapters."""
     if lora := case.training.lora:
         yield f"    config.peft.dim = {lora.rank}"
-        if case.model.kinds[0].attention.latent is None:
+        if case.model.attention.latent is None:
             modules = [name for target in lora.targets for name in TARGETS[target] if target != "mlp" or not case.model.is_moe]
             yield f"    config.peft.target_modules = {python(list(dict.fromkeys(modules)))}"

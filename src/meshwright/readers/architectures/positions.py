@@ -38,7 +38,7 @@ def with_rotary(model: Model, fields: Fields, key: str) -> Model:
     ratio = fields.number("partial_rotary_factor", "rotary_pct", default=share, maximum=1.0)
     if architectures[key] is architectures["chatglm"]:
         base *= fields.number("rope_ratio", default=1.0)
-    return replace(model, rotary_base=base, rotary_ratio=1.0 if model.kinds[0].attention.latent else ratio)
+    return replace(model, rotary_base=base, rotary_ratio=1.0 if model.attention.latent else ratio)
 
 
 def _default(key: str, table: dict[str, float], usual: float) -> float:
