@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from meshwright.domain.model import MixtureOfExperts, Mlp, Model
@@ -18,6 +20,13 @@ def equivalent(architecture: str, config_class: str) -> Callable[[Equivalent], E
         return function
 
     return register
+
+
+def equivalents() -> dict[str, tuple[str, Equivalent]]:
+    """All families: those of this file, and of each ``hf_*.py`` beside it."""
+    for path in sorted(Path(__file__).parent.glob("hf_*.py")):
+        import_module(f"tests.catalog.{path.stem}")
+    return EQUIVALENTS
 
 
 def mlp_of(model: Model) -> Mlp | None:
