@@ -197,6 +197,13 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook_func(lambda kind: kind == counts, read)
     for variants in (Mlp | MixtureOfExperts, Mixer, Selective | Full, Recompute):
         configure_tagged_union(variants, converter)
+    maybe = Mixer | None
+    converter.register_unstructure_hook_func(
+        lambda kind: kind == maybe, lambda value: None if value is None else converter.unstructure(value, Mixer)
+    )
+    converter.register_structure_hook_func(
+        lambda kind: kind == maybe, lambda value, _: None if value is None else converter.structure(value, Mixer)  # type: ignore[arg-type]
+    )
     return converter
 
 

@@ -229,7 +229,9 @@ _PRODUCTS: dict[str, Callable[[Any], int]] = {
     "_grouped_mm": lambda args: 2 * int(prod(args[0].shape)) * int(args[1].shape[-1]),
 }
 
-_SCAN_PRODUCTS = {**_PRODUCTS, "linalg_solve_triangular": lambda args: _product(args[0], args[1]) // 2}
+_SCAN_PRODUCTS: dict[str, Callable[[Any], int]] = {
+    **_PRODUCTS, "linalg_solve_triangular": lambda args: _product(args[0], args[1]) // 2,
+}
 """Of recurrences besides: half of a triangular matrix is zero."""
 
 
