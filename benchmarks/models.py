@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.catalog.hf_equivalents import equivalents, rotary
+from tests.catalog.hf_published import published_parameters_of_class
 
 from meshwright.catalog import load_model, models, provenance, published_parameters
 from meshwright.domain.model import MixtureOfExperts
@@ -85,6 +86,8 @@ def built_parameters(model: Model) -> int | None:
     import torch
     import transformers
 
+    if (count := published_parameters_of_class(model.name)) is not None:
+        return count
     families = equivalents()
     if model.architecture not in families:
         return None

@@ -121,8 +121,9 @@ def _any_attention(model: Model, attention: Attention, *, tp: Count) -> Paramete
     else:
         counts = _attention(model, attention, tp=tp)
     if attention.gate != "none":
-        width = attention.output_width if attention.gate == "full" else attention.num_heads
-        counts += ParameterCounts(sharded=model.hidden * width // np.asarray(tp))
+        joined = attention.gate == "full"  # with the queries, whose bias it shares
+        width = attention.output_width if joined else attention.num_heads
+        counts += ParameterCounts(sharded=(model.hidden + (joined and attention.query_bias)) * width // np.asarray(tp))
     if attention.indexer is not None:
         counts += ParameterCounts(replicated=indexer_parameters(model, attention))
     return counts

@@ -247,8 +247,9 @@ def minimax(fields: Fields) -> Model:
     if not listed and not fields.has("layer_types"):
         words = [ATTENTION if index % 2 == 0 else LINEAR for index in range(layers)]
     experts = MixtureOfExperts(
-        num_experts=fields.size("num_local_experts", "num_experts"), experts_per_token=fields.size("num_experts_per_tok", default=2),
-        expert_width=fields.size("intermediate_size"), shared_width=fields.size("shared_intermediate_size", default=0, minimum=0),
+        num_experts=fields.size("num_local_experts", "num_experts"),
+        experts_per_token=fields.size("num_experts_per_tok", default=2), expert_width=fields.size("intermediate_size"),
+        shared_width=fields.size("shared_intermediate_size", default=0, minimum=0),
     )
     return of_layers(fields, _mixed(words, attention, mixer, [experts] * layers), hidden=hidden)
 
