@@ -10,13 +10,11 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Literal
 
-from meshwright.domain.mixers import GatedDelta, Mamba2
+from meshwright.domain.mixers import GatedDelta, Mamba2, Mixer
 from meshwright.errors import InputError, Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from meshwright.domain.mixers import Mixer
 
 PositionEncoding = Literal["rope", "learned", "alibi", "none"]
 NormKind = Literal["rms", "layer", "layer-no-bias", "none"]

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from meshwright.domain.mixers import GatedDelta
 from meshwright.domain.model import NO_ATTENTION
 from meshwright.perf.operators import routed_tokens
 
@@ -136,6 +137,8 @@ def replicated_gradients(model: Model, kind: LayerKind | None, shape: WorkShape,
     if sharded:
         yield from message("all-reduce", tp, element_bytes * model.hidden, tensors * kind.norms)
     attention, experts = kind.attention, kind.experts
+    if isinstance(kind.mixer, GatedDelta):  # the norm that all its heads share
+        yield from message("all-reduce", tp, element_bytes * kind.mixer.value_dim, 1)
     if attention is not None and attention.query_key_norm == "head" and attention.query_key_norm_weight:
         yield from message("all-reduce", tp, element_bytes * attention.head_dim, 2 * tensors)
     if experts is not None:
