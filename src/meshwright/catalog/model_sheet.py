@@ -190,8 +190,8 @@ def _record(sheet: Sheet, name: str) -> ModelRecord | ConfiguredRecord:
     try:
         record = structure(converter(), block, ModelRecord, where=where)
     except InputError as error:
-        said = {each.path for each in error.messages}
-        raise InputError([*error.messages, *(each for each in _size_faults(block, where) if each.path not in said)]) from None
+        reported = {each.path for each in error.messages}
+        raise InputError([*error.messages, *(each for each in _size_faults(block, where) if each.path not in reported)]) from None
     faults = [
         Message(
             "model.range", "{value} is not within {low}..{high}", {"value": value, "low": low, "high": MAX_SIZE}, f"{where}.{path}"

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 
-from meshwright.domain.mixers import GatedDelta, KimiDelta
+from meshwright.domain.mixers import GatedDelta, KimiDelta, Lightning
 from meshwright.domain.model import NO_ATTENTION, MixtureOfExperts
 from meshwright.perf.arrays import Array, Number, array
+from meshwright.perf.attention import core_widths
 from meshwright.perf.mixers import chunk_state_width
 from meshwright.perf.operators import key_value_heads, routed_tokens
 
@@ -71,14 +72,25 @@ def width(name: Width, part: Part, kind: LayerKind, hidden: int, context_tokens:
             return array(0 if indexer is None else indexer.num_heads * indexer.head_dim)
         case "selected":
             return array(attention.selected_tokens or 0)
-        case "mixer_convolved" | "mixer_gate" | "mixer_scalars" | "mixer_key" | "mixer_value" | "mixer_states":
+        case "index_scores":
+            return array(0.0) if attention.indexer is None else index_keys(attention, context_tokens)
+        case "expert_latent":
+            return array((block.latent or 0) if isinstance(block, MixtureOfExperts) else 0)
+        case (
+            "mixer_convolved" | "mixer_gate" | "mixer_scalars" | "mixer_decays" | "mixer_key" | "mixer_value" | "mixer_chunk"
+            | "mixer_states"
+        ):
             return array(mixer_width(name, kind))
         case "query":
-            return array(attention.query_width)
+            return array(attention.num_heads * core_widths(attention)[0])
         case "key":
+            if attention.selected_tokens is not None and latent:
+                return array(0.0)  # the latents are the keys, and kept as such
             heads = attention.num_heads if latent else key_value_heads(attention, tensor_parallel) * tensor_parallel
             return array(heads * attention.head_dim)
         case "value":
+            if attention.shared_key_value or (attention.selected_tokens is not None and latent):
+                return array(0.0)
             heads = attention.num_heads if latent else key_value_heads(attention, tensor_parallel) * tensor_parallel
             return array(heads * attention.value_dim)
         case "output":
@@ -110,6 +122,19 @@ def width(name: Width, part: Part, kind: LayerKind, hidden: int, context_tokens:
             assert_never(name)
 
 
+def index_keys(attention: Attention, context_tokens: Number) -> Array:
+    """Keys (or compressed entries) that a query of the indexer scores, on average over a sequence.
+
+        s / 2, of compressed attention s / (2 r)
+
+    Shapes:  context_tokens broadcasts.
+    Units:   keys per token.
+    Source:  ``perf.attention.index_flops``.
+    """
+    rate = attention.compressed.rate if attention.compressed else 1
+    return array(context_tokens) / (2.0 * max(1, rate))
+
+
 def mixer_width(name: Width, kind: LayerKind) -> float:
     """Elements per token of a linear mixer that a width stands for.
 
@@ -126,10 +151,15 @@ def mixer_width(name: Width, kind: LayerKind) -> float:
             return float(mixer.gate_width)
         case "mixer_scalars":
             return float(mixer.scalar_width)
+        case "mixer_decays":
+            delta = isinstance(mixer, GatedDelta | KimiDelta)
+            return float(mixer.key_width if isinstance(mixer, KimiDelta) else mixer.scalar_width if delta else 0)
         case "mixer_key":
-            return float(mixer.key_width)
+            return float(mixer.value_heads * mixer.key_dim if isinstance(mixer, GatedDelta) else mixer.key_width)
         case "mixer_value":
             return float(mixer.value_width)
+        case "mixer_chunk":
+            return float(mixer.heads * mixer.chunk_tokens)
         case _:
             return chunk_state_width(mixer)
 
@@ -186,8 +216,8 @@ def row_exists(only: Condition, kind: LayerKind, shape: WorkShape) -> NDArray[np
             return kind.attention is not None and kind.attention.indexer is not None
         case "selected":
             return kind.attention is not None and kind.attention.selected_tokens is not None
-        case "convolution":
-            return kind.mixer is not None and kind.mixer.convolution > 0
+        case "keyed":
+            return isinstance(kind.mixer, GatedDelta | KimiDelta | Lightning)
         case "delta":
             return isinstance(kind.mixer, GatedDelta | KimiDelta)
         case "latent_experts":
