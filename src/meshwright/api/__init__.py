@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         check_files,
         find_plans,
         fix_layout,
+        html,
         make_case,
         read_files,
     )
@@ -47,7 +48,7 @@ VERBS = (
     "lint", "pack", "plan", "profile", "rehearse", "step", "sweep", "tune", "validate",
 )
 """Functions of the door; each has a module of its name in ``api.verbs`` with its request and its answer."""
-_BY_VALUE = ("balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "make_case", "read_files")
+_BY_VALUE = ("balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "html", "make_case", "read_files")
 
 
 def _homes() -> dict[str, str]:
@@ -120,6 +121,7 @@ __all__ = [
     "find_plans",
     "fix",
     "fix_layout",
+    "html",
     "import_",
     "lint",
     "make_case",

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 GROUP = "meshwright.renderers"
 _BUILT_IN = {
-    "diagnosis.html": "meshwright.report.diagnosis_picture:page",
+    "answer.frame": "meshwright.report.pages:frame",
+    "answer.html": "meshwright.report.pages:page_html",
     "packing.html": "meshwright.report.pack_picture:page",
     "packing.svg": "meshwright.report.pack_picture:picture",
     "pipeline.svg": "meshwright.report.pipeline_picture:picture_of",

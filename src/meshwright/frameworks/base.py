@@ -14,6 +14,7 @@ from meshwright.domain.layout import Mixed, NoRecompute, overlapping
 from meshwright.errors import InputError, Message, fault
 from meshwright.frameworks.actions import actions_of
 from meshwright.frameworks.facts import PLAIN, Facts
+from meshwright.frameworks.parts import lacking
 from meshwright.frameworks.resume import SHARDED, Meaning
 from meshwright.frameworks.settings import NOTHING_GIVEN, Finding, Given, Reading, Said, Severity
 from meshwright.frameworks.surface import Surface
@@ -115,6 +116,10 @@ def _having(word: str, value: object) -> tuple[str, ...]:
     return tuple(name for name, each in known.items() if (each.compiles if word == "compile" else value in each.attentions))
 
 
+def _never_stays(reading: Reading, layout: Layout, key: str) -> bool:
+    return False
+
+
 def _as_it_is(case: Case, layout: Layout) -> Layout:
     """A framework that can say everything."""
     return layout
@@ -171,6 +176,8 @@ class Framework:
     """What has no key and is therefore lost between writing and reading, in words."""
     alternatives: tuple[frozenset[str], ...] = ()
     """Keys that say the same thing: setting one takes the others out."""
+    stays: Callable[[Reading, Layout, str], bool] = _never_stays
+    """Whether the files' own value of a key says another layout as well: it is not what would be written, and need not change."""
     followers: frozenset[str] = frozenset()
     """Keys that follow another one where the user's file makes them its alias, and are to change with it."""
     resume: Mapping[str, Meaning] = field(default_factory=lambda: SHARDED)
@@ -230,8 +237,10 @@ class Framework:
 
     def check(self, case: Case, layout: Layout) -> tuple[Message, ...]:
         """Every rule of the framework that the layout breaks, in the order of ``limits``."""
-        if (lacking := self.lacks_kernel(layout)) is not None:
-            return (lacking,)
+        if (without := lacking(self.name, self.title, self.version, self.releases, case.model)) is not None:
+            return (without,)
+        if (lacks := self.lacks_kernel(layout)) is not None:
+            return (lacks,)
         case = running(case, layout)
         able = self.features.recompute_mixed or self.features.recompute_mixed_first
         if isinstance(layout.recompute, Mixed) and not able:

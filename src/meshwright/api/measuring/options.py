@@ -9,7 +9,7 @@ from pathlib import Path
 from meshwright.api import numbers
 from meshwright.api.fields import Field
 from meshwright.api.machine_options import EXPERTS, HIDDEN, VOCABULARY
-from meshwright.api.options import PLAN
+from meshwright.api.options import HTML, PLAN
 from meshwright.api.request import CaseRequest
 
 _WHAT, _WHERE, _SPEND, _TIME = "What is run", "Where it runs", "What it may cost", "How long a trial may take"
@@ -57,7 +57,9 @@ RESULTS = (
     Field(name="events", metavar="FILE.jsonl", panel="Output", in_file=False, help="Every event as a line of JSON, as it happens."),
     Field(name="out", metavar="RUNS.csv|.parquet", panel="Output", in_file=False,
           help="The measured runs, as calibrate --runs and validate take them."),
-    Field(name="force", kind="flag", panel="Output", in_file=False, help="Replace --out where it was changed."),
+    HTML,
+    Field(name="force", kind="flag", panel="Output", in_file=False,
+          help="Replace --out where it was changed, and the file of --html."),
 )
 SHARED = (*PROGRAM, *PLACE, *SPEND, *LIMITS, *RESULTS)
 
@@ -92,4 +94,6 @@ class TrialsRequest(CaseRequest):
     trial_seconds: float | str | None = None
     events: str | Path | None = None
     out: str | Path | None = None
+    html: str | Path | None = None
+    """The file of its page."""
     force: bool = False

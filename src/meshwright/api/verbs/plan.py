@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.options import CASE, PLAN
+from meshwright.api.paged import paged
 from meshwright.api.pins import consistent, divides
 from meshwright.api.request import Answer, CaseRequest, Progress, ticking
 from meshwright.errors import InputError, Message, NoAnswerError, fault
@@ -54,6 +55,8 @@ class PlanRequest(CaseRequest):
     min_devices: bool = False
     save: str | Path | None = None
     """A folder for ``plan.yaml`` and the launch files of the first plan."""
+    html: str | Path | None = None
+    """The file of its page."""
     force: bool = False
 
 
@@ -99,6 +102,7 @@ class PlanAnswer(Answer):
         return document
 
 
+@paged
 def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswer:
     """Search every layout of a case, and answer everything that was asked about the best.
 

@@ -11,6 +11,7 @@ from meshwright.api.fields import Faults, Field
 from meshwright.api.measuring.candidates import candidates_of, check_which, which
 from meshwright.api.measuring.options import SHARED, TrialsRequest
 from meshwright.api.options import CASE
+from meshwright.api.paged import paged
 from meshwright.api.request import Answer, Progress
 from meshwright.errors import InputError, Message
 
@@ -91,6 +92,7 @@ class SweepAnswer(Answer):
         return view | ({"out": self.written, "left_out": dict(self.left_out)} if self.written else {})
 
 
+@paged
 def sweep(
     request: SweepRequest, *, progress: Progress | None = None, told: Told | None = None, confirm: Confirm | None = None
 ) -> SweepAnswer:

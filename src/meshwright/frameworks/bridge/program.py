@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.documents.quoting import Written, comment, python
 from meshwright.frameworks.base import File
-from meshwright.frameworks.bridge.model_fields import model_fields, provider
+from meshwright.frameworks.bridge.model_fields import VARIANT_SPEC, model_fields, provider
 from meshwright.frameworks.bridge.recipes import MODES, recipe_of
 from meshwright.frameworks.megatron.precision_arguments import BACKENDS
 
@@ -82,6 +82,8 @@ def _imports(case: Case) -> Iterator[str]:
     if any(name.startswith("partial") for name in named):
         yield from ("from functools import partial",
                     "from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec")
+    if VARIANT_SPEC in named:
+        yield f"from megatron.core.models.gpt.experimental_attention_variant_module_specs import {VARIANT_SPEC}"
     yield from (f"from megatron.core.activations import {name}" for name in named if name in {"squared_relu", "quick_gelu"})
     module = "mla_provider" if provider(case) == "MLAModelProvider" else "gpt_provider"
     yield f"from megatron.bridge.models.{module} import {provider(case)}"

@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from meshwright.documents.quoting import Shell
+from meshwright.domain.mixers import GatedDelta
 from meshwright.domain.model import MixtureOfExperts, Mlp
 from meshwright.frameworks.megatron.flags import Arguments
 
@@ -177,6 +178,35 @@ def _add_attention(arguments: Arguments, model: Model) -> None:
         if None in windows:
             arguments.add("--window-attn-skip-freq", expression([int(tokens is not None) for tokens in windows]))
     arguments.add_if(attention.sinks, "--softmax-type", "learnable")
+    arguments.add_if(attention.gate == "full", "--attention-output-gate")
+    _add_linear_attention(arguments, model)
+    _add_sparse_attention(arguments, attention)
+
+
+def _add_linear_attention(arguments: Arguments, model: Model) -> None:
+    """Gated delta nets: their widths, and which layers have them instead of attention."""
+    mixer = next((each for each in model.mixers if isinstance(each, GatedDelta)), None)
+    if mixer is None:
+        return
+    arguments.add("--experimental-attention-variant", "gated_delta_net")
+    where = [int(model.kinds[index].mixer is not None) for index in model.pattern]
+    arguments.add("--linear-attention-freq", expression(where))
+    arguments.add("--linear-num-key-heads", mixer.key_heads)
+    arguments.add("--linear-num-value-heads", mixer.value_heads)
+    arguments.add("--linear-key-head-dim", mixer.key_dim)
+    arguments.add("--linear-value-head-dim", mixer.value_dim)
+    arguments.add("--linear-conv-kernel-dim", mixer.convolution)
+
+
+def _add_sparse_attention(arguments: Arguments, attention: Attention) -> None:
+    """The indexer of sparse attention, and how many tokens it chooses."""
+    indexer = attention.indexer
+    if indexer is None or attention.selected_tokens is None:
+        return
+    arguments.add("--experimental-attention-variant", "dsa")
+    arguments.add("--dsa-indexer-n-heads", indexer.num_heads)
+    arguments.add("--dsa-indexer-head-dim", indexer.head_dim)
+    arguments.add("--dsa-indexer-topk", attention.selected_tokens)
 
 
 def _add_positions(arguments: Arguments, case: Case) -> None:
@@ -202,6 +232,7 @@ def _add_experts(arguments: Arguments, model: Model, experts: MixtureOfExperts) 
     arguments.add("--num-experts", experts.num_experts)
     arguments.add("--moe-router-topk", experts.experts_per_token)
     arguments.add("--moe-ffn-hidden-size", experts.expert_width)
+    arguments.add_if(experts.latent, "--moe-latent-size", experts.latent)
     where = [int(model.kinds[index].experts is not None) for index in model.pattern]
     arguments.add("--moe-layer-freq", expression(where) if 0 in where else 1)
     if experts.shared_width:
