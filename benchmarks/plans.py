@@ -11,6 +11,7 @@ from meshwright import InputError, PlanRequest, plan
 from meshwright.catalog import load_model, models
 from meshwright.catalog.model_sheet import published_config
 from meshwright.domain.mixers import MIXER_NAMES
+from meshwright.errors import NoAnswerError
 from meshwright.perf.parameters import total_parameters
 
 if TYPE_CHECKING:
@@ -21,15 +22,17 @@ if TYPE_CHECKING:
 PAGE = Path(__file__).parents[1] / "docs" / "model-plans.md"
 TOKENS_A_STEP = 4 * 2**20
 SEQUENCE = 4096
+FRAMEWORKS = ("megatron", "accelerate")
+"""The first that can train a model is asked."""
 INTRODUCTION = f"""# Plans of hybrids and sparse models
 
 Written by `python -m benchmarks.plans --write`: every catalogued model with linear mixers, sparse or gated attention, planned on a
-cluster of its size, {TOKENS_A_STEP // 2**20} Mi tokens a step in sequences of {SEQUENCE}, BF16, as Megatron-Core runs it
-(implementation `megatron-te`), with the shipped calibration, which has seen no run of these models. *MFU* counts causal halves of
-attention and the recurrence token by token. A layout is written as `meshwright estimate --layout` reads it.
+cluster of its size, {TOKENS_A_STEP // 2**20} Mi tokens a step in sequences of {SEQUENCE}, BF16, for the first of
+{" and ".join(FRAMEWORKS)} that can train it here, with the shipped calibration, which has seen no run of these models. *MFU* counts
+causal halves of attention and the recurrence token by token. A layout is written as `meshwright estimate --layout` reads it.
 
-| model | layers that mix tokens | parameters | cluster | best layout | step s | MFU % | memory GiB |
-|---|---|---:|---|---|---:|---:|---:|"""
+| model | layers that mix tokens | parameters | cluster | framework | best layout | step s | MFU % | memory GiB |
+|---|---|---:|---|---|---|---:|---:|---:|"""
 
 
 def cluster_of(parameters: float) -> tuple[str, int]:
@@ -61,13 +64,19 @@ def row_of(name: str) -> str:
     parameters = total_parameters(model)
     device, nodes = cluster_of(parameters)
     head = f"| {name} | {mixing(model)} | {parameters / 1e9:,.1f} B | {nodes} x 8 {device} "
-    request = PlanRequest(
-        model=name, device=device, nodes=nodes, global_batch=TOKENS_A_STEP // SEQUENCE, sequence=SEQUENCE
-    )
-    try:
-        found = plan(request).to_json()
-    except InputError as error:
-        return f"{head}| refused: {error} | | | |"
+    found, framework, why = None, "", ""
+    for framework in FRAMEWORKS:
+        request = PlanRequest(
+            model=name, device=device, nodes=nodes, global_batch=TOKENS_A_STEP // SEQUENCE, sequence=SEQUENCE, framework=framework
+        )
+        try:
+            found = plan(request).to_json()
+            break
+        except (InputError, NoAnswerError) as error:
+            why = why or str(error).splitlines()[0]
+    if found is None:
+        return f"{head}| none: {why} | | | | |"
+    head += f"| {framework} "
     if not found["plans"]:
         return f"{head}| nothing fits | | | |"
     best = found["plans"][0]
