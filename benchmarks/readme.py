@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import re
 import shlex
@@ -22,13 +23,15 @@ from typing import Any
 
 import meshwright as mw
 from benchmarks.plan_picture import plan_picture
+from meshwright.api.renderers import render
 from meshwright.cli import main as run_meshwright
 from meshwright.units import GIB
 from meshwright.words import percent, seconds
 
 ROOT = Path(__file__).resolve().parents[1]
 MEASURED, PICTURE = ROOT / "docs" / "accuracy.md", ROOT / "docs" / "plan.svg"
-_PAGES = ("README.md", "docs/check.md", "docs/diagnose.md", "docs/fix.md", "docs/packing.md", "docs/plan.md")
+ATLAS = ROOT / "docs" / "atlas.md"
+_PAGES = ("README.md", "docs/atlas.md", "docs/check.md", "docs/diagnose.md", "docs/fix.md", "docs/packing.md", "docs/plan.md")
 PAGES = [ROOT / name for name in _PAGES]
 """Pages with parts that are generated here."""
 WIDTH = "80"
@@ -119,6 +122,11 @@ def picture(readme: str) -> str:
     return str(plan_picture(case.model.name, f"{cluster.num_devices} x {cluster.device.name}", answer.result, answer.closest))
 
 
+def atlas_picture(page: str) -> str:
+    """The picture of the atlas that the page shows."""
+    return str(render("atlas.svg", json.loads(output(f"{EXAMPLE.search(page)['command']} --json"))))
+
+
 def accuracy_table(sets: str) -> str:
     """Some rows of the summary of docs/accuracy.md, in their order there, and some of its columns."""
     text = MEASURED.read_text(encoding="utf-8")
@@ -164,6 +172,7 @@ def main() -> int:
     """Compare, or write with ``--write``."""
     readme = PAGES[0].read_text(encoding="utf-8")
     new = {page: refreshed(page.read_text(encoding="utf-8")) for page in PAGES} | {PICTURE: picture(readme)}
+    new[ATLAS.with_suffix(".svg")] = atlas_picture(ATLAS.read_text(encoding="utf-8"))
     old = [path for path, text in new.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     for path in old:
         if "--write" in sys.argv:

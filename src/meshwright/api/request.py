@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from meshwright.domain.cluster import Cluster
     from meshwright.domain.model import Model
 
+INTERRUPTED = 130
+"""Exit status of what Ctrl-C ended, as shells have it: 128 and the signal."""
 Progress = Callable[[str, float, float], None]
 """Called with a noun, how many are done, and how many there are."""
 

@@ -179,7 +179,11 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tower:
-    """What turns images (or sound) into embeddings in front of the first layer; frozen unless it is ``trained``."""
+    """What turns images (or sound) into embeddings in front of the first layer; frozen unless it is ``trained``.
+
+    A trained one is counted whole on the first stage; of a frozen one nothing is (its weights are 2 bytes a parameter there), nor
+    is the time of either: how many images a step has stands in no batch.
+    """
 
     name: str
     layers: int

@@ -193,6 +193,8 @@ def embedding_parameters(model: Model, *, tp: Count = 1, vocabulary: Count | Non
     if model.lookups or model.front:
         table = table + sum(each.rows * each.width for each in model.lookups) // np.asarray(tp)
         replicated += int(side_parameters(model.front).replicated)
+    if model.tower is not None and model.tower.trained:
+        replicated += model.tower.parameters
     return ParameterCounts(sharded=table, replicated=replicated)
 
 

@@ -216,6 +216,8 @@ def row_exists(only: Condition, kind: LayerKind, shape: WorkShape) -> NDArray[np
             return kind.attention is not None and kind.attention.indexer is not None
         case "selected":
             return kind.attention is not None and kind.attention.selected_tokens is not None
+        case "convolution":
+            return kind.mixer is not None and kind.mixer.convolution > 0
         case "keyed":
             return isinstance(kind.mixer, GatedDelta | KimiDelta | Lightning)
         case "delta":

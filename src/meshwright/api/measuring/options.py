@@ -33,6 +33,8 @@ PLACE = (
           help="A host of --executor ssh, repeatable, the first node first."),
     Field(name="at_once", parse=numbers.count, metavar="N", panel=_WHERE, in_file=False,
           help="Trials at a time [default: 1 on this machine, 4 under a scheduler]."),
+    Field(name="reuse", kind="flag", panel=_WHERE, in_file=False,
+          help="Keep allocations of Slurm between trials, and ranks of the reference step on processors."),
     Field(name="store", metavar="FILE.db", panel=_WHERE, in_file=False,
           help="Where trials are kept, with a folder for each beside it [default: runs.db]."),
     Field(name="resume", kind="flag", panel=_WHERE, in_file=False,
@@ -44,6 +46,10 @@ SPEND = (
     Field(name="device_hours", parse=numbers.positive, metavar="H", panel=_SPEND, in_file=False, help="Device-hours at most."),
     Field(name="dry_run", kind="flag", panel=_SPEND, in_file=False, help="Say what would be run and what it would cost, and stop."),
     Field(name="yes", kind="flag", panel=_SPEND, in_file=False, help="Start without asking."),
+)
+FINALS = (
+    Field(name="finals", parse=numbers.count_or_none, metavar="N", panel=_SPEND, in_file=False,
+          help="Measure the fastest again by turns, N rounds at most: no drift of the machine decides [default: 0]."),
 )
 LIMITS = (
     Field(name="start_seconds", parse=numbers.positive, metavar="S", panel=_TIME, in_file=False,
@@ -61,7 +67,7 @@ RESULTS = (
     Field(name="force", kind="flag", panel="Output", in_file=False,
           help="Replace --out where it was changed, and the file of --html."),
 )
-SHARED = (*PROGRAM, *PLACE, *SPEND, *LIMITS, *RESULTS)
+SHARED = (*PROGRAM, *PLACE, *SPEND, *FINALS, *LIMITS, *RESULTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,11 +88,15 @@ class TrialsRequest(CaseRequest):
     executor: Sequence[str] = ()
     hosts: Sequence[str] = ()
     at_once: int | str | None = None
+    reuse: bool = False
+    """Allocations and ranks stay between trials, where executor and program permit it."""
     store: str | Path | None = None
     resume: bool = False
     trials: int | str | None = None
     minutes: float | str | None = None
     device_hours: float | str | None = None
+    finals: int | str | None = None
+    """Rounds in which the fastest are measured again by turns."""
     dry_run: bool = False
     yes: bool = False
     start_seconds: float | str | None = None

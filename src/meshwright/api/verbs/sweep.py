@@ -12,7 +12,7 @@ from meshwright.api.measuring.candidates import candidates_of, check_which, whic
 from meshwright.api.measuring.options import SHARED, TrialsRequest
 from meshwright.api.options import CASE
 from meshwright.api.paged import paged
-from meshwright.api.request import Answer, Progress
+from meshwright.api.request import INTERRUPTED, Answer, Progress
 from meshwright.errors import InputError, Message
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from meshwright.measure.trial import Trial
 
 TOP = 10
-INTERRUPTED = 130
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,14 +12,13 @@ from meshwright.api.measuring.candidates import TOP_TUNED, check_which, which
 from meshwright.api.measuring.options import SHARED, TrialsRequest
 from meshwright.api.options import CASE
 from meshwright.api.paged import paged
-from meshwright.api.request import Answer, Progress
+from meshwright.api.request import INTERRUPTED, Answer, Progress
 
 if TYPE_CHECKING:
     from meshwright.api.measuring.session import Confirm, Told
     from meshwright.api.measuring.tuned import Tuned
     from meshwright.api.replaying import Replay
 
-INTERRUPTED = 130
 _HOW, _REPLAY = "How it chooses", "Recorded runs"
 TUNING = (
     Field(name="sampler", parse=one_of("model", "tpe", "gp", "random"), metavar="model|tpe|gp|random", panel=_HOW, in_file=False,

@@ -16,7 +16,7 @@ from meshwright.report.pages.common import reproduce
 if TYPE_CHECKING:
     from meshwright.report.page.blocks import Page
 
-VERBS = ("balance", "check", "diagnose", "estimate", "explain", "fix", "pack", "plan", "sweep", "tune", "validate")
+VERBS = ("atlas", "balance", "check", "diagnose", "estimate", "explain", "fix", "pack", "plan", "sweep", "tune", "validate")
 _OF_ANSWER = {"guide": "balance", "memories": "balance"}
 
 

@@ -45,7 +45,9 @@ def _tiles(packed: Packed) -> Tiles:
     low, high = packed.speedup.interval
     total = packed.outcome.total
     return Tiles(tiles=(
-        Tile(name="as fast as padded", value=f"{packed.speedup.ratio:.2f} times", remark=f"{low:.2f} to {high:.2f}"),
+        Tile(name="as fast as padded" if packed.speedup.by == "cost model" else "the tokens, padded",
+             value=f"{packed.speedup.ratio:.2f} times",
+             remark=f"{low:.2f} to {high:.2f}" if packed.speedup.by == "cost model" else "seconds with --model on a cluster"),
         Tile(name="padding", value=percent(max(0.0, packed.outcome.padding_after)),
              remark=f"{percent(packed.outcome.padding_before)} before"),
         Tile(name="micro-batches", value=integer(total.microbatches), remark=f"at least {integer(packed.lower_bound)}"),
