@@ -1,7 +1,7 @@
 """Which framework can train a model at all: what a model has beyond attention and feed-forward blocks, and who builds that.
 
-``parts.csv``: one row for each part that a framework has, since which release and by which arguments. Megatron-Bridge is the core
-below it. A framework without any row, such as a plugin's, is not judged.
+``parts.csv``: one row for each part that a framework has, since which release and by which arguments; one that builds its models
+with another has that one's. A framework without any row, such as a plugin's, is not judged.
 """
 
 from __future__ import annotations
@@ -15,14 +15,10 @@ from meshwright.errors import Message
 from meshwright.frameworks.tables import rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from meshwright.domain.model import Model
 
-BELOW: Mapping[str, tuple[str, Mapping[str, str]]] = {"bridge": ("megatron", {"0.3": "0.16", "main": "main"})}
-"""Framework -> the one that it builds its models with, and the release of that below each of its own."""
-CLASS = "class"
-"""The part that stands for every class of transformers."""
+CLASS, CORE = "class", "core"
+"""Parts that stand for every class of transformers, and for what another framework builds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +74,9 @@ def lacking(framework: str, title: str, release: str, releases: tuple[str, ...],
     wanted = parts_of(model)
     if not wanted:
         return None
-    below, core = framework, release
-    if framework in BELOW:
-        below, cores = BELOW[framework]
-        core, releases = cores.get(release, release), _releases(below)
+    below, core = _below(framework, release)
+    if below != framework:
+        releases = _releases(below)
     known = [row for row in builders() if row.framework == below]
     if not known:
         return None
@@ -94,6 +89,14 @@ def lacking(framework: str, title: str, release: str, releases: tuple[str, ...],
         {"title": title, "release": release, "model": model.name, "reasons": "; ".join(reasons),
          "others": f"; --framework {' or '.join(others)} can" if others else "; no framework here can"}, path="model",
     )
+
+
+def _below(framework: str, release: str) -> tuple[str, str]:
+    """The framework that builds a framework's models, and its release; a framework's own where it does so itself."""
+    cores = [row for row in builders() if (row.framework, row.part) == (framework, CORE)]
+    there = next((row for row in cores if row.since == release), cores[-1] if cores else None)
+    name, _, version = (there.how if there else f"{framework} {release}").partition(" ")
+    return name, version
 
 
 def _reason(part: str, known: list[Builder], release: str, releases: tuple[str, ...], model: Model) -> str:
@@ -130,9 +133,9 @@ def _able(model: Model) -> tuple[str, ...]:
     """Frameworks whose newest release trains a model with what is written here."""
     found = []
     for name in dict.fromkeys(row.framework for row in builders()):
-        known, releases = [row for row in builders() if row.framework == name], _releases(name)
-        newest = releases[-1] if releases else ""
-        if all(not _reason(part, known, newest, releases, model) for part in parts_of(model)):
+        releases = _releases(name)
+        below, newest = _below(name, releases[-1] if releases else "")
+        known = [row for row in builders() if row.framework == below]
+        if all(not _reason(part, known, newest, _releases(below), model) for part in parts_of(model)):
             found.append(name)
-            found += [above for above, (below, _) in BELOW.items() if below == name]
     return tuple(found)
