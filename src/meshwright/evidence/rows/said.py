@@ -13,6 +13,9 @@ class Said:
     unreadable: str = ""
     """Why the row is not predicted."""
 
+    tuning: Literal["", "tuned", "untuned"] = ""
+    """Whether the source calls the run tuned, or one that only shows that it works; nothing is predicted from it."""
+
     # the model
     vocabulary: int | None = None
     ffn_per_hidden: int | None = None
