@@ -27,6 +27,11 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> None:
     warm.use(monkeypatch)
 
 
+def pytest_sessionstart() -> None:
+    """What a killed run left under this process's number is not this run's."""
+    shutil.rmtree(folder_of(os.getpid()), ignore_errors=True)
+
+
 def pytest_sessionfinish() -> None:
     """What workers shared goes with the process that started them."""
     shutil.rmtree(folder_of(os.getpid()), ignore_errors=True)

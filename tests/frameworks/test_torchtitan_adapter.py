@@ -448,8 +448,8 @@ def test_every_nth_layer_is_a_count_for_each_part():
     assert isinstance(OLD.read([File(path="c.toml", text=text)], given=Given(num_devices=64, model=there.model)).layout, Layout)
 
 
-def test_an_overlap_of_the_registered_configuration_is_switched_off_unasked():
-    """torchtitan's llama3_405b has asynchronous tensor parallelism on: a plan without it says so, or runs another step."""
+def test_a_configuration_of_its_own_has_not_what_one_of_its_name_has():
+    """torchtitan's llama3_405b has asynchronous tensor parallelism on, a module that is written for such a model has not."""
     case = small_case("llama3.1-405b", layers=126, devices=128, batch=256, sequence=8192)
     layout = Layout(tensor_parallel=8, sequence_parallel=True, pipeline_parallel=16, num_microbatches=256, recompute=Full(),
                     schedule="zb1p")

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
         check_files,
         find_plans,
         fix_layout,
+        html,
         make_case,
         read_files,
     )
+    from meshwright.api.verbs.atlas import AtlasAnswer, AtlasRequest, atlas
     from meshwright.api.verbs.balance import BalanceAnswer, BalanceRequest, balance
     from meshwright.api.verbs.calibrate import CalibrateAnswer, CalibrateRequest, calibrate
     from meshwright.api.verbs.catalog import CatalogAnswer, CatalogRequest, catalog
@@ -43,11 +45,11 @@ if TYPE_CHECKING:
     from meshwright.api.verbs.validate import ValidateAnswer, ValidateRequest, validate
 
 VERBS = (
-    "balance", "calibrate", "catalog", "check", "compare", "diagnose", "dryrun", "estimate", "explain", "export", "fix", "import_",
-    "lint", "pack", "plan", "profile", "rehearse", "step", "sweep", "tune", "validate",
+    "atlas", "balance", "calibrate", "catalog", "check", "compare", "diagnose", "dryrun", "estimate", "explain", "export", "fix",
+    "import_", "lint", "pack", "plan", "profile", "rehearse", "step", "sweep", "tune", "validate",
 )
 """Functions of the door; each has a module of its name in ``api.verbs`` with its request and its answer."""
-_BY_VALUE = ("balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "make_case", "read_files")
+_BY_VALUE = ("balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "html", "make_case", "read_files")
 
 
 def _homes() -> dict[str, str]:
@@ -62,6 +64,8 @@ def _homes() -> dict[str, str]:
 HOMES = _homes()
 
 __all__ = [
+    "AtlasAnswer",
+    "AtlasRequest",
     "BalanceAnswer",
     "BalanceRequest",
     "CalibrateAnswer",
@@ -104,6 +108,7 @@ __all__ = [
     "TuneRequest",
     "ValidateAnswer",
     "ValidateRequest",
+    "atlas",
     "balance",
     "balance_layers",
     "balance_layout",
@@ -120,6 +125,7 @@ __all__ = [
     "find_plans",
     "fix",
     "fix_layout",
+    "html",
     "import_",
     "lint",
     "make_case",

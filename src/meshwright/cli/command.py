@@ -42,7 +42,7 @@ def _asked(verb: Any, raw: Mapping[str, Any]) -> int:
     ``WATCH``: what a verb shows before it is done; ``AFTER``: what it says when it is.
     """
     from meshwright.cli.ending import complain
-    from meshwright.cli.output import print_json, print_report, stages
+    from meshwright.cli.output import print_json, print_lines, print_report, stages
 
     shown = False
 
@@ -67,6 +67,8 @@ def _asked(verb: Any, raw: Mapping[str, Any]) -> int:
         show(answer)
     if hasattr(verb, "AFTER"):
         verb.AFTER(answer, raw)
+    if answer.page and not raw["json"]:
+        print_lines([f"written: {answer.page}"])
     if answer.refusal is not None:
         complain([answer.refusal], answer.status)
     return int(answer.status)

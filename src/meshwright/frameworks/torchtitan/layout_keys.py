@@ -145,7 +145,7 @@ def _tensor(case: Case, layout: Layout, release: str) -> Values:
     if release != "0.2":
         return {
             "parallelism.enable_sequence_parallel": layout.sequence_parallel or layout.tensor_parallel == 1,
-            **({"compile.enable_async_tensor_parallel": layout.overlap.tensor} if layout.tensor_parallel > 1 else {}),
+            **({"compile.enable_async_tensor_parallel": True} if layout.overlap.tensor else {}),
         }
     return decided(TENSOR, Planned(case, layout, release))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from meshwright.documents.source import UNKNOWN
 from meshwright.frameworks.asking import above, at, equal, is_true, other_than
 from meshwright.frameworks.rules import At, Mistake, checks, values_if
-from meshwright.frameworks.torchtitan.models import OWN_MODULE, RELEASES, configurations, flavours
+from meshwright.frameworks.torchtitan.models import OWN_MODULE, RELEASES, configurations, configured, flavours
 from meshwright.frameworks.torchtitan.stages import layers_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def unknown_key(key: str, release: str) -> tuple[Severity, str] | None:
 def _registered(reading: Reading, name: str) -> bool:
     """Whether a switch of the training section is on, by a flag or by the registered configuration."""
     key = _T + name
-    known = configurations(reading.version).get(str(reading.source.value("config", "")))
+    known = configured(reading.source, reading.version)
     return reading.source.value(key) is True or (
         key not in reading.source.settings and known is not None and known.defaults.get(key) == "true"
     )
@@ -57,7 +57,7 @@ def _registered(reading: Reading, name: str) -> bool:
 
 def _compiled(reading: Reading) -> bool:
     """Whether the model is compiled, by the files or by the registered configuration."""
-    known = configurations(reading.version).get(str(reading.source.value("config", "")))
+    known = configured(reading.source, reading.version)
     defaults = known.defaults if known is not None else {}
     components = reading.source.value("compile.components", defaults.get("compile.components", "model").split(","))
     enabled = reading.source.value("compile.enable", defaults.get("compile.enable") == "true")

@@ -6,7 +6,7 @@ one to copy where it has none. ``configurations.csv``: what each registered conf
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from meshwright.frameworks.tables import rows
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from meshwright.documents.source import Source
     from meshwright.domain.model import Model
 
 RELEASES = ("0.2", "0.3", "main")
@@ -82,6 +83,19 @@ def configurations(release: str) -> Mapping[str, Configuration]:
         )
         for row in rows(__package__, "configurations.csv") if row["release"] == release
     }
+
+
+def configured(source: Source, release: str) -> Configuration | None:
+    """The configuration that a run starts from: of its module by its name; of a module that is written for it, the base's with its
+    own model. A name that torchtitan registers in another module is not it."""
+    name, module = str(source.value("config", "")), source.value("module")
+    known = configurations(release)
+    if module == OWN_MODULE:
+        own = next((each for each in flavours(release).values() if each.function == name), None)
+        base = known.get(own.base) if own is not None else None
+        return replace(base, flavour=own.name, layers=own.layers) if own is not None and base is not None else None
+    found = known.get(name)
+    return found if found is None or module in (None, found.module) else None
 
 
 def _module_of(model: Model) -> str:

@@ -13,7 +13,7 @@ from meshwright.frameworks.keys import told
 from meshwright.frameworks.settings import Given, Reading, Said
 from meshwright.frameworks.surface import typed
 from meshwright.frameworks.torchtitan.layout_keys import COMPILED, DEGREES, PER_OPERATOR, SCHEDULES, TENSOR, counts_of
-from meshwright.frameworks.torchtitan.models import configurations, flavours
+from meshwright.frameworks.torchtitan.models import configured, flavours
 from meshwright.frameworks.torchtitan.stages import SINGLE, by_chunk, generated, layers_of
 from meshwright.frameworks.torchtitan.surfaces import surface
 
@@ -73,7 +73,7 @@ def detect(source: Source) -> str | None:
 
 def interpret(source: Source, given: Given, release: str) -> Reading:
     """Files as torchtitan understands them."""
-    registered = configurations(release).get(str(source.value("config", "")))
+    registered = configured(source, release)
     merged = replace(source, settings={**_defaults(registered, release), **source.settings})
     values = Values(source=merged, surface=surface(), release=release, strict=True)
     file = _File(values=values, given=given, release=release, flavour=_flavour(source, registered, release))

@@ -134,7 +134,7 @@ def _names_data(case: Case, release: str) -> bool:
 
 def _own(flavour: Flavour) -> str:
     """A configuration for a flavour that none is registered for: another of its module with this model."""
-    return f'''"""{flavour.module} {flavour.name} for torchtitan, which registers the model but no configuration with it."""
+    return f'''"""{flavour.module} {flavour.name} for torchtitan, whose registry has no such configuration in these formats."""
 
 from torchtitan.models.{flavour.module} import model_registry
 from torchtitan.models.{flavour.module}.config_registry import {flavour.base}
