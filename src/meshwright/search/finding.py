@@ -87,11 +87,12 @@ def find(
     counts = Counts(rejected=Counter())
     pools: list[Finalists] = []
     for devices in device_counts(case, options.spare_nodes):
-        if counts.evaluated > MOST_EVALUATED:
+        if counts.possible > MOST_EVALUATED:
             break
-        pools.append(_pool(case, features, options, overlap, devices))
-        for rows in evaluate_grid(pools[-1].space, counts, overlap=overlap, progress=progress):
-            pools[-1].add(rows)
+        pool = _pool(case, features, options, overlap, devices)
+        for rows in evaluate_grid(pool.space, counts, overlap=overlap, bar=pool, progress=progress):
+            pool.add(rows)
+        pools.append(pool)
     search_s = time.perf_counter() - begin
     asked = _Asked(case=case, runner=runner, keeps_overlap=pins.overlap is not None,
                    most=RERANKED + (options.top if lean else max(options.top, LISTED)))
@@ -125,12 +126,9 @@ def find(
     )
 
 
-def _pool(
-    case: Case, features: Features, options: SearchOptions, overlap: Overlap, devices: int, keep: int | None = None
-) -> Finalists:
+def _pool(case: Case, features: Features, options: SearchOptions, overlap: Overlap, devices: int) -> Finalists:
     space = make_space(case, features, devices, parse_pins(options.pins))
-    pool = Finalists(space=space, overlap=overlap, objective=options.objective, capacity_bytes=case.capacity_bytes)
-    return pool if keep is None else replace(pool, keep=keep)
+    return Finalists(space=space, overlap=overlap, objective=options.objective, capacity_bytes=case.capacity_bytes)
 
 
 def _refined(pools: Sequence[Finalists], options: SearchOptions) -> list[Candidate]:
@@ -216,8 +214,8 @@ def _deeper(
     """The first candidates that the framework runs among the best thousands, and their neighbours."""
     found: list[list[Candidate]] = []
     for pool in pools:
-        deep = _pool(case, features, options, overlap, pool.space.devices, keep=DEEPER)
-        for rows in evaluate_grid(pool.space, Counts(rejected=Counter()), overlap=overlap):
+        deep = replace(_pool(case, features, options, overlap, pool.space.devices), keep=DEEPER, best_alone=True)
+        for rows in evaluate_grid(pool.space, Counts(rejected=Counter()), overlap=overlap, bar=deep):
             deep.add(rows)
         own = asked.first(deep.best)
         known = {each.layout for each in own}
