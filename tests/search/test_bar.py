@@ -17,10 +17,11 @@ from strategies import EVERYTHING, MEGATRON, small_case
 KEPT = 4
 
 
-def _pool(case, features, objective, *, best_alone, barred):
+def _pool(case, features, objective, *, near, front, barred):
     space = make_space(case, features, case.cluster.num_devices, Pins())
     pool = Finalists(
-        space=space, overlap=Overlap(), objective=objective, capacity_bytes=case.capacity_bytes, keep=KEPT, best_alone=best_alone
+        space=space, overlap=Overlap(), objective=objective, capacity_bytes=case.capacity_bytes, keep=KEPT,
+        near_wanted=near, front_wanted=front,
     )
     counts = Counts()
     for rows in evaluate_grid(space, counts, overlap=Overlap(), bar=pool if barred else None):
@@ -29,16 +30,16 @@ def _pool(case, features, objective, *, best_alone, barred):
 
 
 @pytest.mark.parametrize("objective", ["step-time", "memory", "throughput-per-device"])
-@pytest.mark.parametrize("best_alone", [False, True])
+@pytest.mark.parametrize(("near", "front"), [(True, True), (True, False), (False, False)])
 @pytest.mark.parametrize("features", [MEGATRON, EVERYTHING])
 @pytest.mark.parametrize("capacity", [0.02, 0.1, 1.0])
-def test_the_pools_under_a_bar_are_those_without(monkeypatch, objective, best_alone, features, capacity):
+def test_the_pools_under_a_bar_are_those_without(monkeypatch, objective, near, front, features, capacity):
     monkeypatch.setattr(finalists, "NEAR", KEPT)
     case = small_case(layers=6, devices=8, batch=16)
     device = replace(case.cluster.device, memory_bytes=int(case.cluster.device.memory_bytes * capacity))
     case = replace(case, cluster=replace(case.cluster, device=device))
     (whole, every), (barred, some) = (
-        _pool(case, features, objective, best_alone=best_alone, barred=barred) for barred in (False, True)
+        _pool(case, features, objective, near=near, front=front, barred=barred) for barred in (False, True)
     )
     assert barred.best == whole.best
     assert barred.near == whole.near
@@ -50,7 +51,7 @@ def test_the_pools_under_a_bar_are_those_without(monkeypatch, objective, best_al
 
 def test_a_bar_is_beyond_nothing_that_it_would_keep():
     case = small_case(layers=4, devices=8, batch=8)
-    pool, _ = _pool(case, MEGATRON, "step-time", best_alone=False, barred=True)
+    pool, _ = _pool(case, MEGATRON, "step-time", near=True, front=True, barred=True)
     kept = [*pool.best, *(each for band in pool.near for each in band), *pool.front]
     step_s, reserved = (np.array([getattr(each, name) for each in kept]) for name in ("step_s", "reserved_bytes"))
     assert not pool.beyond(step_s, reserved).any()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         find_plans,
         fix_layout,
         make_case,
+        prepare,
         read_files,
     )
     from meshwright.api.verbs.balance import BalanceAnswer, BalanceRequest, balance
@@ -47,7 +48,7 @@ VERBS = (
     "lint", "pack", "plan", "profile", "rehearse", "step", "sweep", "tune", "validate",
 )
 """Functions of the door; each has a module of its name in ``api.verbs`` with its request and its answer."""
-_BY_VALUE = ("balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "make_case", "read_files")
+_BY_VALUE = ("balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "make_case", "prepare", "read_files")
 
 
 def _homes() -> dict[str, str]:
@@ -125,6 +126,7 @@ __all__ = [
     "make_case",
     "pack",
     "plan",
+    "prepare",
     "profile",
     "read_files",
     "rehearse",

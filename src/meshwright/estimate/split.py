@@ -220,6 +220,7 @@ def treated_kinds(model: Model, split: Split, recompute: Recompute, *, folded: b
     return prefix[end] - prefix[at], *taken
 
 
+@lru_cache(maxsize=4096)
 def compose(
     model: Model, split: Split, *, folded: bool = False, recompute: Recompute = KEPT, every_stage: bool = False
 ) -> Composition:

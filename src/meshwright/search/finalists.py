@@ -95,8 +95,8 @@ class Finalists:
     capacity_bytes: float
     keep: int = KEEP
     """Best fitting layouts that are kept."""
-    best_alone: bool = False
-    """Neither the nearly fitting nor the front are wanted."""
+    near_wanted: bool = True
+    front_wanted: bool = True
     seen: int = 0
     """Places of the enumeration up to the last that was looked at."""
     curve: FitCurve | None = field(init=False)
@@ -113,12 +113,12 @@ class Finalists:
         key = self._key(rows.step_s, rows.reserved_bytes)
         self._best = self._kept(rows, key, fits, self._best, self.keep)
         self.seen = max(self.seen, int(rows.order.max()) + 1)
-        if self.best_alone:
-            return
-        demand = rows.reserved_bytes / self.capacity_bytes
-        for band, (above, upto) in enumerate(pairwise(NEAR_RATIOS)):
-            self._near[band] = self._kept(rows, key, (demand > above) & (demand <= upto), self._near[band], NEAR)
-        self._add_front(rows, fits)
+        if self.near_wanted:
+            demand = rows.reserved_bytes / self.capacity_bytes
+            for band, (above, upto) in enumerate(pairwise(NEAR_RATIOS)):
+                self._near[band] = self._kept(rows, key, (demand > above) & (demand <= upto), self._near[band], NEAR)
+        if self.front_wanted:
+            self._add_front(rows, fits)
 
     def beyond(self, step_s: Floats, reserved_bytes: Floats, *, exactly: bool = False) -> Bools:
         """Whether no layout is kept that takes at least so long and needs at least (or ``exactly``) so much.
@@ -128,9 +128,7 @@ class Finalists:
         """
         over = reserved_bytes > self.capacity_bytes
         beyond = over | (self._figure(step_s, reserved_bytes) > self._worst(self._best, self.keep))
-        if self.best_alone:
-            return beyond
-        for pool, (above, upto) in zip(self._near, pairwise(NEAR_RATIOS), strict=True):
+        for pool, (above, upto) in zip(self._near, pairwise(NEAR_RATIOS), strict=True) if self.near_wanted else ():
             worst = self._worst(pool, NEAR)
             if self.objective != "memory" and self.curve is not None:
                 fits = self.curve.memory_probability(above * self.capacity_bytes, self.space.case.offered_bytes)
@@ -140,6 +138,8 @@ class Finalists:
             if exactly:
                 outside = outside | (reserved_bytes < above * self.capacity_bytes * (1.0 - ROUNDED))
             beyond = beyond & (late | outside)
+        if not self.front_wanted:
+            return beyond
         if not len(self._front):
             return beyond & over
         place = np.searchsorted(self._front.step_s, step_s, side="right") - 1
@@ -223,7 +223,8 @@ def grid_best(case: Case, features: Features, pins: Pins, *, overlap: Overlap) -
     """The layout of the plain grid that is expected to be fastest on all devices of the case; None where none fits."""
     space = make_space(case, features, case.cluster.num_devices, pins)
     kept = Finalists(
-        space=space, overlap=overlap, objective="step-time", capacity_bytes=case.capacity_bytes, keep=1, best_alone=True
+        space=space, overlap=overlap, objective="step-time", capacity_bytes=case.capacity_bytes, keep=1, near_wanted=False,
+        front_wanted=False,
     )
     for rows in evaluate_grid(space, Counts(), overlap=overlap, bar=kept):
         kept.add(rows)

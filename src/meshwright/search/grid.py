@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -125,8 +126,6 @@ class _Grid:
     def __init__(self, space: Space, counts: Counts, legal: Legal, overlap: Overlap, bar: Bar | None, *, bound: bool) -> None:
         self.space, self.counts, self.legal, self.bar, self.bound = space, counts, legal, bar, bound
         self.settings = [settings_for(space, schedule, overlap) for schedule in space.schedules]
-        # Layer tables do not depend on the schedule.
-        self.work: Work = work_of(space, legal, self.settings[0])
         self.chunks, self.sizes = np.array(space.chunks, dtype=np.int64), np.array(space.microbatches, dtype=np.int64)
         self.treatments = np.array([TREATMENTS.index(each) for each in space.treatments], dtype=np.int64)
         self.delay = 1.0 + float(straggler_ratio(space.case, Degrees.of(take(legal.mesh, np.zeros(1, dtype=np.int64))))[0])
@@ -135,6 +134,11 @@ class _Grid:
         )
         """What a step of schedule, treatment, pair, chunks and sharding is worth in the order of the enumeration."""
         self.per_block = max(1, BLOCK_PAIRS // max(1, len(space.microbatches)))
+
+    @cached_property
+    def work(self) -> Work:
+        """What micro-batches cost, made when the first is asked for: where no states fit none is."""
+        return work_of(self.space, self.legal, self.settings[0])
 
     def at_least_s(self, pairs: Ints) -> Floats:
         """Lower bound of the step of pairs under each treatment of the space: the mean stage of the pipeline is not the busiest.
@@ -180,7 +184,10 @@ class _Grid:
             self.counts.legal += int(uses @ legal.sum(axis=1))
             self.counts.possible += int(uses @ (legal & fits[states.number]).sum(axis=1))
             leanest = np.where(possible, states.fullest[states.number], np.inf).min(axis=1)
-            yield from self._of_schedule(number, settings, pairs, of_pair, allowed[:, pipeline], states, possible, leanest, least_s)
+            if possible.any():
+                yield from self._of_schedule(
+                    number, settings, pairs, of_pair, allowed[:, pipeline], states, possible, leanest, least_s
+                )
             self.counts.bounded += int(uses @ legal.sum(axis=1)) - (self.counts.evaluated - before)
 
     def _of_schedule(

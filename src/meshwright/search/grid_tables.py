@@ -13,7 +13,7 @@ from meshwright.estimate.costs import Settings, work_costs
 from meshwright.estimate.degrees import Degrees, sharded
 from meshwright.estimate.memory import static_bytes
 from meshwright.estimate.split import Composition, Uneven, compose, default_split, stack
-from meshwright.estimate.stages import stage_costs, stage_inputs, stage_parameters
+from meshwright.estimate.stages import stage_costs, stage_inputs, stage_parameters, under
 from meshwright.estimate.tables import Table
 from meshwright.perf.arrays import array
 from meshwright.perf.arrays import take as take_columns
@@ -65,7 +65,7 @@ class Work:
 
 
 def work_of(space: Space, legal: Legal, settings: Settings) -> Work:
-    """The table of a grid; layers do not know how many stages and replicas there are, but for how a hop crosses domains."""
+    """The table of a grid; layers know neither schedule nor stages nor replicas, but for how a hop crosses domains."""
     mesh, pairs = legal.mesh, legal.pairs
     degrees = np.stack([mesh[name] for name in ("tp", "cp", "ep", "etp")])
     stage = array(mesh["tp"] * mesh["cp"] * mesh["dp"])
@@ -81,24 +81,12 @@ def work_of(space: Space, legal: Legal, settings: Settings) -> Work:
         part = {name: column[begin : begin + WORK_ROWS] for name, column in columns.items()}
         inputs = stage_inputs(work_costs(space.case, settings, Degrees.of(part)))
         for number, each in enumerate(tables):
-            each.append(Table(_under(inputs, number), len(part["tp"])))
+            each.append(Table(under(inputs, number), len(part["tp"])))
     table = Table.joined([each for treatment in tables for each in treatment])
     whole = compose(space.case.model, default_split(space.case, 1, 1))
     every = stage_costs(table.record, stack([whole], len(space.case.model.kinds)))
     whole_s = np.asarray(every.forward_s + every.backward_s).reshape(len(TREATMENTS), len(own))
     return Work(table=table, keys=len(own), key=key, whole_s=whole_s)
-
-
-def _under(inputs: StageInputs, treatment: int) -> StageInputs:
-    """The inputs of one treatment alone."""
-    kinds = tuple(
-        replace(
-            kind, again_s=(kind.again_s[treatment],), saved_bytes=(kind.saved_bytes[treatment],),
-            transient_bytes=(kind.transient_bytes[treatment],),
-        )
-        for kind in inputs.kinds
-    )
-    return replace(inputs, kinds=kinds)
 
 
 class Compositions:
