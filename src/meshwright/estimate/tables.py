@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -38,6 +39,12 @@ class Table(Generic[Record]):
         if len(tables) > 1:
             first.rows = np.concatenate([each.rows for each in tables], axis=1)
         return first
+
+    def of(self, rows: Floats) -> Table[Record]:
+        """A table of the same record with other columns."""
+        other = copy(self)
+        other.rows = rows
+        return other
 
     @property
     def record(self) -> Record:

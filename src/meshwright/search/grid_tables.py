@@ -76,17 +76,21 @@ def work_of(space: Space, legal: Legal, settings: Settings) -> Work:
     first[mesh_key.reshape(-1)[::-1]] = np.arange(len(stage))[::-1]  # a mesh that has the key
     columns = {**take(mesh, first[own]), "mb": np.array(space.microbatches, dtype=np.int64)[place]}
     columns["sp"] = sequence_parallel(space, columns["tp"])
-    tables: list[list[Table[StageInputs]]] = [[] for _ in TREATMENTS]
+    whole = stack([compose(space.case.model, default_split(space.case, 1, 1))], len(space.case.model.kinds))
+    whole_s = np.empty((len(TREATMENTS), len(own)))
+    rows: Floats | None = None
     for begin in range(0, len(own), WORK_ROWS):
         part = {name: column[begin : begin + WORK_ROWS] for name, column in columns.items()}
         inputs = stage_inputs(work_costs(space.case, settings, Degrees.of(part)))
-        for number, each in enumerate(tables):
-            each.append(Table(under(inputs, number), len(part["tp"])))
-    table = Table.joined([each for treatment in tables for each in treatment])
-    whole = compose(space.case.model, default_split(space.case, 1, 1))
-    every = stage_costs(table.record, stack([whole], len(space.case.model.kinds)))
-    whole_s = np.asarray(every.forward_s + every.backward_s).reshape(len(TREATMENTS), len(own))
-    return Work(table=table, keys=len(own), key=key, whole_s=whole_s)
+        for treatment in range(len(TREATMENTS)):
+            table = Table(under(inputs, treatment), len(part["tp"]))
+            if rows is None:
+                rows = np.empty((len(table.rows), *whole_s.shape))
+            rows[:, treatment, begin : begin + WORK_ROWS] = table.rows
+            every = stage_costs(table.record, whole)
+            whole_s[treatment, begin : begin + WORK_ROWS] = every.forward_s[0] + every.backward_s[0]
+    assert rows is not None, "a grid without legal pairs has no work"
+    return Work(table=table.of(rows.reshape(len(rows), -1)), keys=len(own), key=key, whole_s=whole_s)
 
 
 class Compositions:
