@@ -380,7 +380,6 @@ def test_more_memory_never_makes_fewer_layouts_fit_nor_the_winner_slower(name):
         every = Counts()
         space = make_space(own, MEGATRON, 8, Pins())
         assert all(len(rows) for rows in evaluate_grid(space, every, overlap=overlap_for(own, "exact")))
-        assert result.fitting <= every.fitting
         fitting.append(every.fitting)
         steps.append(result.plans[0].estimate.step_s if result.plans else float("inf"))
     assert fitting == sorted(fitting)
