@@ -3,8 +3,8 @@
 ``python -m benchmarks.packing --sources DIR [--trials 400] [--steps FILE] [--record] [--write]``
 
 ``DIR`` holds checkouts (``packing_sources.py``). ``--record`` keeps what they pack of some draws in
-``tests/packing/others.json``, which the modes are held to. ``--steps FILE``: also the packed and the padded step of real PyTorch,
-predicted from a cluster file of ``meshwright profile`` (``packing_step.py``).
+``tests/packing/others.json``, which the modes are held to. ``--steps FILE``: the packed and the padded step of real PyTorch anew,
+predicted from a cluster file of ``meshwright profile`` (``packing_step.py``); without it that section stays as it was.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ TITLES = {
     "slime-flops": "slime, --balance-by-flops", "nemo-rl": "NeMo-RL", "trl": "TRL, bfd",
 }
 LARGE = 65_536
+STEPS_TITLE = "## Packed and padded steps of PyTorch"
 SHAPES = {
     "log-normal": "lognormal:median=1500,sigma=0.8,max=8192", "bimodal": "bimodal:low=500,high=6000,share=0.7,max=8192",
     "uniform": "uniform:max=8192",
@@ -188,6 +189,12 @@ def page(columns: dict[str, Column], cost: Cost, commits: dict[str, str], trials
     ]) + "\n"
 
 
+def kept_steps(page: str) -> list[str]:
+    """The section of PyTorch's steps as it stands on a page."""
+    _, title, rest = page.partition(f"{STEPS_TITLE}\n")
+    return [STEPS_TITLE, *rest.rstrip("\n").split("\n")] if title else []
+
+
 def main() -> None:
     """Compare, print, and write what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -204,11 +211,12 @@ def main() -> None:
         max_tokens=LIMIT,
     )
     cost = mw.pack(case).packed.rules.cost
-    steps: list[str] = []
     if asked.steps is not None:
         from benchmarks.packing_step import lines
 
         steps = lines(asked.steps)
+    else:
+        steps = kept_steps(PAGE.read_text(encoding="utf-8") if PAGE.exists() else "")
     commits = {path.name: _commit(path) for path in sorted(asked.sources.iterdir()) if path.is_dir()}
     text = page(compared(asked.sources, asked.trials, cost), cost, commits, asked.trials, steps)
     print(text)

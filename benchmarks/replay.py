@@ -3,14 +3,18 @@
 Each cell of the corpus with twenty measured layouts or more is tuned by a calibration that has not seen its rows, and once more by
 one that has not seen its model; the scales of the prior are learnt without the model, too. Beside it: chance, Optuna's samplers,
 the plan's order without learning, and a grid, with the same candidates. ``--learn`` writes the scales that ship (from all cells),
-``--write`` ``docs/replay.md`` and its picture. The first call fits the corpus, which takes minutes; ``--cache`` keeps that.
+``--write`` ``docs/replay.md`` and its picture. The first call fits the corpus, which takes minutes, and Optuna's samplers take
+hours for all their seeds; ``--cache`` keeps every part, so that a call that was ended goes on where it was. ``--minutes`` bounds
+the other ways: those seeds count that were replayed on every cell by then, and the page says how many they are.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -29,8 +33,10 @@ from meshwright.measure.tuning.samplers import Optuna, Ordered, shuffled
 from meshwright.measure.tuning.scales import FILE, Scales
 from meshwright.measure.tuning.tuner import Tuner
 
-LEAST_MEASURED, SEEDS, GP_SEEDS = 20, 20, 2
-"""Measured layouts of a cell that is replayed; seeds of each way but the GP, whose every proposal takes long."""
+LEAST_MEASURED, SEEDS = 20, 20
+"""Measured layouts of a cell that is replayed; seeds of each way that throws dice."""
+TUNER = ("tuner", "steps", "running", "scales", "beliefs", "replay")
+"""Modules that decide what the tuner asks for."""
 ASKED = 60
 """Trials that Optuna's samplers are given: what they have not found by then counts as one more."""
 
@@ -66,8 +72,13 @@ def model_results(cells: Sequence[HeldOut], cache: Path) -> list[Result]:
         if each.model not in scales:
             scales[each.model] = learnt(cells, cache, each.model)
             print(f"without {each.model}: {scales[each.model]}", file=sys.stderr)
+        key = "\x1f".join((code(*TUNER), repr(scales[each.model]), each.cell.id, each.scheme))
         tuner = partial(Tuner, each.cell.candidates, each.known, scales[each.model])
-        result = replayed(each.cell, each.known, tuner(), onward=tuner(stop_probability=0.0))
+
+        def run(each: HeldOut = each, tuner: Callable[..., Any] = tuner) -> Replayed:
+            return replayed(each.cell, each.known, tuner(), onward=tuner(stop_probability=0.0))
+
+        result: Replayed = kept(cache / f"tuned-{sha256(key.encode()).hexdigest()[:16]}.pickle", run)
         assert result.trials_to_near is not None
         found.append(Result(f"model, without the {each.scheme}", each, (result.trials_to_near,), result))
         print(f"{each.scheme:5} {each.cell.id}: near after {result.trials_to_near}, stopped after {len(result.tried)}, "
@@ -75,38 +86,45 @@ def model_results(cells: Sequence[HeldOut], cache: Path) -> list[Result]:
     return found
 
 
-def other_results(cells: Sequence[HeldOut], cache: Path, seeds: int, gp_seeds: int) -> list[Result]:
-    """The other ways on every cell; those that use a model under the first scheme."""
+def other_results(cells: Sequence[HeldOut], cache: Path, seeds: int, until_s: float) -> list[Result]:
+    """The other ways on every cell, those that use a model under the first scheme: seed by seed, until the time is over."""
+    own = [each for each in cells if each.cell.measured >= LEAST_MEASURED and each.scheme == SCHEMES[0]]
     found = []
-    for each in cells:
-        if each.cell.measured < LEAST_MEASURED or each.scheme != SCHEMES[0]:
-            continue
-        candidates, known, cell = each.cell.candidates, each.known, each.cell
-        words = words_of(known)
-        ways: dict[str, tuple[int, Callable[[int], Any], int | None]] = {
-            "the plan's order": (
-                1, lambda _, c=candidates, k=known: Ordered([c[i] for i in np.argsort(k.expected_s, kind="stable")]), None,
-            ),
-            "grid": (1, lambda _, c=cell: Ordered(grid_order(c)), None),
-            "random": (seeds, lambda seed, c=candidates: shuffled(c, seed), None),
-        }
-        if find_spec("optuna"):
-            ways["Optuna TPE"] = (seeds, lambda seed, c=candidates, w=words: Optuna(c, w, "tpe", seed), ASKED)
-            ways["Optuna GP"] = (gp_seeds, lambda seed, c=candidates, w=words: Optuna(c, w, "gp", seed), ASKED)
-        for way, (count, make, most) in ways.items():
-            key = "\x1f".join((code("samplers", "replay", "beliefs"), way, cell.id, str(count), str(ASKED)))
-
-            def near(
-                count: int = count, make: Callable[[int], Any] = make, most: int | None = most, each: HeldOut = each
-            ) -> tuple[int, ...]:
-                return tuple(
-                    replayed(each.cell, each.known, make(seed), most=most).trials_to_near or ASKED + 1 for seed in range(count)
-                )
-
-            if count:
-                found.append(Result(way, each, kept(cache / f"near-{sha256(key.encode()).hexdigest()[:16]}.pickle", near)))
-        print(f"{cell.id}: {[(each.way, median(each.near)) for each in found[-len(ways):]]}", file=sys.stderr, flush=True)
+    for way in [way for way in WAYS if find_spec("optuna") or not way.startswith("Optuna")]:
+        near: dict[str, list[int]] = {each.cell.id: [] for each in own}
+        for seed in range(seeds if way in CHANCE else 1):
+            if time.monotonic() > until_s and seed:
+                break
+            one = {each.cell.id: _near(way, each, seed, cache, until_s if seed else math.inf) for each in own}
+            if None in one.values():
+                break
+            for id_, trials in one.items():
+                near[id_].append(trials or 0)
+            print(f"{way}, seed {seed}: median {median(each or 0 for each in one.values())}", file=sys.stderr, flush=True)
+        found += [Result(way, each, tuple(near[each.cell.id])) for each in own]
     return found
+
+
+def _near(way: str, each: HeldOut, seed: int, cache: Path, until_s: float) -> int | None:
+    """Trials of one way on one cell with one seed; None where that was not replayed and the time is over."""
+    key = "\x1f".join((code("samplers", "replay", "beliefs"), way, each.cell.id, str(seed), str(ASKED)))
+    path = cache / f"near-{sha256(key.encode()).hexdigest()[:16]}.pickle"
+    if not path.exists() and time.monotonic() > until_s:
+        return None
+    chooser, most = WAYS[way](each, seed), ASKED if way.startswith("Optuna") else None
+    return int(kept(path, lambda: replayed(each.cell, each.known, chooser, most=most).trials_to_near or ASKED + 1))
+
+
+WAYS: dict[str, Callable[[HeldOut, int], Any]] = {
+    "the plan's order": lambda each, _: Ordered(
+        [each.cell.candidates[index] for index in np.argsort(each.known.expected_s, kind="stable")]),
+    "grid": lambda each, _: Ordered(grid_order(each.cell)),
+    "random": lambda each, seed: shuffled(each.cell.candidates, seed),
+    "Optuna TPE": lambda each, seed: Optuna(each.cell.candidates, words_of(each.known), "tpe", seed),
+    "Optuna GP": lambda each, seed: Optuna(each.cell.candidates, words_of(each.known), "gp", seed),
+}
+CHANCE = ("random", "Optuna TPE", "Optuna GP")
+"""Those that throw dice."""
 
 
 def main() -> int:
@@ -116,7 +134,7 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="write docs/replay.md and its picture")
     parser.add_argument("--others", action="store_true", help="the other ways to choose, too (implied by --write)")
     parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--gp-seeds", type=int, default=GP_SEEDS)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="of the other ways; the first seed of each is whole")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "meshwright-replay")
     given = parser.parse_args()
     cells = held_out_cells(given.cache, LEARNT_FROM)
@@ -125,7 +143,7 @@ def main() -> int:
         return 0
     results = model_results(cells, given.cache)
     if given.write or given.others:
-        results += other_results(cells, given.cache, given.seeds, given.gp_seeds)
+        results += other_results(cells, given.cache, given.seeds, time.monotonic() + 60.0 * given.minutes)
     from benchmarks.replay_page import page, picture
 
     text = page(results)

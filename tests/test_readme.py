@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from benchmarks.readme import PAGES, PICTURE, ROOT, WIDTH, output, picture, refreshed
+from benchmarks.readme import ATLAS, PAGES, PICTURE, ROOT, WIDTH, atlas_picture, output, picture, refreshed
 
 from meshwright.cli.app import MODULES, VERBS
 
@@ -31,6 +31,11 @@ def test_a_page_shows_what_the_program_says(page):
 
 def test_the_picture_is_of_the_plan_beside_it():
     assert PICTURE.read_text(encoding="utf-8") == picture(README.read_text(encoding="utf-8")), "run scripts/refresh-readme"
+
+
+def test_the_picture_of_the_atlas_is_of_the_example_beside_it():
+    text = ATLAS.read_text(encoding="utf-8")
+    assert ATLAS.with_suffix(".svg").read_text(encoding="utf-8") == atlas_picture(text), "run scripts/refresh-readme"
 
 
 def test_the_readme_is_short_and_nothing_of_it_is_cut_off():

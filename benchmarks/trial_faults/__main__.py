@@ -1,5 +1,6 @@
-"""The tables of docs/sweep-faults.md: ``python -m benchmarks.trial_faults [--executor local|slurm] [--draws N] [--seed S]``.
+"""The tables of docs/sweep-faults.md: ``python -m benchmarks.trial_faults [--executor NAME] [--draws N] [--seed S]``.
 
+NAME is local, slurm, or slurm+reuse: jobs of their own, or allocations that are held between trials.
 Scenes are drawn in turn, each as often as its share says; the moment, the step and the children of each are drawn. A fault counts
 as right where every trial of it has the class that it must have; ``orphans`` are processes of trials that run on, ``lost`` finished
 trials that the store lacks or that were run again.
@@ -68,7 +69,7 @@ def main() -> int:
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
     scenes = tuple(scene for scene in SCENES if asked.only in scene.name)
-    if asked.executor == "slurm":
+    if asked.executor.startswith("slurm"):
         from benchmarks.trial_faults.slurm import SCENES as QUEUED
 
         scenes = tuple(scene for scene in QUEUED if asked.only in scene.name)

@@ -13,12 +13,14 @@ from meshwright.measure.chooser import Candidate, Listed
 from meshwright.measure.conduct.budget import Budget
 from meshwright.measure.conduct.loop import Conductor, Plan
 from meshwright.measure.executors import executor
+from meshwright.measure.executors.base import Holds
 from meshwright.measure.store import Store
 from meshwright.measure.trial import Limits, Trial
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from meshwright.measure.executors.base import Executor
     from meshwright.measure.store import Attempt
 
 STAND_IN = Path(__file__).parent.parent / "stand_in.py"
@@ -34,15 +36,25 @@ def trial_of(candidate: Candidate, limits: Limits = LIMITS) -> Trial:
                  steps=9 if kind != "slow" else None, spreads=False)
 
 
+def _executor(name: str) -> Executor:
+    """An executor by its name; with ``+reuse`` behind it one that holds allocations or ranks between trials."""
+    name, _, reuse = name.partition("+")
+    found = executor(name)
+    if reuse:
+        assert isinstance(found, Holds), "it holds nothing"
+        found.reuse = True
+    return found
+
+
 def swept(
     store: Path, labels: Sequence[str], name: str = "local", *, at_once: int = 1, limits: Limits | None = None
 ) -> list[Attempt]:
     """Run them all -> the attempts of the store."""
-    limits = limits or (LIMITS if name == "local" else QUEUED)
+    limits = limits or (QUEUED if name.startswith("slurm") else LIMITS)
     plan = Plan(subject="stand-in", trial_of=lambda each: trial_of(each, limits), tokens=64.0, budget=Budget(), at_once=at_once)
     listed = Listed([Candidate(label=label, layout=Layout(data_parallel=1)) for label in labels])
     with Store(store) as kept:
-        Conductor(plan, listed, executor(name), kept).run()
+        Conductor(plan, listed, _executor(name), kept).run()
         return kept.attempts()
 
 
@@ -51,7 +63,7 @@ def main(words: Sequence[str]) -> int:
     store, name, *labels = words
     try:
         with Signals(for_good=True):
-            swept(Path(store), labels, name, at_once=1 if name == "local" else 2)
+            swept(Path(store), labels, name, at_once=2 if name.startswith("slurm") else 1)
     except MeshwrightError as error:
         print(error, file=sys.stderr)
         return 2

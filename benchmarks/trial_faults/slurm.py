@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 from benchmarks.trial_faults.driver import QUEUED, swept
 from benchmarks.trial_faults.scenes import Result, Scene, interrupted, judged, two_sweeps
 from meshwright.errors import MeshwrightError
-from meshwright.measure.executors import slurm
+from meshwright.measure.executors import allocations, slurm_scripts
 from meshwright.measure.executors.processes import marked
 from meshwright.measure.executors.slurm import Slurm
 from meshwright.measure.store import Attempt, Store
@@ -59,8 +60,14 @@ def asked(*words: str) -> None:
     subprocess.run(words, check=False, capture_output=True)
 
 
+def job_of(first: Attempt) -> str:
+    """The job that an attempt runs in."""
+    handle = str(first.handle)
+    return str(json.loads(handle)["job"]) if handle.startswith("{") else handle
+
+
 def cancelled(first: Attempt, rng: random.Random) -> None:
-    asked("scancel", str(first.handle))
+    asked("scancel", job_of(first))
 
 
 def keeper_killed(first: Attempt, rng: random.Random) -> None:
@@ -71,7 +78,7 @@ def keeper_killed(first: Attempt, rng: random.Random) -> None:
 
 def node_down(first: Attempt, rng: random.Random) -> None:
     """The node of the trial is lost; it comes back when the trial has gone on elsewhere."""
-    said = subprocess.run(["squeue", "-h", "-j", str(first.handle), "-o", "%N"], capture_output=True, text=True, check=False).stdout
+    said = subprocess.run(["squeue", "-h", "-j", job_of(first), "-o", "%N"], capture_output=True, text=True, check=False).stdout
     node = said.strip()
     asked("scontrol", "update", f"nodename={node}", "state=down", "reason=drill")
     threading.Timer(4.0, asked, ("scontrol", "update", f"nodename={node}", "state=resume")).start()
@@ -89,12 +96,16 @@ def restarted(first: Attempt, rng: random.Random) -> None:
 
 def limited(scene: Scene, place: Path, rng: random.Random, name: str) -> Result:
     """Slurm itself ends a job at its time limit, which is a minute at least; whoever watches it would wait longer."""
-    label, whole = "slow 50 400 1", slurm.script_of
-    slurm.script_of = lambda trial, mark, avoid: whole(replace(trial, limits=replace(trial.limits, total_s=30.0)), mark, avoid)
+    label, whole = "slow 50 400 1", slurm_scripts.script_of
+    held = allocations.LASTS, allocations.minutes_of
+    allocations.LASTS, allocations.minutes_of = 1, lambda trials: 1
+    slurm_scripts.script_of = lambda trial, mark, avoid: whole(
+        replace(trial, limits=replace(trial.limits, total_s=30.0)), mark, avoid)
     try:
         attempts = swept(place / "s.db", [label], name, limits=replace(QUEUED, silence_s=300.0, step_s=300.0, total_s=300.0))
     finally:
-        slurm.script_of = whole
+        slurm_scripts.script_of = whole
+        allocations.LASTS, allocations.minutes_of = held
     return judged(attempts, {label: "timeout"})
 
 

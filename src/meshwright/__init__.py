@@ -19,6 +19,8 @@ from types import ModuleType
 TYPE_CHECKING = False  # ``typing`` takes longer than all else here, and so long the command line hears no interrupt
 if TYPE_CHECKING:
     from meshwright.api import (
+        AtlasAnswer,
+        AtlasRequest,
         BalanceAnswer,
         BalanceRequest,
         CalibrateAnswer,
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
         TuneRequest,
         ValidateAnswer,
         ValidateRequest,
+        atlas,
         balance,
         balance_layers,
         balance_layout,
@@ -77,6 +80,7 @@ if TYPE_CHECKING:
         find_plans,
         fix,
         fix_layout,
+        html,
         import_,
         lint,
         make_case,
@@ -120,13 +124,14 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "meshwright.api": (
-        "balance", "calibrate", "catalog", "check", "compare", "diagnose", "dryrun", "estimate", "explain", "export", "fix",
-        "import_", "lint", "pack", "plan", "profile", "rehearse", "step", "sweep", "tune", "validate",
+        "atlas", "balance", "calibrate", "catalog", "check", "compare", "diagnose", "dryrun", "estimate", "explain", "export",
+        "fix", "import_", "lint", "pack", "plan", "profile", "rehearse", "step", "sweep", "tune", "validate",
         *(f"{verb}{kind}" for kind in ("Request", "Answer") for verb in (
-            "Balance", "Calibrate", "Catalog", "Check", "Compare", "Diagnose", "Dryrun", "Estimate", "Explain", "Export", "Fix",
-            "Import", "Lint", "Pack", "Plan", "Profile", "Rehearse", "Step", "Sweep", "Tune", "Validate",
+            "Atlas", "Balance", "Calibrate", "Catalog", "Check", "Compare", "Diagnose", "Dryrun", "Estimate", "Explain", "Export",
+            "Fix", "Import", "Lint", "Pack", "Plan", "Profile", "Rehearse", "Step", "Sweep", "Tune", "Validate",
         )),
-        "balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "make_case", "prepare", "read_files",
+        "balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "html", "make_case", "prepare",
+        "read_files",
     ),
     "meshwright.catalog": (
         "calibration", "cluster_for", "clusters", "device", "devices", "implementation", "implementations", "load_cluster",
@@ -148,6 +153,8 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "AtlasAnswer",
+    "AtlasRequest",
     "Balance",
     "BalanceAnswer",
     "BalanceProblem",
@@ -219,6 +226,7 @@ __all__ = [
     "TuneRequest",
     "ValidateAnswer",
     "ValidateRequest",
+    "atlas",
     "balance",
     "balance_layers",
     "balance_layout",
@@ -241,6 +249,7 @@ __all__ = [
     "fix",
     "fix_layout",
     "framework",
+    "html",
     "implementation",
     "implementations",
     "import_",

@@ -44,11 +44,45 @@ def test_without_a_model_tokens_decide(file):
     by_hand = {"microbatches": 3, "lower_bound": 3, "overflows": 0, "max_tokens_used": 4000, "imbalance_ratio": 1.0}
     assert {name: found[name] for name in by_hand} == by_hand, "4000, 2500 + 1500 and 100: nothing has room for 100"
     assert found["padding_ratio_before"] == pytest.approx(1 - 8100 / 16_000)
-    assert found["padding_ratio_after"] == pytest.approx(1 - 8100 / (3 * 4096))
+    assert found["padding_ratio_after"] == pytest.approx(1 - 8100 / (3 * 4000)), "no micro-batch needs more than the fullest"
     low, high = found["interval"]["speedup_estimate"]
-    assert low == pytest.approx(16_000 / (3 * 4096)) == found["speedup_estimate"]
+    assert low == pytest.approx(16_000 / (3 * 4000)) == found["speedup_estimate"]
     assert high == pytest.approx(4 * 4000**2 / (100**2 + 4000**2 + 2500**2 + 1500**2))
     assert found["curve"] == [] and found["label"] is None
+
+
+@pytest.mark.parametrize("limit", [8192, 131_072, 10**6, 10**9])
+def test_a_limit_far_above_the_samples_costs_nothing(limit):
+    """A micro-batch is as long as the fullest needs: the limit says what it may have, not what it has."""
+    asked = {"distribution": "lognormal:n=64", "max_tokens": limit, "data_parallel": 2}
+    found = mw.pack(mw.PackRequest(**asked)).to_json()
+    low, high = found["interval"]["speedup_estimate"]
+    assert 1 < low == found["speedup_estimate"] < high and 0 <= found["padding_ratio_after"] < found["padding_ratio_before"]
+    if limit > 131_072:
+        assert found["speedup_estimate"] == mw.pack(mw.PackRequest(**{**asked, "max_tokens": 10**8})).to_json()["speedup_estimate"]
+
+
+def test_nor_does_it_with_a_model():
+    found = mw.pack(mw.PackRequest(distribution="lognormal:n=64", max_tokens=10**6, **CASE)).to_json()
+    here = next(each for each in found["curve"] if each["max_tokens"] == 10**6)
+    assert found["max_tokens_used"] <= here["microbatch_tokens"] < found["max_tokens_used"] + 128
+    assert found["speedup_by"] == "cost model" and found["speedup_estimate"] > 1
+
+
+def test_context_parallelism_by_sample(capsys):
+    words = ["pack", "--distribution", "lognormal:median=2000,sigma=1.4,max=65536,n=128", "--tokens-per-rank", "16384"]
+    case = {**CASE, "nodes": 2, "layout": "tp1 cp2 mb1 zero3 recompute=full"}
+    assert main([*words, *(f"--{name}={value}" for name, value in case.items()), "--json"]) in {0, 1}
+    found = json.loads(capsys.readouterr().out)["dynamic"]
+    assert (found["ranks"], found["static_context_parallel"]) == (16, 4) and found["max_rank_tokens_used"] <= 16384
+    assert sum(found["samples_by_degree"].values()) == 128 and found["imbalance_ratio"] < 1.05
+    assert found["static_step_ratio"] > 1 and found["microbatches"] == len(found["groups"])
+    assert main([*words, "--data-parallel", "8"]) == 0
+    said = capsys.readouterr().out
+    assert "Context parallelism by sample, at most 16,384 tokens of each of 8 ranks" in said
+    assert "with --model on a cluster: how much faster than cp4 for all" in said
+    assert main([*words, "--data-parallel", "2"]) == 2
+    assert "does not fit on 2 ranks of 16,384" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", [list, np.array])
@@ -159,7 +193,8 @@ def test_the_picture_has_both_curves(answer):
 def test_the_report_says_limit_padding_and_gain(capsys):
     assert main(["pack", "--distribution", "lognormal:n=64", "--max-tokens", "8192", "--data-parallel", "2", "--mode", "verl"]) == 0
     said = capsys.readouterr().out
-    assert "as verl packs them" in said and "above the limit" in said and "times as fast as padded" in said
+    assert "as verl packs them" in said and "above the limit" in said and "times as fast" not in said
+    assert "times the tokens" in said and "in seconds with --model on a cluster" in said
     assert main(["pack", "--distribution", DRAWN, *(f"--{name}={value}" for name, value in CASE.items())]) == 0
     said = capsys.readouterr().out
     assert "Recommended limit" in said and "of memory left" in said and said.count("|") < 3

@@ -77,6 +77,30 @@ def test_a_sweep_is_run_shown_kept_and_gone_on_with(cli: Cli, words: tuple[str, 
     assert len(read_runs(read_table(here / "r.csv")).runs) == 3, "validate and calibrate read them"
 
 
+def test_the_fastest_are_measured_again_by_turns(cli: Cli, words: tuple[str, ...], here: Path) -> None:
+    found = cli(*words, "--yes", "--finals", "2", "--json", "--out", "r.csv").json
+    assert found["price"]["trials"] == 3 + 3 * 2, "as many blocks as there may be"
+    rounds = {each["label"]: each["blocks_s"] for each in found["finals"]["layouts"]}
+    assert set(rounds) == {LABELS[0], LABELS[2]} and all(len(steps) == 2 for steps in rounds.values())
+    assert found["finals"]["verdict"].startswith("by turns, 2 rounds: ")
+    assert {each["label"] for each in found["trials"]} == set(LABELS), "a block is no layout of its own"
+    assert found["best"]["label"] in rounds and found["best"]["interval"] == [min(rounds[found["best"]["label"]]),
+                                                                              max(rounds[found["best"]["label"]])]
+    assert len(list(csv.DictReader((here / "r.csv").read_text().splitlines()))) == 3 + 4
+    again = cli(*words, "--yes", "--resume", "--finals", "2")
+    assert "By turns, 2 rounds: " in again.out
+    with sqlite3.connect(here / "runs.db") as db:
+        assert db.execute("SELECT count(*), max(attempt) FROM attempts").fetchone() == (7, 1), "no block is run twice"
+
+
+def test_rows_as_parquet_are_validated_as_they_are(cli: Cli, words: tuple[str, ...], here: Path) -> None:
+    pytest.importorskip("pyarrow", reason="the extra arrow is not installed: pip install 'meshwright[arrow]'")
+    assert cli(*words, "--yes", "--out", "r.parquet").status == 0
+    assert cli(*words, "--yes", "--resume", "--out", "r.csv").status == 0
+    both = [cli("validate", name, "--json").json | {"path": ""} for name in ("r.parquet", "r.csv")]
+    assert both[0] == both[1] and both[0]["all"]["n"] == 3
+
+
 WRONG = {
     "--trials 0": "--trials: 0 must be at least 1",
     "--minutes 0": "--minutes: 0 must be above zero",
@@ -88,6 +112,8 @@ WRONG = {
     "--events kind.txt": "kind.txt: holds something else than events: name another --events",
     "--executor local --executor slurm": "--executor: a trial runs on one executor, and local, slurm are given",
     "--executor docker": "--executor: unknown executor 'docker'",
+    "--executor ssh --hosts a --reuse": "--reuse: ssh holds nothing between trials: --executor local or slurm",
+    "--finals -1": "--finals: -1 must be at least 1",
     "--template none.sh": "none.sh: no such file",
     "--top 3": "--top: --top, --layouts name different layouts: one of them",
     "--reference": "--reference: runs the reference step and --template a script of yours: one of them",

@@ -140,11 +140,11 @@ def test_a_picture_is_written_with_what_the_answer_holds(log, tmp_path):
     out, secret = tmp_path / "run.html", "[rank0]: CUDA out of memory. at /lustre/team/secret on node17.cluster"
     found = asked(log(step_ms=[2000.0, *[560.0] * 8, 1000.0, *[560.0] * 3], extra=secret), device="a100-80g-sxm", html=str(out),
                   redact=True)
-    assert found.picture == str(out)
+    assert found.page == str(out)
     kinds = [each["kind"] for each in found.to_picture()["steps"]]
     assert (kinds[0], kinds[9], kinds.count("steady")) == ("left out", "spike", 11)
     text = out.read_text(encoding="utf-8")
-    assert text.count("<svg") == 2
+    assert text.count("<svg") == 4, "two charts, for a desk and for a phone"
     assert not any(word in text for word in ("/lustre/team", "node17.cluster", str(tmp_path)))
     with pytest.raises(InputError, match="exists"):
         asked(log("other.log", step_ms=700.0), device="a100-80g-sxm", html=str(out))

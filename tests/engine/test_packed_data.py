@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -270,3 +272,31 @@ def test_the_end_of_one_stream_ends_all():
     assert len(list(PackedStream(Counted([5] * 40), 10, window=4, agree=lambda _: next(replies)))) == 2
     with pytest.raises(InputError, match="a window of 0 samples"):
         PackedStream([], 10, window=0)
+
+
+def streamed(rank_lengths):
+    """On a rank: micro-batches of its own stream, in samples and tokens; the number of each window is agreed over gloo."""
+    from torch import distributed
+
+    assert distributed.get_backend() == "gloo"
+    own = rank_lengths[distributed.get_rank()]
+    return [[len(sample) for sample in each] for each in PackedStream([[0] * length for length in own], 512, window=16)]
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_processes_agree_on_their_micro_batches(ranks):
+    """Real processes over gloo: streams of other lengths, of which one ends first; alone their numbers would differ."""
+    from meshwright.engine.launch import Task, launch
+
+    lengths = [[int(each) for each in drawn(96)[:: 1 + rank % 2] // (1 + rank) + 1] for rank in range(ranks)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        found = launch(Task(target="test_packed_data:streamed", payload=lengths), ranks, limit_s=120.0)
+    assert len({len(each) for each in found}) == 1, "as many micro-batches on every rank"
+    whole = min(len(each) // 16 for each in lengths) * 16
+    assert whole < max(map(len, lengths))
+    for mine, own in zip(found, lengths, strict=True):
+        assert sorted(length for each in mine for length in each) == sorted(own[:whole]), "no window of one rank alone"
+        assert all(sum(each) <= 512 for each in mine)
+    alone = [sum(len(window) for window in windows(own[:whole], 16)) for own in lengths]
+    assert len(set(alone)) > 1 and len(found[0]) >= max(alone)

@@ -79,11 +79,15 @@ def test_a_collective_that_one_rank_leaves_out_is_found_in_what_is_left(tmp_path
     """Rank 0 waits in the world's all-reduce and rank 1 goes on into one that rank 0 never comes to; both are ended."""
     _, request = case("dense pp2 layers=[1,3] schedule=1f1b", 2)
     options = replace(request.options, steps=3, warmup_steps=0, saved=False, record=str(tmp_path))
-    with warnings.catch_warnings(), pytest.raises(NoAnswerError):
-        warnings.simplefilter("ignore", UserWarning)
-        launch(Task(target=LEFT_OUT, payload=replace(request, options=options)), 2, limit_s=6.0)
-    observed = observe([tmp_path])
-    hangings = {each.progress[0].rank: each for each in observed.observations if type(each).__name__ == "Hanging"}
+    hangings: dict[int, Any] = {}
+    for limit_s in (6.0, 60.0):  # a busy machine has not come to the collective in the first of them
+        with warnings.catch_warnings(), pytest.raises(NoAnswerError):
+            warnings.simplefilter("ignore", UserWarning)
+            launch(Task(target=LEFT_OUT, payload=replace(request, options=options)), 2, limit_s=limit_s)
+        observed = observe([tmp_path])
+        hangings = {each.progress[0].rank: each for each in observed.observations if type(each).__name__ == "Hanging"}
+        if hangings:
+            break
     assert set(hangings) == {0, 1}
     waiting, gone = (hangings[rank].progress[0] for rank in (0, 1))
     assert (waiting.last_enqueued or 0) - (waiting.last_completed or 0) == 1

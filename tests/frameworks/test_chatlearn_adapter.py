@@ -21,11 +21,11 @@ from meshwright.estimate import estimate
 from meshwright.frameworks import framework
 from meshwright.frameworks.base import File
 from meshwright.frameworks.chatlearn.limits import FSDP_LIMITS, LIMITS, OWN
-from meshwright.frameworks.chatlearn.packing import limit_for
 from meshwright.frameworks.chatlearn.patch import FIELDS, patch_file
 from meshwright.frameworks.editing import edit
 from meshwright.frameworks.megatron import MEGATRON
 from meshwright.frameworks.settings import Given
+from meshwright.packing.modes.chatlearn import kept_limit, most_tokens
 from meshwright.testing import any_plans, legal_plans, offered
 
 CHATLEARN, ON_FSDP = framework("chatlearn"), framework("chatlearn@fsdp")
@@ -206,12 +206,17 @@ def test_interleaved_stages_are_a_layout_string_and_need_the_trainer_s_data():
     assert files["chatlearn.patch"].count("for _ in self.model") == 2
 
 
-def test_the_packing_limit_packs_the_planned_sequences():
+def test_the_packing_limit_keeps_micro_batches_within_the_plan():
+    """4 x 4,096 tokens for 32 samples of a rank, each padded to a multiple of 8."""
     case = case_of()
     layout = layout_of(case, tensor_parallel=4, sequence_parallel=True, microbatch_sequences=4)
-    trainer = yaml.safe_load(CHATLEARN.write(case, layout)[0].text)["models"]["policy_trainer"]
+    files = {file.path: file.text for file in CHATLEARN.write(case, layout)}
+    trainer = yaml.safe_load(files["grpo.yaml"])["models"]["policy_trainer"]
     assert trainer["packing"] is True
-    assert trainer["max_token_in_packing"] == limit_for(4, 4096) == 16385
+    assert trainer["max_token_in_packing"] == kept_limit(16384, 4096, 32, 8)
+    assert most_tokens(trainer["max_token_in_packing"], 4096, 32, 8) <= 16384 < most_tokens(trainer["max_token_in_packing"] + 1,
+                                                                                           4096, 32, 8)
+    assert "no micro-batch has more than 16384 tokens" in files["README.md"]
 
 
 # What is read: facts of ChatLearn's own scripts and templates (b7af31a9), with the GPUs that a user gives.
@@ -337,6 +342,18 @@ def test_an_edit_of_a_real_script_touches_only_what_changes():
     changed = [line[1:].strip() for line in edited.diff.splitlines() if line.startswith("+ ")]
     assert changed == [f"{T}.tensor_model_parallel_size=2 \\", f"{T}.expert_model_parallel_size=8"]
     assert [each.path for each in edited.files] == ["train.sh"]
+
+
+def test_a_limit_that_was_written_here_follows_the_layout():
+    """Other padding and other samples of a rank keep another limit within the same micro-batch."""
+    case = case_of()
+    layout = layout_of(case, tensor_parallel=2, sequence_parallel=True, microbatch_sequences=2)
+    files = [file for file in CHATLEARN.write(case, layout) if file.path == "grpo.yaml"]
+    reading = CHATLEARN.read(files, given=Given(num_devices=32))
+    assert reading.layout == CHATLEARN.normal(case, layout) and not reading.messages
+    other = layout_of(case, tensor_parallel=4, sequence_parallel=True, microbatch_sequences=2)
+    edits = {each.key: each.after for each in edit(CHATLEARN, reading, case, other).edits}
+    assert edits == {f"{T}.tensor_model_parallel_size": 4, f"{T}.max_token_in_packing": kept_limit(8192, 4096, 32, 8)}
 
 
 def test_what_a_script_overrides_is_set_to_null_and_not_taken_out():

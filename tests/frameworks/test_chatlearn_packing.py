@@ -9,6 +9,7 @@ from fractions import Fraction
 from math import ceil, exp
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,10 +24,11 @@ from meshwright.frameworks.chatlearn.packing import (
     packed,
     padded_tokens,
     padding_multiple,
-    safe_limit,
     sequences_for,
     worst_tokens,
+    written_for,
 )
+from meshwright.packing.modes.chatlearn import chatlearn, kept_limit, most_tokens
 
 LENGTHS = st.lists(st.integers(1, 9000), min_size=1, max_size=60)
 
@@ -103,15 +105,70 @@ def test_head_room_is_at_least_seven_percent():
     assert padding_multiple(8, 4) == 64
 
 
-@examples(200)
-@given(st.integers(1, 16), st.integers(64, 40_000), st.sampled_from([1, 2, 4, 16, 64, 128]), st.integers(1, 8))
-def test_the_safe_limit_is_the_largest_whose_worst_micro_batch_fits(size, sequence, multiple, times):
-    limit = safe_limit(size * sequence, multiple)
-    assert limit * headroom_ratio(multiple) <= size * sequence < (limit + 1) * headroom_ratio(multiple)
+@st.composite
+def rank_lengths(draw):
+    """Samples of some ranks: of any length, of two, short ones beside few long ones, or Graham's worst for so many machines."""
+    longest, count = draw(st.integers(1, 600)), draw(st.integers(1, 48))
+    machines = draw(st.integers(2, 9))
+    graham = [part for length in range(machines, 2 * machines) for part in (length, length)] + [machines]
+    scale = max(1, longest // (2 * machines))
+    any_length = st.lists(st.integers(1, longest), min_size=count, max_size=count)
+    two = st.lists(st.sampled_from([1, longest, max(1, longest // 2), max(1, longest // 3)]), min_size=count, max_size=count)
+    worst = st.just([min(longest, length * scale) for length in graham])
+    rank = st.one_of(any_length, two, worst)
+    return longest, draw(st.lists(rank, min_size=1, max_size=3))
+
+
+@examples(300)
+@given(rank_lengths(), st.integers(1, 5), st.sampled_from([1, 2, 16, 64]), st.floats(0.3, 1.2))
+def test_no_micro_batch_of_chatlearn_exceeds_what_the_written_limit_keeps(drawn, size, multiple, share):
+    """Whatever the lengths up to the longest, alone or with the counts of other ranks, padded behind each sample."""
+    longest, ranks = drawn
+    samples = max(map(len, ranks))
+    tokens = max(size * longest, -(-longest // multiple) * multiple)
+    limit = kept_limit(tokens, longest, samples, multiple)
+    assert most_tokens(limit, longest, samples, multiple) <= tokens
+    assert samples < 2 or tokens < most_tokens(limit + 1, longest, samples, multiple)
+    most = max(len(fitting_bins(each, limit)) for each in ranks)
+    for each in ranks:
+        for agreed in (0, most):
+            assert max(padded_tokens(inside, multiple) for inside in packed(each, limit, most_bins=agreed)) <= tokens
+    other = max(2, int(share * longest))
+    for each in ranks:
+        fullest = max(padded_tokens(inside, multiple) for inside in packed(each, other))
+        assert fullest <= most_tokens(other, longest, len(each), multiple)
+
+
+@examples(60)
+@given(st.integers(1, 16), st.lists(st.integers(1, 8000), min_size=4, max_size=80), st.sampled_from([1, 2, 4]))
+def test_the_mode_keeps_what_the_written_limit_promises(multiple, lengths, ranks):
+    longest, samples = 8000, -(-len(lengths) // ranks)
+    tokens = -(-16_000 // multiple) * multiple
+    sizes = np.array(lengths)
+    dealt = chatlearn(sizes, kept_limit(tokens, longest, samples, multiple), ranks)
+    assert max(padded_tokens(sizes[each].tolist(), multiple) for rank in dealt for each in rank) <= tokens
+
+
+def test_the_bound_is_reached():
+    """Graham's worst, which best fit packs to the brim: 4/3 - 1/(3n) of what fitted."""
+    for machines in (2, 3, 6, 12):
+        lengths = [part for length in range(machines + 1, 2 * machines) for part in (length, length)] + [machines] * 3
+        fullest = max(map(sum, packed(lengths, 3 * machines + 1)))
+        assert fullest == 4 * machines - 1 <= most_tokens(3 * machines + 1, 2 * machines - 1, len(lengths)) == 4 * machines
+    assert max(padded_tokens(each, 16) for each in packed([1] * 8, 9)) == most_tokens(9, 3, 8, 16) == 8 * 16
+    assert most_tokens(100, 30, 1) == most_tokens(1, 30, 64) == 30, "a sample alone"
+
+
+@given(st.integers(1, 16), st.integers(64, 40_000), st.integers(1, 8), st.sampled_from([1, 2, 16]))
+def test_the_written_limit_is_read_back(size, sequence, times, multiple):
+    samples = size * times
+    limit = kept_limit(size * sequence, sequence, samples, multiple)
+    found = written_for(limit, sequence, samples, multiple)
+    assert found == size or kept_limit(found * sequence, sequence, samples, multiple) == limit
 
 
 @given(st.integers(1, 16), st.integers(64, 40_000), st.integers(1, 8))
-def test_the_written_limit_packs_what_the_plan_assumes_and_is_read_back(size, sequence, times):
+def test_the_full_limit_packs_the_longest_samples_as_planned(size, sequence, times):
     """8 sequences of 8,192 tokens need more than 65,536: under 61,248 only 7 of them would share a micro-batch."""
     limit = limit_for(size, sequence)
     assert set(map(len, packed([sequence] * size * times, limit))) == {size}

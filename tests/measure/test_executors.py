@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
+import time
+from dataclasses import replace
 
 import pytest
+from pretended_slurm import PretendedSlurm
 
 from meshwright.errors import InputError
-from meshwright.measure.executors import executor, executors, slurm
+from meshwright.measure.executors import executor, executors, pilot, slurm_asking
+from meshwright.measure.executors.allocations import Allocation
 from meshwright.measure.executors.local import Local
-from meshwright.measure.executors.slurm import Slurm, script_of
+from meshwright.measure.executors.processes import marked
+from meshwright.measure.executors.slurm import Slurm
+from meshwright.measure.executors.slurm_scripts import LASTS, Kind, allocation_of, array_of, script_of
 from meshwright.measure.trial import Limits, Trial
 from meshwright.testing.executors import executor_promises
 
@@ -32,9 +39,124 @@ def test_this_machine(promise, tmp_path):
 @pytest.mark.skipif(shutil.which("sinfo") is None or subprocess.run(["sinfo"], capture_output=True, check=False).returncode != 0,
                     reason="no Slurm that answers: python -m benchmarks.trial_faults.cluster -- python -m pytest ...")
 @pytest.mark.parametrize("promise", JOBS.values(), ids=JOBS)
-def test_slurm(promise, tmp_path, monkeypatch):
-    monkeypatch.setattr(Slurm, "every_s", 0.3)
+@pytest.mark.parametrize("reuse", [False, True], ids=["jobs", "allocations"])
+def test_slurm(promise, reuse, tmp_path, holding):
+    holding(reuse, every_s=0.3)
     promise(tmp_path)
+
+
+@pytest.fixture
+def holding(monkeypatch):
+    """Executors of Slurm that are asked often, and hold allocations; those that a test makes let go behind it."""
+    made = []
+    whole = Slurm.__init__
+
+    def init(self):
+        whole(self)
+        made.append(self)
+
+    def how(reuse, *, every_s):
+        monkeypatch.setattr(Slurm, "__init__", init)
+        monkeypatch.setattr(Slurm, "reuse", reuse)
+        monkeypatch.setattr(Slurm, "every_s", every_s)
+
+    yield how
+    for each in made:
+        each.let_go()
+
+
+@pytest.fixture
+def pretended(monkeypatch):
+    """Slurm's commands over processes of this machine."""
+    slurm = PretendedSlurm()
+    monkeypatch.setattr(slurm_asking, "asked", slurm)
+    yield slurm
+    slurm.end()
+
+
+@pytest.mark.parametrize("promise", JOBS.values(), ids=JOBS)
+@pytest.mark.parametrize("reuse", [False, True], ids=["jobs", "allocations"])
+def test_the_same_where_slurm_is_pretended(promise, reuse, tmp_path, pretended, holding):
+    holding(reuse, every_s=0.0)
+    promise(tmp_path)
+
+
+def test_an_allocation_takes_one_trial_after_another_and_is_given_back(tmp_path, pretended, holding):
+    holding(True, every_s=0.0)
+    runs, found = Slurm(), []
+    for number in range(3):
+        place = tmp_path / f"t{number}"
+        place.mkdir()
+        trial = Trial(label=str(number), command=("sh", "-c", f"echo $PPID; exit {number}"), limits=Limits(total_s=60.0))
+        found.append(runs.submit(trial, place, f"m{number}"))
+        while runs.poll(found)[found[-1]].phase != "ended":
+            pass
+        assert runs.collect(found[-1], place).exit_status == number
+    assert len(pretended.scripts) == 1, "one job for all of them"
+    assert f"--time={LASTS * 2}" in pretended.scripts[0]
+    long = Trial(label="long", command=("true",), limits=Limits(total_s=7 * 60.0))
+    other = tmp_path / "long"
+    other.mkdir()
+    last = runs.submit(long, other, "long")
+    assert len(pretended.scripts) == 1, "there is time enough"
+    while runs.poll([last])[last].phase != "ended":
+        pass
+    (tmp_path / "away").mkdir()
+    runs.submit(long, tmp_path / "away", "away", avoid=("n1",))
+    assert len(pretended.scripts) == 2, "its node is set aside"
+    runs.let_go()
+    [first, second] = [process for process, _ in pretended.jobs.values()]
+    assert first.wait(timeout=10) == 0 and second.wait(timeout=10) == 0
+    assert (tmp_path / "away" / "ended.json").exists(), "what was handed over is run to its end"
+
+
+def test_a_trial_that_comes_too_late_finds_no_inbox(tmp_path):
+    (tmp_path / "inbox").mkdir()
+    held = Allocation(folder=tmp_path, job="1", kind=Kind(1, 1, False), minutes=10)
+    trial = Trial(label="x", command=("true",), limits=Limits(total_s=60.0))
+    assert held.takes(trial, ()) and not held.takes(replace(trial, nodes=2), ())
+    assert not held.takes(replace(trial, limits=Limits(total_s=599.0)), ()), "it would be cut by the limit of the job"
+    assert pilot._closed(tmp_path / "inbox") == tmp_path / "inbox.closed"
+    assert not held.takes(trial, ()) and not held.hand(tmp_path / "t")
+
+
+def test_where_a_keeper_is_killed_the_allocation_goes_on(tmp_path, pretended, holding):
+    holding(True, every_s=0.0)
+    runs = Slurm()
+    for number, command in enumerate((("sh", "-c", "echo up; kill -9 $PPID; sleep 1003"), ("sh", "-c", "exit 4"))):
+        place = tmp_path / f"t{number}"
+        place.mkdir()
+        handle = runs.submit(Trial(label="x", command=command, limits=Limits(total_s=60.0)), place, f"mark-{number}")
+        while runs.poll([handle])[handle].phase != "ended":
+            pass
+        ended = runs.collect(handle, place)
+        assert (ended.cause, ended.exit_status) == (("lost", None), ("", 4))[number]
+        until = time.monotonic() + 5.0
+        while marked(f"mark-{number}"):
+            assert time.monotonic() < until, "something goes on without its keeper"
+    assert len(pretended.scripts) == 1
+
+
+def test_inside_an_allocation_this_machine_is_its_nodes(tmp_path, monkeypatch):
+    trial = Trial(label="x", command=("sh", "-c", "echo $NODE_RANK of $MASTER_ADDR"), devices=4, nodes=2, devices_per_node=2,
+                  spreads=False, limits=Limits(grace_s=0.3))
+    with pytest.raises(InputError, match="the layouts need 2 nodes and local is this machine alone"):
+        Local().check([trial])
+    (tmp_path / "srun").write_text('#!/bin/sh\nshift; for n in 0 1; do SLURM_NODEID=$n "$@"; done\n')
+    (tmp_path / "scontrol").write_text("#!/bin/sh\nprintf 'n1\\nn2\\n'\n")
+    for name in ("srun", "scontrol"):
+        (tmp_path / name).chmod(0o755)
+    for name, value in {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2"}.items():
+        monkeypatch.setenv(name, value)
+    local = Local()
+    local.check([trial])
+    handle = local.submit(trial, tmp_path, "mark-of-two")
+    while local.poll([handle])[handle].phase != "ended":
+        time.sleep(0.01)
+    assert local.collect(handle, tmp_path).exit_status == 0
+    assert (tmp_path / "output.log").read_text() == "0 of n1\n1 of n1\n"
+    with pytest.raises(InputError, match="need 3 nodes and local is this allocation of 2"):
+        local.check([replace(trial, nodes=3)])
 
 
 def test_every_executor_has_its_name():
@@ -63,6 +185,19 @@ def test_a_job_is_readable_and_takes_no_name_for_a_command():
     assert "srun" not in script_of(alone, "m", ()), "as it says unless told otherwise"
 
 
+def test_scripts_of_arrays_and_allocations_are_readable():
+    alone = Trial(label="x\n#SBATCH --wckey=y", command=("echo", "it's"), devices=2, limits=Limits())
+    text = array_of(["a-1", "b'-1"], [alone, alone], "array-7", ("n7",))
+    lines = text.splitlines()
+    assert "#SBATCH --array=0-1" in lines and "#SBATCH --exclude=n7" in lines and "#SBATCH --comment=array-7" in lines
+    assert not any("wckey" in line for line in lines if line.startswith("#SBATCH")), "no label becomes an option"
+    told = subprocess.run(["bash", "-c", text.replace("cd ", "echo ").replace("exec bash job.sh", "true")], text=True, check=True,
+                          capture_output=True, env={"SLURM_ARRAY_TASK_ID": "1"}).stdout
+    assert told == "../b'-1\n"
+    held = allocation_of(Kind.of(TRIAL), "allocation-7", 90, ())
+    assert "#SBATCH --time=90" in held and "#SBATCH --gpus-per-node=8" in held and 'pilot.py "$PWD"' in held
+
+
 class Answers:
     """Slurm's commands with answers prepared."""
 
@@ -77,10 +212,10 @@ class Answers:
 def test_a_controller_that_is_away_ends_no_job(monkeypatch):
     runs = Slurm()
     runs.every_s = 0.0
-    monkeypatch.setattr(slurm, "_asked", Answers(squeue=(0, "7|RUNNING|None|n1\n8|PENDING|Resources|\n9|FAILED|x|n2\n", "")))
+    monkeypatch.setattr(slurm_asking, "asked", Answers(squeue=(0, "7|RUNNING|None|n1\n8|PENDING|Resources|\n9|FAILED|x|n2\n", "")))
     assert {job: state.phase for job, state in runs.poll(["7", "8", "9", "10"]).items()} == {
         "7": "running", "8": "waiting", "9": "ended", "10": "ended"}
-    monkeypatch.setattr(slurm, "_asked", Answers())
+    monkeypatch.setattr(slurm_asking, "asked", Answers())
     assert [state.phase for state in runs.poll(["7", "8"]).values()] == ["running", "waiting"], "nothing has changed"
     assert Slurm().poll(["7"])["7"].phase == "waiting", "and who knows nothing waits"
 
@@ -91,7 +226,7 @@ def test_a_controller_that_is_away_ends_no_job(monkeypatch):
 ])
 def test_what_slurm_says_of_an_end(state, cause, monkeypatch, tmp_path):
     line = f"JobId=7 JobName=x JobState={state} Reason=None ExitCode=1:0 NodeList=n1,n2 Comment=m\n"
-    monkeypatch.setattr(slurm, "_asked", Answers(scontrol=(0, line, "")))
+    monkeypatch.setattr(slurm_asking, "asked", Answers(scontrol=(0, line, "")))
     found = Slurm().collect("7", tmp_path)
     assert (found.cause, found.exit_status, found.nodes) == (cause, 1, ("n1", "n2"))
     (tmp_path / "ended.json").write_text('{"exit_status": -15, "cause": "cancelled", "begun": 1.0, "ended": 4.0}')
@@ -102,9 +237,9 @@ def test_what_slurm_says_of_an_end(state, cause, monkeypatch, tmp_path):
 def test_accounting_is_asked_where_the_controller_has_forgotten(monkeypatch, tmp_path):
     monkeypatch.setattr(shutil, "which", lambda name: name)
     answers = Answers(scontrol=(1, "", "Invalid job id specified"), sacct=(0, "NODE_FAIL|0:0|n3\n", ""))
-    monkeypatch.setattr(slurm, "_asked", answers)
+    monkeypatch.setattr(slurm_asking, "asked", answers)
     assert Slurm().collect("7", tmp_path).cause == "node"
-    monkeypatch.setattr(slurm, "_asked", Answers())
+    monkeypatch.setattr(slurm_asking, "asked", Answers())
     assert Slurm().collect("7", tmp_path).cause == "lost", "without accounting nobody knows"
 
 

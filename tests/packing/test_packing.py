@@ -214,7 +214,7 @@ def test_levelled_and_split_by_hand():
     assert levelled(np.array([5, 4, 3, 3]), costs, 2) == [[0, 3], [1, 2]]
     assert levelled(np.array([5, 4, 3, 3]), costs, 2, 8) == [[0, 3], [1, 2]]
     assert levelled(np.array([5, 4, 3, 3]), costs, 2, 7) is None
-    assert split_to([[0, 1], [2, 3]], 3, costs) == [[0], [2, 3], [1]]
+    assert split_to(np.array([0, 0, 1, 1]), 3, costs).tolist() == [0, 2, 1, 1]
 
 
 @given(LENGTHS, st.integers(100, 400))

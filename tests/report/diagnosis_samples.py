@@ -24,12 +24,14 @@ def view_of(**changed: Any) -> dict[str, Any]:
     steps += [{"number": 9, "step_s": 1.8, "kind": "spike"}]
     return {
         "verdict": "slow", "label": "tp2 pp4 dp1 mb1",
-        "observed": {"step_s": 1.0, "tokens_per_s_per_device": 2048.0, "mfu_ratio": 0.25, "devices": 8},
+        "observed": {"step_s": 1.0, "tokens_per_s_per_device": 2048.0, "mfu_ratio": 0.25, "devices": 8, "memory_bytes": None,
+                     "steady": 7, "iterations": 9},
         "expected": {"step": part(1.0, 0.8, [0.7, 0.9]), "compute": part(0.5, 0.45), "tp": part(None, 0.05, [0.04, 0.06]),
                      "bubble": part(0.2, 0.1), "cp": part(None, 0.0)},
         "split": {"step_s": 1.0, "compute_ratio": 0.5, "communication_exposed_ratio": None, "waiting_ratio": 0.0,
                   "bubble_ratio": 0.2, "data_ratio": 0.1, "host_ratio": None, "idle_ratio": None, "other_ratio": 0.2},
         "findings": [finding(), finding(id="data.loading", severity="advice", gain_is_bound=True, change=None)],
         "notes": ["A note."], "steps": steps,
+        "read": [{"file": "run.log", "formats": ["megatron"]}], "left": [],
         "ranks": [{"rank": rank, "compute_s": 0.4 + 0.1 * (rank == 3), "window_s": 1.0} for rank in range(4)],
     } | changed

@@ -591,7 +591,7 @@ def pictures() -> dict[str, str]:
         "trace": perfetto.perfetto(view_of()),
         "chart": chart(),
         "rehearsal": rehearse_picture.picture(rehearsal()),
-        "diagnosis": diagnosis_picture.page(diagnosis_view()),
+        "diagnosis": "".join(str(getattr(diagnosis_picture, name)(diagnosis_view())) for name in ("parts", "course", "ranks")),
     }
 
 

@@ -12,6 +12,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
+from meshwright.api.packed import Packed
+from meshwright.api.packed_curve import Point
+from meshwright.api.packed_dynamic import Dynamic
+from meshwright.api.packed_gain import Speedup
+from meshwright.api.packed_steps import Outcome, Rules
+from meshwright.api.packs import Samples
 from meshwright.domain.case import Case
 from meshwright.domain.cluster import Cluster, Device, Link
 from meshwright.domain.estimate import Estimate, Fits, HostMemory, Infeasible, Stage, StageMemory, Term, TimeSplit, Unmet
@@ -20,6 +28,8 @@ from meshwright.domain.layout import Full, Layout
 from meshwright.domain.model import Attention, LayerKind, Mlp, Model
 from meshwright.domain.training import Batch, Optimizer, Precision, Training
 from meshwright.errors import Message
+from meshwright.packing import Figures
+from meshwright.packing.dynamic import Group, Step
 from meshwright.search.result import Comparison, PlanResult, RankedPlan
 from meshwright.units import GIB
 
@@ -140,6 +150,42 @@ def comparison() -> Comparison:
     )
 
 
+def packed(mode: str = "meshwright", *, model: bool = True) -> Packed:
+    """Samples in micro-batches: under our own rules with three limits, or as another program exceeds its limit."""
+    over = mode != "meshwright"
+    total = Figures(
+        microbatches=64, most_of_a_rank=16, tokens=500_000, most_tokens=8704 if over else 8192, slot_tokens=524_288,
+        overflows=3 * over, dearest=32_900.0, imbalance_ratio=1.098 if over else 1.00001, microbatch_imbalance_ratio=1.1,
+    )
+    outcome = Outcome(
+        steps=3, looked_at=3, left_over=7, step_samples=256, padding_before=0.759, padding_buckets=0.062, padding_after=0.046,
+        total=total,
+    )
+    rules = Rules(max_tokens=8192, data_parallel=4, align=16, mode=mode)
+    curve = tuple(
+        Point(max_tokens=8192 * times, slot_tokens=8192 * times, packs=64 // times, trained_tokens_per_s=1e6 / factor,
+              estimate=estimate(factor=factor, fits=times < 4))
+        for times, factor in ((1, 1.0), (2, 0.97), (4, 0.96))
+    )
+    groups = (
+        Group(first_rank=0, degree=4, samples=(0,), rank_tokens=8000),
+        Group(first_rank=0, degree=2, samples=(3,), rank_tokens=6000),
+        Group(first_rank=2, degree=1, samples=(1, 4), rank_tokens=7800),
+        Group(first_rank=3, degree=1, samples=(2,), rank_tokens=7900),
+    )
+    dynamic = Dynamic(
+        rank_tokens=8000, ranks=4, step=Step(groups=groups, loads=(10.0, 10.0, 10.1, 10.2)), samples_by_degree={1: 3, 2: 1, 4: 1},
+        static_degree=4, static_ratio=1.25 if model else None,
+    )
+    lengths = np.array([100, 1500, 1500, 2500, 8000] * 155)
+    return Packed(
+        rules=rules, outcome=outcome, lower_bound=62, recommended=16384 if model else 8192, curve=curve if model else (),
+        lengths=Samples(lengths=lengths, documents=len(lengths), longest_tokens=8000), dynamic=None if over else dynamic,
+        speedup=Speedup(ratio=4.15, interval=(3.9, 4.77) if model else (4.15, 10.2), by="cost model" if model else "bounds"),
+        keeping=7700 if over else None, keeping_any=6145 if over else None,
+    )
+
+
 def text(parts: Any, width: int = 110) -> str:
     """A report as it is piped."""
     from meshwright.report.console import show
@@ -153,6 +199,7 @@ def reports() -> dict[str, str]:
     """Name of a golden file -> what it must hold."""
     from meshwright.report.compare import comparison_report
     from meshwright.report.estimate import estimate_report, term_table
+    from meshwright.report.pack import pack_report
     from meshwright.report.plan import plan_report
 
     return {
@@ -160,6 +207,10 @@ def reports() -> dict[str, str]:
         "nothing.txt": text(plan_report(case(), nothing()), 80),
         "estimate.txt": text([*estimate_report(case(), estimate(fits=False)), *term_table(estimate())], 80),
         "compare.txt": text(comparison_report(comparison())),
+        "pack.txt": "\n".join(
+            text(pack_report(each), 100)
+            for each in (packed(), packed(model=False), packed("chatlearn", model=False))
+        ),
     }
 
 

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
         check_files,
         find_plans,
         fix_layout,
+        html,
         make_case,
         prepare,
         read_files,
     )
+    from meshwright.api.verbs.atlas import AtlasAnswer, AtlasRequest, atlas
     from meshwright.api.verbs.balance import BalanceAnswer, BalanceRequest, balance
     from meshwright.api.verbs.calibrate import CalibrateAnswer, CalibrateRequest, calibrate
     from meshwright.api.verbs.catalog import CatalogAnswer, CatalogRequest, catalog
@@ -44,11 +46,13 @@ if TYPE_CHECKING:
     from meshwright.api.verbs.validate import ValidateAnswer, ValidateRequest, validate
 
 VERBS = (
-    "balance", "calibrate", "catalog", "check", "compare", "diagnose", "dryrun", "estimate", "explain", "export", "fix", "import_",
-    "lint", "pack", "plan", "profile", "rehearse", "step", "sweep", "tune", "validate",
+    "atlas", "balance", "calibrate", "catalog", "check", "compare", "diagnose", "dryrun", "estimate", "explain", "export", "fix",
+    "import_", "lint", "pack", "plan", "profile", "rehearse", "step", "sweep", "tune", "validate",
 )
 """Functions of the door; each has a module of its name in ``api.verbs`` with its request and its answer."""
-_BY_VALUE = ("balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "make_case", "prepare", "read_files")
+_BY_VALUE = (
+    "balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "html", "make_case", "prepare", "read_files"
+)
 
 
 def _homes() -> dict[str, str]:
@@ -63,6 +67,8 @@ def _homes() -> dict[str, str]:
 HOMES = _homes()
 
 __all__ = [
+    "AtlasAnswer",
+    "AtlasRequest",
     "BalanceAnswer",
     "BalanceRequest",
     "CalibrateAnswer",
@@ -105,6 +111,7 @@ __all__ = [
     "TuneRequest",
     "ValidateAnswer",
     "ValidateRequest",
+    "atlas",
     "balance",
     "balance_layers",
     "balance_layout",
@@ -121,6 +128,7 @@ __all__ = [
     "find_plans",
     "fix",
     "fix_layout",
+    "html",
     "import_",
     "lint",
     "make_case",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from meshwright.api.request import Answer
     from meshwright.check import Checked
     from meshwright.domain.balance import Balance, Objective, Overfull
     from meshwright.domain.cluster import Cluster
@@ -23,6 +24,16 @@ if TYPE_CHECKING:
     from meshwright.fix import Fixed
     from meshwright.frameworks.settings import Given, Reading
     from meshwright.search import PlanResult, SearchOptions
+
+
+def html(answer: Answer) -> str:
+    """The page of an answer: one HTML file that works offline, the same that ``--html FILE`` writes.
+
+    Errors:  ``TypeError`` for an answer that has no page.
+    """
+    from meshwright.api.renderers import render
+
+    return render("answer.html", answer)
 
 
 def make_case(

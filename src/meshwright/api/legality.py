@@ -43,3 +43,13 @@ def _refusals(given: Setup, features: Features, layout: Layout) -> list[str]:
     from meshwright.search import layout_refusals
 
     return list(layout_refusals(given.case, features, layout))
+
+
+def never_trains(given: Setup) -> list[Message]:
+    """Why the framework does not train the case, whatever the layout."""
+    from meshwright.domain.layout import Layout
+
+    devices, batch = given.case.cluster.num_devices, given.case.batch.global_batch_sequences
+    plain = Layout(data_parallel=devices, num_microbatches=max(1, batch // devices))
+    reasons = [each for each in given.framework.check(given.case, plain) if each.path in {"model", "training", "cluster"}]
+    return [Message(each.id, each.template, each.values) for each in reasons]

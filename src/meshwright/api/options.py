@@ -61,6 +61,9 @@ LAYOUT = Field(name="layout", parse=numbers.words, metavar="LABEL", panel="Layou
 SPARE_NODES = Field(name="spare_nodes", parse=numbers.count_or_none, metavar="N", panel=_SEARCH,
                     help="Up to so many nodes may stay idle where that is better [default: 0].")
 JSON = Field(name="json", kind="flag", panel=_OUTPUT, in_file=False, help="One JSON document instead of tables.")
+HTML = Field(name="html", metavar="FILE.html", panel=_OUTPUT, in_file=False,
+             help="Write the answer as a page with its charts: one file that works offline and can be mailed.")
+FORCE = Field(name="force", kind="flag", panel=_OUTPUT, in_file=False, help="Replace the file of --html where it exists.")
 PLAN = (
     Field(name="top", parse=numbers.count, metavar="N", panel=_SEARCH, help="How many plans to show [default: 10]."),
     Field(name="objective", parse=one_of("step-time", "memory", "throughput-per-device"), panel=_SEARCH,
@@ -88,7 +91,9 @@ PLAN = (
     Field(name="min_devices", kind="flag", panel=_RUN,
           help="Also find the smallest number of devices that fits, and that meets the deadline."),
     Field(name="save", metavar="DIR", panel=_OUTPUT, in_file=False, help="Write plan.yaml and the launch files there."),
-    Field(name="force", kind="flag", panel=_OUTPUT, in_file=False, help="Overwrite files that --save finds changed."),
+    HTML,
+    Field(name="force", kind="flag", panel=_OUTPUT, in_file=False,
+          help="Overwrite files that --save finds changed; replace the file of --html."),
 )
 """What ``plan`` adds: the search, the whole run, the output."""
 

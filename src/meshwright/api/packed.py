@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from meshwright.api.cases import Setup
     from meshwright.api.packed_curve import Point
+    from meshwright.api.packed_dynamic import Dynamic
     from meshwright.api.packed_gain import Speedup
     from meshwright.api.packed_steps import Outcome, Rules
     from meshwright.api.packs import Samples
@@ -28,8 +29,12 @@ class Packed:
     """The limit, tokens."""
     keeping: int | None = None
     """Where another program exceeds the limit: the one to give to it, so that its micro-batches stay within; None: not found."""
+    keeping_any: int | None = None
+    """The same for any samples up to the longest of these; None where that is not known of a program, or it keeps its limit."""
     curve: tuple[Point, ...] = ()
     """Empty without a model."""
+    dynamic: Dynamic | None = None
+    """Context parallelism by the length of each sample, of the first step; None where it was not asked for."""
     given: Setup | None = None
     layout: Layout | None = None
 

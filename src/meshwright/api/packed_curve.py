@@ -34,6 +34,8 @@ class Point:
     """One limit, predicted."""
 
     max_tokens: int
+    slot_tokens: int
+    """What a micro-batch is laid out for: the limit, or the fullest where a rank has no more micro-batches than it must have."""
     packs: int
     """Micro-batches of an optimizer step."""
     estimate: Estimate
@@ -47,10 +49,15 @@ def limits(longest: int, align: int, most: int, asked: int | None) -> list[int]:
     >>> limits(8000, 16, 20_000, 8192)
     [8000, 8192, 10112, 12032, 16000, 20096]
     """
-    step = align if align % ROUND == 0 or ROUND % align else ROUND
+    step = _unit(align)
     first = -(-longest // align) * align
     found = {first, *(-(-int(times * longest) // step) * step for times in TIMES[1:] if times * longest <= most)}
     return sorted(found | ({asked} if asked is not None and asked >= longest else set()))
+
+
+def _unit(align: int) -> int:
+    """Limits are multiples of it."""
+    return align if align % ROUND == 0 or ROUND % align else ROUND
 
 
 def curve(given: Setup, layout: Layout, step: NDArray[np.int64], rules: Rules, caps: Sequence[int]) -> tuple[Point, ...]:
@@ -74,13 +81,17 @@ def point(given: Setup, layout: Layout, step: NDArray[np.int64], rules: Rules) -
     from meshwright.estimate import estimate
 
     assert given.samples is not None, "samples are packed"
-    ranks, shared = layout.data_parallel, layout.data_parallel * rules.multiple
-    needed = max(rules.figures(step).microbatches, least_packs(given.samples, given.request["global_batch"], rules.max_tokens))
+    ranks, shared, unit = layout.data_parallel, layout.data_parallel * rules.multiple, _unit(rules.align)
+    figures = rules.figures(step)
+    slot = rules.max_tokens
+    if figures.most_of_a_rank <= rules.multiple:
+        slot = min(slot, -(-max(figures.most_tokens, given.samples.longest_tokens) // unit) * unit)
+    needed = max(figures.microbatches, least_packs(given.samples, given.request["global_batch"], slot))
     packs = -(-needed // shared) * shared
-    packed = given.packed(rules.max_tokens, packs)
+    packed = given.packed(slot, packs)
     predicted = estimate(packed.case, replace(layout, num_microbatches=packs // ranks))
     return Point(
-        max_tokens=rules.max_tokens, packs=packs, estimate=predicted,
+        max_tokens=rules.max_tokens, slot_tokens=slot, packs=packs, estimate=predicted,
         trained_tokens_per_s=packed.case.batch.trained_tokens / predicted.step_s,
     )
 
@@ -102,7 +113,7 @@ def filling(step: NDArray[np.int64], rules: Rules, caps: Sequence[int]) -> int:
             figures = replace(rules, max_tokens=cap).figures(step)
         except InputError:
             continue
-        filled = figures.tokens / figures.slot_tokens / max(1.0, figures.imbalance_ratio / EVEN)
+        filled = figures.tokens / (figures.microbatches * cap) / max(1.0, figures.imbalance_ratio / EVEN)
         if filled >= FILLED:
             return cap
         found.append((filled, cap))

@@ -1,4 +1,4 @@
-"""What packing gains over padding each sample to the longest: by the cost model, or, without a model, between two bounds."""
+"""What packing gains over padding each sample to the longest: by the cost model, or, without one, in tokens and squares."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Speedup:
     ratio: float
     interval: tuple[float, float]
     by: Literal["cost model", "bounds"]
-    """``bounds``: cost by tokens alone and by squares alone, one of which is all attention."""
+    """``bounds``: no seconds are known; tokens, and the interval to their squares, which are attention's work."""
 
 
 def predicted(given: Setup, layout: Layout, step: NDArray[np.int64], rules: Rules, here: Point) -> Speedup:

@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 
 GROUP = "meshwright.renderers"
 _BUILT_IN = {
-    "diagnosis.html": "meshwright.report.diagnosis_picture:page",
+    "answer.frame": "meshwright.report.pages:frame",
+    "answer.html": "meshwright.report.pages:page_html",
+    "atlas.svg": "meshwright.report.atlas_picture:picture",
     "packing.html": "meshwright.report.pack_picture:page",
     "packing.svg": "meshwright.report.pack_picture:picture",
+    "picture.png": "meshwright.report.raster:png",
     "pipeline.svg": "meshwright.report.pipeline_picture:picture_of",
     "pipeline.trace": "meshwright.report.perfetto:trace_of",
     "rehearsal.svg": "meshwright.report.rehearse_picture:picture",
@@ -31,6 +34,12 @@ def render(name: str, *values: Any) -> str:
     if name in _BUILT_IN:
         return _called(EntryPoint(name, _BUILT_IN[name], GROUP).load(), values)
     return _called(entry_points(group=GROUP)[name].load(), values)
+
+
+def render_bytes(name: str, *values: Any) -> bytes:
+    """The content of a file that is no text."""
+    draw: Callable[..., bytes] = EntryPoint(name, _BUILT_IN[name], GROUP).load()
+    return draw(*values)
 
 
 def _called(draw: Callable[..., str], values: tuple[Any, ...]) -> str:

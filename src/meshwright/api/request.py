@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from meshwright.domain.cluster import Cluster
     from meshwright.domain.model import Model
 
+INTERRUPTED = 130
+"""Exit status of what Ctrl-C ended, as shells have it: 128 and the signal."""
 Progress = Callable[[str, float, float], None]
 """Called with a noun, how many are done, and how many there are."""
 
@@ -43,8 +45,8 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NamedCase(Request):
-    """A model on a cluster with a batch: what names a case, but for the framework."""
+class ModelOnCluster(Request):
+    """A model on a cluster, and the numbers that it is trained in: what names a case, but for its batch and the framework."""
 
     model: str | Path | Model | None = None
     """A catalogue name, a ``config.json``, a model YAML, or the value itself."""
@@ -57,6 +59,21 @@ class NamedCase(Request):
     nodes: int | str | None = None
     devices: int | str | None = None
     devices_per_node: int | str | None = None
+    task: str | None = None
+    precision: str | None = None
+    optimizer: str | None = None
+    gradient_dtype: str | None = None
+    implementation: str | None = None
+    calibration: str | Path | None = None
+    flops_convention: str | None = None
+    max_memory_ratio: float | str | None = None
+    reserve_memory_ratio: float | str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedCase(ModelOnCluster):
+    """A model on a cluster with a batch: what names a case, but for the framework."""
+
     global_batch: int | str | None = None
     """Sequences of one optimizer step; with lengths samples."""
     sequence: int | str | None = None
@@ -68,15 +85,6 @@ class NamedCase(Request):
     packs: int | str | None = None
     """Packs of an optimizer step."""
     split_long: bool = False
-    task: str | None = None
-    precision: str | None = None
-    optimizer: str | None = None
-    gradient_dtype: str | None = None
-    implementation: str | None = None
-    calibration: str | Path | None = None
-    flops_convention: str | None = None
-    max_memory_ratio: float | str | None = None
-    reserve_memory_ratio: float | str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +109,11 @@ class FilesRequest(NamedCase):
 class Answer:
     """Base of all answers."""
 
+    asked: Request | None = None
+    """What it answers, where it has a page."""
+    page: str = ""
+    """The page of it that was written."""
+
     @property
     def ok(self) -> bool:
         """Whether the answer is a yes."""
@@ -119,6 +132,12 @@ class Answer:
     def to_json(self) -> dict[str, Any]:
         """The document that ``--json`` prints: plain values, units in the keys."""
         raise NotImplementedError
+
+    def _repr_html_(self) -> str | None:
+        """Its page in a frame of a notebook; None where it has none."""
+        from meshwright.api.renderers import render
+
+        return render("answer.frame", self) or None
 
 
 def read(fields: Sequence[Field], raw: Mapping[str, Any], faults: Faults) -> Values:
@@ -151,9 +170,21 @@ def read(fields: Sequence[Field], raw: Mapping[str, Any], faults: Faults) -> Val
             values[field.name] = [each for each in parsed if each is not None]
         elif given is not None and (value := _parsed(field, given, faults, path, from_file=not said)) is not None:
             values[field.name] = value
+    if "html" in values:
+        from meshwright.outputs import obstacles
+
+        read_from = [str(each) for name in _FILES for each in _several(values.get(name))]
+        faults.note(obstacles([str(values["html"])], inputs=read_from, force=bool(values.get("force")), fresh=True))
     if unread:  # everything else would only seem to be missing
         faults.check()
     return values
+
+
+_FILES = (
+    "model", "request", "cluster", "lengths", "calibration", "files", "csv", "plan", "measured", "training_config", "template",
+    "oom", "layouts", "replay",
+)
+"""Options that may name a file that is read."""
 
 
 def _plan_for_model(raw: Mapping[str, Any], faults: Faults) -> Mapping[str, Any]:

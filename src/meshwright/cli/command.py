@@ -43,7 +43,7 @@ def _asked(verb: Any, raw: Mapping[str, Any]) -> int:
     """
     from meshwright.cli.ending import complain
     from meshwright.cli.numbers import prepare
-    from meshwright.cli.output import print_json, print_report, stages
+    from meshwright.cli.output import print_json, print_lines, print_report, stages
 
     shown = False
 
@@ -69,6 +69,8 @@ def _asked(verb: Any, raw: Mapping[str, Any]) -> int:
         show(answer)
     if hasattr(verb, "AFTER"):
         verb.AFTER(answer, raw)
+    if answer.page and not raw["json"]:
+        print_lines([f"written: {answer.page}"])
     if answer.refusal is not None:
         complain([answer.refusal], answer.status)
     return int(answer.status)

@@ -39,4 +39,4 @@ def AFTER(answer: DiagnoseAnswer, options: Mapping[str, Any]) -> None:  # noqa: 
     from meshwright.cli.output import print_lines
 
     if not options["json"]:
-        print_lines([f"written: {each}" for each in (answer.saved, answer.picture) if each])
+        print_lines([f"written: {each}" for each in (answer.saved,) if each])

@@ -31,6 +31,7 @@ VERBS = {
     "step": "Run the reference training step of one layout on this machine: time, tokens/s, MFU, memory.",
     "dryrun": "Run one rank's training step on fake devices: memory, FLOPs and messages, beside the cost model's.",
     "validate": "Score the predictions against measured runs that no fit has seen.",
+    "atlas": "Map the best plan of every model on every number of nodes, predicted or measured: MFU, memory, layout, linearity.",
     "catalog": "List and show devices, clusters, models, frameworks, implementations, and what others measured.",
 }
 """Verb -> what it does. ``cli.command`` says what its module in ``meshwright.cli`` has."""

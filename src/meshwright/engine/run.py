@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from meshwright.engine.launch import Start
     from meshwright.engine.report import StepReport
 
+TARGET = "meshwright.engine.measure:measure"
+"""What every rank runs."""
 HALVES = ("bf16",)
 """Precision recipes whose products are BF16; all others than these and FP32 are refused."""
 
@@ -75,7 +77,7 @@ def run_request(
     if messages:
         raise InputError(messages)
     task = Task(
-        target="meshwright.engine.measure:measure",
+        target=TARGET,
         payload=request,
         backend=request.options.backend,
         threads=request.options.threads,

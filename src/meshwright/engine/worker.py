@@ -24,9 +24,13 @@ WATCH_S = 0.5
 
 def main(folder: Path) -> int:
     """Run the task -> exit status."""
-    rank = int(os.environ["RANK"])
     if "MASTER_ADDR" not in os.environ:
         end_with_parent()
+    return served(folder, int(os.environ["RANK"]))
+
+
+def served(folder: Path, rank: int) -> int:
+    """Run the task of a folder as this rank, and leave what came of it there -> exit status."""
     try:
         _leave(folder / f"result-{rank}", pickle.dumps(_run(folder, rank)))
     except BaseException as error:

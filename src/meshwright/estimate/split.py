@@ -223,7 +223,7 @@ def treated_kinds(model: Model, split: Split, recompute: Recompute, *, folded: b
 def compose(
     model: Model, split: Split, *, folded: bool = False, recompute: Recompute = KEPT, every_stage: bool = False
 ) -> Composition:
-    """The composition of a split: one row per sort of stage, or one per stage; made once, so that its arrays are not to be changed."""
+    """The composition of a split: one row per sort of stage, or one per stage; made once: nobody changes it."""
     return _composed(model, split, folded, recompute, every_stage)
 
 

@@ -115,6 +115,10 @@ def _having(word: str, value: object) -> tuple[str, ...]:
     return tuple(name for name, each in known.items() if (each.compiles if word == "compile" else value in each.attentions))
 
 
+def _never_stays(reading: Reading, layout: Layout, key: str) -> bool:
+    return False
+
+
 def _as_it_is(case: Case, layout: Layout) -> Layout:
     """A framework that can say everything."""
     return layout
@@ -171,6 +175,8 @@ class Framework:
     """What has no key and is therefore lost between writing and reading, in words."""
     alternatives: tuple[frozenset[str], ...] = ()
     """Keys that say the same thing: setting one takes the others out."""
+    stays: Callable[[Reading, Layout, str], bool] = _never_stays
+    """Whether the files' own value of a key says another layout as well: it is not what would be written, and need not change."""
     followers: frozenset[str] = frozenset()
     """Keys that follow another one where the user's file makes them its alias, and are to change with it."""
     resume: Mapping[str, Meaning] = field(default_factory=lambda: SHARDED)

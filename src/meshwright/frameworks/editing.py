@@ -196,6 +196,7 @@ def differences(framework: Framework, reading: Reading, case: Case, layout: Layo
     return {
         key: value for key, value in changes.items()
         if (value is not None or key in reading.source.settings) and not _stands(framework, reading, key, value)
+        and not framework.stays(reading, layout, key)
     }
 
 

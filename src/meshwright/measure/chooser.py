@@ -13,6 +13,20 @@ if TYPE_CHECKING:
     from meshwright.measure.outcome import Outcome
 
 
+BLOCK = " #"
+"""Between a label and the number of a block of it."""
+
+
+def layout_of(name: str) -> tuple[str, int]:
+    """The label of what a store has under a name, and which block it is.
+
+    >>> layout_of("tp1 dp2 #3"), layout_of("tp1 dp2")
+    (('tp1 dp2', 3), ('tp1 dp2', 0))
+    """
+    label, mark, number = name.rpartition(BLOCK)
+    return (label, int(number)) if mark and number.isdecimal() else (name, 0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
     """A layout that may be run, and what is expected of it."""
@@ -24,6 +38,13 @@ class Candidate:
     """The expected step; limits of a trial and its price are worked out of it."""
     predicted_memory_bytes: float | None = None
     """Expected peak of the fullest rank."""
+    block: int = 0
+    """Which time it is measured again by turns with others (``conduct.finals``); 0: the trial itself."""
+
+    @property
+    def name(self) -> str:
+        """Names what is run once in a store: the trial, or one of its blocks."""
+        return f"{self.label}{BLOCK}{self.block}" if self.block else self.label
 
 
 class Chooser(Protocol):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from meshwright.documents.source import File
 
@@ -36,6 +37,16 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Resident:
+    """Ranks that may run a trial without being started for it, and stay behind it for the next."""
+
+    command: tuple[str, ...]
+    """Starts them; their folder is added to its words (``engine/company.py``)."""
+    task: bytes
+    """What they run, as ``task`` in the folder of the trial."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """What an executor runs."""
 
@@ -60,6 +71,8 @@ class Trial:
     """What its step is multiplied by: above 1 where it runs fewer layers than the model has."""
     scale_error_ratio: float = 0.0
     """What the product may be wrong by, beside the interval of what was measured."""
+    resident: Resident | None = None
+    """What can run it, too, where an executor reuses ranks; None where the program permits it not."""
     scaled: str = ""
     """What it runs of the model, in words; empty for all of it."""
 
@@ -67,6 +80,16 @@ class Trial:
     def name(self) -> str:
         """A name for jobs and folders, whatever the label holds."""
         return safe_name(self.label)
+
+    def fill(self, folder: Path) -> None:
+        """Write its files into its folder, which is made where it is not there."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for file in self.files:
+            path = folder / file.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(file.text, encoding="utf-8")
+            if file.executable:
+                path.chmod(0o755)
 
     def whole(self, interval_s: tuple[float, float] | None) -> tuple[float, float] | None:
         """An interval of the step that was measured as one of the whole model's."""

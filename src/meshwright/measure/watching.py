@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from meshwright.domain.observed.ending import Ending
 
 CONFIDENCE = 0.8
-"""Of the interval of a median (``Outcome.interval_s``)."""
+"""Of the interval of a median (``Outcome.interval_s``): 80 % is what four steps can hold. Our judgement."""
 NOT_A_NUMBER = "loss.not_a_number"
 RISE = 1.5
 """A loss that ends so many times above where it began diverges; noise of a few steps does not reach it. Our judgement."""
 ENDS = 3
-"""Losses at either end that are compared."""
+"""Losses at either end that are compared: the fewest that one outlier does not decide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.errors import fault
-from meshwright.packing.bins import Bins, best_fit, levelled, split_to
+from meshwright.packing.bins import fitted, grouped, level, owners, split_to
 from meshwright.packing.bounds import exact, lower_bound
 from meshwright.packing.cost import TOKENS, Cost
 from meshwright.packing.exchange import Table
@@ -59,32 +59,25 @@ def pack(
         total = costs.sum() + price.microbatch_s
     if not (costs >= 0).all() or not 0 <= total < np.inf:
         raise fault("pack.cost", "{price}: a sample costs less than nothing, or what is no number", price=price)
-    bins = fewest(sizes, max_tokens)
     step = data_parallel * multiple if equal else 1
-    count = max(-(-len(bins) // step) * step, data_parallel)
-    if count > len(sizes):
-        raise fault(
-            "pack.few", "{samples:,} samples do not make the {count:,} micro-batches that {ranks:,} ranks need: have fewer ranks, "
-            "or a higher limit", samples=len(sizes), count=count, ranks=data_parallel,
-        )
-    bins = _counted(bins, count, sizes, costs, max_tokens)
-    table = Table(bins, np.zeros(len(bins), dtype=np.int64), sizes, costs, max_tokens, price.microbatch_s)
-    table.rank_of = deal(table.price, data_parallel, equal=equal)
-    table.spent = np.bincount(table.rank_of, weights=table.price, minlength=data_parallel)
+    owner = _placed(sizes, costs, max_tokens, step, data_parallel)
+    each = np.bincount(owner, weights=costs) + price.microbatch_s
+    table = Table(owner, deal(each, data_parallel, equal=equal), sizes, costs, max_tokens, each)
     table.even_out()
     ranks: Ranks = [[] for _ in range(data_parallel)]
+    bins, rank_of = grouped(table.owner), table.rank_of.tolist()
     for index in np.argsort(-table.tokens, kind="stable").tolist():
-        table.bins[index].sort()
-        ranks[table.rank_of[index]].append(table.bins[index])
+        ranks[rank_of[index]].append(bins[index])
     return ranks
 
 
-def fewest(lengths: NDArray[np.int64], max_tokens: int) -> Bins:
-    """As few micro-batches as best fit finds, for few samples as there can be."""
-    bins = best_fit(lengths, max_tokens)
-    if len(lengths) > FEW or len(bins) == lower_bound(lengths, max_tokens):
-        return bins
-    return exact(lengths, max_tokens, FEW_NODES) or bins
+def fewest(lengths: NDArray[np.int64], max_tokens: int) -> NDArray[np.int64]:
+    """The micro-batch of each sample, as few as best fit finds, for few samples as there can be."""
+    owner = fitted(lengths, max_tokens)
+    if len(lengths) > FEW or int(owner.max()) + 1 == lower_bound(lengths, max_tokens):
+        return owner
+    bins = exact(lengths, max_tokens, FEW_NODES)
+    return owner if bins is None else owners(bins)
 
 
 def deal(price: NDArray[np.floating], ranks: int, *, equal: bool = True) -> NDArray[np.int64]:
@@ -107,14 +100,48 @@ def deal(price: NDArray[np.floating], ranks: int, *, equal: bool = True) -> NDAr
     return rank_of
 
 
-def _counted(bins: Bins, count: int, sizes: NDArray[np.int64], costs: NDArray[np.float64], max_tokens: int) -> Bins:
-    """The samples in exactly so many micro-batches: levelled by cost where the limit lets them be, else the packed ones split."""
-    whole = sizes <= max_tokens
-    alone = np.flatnonzero(~whole).tolist()
-    if len(sizes) <= LEVELLED and int(sizes[whole].sum()) <= FULL * max_tokens * (count - len(alone)):
-        held = np.flatnonzero(whole)
-        even = levelled(sizes[held], costs[held], count - len(alone), max_tokens)
-        if even is not None and all(even):
-            return [*([item] for item in alone), *(held[each].tolist() for each in even)]
-    return split_to(bins, count, costs)
+def _placed(
+    sizes: NDArray[np.int64], costs: NDArray[np.float64], max_tokens: int, step: int, ranks: int
+) -> NDArray[np.int64]:
+    """The micro-batch of each sample: levelled by cost over as few as there can be, where the limit lets them be; else over as few
+    as best fit finds, and where not even that goes, as best fit packs them, split until ranks share them.
 
+    Errors:  ``InputError`` for fewer samples than micro-batches are needed.
+    """
+    tokens, large = int(np.minimum(sizes, max_tokens).sum()), int(np.count_nonzero(2 * sizes > max_tokens))
+    least = _shared(max(-(-tokens // max_tokens), large), step, ranks)
+    if (owner := _levelled(sizes, costs, least, max_tokens)) is not None:
+        return owner
+    owner = fewest(sizes, max_tokens)
+    count = _shared(int(owner.max()) + 1, step, ranks)
+    if count > len(sizes):
+        raise fault(
+            "pack.few", "{samples:,} samples do not make the {count:,} micro-batches that {ranks:,} ranks need: have fewer ranks, "
+            "or a higher limit", samples=len(sizes), count=count, ranks=ranks,
+        )
+    even = _levelled(sizes, costs, count, max_tokens) if count > least else None
+    return split_to(owner, count, costs) if even is None else even
+
+
+def _shared(count: int, step: int, ranks: int) -> int:
+    """So many micro-batches at least, as ranks share them."""
+    return max(-(-count // step) * step, ranks)
+
+
+def _levelled(sizes: NDArray[np.int64], costs: NDArray[np.float64], count: int, max_tokens: int) -> NDArray[np.int64] | None:
+    """The samples over exactly so many micro-batches by cost; None where there is no room for it. Long ones stay alone."""
+    if not count <= len(sizes) <= LEVELLED:
+        return None
+    whole = sizes <= max_tokens
+    if whole.all():
+        return level(sizes, costs, count, max_tokens) if int(sizes.sum()) <= FULL * max_tokens * count else None
+    held, alone = np.flatnonzero(whole), np.flatnonzero(~whole)
+    left = count - len(alone)
+    if not 0 < left <= len(held) or int(sizes[held].sum()) > FULL * max_tokens * left:
+        return None
+    even = level(sizes[held], costs[held], left, max_tokens)
+    if even is None:
+        return None
+    owner = np.empty(len(sizes), dtype=np.int64)
+    owner[alone], owner[held] = np.arange(len(alone)), even + len(alone)
+    return owner

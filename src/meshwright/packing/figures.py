@@ -27,7 +27,7 @@ class Figures:
     most_tokens: int
     """Of the fullest micro-batch: what memory must hold."""
     slot_tokens: int
-    """Of all micro-batches where each is as long as the limit, or as itself where it is longer."""
+    """Of all micro-batches where each is as long as the fullest, or as the limit, or as itself where it is longer than that."""
     overflows: int
     """Micro-batches above the limit."""
     dearest: float
@@ -52,7 +52,7 @@ def figures(
     of_rank = np.bincount(np.repeat(np.arange(len(ranks)), [len(rank) for rank in ranks]), weights=price, minlength=len(ranks))
     return Figures(
         microbatches=len(bins), most_of_a_rank=max(map(len, ranks)), tokens=int(tokens.sum()), most_tokens=int(tokens.max()),
-        slot_tokens=int(np.maximum(tokens, max_tokens).sum()), overflows=int((tokens > max_tokens).sum()),
+        slot_tokens=int(np.maximum(tokens, min(max_tokens, int(tokens.max()))).sum()), overflows=int((tokens > max_tokens).sum()),
         dearest=float(of_rank.max()),
         imbalance_ratio=float(of_rank.max() / of_rank.mean()),
         microbatch_imbalance_ratio=float(price.max() / price.mean()),

@@ -112,12 +112,12 @@ class Frame:
         if remark:
             draw.text(self.left, self.top - 6, remark, size=SIZE_TICK, colour=MUTED)
 
-    def diagonal_band(self, factor: float, fill: str) -> None:
+    def diagonal_band(self, factor: float, fill: str, *, opacity: float = 1.0) -> None:
         """Where one value is the other up to a factor, on two logarithmic axes of one range; the diagonal on top."""
         low, high = self.across.low, self.across.high
         upper = [self.at(low, low * factor), self.at(high / factor, high), self.at(high, high)]
         lower = [self.at(high, high / factor), self.at(low * factor, low), self.at(low, low)]
-        self.drawing.area([*upper, *lower], fill)
+        self.drawing.area([*upper, *lower], fill, opacity=opacity)
         self.drawing.line([self.at(low, low), self.at(high, high)], MUTED)
 
     def dots(self, points: Sequence[Point], colour: str, *, size: float = 4.0, opacity: float = 0.6) -> None:

@@ -39,7 +39,7 @@ def fix_report(fixed: Fixed, shown: int = 1) -> Iterator[RenderableType]:
         yield Text(f"note: {message}", style="yellow")
     if fixed.changes:
         yield _table(fixed)
-        yield from _one(fixed, fixed.changes[shown - 1], shown)
+        yield from one_change(fixed, fixed.changes[shown - 1], shown)
     elif fixed.wish is None and fixed.observed is None:
         yield Text(
             "nothing to fix: it fits, and keeps every rule; --faster, --memory and --to-devices wish for more", style="green"
@@ -132,7 +132,7 @@ def _step(change: Change) -> str:
     return f"{text} ({100 * low:+z.0f} to {100 * high:+z.0f})"
 
 
-def _one(fixed: Fixed, change: Change, number: int) -> Iterator[RenderableType]:
+def one_change(fixed: Fixed, change: Change, number: int) -> Iterator[RenderableType]:
     """One change in full: its diff, what is left to do, the memory of each stage."""
     yield Padding(Text.assemble((f"Change {number}", "bold"), f"  {', '.join(move.words for move in change.moves)}"), (1, 0, 0, 0))
     if change.diff:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from meshwright.api.packed import Packed
     from meshwright.api.packed_curve import Point
+    from meshwright.api.packed_dynamic import Dynamic
 
 BAR = 20
 THEIRS = {
@@ -53,23 +54,51 @@ def pack_report(answer: Packed) -> Iterator[RenderableType]:
         f"dearest rank {_above(total.imbalance_ratio)}", f"dearest micro-batch {_above(total.microbatch_imbalance_ratio)}",
     ])
     if answer.keeping is not None:
-        stay = f"with its limit at {integer(answer.keeping)} its micro-batches stay within {integer(rules.max_tokens)}"
-        yield Pieces(pieces=[stay])
+        stay = f"with its limit at {integer(answer.keeping)} its micro-batches of these samples stay within "
+        yield Pieces(pieces=[f"{stay}{integer(rules.max_tokens)}"])
+    if answer.keeping_any is not None:
+        yield Pieces(pieces=[f"at {integer(answer.keeping_any)} those of any samples up to {integer(known['max'])} tokens"])
     yield Pieces(pieces=[
         f"padding {percent(outcome.padding_before)} before, {percent(max(0.0, outcome.padding_after))} after",
         f"{percent(outcome.padding_buckets)} with samples of like length side by side",
     ])
     low, high = answer.speedup.interval
-    reason = f"as {answer.curve[0].estimate.label}" if answer.curve and answer.speedup.by == "cost model" else (
-        "by tokens; by its own attention with --model on a cluster"
-    )
-    yield Pieces(pieces=[f"{answer.speedup.ratio:.2f} times as fast as padded ({low:.2f}-{high:.2f})", reason])
+    if answer.curve and answer.speedup.by == "cost model":
+        label = answer.curve[0].estimate.label
+        yield Pieces(pieces=[f"{answer.speedup.ratio:.2f} times as fast as padded ({low:.2f}-{high:.2f})", f"as {label}"])
+    else:
+        tokens, other = answer.speedup.ratio, low if answer.speedup.ratio == high else high
+        yield Pieces(pieces=[
+            f"padded the dearest rank has {tokens:.2f} times the tokens, {other:.2f} times the attention",
+            "in seconds with --model on a cluster",
+        ])
+    if answer.dynamic is not None:
+        yield from _dynamic(answer.dynamic)
     if answer.curve:
         yield from _curve(answer.curve, answer.recommended)
     else:
         yield Padding(Text(f"Recommended limit {integer(answer.recommended)} tokens"), (1, 0, 0, 0))
         words = ["the smallest that fills micro-batches", "memory is not known: name --model and a cluster"]
         yield Pieces(pieces=words, style="dim")
+
+
+def _dynamic(found: Dynamic) -> Iterator[RenderableType]:
+    """Groups of ranks by the length of each sample."""
+    step = found.step
+    title = f"Context parallelism by sample, at most {integer(found.rank_tokens)} tokens of each of {plural(found.ranks, 'rank')}"
+    yield Padding(Text(title, style="bold"), (1, 0, 0, 0))
+    yield Pieces(pieces=[f"cp{degree}: {plural(count, 'sample')}" for degree, count in found.samples_by_degree.items()])
+    most = max(len(step.of_rank(rank)) for rank in range(found.ranks))
+    yield Pieces(pieces=[
+        f"{plural(len(step.groups), 'micro-batch', 'micro-batches')}, at most {integer(most)} of a rank",
+        f"fullest {integer(max(each.rank_tokens for each in step.groups))} tokens of a rank",
+        f"dearest rank {_above(step.imbalance_ratio)}",
+    ])
+    static = f"cp{found.static_degree} for all, which the longest needs"
+    yield Pieces(pieces=[
+        f"{found.static_ratio:.2f} times as fast as {static}" if found.static_ratio is not None else
+        f"with --model on a cluster: how much faster than {static}",
+    ])
 
 
 def _above(ratio: float) -> str:

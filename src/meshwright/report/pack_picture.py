@@ -56,6 +56,9 @@ def page(view: Mapping[str, Any]) -> str:
     )
     head = "".join(f"<th>{name}</th>" for name in ("limit, tokens", "packs", "step, s", "tokens/s", "GiB", "fits"))
     low, high = view["interval"]["speedup_estimate"]
+    gain = f"{view['speedup_estimate']:.2f} times as fast ({low:.2f}-{high:.2f})"
+    if view["speedup_by"] == "bounds":
+        gain = f"padded it would be {low:.2f} to {high:.2f} times the work, by tokens and by attention alone"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Packing</title>\n'
         "<style>body{font:15px sans-serif;margin:2em}td,th{text-align:right;padding:.15em .8em}</style></head>\n<body>"
@@ -63,6 +66,6 @@ def page(view: Mapping[str, Any]) -> str:
         f"<p>{integer(view['microbatches'])} micro-batches of at most {integer(view['max_tokens'])} tokens on "
         f"{view['data_parallel']} ranks; "
         f"padding {percent(view['padding_ratio_before'])} before, {percent(view['padding_ratio_after'])} after; "
-        f"{view['speedup_estimate']:.2f} times as fast ({low:.2f}-{high:.2f}).</p>\n"
+        f"{gain}.</p>\n"
         f"{picture(view)}\n<table><tr>{head}</tr>\n{rows}</table>\n</body></html>\n"
     )

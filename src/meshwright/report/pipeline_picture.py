@@ -43,7 +43,12 @@ STYLE = "@media (prefers-color-scheme:dark){" + "".join(
 
 
 def pipeline_picture(view: PipelineView) -> str:
-    """The picture as SVG: layers and recomputation, the timeline, memory over time with the bounds.
+    """The picture as SVG."""
+    return str(pipeline_drawing(view))
+
+
+def pipeline_drawing(view: PipelineView) -> Drawing:
+    """Layers and recomputation, the timeline, memory over time with the bounds.
 
     A pipeline too long for its width is shown at its beginning and its end; the file grows with stages, not with micro-batches.
     """
@@ -63,7 +68,7 @@ def pipeline_picture(view: PipelineView) -> str:
     panes = _panes(view)
     _timeline(draw, view, stages, panes, line_top, line_height)
     _memory(draw, view, stages, panes, memory_top, memory_height)
-    return str(draw)
+    return draw
 
 
 def _stages(view: PipelineView) -> list[int]:

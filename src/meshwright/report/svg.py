@@ -94,15 +94,23 @@ class Drawing:
 
     def __str__(self) -> str:
         """The whole file."""
-        head = (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {short(self.width)} {short(self.height)}" '
-            f'width="{short(self.width)}" height="{short(self.height)}" font-family="{FONT}" fill="{INK}" role="img">'
-        )
         paper = f'<rect width="100%" height="100%" fill="{PAPER}"/>'
         words = [f"<title>{xml(self.title)}</title>"]
         words += [f"<desc>{xml(self.description)}</desc>"] if self.description else []
         words += [f"<style>{self.style}</style>"] if self.style else []
+        head = self._head('xmlns="http://www.w3.org/2000/svg" ', 'role="img"')
         return "\n".join([head, *words, paper, *self.parts, "</svg>"]) + "\n"
+
+    def inline(self) -> str:
+        """The drawing on a page, which has its ground, its fonts and the colours of the night."""
+        said = xml(". ".join(filter(None, (self.title, self.description))))
+        return "\n".join([self._head("", f'role="img" aria-label="{said}"'), *self.parts, "</svg>"])
+
+    def _head(self, first: str, last: str) -> str:
+        return (
+            f'<svg {first}viewBox="0 0 {short(self.width)} {short(self.height)}" '
+            f'width="{short(self.width)}" height="{short(self.height)}" font-family="{FONT}" fill="{INK}" {last}>'
+        )
 
 
 def _opacity(value: float) -> str:

@@ -43,6 +43,9 @@ def trials_report(view: View) -> Iterator[RenderableType]:
     for each in view["nodes_set_aside"]:
         yield Padding(Text(f"node {each['node']} was set aside: {each['why'][:LONGEST]}", style="yellow"), (0, 0, 0, 2))
     yield Text(f"{view['stopped'].capitalize()}; {about(view['device_hours'])} device-hours spent by this call.")
+    if view["finals"] is not None:
+        verdict = view["finals"]["verdict"]
+        yield Text(f"{verdict[0].upper()}{verdict[1:]}.")
     yield Text(_best(view), style="bold")
     if view["best"] is not None:
         for path in view["best"]["files"]:

@@ -11,10 +11,10 @@ from meshwright.domain.kernels import unpriced
 from meshwright.errors import InputError, Message
 from meshwright.estimate.overlap import overlap_for
 from meshwright.search.finding import MOST_EVALUATED, Found, device_counts, find
+from meshwright.search.first import least_of
 from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.idle import idle_nodes
 from meshwright.search.learnt import Learnt
-from meshwright.search.least import least_demanding
 from meshwright.search.levers import levers
 from meshwright.search.linearity import with_linearity
 from meshwright.search.nearest import lacking_kernels, no_legal_layout
@@ -112,11 +112,7 @@ def _beside(case: Case, estimates: Sequence[Estimate], winners: Sequence[RankedP
 
 def _unmet(case: Case, features: Features, found: Found, options: SearchOptions, runner: Runner) -> Unmet:
     """The least demanding layout, what it demands, and what would close the gap."""
-    spaces = [pool.space for pool in found.pools]
-    each = least_demanding(spaces, found.overlap, runner)
-    if each is None:  # the framework refuses all: how far it is at least
-        each = least_demanding(spaces, found.overlap, Functions(said=lambda layout: runner.overlap(case, layout)))
-    assert each is not None, "a layout is legal"
+    each = least_of(case, found, runner)
     stage = each.stages[each.peak_stage].memory
     terms = {
         "parameters": stage.parameters, "gradients": stage.gradients, "optimizer": stage.optimizer,

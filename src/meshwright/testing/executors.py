@@ -14,6 +14,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from meshwright.measure.executors.base import Handed, TakesSeveral
 from meshwright.measure.executors.processes import marked
 from meshwright.measure.trial import OUTPUT, Limits, Trial
 
@@ -98,9 +99,36 @@ def trials_are_described(make: Make, wait_s: float, folder: Path) -> None:
     assert "'a b'" in text and "'$(id)'" in text and executor.at_once >= 1
 
 
+def trials_handed_together_have_each_their_own_end(make: Make, wait_s: float, folder: Path) -> None:
+    """Of trials that start together each has its output, its status and its end; another executor finds each by its mark."""
+    executor = make()
+    if not isinstance(executor, TakesSeveral):
+        return
+    handed = []
+    for number, last in enumerate(("exit 0", "exit 5", "trap '' TERM; sleep 1003; sleep 1003")):
+        place = folder / f"t{number}"
+        place.mkdir()
+        mark = f"promise-{os.urandom(6).hex()}"
+        handed.append(Handed(_trial(["sh", "-c", f"echo {number}; {last}"]), place, mark))
+    handles = executor.submit_all(handed)
+    assert len(set(handles)) == len(handed)
+    for place in (each.folder for each in handed):
+        _until(lambda place=place: (place / OUTPUT).exists() and (place / OUTPUT).read_text(), wait_s)  # type: ignore[misc]
+    executor.cancel(handles[2], LIMITS.grace_s)
+    _until(lambda: all(each.phase == "ended" for each in executor.poll(handles).values()), wait_s)
+    ends = [executor.collect(handle, each.folder) for handle, each in zip(handles, handed, strict=True)]
+    assert [each.exit_status for each in ends[:2]] == [0, 5] and [each.cause for each in ends] == ["", "", "cancelled"]
+    assert [(each.folder / OUTPUT).read_text() for each in handed] == ["0\n", "1\n", "2\n"]
+    for handle, each in zip(handles[:2], handed, strict=False):
+        other = make()
+        assert other.adopt(each.folder, each.mark, None) in (handle, "0")
+    _until(lambda: not any(marked(each.mark) for each in handed), 5.0)
+
+
 PROMISES = (
     its_output_and_its_status_come_home, a_signal_is_told, a_command_that_is_not_there_ends, cancelling_ends_everything,
-    what_is_left_behind_ends, a_trial_that_ended_is_found_by_another, a_trial_that_never_was_is_not_found, trials_are_described,
+    what_is_left_behind_ends, trials_handed_together_have_each_their_own_end, a_trial_that_ended_is_found_by_another,
+    a_trial_that_never_was_is_not_found, trials_are_described,
 )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from meshwright.api import numbers
 from meshwright.api.fields import Field
 from meshwright.api.machine_options import EXPERTS, HIDDEN, VOCABULARY
-from meshwright.api.options import PLAN
+from meshwright.api.options import HTML, PLAN
 from meshwright.api.request import CaseRequest
 
 _WHAT, _WHERE, _SPEND, _TIME = "What is run", "Where it runs", "What it may cost", "How long a trial may take"
@@ -33,6 +33,8 @@ PLACE = (
           help="A host of --executor ssh, repeatable, the first node first."),
     Field(name="at_once", parse=numbers.count, metavar="N", panel=_WHERE, in_file=False,
           help="Trials at a time [default: 1 on this machine, 4 under a scheduler]."),
+    Field(name="reuse", kind="flag", panel=_WHERE, in_file=False,
+          help="Keep allocations of Slurm between trials, and ranks of the reference step on processors."),
     Field(name="store", metavar="FILE.db", panel=_WHERE, in_file=False,
           help="Where trials are kept, with a folder for each beside it [default: runs.db]."),
     Field(name="resume", kind="flag", panel=_WHERE, in_file=False,
@@ -44,6 +46,10 @@ SPEND = (
     Field(name="device_hours", parse=numbers.positive, metavar="H", panel=_SPEND, in_file=False, help="Device-hours at most."),
     Field(name="dry_run", kind="flag", panel=_SPEND, in_file=False, help="Say what would be run and what it would cost, and stop."),
     Field(name="yes", kind="flag", panel=_SPEND, in_file=False, help="Start without asking."),
+)
+FINALS = (
+    Field(name="finals", parse=numbers.count_or_none, metavar="N", panel=_SPEND, in_file=False,
+          help="Measure the fastest again by turns, N rounds at most: no drift of the machine decides [default: 0]."),
 )
 LIMITS = (
     Field(name="start_seconds", parse=numbers.positive, metavar="S", panel=_TIME, in_file=False,
@@ -57,9 +63,11 @@ RESULTS = (
     Field(name="events", metavar="FILE.jsonl", panel="Output", in_file=False, help="Every event as a line of JSON, as it happens."),
     Field(name="out", metavar="RUNS.csv|.parquet", panel="Output", in_file=False,
           help="The measured runs, as calibrate --runs and validate take them."),
-    Field(name="force", kind="flag", panel="Output", in_file=False, help="Replace --out where it was changed."),
+    HTML,
+    Field(name="force", kind="flag", panel="Output", in_file=False,
+          help="Replace --out where it was changed, and the file of --html."),
 )
-SHARED = (*PROGRAM, *PLACE, *SPEND, *LIMITS, *RESULTS)
+SHARED = (*PROGRAM, *PLACE, *SPEND, *FINALS, *LIMITS, *RESULTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,11 +88,15 @@ class TrialsRequest(CaseRequest):
     executor: Sequence[str] = ()
     hosts: Sequence[str] = ()
     at_once: int | str | None = None
+    reuse: bool = False
+    """Allocations and ranks stay between trials, where executor and program permit it."""
     store: str | Path | None = None
     resume: bool = False
     trials: int | str | None = None
     minutes: float | str | None = None
     device_hours: float | str | None = None
+    finals: int | str | None = None
+    """Rounds in which the fastest are measured again by turns."""
     dry_run: bool = False
     yes: bool = False
     start_seconds: float | str | None = None
@@ -92,4 +104,6 @@ class TrialsRequest(CaseRequest):
     trial_seconds: float | str | None = None
     events: str | Path | None = None
     out: str | Path | None = None
+    html: str | Path | None = None
+    """The file of its page."""
     force: bool = False

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from meshwright.errors import InputError, fault
+from meshwright.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +22,7 @@ TELLS = frozenset({"ok", "oom"})
 def rows_of(given: Subject, attempts: Sequence[Attempt], store: Path) -> tuple[list[dict[str, str]], dict[str, str]]:
     """A row for each attempt whose layout rows have words for, and label -> why for the others."""
     from meshwright.evidence.rows.written import row_of_case
+    from meshwright.measure.chooser import layout_of
 
     rows, left = [], {}
     for each in attempts:
@@ -32,7 +32,8 @@ def rows_of(given: Subject, attempts: Sequence[Attempt], store: Path) -> tuple[l
         good = outcome.measured
         try:
             rows.append(row_of_case(
-                given.case, given.read(each.label), id=f"{each.id}-{each.attempt}", source=f"measured by meshwright, {store.name}",
+                given.case, given.read(layout_of(each.label)[0]),
+                id=f"{each.id}-{each.attempt}", source=f"measured by meshwright, {store.name}",
                 framework=given.framework, version=given.version, status="ok" if good else "failed",
                 step_s=outcome.step_s if good else None, memory_bytes=outcome.memory_peak_bytes,
                 flag=_flag(given, outcome), notes=outcome.evidence[:300],
@@ -49,28 +50,17 @@ def _flag(given: Subject, outcome: Outcome) -> str:
     return f"scaled from {given.shorter.model.num_layers} layers" if given.shorter is not None else ""
 
 
-def require_parquet() -> None:
-    """Refuse in words where Parquet cannot be written."""
-    if find_spec("pyarrow") is None:
-        raise fault("sweep.parquet", "a .parquet needs pyarrow, which is not installed: pip install 'meshwright[arrow]', "
-                    "or name a .csv", path="--out")
-
-
 def write_rows(path: str, rows: Sequence[dict[str, str]], *, force: bool) -> None:
     """The file of ``--out``, whole or not at all."""
+    from meshwright.evidence.rows import parquet
     from meshwright.evidence.rows.written import table_of
     from meshwright.outputs import Output, write
 
     if not path.endswith(".parquet"):
         write([Output(path=path, text=table_of(rows))], force=force)
         return
-    from importlib import import_module
-
-    from meshwright.evidence.rows.columns import SCHEMA
-
-    require_parquet()
-    arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    parquet.require_arrow("--out")
     with tempfile.TemporaryFile() as spool:
-        parquet.write_table(arrow.table({name: [row[name] for row in rows] for name in SCHEMA}), spool)
+        parquet.write(rows, spool)
         spool.seek(0)
         write([Output(path=path, spool=spool)], force=force)

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from meshwright.errors import Message, NoAnswerError, fault
+from meshwright.measure.chooser import layout_of
 from meshwright.measure.conduct.budget import HOUR_S, MINUTE_S, Budget, Price, price
+from meshwright.measure.conduct.finals import MOST, fastest, pooled
 from meshwright.words import about, plural
 
 if TYPE_CHECKING:
@@ -43,6 +45,8 @@ class Place:
     store: Path
     budget: Budget
     events: str = ""
+    finals: int = 0
+    """Rounds in which the fastest are measured again, at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +69,7 @@ def place(values: Values, faults: Faults) -> Place:
     Errors:  ``InputError`` with every fault noted by then, where there is no such executor.
     """
     from meshwright.measure.executors import executor
+    from meshwright.measure.executors.base import Holds
     from meshwright.measure.executors.ssh import Ssh
     from meshwright.outputs import obstacles
 
@@ -78,6 +83,11 @@ def place(values: Values, faults: Faults) -> Place:
             if not isinstance(runner, Ssh):
                 raise fault("sweep.hosts", "names hosts of --executor ssh", path="--hosts")
             runner = Ssh(values["hosts"])
+        if values["reuse"]:
+            if not isinstance(runner, Holds):
+                raise fault("sweep.reuse", "{name} holds nothing between trials: --executor local or slurm", path="--reuse",
+                            name=runner.name)
+            runner.reuse = True
     store = Path(values.get("store", STORE))
     if store.exists() and not values["resume"] and not values["dry_run"]:
         faults.add("sweep.store", "is there: --resume goes on with it, another --store begins anew", path=str(store))
@@ -95,15 +105,16 @@ def place(values: Values, faults: Faults) -> Place:
         faults.note(_no_events(events, {out, str(store), *read} - {""}))
     if out.endswith(".parquet"):
         with faults:
-            from meshwright.api.measuring.rows import require_parquet
+            from meshwright.evidence.rows.parquet import require_arrow
 
-            require_parquet()
+            require_arrow("--out")
     faults.check()
     assert runner is not None, "faults.check() raises where there is none"
     budget = Budget(trials=values.get("trials"), wall_s=_times(values.get("minutes"), MINUTE_S),
                     device_s=_times(values.get("device_hours"), HOUR_S))
     at_once = values.get("at_once", runner.at_once)
-    return Place(executor=runner, at_once=at_once, store=store, budget=budget, events=events)
+    return Place(executor=runner, at_once=at_once, store=store, budget=budget, events=events,
+                 finals=values.get("finals", 0))
 
 
 def _no_events(path: str, others: Collection[str]) -> list[Message]:
@@ -124,11 +135,11 @@ def _times(number: float | None, unit: float) -> float | None:
 
 
 def priced(given: Subject, where: Place, candidates: Sequence[Candidate]) -> tuple[Price, list[Trial]]:
-    """What candidates will cost, and their trials; whether the executor can run them is found out first.
-
-    Errors:  ``InputError`` or ``NoAnswerError`` where it cannot.
-    """
+    """What candidates will cost, and their trials; the blocks of finals, as many as there may be, take what the fastest does."""
     trials = [given.trial(each) for each in candidates]
+    blocks = min(len(candidates), MOST if len(candidates) > 1 else 0) * where.finals
+    first = sorted(range(len(candidates)), key=lambda index: candidates[index].predicted_s or 0.0)[:1] * blocks
+    candidates, trials = [*candidates, *(candidates[index] for index in first)], [*trials, *(trials[index] for index in first)]
     return price(candidates, trials, where.budget, start_s=given.start_s, at_once=where.at_once), trials
 
 
@@ -161,6 +172,7 @@ def conduct(
 
     Errors:  ``InputError`` where the store or a file of events cannot be used; what has ended by then is kept.
     """
+    from meshwright.measure.conduct.finals import Finals
     from meshwright.measure.conduct.loop import Conductor, Plan
     from meshwright.measure.store import Store
 
@@ -168,7 +180,7 @@ def conduct(
     with ExitStack() as stack:
         events = stack.enter_context(Events(where.events, told))
         store = stack.enter_context(Store(where.store))
-        conductor = Conductor(plan, chooser, where.executor, store, events)
+        conductor = Conductor(plan, Finals(chooser, where.finals), where.executor, store, events)
         if most is not None:
             events({"event": "planned", "at": time.time(), "trials": most})
         interrupted = False
@@ -223,8 +235,35 @@ class Events:
                             reason=error.strerror or str(error)) from None
 
 
+def blocks_of(attempts: Sequence[Attempt]) -> dict[str, list[float]]:
+    """Label -> steps of its blocks, of layouts that were measured by turns to the last round; none before a second round."""
+    found: dict[str, dict[int, float]] = {}
+    for each in attempts:
+        label, block = layout_of(each.label)
+        if block and each.outcome is not None and each.outcome.measured:
+            found.setdefault(label, {})[block] = each.step_s or 0.0
+    most = max(map(len, found.values()), default=0)
+    whole = {label: [step for _, step in sorted(steps.items())] for label, steps in found.items() if len(steps) == most}
+    return whole if most > 1 and len(whole) > 1 else {}
+
+
+def by_turns(attempt: Attempt, steps: Sequence[float]) -> Attempt:
+    """An attempt with the step of its blocks in the place of its own."""
+    step_s, (low, high) = pooled(steps)
+    rate = attempt.tokens_per_s_per_device
+    return attempt._replace(
+        step_s=step_s, low_s=low, high_s=high,
+        tokens_per_s_per_device=rate * attempt.step_s / step_s if rate and attempt.step_s else rate,
+    )
+
+
 def best_of(attempts: Sequence[Attempt]) -> Attempt | None:
-    """The fastest that ended well."""
+    """The fastest that ended well; where some were measured by turns, the fastest of these, with the step of its blocks."""
     measured = [each for each in attempts if each.outcome is not None and each.outcome.measured]
+    if blocks := blocks_of(measured):
+        label = fastest(blocks)
+        own = next(each for each in measured if each.label == label)
+        return by_turns(own, blocks[label])
+    measured = [each for each in measured if not layout_of(each.label)[1]]
     return min(measured, key=lambda each: each.outcome.step_s or 0.0 if each.outcome is not None else 0.0, default=None)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 STEPS, REFERENCE_STEPS = 30, 10
 START_S, START_HERE_S = 120.0, 8.0
-"""What the price takes for the start of a trial on accelerators and on processors, before any has run: assumed."""
+"""What the price takes for the start of a trial on accelerators and on processors, before any has run. Our judgement."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,6 +50,7 @@ def run(values: Values, faults: Faults, progress: Progress | None, told: Told | 
     from meshwright.api.measuring.rows import rows_of, write_rows
     from meshwright.api.measuring.session import agreed, conduct, place, price_line, priced
     from meshwright.api.measuring.subject import subject
+    from meshwright.measure.conduct.finals import MOST
     from meshwright.measure.tuning.samplers import require_optuna
     from meshwright.measure.tuning.tuner import Tuner
 
@@ -59,7 +60,7 @@ def run(values: Values, faults: Faults, progress: Progress | None, told: Told | 
     given = subject(values, faults)
     where = place(values, faults)
     if where.budget.trials is None:
-        where = replace(where, budget=replace(where.budget, trials=TRIALS))
+        where = replace(where, budget=replace(where.budget, trials=TRIALS + MOST * where.finals))
     found = candidates_of(given, values, faults, progress, top=TOP_TUNED)
     candidates = tuple({each.label: each for each in found}.values())
     cost, trials = priced(given, where, candidates)

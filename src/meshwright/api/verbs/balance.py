@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 from meshwright.api import numbers
 from meshwright.api.balancing.numbers import bounds, chunk_counts, kinds, stages
 from meshwright.api.fields import Faults, Field, Values, one_of
-from meshwright.api.options import CASE, LAYOUT
+from meshwright.api.options import CASE, HTML, LAYOUT
+from meshwright.api.paged import paged
 from meshwright.api.request import Answer, CaseRequest, Progress
 from meshwright.errors import Message, NoAnswerError
 
@@ -75,6 +76,7 @@ class BalanceRequest(CaseRequest):
         Field(name="picture", metavar="FILE", panel=_OUTPUT, in_file=False, help="Write the pipeline as a picture (SVG)."),
         Field(name="trace", metavar="FILE", panel=_OUTPUT, in_file=False,
               help="Write the pipeline as a trace for Perfetto (JSON)."),
+        HTML,
         Field(name="force", kind="flag", panel=_OUTPUT, in_file=False,
               help="Overwrite changed files; use decomposed memories even where some are negative."),
     )
@@ -98,6 +100,8 @@ class BalanceRequest(CaseRequest):
     save: str | Path | None = None
     picture: str | Path | None = None
     trace: str | Path | None = None
+    html: str | Path | None = None
+    """The file of its page."""
     force: bool = False
 
 
@@ -163,6 +167,7 @@ class MemoriesAnswer(Answer):
 def balance(request: BalanceRequest, *, progress: Progress | None = None) -> BalanceAnswer | GuideAnswer | MemoriesAnswer: ...
 @overload
 def balance(request: BalanceProblem, *, objective: Objective = "slot", time_limit_s: float = 9.0) -> Balance | Overfull: ...
+@paged
 def balance(
     request: BalanceRequest | BalanceProblem, *, progress: Progress | None = None, objective: Objective = "slot",
     time_limit_s: float = 9.0,

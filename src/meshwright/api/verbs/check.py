@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.numbers import real
+from meshwright.api.options import FORCE, HTML
+from meshwright.api.paged import paged
 from meshwright.api.request import Answer, FilesRequest, Progress
 from meshwright.api.sources import FILES, Taken, take, wanted
 from meshwright.errors import fault
@@ -36,9 +39,13 @@ class CheckRequest(FilesRequest):
         Field(name="claim", parse=read_claim, kind="many", metavar="NAME=VALUE", panel="Claims", in_file=False,
               help="What somebody says of the run, repeatable: tokens_per_s, tokens_per_s_per_device, tflops_per_device, mfu, "
                    "step_s, samples_per_s, memory_gb."),
+        HTML, FORCE,
     )
 
     claim: Mapping[str, float] | Sequence[str] = ()
+    html: str | Path | None = None
+    """The file of its page."""
+    force: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +66,7 @@ class CheckAnswer(Answer):
         return findings_view(self.checked)
 
 
+@paged
 def check(request: CheckRequest, *, progress: Progress | None = None) -> CheckAnswer:
     """Judge files by themselves, and for the case that they train.
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api.fields import Faults, Field
-from meshwright.api.options import CASE
+from meshwright.api.options import CASE, HTML
+from meshwright.api.paged import paged
 from meshwright.api.request import Answer, NamedCase, Progress
 from meshwright.api.seen_case import Seen, of_files, of_log, of_plan
 from meshwright.errors import InputError, fault
@@ -76,13 +77,7 @@ class DiagnoseRequest(NamedCase):
             in_file=False,
             help="Write the run as a row of measured runs, for calibrate --runs and validate.",
         ),
-        Field(
-            name="html",
-            metavar="FILE.html",
-            panel="Output",
-            in_file=False,
-            help="Draw it as a page: parts beside their predictions, steps over the run, ranks, findings.",
-        ),
+        HTML,
         Field(name="force", kind="flag", panel="Output", in_file=False, help="Replace files of --rows and --html that exist."),
         Field(
             name="redact", kind="flag", panel="Output", in_file=False, help="Blank hosts, addresses, keys and paths in the answer."
@@ -115,8 +110,6 @@ class DiagnoseAnswer(Answer):
     """Whether what is said of it is to be blanked of hosts, keys and paths."""
     saved: str = ""
     """The table of measured runs that was written."""
-    picture: str = ""
-    """The page that was written."""
 
     @property
     def ok(self) -> bool:
@@ -138,6 +131,7 @@ class DiagnoseAnswer(Answer):
         return picture_view(self.diagnosis, self.to_json())
 
 
+@paged
 def diagnose(
     request: DiagnoseRequest, *, progress: Progress | None = None, told: Callable[[DiagnoseAnswer], None] | None = None
 ) -> DiagnoseAnswer:
@@ -154,10 +148,10 @@ def diagnose(
     if "plan" in values and "from_" in values:
         faults.add("diagnose.either", "--plan says all that --from would: one of the two")
     _check_named(values, faults)
-    if written := [values[name] for name in ("rows", "html") if name in values]:
+    if "rows" in values:
         from meshwright.outputs import obstacles
 
-        faults.note(obstacles(written, inputs=[str(each) for each in values["files"]], force=values["force"]))
+        faults.note(obstacles([values["rows"]], inputs=[str(each) for each in values["files"]], force=values["force"]))
     faults.check()
     answer = _answered(values, progress)
     if values["follow"]:
@@ -237,22 +231,16 @@ def _sizes(values: Values) -> dict[str, int]:
 
 
 def _saved(values: Values, answer: DiagnoseAnswer) -> DiagnoseAnswer:
-    """The answer, with its row and its picture written where these were asked."""
+    """The answer, with its row written where that was asked."""
+    if "rows" not in values:
+        return answer
+    from meshwright.diagnose.rows import row_of
+    from meshwright.evidence.rows.written import table_of
     from meshwright.outputs import Output, write
 
-    outputs = []
-    if "rows" in values:
-        from meshwright.diagnose.rows import row_of
-        from meshwright.evidence.rows.written import table_of
-
-        outputs.append(Output(path=str(values["rows"]), text=table_of([row_of(answer.diagnosis.run)])))
-    if "html" in values:
-        from meshwright.api.renderers import render
-
-        outputs.append(Output(path=str(values["html"]), text=render("diagnosis.html", answer.to_picture())))
-    if outputs:
-        write(outputs, force=values["force"], inputs=[str(each) for each in values["files"]])
-    return replace(answer, saved=str(values.get("rows", "")), picture=str(values.get("html", "")))
+    row = Output(path=str(values["rows"]), text=table_of([row_of(answer.diagnosis.run)]))
+    write([row], force=values["force"], inputs=[str(each) for each in values["files"]])
+    return replace(answer, saved=str(values["rows"]))
 
 
 def _observed(values: Values, progress: Progress | None) -> tuple[Observed, list[str]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from meshwright.api.anchoring import ANCHOR, probed, with_anchors
 from meshwright.api.fields import Faults, Field
 from meshwright.api.legality import check_layout
-from meshwright.api.options import CASE, LAYOUT, SPARE_NODES
+from meshwright.api.options import CASE, FORCE, HTML, LAYOUT, SPARE_NODES
+from meshwright.api.paged import paged
 from meshwright.api.request import Answer, CaseRequest, Progress
 
 if TYPE_CHECKING:
@@ -27,13 +29,16 @@ if TYPE_CHECKING:
 class EstimateRequest(CaseRequest):
     """A case and a layout of it."""
 
-    FIELDS: ClassVar[tuple[Field, ...]] = (*CASE, SPARE_NODES, LAYOUT, ANCHOR)
+    FIELDS: ClassVar[tuple[Field, ...]] = (*CASE, SPARE_NODES, LAYOUT, ANCHOR, HTML, FORCE)
 
     spare_nodes: int | str | None = None
     layout: str | None = None
     """A label, as in ``tp8 pp4 mb1 sp zero1``."""
     anchor_memory: Sequence[str] = ()
     """Measured peaks: ``STAGE=BYTES`` or ``PROBE_PLAN=BYTES``."""
+    html: str | Path | None = None
+    """The file of its page."""
+    force: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +74,7 @@ class EstimateAnswer(Answer):
 def estimate(request: EstimateRequest, *, progress: Progress | None = None) -> EstimateAnswer: ...
 @overload
 def estimate(request: Case, layout: Layout) -> Estimate: ...
+@paged
 def estimate(
     request: EstimateRequest | Case, layout: Layout | None = None, *, progress: Progress | None = None
 ) -> EstimateAnswer | Estimate:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.legality import check_layout
-from meshwright.api.options import CASE, LAYOUT, SPARE_NODES
+from meshwright.api.options import CASE, FORCE, HTML, LAYOUT, SPARE_NODES
+from meshwright.api.paged import paged
 from meshwright.api.request import Answer, CaseRequest, Progress, ticking
 from meshwright.errors import Message, NoAnswerError
 
@@ -21,10 +23,13 @@ if TYPE_CHECKING:
 class ExplainRequest(CaseRequest):
     """A case, and a layout of it; without one, the first plan is explained."""
 
-    FIELDS: ClassVar[tuple[Field, ...]] = (*CASE, SPARE_NODES, LAYOUT)
+    FIELDS: ClassVar[tuple[Field, ...]] = (*CASE, SPARE_NODES, LAYOUT, HTML, FORCE)
 
     spare_nodes: int | str | None = None
     layout: str | None = None
+    html: str | Path | None = None
+    """The file of its page."""
+    force: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +47,7 @@ class ExplainAnswer(Answer):
         return explanation_view(self.given.case, self.estimate, self.explanation)
 
 
+@paged
 def explain(request: ExplainRequest, *, progress: Progress | None = None) -> ExplainAnswer:
     """Explain the layout that was given, or else the best one.
 

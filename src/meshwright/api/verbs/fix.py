@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from meshwright.api import numbers
 from meshwright.api.cases import check_names, drafted
 from meshwright.api.fields import Faults, Field, Values
-from meshwright.api.options import LAYOUT, SPARE_NODES
+from meshwright.api.options import FORCE, HTML, LAYOUT, SPARE_NODES
+from meshwright.api.paged import paged
 from meshwright.api.request import Answer, FilesRequest, Progress
 from meshwright.api.request_file import saved_plan
 from meshwright.api.sources import FILES
@@ -72,6 +73,7 @@ class FixRequest(FilesRequest):
         Field(name="change", parse=numbers.count, metavar="N", panel=_OUTPUT, in_file=False,
               help="The change to show in full, and to apply [default: 1]."),
         Field(name="apply", kind="flag", panel=_OUTPUT, in_file=False, help="Make the change in the files, in place."),
+        HTML, FORCE,
     )
 
     framework: str | None = None
@@ -89,6 +91,9 @@ class FixRequest(FilesRequest):
     change: int | str | None = None
     """The change to show in full, and to apply."""
     apply: bool = False
+    html: str | Path | None = None
+    """The file of its page."""
+    force: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +119,7 @@ class FixAnswer(Answer):
         return fix_view(self.fixed, self.applied)
 
 
+@paged
 def fix(
     request: FixRequest, *, progress: Progress | None = None, told: Callable[[FixAnswer], None] | None = None
 ) -> FixAnswer:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast, overload
 
 from meshwright.api import numbers
 from meshwright.api.fields import Faults, Field, Values, one_of
-from meshwright.api.options import CASE, LAYOUT
-from meshwright.api.request import Answer, Progress, Request
+from meshwright.api.options import CASE, HTML, LAYOUT
+from meshwright.api.paged import paged
+from meshwright.api.request import Answer, ModelOnCluster, Progress
 from meshwright.errors import fault
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from meshwright.api.packed import Packed
-    from meshwright.domain.cluster import Cluster
-    from meshwright.domain.model import Model
     from meshwright.packing import Cost
 
 _SAMPLES, _PACKS, _OUTPUT = "Samples", "Micro-batches", "Output"
@@ -30,7 +29,7 @@ _TAKEN = {"model", "lengths", "max_tokens", "packs", "split_long", "global_batch
 
 
 @dataclass(frozen=True, kw_only=True)
-class PackRequest(Request):
+class PackRequest(ModelOnCluster):
     """Lengths, a limit and ranks; with a model on a cluster also what it gains in seconds and memory."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = (
@@ -53,6 +52,9 @@ class PackRequest(Request):
               help="Whether all ranks have as many, as pipelines and collectives need [default: equal]."),
         Field(name="align", parse=numbers.count, metavar="K", panel=_PACKS, in_file=False,
               help="Each sample takes a multiple of K tokens [default: 2 x tp x cp of the layout, or 1]."),
+        Field(name="tokens_per_rank", parse=numbers.sequence, metavar="TOKENS", panel=_PACKS, in_file=False,
+              help="Dynamic context parallelism: a longer sample is shared by 2, 4, ... ranks of DP x CP, so that none has more "
+                   "of it; --data-parallel or the layout says how many there are."),
         Field(name="oversize", parse=one_of("error", "truncate", "alone"), metavar="error|truncate|alone", panel=_PACKS,
               in_file=False, help="A sample above the limit is refused, cut, or has a micro-batch of its own [default: error]."),
         Field(name="mode", parse=one_of(*MODES), metavar="|".join(MODES), panel=_PACKS, in_file=False,
@@ -64,6 +66,7 @@ class PackRequest(Request):
         Field(name="out", metavar="FILE", panel=_OUTPUT, in_file=False, help="Write the micro-batches, one a line of JSON."),
         Field(name="picture", metavar="FILE", panel=_OUTPUT, in_file=False,
               help="Write tokens/s and memory against the limit as a picture (SVG, or HTML by its name)."),
+        HTML,
         Field(name="force", kind="flag", panel=_OUTPUT, in_file=False, help="Overwrite changed files."),
     )
 
@@ -77,29 +80,15 @@ class PackRequest(Request):
     data_parallel: int | str | None = None
     microbatches: str | None = None
     align: int | str | None = None
+    tokens_per_rank: int | str | None = None
     oversize: str | None = None
     mode: str | None = None
-    model: str | Path | Model | None = None
-    layers: int | str | None = None
-    request: str | Path | None = None
-    cluster: str | Path | Cluster | None = None
-    device: str | None = None
-    nodes: int | str | None = None
-    devices: int | str | None = None
-    devices_per_node: int | str | None = None
-    task: str | None = None
-    precision: str | None = None
-    optimizer: str | None = None
-    gradient_dtype: str | None = None
     framework: str | None = None
-    implementation: str | None = None
-    calibration: str | Path | None = None
-    flops_convention: str | None = None
-    max_memory_ratio: float | str | None = None
-    reserve_memory_ratio: float | str | None = None
     layout: str | None = None
     out: str | Path | None = None
     picture: str | Path | None = None
+    html: str | Path | None = None
+    """The file of its page."""
     force: bool = False
 
     def read(self, faults: Faults) -> Values:
@@ -134,6 +123,7 @@ def pack(request: PackRequest, *, progress: Progress | None = None) -> PackAnswe
 def pack(
     request: Sequence[int] | NDArray[np.int64], max_tokens: int, data_parallel: int = 1, cost: Cost | None = None
 ) -> list[list[list[int]]]: ...
+@paged
 def pack(
     request: PackRequest | Sequence[int] | NDArray[np.int64], max_tokens: int | None = None, data_parallel: int = 1,
     cost: Cost | None = None, *, progress: Progress | None = None,
@@ -158,8 +148,9 @@ def _answer(request: PackRequest) -> PackAnswer:
     from meshwright.api.packed import Packed
     from meshwright.api.packed_case import layout_of, setup_of
     from meshwright.api.packed_curve import best, curve, filling, limits
+    from meshwright.api.packed_dynamic import dynamic_step
     from meshwright.api.packed_gain import bounded, predicted
-    from meshwright.api.packed_steps import Rules, keeping_limit, looked_at, outcome, steps_of
+    from meshwright.api.packed_steps import Rules, keeping_any_limit, keeping_limit, looked_at, outcome, steps_of
     from meshwright.api.packs import Samples
     from meshwright.estimate.packing_cost import packing_cost
     from meshwright.outputs import obstacles
@@ -203,7 +194,9 @@ def _answer(request: PackRequest) -> PackAnswer:
     packed = Packed(
         rules=rules, outcome=found, recommended=recommended, curve=points,
         keeping=keeping_limit(lengths, values.get("global_batch"), rules) if exceeded else None,
+        keeping_any=keeping_any_limit(lengths, values.get("global_batch"), rules) if exceeded else None,
         given=given, layout=layout, speedup=speedup, lengths=samples,
+        dynamic=dynamic_step(steps[0], values["tokens_per_rank"], rules, given, layout) if "tokens_per_rank" in values else None,
         lower_bound=sum(lower_bound(rules.laid_out(each), rules.max_tokens) for each in looked_at(steps)),
     )
     return PackAnswer(packed=packed, saved=tuple(_written(values, packed)))

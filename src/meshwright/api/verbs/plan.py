@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api.fields import Faults, Field, Values
+from meshwright.api.legality import never_trains
 from meshwright.api.options import CASE, PLAN
+from meshwright.api.paged import paged
 from meshwright.api.pins import consistent, divides
 from meshwright.api.request import Answer, CaseRequest, Progress, ticking
 from meshwright.errors import InputError, Message, NoAnswerError, fault
@@ -54,6 +56,8 @@ class PlanRequest(CaseRequest):
     min_devices: bool = False
     save: str | Path | None = None
     """A folder for ``plan.yaml`` and the launch files of the first plan."""
+    html: str | Path | None = None
+    """The file of its page."""
     force: bool = False
 
 
@@ -99,6 +103,7 @@ class PlanAnswer(Answer):
         return document
 
 
+@paged
 def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswer:
     """Search every layout of a case, and answer everything that was asked about the best.
 
@@ -190,18 +195,8 @@ def _trains(given: Setup) -> None:
     if task not in given.framework.features.tasks:
         able = [name for name in frameworks() if task in framework(name).features.tasks]
         raise fault("plan.task", "{name} does not train with {task}; {able} can", name=given.framework.title, task=task, able=able)
-    if reasons := _never(given):
+    if reasons := never_trains(given):
         raise InputError(reasons)
-
-
-def _never(given: Setup) -> list[Message]:
-    """Why the framework does not train the case, whatever the layout."""
-    from meshwright.domain.layout import Layout
-
-    devices, batch = given.case.cluster.num_devices, given.case.batch.global_batch_sequences
-    plain = Layout(data_parallel=devices, num_microbatches=max(1, batch // devices))
-    reasons = [each for each in given.framework.check(given.case, plain) if each.path in {"model", "training", "cluster"}]
-    return [Message(each.id, each.template, each.values) for each in reasons]
 
 
 def _searched(given: Setup, *, options: SearchOptions, tick: Callable[[int, int], None] | None, asked: bool) -> PlanResult:
@@ -213,7 +208,7 @@ def _searched(given: Setup, *, options: SearchOptions, tick: Callable[[int, int]
     from meshwright import search
     from meshwright.frameworks import framework, frameworks
 
-    position, never = given.case.model.position, _never(given)
+    position, never = given.case.model.position, never_trains(given)
     runner = None if never else given.framework  # who refuses everything is not asked about each
     try:
         result = search.plan(given.case, given.framework.features, options, progress=tick, runner=runner)
@@ -261,7 +256,7 @@ def _refusal(given: Setup, result: PlanResult, never: list[Message]) -> Message:
     trained = [other for other in others if given.case.training.task in other.features.tasks]
     best = result.plans[0] if result.plans else None
     if never or best is None:
-        limits, able = never, [other.name for other in trained if not _never(replace(given, framework=other))]
+        limits, able = never, [other.name for other in trained if not never_trains(replace(given, framework=other))]
     else:
         limits = [*given.framework.check(given.case, best.layout)]
         able = [

@@ -14,7 +14,7 @@ from meshwright.api import numbers
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.machine_options import BACKEND, COMPILE, SHRINK, backend, small_model
 from meshwright.api.renderers import render
-from meshwright.api.request import Answer, Progress, Request
+from meshwright.api.request import INTERRUPTED, Answer, Progress, Request
 from meshwright.outputs import SEAL, Output, files_in, obstacles, sealed, write
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _LOOP, _MODEL = "Closed loop", "Model"
 DEFAULTS: dict[str, Any] = {"layouts": 12, "rounds": 5, "step_seconds": 1.0}
-INTERRUPTED = 130
 QUICK: dict[str, Any] = {"layouts": 6, "rounds": 2, "step_seconds": 0.3}
 
 

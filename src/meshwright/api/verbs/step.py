@@ -31,7 +31,6 @@ _RUN = "Run"
 _DEGREE = re.compile(r"(?:tp|cp|pp|dp)=?([0-9]{1,9})")
 MAX_RANKS, MAX_RANKS_HERE = 1024, 64
 """Ranks of an allocation, and processes that are started on this machine."""
-TARGET = "meshwright.engine.measure:measure"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,7 +240,7 @@ def _report(case: Case, layout: Layout, options: Options, *, on_cluster: bool) -
     from meshwright.engine.join import join, joined_world, started_by_another
     from meshwright.engine.launch import Task, warn_of_cores
     from meshwright.engine.refusals import refused
-    from meshwright.engine.run import request_of, run_request
+    from meshwright.engine.run import TARGET, request_of, run_request
 
     request = request_of(case, layout, options)
     if not on_cluster and options.backend == "cpu":  # the catalogue's processor is nobody's: no MFU of it

@@ -11,7 +11,8 @@ from meshwright.api.fields import Faults, Field
 from meshwright.api.measuring.candidates import candidates_of, check_which, which
 from meshwright.api.measuring.options import SHARED, TrialsRequest
 from meshwright.api.options import CASE
-from meshwright.api.request import Answer, Progress
+from meshwright.api.paged import paged
+from meshwright.api.request import INTERRUPTED, Answer, Progress
 from meshwright.errors import InputError, Message
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from meshwright.measure.trial import Trial
 
 TOP = 10
-INTERRUPTED = 130
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +91,7 @@ class SweepAnswer(Answer):
         return view | ({"out": self.written, "left_out": dict(self.left_out)} if self.written else {})
 
 
+@paged
 def sweep(
     request: SweepRequest, *, progress: Progress | None = None, told: Told | None = None, confirm: Confirm | None = None
 ) -> SweepAnswer:

@@ -11,14 +11,14 @@ from meshwright.api.fields import Faults, Field, Values, one_of
 from meshwright.api.measuring.candidates import TOP_TUNED, check_which, which
 from meshwright.api.measuring.options import SHARED, TrialsRequest
 from meshwright.api.options import CASE
-from meshwright.api.request import Answer, Progress
+from meshwright.api.paged import paged
+from meshwright.api.request import INTERRUPTED, Answer, Progress
 
 if TYPE_CHECKING:
     from meshwright.api.measuring.session import Confirm, Told
     from meshwright.api.measuring.tuned import Tuned
     from meshwright.api.replaying import Replay
 
-INTERRUPTED = 130
 _HOW, _REPLAY = "How it chooses", "Recorded runs"
 TUNING = (
     Field(name="sampler", parse=one_of("model", "tpe", "gp", "random"), metavar="model|tpe|gp|random", panel=_HOW, in_file=False,
@@ -34,7 +34,7 @@ REPLAY = (
     Field(name="seeds", parse=numbers.count, metavar="N", panel=_REPLAY, in_file=False,
           help="Replay so often, each with other random numbers [default: 1]."),
 )
-OF_REPLAY = ("replay", "cell", "seeds", "sampler", "stop_probability", "trials", "calibration")
+OF_REPLAY = ("replay", "cell", "seeds", "sampler", "stop_probability", "trials", "calibration", "html", "force")
 """What a replay takes: the rest is the file's."""
 
 
@@ -90,6 +90,7 @@ class TuneAnswer(Answer):
         return tuned_view(self.tuned)
 
 
+@paged
 def tune(
     request: TuneRequest, *, progress: Progress | None = None, told: Told | None = None, confirm: Confirm | None = None
 ) -> TuneAnswer:

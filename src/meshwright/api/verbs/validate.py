@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 
 from meshwright.api.fields import Faults, Field, one_of
+from meshwright.api.options import HTML
+from meshwright.api.paged import paged
 from meshwright.api.request import Answer, Progress, Request, ticking
 from meshwright.errors import InputError, Message
 
@@ -41,7 +43,8 @@ class ValidateRequest(Request):
         Field(name="calibration", metavar="none|NAME", panel="Validation",
               help="Predict with this calibration as it is; none: the priors [default: the shipped one]."),
         Field(name="rows", metavar="OUT.csv", panel="Output", help="Write every row, predicted and measured."),
-        Field(name="force", kind="flag", panel="Output", help="Replace the file of --rows where it exists."),
+        HTML,
+        Field(name="force", kind="flag", panel="Output", help="Replace the files of --rows and --html where they exist."),
     )
 
     csv: str | Path | None = None
@@ -49,6 +52,8 @@ class ValidateRequest(Request):
     scheme: str | None = None
     calibration: str | None = None
     rows: str | Path | None = None
+    html: str | Path | None = None
+    """The file of its page."""
     force: bool = False
 
 
@@ -78,6 +83,7 @@ class ValidateAnswer(Answer):
         return validation_view(self.validation, self.summary)
 
 
+@paged
 def validate(request: ValidateRequest, *, progress: Progress | None = None) -> ValidateAnswer:
     """Predict every row, and score the predictions.
 

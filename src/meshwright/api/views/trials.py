@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meshwright.api.measuring.session import best_of
+from meshwright.api.measuring.session import best_of, blocks_of, by_turns
 from meshwright.api.views.estimates import number, whole
+from meshwright.measure.chooser import layout_of
 from meshwright.measure.conduct.budget import HOUR_S, MINUTE_S
+from meshwright.measure.conduct.finals import said
 from meshwright.measure.store import folders_of
 
 if TYPE_CHECKING:
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
     from meshwright.measure.store import Attempt
 
 Document = dict[str, Any]
+OURS = (
+    "ended.*", "keeper.*", "output*.log", "record/*", "array.json", "job.sh", "handed.json", "begun", "cancel", "unkept", "hand.py",
+    "task", "meeting", "result-*", "failure-*", "reused-*", "reused-record/*",
+)
+"""Files in the folder of a trial that are not what it was run by, but how."""
 
 
 def trials_view(
@@ -39,25 +46,34 @@ def trials_view(
     }
     if conducted is None:
         return view | {"dry_run": [{"label": label, "runs": text} for label, text in described], "trials": [], "best": None,
+                       "finals": None,
                        "stopped": "dry run", "device_hours": 0.0}
     predicted = {each.label: each.predicted_s for each in candidates}
     trials = _by_trial(conducted.attempts)
-    best = best_of([each[-1] for each in trials])
+    best = best_of(conducted.attempts)
     return view | {
         "trials": [_trial(each, predicted.get(each[-1].label)) for each in trials],
         "best": None if best is None else _best(best, predicted.get(best.label), where),
+        "finals": _finals(conducted.attempts),
         "stopped": conducted.stopped, "device_hours": conducted.device_s / HOUR_S, "complete": not conducted.interrupted,
         "nodes_set_aside": [{"node": node, "why": why} for node, why in conducted.aside.items()],
     }
 
 
 def _by_trial(attempts: Sequence[Attempt]) -> list[list[Attempt]]:
-    """Attempts that have ended, trial by trial, the fastest first, those without a step last."""
+    """Attempts that have ended, layout by layout, the fastest first, those without a step last.
+
+    Holds:   of what was measured by turns the last attempt has the step of its blocks.
+    """
     found: dict[str, list[Attempt]] = {}
     for each in attempts:
-        if each.outcome is not None:
+        if each.outcome is not None and not layout_of(each.label)[1]:
             found.setdefault(each.id, []).append(each)
-    return sorted(found.values(), key=lambda several: _rank(several[-1]))
+    blocks = blocks_of(attempts)
+    for several in found.values():
+        if several[-1].label in blocks:
+            several[-1] = by_turns(several[-1], blocks[several[-1].label])
+    return sorted(found.values(), key=lambda several: (bool(blocks) and several[-1].label not in blocks, *_rank(several[-1])))
 
 
 def _rank(attempt: Attempt) -> tuple[bool, float]:
@@ -82,10 +98,17 @@ def _trial(attempts: Sequence[Attempt], predicted_s: float | None) -> Document:
     }
 
 
+def _finals(attempts: Sequence[Attempt]) -> Document | None:
+    """What was measured by turns, and what that has come to; None where nothing was."""
+    blocks = blocks_of(attempts)
+    if not blocks:
+        return None
+    return {"verdict": said(blocks), "layouts": [{"label": label, "blocks_s": steps} for label, steps in blocks.items()]}
+
+
 def _best(attempt: Attempt, predicted_s: float | None, where: Place) -> Document:
     """The best, with the files that it was run by."""
     folder = folders_of(where.store) / attempt.folder
-    mine = {"ended.json", "ended.new", "keeper.json", "keeper.log", "keeper.py", "output.log", "output-slurm.log"}
     files = [str(path) for path in sorted(Path(folder).rglob("*"))
-             if path.is_file() and path.name not in mine and path.parent.name != "record"] if folder.is_dir() else []
+             if path.is_file() and not any(path.match(each) for each in OURS)] if folder.is_dir() else []
     return _trial([attempt], predicted_s) | {"files": files}

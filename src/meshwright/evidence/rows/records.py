@@ -1,4 +1,4 @@
-"""Records of a CSV, hostile until read: line by line, so that memory does not grow with the file."""
+"""Records of a CSV or a Parquet file, hostile until read: line by line, so that memory does not grow with the file."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from meshwright.errors import InputError, Message, did_you_mean, fault
+from meshwright.evidence.rows import parquet
 from meshwright.evidence.rows.columns import REQUIRED, SCHEMA, shown
 from meshwright.readers.safe import open_regular
 
@@ -63,15 +64,20 @@ def open_records(path: Path | str) -> Records:
     Errors:  ``InputError`` where it cannot be read, is no text, or its header lacks a column that is needed.
     """
     where, ends, size, digest = str(path), 0, 0, hashlib.sha256()
+    columnar = is_parquet(path)
     with open_regular(path) as stream:
         for block in iter(lambda: stream.read(BLOCK), b""):
-            if b"\0" in block:
+            if b"\0" in block and not columnar:
                 raise fault("table.binary", "not a CSV: it holds zero bytes", path=where)
             digest.update(block if size else block.removeprefix(_BOM))
             ends += block.count(b"\n") or block.count(b"\r")
             size += len(block)
             if size > MAX_BYTES:
                 raise fault("file.large", "larger than {limit:,} bytes", path=where, limit=MAX_BYTES)
+    if columnar:
+        names, rows = parquet.header(where)
+        _check_header(list(names), where)
+        return Records(path=where, names=names, lines=rows + 1, digest=digest.hexdigest())
     header = next((cells for _, cells in _records(where) if cells not in ([], [""])), None)
     if header is None or isinstance(header, str):
         reason = f" ({header})" if header else ""
@@ -81,8 +87,23 @@ def open_records(path: Path | str) -> Records:
     return Records(path=where, names=tuple(header), lines=ends, digest=digest.hexdigest())
 
 
+def is_parquet(path: Path | str) -> bool:
+    """Whether a file begins as Parquet does, whatever it is called.
+
+    Errors:  ``InputError`` where it cannot be read.
+    """
+    with open_regular(path) as stream:
+        return stream.read(len(parquet.MAGIC)) == parquet.MAGIC
+
+
 def _records(path: str) -> Iterator[Record]:
-    """Every record, or what is wrong with it."""
+    """Every record, the header first, or what is wrong with it."""
+    if is_parquet(path):
+        yield 1, list(parquet.header(path)[0])
+        for number, row in enumerate(parquet.cells(path), start=2):
+            longest = max(map(len, row), default=0)
+            yield number, row if longest <= MAX_LINE else f"a cell has more than {MAX_LINE:,} characters"
+        return
     with open_regular(path) as raw:
         lines = _Lines(io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline=""))
         reader = csv.reader(lines, strict=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
-from meshwright.frameworks.chatlearn.asking import packing_limit
+from meshwright.frameworks.chatlearn.asking import limit_stays, packing_limit
 from meshwright.frameworks.chatlearn.deciding import TRAINER, UNSPOKEN, decide, normal
 from meshwright.frameworks.chatlearn.limits import COMMIT, FSDP, FSDP_LIMITS, LIMITS, ULYSSES, foreign
 from meshwright.frameworks.chatlearn.mistakes import CHECKS, unknown_key
@@ -122,6 +122,7 @@ CHATLEARN = Framework(
     unknown_keys=unknown_key,
     normal=normal,
     unspoken=UNSPOKEN,
+    stays=limit_stays,
     alternatives=(
         frozenset(
             f"{TRAINER}.{name}"

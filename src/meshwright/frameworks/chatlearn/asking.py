@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.frameworks.chatlearn.deciding import TRAINER, multiple
-from meshwright.frameworks.chatlearn.packing import worst_tokens
+from meshwright.frameworks.chatlearn.packing import sequences_for, worst_tokens, written_for
 from meshwright.frameworks.chatlearn.reading import PROMPT_TOKENS, RESPONSE_TOKENS
 from meshwright.frameworks.facts import PackingLimit
 
 if TYPE_CHECKING:
     from meshwright.documents.source import Setting
+    from meshwright.domain.layout import Layout
     from meshwright.frameworks.settings import Reading
 
 DEFAULT_LIMIT_TOKENS = 32768
@@ -62,3 +63,13 @@ def packing_limit(reading: Reading) -> PackingLimit | None:
     return PackingLimit(
         key=key, tokens=limit, longest_tokens=longest, fullest=lambda tokens, layout: worst_tokens(tokens, multiple(layout))
     )
+
+
+def limit_stays(reading: Reading, layout: Layout, key: str) -> bool:
+    """Whether a user's own packing limit stands for the micro-batches of another layout; one that was written here follows it."""
+    packing, before = packing_limit(reading), reading.layout
+    if packing is None or key != packing.key or before is None:
+        return False
+    samples = [each.microbatch_sequences * each.num_microbatches for each in (before, layout)]
+    ours = written_for(packing.tokens, packing.longest_tokens, samples[0], multiple(before)) is not None
+    return not ours and sequences_for(packing.tokens, packing.longest_tokens, samples[1]) == layout.microbatch_sequences

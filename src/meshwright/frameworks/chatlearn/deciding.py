@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, NoRecompute, Overlap, Selective
 from meshwright.frameworks.chatlearn.limits import GROUPED_EXPERTS, is_fsdp
-from meshwright.frameworks.chatlearn.packing import limit_for, padding_multiple
+from meshwright.frameworks.chatlearn.packing import padding_multiple
 from meshwright.frameworks.chatlearn.stages import plain, stage_string
 from meshwright.frameworks.keys import Says, decided
 from meshwright.frameworks.megatron.layout_arguments import CONTEXT_TYPES, hybrid_inner
 from meshwright.frameworks.megatron.pipeline import split_of
 from meshwright.frameworks.planned import Planned
+from meshwright.packing.modes.chatlearn import kept_limit
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -63,8 +64,21 @@ def decide(case: Case, layout: Layout, release: str) -> Values:
 
 
 def packing_limit(case: Case, layout: Layout) -> int:
-    """``max_token_in_packing`` that packs the longest samples as the layout does."""
-    return limit_for(layout.microbatch_sequences, case.batch.sequence_tokens)
+    """``max_token_in_packing`` under which no micro-batch has more tokens than the layout's, whatever the lengths of samples."""
+    return kept_limit(
+        layout.microbatch_sequences * case.batch.sequence_tokens, longest_tokens(case), rank_samples(case, layout), multiple(layout)
+    )
+
+
+def longest_tokens(case: Case) -> int:
+    """Of a prompt and its response."""
+    packing = case.batch.packing
+    return packing.longest_sample_tokens if packing else case.batch.sequence_tokens
+
+
+def rank_samples(case: Case, layout: Layout) -> int:
+    """Samples of an optimizer step that one rank of data parallelism packs."""
+    return -(-round(case.batch.samples) // layout.data_parallel)
 
 
 def multiple(layout: Layout) -> int:

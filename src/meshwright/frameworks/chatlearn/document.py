@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from meshwright.documents.quoting import comment, interpolated
-from meshwright.frameworks.chatlearn.deciding import TRAINER
+from meshwright.frameworks.chatlearn.deciding import TRAINER, longest_tokens
 from meshwright.frameworks.chatlearn.limits import is_fsdp
 
 if TYPE_CHECKING:
@@ -56,8 +56,7 @@ def _per_prompt(batch: int) -> int:
 
 def _models(case: Case, layout: Layout, keys: Values) -> dict[str, object]:
     """The section ``models`` without what the layout decides."""
-    packing, world = case.batch.packing, layout.world
-    sequence = packing.longest_sample_tokens if packing else case.batch.sequence_tokens
+    world, sequence = layout.world, longest_tokens(case)
     rank = round(case.batch.samples) // layout.data_parallel
     lengths = {name: f"${{models.policy.{name}}}" for name in ("max_prompt_tokens_length", "max_response_tokens_length")}
     batch = layout.microbatch_sequences if rank % layout.microbatch_sequences == 0 else 1

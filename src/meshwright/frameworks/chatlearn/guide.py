@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.documents.quoting import Shell
-from meshwright.frameworks.chatlearn.deciding import is_packed, multiple, packing_limit
+from meshwright.frameworks.chatlearn.deciding import is_packed, longest_tokens, packing_limit, rank_samples
 from meshwright.frameworks.chatlearn.limits import COMMIT, GROUPED_EXPERTS, is_fsdp
-from meshwright.frameworks.chatlearn.packing import headroom_ratio, safe_limit
+from meshwright.frameworks.chatlearn.packing import limit_for
 from meshwright.frameworks.chatlearn.patch import FILE
 from meshwright.frameworks.hub import hub_name, hub_words
 from meshwright.frameworks.manual import Blank, Manual, Switch, Variable, start_commands
@@ -116,13 +116,7 @@ def _assumed(case: Case, layout: Layout) -> tuple[str, ...]:
         "The prediction is of the trainer's step on full sequences; shorter responses pack into fewer micro-batches.",
     ]
     if is_packed(layout):
-        tokens, limit = layout.microbatch_sequences * sequence, packing_limit(case, layout)
-        remarks.append(
-            f"`max_token_in_packing` is {limit}: it packs samples of {sequence} tokens as planned, {tokens} in a micro-batch. "
-            "ChatLearn's second packing pass looks at no limit: samples of mixed lengths may make a micro-batch "
-            f"{float(headroom_ratio(multiple(layout))) - 1:.0%} larger. Where memory has no room for that, "
-            f"{safe_limit(tokens, multiple(layout))} keeps below {tokens} and packs less."
-        )
+        remarks.append(_packed(case, layout))
     else:
         remarks.append("Packing is off: the chosen kernels need batches of one shape.")
     if is_fsdp(layout) and case.model.is_moe and case.model.architecture not in GROUPED_EXPERTS:
@@ -131,3 +125,16 @@ def _assumed(case: Case, layout: Layout) -> tuple[str, ...]:
     if case.model.num_mtp_layers:
         remarks.append("ChatLearn builds no multi-token-prediction layers: the prediction includes them.")
     return tuple(remarks)
+
+
+def _packed(case: Case, layout: Layout) -> str:
+    """What the limit of the trainer keeps, and what that costs."""
+    longest, tokens = longest_tokens(case), layout.microbatch_sequences * case.batch.sequence_tokens
+    full = limit_for(1, tokens)
+    return (
+        f"`max_token_in_packing` is {packing_limit(case, layout)}: whatever the lengths of the {rank_samples(case, layout)} "
+        f"samples of a rank, of at most {longest} tokens, no micro-batch has more than {tokens} tokens, which the plan has memory "
+        "for. ChatLearn's second packing pass looks at no limit and may go a third above it; padding comes on top. A "
+        "sample above the limit has a micro-batch of its own (ChatLearn warns). Where there is memory to spare, "
+        f"{full} packs as many of the longest samples as the plan says, {tokens // longest} in a micro-batch."
+    )

@@ -1,7 +1,8 @@
 """How ChatLearn packs samples into micro-batches, and the ``max_token_in_packing`` under which its micro-batches fit.
 
 Two passes of ``chatlearn/algorithm/grpo_utils/packing_utils.py`` (b7af31a9): the first finds how many bins are needed, the
-second spreads the samples over that many bins and looks at no capacity. So the limit is not a bound, and head-room is needed.
+second spreads the samples over that many bins and looks at no capacity. So the limit is not a bound: what is written is
+``kept_limit``, under which nothing exceeds the plan; what files of others come to is told by what was measured.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from math import floor
 
 import numpy as np
 
-from meshwright.packing.modes.chatlearn import fitting, level
+from meshwright.packing.modes.chatlearn import fitting, kept_limit, level
 
 HEADROOM = Fraction(7, 100)
 """Share by which a micro-batch may exceed the limit: at most 6.2 % was seen, for multiples of up to 64 tokens."""
@@ -93,18 +94,26 @@ def limit_for(sequences: int, sequence_tokens: int) -> int:
     return sequences * sequence_tokens + 1
 
 
-def safe_limit(microbatch_tokens: int, multiple: int = 1) -> int:
-    """The largest ``max_token_in_packing`` whose worst micro-batch has no more than so many tokens, whatever the samples.
-
-    >>> safe_limit(8192)
-    7656
-    """
-    return floor(microbatch_tokens / headroom_ratio(multiple))
-
-
 def worst_tokens(limit_tokens: int, multiple: int = 1) -> int:
-    """Tokens that the fullest micro-batch may have under a limit: the inverse of ``safe_limit``, rounded up by one step."""
+    """Tokens of the fullest micro-batch that was seen under a limit, with samples as people have them: no bound.
+
+    >>> worst_tokens(8192)
+    8766
+    """
     return floor((limit_tokens + 1) * headroom_ratio(multiple))
+
+
+def written_for(limit_tokens: int, sequence_tokens: int, samples: int, multiple: int = 1) -> int | None:
+    """The sequences of a micro-batch for which a limit was written, where one was: the inverse of ``kept_limit``.
+
+    >>> written_for(kept_limit(3 * 4096, 4096, 60), 4096, 60), written_for(8192, 3072, 64)
+    (3, None)
+    """
+    for size in range(1, samples + 1):
+        limit = kept_limit(size * sequence_tokens, sequence_tokens, samples, multiple)
+        if limit >= limit_tokens:
+            return size if limit == limit_tokens else None
+    return None
 
 
 def sequences_for(limit_tokens: int, sequence_tokens: int, batch_sequences: int) -> int:

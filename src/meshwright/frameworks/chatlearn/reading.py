@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from meshwright.documents.source import UNKNOWN, Source
 from meshwright.domain.layout import ContextKind, Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.frameworks.chatlearn.deciding import FSDP_OVERLAP, KEYS, TRAINER
-from meshwright.frameworks.chatlearn.packing import limit_for, padding_multiple, sequences_for, worst_tokens
+from meshwright.frameworks.chatlearn.packing import padding_multiple, sequences_for, worst_tokens, written_for
 from meshwright.frameworks.chatlearn.stages import plain, split_of_ends, split_of_string
 from meshwright.frameworks.compose import Values, data_parallel_of, microbatches_of, world_of
 from meshwright.frameworks.keys import told
@@ -90,8 +90,9 @@ def _microbatch(values: Values, batch: int | None, sequence: int | None, dp: int
         values.note(key, "chatlearn.packing-section", "max_token_in_packing is a section: a number of tokens is expected")
     if not (limit and sequence and batch and dp) or batch % dp:
         return 1
-    size = sequences_for(limit, sequence, batch // dp)
-    if limit != limit_for(size, sequence):
+    written = written_for(limit, sequence, batch // dp, multiple)
+    size = written if written and batch // dp % written == 0 else sequences_for(limit, sequence, batch // dp)
+    if size != written:
         values.refuse(
             "chatlearn.packed", "micro-batches are packed: up to {worst} tokens each, read as {size} whole sequences of {sequence}",
             worst=worst_tokens(limit, multiple), size=size, sequence=sequence,

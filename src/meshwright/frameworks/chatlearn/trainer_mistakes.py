@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from meshwright.frameworks.asking import at, differs, is_false, is_true, other_than
 from meshwright.frameworks.chatlearn.asking import degrees_of, is_fsdp, is_megatron, number_of, sequence_of, setting_of
 from meshwright.frameworks.chatlearn.deciding import TRAINER
-from meshwright.frameworks.chatlearn.packing import padding_multiple, worst_tokens
+from meshwright.frameworks.chatlearn.packing import padding_multiple, worst_tokens, written_for
 from meshwright.frameworks.chatlearn.patch import FIELDS
 from meshwright.frameworks.rules import At, Mistake, checks, values_if
 
@@ -61,8 +61,11 @@ def _packing_limit(reading: Reading) -> Values | None:
     if not isinstance(limit, int) or not sequence or reading.source.value(_key("packing")) is not True:
         return None
     tp, _, cp = degrees_of(reading)
-    worst = worst_tokens(limit, padding_multiple(tp, cp))
-    return values_if(worst < sequence, sequence=sequence, worst=worst, limit=limit, expected=sequence)
+    multiple, layout = padding_multiple(tp, cp), reading.layout
+    samples = layout.microbatch_sequences * layout.num_microbatches if layout else 0
+    planned = written_for(limit, sequence, samples, multiple) is not None
+    worst = worst_tokens(limit, multiple)
+    return values_if(worst < sequence and not planned, sequence=sequence, worst=worst, limit=limit, expected=sequence)
 
 
 def _text_bool(reading: Reading, case: Case | None) -> Iterator[Values]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from meshwright.errors import MeshwrightError, fault
 from meshwright.measure.conduct.nodes import Nodes
 from meshwright.measure.conduct.running import Running
 from meshwright.measure.conduct.verdict import AGAIN, RETRIES, verdict
+from meshwright.measure.executors.base import Handed, Holds, TakesSeveral
 from meshwright.measure.outcome import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from meshwright.measure.chooser import Candidate, Chooser
@@ -26,12 +27,15 @@ if TYPE_CHECKING:
     Told = Callable[[Mapping[str, Any]], None]
 
 MOST_ATTEMPTS = 3
+"""Of a trial that ends by what another attempt can help (``verdict.RETRIES``): on up to three sets of nodes. Our judgement."""
 EVERY_S, SLOWEST_S = 0.05, 1.0
-"""Between two looks at what runs: soon after a start, and once nothing has changed for a while."""
+"""Between two looks at what runs: soon after a start, and once nothing has changed for a while. Our judgement."""
 ELSEWHERE_S = 1.0
-"""Between two looks at what another sweep on the store runs."""
+"""Between two looks at what another sweep on the store runs. Our judgement."""
 END_S = 20.0
-"""How long trials may take to end when everything ends, on top of their grace."""
+"""How long trials may take to end when everything ends, on top of their grace: what is slower, as a job of Slurm that
+ignores the first signal may be (KillWait, 30 s unless the site says otherwise), ends all the same and is found by whoever goes on.
+Our judgement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +49,14 @@ class Plan:
     """Of a step."""
     budget: Budget
     at_once: int = 1
+
+
+class _Due(NamedTuple):
+    """A trial that is this sweep's to start."""
+
+    candidate: Candidate
+    trial: Trial
+    attempt: Attempt
 
 
 class Conductor:
@@ -77,6 +89,9 @@ class Conductor:
         except BaseException as error:
             self._end_all("interrupted" if isinstance(error, (KeyboardInterrupt, SystemExit)) else "the sweep ended")
             raise
+        finally:
+            if isinstance(self.executor, Holds):
+                self.executor.let_go()
         self.stopped = self.stopped or self.chooser.stopped or "every trial has been run"
         self._tell("stopped", why=self.stopped)
         return self.stopped
@@ -88,15 +103,15 @@ class Conductor:
         return self._spent_s + sum((now - each.begun) * each.trial.devices for each in self.running if each.begun is not None)
 
     def _start(self) -> None:
-        """Start as many as may run at once."""
-        while len(self.running) < self.plan.at_once and not self.stopped:
+        """Start as many as may run at once, together where the executor takes them so."""
+        due: list[_Due] = []
+        while len(self.running) + len(due) < self.plan.at_once and not self.stopped:
             self.stopped = self._over(started=True)
-            if self.stopped:
-                return
-            candidate = self._again() or self.chooser.ask()
+            candidate = None if self.stopped else self._again() or self.chooser.ask()
             if candidate is None:
-                return
-            self._take(candidate)
+                break
+            due += self._take(candidate)
+        self._submit(due)
 
     def _again(self) -> Candidate | None:
         """A trial that another sweep was running when it was asked for, to look at once more."""
@@ -107,16 +122,16 @@ class Conductor:
                 return each[0]
         return None
 
-    def _take(self, candidate: Candidate) -> None:
-        """A candidate that is this sweep's to run is started, or found where it runs; what is known is told."""
+    def _take(self, candidate: Candidate) -> list[_Due]:
+        """A candidate that is this sweep's to run is due, or found where it runs; what is known is told."""
         try:
             trial = self.plan.trial_of(candidate)
         except MeshwrightError as error:
             outcome = Outcome(status="user", evidence=str(error.messages[0]))
             self._tell("refused", label=candidate.label, evidence=outcome.evidence)
             self.chooser.tell(candidate, outcome)
-            return
-        claim = self.store.claim(self.plan.subject, candidate.label, executor=self.executor.name, folder=trial.name, retry=AGAIN,
+            return []
+        claim = self.store.claim(self.plan.subject, candidate.name, executor=self.executor.name, folder=trial.name, retry=AGAIN,
                                  most=MOST_ATTEMPTS)
         attempt = claim.attempt
         if claim.kind == "taken":
@@ -133,7 +148,8 @@ class Conductor:
                 self.store.finish(attempt, gone)
                 attempt = self.store.again(attempt)
             self._trials += 1
-            self._submit(candidate, trial, attempt)
+            return [_Due(candidate, trial, attempt)]
+        return []
 
     def _folder(self, attempt: Attempt) -> Path:
         return self.store.folder.absolute() / attempt.folder
@@ -148,25 +164,40 @@ class Conductor:
         self._tell("adopted", attempt)
         return True
 
-    def _submit(self, candidate: Candidate, trial: Trial, attempt: Attempt) -> None:
-        """Start one attempt; a claim of what could not be started is taken back."""
-        folder = self._folder(attempt)
+    def _submit(self, due: Sequence[_Due]) -> None:
+        """Start attempts; claims of what could not be started are taken back."""
         try:
-            _fill(folder, trial)
-            handle = self.executor.submit(trial, folder, attempt.mark, avoid=tuple(self.nodes.aside))
-        except OSError as error:
-            with suppress(MeshwrightError):
-                self.store.forget(attempt)
-            raise fault("sweep.folder", "a trial cannot be started there: {reason}", path=str(folder),
-                        reason=error.strerror or str(error)) from None
-        except BaseException:
-            with suppress(MeshwrightError):
-                self.store.forget(attempt)
+            if len(due) > 1 and isinstance(self.executor, TakesSeveral):
+                handles = self.executor.submit_all([self._filled(each) for each in due], avoid=tuple(self.nodes.aside))
+                self._started(due, handles)
+            else:
+                for each in due:
+                    trial, folder, mark = self._filled(each)
+                    self._started([each], [self.executor.submit(trial, folder, mark, avoid=tuple(self.nodes.aside))])
+        except BaseException as error:
+            begun = {each.attempt.mark for each in self.running}
+            for each in due:
+                if each.attempt.mark not in begun:
+                    with suppress(MeshwrightError):
+                        self.store.forget(each.attempt)
+            if isinstance(error, OSError):
+                raise fault("sweep.folder", "a trial cannot be started there: {reason}",
+                            path=error.filename or str(self.store.folder), reason=error.strerror or str(error)) from None
             raise
-        running = Running(candidate=candidate, trial=trial, attempt=attempt, handle=handle, folder=folder)
-        self.running.append(running)
-        running.attempt = self.store.started(attempt, handle)
-        self._tell("started", running.attempt, folder=str(folder))
+
+    def _filled(self, due: _Due) -> Handed:
+        folder = self._folder(due.attempt)
+        due.trial.fill(folder)
+        return Handed(due.trial, folder, due.attempt.mark)
+
+    def _started(self, due: Sequence[_Due], handles: Sequence[str]) -> None:
+        """Note what an executor has started, all of it before any is noted: what runs is ended if noting fails."""
+        began = [Running(candidate=each.candidate, trial=each.trial, attempt=each.attempt, handle=handle,
+                         folder=self._folder(each.attempt)) for each, handle in zip(due, handles, strict=True)]
+        self.running += began
+        for each in began:
+            each.attempt = self.store.started(each.attempt, each.handle)
+            self._tell("started", each.attempt, folder=str(each.folder))
 
     def _round(self) -> bool:
         """One look at everything that runs -> whether something happened."""
@@ -219,7 +250,7 @@ class Conductor:
             self._tell("node", each.attempt, node=node, evidence=outcome.evidence)
         if retry and not self.stopped and outcome.status in RETRIES and each.attempt.attempt < MOST_ATTEMPTS:
             self._tell("retry", each.attempt, status=outcome.status)
-            self._submit(each.candidate, each.trial, self.store.again(each.attempt))
+            self._submit([_Due(each.candidate, each.trial, self.store.again(each.attempt))])
         else:
             self._learn(each.candidate, outcome)
 
@@ -261,14 +292,3 @@ class Conductor:
             return
         known = {} if attempt is None else {"id": attempt.id, "label": attempt.label, "attempt": attempt.attempt}
         self._told({"event": event, "at": time.time(), **known, **values})
-
-
-def _fill(folder: Path, trial: Trial) -> None:
-    """The folder of a trial with its files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for file in trial.files:
-        path = folder / file.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(file.text, encoding="utf-8")
-        if file.executable:
-            path.chmod(0o755)

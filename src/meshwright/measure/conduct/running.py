@@ -18,12 +18,17 @@ if TYPE_CHECKING:
 
 Why = Literal["", "hang", "timeout", "dying", "enough", "lost", "budget", "interrupt"]
 LOOK_S, PATIENCE, LONGEST_LOOK_S = 0.2, 20.0, 30.0
-"""Files are read again no sooner than that, nor than so many times what reading them took, up to the longest."""
+"""Files are read again no sooner than that, nor than so many times what reading them took, up to the longest: at most a twentieth
+of a processor goes into looking. Our judgement."""
 LEAST_STEPS, LEFT_STEPS = 5, 2
-"""Steps before a trial may be judged, and steps that it may as well take to its end."""
-PRECISE_RATIO, LOST_RATIO = 0.01, 1.1
-"""Half an interval this narrow decides between layouts as far as their noise lets them be told apart (reference runs repeat within
-1 %); one whose median is, with its interval, so much above the best will not win."""
+"""Steps before a trial may be judged, and steps that it may as well take to its end. From 4 steps on the extremes of a sample hold
+the median with 1 - 2^(1-n) >= 80 %, ``watching.CONFIDENCE``; one more is our judgement, as is the second."""
+PRECISE_RATIO = 0.01
+"""Half an interval this narrow decides: it is what counts as better (``tuning.tuner.BETTER``), and half of what runs of the corpus
+differ by that were measured again (2 %, ``tuning.steps.NOISE``)."""
+LOST_RATIO = 1.1
+"""A trial whose interval is so much above that of the best will not win: five times that noise, so that neither a drift of the
+machine between the two nor the rest of its steps turns it round. Our judgement."""
 
 
 @dataclass(kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from meshwright.measure.trial import Trial
 
@@ -76,3 +76,29 @@ class Executor(Protocol):
     def collect(self, handle: Handle, folder: Path) -> Ended:
         """How a trial that has ended did so."""
 
+
+class Handed(NamedTuple):
+    """A trial as ``submit`` takes it."""
+
+    trial: Trial
+    folder: Path
+    mark: str
+
+
+@runtime_checkable
+class TakesSeveral(Protocol):
+    """An executor to which trials that start together are handed together."""
+
+    def submit_all(self, handed: Sequence[Handed], *, avoid: Sequence[str] = ()) -> list[Handle]:
+        """Start all of them -> their handles, in order; where one cannot be, none has been."""
+
+
+@runtime_checkable
+class Holds(Protocol):
+    """An executor that holds something between trials: an allocation, ranks that wait for the next."""
+
+    reuse: bool
+    """Whether it is to; not before somebody says so."""
+
+    def let_go(self) -> None:
+        """Give back what is held; what runs goes on to its end."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 DEATH_SIGNAL, SUBREAPER, WRITTEN_BYTES, EVERY_S = 1, 36, 4096, 0.05
 LEFT_S = 0.5
-"""How long what the command has left running may go on by itself."""
+"""How long what the command has left running may go on by itself. Our judgement."""
 
 
 def main(folder: Path) -> int:

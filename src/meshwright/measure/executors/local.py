@@ -1,4 +1,8 @@
-"""Trials on this machine: each under a keeper of its own, which ends everything that it started."""
+"""Trials on this machine: each under a keeper of its own, which ends everything that it started.
+
+Inside an allocation of Slurm (the script of an ``sbatch``) that is its nodes: trials of several are started on each by ``srun``.
+With ``reuse`` the ranks of a program that permits it stay between trials, under a keeper of their own, and take one after another.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import json
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,10 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.errors import NoAnswerError, fault
 from meshwright.measure.executors import keeper
+from meshwright.measure.executors.allocations import handed_over
 from meshwright.measure.executors.base import Ended, Handle, State
 from meshwright.measure.executors.devices_here import Lease, free_port, leased
 from meshwright.measure.executors.kept import kept_ending
+from meshwright.measure.executors.pilot import RANKS, Company
 from meshwright.measure.executors.processes import MARK, boot, end_marked, marked, started_at
+from meshwright.measure.executors.slurm_scripts import command_of
 from meshwright.measure.trial import ENDED
 
 if TYPE_CHECKING:
@@ -36,8 +44,12 @@ class Local:
 
     name = "local"
     at_once = 1
+    reuse = False
 
     def __init__(self) -> None:
+        self._company: Company | None = None
+        self._given: Handle | None = None
+        """The trial that the company has."""
         self._keepers: dict[Handle, subprocess.Popen[bytes]] = {}
         self._processors: Lease | None = None
         """Held as long as trials of this executor run on them: they may share them with each other, and with nobody else."""
@@ -45,11 +57,12 @@ class Local:
     def check(self, trials: Sequence[Trial]) -> None:
         """Refuse several nodes, devices that are missing, and devices that somebody uses."""
         nodes = max((trial.nodes for trial in trials), default=1)
-        if nodes > 1:
-            raise fault("local.nodes", "the layouts need {nodes} nodes and local is this machine alone: --executor slurm or ssh",
-                        path="--executor", nodes=nodes)
+        if nodes > (here := nodes_here()):
+            where = "this machine alone" if here == 1 else f"this allocation of {here}"
+            raise fault("local.nodes", "the layouts need {nodes} nodes and local is {where}: --executor slurm or ssh",
+                        path="--executor", nodes=nodes, where=where)
         if trials:
-            leased(max(trial.devices for trial in trials), accelerators=trials[0].accelerators).close()
+            leased(max(map(_devices_here, trials)), accelerators=trials[0].accelerators).close()
 
     def describe(self, trial: Trial) -> str:
         """The command line."""
@@ -58,12 +71,17 @@ class Local:
     def submit(self, trial: Trial, folder: Path, mark: str, *, avoid: Sequence[str] = ()) -> Handle:
         """Start the keeper of a trial on devices that it holds until it has ended."""
         lease = self._leased(trial)
+        first = "127.0.0.1" if trial.nodes == 1 else socket.gethostname()
         environment = {
-            **trial.environment, MARK: mark, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "NODE_RANK": "0",
+            **trial.environment, MARK: mark, "MASTER_ADDR": first, "MASTER_PORT": str(free_port()), "NODE_RANK": "0",
             **({"CUDA_VISIBLE_DEVICES": ",".join(map(str, lease.devices))} if lease.devices else {}),
         }
-        asked = {"command": list(trial.command), "environment": environment, "grace_s": trial.limits.grace_s}
+        asked = {"command": list(command_of(trial)), "environment": environment, "grace_s": trial.limits.grace_s}
         try:
+            resident = self.reuse and trial.resident is not None and not lease.devices and self._given is None
+            if resident:
+                environment[RANKS] = str(self._ready(trial, folder, lease))
+                asked["command"] = handed_over(trial, folder)
             (folder / "keeper.json").write_text(json.dumps(asked), encoding="utf-8")
             with (folder / "keeper.log").open("ab") as log:
                 process = subprocess.Popen(
@@ -76,7 +94,23 @@ class Local:
         handle = json.dumps({"pid": process.pid, "start": started_at(process.pid) or 0, "boot": boot(), "mark": mark,
                              "folder": str(folder)})
         self._keepers[handle] = process
+        self._given = handle if resident else self._given
         return handle
+
+    def _ready(self, trial: Trial, folder: Path, lease: Lease) -> Path:
+        """The folder of ranks that wait for a trial; they hold the processors as long as they do."""
+        assert trial.resident is not None, "its program has ranks that stay"
+        if self._company is None:
+            self._company = Company(folder.parent, Path(keeper.__file__))
+        mark = f"ranks-{os.getpid()}-{started_at(os.getpid())}"
+        return self._company.ready(list(trial.resident.command), {**trial.environment, MARK: mark}, lease.handles)
+
+    def let_go(self) -> None:
+        """End ranks that wait, and give the processors back."""
+        if self._company is not None:
+            self._company.end()
+            self._company = None
+        self._let_go()
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[Handle, State]:
         """Running as long as its keeper is."""
@@ -104,6 +138,10 @@ class Local:
         """What the keeper says; where it was killed itself, what it kept is ended here."""
         self._bury(handle)
         found = kept_ending(folder)
+        if handle == self._given:
+            self._given = None
+            if self._company is not None and (found is None or found.exit_status != 0 or not self._company.alive):
+                self._company.end()  # ranks of a trial that failed are not given another
         if found is None:
             end_marked(_known(handle)["mark"])
             return Ended(cause="lost", said="the keeper of the trial was killed")
@@ -111,13 +149,13 @@ class Local:
 
     def _leased(self, trial: Trial) -> Lease:
         """Devices; those of a trial that has just ended are free in a moment."""
-        if self._keepers and self._processors is not None and not trial.accelerators:
+        if self._processors is not None and not trial.accelerators and (self._keepers or self._holds):
             return self._processors.shared()
         self._let_go()
         until = time.monotonic() + FREED_S
         while True:
             try:
-                lease = leased(trial.devices, accelerators=trial.accelerators)
+                lease = leased(_devices_here(trial), accelerators=trial.accelerators)
             except NoAnswerError:
                 if time.monotonic() > until:
                     raise
@@ -128,9 +166,14 @@ class Local:
 
     def _let_go(self) -> None:
         """Of the processors, where none of this executor's trials runs on them."""
-        if not self._keepers and self._processors is not None:
+        if not self._keepers and not self._holds and self._processors is not None:
             self._processors.close()
             self._processors = None
+
+    @property
+    def _holds(self) -> bool:
+        """Whether ranks wait on the processors."""
+        return self._company is not None and self._company.alive
 
     def _lives(self, handle: Handle) -> bool:
         own = self._keepers.get(handle)
@@ -146,6 +189,17 @@ class Local:
             if own.stdin is not None:
                 own.stdin.close()
         self._let_go()
+
+
+def nodes_here() -> int:
+    """Nodes of the allocation of Slurm that this process runs in; 1 where it runs in none."""
+    nodes = os.environ.get("SLURM_JOB_NUM_NODES", "")
+    return int(nodes) if nodes.isdecimal() and os.environ.get("SLURM_JOB_ID") else 1
+
+
+def _devices_here(trial: Trial) -> int:
+    """Devices of a trial on one node."""
+    return trial.devices if trial.nodes == 1 else trial.devices_per_node
 
 
 def _known(handle: Handle) -> dict[str, Any]:

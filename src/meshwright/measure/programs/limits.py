@@ -7,14 +7,16 @@ from dataclasses import replace
 from meshwright.measure.trial import Limits
 
 START_S, START_HERE_S = 1800.0, 300.0
-"""For the first step on accelerators (loading, compilation, groups of thousands of ranks), and on processors."""
+"""For the first step on accelerators (loading, compilation, groups of thousands of ranks), and on processors. Our judgement."""
 QUIET_S, QUIET_HERE_S = 600.0, 120.0
-"""Without a step or a line, at least."""
+"""Without a step or a line, at least: the first is the time-out of a collective in PyTorch with NCCL, after which ranks say
+themselves what they waited for; the second is our judgement."""
 SLOWER = 20.0
 """Times a predicted step after which a trial is taken to hang: near full memory runs have been seen at 8 times their neighbours
 (corpus, README: throughput collapses near capacity)."""
 LONGER = 3.0
-"""Times all predicted steps that a trial may last behind its start."""
+"""Times all predicted steps that a trial may last behind its start: a step that long has lost, and what takes longer all the same
+is not a step. Our judgement."""
 
 
 def limits_for(

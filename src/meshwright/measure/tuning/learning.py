@@ -28,7 +28,10 @@ START = Scales(
 STEPS = ("common", "physics", "alike", "reach", "own", "cells")
 TROUBLE = ("trouble", "trouble_growth", "trouble_reach", "trouble_weight")
 LOOKED_AT, LEAST_RUNS = 2.0, 3
+"""Layouts that are predicted to be so many times as slow as the fastest are not looked at by a tuner and teach nothing; a cell of
+fewer runs has no spread. Our judgement."""
 LEAST, MOST = 0.02, 30.0
+"""Bounds of the search for each scale."""
 HALVINGS = (1.5, 1.2, 1.08)
 """Factors by which a scale is tried larger and smaller, until none is better."""
 ROUNDS = 4

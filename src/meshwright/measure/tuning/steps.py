@@ -23,6 +23,7 @@ SHIFT = math.log(2.0)
 """Standard deviation of a factor that a whole cell may be off by: a machine, a network or a program that nobody measured
 (docs/accuracy.md, priors alone)."""
 ROUNDS = 8
+"""Of the fixed point of stalls. Our judgement."""
 
 
 @dataclass(frozen=True, slots=True)

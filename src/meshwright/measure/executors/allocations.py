@@ -1,0 +1,174 @@
+"""Allocations of Slurm that are held between trials: handed to a pilot inside, which runs one after another (``pilot.py``)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from meshwright.measure.executors import hand, keeper, pilot
+from meshwright.measure.executors.slurm_scripts import (
+    LASTS,
+    SCRIPT,
+    Kind,
+    allocation_of,
+    command_of,
+    environment_of,
+    minutes_of,
+)
+from meshwright.measure.trial import ENDED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+    from pathlib import Path
+
+    from meshwright.measure.executors.base import Handle, State
+    from meshwright.measure.trial import Trial
+
+HANDED, BEGUN, CANCEL, UNKEPT = "handed.json", "begun", "cancel", "unkept"
+
+
+@dataclass(kw_only=True)
+class Allocation:
+    """One of them."""
+
+    folder: Path
+    job: Handle
+    kind: Kind
+    minutes: int
+    trial: Path | None = None
+    """Folder of the trial that it was handed last."""
+    nodes: tuple[str, ...] = ()
+
+    @property
+    def busy(self) -> bool:
+        """Whether that trial has not ended."""
+        return self.trial is not None and not _over(self.trial)
+
+    def takes(self, trial: Trial, avoid: Collection[str]) -> bool:
+        """Whether a trial may be handed to it: of its kind, with time enough, on none of some nodes."""
+        needed_s = trial.limits.total_s + trial.limits.grace_s
+        return (
+            not self.busy and self.kind == Kind.of(trial) and not set(self.nodes) & set(avoid)
+            and (self.folder / "inbox").is_dir() and not (self.folder / "over").exists() and self._left_s() > needed_s
+        )
+
+    def _left_s(self) -> float:
+        with suppress(OSError, ValueError):
+            return float((self.folder / "began").read_text()) + 60.0 * self.minutes - time.time()
+        return 60.0 * self.minutes
+
+    def hand(self, folder: Path) -> bool:
+        """Put a trial into its inbox -> whether it is still open."""
+        number = f"{time.time_ns():020d}"
+        new = self.folder / "inbox" / f"{number}.new"
+        try:
+            new.write_text(str(folder), encoding="utf-8")
+            new.rename(new.with_suffix(""))
+        except FileNotFoundError:
+            return False
+        self.trial = folder
+        return True
+
+
+class Allocations:
+    """Those of one executor."""
+
+    def __init__(self, submit: Callable[[Path, str], Handle]) -> None:
+        """``submit``: hands the script of a folder to Slurm."""
+        self._submit = submit
+        self._held: list[Allocation] = []
+
+    def run(self, trial: Trial, folder: Path, mark: str, avoid: Sequence[str]) -> Handle:
+        """Hand a trial to an allocation that is idle, or to a new one."""
+        _prepare(trial, folder, mark)
+        for each in self._held:
+            if each.takes(trial, avoid):
+                _note(folder, each)
+                if each.hand(folder):
+                    return handle_of(each.job, folder)
+        return handle_of(self._new(trial, folder, avoid).job, folder)
+
+    def _new(self, trial: Trial, folder: Path, avoid: Sequence[str]) -> Allocation:
+        token = f"allocation-{os.urandom(6).hex()}"
+        place = folder.parent / token
+        (place / "inbox").mkdir(parents=True)
+        for program in (pilot.__file__, keeper.__file__):
+            shutil.copy(program, place)
+        minutes = LASTS * minutes_of([trial])
+        (place / SCRIPT).write_text(allocation_of(Kind.of(trial), token, minutes, avoid), encoding="utf-8")
+        found = Allocation(folder=place, job="", kind=Kind.of(trial), minutes=minutes)
+        _note(folder, found)
+        found.hand(folder)
+        found.job = self._submit(place, token)
+        (place / "allocation.json").write_text(json.dumps({"job": found.job, "kind": found.kind, "minutes": minutes}), "utf-8")
+        self._held.append(found)
+        return found
+
+    def find(self, folder: Path) -> Handle | None:
+        """A trial that another Meshwright has handed over and whose allocation is known: its handle, and the allocation is held."""
+        try:
+            place = folder.parent / json.loads((folder / HANDED).read_bytes())["allocation"]
+            known = json.loads((place / "allocation.json").read_bytes())
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        if all(each.folder != place for each in self._held):
+            kind, minutes = Kind(*known["kind"]), known["minutes"]
+            self._held.append(Allocation(folder=place, job=known["job"], kind=kind, minutes=minutes, trial=folder))
+        return handle_of(known["job"], folder)
+
+    def seen(self, job: Handle, state: State | None) -> None:
+        """Where an allocation is; None: it is no more."""
+        for each in self._held:
+            if each.job == job and state is not None:
+                each.nodes = state.nodes or each.nodes
+        if state is None:
+            self._held = [each for each in self._held if each.job != job]
+
+    def let_go(self) -> None:
+        """Nothing more comes: each is given back when its trial has ended."""
+        for each in self._held:
+            with suppress(OSError):
+                (each.folder / "over").touch()
+        self._held.clear()
+
+
+def handle_of(job: Handle, folder: Path) -> Handle:
+    """A trial of an allocation as a store keeps it."""
+    return json.dumps({"job": job, "folder": str(folder)})
+
+
+def ended(folder: Path) -> bool:
+    """Whether a trial of an allocation has, or will never."""
+    return _over(folder)
+
+
+def _over(folder: Path) -> bool:
+    return (folder / ENDED).exists() or (folder / UNKEPT).exists()
+
+
+def _note(folder: Path, allocation: Allocation) -> None:
+    """Which allocation a trial is handed to, before it is."""
+    (folder / HANDED).write_text(json.dumps({"allocation": allocation.folder.name}), encoding="utf-8")
+
+
+def _prepare(trial: Trial, folder: Path, mark: str) -> None:
+    """What its keeper reads."""
+    asked = {"command": list(command_of(trial)), "environment": dict(environment_of(trial, mark)), "grace_s": trial.limits.grace_s,
+             "alone": True}
+    if trial.resident is not None:
+        asked |= {"command": handed_over(trial, folder), "ranks": trial.resident.command}
+    (folder / "keeper.json").write_text(json.dumps(asked), encoding="utf-8")
+
+
+def handed_over(trial: Trial, folder: Path) -> list[str]:
+    """The command by which a trial is given to ranks that wait; what they read is written into its folder."""
+    assert trial.resident is not None, "its program has ranks that stay"
+    shutil.copy(hand.__file__, folder)
+    (folder / "task").write_bytes(trial.resident.task)
+    return [sys.executable, "-I", "-S", str(folder / "hand.py"), *command_of(trial)]

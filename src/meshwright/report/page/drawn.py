@@ -1,0 +1,367 @@
+"""The charts that pages are made of, each written once for any width: bars of parts, waterfalls, ranges, changes, pairs.
+
+All lie: a row for each thing, its name left of it, or above where there is no room, so that a phone shows the same as a desk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import floor
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+from meshwright.report.charts import MAX_TICKS, Axis, Frame, log_axis, round_axis, round_up
+from meshwright.report.page.theme import SERIES
+from meshwright.report.svg import BLUE, GREEN, GRID, INK, MUTED, ORANGE, PAPER, RED, Drawing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from meshwright.report.svg import Point
+
+SIZE = 12.0
+GLYPH = 0.56
+"""Mean width of a character over the size of its font."""
+BAR, GAP, LINE = 16.0, 9.0, 15.0
+FOOT = 36.0
+FAR = 3.0
+"""From which ratio of the highest to the lowest on a scale of factors is better."""
+MOST_NAMES = 0.42
+"""Of a drawing's width that names may take before they stand above their bars."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parted:
+    """A bar of parts."""
+
+    name: str
+    parts: tuple[float, ...]
+    word: str
+    """What stands at its end."""
+    over: bool = False
+    """Whether it goes beyond the limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranged:
+    """A value with the ends of its interval, and what it is compared with."""
+
+    name: str
+    value: float | None
+    ends: tuple[float, float] | None = None
+    other: float | None = None
+    word: str = ""
+    bad: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """A change from zero."""
+
+    name: str
+    ratio: float
+    word: str
+    bad: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paired:
+    """Pairs of values of one kind."""
+
+    name: str
+    points: tuple[Point, ...]
+    colour: str = BLUE
+    words: tuple[str, ...] = ()
+    """Beside each point; none where there are too many."""
+    joined: bool = False
+
+
+def width_of(words: str, size: float = SIZE) -> float:
+    """Pixels of a text, about."""
+    return GLYPH * size * len(words)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Rows:
+    """Rows one below the other: where their names stand, and where their bars."""
+
+    drawing: Drawing
+    names: Sequence[str]
+    top: float
+    tail: float
+    """Room at the right."""
+    left: float = 0.0
+    above: bool = False
+    lines: list[list[str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        longest = max(map(width_of, self.names), default=0.0)
+        self.above = longest > MOST_NAMES * self.drawing.width
+        self.left = 4.0 if self.above else longest + 10.0
+        room = int((self.drawing.width - 8.0) / (GLYPH * SIZE))
+        self.lines = [wrap(name, room, break_on_hyphens=False) or [""] if self.above else [name] for name in self.names]
+
+    @property
+    def width(self) -> float:
+        return self.drawing.width - self.left - self.tail
+
+    @property
+    def bottom(self) -> float:
+        return self.top + sum(self.height(place) for place in range(len(self.names)))
+
+    def height(self, place: int) -> float:
+        return BAR + GAP + (LINE * len(self.lines[place]) if self.above else 0.0)
+
+    def put(self) -> list[float]:
+        """The names; where the bars begin."""
+        y, found = self.top, []
+        for place, lines in enumerate(self.lines):
+            if self.above:
+                for line in lines:
+                    y += LINE
+                    self.drawing.text(self.left, y - 3, line, size=SIZE)
+                found.append(y)
+                y += BAR + GAP
+            else:
+                self.drawing.text(self.left - 10, y + BAR - 4, lines[0], size=SIZE, anchor="end")
+                found.append(y)
+                y += self.height(place)
+        return found
+
+
+def stacked(
+    rows: Sequence[Parted], parts: Sequence[tuple[str, str]], width: float, *, title: str, limit: float | None = None,
+    limit_word: str = "",
+) -> Drawing:
+    """Bars of parts against a limit; ``parts``: name and colour of each.
+
+    Units:  values in any unit, the words of the rows say it; pixels.
+    """
+    said = "; ".join(f"{row.name}: {row.word}" for row in rows)
+    drawing = Drawing(width=width, height=0.0, title=title, description=said)
+    top = legend(drawing, parts, 4.0) + (20.0 if limit is not None else 6.0)
+    tail = max((width_of(row.word) for row in rows), default=0.0) + 10.0
+    place = _Rows(drawing=drawing, names=[row.name for row in rows], top=top, tail=tail)
+    most = max([sum(row.parts) for row in rows] + ([limit] if limit is not None else []), default=1.0) or 1.0
+    scale = place.width / most
+    for row, y in zip(rows, place.put(), strict=True):
+        x = place.left
+        for value, (_, colour) in zip(row.parts, parts, strict=True):
+            if value > 0:
+                drawing.rectangle(x, y, max(value * scale, 0.5), BAR, colour)
+                x += value * scale
+        drawing.text(drawing.width - tail + 8, y + BAR - 4, row.word, size=SIZE, colour=RED if row.over else INK, bold=row.over)
+    if limit is not None:
+        x = place.left + limit * scale
+        drawing.line([(x, top - 4), (x, place.bottom)], RED, width=1.5, dash="5 3")
+        drawing.text(x, top - 8, limit_word, size=SIZE - 1, colour=RED, anchor="end")
+    drawing.height = place.bottom + 2
+    return drawing
+
+
+def waterfall(parts: Sequence[tuple[str, float, str, str]], width: float, *, title: str) -> Drawing:
+    """Parts of a whole, each beginning where the one before it ends: name, value, words, colour."""
+    said = "; ".join(f"{name}: {words}" for name, _, words, _ in parts)
+    drawing = Drawing(width=width, height=0.0, title=title, description=said)
+    tail = max((width_of(words) for _, _, words, _ in parts), default=0.0) + 10.0
+    place = _Rows(drawing=drawing, names=[name for name, *_ in parts], top=4.0, tail=tail)
+    scale, x = place.width / (sum(value for _, value, _, _ in parts) or 1.0), place.left
+    for (_, value, words, colour), y in zip(parts, place.put(), strict=True):
+        drawing.rectangle(place.left, y, place.width, BAR, GRID, opacity=0.45)
+        drawing.rectangle(x, y, max(value * scale, 1.0), BAR, colour)
+        x += value * scale
+        drawing.text(drawing.width - 2, y + BAR - 4, words, size=SIZE, anchor="end")
+    drawing.height = place.bottom + 2
+    return drawing
+
+
+def ranges(
+    rows: Sequence[Ranged], width: float, *, title: str, words: Callable[[float], str], label: str, of: str = "", other: str = "",
+    low: float | None = None,
+) -> Drawing:
+    """Values as dots with their intervals as whiskers on one scale, what each is compared with as a ring.
+
+    ``of``, ``other``: the names of both kinds of dots; ``low``: where the scale begins, else a little below the lowest value.
+    """
+    said = "; ".join(f"{row.name}: {row.word}" for row in rows)
+    drawing = Drawing(width=width, height=0.0, title=title, description=said)
+    kinds = [(name, colour) for name, colour in ((of, BLUE), (other, ORANGE)) if name]
+    top = legend(drawing, kinds, 4.0) + 6.0
+    tail = max((width_of(row.word) for row in rows), default=0.0) + 14.0
+    place = _Rows(drawing=drawing, names=[row.name for row in rows], top=top, tail=tail)
+    seen = [each for row in rows for each in (row.value, row.other, *(row.ends or ())) if each is not None] or [0.0]
+    least = min(seen) - 0.08 * (max(seen) - min(seen)) if low is None else low
+    axis = round_axis(seen, words=words, low=_round_down(least, max(seen)))
+    _scale(drawing, axis, place, label)
+    for row, y in zip(rows, place.put(), strict=True):
+        middle, colour = y + BAR / 2, RED if row.bad else BLUE
+        if row.ends is not None:
+            low_x, high_x = (place.left + axis.share(each) * place.width for each in row.ends)
+            drawing.line([(low_x, middle), (high_x, middle)], colour, width=2.0, opacity=0.55)
+            drawing.segments([((x, middle - 4), (x, middle + 4)) for x in (low_x, high_x)], colour, width=1.5)
+        if row.other is not None:
+            drawing.circle(place.left + axis.share(row.other) * place.width, middle, 4.5, fill=PAPER, stroke=ORANGE, width=2.0)
+        if row.value is not None:
+            drawing.circle(place.left + axis.share(row.value) * place.width, middle, 4.0, fill=colour)
+        drawing.text(drawing.width - 2, y + BAR - 4, row.word, size=SIZE, anchor="end", colour=RED if row.bad else INK)
+    drawing.height = place.bottom + FOOT
+    return drawing
+
+
+def changes(rows: Sequence[Changed], width: float, *, title: str, less: str, more: str) -> Drawing:
+    """Changes to the left and to the right of zero; ``less``, ``more``: what the sides mean."""
+    said = "; ".join(f"{row.name}: {row.word}" for row in rows)
+    drawing = Drawing(width=width, height=0.0, title=title, description=said)
+    tail = max((width_of(row.word) for row in rows), default=0.0) + 10.0
+    place = _Rows(drawing=drawing, names=[row.name for row in rows], top=24.0, tail=tail)
+    low, high = min(0.0, *(row.ratio for row in rows)), max(0.0, *(row.ratio for row in rows))
+    scale = place.width / ((high - low) or 1.0)
+    zero = place.left - low * scale
+    if low < 0.0:
+        drawing.text(place.left, 12, f"\u2190 {less}", size=SIZE - 1, colour=MUTED)
+    if high > 0.0:
+        drawing.text(place.left + place.width, 12, f"{more} \u2192", size=SIZE - 1, colour=MUTED, anchor="end")
+    for row, y in zip(rows, place.put(), strict=True):
+        x, end = sorted((zero, zero + row.ratio * scale))
+        drawing.rectangle(x, y, max(end - x, 1.0), BAR, RED if row.bad else GREEN if row.ratio < 0 else BLUE,
+                          opacity=0.45 if row.bad else 1.0)
+        drawing.text(drawing.width - 2, y + BAR - 4, row.word, size=SIZE, anchor="end", colour=RED if row.bad else INK)
+    drawing.segments([((zero, 20.0), (zero, place.bottom))], MUTED)
+    drawing.height = place.bottom + 2
+    return drawing
+
+
+def pairs(
+    kinds: Sequence[Paired], width: float, *, title: str, across: str, up: str, words: tuple[Callable[[float], str], ...],
+    height: float = 0.0, limit: float | None = None, level: float | None = None, limit_word: str = "", mark: float | None = None,
+    factors: bool = False,
+) -> Drawing:
+    """Pairs of values as dots, joined or not.
+
+    ``limit``, ``level``: a value across, or up, that is not to be passed; ``mark``: a value across that is meant. ``factors``:
+    equal steps upwards are equal factors where the values go far apart.
+    """
+    said = "; ".join(f"{kind.name}: {len(kind.points)} points" for kind in kinds)
+    tall = height or min(320.0, 0.72 * width)
+    drawing = Drawing(width=width, height=0.0, title=title, description=said)
+    top = legend(drawing, [(kind.name, kind.colour) for kind in kinds if kind.name], 4.0) + 24.0
+    x, y = ([point[place] for kind in kinds for point in kind.points] for place in (0, 1))
+    seen = [*x, limit] if limit is not None else x
+    x_axis = round_axis(seen, words=words[0], label=across, low=_round_down(min(x), max(x)))
+    tall_of = [*y, level] if level is not None else y
+    low = _round_down(min(tall_of) - 0.1 * (max(tall_of) - min(tall_of)), max(tall_of))
+    y_axis = round_axis(tall_of, words=words[1], low=low)
+    if factors and min(y) > 0 and max(y) > FAR * min(y):
+        y_axis = log_axis(y)
+        y_axis = replace(y_axis, ticks=tuple((value, words[1](value)) for value, _ in y_axis.ticks))
+    frame = Frame(drawing=drawing, left=max(width_of(each, 10) for _, each in y_axis.ticks) + 12, top=top,
+                  width=0.0, height=tall, across=x_axis, up=y_axis)
+    frame = Frame(drawing=drawing, left=frame.left, top=top, width=width - frame.left - 16, height=tall, across=x_axis, up=y_axis)
+    frame.ground()
+    drawing.text(4, top - 8, up, size=SIZE - 1, colour=MUTED)
+    if limit is not None:
+        frame.line([(limit, y_axis.low), (limit, y_axis.high)], RED, dash="5 3")
+        drawing.text(frame.at(limit, 0)[0] - 4, top + 14, limit_word, size=SIZE - 1, colour=RED, anchor="end")
+    if level is not None:
+        frame.line([(x_axis.low, level), (x_axis.high, level)], RED, dash="5 3")
+        drawing.text(frame.left + 6, frame.at(x_axis.low, level)[1] - 5, limit_word, size=SIZE - 1, colour=RED)
+    if mark is not None:
+        frame.line([(mark, y_axis.low), (mark, y_axis.high)], GREEN, dash="5 4")
+    for kind in reversed(kinds):
+        if kind.joined:
+            frame.line(kind.points, kind.colour)
+        frame.dots(kind.points, kind.colour, size=8.0, opacity=1.0)
+    taken: list[tuple[float, float, float]] = []
+    for kind in kinds:
+        for point, words_of_point in zip(kind.points, kind.words, strict=False):
+            _named(frame, frame.at(*point), words_of_point, taken)
+    drawing.height = top + tall + FOOT
+    return drawing
+
+
+def _named(frame: Frame, place: Point, words: str, taken: list[tuple[float, float, float]]) -> None:
+    """A name right or left of its point, where none of those that stand already is in the way."""
+    wide = width_of(words, SIZE - 1)
+    for x, y in ((place[0] + 8, place[1] - 5), (place[0] - 8 - wide, place[1] + 14), (place[0] + 8, place[1] + 14)):
+        free = all(x > right or x + wide < left or abs(y - line) > SIZE for left, right, line in taken)
+        if free and x > frame.left and x + wide < frame.drawing.width:
+            frame.drawing.text(x, y, words, size=SIZE - 1)
+            taken.append((x, x + wide, y))
+            return
+
+
+def histogram(values: Sequence[float], width: float, *, title: str, label: str, words: Callable[[float], str]) -> Drawing:
+    """How many values lie in each of equal steps."""
+    drawing = Drawing(width=width, height=0.0, title=title, description=f"{len(values)} values up to {words(max(values))}")
+    across = round_axis([max(values)], label=label, words=words)
+    bins = int(min(40, max(8, width // 18)))
+    step = (across.high - across.low) / bins
+    counts = [0] * bins
+    for each in values:
+        counts[min(bins - 1, int((each - across.low) / step))] += 1
+    frame = Frame(drawing=drawing, left=52.0, top=10.0, width=width - 68.0, height=150.0, across=across,
+                  up=round_axis([float(max(counts))], words=lambda value: f"{value:,.0f}"))
+    frame.ground()
+    for place, number in enumerate(counts):
+        if number:
+            x, y = frame.at(across.low + place * step, float(number))
+            drawing.rectangle(x + 0.5, y, frame.width / bins - 1, frame.top + frame.height - y, BLUE)
+    drawing.height = 160.0 + FOOT
+    return drawing
+
+
+def against(kinds: Sequence[Paired], width: float, *, title: str, across: str, up: str, words: str = "{:g}") -> Drawing:
+    """Predicted against measured on equal logarithmic scales: the diagonal, and within a factor of 1.5 of it."""
+    drawing = Drawing(width=width, height=0.0, title=title,
+                      description="; ".join(f"{kind.name}: {len(kind.points)} rows" for kind in kinds))
+    top = legend(drawing, [(kind.name, kind.colour) for kind in kinds], 4.0) + 22.0
+    axis = log_axis([value for kind in kinds for point in kind.points for value in point], label=across, words=words)
+    side = min(width - 60.0, 430.0)
+    frame = Frame(drawing=drawing, left=46.0, top=top, width=side, height=side, across=axis,
+                  up=Axis(low=axis.low, high=axis.high, log=True, ticks=axis.ticks))
+    frame.ground()
+    drawing.text(4, top - 8, up, size=SIZE - 1, colour=MUTED)
+    frame.diagonal_band(1.5, GRID, opacity=0.6)
+    for kind in kinds:
+        frame.dots(kind.points, kind.colour, size=4.5, opacity=0.7)
+    drawing.height = top + side + FOOT
+    return drawing
+
+
+def series(count: int) -> list[str]:
+    """Colours of so many parts side by side."""
+    return [SERIES[place % len(SERIES)] for place in range(count)]
+
+
+def _round_down(low: float, high: float) -> float:
+    """Where a scale begins that has both on it: zero where that costs less than a third of it, else a round value."""
+    if low <= 0.34 * high:
+        return 0.0
+    step = round_up((high - low) / MAX_TICKS) if high > low else 0.1 * high
+    return floor(low / step) * step
+
+
+def _scale(drawing: Drawing, axis: Axis, place: _Rows, label: str) -> None:
+    """Lines down the rows at the ticks, their words below."""
+    for value, words in axis.ticks:
+        x = place.left + axis.share(value) * place.width
+        drawing.segments([((x, place.top), (x, place.bottom))], GRID)
+        half = width_of(words, SIZE - 1) / 2
+        middle = min(max(x, half), drawing.width - half)
+        drawing.text(middle, place.bottom + 13, words, size=SIZE - 1.5, colour=MUTED, anchor="middle")
+    drawing.text(place.left + place.width / 2, place.bottom + 30, label, size=SIZE - 1, colour=MUTED, anchor="middle")
+
+
+def legend(drawing: Drawing, kinds: Sequence[tuple[str, str]], top: float) -> float:
+    """Names with their colours on as many lines as they need; where these end."""
+    if not kinds:
+        return top
+    x, y = 4.0, top + 12
+    for name, colour in kinds:
+        wide = 16 + width_of(name) + 14
+        if x > 4.0 and x + wide > drawing.width:
+            x, y = 4.0, y + 18
+        drawing.rectangle(x, y - 10, 11, 11, colour)
+        drawing.text(x + 16, y, name, size=SIZE, colour=MUTED)
+        x += wide
+    return y + 6

@@ -1,0 +1,238 @@
+"""A page as one HTML file: styles, script and drawings in it, nothing fetched, nothing of anybody's text run.
+
+Every text passes ``quoting.xml``; beside it a policy in the head lets the browser run the script of this package alone, by its
+hash, and load nothing at all. Without the script everything is there to be read: it only switches colours, magnifies and copies.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from functools import lru_cache
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from meshwright.documents.quoting import xml
+from meshwright.report.page.blocks import (
+    Cell,
+    Chart,
+    Code,
+    Folded,
+    Paragraph,
+    Pieces,
+    Section,
+    Table,
+    Tiles,
+    Words,
+)
+from meshwright.report.page.theme import colours
+from meshwright.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from meshwright.report.page.blocks import Block, Page, Share
+
+HERE = Path(__file__).parent
+NOWHERE = "base-uri 'none'; form-action 'none'"
+
+
+def html(page: Page) -> str:
+    """The file of a page.
+
+    Units:  text -> text; the same bytes for the same page.
+    """
+    return Writing().page(page)
+
+
+class Writing:
+    """One file being written: what it numbers."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+
+    def page(self, page: Page) -> str:
+        """The whole file."""
+        style, script = _style(), _script()
+        policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{_hash(script)}'; {NOWHERE}"
+        tone = f' class="{page.verdict}"' if page.verdict else ""
+        return "".join((
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n',
+            '<meta name="viewport" content="width=device-width,initial-scale=1">\n',
+            f'<meta name="generator" content="Meshwright {__version__}">\n<meta name="referrer" content="no-referrer">\n',
+            f"<title>{xml(f'{page.title} - Meshwright {page.verb}'.strip())}</title>\n<style>{style}</style>\n</head>\n<body>\n",
+            '<a class="skip" href="#answer">To the answer</a>\n<header class="top"><div class="wrap">',
+            f'<div class="brand">Meshwright <span>{xml(page.verb)}</span></div>',
+            '<button type="button" id="theme" aria-label="Switch between light and dark colours">Dark</button></div></header>\n',
+            f'<main class="wrap" id="answer" tabindex="-1">\n<h1{tone}>{xml(page.title)}</h1>\n',
+            f'<p class="subtitle">{xml(page.subtitle)}</p>\n' if page.subtitle else "",
+            self._blocks(page.first),
+            self._contents(page.sections),
+            *(self._section(section, place) for place, section in enumerate(page.sections, start=1)),
+            f'</main>\n<footer><div class="wrap">Written by Meshwright {__version__}. This file fetches nothing.</div></footer>\n',
+            f"<script>{script}</script>\n</body>\n</html>\n",
+        ))
+
+    def _contents(self, sections: Sequence[Section]) -> str:
+        """Links to the sections, where there are several."""
+        if len(sections) < 3:
+            return ""
+        links = "".join(f'<li><a href="#s{place}">{xml(each.title)}</a></li>' for place, each in enumerate(sections, start=1))
+        return f'<nav aria-label="Sections"><ul>{links}</ul></nav>\n'
+
+    def _section(self, section: Section, place: int) -> str:
+        remark = f'<p class="remark">{xml(section.remark)}</p>\n' if section.remark else ""
+        return (
+            f'<section id="s{place}" aria-labelledby="h{place}">\n<h2 id="h{place}">{xml(section.title)}</h2>\n{remark}'
+            f"{self._blocks(section.blocks)}</section>\n"
+        )
+
+    def _blocks(self, blocks: Sequence[Block]) -> str:
+        """Blocks one after the other; neighbouring items are one list."""
+        written: list[str] = []
+        items: list[str] = []
+        for block in blocks:
+            if isinstance(block, Paragraph) and block.kind == "item":
+                items.append(f"<li>{_words(block.words)}</li>\n")
+                continue
+            if items:
+                written.append(f"<ul>\n{''.join(items)}</ul>\n")
+                items = []
+            written.append(self._block(block))
+        if items:
+            written.append(f"<ul>\n{''.join(items)}</ul>\n")
+        return "".join(written)
+
+    def _block(self, block: Block) -> str:
+        match block:
+            case Paragraph(words=said, kind=kind):
+                return f'<p class="{kind}">{_words(said)}</p>\n'
+            case Pieces(pieces=pieces):
+                spans = "".join(f'<span class="piece">{_words(each)}</span>\n' for each in pieces)
+                return f'<div class="pieces">{spans}</div>\n'
+            case Tiles():
+                return _tiles(block)
+            case Table():
+                return self._table(block)
+            case Chart():
+                return self._chart(block)
+            case Code(text=text, name=name):
+                return self._code(text, name)
+            case Folded(title=title, blocks=blocks, open=opened):
+                mark = " open" if opened else ""
+                return f"<details{mark}><summary>{xml(title)}</summary>\n{self._blocks(blocks)}</details>\n"
+
+    def _table(self, table: Table) -> str:
+        """A table that scrolls in a place of its own where it is too wide; a legend below where bars stand in it."""
+        name = table.caption or ", ".join(filter(None, table.head)) or "figures"
+        caption = f"<caption>{xml(table.caption)}</caption>" if table.caption else ""
+        head = "".join(
+            f'<th scope="col"{_class(table, place)}>{_text(each)}</th>' if each else "<td></td>"
+            for place, each in enumerate(table.head)
+        )
+        rows = "".join(f"<tr>{''.join(_td(table, place, each) for place, each in enumerate(row))}</tr>\n" for row in table.rows)
+        seen = f"<thead><tr>{head}</tr></thead>\n" if any(table.head) else ""
+        shares = dict.fromkeys((each.name, each.colour) for row in table.rows for one in row for each in one.bar)
+        return (
+            f'<div class="scroll" role="region" tabindex="0" aria-label="{xml(f"Table: {name}")}"><table>{caption}{seen}'
+            f"<tbody>\n{rows}</tbody></table></div>\n{_legend(list(shares))}"
+        )
+
+    def _chart(self, chart: Chart) -> str:
+        """A drawing, or one for a desk and one for a phone of which one is seen; a large one may be magnified."""
+        caption = f"<figcaption>{xml(chart.caption)}</figcaption>\n" if chart.caption else ""
+        if chart.zoom:
+            return self._zoomed(chart, caption)
+        if chart.narrow is None:
+            region = f'role="region" tabindex="0" aria-label="{xml(f"Chart: {chart.wide.title}")}"'
+            return f'<figure><div class="chart only wide" {region}>{chart.wide.inline()}</div>\n{caption}</figure>\n'
+        return (
+            f'<figure><div class="chart both wide">{chart.wide.inline()}</div>\n'
+            f'<div class="chart both narrow">{chart.narrow.inline()}</div>\n{caption}</figure>\n'
+        )
+
+    def _zoomed(self, chart: Chart, caption: str) -> str:
+        name = f"z{next(self._numbers)}"
+        buttons = "".join(
+            f'<button type="button" value="{value}" aria-label="{label}">{sign}</button>'
+            for value, label, sign in (("2", "Magnify", "+"), ("0.5", "Make smaller", "\u2212"), ("0", "Whole width", "Whole"))
+        )
+        return (
+            f'<figure><div class="zoom" data-of="{name}">{buttons}<output aria-live="polite"></output></div>\n'
+            f'<div class="zoomable" id="{name}" role="region" tabindex="0" '
+            f'aria-label="{xml(f"Chart: {chart.wide.title}; keys plus and minus magnify")}">{chart.wide.inline()}</div>\n'
+            f"{caption}</figure>\n"
+        )
+
+    def _code(self, text: str, name: str) -> str:
+        number = f"c{next(self._numbers)}"
+        label, region = xml(f"Copy {name or 'the text'}"), xml(name or "Text")
+        return (
+            f'<div class="code-block"><div class="head"><span class="file">{xml(name)}</span>'
+            f'<button type="button" data-copy="{number}" aria-label="{label}">Copy</button></div>\n'
+            f'<pre tabindex="0" role="region" aria-label="{region}"><code id="{number}">{_lines(text)}</code></pre></div>\n'
+        )
+
+
+def _words(said: Words) -> str:
+    return "".join(f'<span class="{each.tone}">{_text(each.text)}</span>' if each.tone else _text(each.text) for each in said)
+
+
+def _text(text: str) -> str:
+    """Text whose lines stay lines."""
+    return "<br>".join(map(xml, text.split("\n")))
+
+
+def _tiles(block: Tiles) -> str:
+    written = []
+    for each in block.tiles:
+        remark = f'<span class="remark">{xml(each.remark)}</span>' if each.remark else ""
+        value = f'<span class="value {each.tone}">{xml(each.value)}</span>'
+        written.append(f'<li><span class="name">{xml(each.name)}</span>{value}{remark}</li>\n')
+    return f'<ul class="tiles">\n{"".join(written)}</ul>\n'
+
+
+def _td(table: Table, place: int, one: Cell) -> str:
+    if one.bar:
+        said = ", ".join(f"{each.name} {100 * each.ratio:.0f} %" for each in one.bar if each.ratio >= 0.005)
+        return f'<td><div class="bar" role="img" aria-label="{xml(said)}">{"".join(_share(each) for each in one.bar)}</div></td>'
+    kind = "words" if sum(len(each.text) for each in one.words) > 40 else ""
+    return f"<td{_class(table, place, kind)}>{_words(one.words)}</td>"
+
+
+def _share(each: Share) -> str:
+    return f'<i style="--colour:{each.colour};width:{100 * each.ratio:.2f}%"></i>' if each.ratio > 0 else ""
+
+
+def _legend(shares: Sequence[tuple[str, str]]) -> str:
+    if not shares:
+        return ""
+    items = "".join(f'<li><i style="--colour:{colour}"></i>{xml(name)}</li>' for name, colour in shares)
+    return f'<ul class="legend">{items}</ul>\n'
+
+
+def _class(table: Table, place: int, kind: str = "") -> str:
+    names = " ".join(filter(None, (kind, "right" if place in table.right else "", "code" if place in table.code else "")))
+    return f' class="{names}"' if names else ""
+
+
+def _lines(text: str) -> str:
+    """Lines of a file; what hides in them is seen."""
+    return "\n".join("\t".join(map(xml, line.split("\t"))) for line in text.split("\n"))
+
+
+@lru_cache(maxsize=1)
+def _style() -> str:
+    rules = (HERE / "page.css").read_text(encoding="utf-8")
+    return colours() + rules.replace("\n", "")
+
+
+@lru_cache(maxsize=1)
+def _script() -> str:
+    return (HERE / "page.js").read_text(encoding="utf-8")
+
+
+def _hash(script: str) -> str:
+    return b64encode(sha256(script.encode()).digest()).decode()

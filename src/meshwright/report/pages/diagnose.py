@@ -1,0 +1,95 @@
+"""The page of ``diagnose``: verdict and figures, where the step went beside its prediction, the run, the ranks, the findings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from meshwright.report.diagnose import VERDICTS, diagnose_report
+from meshwright.report.diagnosis_picture import course, parts, ranks
+from meshwright.report.page.blocks import Block, Page, Paragraph, Run, Section, Tile, Tiles, drawn_twice, table, words
+from meshwright.report.page.reading import sections_of
+from meshwright.report.pages.common import page
+from meshwright.report.redacted import blanked
+from meshwright.words import gib, integer, percent, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from meshwright.api.verbs.diagnose import DiagnoseAnswer
+    from meshwright.report.page.blocks import Tone
+
+TONES: Mapping[str, Tone] = {"error": "bad", "warning": "warn", "advice": "accent"}
+CHARTS = (
+    ("Where the step goes", parts, "Of each part: observed above, predicted below; the whisker is where 90 % of runs lie."),
+    ("Steps of the run", course,
+     "The blue line is the median, green lines are the prediction with its interval; dots at the upper edge lie higher."),
+    ("Compute of the ranks", ranks, ""),
+)
+MOST = 200
+"""Findings on a page."""
+
+
+def page_of(answer: DiagnoseAnswer) -> Page:
+    """The page of an answer; hosts, keys and paths are blanked in it where they are in the answer."""
+    told = blanked(diagnose_report(answer)) if answer.redact else diagnose_report(answer)
+    return page_of_view(answer.to_picture(), [each for each in sections_of(told)[1] if each.title == "The guides' thresholds"])
+
+
+def page_of_view(view: Mapping[str, Any], sections: Sequence[Section] = ()) -> Page:
+    """The page of the document with the steps and the ranks beside it; ``sections``: what stands below the charts."""
+    seen = {"Where the step goes": view["expected"] or view["split"], "Steps of the run": view["steps"],
+            "Compute of the ranks": len(view["ranks"]) > 1}
+    charts = tuple(
+        Section(title=title, blocks=(drawn_twice(lambda width, draw=draw: draw(view, width), caption=caption),))  # type: ignore[misc]
+        for title, draw, caption in CHARTS if seen[title]
+    )
+    verdict = view["verdict"]
+    notes = tuple(Paragraph(words=words(str(note)), kind="small") for note in view["notes"])
+    return page(
+        "diagnose", VERDICTS[verdict][0].capitalize(), subtitle=view["label"] or "",
+        verdict="good" if verdict == "normal" else "bad" if verdict in ("failed", "hung") else "",
+        first=(_tiles(view["observed"]), *notes),
+        sections=(Section(title="Findings, the worst first", blocks=tuple(_findings(view))), *charts, *sections, _read(view)),
+    )
+
+
+def _tiles(observed: Mapping[str, Any]) -> Tiles:
+    known = (
+        ("step", observed["step_s"], seconds, "observed, median"),
+        ("MFU", observed["mfu_ratio"], percent, ""),
+        ("tokens/s/device", observed["tokens_per_s_per_device"], lambda value: integer(round(value)), ""),
+        ("memory", observed["memory_bytes"], gib, ""),
+        ("devices", observed["devices"], integer, ""),
+        ("steps that count", observed["steady"] or None, integer, f"of {integer(observed['iterations'] or 0)}"),
+    )
+    return Tiles(tiles=tuple(
+        Tile(name=name, value=say(value), remark=remark) for name, value, say, remark in known if value is not None
+    ))
+
+
+def _findings(view: Mapping[str, Any]) -> Iterator[Block]:
+    """Each finding: what it is and what it costs, what shows it, what helps."""
+    for each in view["findings"][:MOST]:
+        lost = f"{percent(each['loss_ratio'])} lost" if each["loss_ratio"] is not None else ""
+        gain = each["predicted_gain_ratio"]
+        with_it = f"{percent(gain)} less with {each['change']}" if gain else ""
+        won = f"at most {percent(gain)} less" if gain and each["gain_is_bound"] else with_it
+        beside = "; ".join(filter(None, (lost, won)))
+        yield Paragraph(words=words(
+            Run(each["severity"], TONES[each["severity"]]), "  ", Run(each["message"], "strong"), f"  {beside}" if beside else "",
+            Run(f"  {each['id']}", "dim"),
+        ), kind="head")
+        for one in each["evidence"][:3]:
+            where = f"{one['file']}:{one['line']}" if one["line"] else one["file"] or ""
+            yield Paragraph(words=words(f"{one['text']}  {where}".strip()), kind="small")
+        for remedy in each["remedy"][:4]:
+            yield Paragraph(words=words(remedy), kind="item")
+    if not view["findings"]:
+        yield Paragraph(words=words("Nothing was found."))
+
+
+def _read(view: Mapping[str, Any]) -> Section:
+    """Which files were read, as what, and which were not."""
+    rows = [[each["file"], ", ".join(each["formats"])] for each in view["read"]]
+    rows += [[each["file"], f"not read: {each['why']}"] for each in view["left"]]
+    return Section(title="Files", blocks=(table(["file", "read as"], rows[:MOST]),) if rows else ())

@@ -1,0 +1,48 @@
+"""The page of ``estimate``: one layout, its figures, its memory, its time and its pipeline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshwright.report.estimate import limit_lines, note_lines
+from meshwright.report.packing import packing_lines
+from meshwright.report.page.blocks import Page, Section
+from meshwright.report.page.reading import blocks_of, sections_of
+from meshwright.report.pages.common import (
+    asked_section,
+    case_line,
+    launch_section,
+    memory_section,
+    more_figures,
+    page,
+    tiles,
+    time_section,
+)
+from meshwright.report.pages.knobs import knobs_section
+from meshwright.report.pages.pipeline import pipeline_section
+from meshwright.report.runs import closest_line
+from meshwright.units import gib
+from meshwright.words import seconds
+
+if TYPE_CHECKING:
+    from meshwright.api.verbs.estimate import EstimateAnswer
+
+
+def page_of(answer: EstimateAnswer) -> Page:
+    """The page of an answer."""
+    given, estimate = answer.given, answer.estimate
+    short = estimate.memory_reserved_bytes - estimate.memory_capacity_bytes
+    fits = f"{seconds(estimate.step_s)} a step" if estimate.fits else f"does not fit, short of {gib(max(short, 0.0))}"
+    packed = () if given.samples is None else packing_lines(given.samples.figures(), given.case.batch, estimate)
+    return page(
+        "estimate", f"{estimate.label}: {fits}", subtitle=case_line(given.case), verdict="good" if estimate.fits else "bad",
+        first=(
+            tiles(estimate), *blocks_of(note_lines(answer.notes)), *blocks_of(limit_lines(given.framework.name, answer.limits)),
+            more_figures(given.case, estimate),
+        ),
+        sections=(
+            memory_section(estimate), time_section(estimate), pipeline_section(given, estimate), knobs_section(given, estimate),
+            *sections_of(packed)[1], Section(title="The nearest published run", blocks=blocks_of(closest_line(answer.closest))),
+            launch_section(given, estimate), asked_section(given.case),
+        ),
+    )

@@ -1,0 +1,70 @@
+"""What one step of each knob, and better hardware or software, would change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from meshwright.explain.sensitivity import sensitivities, what_ifs
+from meshwright.judging.facts import Facts
+from meshwright.report.page.blocks import Block, Folded, Section, cell, drawn_twice, table
+from meshwright.report.page.blocks import Run as Said
+from meshwright.report.page.drawn import Changed, changes
+from meshwright.words import gib, percent, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from meshwright.domain.estimate import Estimate
+    from meshwright.explain.sensitivity import Sensitivity, WhatIf
+
+MOST, LARGEST = 14, 1.0
+"""How many changes are drawn, and up to which share of the step: one that doubles it hides the others."""
+
+
+def knobs_section(given: Any, estimate: Estimate) -> Section | None:
+    """The section of a layout."""
+    facts = Facts(given.case, estimate.layout, given.framework.features, estimate, given.framework)
+    return knobs_of(sensitivities(facts), what_ifs(facts))
+
+
+def knobs_of(steps: Sequence[Sensitivity], others: Sequence[WhatIf]) -> Section | None:
+    """The section of sensitivities that are known: what a step would do to the time, what it would need, why it is refused."""
+    known = sorted((each for each in steps if each.step_change_ratio is not None), key=lambda each: each.step_change_ratio or 0.0)
+    blocks: list[Block] = []
+    drawn = [each for each in known if abs(each.step_change_ratio or 0.0) <= LARGEST][:MOST]
+    if drawn:
+        rows = [
+            Changed(name=each.change, ratio=each.step_change_ratio or 0.0, bad=not each.fits,
+                    word=f"{each.step_change_ratio or 0.0:+z.1%}{'' if each.fits else ', does not fit'}")
+            for each in drawn
+        ]
+        blocks.append(drawn_twice(
+            lambda width: changes(rows, width, title="One step of each knob", less="shorter step", more="longer step"),
+            caption="The step with one knob moved by one step, all else the same; red does not fit in memory.",
+        ))
+    if steps:
+        blocks.append(Folded(title="Every step of a knob, and why some are refused", blocks=(table(
+            ["change", "step", "", "memory", "", "layout, or why not"], [_row(each) for each in [*known, *_refused(steps)]],
+            right=[1, 2, 3, 4],
+        ),)))
+    if others:
+        blocks.append(table(
+            ["better hardware or software", "step", "", "MFU"],
+            [[each.change, seconds(each.step_s), f"{each.step_change_ratio:+z.1%}", percent(each.mfu_ratio)] for each in others],
+            right=[1, 2, 3],
+        ))
+    return Section(title="What a change would do", blocks=tuple(blocks)) if blocks else None
+
+
+def _refused(steps: Sequence[Sensitivity]) -> list[Sensitivity]:
+    return [each for each in steps if each.step_change_ratio is None]
+
+
+def _row(each: Sensitivity) -> list[Any]:
+    if each.step_s is None or each.step_change_ratio is None:
+        return [each.change, "", "", "", "", cell(Said("; ".join(map(str, each.refused_because)), "dim"))]
+    memory, change = each.memory_reserved_bytes or 0.0, each.memory_change_bytes or 0.0
+    needed = cell(Said(gib(memory), "" if each.fits else "bad"))
+    sign = "-" if change < 0 else "+"
+    return [each.change, seconds(each.step_s), f"{each.step_change_ratio:+z.1%}", needed, f"{sign}{gib(abs(change))}",
+            each.label or ""]

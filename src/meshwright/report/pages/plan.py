@@ -1,0 +1,154 @@
+"""The page of ``plan``: the winner and why, the ranking, memory, time, pipeline, knobs, what was refused, the files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshwright.domain.estimate import Infeasible
+from meshwright.report.compare import comparison_report
+from meshwright.report.cost import minimum_lines, run_cost_lines
+from meshwright.report.guided import guided_report
+from meshwright.report.packing import packing_lines
+from meshwright.report.page.blocks import Block, Page, Paragraph, Section, drawn_twice, table, words
+from meshwright.report.page.drawn import Paired, Ranged, pairs, ranges
+from meshwright.report.page.reading import blocks_of, body_of, sections_of
+from meshwright.report.pages.common import (
+    asked_section,
+    case_line,
+    launch_section,
+    memory_section,
+    more_figures,
+    notes_of,
+    page,
+    rejected_rows,
+    tiles,
+    time_section,
+)
+from meshwright.report.pages.knobs import knobs_section
+from meshwright.report.pages.pipeline import pipeline_section
+from meshwright.report.ranking import pareto_table, ranked_table, riskier_table
+from meshwright.report.runs import closest_line
+from meshwright.report.svg import BLUE, GREY
+from meshwright.report.verdict import infeasible
+from meshwright.units import GIB
+from meshwright.words import integer, percent, plural, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from meshwright.api.verbs.plan import PlanAnswer
+    from meshwright.search.result import PlanResult, RankedPlan
+
+MOST_NAMED = 12
+"""Points of a front that have their names beside them."""
+
+
+def page_of(answer: PlanAnswer) -> Page:
+    """The page of an answer."""
+    result, case = answer.result, answer.given.case
+    notes = notes_of([f"note: {each}" for each in result.notes])
+    if not answer.ok:
+        gap = blocks_of(infeasible(result.verdict)) if isinstance(result.verdict, Infeasible) else ()
+        return page("plan", "Nothing fits", subtitle=case_line(case), verdict="bad", first=(*gap[1:], *notes), sections=(
+            asked_section(case), _search(result), _minimum(answer),
+        ))
+    best = result.plans[0]
+    reasons = tuple(Paragraph(words=words(each), kind="item") for each in best.reasons)
+    return page(
+        "plan", f"Best plan: {best.label}", subtitle=case_line(case), verdict="good",
+        first=(tiles(best.estimate), *reasons, *notes, more_figures(case, best.estimate)),
+        sections=(
+            _ranked(result), *_beside(result), memory_section(best.estimate), time_section(best.estimate),
+            pipeline_section(answer.given, best.estimate), knobs_section(answer.given, best.estimate), *_asked_for(answer),
+            _measured(answer), _search(result), launch_section(answer.given, best.estimate), asked_section(case),
+        ),
+    )
+
+
+def _ranked(result: PlanResult) -> Section:
+    """Steps with their intervals, then the table."""
+    plans = result.plans
+    rows = [
+        Ranged(name=f"plan {each.rank}", value=each.estimate.step_s, word=seconds(each.estimate.step_s),
+               ends=each.estimate.interval.step_s if each.estimate.interval else None)
+        for each in plans
+    ]
+    blocks = list(body_of(ranked_table(plans, result.ranking_error_ratio, result.objective)))
+    if len(plans) > 1:
+        blocks.insert(0, drawn_twice(
+            lambda width: ranges(rows, width, title="Steps of the ranked plans", words=seconds, label="seconds of a step"),
+            caption="The predicted step of each plan, and where most runs lie. Whiskers that overlap are plans to be measured.",
+        ))
+    return Section(title="Ranked plans", blocks=tuple(blocks))
+
+
+def _beside(result: PlanResult) -> Iterator[Section]:
+    """Riskier plans, and the front of memory against time."""
+    yield from sections_of(riskier_table(result.riskier))[1]
+    front = result.pareto
+    if len(front) < 2:
+        return
+    near = [each for each in front if each.estimate.fits]
+    chart: tuple[Block, ...] = ()
+    if len(near) > 1:
+        kinds = [Paired(name="plans that no other beats in both", points=tuple(map(_place, near)), joined=True, colour=BLUE,
+                        words=tuple(_name(each) for each in near) if len(near) <= MOST_NAMED else ())]
+        others = [each for each in result.plans if each.label not in {one.label for one in near}]
+        if others:
+            kinds.append(Paired(name="other ranked plans", points=tuple(map(_place, others)), colour=GREY))
+        capacity = near[0].estimate.memory_capacity_bytes / GIB
+        chart = (drawn_twice(
+            lambda width: pairs(
+                kinds, width, title="Memory against step", across="GiB reserved on the fullest device", up="expected step",
+                words=(lambda value: f"{value:.0f}", seconds), limit=capacity, limit_word="usable", factors=True,
+            ),
+            caption="Down is faster, left is smaller.",
+        ),)
+    yield Section(title="Memory against time", blocks=(*chart, *body_of(pareto_table(front, result.objective))))
+
+
+def _place(plan: RankedPlan) -> tuple[float, float]:
+    return plan.estimate.memory_reserved_bytes / GIB, plan.estimate.expected_step_s
+
+
+def _name(plan: RankedPlan) -> str:
+    return " ".join(plan.label.split()[:3])
+
+
+def _asked_for(answer: PlanAnswer) -> Iterator[Section]:
+    """What else was asked of the first plan."""
+    best = answer.result.plans[0].estimate
+    if answer.given.samples is not None:
+        yield from sections_of(packing_lines(answer.given.samples.figures(), answer.given.case.batch, best, answer.tried))[1]
+    if answer.comparison is not None:
+        yield from sections_of(comparison_report(answer.comparison))[1]
+    if answer.guided is not None:
+        yield from sections_of(guided_report(answer.guided, best))[1]
+    if answer.run is not None:
+        yield from sections_of(run_cost_lines(answer.run, best))[1]
+    if (least := _minimum(answer)) is not None:
+        yield least
+
+
+def _minimum(answer: PlanAnswer) -> Section | None:
+    found = None if answer.min_devices is None else sections_of(minimum_lines(answer.min_devices))[1]
+    return found[0] if found else None
+
+
+def _measured(answer: PlanAnswer) -> Section | None:
+    """What others measured nearest to the case."""
+    return Section(title="The nearest published run", blocks=blocks_of(closest_line(answer.closest)))
+
+
+def _search(result: PlanResult) -> Section:
+    """How many layouts were looked at, and which rules refused how many."""
+    line = (
+        f"{plural(result.legal, 'legal layout')}: {integer(result.evaluated)} evaluated, {integer(result.bounded)} ruled out by a "
+        f"bound, {integer(result.fitting)} fit; {result.search_s:.2f} s, {integer(result.evaluations_per_s)} layouts/s"
+    )
+    rows = [[integer(times), percent(share), reason] for reason, times, share in rejected_rows(result.rejected)]
+    refused = f"{integer(sum(result.rejected.values()))} layouts refused by rules, the first that refuses is counted"
+    blocks: list[Block] = [Paragraph(words=words(line))]
+    if rows:
+        blocks.append(table(["layouts", "share", "refused because"], rows, caption=refused, right=[0, 1]))
+    return Section(title="What was searched and refused", blocks=tuple(blocks))

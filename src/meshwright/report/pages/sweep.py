@@ -1,0 +1,16 @@
+"""The page of ``sweep``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshwright.report.pages.trials import trials_page
+
+if TYPE_CHECKING:
+    from meshwright.api.verbs.sweep import SweepAnswer
+    from meshwright.report.page.blocks import Page
+
+
+def page_of(answer: SweepAnswer) -> Page:
+    """The page of an answer."""
+    return trials_page("sweep", answer.to_json(), answer.ok)

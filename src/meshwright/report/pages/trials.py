@@ -1,0 +1,75 @@
+"""What the pages of ``sweep`` and ``tune`` share: trials measured beside their predictions, failures, the best one's files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from meshwright.report.page.blocks import Block, Page, Section, Tile, Tiles, drawn_twice
+from meshwright.report.page.drawn import Ranged, ranges
+from meshwright.report.page.reading import sections_of
+from meshwright.report.pages.common import page
+from meshwright.report.rehearse import terse
+from meshwright.report.trials import trials_report
+from meshwright.words import about, rate, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MOST = 60
+"""Trials that are drawn, the fastest first; the table has all."""
+
+
+def trials_page(verb: str, view: Mapping[str, Any], ok: bool) -> Page:
+    """The page of trials."""
+    best = view["best"]
+    first, sections = sections_of(trials_report(view))
+    dry = "dry_run" in view
+    found = "No trial ended with a measured step" if best is None else f"Best: {terse(best['label'])}"
+    title = "What would be run" if dry else found
+    step = f"{view['global_batch_sequences']:,} x {view['sequence_tokens']:,} tokens a step"
+    return page(
+        verb, title, subtitle=f"{view['model']} on {view['devices']} x {view['cluster']}, {step}, {view['program']}",
+        verdict="" if dry else "good" if ok else "bad", first=(_tiles(view, best),),
+        sections=(_beside(view), Section(title="Trials", blocks=first), *sections),
+    )
+
+
+def _tiles(view: Mapping[str, Any], best: Mapping[str, Any] | None) -> Tiles:
+    tiles = []
+    if best is not None:
+        predicted = best["predicted_step_s"]
+        tiles.append(Tile(name="step, measured", value=seconds(best["step_s"]),
+                          remark="" if predicted is None else f"predicted {seconds(predicted)}"))
+        if best["tokens_per_s_per_device"] is not None:
+            tiles.append(Tile(name="tokens/s/device", value=rate(best["tokens_per_s_per_device"])))
+    good = sum(each["status"] == "ok" for each in view["trials"])
+    price = view["price"]
+    tiles.append(Tile(name="trials", value=str(len(view["trials"]) or price["trials"]),
+                      remark=f"{good} measured" if view["trials"] else "would be run"))
+    hours = view["device_hours"] or price["device_hours"]
+    tiles.append(Tile(name="device-hours", value=about(hours), remark="spent" if view["device_hours"] else "expected"))
+    return Tiles(tiles=tuple(tiles))
+
+
+def _beside(view: Mapping[str, Any]) -> Section | None:
+    """Predicted and measured on one scale."""
+    rows = [
+        Ranged(name=terse(each["label"]), value=each["step_s"], ends=tuple(each["interval"]) if each["interval"] else None,
+               other=each["predicted_step_s"], bad=each["status"] != "ok",
+               word=seconds(each["step_s"]) if each["step_s"] is not None else each["status"])
+        for each in view["trials"][:MOST]
+        if each["step_s"] is not None or each["predicted_step_s"] is not None
+    ]
+    if not rows:
+        rows = [
+            Ranged(name=terse(each["label"]), value=None, other=each["predicted_step_s"], word=seconds(each["predicted_step_s"]))
+            for each in view["planned"][:MOST] if each["predicted_step_s"] is not None
+        ]
+    if not rows:
+        return None
+    chart: Block = drawn_twice(
+        lambda width: ranges(rows, width, title="Predicted and measured steps", words=seconds, label="seconds of a step",
+                             of="measured, 80 % interval", other="predicted"),
+        caption="Rings are predictions, dots the measured medians.",
+    )
+    return Section(title="Predicted against measured", blocks=(chart,))

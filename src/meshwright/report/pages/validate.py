@@ -1,0 +1,78 @@
+"""The page of ``validate``: predicted against measured, and what the predictions are worth, set by set."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.report.page.blocks import Block, Page, Section, Tile, Tiles, drawn_twice
+from meshwright.report.page.drawn import Paired, against, series
+from meshwright.report.page.reading import sections_of
+from meshwright.report.pages.common import page
+from meshwright.report.svg import GREY
+from meshwright.report.validation import validation_report
+from meshwright.units import GIB
+from meshwright.words import integer, percent
+
+if TYPE_CHECKING:
+    from meshwright.api.verbs.validate import ValidateAnswer
+    from meshwright.evidence.score.columns import Columns
+
+MOST_SOURCES = 6
+"""Sources with a colour of their own, those with most rows."""
+CHARTS = (
+    ("Steps", "predicted_step_s", "measured_step_s", "measured step, s", "predicted step, s", 1.0),
+    ("Memory", "predicted_memory_bytes", "measured_memory_bytes", "measured memory, GiB", "predicted memory, GiB", GIB),
+)
+
+
+def page_of(answer: ValidateAnswer) -> Page:
+    """The page of an answer."""
+    found, total = answer.validation, answer.summary.total.scores
+    first, sections = sections_of(validation_report(found, answer.summary))
+    head, *rest = sections
+    step = total.step_mape_ratio
+    title = "Nothing measured to compare with" if step is None else f"Steps are predicted within {percent(step)} on average"
+    return page(
+        "validate", title, subtitle=head.remark,
+        first=(_tiles(answer), *first, *head.blocks),
+        sections=(*(_chart(found.rows, *each) for each in CHARTS), *rest),
+    )
+
+
+def _tiles(answer: ValidateAnswer) -> Tiles:
+    total = answer.summary.total.scores
+    known = (
+        ("rows predicted", integer(len(answer.validation.rows)), f"{integer(len(answer.validation.skipped))} left out"),
+        ("step time, MAPE", total.step_mape_ratio, f"{integer(total.step_n)} rows"),
+        ("memory, MAPE", total.memory_mape_ratio, f"{integer(total.memory_n)} rows"),
+        ("fits or fails, right", total.fit_accuracy_ratio, f"{integer(total.fit_n)} rows"),
+        ("interval holds", total.interval_coverage_ratio, f"{integer(total.interval_n)} rows"),
+    )
+    return Tiles(tiles=tuple(
+        Tile(name=name, value=value if isinstance(value, str) else percent(value), remark=remark)
+        for name, value, remark in known if value is not None
+    ))
+
+
+def _chart(rows: Columns, title: str, predicted: str, measured: str, across: str, up: str, unit: float) -> Section | None:
+    """Every row that has both, its source by colour."""
+    x, y, source = rows.number(measured) / unit, rows.number(predicted) / unit, rows.code("source")
+    both = np.isfinite(x) & np.isfinite(y) & (x > 0) & (y > 0)
+    if not both.any():
+        return None
+    names = list(rows.names["source"])
+    most = [code for code, _ in Counter(source[both].tolist()).most_common(MOST_SOURCES)]
+    kinds = [
+        Paired(name=names[code], points=tuple(zip(x[own].tolist(), y[own].tolist(), strict=True)), colour=colour)
+        for code, colour in zip(most, series(len(most)), strict=True) for own in (both & (source == code),)
+    ]
+    if (rest := both & ~np.isin(source, most)).any():
+        kinds.append(Paired(name="others", points=tuple(zip(x[rest].tolist(), y[rest].tolist(), strict=True)), colour=GREY))
+    chart: Block = drawn_twice(
+        lambda width: against(kinds, width, title=f"{title}, predicted against measured", across=across, up=up),
+        caption="On the diagonal a prediction is exact; the band is a factor of 1.5 either way.",
+    )
+    return Section(title=f"{title}: predicted against measured", blocks=(chart,))

@@ -1,0 +1,167 @@
+"""Every page in a real browser: nothing is asked for, nothing complains, all can be read, and paper cuts nothing.
+
+Skipped where there is no Chromium (``scripts/browser`` installs it); playwright and axe-core come with the extra ``dev``.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+import pytest
+from benchmarks.pages import SAMPLES, browser, browser_path, folder_of_samples, write_page
+
+SIZES = {"phone": (390, 800), "desk": (1280, 900)}
+SMALLEST = 9.5
+"""Pixels of the smallest letters of a chart; in one that can be magnified, as it is at first, a little smaller."""
+SMALLEST_ZOOMED = 6.5
+LARGEST_BYTES = 2_000_000
+PAPER = 690
+"""Pixels of an A4 page between its margins."""
+SERIOUS = {"serious", "critical"}
+OPENING_S = 1.0
+
+MEASURED = """() => {
+  const seen = (node) => node.getClientRects().length > 0;
+  const rgb = (words) => (words.match(/[\\d.]+/g) || []).map(Number);
+  const light = (c) => c.slice(0, 3).map((x) => x / 255).map((x) => x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, x, at) => sum + x * [0.2126, 0.7152, 0.0722][at], 0);
+  const ratio = ([low, high]) => (high + 0.05) / (low + 0.05);
+  const contrast = (a, b) => ratio([light(a), light(b)].sort((x, y) => x - y));
+  const paper = rgb(getComputedStyle(document.body).backgroundColor);
+  const texts = [...document.querySelectorAll('svg text')].filter(seen).filter((node) => node.textContent.trim());
+  const size = (node) => parseFloat(getComputedStyle(node).fontSize) * node.ownerSVGElement.getScreenCTM().a;
+  const of = (zoomed) => texts.filter((node) => Boolean(node.closest('.zoomable')) === zoomed);
+  const inside = (node) => {
+    const frame = node.ownerSVGElement.getBoundingClientRect(), box = node.getBoundingClientRect();
+    return box.left >= frame.left - 2 && box.right <= frame.right + 2 && box.top >= frame.top - 2
+      && box.bottom <= frame.bottom + 2;
+  };
+  const plain = of(false);
+  return {
+    width: document.documentElement.scrollWidth, window: innerWidth, charts: document.querySelectorAll('svg').length,
+    smallest: Math.min(99, ...plain.map(size)), zoomed: Math.min(99, ...of(true).map(size)),
+    pale: plain.filter((node) => contrast(rgb(getComputedStyle(node).fill), paper) < 4.5).map((node) => node.textContent)
+      .slice(0, 5),
+    outside: plain.filter((node) => !inside(node)).map((node) => node.textContent).slice(0, 5),
+    fixed: [...document.querySelectorAll('main p, main li, main h1, main h2')].filter(seen)
+      .filter((node) => node.scrollWidth > node.clientWidth + 1).map((node) => node.textContent.slice(0, 60)).slice(0, 5),
+  };
+}"""
+CUT = """() => [...document.querySelectorAll('table, pre, svg')].filter((node) => node.getClientRects().length > 0)
+  .filter((node) => node.getBoundingClientRect().right > innerWidth + 1 || node.scrollWidth > node.clientWidth + 2)
+  .map((node) => node.tagName + ' ' + node.textContent.trim().slice(0, 60)).slice(0, 5)"""
+
+
+RENAMED = {"nothing": "plan", "trials": "tune"}
+
+
+@pytest.fixture(scope="module")
+def opened():
+    """One browser for all."""
+    if browser_path() is None:
+        pytest.skip("no browser: no Chromium on the path, and MESHWRIGHT_CHROMIUM names none (scripts/browser)")
+    pytest.importorskip("playwright", reason="playwright is not installed (extra dev)")
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture
+def view(opened):
+    """A window; what it asks for and complains of."""
+    found = opened.new_page()
+    found.asked, found.complaints = [], []
+    found.on("request", lambda request: found.asked.append(request.url))
+    found.on("console", lambda message: found.complaints.append(message.text))
+    found.on("pageerror", lambda error: found.complaints.append(str(error)))
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def page_of(tmp_path):
+    """The file of a sample, as ``--html`` writes it."""
+
+    def made(name):
+        with folder_of_samples() as folder:
+            write_page(name, folder, tmp_path / f"{name}.html")
+        return tmp_path / f"{name}.html"
+
+    return made
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_everybody_can_read_a_page_anywhere(name, page_of, view):
+    """On a desk and on a phone, by day and by night, with a reader of screens, and on paper; it asks for nothing."""
+    path = page_of(name)
+    assert path.stat().st_size < LARGEST_BYTES
+    clock = view.context.new_cdp_session(view)
+    clock.send("Performance.enable", {"timeDomain": "threadTicks"})
+    view.goto(path.as_uri())
+    spent = {each["name"]: each["value"] for each in clock.send("Performance.getMetrics")["metrics"]}
+    assert spent["TaskDuration"] < OPENING_S, "seconds of a processor until a page is there"
+    assert view.title().endswith(f"Meshwright {RENAMED.get(name, name)}")
+    for size, (width, height) in SIZES.items():
+        view.set_viewport_size({"width": width, "height": height})
+        for scheme in ("light", "dark"):
+            view.emulate_media(color_scheme=scheme)
+            _is_readable(view.evaluate(MEASURED), f"{name}, {size}, {scheme}")
+    _shuts_nobody_out(view)
+    _is_whole_on_paper(view)
+    assert [url for url in view.asked if url != path.as_uri()] == []
+    assert view.complaints == []
+
+
+def _is_readable(found, where):
+    assert found["width"] <= found["window"], f"wider than the window: {where}: {found}"
+    assert found["smallest"] >= SMALLEST and found["zoomed"] >= SMALLEST_ZOOMED, f"letters too small: {where}: {found}"
+    assert not found["pale"], f"letters too pale: {where}: {found}"
+    assert not found["outside"], f"letters outside their chart: {where}: {found}"
+    assert not found["fixed"], f"lines that are cut: {where}: {found}"
+
+
+def _shuts_nobody_out(view):
+    """axe-core finds nothing serious, whatever is unfolded."""
+    pytest.importorskip("axe_playwright_python", reason="axe-core is not installed (extra dev)")
+    view.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true })")
+    view.evaluate(files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8"))
+    for scheme, asked in (("light", ""), ("dark", ", runOnly: ['color-contrast']")):  # by night the colours alone differ
+        view.emulate_media(color_scheme=scheme)
+        found = view.evaluate(f"axe.run({{resultTypes: ['violations']{asked}}})")
+        assert found["passes"], "something was looked at"
+        serious = [(each["id"], each["nodes"][0]["html"][:200]) for each in found["violations"] if each["impact"] in SERIOUS]
+        assert serious == [], scheme
+
+
+def _is_whole_on_paper(view):
+    view.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = false })")
+    view.set_viewport_size({"width": PAPER, "height": 1000})
+    view.emulate_media(media="print", color_scheme="dark")
+    view.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert view.evaluate("[...document.querySelectorAll('details')].every((part) => part.open)"), "paper has what is folded"
+    assert view.evaluate(CUT) == []
+    assert view.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)", "paper is white by night, too"
+
+
+def test_a_page_prints(page_of, view):
+    view.goto(page_of("estimate").as_uri())
+    printed = view.pdf(format="A4", prefer_css_page_size=True)
+    assert printed.startswith(b"%PDF-") and len(re.findall(rb"/Type\s*/Page\b", printed)) > 2
+
+
+def test_the_keyboard_reaches_everything(page_of, view):
+    view.goto(page_of("estimate").as_uri())
+    view.keyboard.press("Tab")
+    assert view.evaluate("document.activeElement.className") == "skip"
+    view.keyboard.press("Tab")
+    assert view.evaluate("document.activeElement.id") == "theme"
+    view.keyboard.press("Enter")
+    assert view.evaluate("document.documentElement.dataset.theme") == "dark"
+    assert view.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(13, 17, 23)"
+    chart = view.locator(".zoomable")
+    chart.focus()
+    before = view.evaluate("document.querySelector('.zoomable svg').getBoundingClientRect().width")
+    view.keyboard.press("+")
+    assert view.evaluate("document.querySelector('.zoomable svg').getBoundingClientRect().width") > 1.9 * before
+    view.keyboard.press("0")
+    assert view.evaluate("document.querySelector('.zoomable svg').getBoundingClientRect().width") == pytest.approx(before)
