@@ -27,7 +27,7 @@ STAGES = {
     "fill stages anew": "rebalanced", "estimate and simulate": "estimate", "framework's rules": "check", "report": "print_report",
 }
 """What a plan spends its time on -> the function whose time that is, all below it counted; some stand below others."""
-ROUNDS, WHAT_IFS = 3, 20
+ROUNDS, WHAT_IFS = 2, 20
 
 
 def prepared(name: str) -> Any:
