@@ -11,6 +11,7 @@ import resource
 import sys
 import time
 from contextlib import redirect_stdout
+from importlib import import_module
 from typing import Any
 
 SPACES: dict[str, tuple[str, str, int, int, int]] = {
@@ -23,10 +24,11 @@ SPACES: dict[str, tuple[str, str, int, int, int]] = {
 }
 """Name -> model, device, devices, global batch, sequence."""
 STAGES = {
-    "start: imports": "_find_and_load", "start: catalogue and case": "drafted", "grid": "evaluate_grid", "refine": "refine",
-    "fill stages anew": "rebalanced", "estimate and simulate": "estimate", "framework's rules": "check", "report": "print_report",
+    "start: imports": ("_find_and_load",), "start: catalogue and case": ("drafted", "setup"), "grid": ("evaluate_grid",),
+    "refine": ("refine",), "fill stages anew": ("rebalanced",), "estimate and simulate": ("estimate",),
+    "framework's rules": ("check",), "report": ("print_report",),
 }
-"""What a plan spends its time on -> the function whose time that is, all below it counted; some stand below others."""
+"""What a plan spends its time on -> names of the function whose time that is, all below it counted; some stand below others."""
 ROUNDS, WHAT_IFS = 2, 20
 
 
@@ -34,7 +36,6 @@ def prepared(name: str) -> Any:
     """A case, its framework, and the pool of its grid."""
     from meshwright.api import make_case
     from meshwright.catalog import cluster_for
-    from meshwright.estimate.overlap import overlap_for
     from meshwright.frameworks import framework
     from meshwright.search.finalists import Finalists
     from meshwright.search.space import make_space, parse_pins
@@ -42,7 +43,7 @@ def prepared(name: str) -> Any:
     model, device, devices, batch, sequence = SPACES[name]
     case = make_case(model, cluster_for(device, num_devices=devices), global_batch_sequences=batch, sequence_tokens=sequence)
     runner = framework("megatron").for_case(case)
-    overlap = overlap_for(case, words=runner.features.overlap_words(case.training.optimizer.name))
+    overlap = import_module("meshwright.search.nearest").overlap_for(case, words=runner.features.overlap_words(case.training.optimizer.name))
 
     def pool() -> Any:
         space = make_space(case, runner.features, devices, parse_pins({}))
@@ -86,7 +87,7 @@ def profile(name: str) -> dict[str, object]:
     found: Any = pstats.Stats(profiler)
     rows = {(path, function): own for (path, _, function), own in found.stats.items()}
     share = {
-        stage: max((own[3] for (_, function), own in rows.items() if function == wanted), default=0.0) / found.total_tt
+        stage: max((own[3] for (_, function), own in rows.items() if function in wanted), default=0.0) / found.total_tt
         for stage, wanted in STAGES.items()
     }
     most = sorted(rows.items(), key=lambda item: -item[1][2])[:12]
