@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from meshwright.domain.layout import Overlap
-from meshwright.search import finalists
+from meshwright.search import finalists, grid
 from meshwright.search.finalists import Finalists
 from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.space import Pins, make_space
@@ -35,6 +35,7 @@ def _pool(case, features, objective, *, near, front, barred):
 @pytest.mark.parametrize("capacity", [0.02, 0.1, 1.0])
 def test_the_pools_under_a_bar_are_those_without(monkeypatch, objective, near, front, features, capacity):
     monkeypatch.setattr(finalists, "NEAR", KEPT)
+    monkeypatch.setattr(grid, "WHOLE", 0)
     case = small_case(layers=6, devices=8, batch=16)
     device = replace(case.cluster.device, memory_bytes=int(case.cluster.device.memory_bytes * capacity))
     case = replace(case, cluster=replace(case.cluster, device=device))

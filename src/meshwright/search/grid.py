@@ -41,9 +41,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Bar", "Counts", "Rows", "evaluate_grid", "sequence_parallel"]
 
+WHOLE = 100_000
+"""A grid of so few legal layouts is evaluated whole: bounds would take longer than what they leave out."""
 BLOCK_PAIRS = 16384
 """Pairs of mesh and micro-batch of a block: bounds the memory of its states."""
-CHUNK_LAYOUTS, FIRST_CHUNK = 16384, 1024
+CHUNK_LAYOUTS, FIRST_CHUNK = 32768, 1024
 """Layouts of a chunk: their temporaries stay in cache. Under a bar the first chunk is short, so that there soon is a bar."""
 ROUNDING = 1.0 - 1e-9
 """A lower bound is a sum in another order than what it bounds."""
@@ -104,14 +106,15 @@ def evaluate_grid(
     Lower bounds of the step time: the mean stage in place of the busiest one; then the pipeline of the layout; then that with its
     optimizer. Of the memory: the leanest states of the mesh; then those of the layout; then all that it reserves.
 
-    ``bar``: looks at each chunk before the next one is asked for; meshes that promise most come first then.
+    ``bar``: looks at each chunk before the next one is asked for; meshes that promise most come first then. Small grids are
+    evaluated whole.
 
     Holds:   legal = evaluated + bounded when exhausted. ``Rows.order`` is the same in whatever order rows come.
     """
     legal = legal_layouts(space, counts)
     if legal is None or not len(legal.pairs.mesh):
         return
-    grid = _Grid(space, counts, legal, overlap, bar, bound=bound)
+    grid = _Grid(space, counts, legal, overlap, bar if legal.number > WHOLE else None, bound=bound)
     done, total = 0, len(legal.mesh["tp"])
     for meshes, pairs in grid.blocks():
         yield from grid.evaluated(meshes, pairs)

@@ -66,6 +66,8 @@ class Legal:
     """Ranks of every sharding option per mesh, ``[option, mesh]``."""
     shardings: Bools
     """``[mesh, option]``."""
+    number: int
+    """How many layouts there are."""
 
 
 def take(columns: dict[str, Ints], index: Ints | Bools) -> dict[str, Ints]:
@@ -129,8 +131,9 @@ def legal_layouts(space: Space, counts: Counts) -> Legal | None:
     below = sum(np.asarray(table.sum(axis=(0, 2))) for table in pipelines.values())
     uses = np.bincount(pairs.mesh, weights=np.asarray(below)[pipeline], minlength=len(mesh["tp"])).astype(np.int64)
     shards = shard_ranks(space, mesh)
+    shardings = _legal_shardings(space, mesh, shards, uses, counts)
     return Legal(
-        mesh=mesh, pairs=pairs, pipelines=pipelines, shards=shards, shardings=_legal_shardings(space, mesh, shards, uses, counts)
+        mesh=mesh, pairs=pairs, pipelines=pipelines, shards=shards, shardings=shardings, number=int(uses @ shardings.sum(axis=1))
     )
 
 
