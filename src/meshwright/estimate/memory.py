@@ -146,14 +146,20 @@ def _uneven_bytes(
     own = (np.broadcast_to(each, uneven.split.shape)[at] for each in (degrees.pipeline_parallel, degrees.virtual_stages))
     counts = np.vstack([m[first], *own, composition.stage.reshape(len(composition.stage), -1)[:, at]]).astype(np.int64)
     held = _held(settings.schedule, len(counts), counts.tobytes())
-    total: Array = array(0.0)
+    terms: list[tuple[Array, Array]] = []
     for treatment, layers in enumerate(uneven.layers):
         if layers is None:
             continue
         placed = layers[:, : held.shape[1]][..., split[first]]
         for index, kind in enumerate(kinds):
             saved = np.broadcast_to(kind.saved_bytes[treatment], uneven.split.shape)[columns]
-            total = total + np.einsum("mcrp,rcp->mrp", held, placed[:, :, index])[..., pair] * saved
+            terms.append((np.einsum("mcrp,rcp->mrp", held, placed[:, :, index]), saved))
+    if len(terms) == 1:  # layers of one sort: the fullest moment is that of the most of them
+        counted, saved = terms[0]
+        return columns, counted.max(axis=0)[..., pair] * saved
+    total: Array = array(0.0)
+    for counted, saved in terms:
+        total = total + counted[..., pair] * saved
     return columns, total.max(axis=0)
 
 
