@@ -15,7 +15,7 @@ from meshwright.perf.elementwise import launch_floor_s, memory_bound_s
 from meshwright.perf.exchange import collective_host_s, context_s, expert_s, imbalance_ratio, tensor_s
 from meshwright.perf.gemm import gemm_s, linear_s
 from meshwright.perf.messages import keeps_last_product
-from meshwright.perf.mixers import chunk_flops
+from meshwright.perf.mixers import chunk_flops, mixer_kernels
 from meshwright.perf.operators import layer_products
 from meshwright.perf.seconds import Seconds, seconds
 from meshwright.perf.widths import has_part, row_elements, row_exists
@@ -278,18 +278,21 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
 def kernels(kind: LayerKind, case: Case, shape: WorkShape, context_kind: ContextKind) -> tuple[Array, Array]:
     """Kernels that the forward and the backward of one layer launch.
 
-        n + [ring] (c - 1) n_ring + [moe] (n_moe + q n_expert E / e)
+        n h / 2 + n_mixer + [ring] (c - 1) n_ring + [moe] (n_moe + q n_expert E / e)
 
-    Symbols: c context parallelism; E / e local experts, whose products are launched one by one where the implementation says so;
+    Symbols: h 2, or 1 in layers of one block; n_mixer ``perf.mixers.mixer_kernels``; c context parallelism; E / e local experts,
+             whose products are launched one by one where the implementation says so;
              q ``expert_kernels`` of the precision, 1 where the experts are fused.
     Shapes:  the columns of ``shape``.
     Units:   kernels.
     Source:  Transformer Engine GroupedLinear runs one cuBLAS call per expert and product; MindSpeed ring_context_parallel.
     """
     implementation, experts = case.implementation, kind.experts
+    halves = (kind.mixes + kind.has_block) / 2.0
+    own_forward, own_backward = (0, 0) if kind.mixer is None else mixer_kernels(kind.mixer)
     steps = shape.context_parallel - 1.0 if context_kind == "ring" else array(0.0)
-    forward = implementation.kernels_forward + steps * implementation.kernels_ring_forward
-    backward = implementation.kernels_backward + steps * implementation.kernels_ring_backward
+    forward = implementation.kernels_forward * halves + own_forward + steps * implementation.kernels_ring_forward
+    backward = implementation.kernels_backward * halves + own_backward + steps * implementation.kernels_ring_backward
     if experts is None:
         return forward, backward
     local = experts.num_experts / shape.expert_parallel

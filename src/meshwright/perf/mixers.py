@@ -160,6 +160,31 @@ def chunk_flops(mixer: Mixer) -> tuple[float, float]:
             assert_never(mixer)
 
 
+def mixer_kernels(mixer: Mixer) -> tuple[int, int]:
+    """Kernels of convolution and recurrence, forward and backward, beside those that any block launches.
+
+        Mamba-2      decays, chunk states, their passing, products of a chunk, scan, convolution; backward: all but the scan
+                     again, gradients of each
+        delta rules  norms of queries and keys, decays, K K', its inverse, W and U, states, output, convolution
+
+    Units:   kernels.
+    Source:  mamba_ssm ops/triton/ssd_combined.py; flash-linear-attention ops/gated_delta_rule/chunk.py, as of 2026.
+    """
+    match mixer:
+        case Mamba2():
+            return 6, 16
+        case GatedDelta() | KimiDelta():
+            return 9, 12
+        case Lightning():
+            return 3, 5
+        case Mamba():
+            return 2, 2
+        case ShortConvolution():
+            return 3, 5
+        case _:
+            assert_never(mixer)
+
+
 def chunk_state_width(mixer: Mixer) -> float:
     """Elements of states between chunks, per token: what the kernel writes and, for delta rules, reads again.
 
