@@ -224,7 +224,12 @@ def treated_kinds(model: Model, split: Split, recompute: Recompute, *, folded: b
 def compose(
     model: Model, split: Split, *, folded: bool = False, recompute: Recompute = KEPT, every_stage: bool = False
 ) -> Composition:
-    """The composition of a split: one row per sort of stage, or one per stage."""
+    """The composition of a split: one row per sort of stage, or one per stage; made once: nobody changes it."""
+    return _composed(model, split, folded, recompute, every_stage)
+
+
+@lru_cache(maxsize=4096)
+def _composed(model: Model, split: Split, folded: bool, recompute: Recompute, every_stage: bool) -> Composition:
     by_chunk = treated_kinds(model, split, recompute, folded=folded)
     treated = [None if each is None else each.sum(axis=0) for each in by_chunk]
     chunks, stages = len(split), len(split[0])
