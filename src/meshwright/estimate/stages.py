@@ -217,8 +217,8 @@ def stage_parameters(case: Case, composition: Composition, degrees: Degrees) -> 
     for index, kind in enumerate(model.kinds):
         each = layer_parameters(model, kind, tp=tp, ep=ep, etp=etp)
         layers = counts[:, index]
-        if kind is model.kinds[model.pattern[-1]] and model.num_mtp_layers:
-            layers = layers - composition.head * model.num_mtp_layers
+        if behind := model.mtp_kinds.count(index):
+            layers = layers - composition.head * behind
         dense = dense + layers * array(np.asarray(each.dense))
         experts = experts + layers * array(np.asarray(each.routed))
         present = layers > 0.0

@@ -181,4 +181,4 @@ def words_if(name: str, reasons: Iterable[tuple[object, str]], *, between: str =
 
 def attention_of(case: Case) -> Attention:
     """Attention of the first layer; frameworks here run models whose layers are alike but for the window and the experts."""
-    return case.model.kinds[0].attention
+    return case.model.attention
