@@ -70,7 +70,7 @@ def in_bytes(model: Model, layout: Layout) -> Case:
     device = replace(case.cluster.device, memory_bytes_per_s=1.0, peak_flops_per_s={"bf16": 1e40}, synchronous=True)
     link = replace(case.cluster.scale_up, bytes_per_s=1e40, latency_s=0.0)
     constants = replace(
-        case.calibration.constants, memory_ratio=1.0, expert_memory_ratio=1.0, scale_up_ratio=1.0, expert_imbalance_ratio=1.0,
+        case.calibration.constants, memory_ratio=1.0, expert_memory_ratio=1.0, scale_up_ratio=1.0, expert_load_spread=0.0,
         **dict.fromkeys(NO_TIME, 0.0),
     )
     return replace(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _NOUNS = {
     "devices": "devices", "global_batch_sequences": "sequences a step", "sequence_tokens": "tokens of a sequence",
-    "precision": "precision", "gradient_dtype": "gradients in", "optimizer": "optimizer", "task": "task",
+    "precision": "precision", "gradient_dtype": "gradients in", "optimizer": "optimizer", "task": "task", "launch": "launch",
 }
 _UNTOLD = frozenset({"mixtures"})
 """A figure of every layer: models are recognised by it, and no message holds it."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import isinf
 from typing import TYPE_CHECKING
 
+from meshwright.estimate.launching import LaunchCost, launch_costs
 from meshwright.explain.ladder import SpeedStep, speed_step
 from meshwright.explain.memory_fit import FitStep, fit_step
 from meshwright.explain.reach import BatchStep, batch_step
@@ -58,6 +59,8 @@ class Explanation:
     causes: tuple[Cause, ...]
     sensitivities: tuple[Sensitivity, ...]
     what_ifs: tuple[WhatIf, ...]
+    launch: tuple[LaunchCost, ...]
+    """How the run is launched, and what each setting costs."""
     judgements: tuple[Judgement, ...]
     disagreements: tuple[Disagreement, ...]
 
@@ -85,6 +88,7 @@ def explain(
         causes=causes(facts.estimate),
         sensitivities=sensitivities(facts),
         what_ifs=what_ifs(facts),
+        launch=launch_costs(case, layout),
         judgements=judged,
         disagreements=disagreements(facts, judged),
     )

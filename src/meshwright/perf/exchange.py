@@ -280,13 +280,22 @@ def copies_ratio(experts: MixtureOfExperts, group: Group, *, deduplicated: bool)
     return np.where(domains > 1.0, distinct * (1.0 - 1.0 / domains) / np.maximum(remote, 1e-9), 1.0)
 
 
-def imbalance_ratio(case: Case) -> Array:
-    """Tokens of the fullest expert rank over the mean; 1 where routing is forced to be balanced.
+def imbalance_ratio(case: Case, num_experts: Number, ranks: Number) -> Array:
+    """Tokens of the fullest expert rank over the mean; 1 where routing is forced to be balanced, or one rank has all experts.
 
+        1 + c sqrt(2 ln e / (E / e))
+
+    Symbols: c ``expert_load_spread``; E experts; e ranks, each with E / e of them. The load of a rank spreads by c / sqrt(E / e)
+             about the mean, and all wait for the fullest of e.
+    Shapes:  everything broadcasts.
     Units:   ratio.
-    Source:  ``Constants.expert_imbalance_ratio``; Megatron-Core --moe-router-force-load-balancing.
+    Holds:   loads of experts are independent; at least 1, whatever a fit makes of c.
+    Source:  the expected maximum of e normal variables, sqrt(2 ln e); Megatron-Core --moe-router-force-load-balancing.
     """
-    return array(1.0 if case.training.balanced_routing else case.calibration.constants.expert_imbalance_ratio)
+    if case.training.balanced_routing:
+        return array(1.0)
+    ranks = array(ranks)
+    return 1.0 + case.calibration.constants.expert_load_spread * np.sqrt(2.0 * np.log(ranks) * ranks / num_experts)
 
 
 def expert_s(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, compute: Array, *, overlap: Overlap) -> Exposed:
@@ -312,7 +321,7 @@ def expert_s(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, comp
     exchange = 2.0 * all_to_all_s(send, groups.expert, cluster, constants, copies_ratio=ratio)
     routed = ELEMENT_BYTES * routed_tokens(experts, shape) * hidden
     gathered = 2.0 * all_gather_s(routed, groups.expert_tensor, cluster, constants)
-    total = imbalance_ratio(case) * (exchange + gathered)
+    total = imbalance_ratio(case, experts.num_experts, shape.expert_parallel) * (exchange + gathered)
     if not overlap.expert:
         zero = array(0.0)
         return Exposed(forward=total, backward=total, slowdown_forward=zero, slowdown_backward=zero)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.perf.adapters import adapter_s
+from meshwright.perf.adapters import KERNELS_BACKWARD, KERNELS_FORWARD, adapted_widths, adapter_s
 from meshwright.perf.arrays import Array, array
 from meshwright.perf.attention import core_pairs, core_widths, flash_attention_s, index_flops
 from meshwright.perf.corrections import core_ratios, product_ratio
 from meshwright.perf.elementwise import launch_floor_s, memory_bound_s
 from meshwright.perf.exchange import collective_host_s, context_s, expert_s, imbalance_ratio, tensor_s
+from meshwright.perf.fallback import fallback_attention_s, falls_back
 from meshwright.perf.gemm import gemm_s, linear_s
 from meshwright.perf.messages import keeps_last_product
 from meshwright.perf.mixers import chunk_flops, mixer_kernels
@@ -88,8 +89,8 @@ def product_s(product: Product, case: Case, direction: Direction) -> Array:
         product.rows, product.columns, product.inner, direction=direction, device=case.cluster.device, constants=constants,
         dtype=dtype, in_bytes=in_bytes, groups=product.groups, grouped=product.grouped,
     )
-    if product.grouped:
-        return imbalance_ratio(case) * time
+    if product.ranks is not None:
+        return imbalance_ratio(case, product.groups * product.ranks, product.ranks) * time
     measured = case.cluster.measured
     if measured is None or not measured.products:
         return time
@@ -172,6 +173,13 @@ def attention_core_s(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Arr
     if attention.indexer is not None:
         more = index_s(attention, case, shape)
         forward, backward = forward + more[0], backward + more[1]
+    if case.launch.attention_by_default:
+        slow = falls_back(kind, case, shape)
+        fallen_forward, fallen_backward = fallback_attention_s(kind, case, shape)
+        forward = np.where(slow, np.maximum(forward, fallen_forward), forward)
+        backward = np.where(slow, np.maximum(backward, fallen_backward), backward)
+    if case.launch.deterministic:
+        backward = constants.deterministic_attention_ratio * backward
     measured = case.cluster.measured
     if measured is None or not measured.cores:
         return forward, backward
@@ -258,6 +266,7 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
             elements = np.where(exists, elements, 0.0)
         if row.part in ("experts", "expert_bias") and row.kind not in constants.pass_speeds:
             elements = elements / constants.expert_memory_ratio
+            elements = elements * (constants.deterministic_scatter_ratio if case.launch.deterministic else 1.0)
         once = memory_bound_s(row.forward_bytes * elements, device, constants, kind=row.kind)
         ahead = ahead + once
         behind = behind + memory_bound_s(row.backward_bytes * elements, device, constants, kind=row.kind)
@@ -278,10 +287,10 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
 def kernels(kind: LayerKind, case: Case, shape: WorkShape, context_kind: ContextKind) -> tuple[Array, Array]:
     """Kernels that the forward and the backward of one layer launch.
 
-        n h / 2 + n_mixer + [ring] (c - 1) n_ring + [moe] (n_moe + q n_expert E / e)
+        n h / 2 + n_mixer + [ring] (c - 1) n_ring + a n_adapter + [moe] (n_moe + q n_expert E / e)
 
-    Symbols: h 2, or 1 in layers of one block; n_mixer ``perf.mixers.mixer_kernels``; c context parallelism; E / e local experts,
-             whose products are launched one by one where the implementation says so;
+    Symbols: h 2, or 1 in layers of one block; n_mixer ``perf.mixers.mixer_kernels``; c context parallelism; a adapters (LoRA);
+             E / e local experts, whose products are launched one by one where the implementation says so;
              q ``expert_kernels`` of the precision, 1 where the experts are fused.
     Shapes:  the columns of ``shape``.
     Units:   kernels.
@@ -293,6 +302,8 @@ def kernels(kind: LayerKind, case: Case, shape: WorkShape, context_kind: Context
     steps = shape.context_parallel - 1.0 if context_kind == "ring" else array(0.0)
     forward = implementation.kernels_forward * halves + own_forward + steps * implementation.kernels_ring_forward
     backward = implementation.kernels_backward * halves + own_backward + steps * implementation.kernels_ring_backward
+    if adapters := len(adapted_widths(kind, case)):
+        forward, backward = forward + adapters * KERNELS_FORWARD, backward + adapters * KERNELS_BACKWARD
     if experts is None:
         return forward, backward
     local = experts.num_experts / shape.expert_parallel
@@ -331,20 +342,24 @@ def layer_time(
         "graphs": implementation.cuda_graphs, "blocking": implementation.blocking_launches,
         "synchronous": case.cluster.device.synchronous,
     }
+    pace = array(constants.plain_host_ratio if case.launch.plain_host else 1.0)
     waits = kind.experts is not None and implementation.expert_host_sync and not implementation.cuda_graphs
     sync = array(constants.expert_sync_s) if waits else array(0.0)
+    eager = waits and case.launch.graphs != "partial" and not case.cluster.device.synchronous
+    routing = array(constants.expert_host_s) if eager else array(0.0)
     each = collective_host_s(case, groups)
-    ahead_host, behind_host = implementation.collectives_forward * each, implementation.collectives_backward * each
+    ahead_host = routing + implementation.collectives_forward * each
+    behind_host = routing + implementation.collectives_backward * each
     if implementation.units is not None:
         ahead_host, behind_host = ahead_host + unit_host_s(case), behind_host + unit_host_s(case)
     return LayerTime(
         forward=seconds(
             compute=ahead, tensor=tensor.forward, context=context.forward, expert=expert.forward,
-            host=sync + launch_floor_s(busy_forward, kernels_forward, constants, collectives_s=ahead_host, **options),
+            host=sync + launch_floor_s(busy_forward, kernels_forward, constants, collectives_s=ahead_host, pace=pace, **options),
         ),
         backward=seconds(
             compute=behind, tensor=tensor.backward, context=context.backward, expert=expert.backward,
-            host=launch_floor_s(busy_backward, kernels_backward, constants, collectives_s=behind_host, **options),
+            host=launch_floor_s(busy_backward, kernels_backward, constants, collectives_s=behind_host, pace=pace, **options),
         ),
         weight_gradient_s=pieces.products_weight,
         regather_s=tensor.again,

@@ -80,6 +80,8 @@ class Product:
     inner: Array
     groups: Array
     grouped: bool = False
+    ranks: Array | None = None
+    """Ranks that share grouped experts."""
     low_precision: bool = True
     """Runs in the recipe's data type; False: stays in the base type."""
     module: str = ""
@@ -287,7 +289,7 @@ def expert_products(experts: MixtureOfExperts, hidden: int, shape: WorkShape, *,
     Symbols: R ``routed_tokens``; E experts; e expert parallelism.
     Shapes:  the columns of ``shape``.
     Units:   elements.
-    Holds:   balanced routing.
+    Holds:   the mean rank; what the fullest one has more is ``perf.exchange.imbalance_ratio``.
     Source:  Megatron-Core moe/experts.py, shared_experts.py.
     """
     local = experts.num_experts / shape.expert_parallel
@@ -295,10 +297,11 @@ def expert_products(experts: MixtureOfExperts, hidden: int, shape: WorkShape, *,
     etp = shape.expert_tensor_parallel
     times, inputs = (1, experts.num_inputs) if joined else (experts.num_inputs, 1)
     wide, inner = inputs * experts.expert_width / etp, experts.latent or hidden
+    grouped: dict[str, object] = {"groups": local, "grouped": True, "ranks": shape.expert_parallel, "module": "moe"}
     products = [
         _product("router", "router", shape.shard_tokens, experts.num_experts, hidden, low_precision=False, module="moe"),
-        *[_product("experts in", "experts", rows, wide, inner, groups=local, grouped=True, module="moe")] * times,
-        _product("experts out", "experts", rows, inner, experts.expert_width / etp, groups=local, grouped=True, module="moe"),
+        *[_product("experts in", "experts", rows, wide, inner, **grouped)] * times,
+        _product("experts out", "experts", rows, inner, experts.expert_width / etp, **grouped),
     ]
     if experts.latent:
         products.insert(1, _product("latent of experts", "router", shape.shard_tokens, experts.latent, hidden, module="moe"))

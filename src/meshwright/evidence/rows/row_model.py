@@ -127,7 +127,7 @@ def _attention(shape: Shape, hidden: int, latent_of: str) -> Attention:
 
 
 def windowed(model: Model) -> Model | None:
-    """The catalogue's model of the same name and shapes, if some of its layers attend to a window."""
+    """The catalogue's model of the same name and shapes, if some of its layers attend to a window; with the row's vocabulary."""
     if model.name not in models():
         return None
     known = load_model(model.name)
@@ -139,7 +139,7 @@ def windowed(model: Model) -> Model | None:
              kind.experts and (kind.experts.num_experts, kind.experts.experts_per_token, kind.experts.expert_width))
             for kind in each.kinds
         }
-        return each.hidden, each.vocabulary, each.num_layers, parts
+        return each.hidden, each.num_layers, parts
 
     windows = any(each.window_tokens for each in known.attentions)
-    return known if windows and shape(known) == shape(model) else None
+    return replace(known, vocabulary=model.vocabulary) if windows and shape(known) == shape(model) else None
