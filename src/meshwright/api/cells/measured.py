@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from meshwright.domain.case import Case
-    from meshwright.domain.model import Model
+    from meshwright.domain.model import LayerKind, Model
     from meshwright.evidence.rows.published_run import Published
     from meshwright.evidence.rows.row import Row
 
@@ -198,10 +198,17 @@ def answers(found: Measured, case: Case) -> bool:
     )
 
 
+def _heads(kind: LayerKind) -> tuple[object, ...]:
+    """Attention of a layer by its sizes; nothing where it has none."""
+    attention = kind.attention
+    return () if attention is None else (
+        attention.num_heads, attention.num_key_value_heads, attention.head_dim, attention.latent, attention.selected_tokens,
+    )
+
+
 def shape(model: Model) -> tuple[object, ...]:
     """What makes two models one, whatever they are called: widths, counts, and what the layers are, in their order."""
-    kinds = [(kind.attention.num_heads, kind.attention.num_key_value_heads, kind.attention.head_dim, kind.attention.latent,
-              kind.feed_forward) for kind in model.kinds]
+    kinds = [(_heads(kind), kind.mixer, kind.feed_forward) for kind in model.kinds]
     runs: list[list[object]] = []
     for index in model.pattern:
         if runs and runs[-1][0] == kinds[index]:
