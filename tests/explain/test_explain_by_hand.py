@@ -62,6 +62,7 @@ def explanation(**more):
         "throughput": Some(sentence="fast", rungs=[rung, no]),
         "start": Some(parameters_per_device=4e9, chosen_parameters_per_device=1e9),
         "what_ifs": [Some(change="net", step_s=1.5, step_change_ratio=-0.01)],
+        "launch": [Some(sentence="graphs=none (given): +31.0% against graphs=step")],
         "disagreements": [
             topic("taken", "so", "chatlearn.micro-batch-one"),
             topic("tie", "", right=("chatlearn.micro-batch-one", "mindspore.micro-batch-two")),
