@@ -56,6 +56,8 @@ class Constants:
     """The same for backward, on its 2.5 times the work."""
     attention_rows: int
     """Query rows of one work group of the attention kernel."""
+    scan_ratio: Constant
+    """Share of the BF16 peak that the chunked recurrence of a linear mixer sustains, beside what it reads and writes."""
     memory_ratio: Constant
     """Share of the memory bandwidth that an elementwise kernel reaches."""
     expert_memory_ratio: Constant

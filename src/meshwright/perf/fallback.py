@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.domain.model import NO_ATTENTION
 from meshwright.perf.elementwise import memory_bound_s
 
 if TYPE_CHECKING:
@@ -27,8 +28,9 @@ def falls_back(kind: LayerKind, case: Case, shape: WorkShape) -> NDArray[np.bool
     Holds:   Transformer Engine, unless a recipe names the back end; other reasons (head sizes) are not known to cost as much.
     Source:  Transformer Engine dot_product_attention/utils.py get_attention_backend; Megatron-Bridge verification cards.
     """
-    packed = case.batch.mean_square_document_tokens is not None and kind.attention.latent is None
-    return np.asarray((shape.context_parallel > 1.0) & packed | kind.attention.sinks)
+    attention = kind.attention or NO_ATTENTION
+    packed = case.batch.mean_square_document_tokens is not None and attention.latent is None
+    return np.asarray((shape.context_parallel > 1.0) & packed | attention.sinks)
 
 
 def fallback_attention_s(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Array, Array]:
@@ -43,7 +45,7 @@ def fallback_attention_s(kind: LayerKind, case: Case, shape: WorkShape) -> tuple
     Holds:   time alone: what such a core keeps is the implementation's as if it were fused.
     Source:  ``Constants.fallback_score_bytes``.
     """
-    heads = shape.sequences * kind.attention.num_heads / shape.tensor_parallel
+    heads = shape.sequences * (kind.attention or NO_ATTENTION).num_heads / shape.tensor_parallel
     scores = heads * np.square(float(case.batch.sequence_tokens)) / shape.context_parallel
     constants = case.calibration.constants
     forward = memory_bound_s(constants.fallback_score_bytes * scores, case.cluster.device, constants)

@@ -77,9 +77,9 @@ def search_summary(result: PlanResult) -> Iterator[RenderableType]:
     """How many layouts were looked at, how fast, and what the rules refused."""
     yield Padding(
         Text(
-            f"{plural(result.legal, 'legal layout')}: {integer(result.evaluated)} evaluated, "
-            f"{integer(result.bounded)} ruled out by a bound, {integer(result.fitting)} fit; "
-            f"{result.search_s:.2f} s, {integer(result.evaluations_per_s)} layouts/s",
+            f"{plural(result.legal, 'legal layout')}: {integer(result.bounded)} ruled out by a bound, "
+            f"{integer(result.evaluated)} evaluated, of which {integer(result.fitting)} fit; "
+            f"{result.search_s:.2f} s, {integer(result.decided_per_s)} layouts/s",
             style="dim",
         ),
         (1, 0, 0, 0),
