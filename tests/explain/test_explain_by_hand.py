@@ -115,6 +115,7 @@ def test_every_section():
             "tp: 8 s (+5.0%), 10.0 GiB, does not fit  tp2",
             "by the guide's measure the start has 4B parameters a device, this layout 1B",
         ),
+        "How it is launched": ("graphs=none (given): +31.0% against graphs=step",),
         "Where the points between MFU and 100 go": (
             " 40.00  ideal (the MFU): 4 s",
             " 20.00  bubble [c]: 2 s",
