@@ -22,10 +22,10 @@ def main(place: Path) -> mw.PlanAnswer:
     found = mw.check(mw.CheckRequest(files=[place / "train.sh"], from_="megatron", model="llama3-8b", **MACHINE)).to_json()
     print("ok" if found["ok"] else "not ok", *sorted({finding["id"] for finding in found["findings"]}))
 
-    fixed = mw.fix(mw.FixRequest(files=[place / "train.sh"], from_="megatron", model="llama3-8b", **MACHINE, memory="40GiB"))
+    fixed = mw.fix(mw.FixRequest(files=[place / "train.sh"], from_="megatron", model="llama3-8b", **MACHINE, memory="32GiB"))
     change = fixed.to_json()["changes"][0]
     edits = ", ".join(f"{edit['field']} {edit['from']} -> {edit['to']}" for edit in change["edits"])
-    print(f"in 40 GiB: {edits}, {change['step_change_ratio']:+.1%}")
+    print(f"in 32 GiB: {edits}, {change['step_change_ratio']:+.1%}")
     return answer
 
 

@@ -62,6 +62,7 @@ def explanation(**more):
         "throughput": Some(sentence="fast", rungs=[rung, no]),
         "start": Some(parameters_per_device=4e9, chosen_parameters_per_device=1e9),
         "what_ifs": [Some(change="net", step_s=1.5, step_change_ratio=-0.01)],
+        "launch": [Some(sentence="graphs=none (given): +31.0% against graphs=step")],
         "disagreements": [
             topic("taken", "so", "chatlearn.micro-batch-one"),
             topic("tie", "", right=("chatlearn.micro-batch-one", "mindspore.micro-batch-two")),
@@ -114,6 +115,7 @@ def test_every_section():
             "tp: 8 s (+5.0%), 10.0 GiB, does not fit  tp2",
             "by the guide's measure the start has 4B parameters a device, this layout 1B",
         ),
+        "How it is launched": ("graphs=none (given): +31.0% against graphs=step",),
         "Where the points between MFU and 100 go": (
             " 40.00  ideal (the MFU): 4 s",
             " 20.00  bubble [c]: 2 s",
