@@ -8,6 +8,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from benchmarks.few_shot import DRAWS, GIVEN, LEAST_RUNS, SCORED, coverage, error, width
+from benchmarks.few_shot_memory import pairs, section
 from meshwright.report.svg import BLUE, GREY, GRID, INK, MUTED, ORANGE, Drawing
 from meshwright.words import percent
 
@@ -31,7 +32,9 @@ unknown; *own cell* counts only rows whose device, framework and precision an ow
 def page(found: Found) -> str:
     """The whole page."""
     parts = [HEAD, "## In short\n", summary(found), "![Error and intervals by own runs](few-shot.svg)\n"]
-    return "\n".join([*parts, "## Source by source\n", sources_table(found), said(found)])
+    anchored = pairs()
+    memory = ["\n" + section(anchored)] if anchored else []
+    return "\n".join([*parts, "## Source by source\n", sources_table(found), said(found).rstrip("\n"), *memory])
 
 
 def summary(found: Found) -> str:
