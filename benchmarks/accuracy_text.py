@@ -12,6 +12,8 @@ from benchmarks.contradictions import contradictions
 from benchmarks.disclosure import how, is_fitted, section
 from benchmarks.regimes import regimes
 from benchmarks.worst import settings, worst
+from meshwright.catalog.calibrations import DEFAULT, calibration_table
+from meshwright.catalog.ceilings import Ceiling, ceilings
 from meshwright.evidence.rows.conventions import conventions
 from meshwright.evidence.rows.table import count_reasons
 from meshwright.evidence.score.metrics import reliability, scores
@@ -59,7 +61,14 @@ def document(found: Mapping[str, Validation]) -> str:
         "apart, so what no prediction can do much better than halve. *One constant*: the error of a single fitted efficiency.",
         "", "## In short", "", "The set missed most comes first.", "",
         "<!-- summary -->", how(main), "", *short_table(summary), "<!-- /summary -->", "",
+        "## Never worse than yesterday", "", "![Step-time error by set and version](accuracy/history.svg)", "",
+        "`benchmarks/figures.csv` has the figures of every version, `python -m benchmarks.history` compares them: a set that "
+        "became worse by more than its standard error, or predictions that moved without a new version, fail the tests unless "
+        "`benchmarks/versions.yaml` says why.", "",
         "## What the predictions have seen", "", *section(), "",
+        "## Ceilings that bind", "",
+        "Constants that the shipped calibration holds at the most that physics allows, though its runs ask for more: a formula is "
+        "missing there. Of the cells of a framework (device and precision) the one that asks for most.", "", *ceiling_table(), "",
         "## Step time", "", "![Predicted against measured step time, by set](accuracy/steps.svg)", "",
         "## Memory", "", "![Predicted against measured memory, by set](accuracy/memory.svg)", "",
         "## By regime", "", "![Predicted over measured step time, by regime](accuracy/regimes.svg)", "",
@@ -98,6 +107,17 @@ def document(found: Mapping[str, Validation]) -> str:
         *(f"- {count}: {kind}" for kind, count in count_reasons(main.skipped).items()),
     ]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def ceiling_table() -> list[str]:
+    """Constants at their maximum, by framework."""
+    found: dict[tuple[str, str], list[Ceiling]] = {}
+    for each in ceilings(calibration_table(DEFAULT)):
+        found.setdefault((each.constant, each.cell.split()[1]), []).append(each)
+    return table(("constant", "framework", "cells", "asks for", "gets", "where most"), [
+        (f"`{constant}`", framework, str(len(each)), f"{each[0].wanted:.2f}", f"{each[0].maximum:.2f}", each[0].cell)
+        for (constant, framework), each in found.items()
+    ], left=2)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:

@@ -27,10 +27,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES, EXAMPLE = ROOT / "docs" / "pictures", ROOT / "docs" / "examples" / "plan.html"
-HERE = "{here}"
 _TRIALS = (
-    "llama3-8b --layers 4 --device cpu --devices 2 --global-batch 8 --sequence 64 --template {here}/run.sh "
-    "--layouts {here}/layouts.txt --steps 9 --yes"
+    "llama3-8b --layers 4 --device cpu --devices 2 --global-batch 8 --sequence 64 --template run.sh --layouts layouts.txt "
+    "--steps 9 --yes"
 )
 SAMPLES = {
     "plan": "plan llama3-70b --device h100-sxm --nodes 8 --global-batch 1024 --sequence 8192",
@@ -45,13 +44,17 @@ SAMPLES = {
     "diagnose": "diagnose examples/slow.log --device a100-80g-sxm",
     "pack": "pack --distribution lognormal:median=1500,sigma=0.8,max=8192,n=2048 --model qwen2.5-7b --device h100-sxm --nodes 1 "
             '--task sft --layout "mb1 zero3 recompute=selective:layernorm"',
-    "sweep": f"sweep {_TRIALS} --store {{here}}/sweep.db",
-    "tune": "tune --replay {here}/runs.csv",
-    "trials": f"tune {_TRIALS} --store {{here}}/tune.db",
-    "validate": "validate {here}/runs.csv",
+    "sweep": f"sweep {_TRIALS} --store sweep.db",
+    "tune": "tune --replay runs.csv",
+    "trials": f"tune {_TRIALS} --store tune.db",
+    "validate": "validate runs.csv",
+    "atlas": "atlas --sizes 1b,3b,8b --device h100-sxm --nodes 1..8 --global-batch 256 --sequence 4096 --framework nanotron "
+             "--pin recompute=none --pin cp=1 --csv shipped --difference",
 }
-"""Name of a page -> the command that asks for it, run in the root of the repository; ``{here}``: a folder with files for it."""
-SHOWN = ("plan", "estimate", "check", "fix", "balance", "diagnose", "tune")
+"""Name of a page -> the command that asks for it, run in the root of the repository."""
+AT_THEIR_FILES = {"sweep", "tune", "trials", "validate"}
+"""Those that are run in a folder with files made for them."""
+SHOWN = ("plan", "estimate", "check", "fix", "balance", "diagnose", "tune", "atlas")
 """Pages whose screenshots the documentation has."""
 LAYOUTS = ("dp2 mb1", "dp2 mb2", "dp2 mb4", "pp2 mb1", "tp2 mb1", "tp2 mb4")
 RUNS = "playbook"
@@ -85,10 +88,10 @@ def folder_of_samples() -> Iterator[Path]:
 
 def write_page(name: str, folder: Path, page: Path) -> str:
     """The page of a sample as ``--html`` writes it; what the command prints beside it."""
-    words = [word.replace(HERE, str(folder)) for word in shlex.split(SAMPLES[name])]
+    words = shlex.split(SAMPLES[name])
     stream = io.StringIO()
-    with contextlib.redirect_stdout(stream), contextlib.chdir(ROOT):
-        status = run_meshwright([*words, "--html", str(page)])
+    with contextlib.redirect_stdout(stream), contextlib.chdir(folder if name in AT_THEIR_FILES else ROOT):
+        status = run_meshwright([*words, "--out" if name == "atlas" else "--html", str(page)])
     assert status in {0, 1}, f"meshwright {shlex.join(words)} ended with {status}"
     return stream.getvalue()
 
@@ -114,8 +117,9 @@ def browser() -> Iterator[Any]:
 
 
 def photograph(opened: Any, page: Path, name: str) -> None:
-    """The beginning of a page on a desk by day and by night, and on a phone."""
-    for width, scheme, suffix in ((DESK, "light", ""), (DESK, "dark", "-dark"), (PHONE, "light", "-phone")):
+    """The beginning of a page on a desk and on a phone; that of a plan also by night."""
+    views = [(DESK, "light", ""), (PHONE, "light", "-phone")] + [(DESK, "dark", "-dark")] * (name == SHOWN[0])
+    for width, scheme, suffix in views:
         view = opened.new_page(viewport={"width": width, "height": HIGH}, color_scheme=scheme)
         view.goto(page.as_uri())
         target = PICTURES / f"{name}{suffix}.png"

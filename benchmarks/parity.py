@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from meshwright.domain.label import parse_layout
+from meshwright.domain.mixers import GatedDelta, Mamba2
 from meshwright.domain.model import Attention, LatentAttention, LayerKind, MixtureOfExperts, Mlp, Model
 from meshwright.engine.launch import Task, launch
 from meshwright.engine.request import Options, Request
@@ -60,6 +61,21 @@ MODELS = {
     "parallel": replace(
         DENSE, name="parallel", norm="layer-no-bias",
         kinds=(replace(PLAIN, attention=replace(GROUPED, query_key_norm="none"), norms=1, parallel_block=True),),
+    ),
+    "delta": replace(
+        DENSE, name="delta", pattern=(0, 0, 0, 1),
+        kinds=(
+            LayerKind(mixer=GatedDelta(key_heads=4, value_heads=8, key_dim=8, value_dim=16, chunk_tokens=8), feed_forward=MIXTURE),
+            LayerKind(attention=replace(GROUPED, gate="full"), feed_forward=MIXTURE),
+        ),
+    ),
+    "mamba": replace(
+        DENSE, name="mamba", pattern=(0, 1, 0, 2), tied_embeddings=True,
+        kinds=(
+            LayerKind(mixer=Mamba2(num_heads=8, head_dim=8, state_dim=16, num_groups=4, chunk_tokens=8), norms=1),
+            LayerKind(feed_forward=Mlp(width=128, gated=False), norms=1),
+            LayerKind(attention=replace(GROUPED, query_key_norm="none"), norms=1),
+        ),
     ),
 }
 PAGE = Path(__file__).parents[1] / "docs" / "parity.md"

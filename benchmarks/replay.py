@@ -93,8 +93,6 @@ def other_results(cells: Sequence[HeldOut], cache: Path, seeds: int, until_s: fl
     for way in [way for way in WAYS if find_spec("optuna") or not way.startswith("Optuna")]:
         near: dict[str, list[int]] = {each.cell.id: [] for each in own}
         for seed in range(seeds if way in CHANCE else 1):
-            if time.monotonic() > until_s and seed:
-                break
             one = {each.cell.id: _near(way, each, seed, cache, until_s if seed else math.inf) for each in own}
             if None in one.values():
                 break

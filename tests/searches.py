@@ -21,7 +21,8 @@ _FOUND: dict[tuple[object, ...], tuple[object, Any]] = {}
 
 
 def _find(
-    case: Any, features: Any, options: Any, runner: Any, progress: Any = None, *, lean: bool = False, able: bool = False
+    case: Any, features: Any, options: Any, runner: Any, progress: Any = None, *, lean: bool = False, able: bool = False,
+    learnt: Any = None,
 ) -> Any:
     asked = runner if isinstance(runner, Functions) else id(runner)
     question = (repr(case), repr(features), repr(options), asked, lean, able)

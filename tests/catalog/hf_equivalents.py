@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from meshwright.domain.model import MixtureOfExperts, Mlp, Model
@@ -18,6 +20,13 @@ def equivalent(architecture: str, config_class: str) -> Callable[[Equivalent], E
         return function
 
     return register
+
+
+def equivalents() -> dict[str, tuple[str, Equivalent]]:
+    """All families: those of this file, and of each ``hf_*.py`` beside it."""
+    for path in sorted(Path(__file__).parent.glob("hf_*.py")):
+        import_module(f"tests.catalog.{path.stem}")
+    return EQUIVALENTS
 
 
 def mlp_of(model: Model) -> Mlp | None:
@@ -42,7 +51,7 @@ def layer_types(model: Model) -> list[str]:
 
 
 def common(model: Model) -> dict[str, Any]:
-    attention = model.kinds[0].attention
+    attention = model.attention
     mlp = mlp_of(model)
     return {
         "hidden_size": model.hidden,
@@ -69,7 +78,7 @@ def rotary(model: Model) -> dict[str, Any]:
 
 
 def biases(model: Model) -> bool:
-    return model.kinds[0].attention.query_bias
+    return model.attention.query_bias
 
 
 @equivalent("LlamaForCausalLM", "LlamaConfig")
@@ -195,12 +204,12 @@ def routed(model: Model) -> dict[str, Any]:
 
 @equivalent("Glm4MoeForCausalLM", "Glm4MoeConfig")
 def glm4_moe(model: Model) -> dict[str, Any]:
-    normed = model.kinds[0].attention.query_key_norm == "head"
+    normed = model.attention.query_key_norm == "head"
     return common(model) | routed(model) | {"attention_bias": biases(model), "use_qk_norm": normed}
 
 
 def deepseek(model: Model) -> dict[str, Any]:
-    latent = model.kinds[0].attention.latent
+    latent = model.attention.latent
     assert latent is not None
     config = {key: value for key, value in common(model).items() if key != "head_dim"}
     return (
@@ -234,7 +243,7 @@ def llama4(model: Model) -> dict[str, Any]:
         "attention_chunk_size": window_of(model),
         "no_rope_layers": [int(kind.attention.window_tokens is not None) for kind in kinds],
         "layer_types": ["chunked_attention" if kind.attention.window_tokens else "full_attention" for kind in kinds],
-        "use_qk_norm": any(kind.attention.query_key_norm != "none" for kind in model.kinds),
+        "use_qk_norm": any(each.query_key_norm != "none" for each in model.attentions),
     }
 
 
@@ -245,7 +254,7 @@ def gpt2(model: Model) -> dict[str, Any]:
     return {
         "n_embd": model.hidden,
         "n_layer": model.num_layers,
-        "n_head": model.kinds[0].attention.num_heads,
+        "n_head": model.attention.num_heads,
         "n_inner": mlp.width,
         "n_positions": model.position_table,
         "vocab_size": model.vocabulary,
@@ -265,7 +274,7 @@ def bloom(model: Model) -> dict[str, Any]:
     return {
         "hidden_size": model.hidden,
         "n_layer": model.num_layers,
-        "n_head": model.kinds[0].attention.num_heads,
+        "n_head": model.attention.num_heads,
         "vocab_size": model.vocabulary,
         "tie_word_embeddings": model.tied_embeddings,
         "seq_length": model.max_sequence,
@@ -279,7 +288,7 @@ def opt(model: Model) -> dict[str, Any]:
     return {
         "hidden_size": model.hidden,
         "num_hidden_layers": model.num_layers,
-        "num_attention_heads": model.kinds[0].attention.num_heads,
+        "num_attention_heads": model.attention.num_heads,
         "ffn_dim": mlp.width,
         "vocab_size": model.vocabulary,
         "max_position_embeddings": model.position_table - 2,
@@ -296,7 +305,7 @@ def mpt(model: Model) -> dict[str, Any]:
     return {
         "d_model": model.hidden,
         "n_layers": model.num_layers,
-        "n_heads": model.kinds[0].attention.num_heads,
+        "n_heads": model.attention.num_heads,
         "expansion_ratio": mlp.width // model.hidden,
         "vocab_size": model.vocabulary,
         "max_seq_len": model.max_sequence,
@@ -306,7 +315,7 @@ def mpt(model: Model) -> dict[str, Any]:
 
 @equivalent("FalconForCausalLM", "FalconConfig")
 def falcon(model: Model) -> dict[str, Any]:
-    attention = model.kinds[0].attention
+    attention = model.attention
     new = attention.num_key_value_heads > 1
     return {
         "hidden_size": model.hidden,

@@ -10,6 +10,7 @@ import yaml
 
 from meshwright.catalog import cluster_for, clusters, device, devices, load_cluster, provenance
 from meshwright.catalog.cluster_sheet import MAX_DEVICES
+from meshwright.catalog.device_sheet import device_names
 from meshwright.errors import InputError
 from meshwright.units import GIB
 
@@ -52,8 +53,8 @@ def test_every_device_of_the_shipped_corpus_is_known() -> None:
     if not found:
         pytest.skip("the corpus is not shipped")
     with found[0].open(encoding="utf-8") as stream:
-        for spelling in {row["gpu"] for row in csv.DictReader(stream)}:
-            assert device(spelling)
+        unknown = {row["gpu"] for row in csv.DictReader(stream) if device_names().find(row["gpu"]) is None}
+    assert unknown == {"vr200"}  # Rubin: one run, reported as unread
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,7 @@ def test_a_user_file_reports_every_fault_with_its_path(tmp_path: Path) -> None:
     )
     text = "\n".join(faults_of(path))
     assert "models.mine.hidden: is missing" in text
-    assert "models.mine.hiden: is no known key; did you mean hidden?" in text
+    assert "models.mine.hiden: is no known key; did you mean hidden" in text
     assert "models.mine.vocabulary: '1000' is not a whole number but text; remove the quotes" in text
     assert "models.mine.mlp.width: 2.5 is not a whole number" in text
     assert "models.mine.mlp.gatd: is no known key; did you mean gated?" in text

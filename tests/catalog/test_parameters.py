@@ -155,7 +155,7 @@ def test_latent_down_projections_are_replicated() -> None:
     """Megatron with Transformer Engine builds them with parallel_mode='duplicated'."""
     model = load_model("deepseek-v3")
     counts = layer_parameters(model, model.kinds[0], tp=8)
-    latent = model.kinds[0].attention.latent
+    latent = model.attention.latent
     assert latent is not None
     down = model.hidden * (1536 + 512 + 64) + 1536 + 512
     assert counts.replicated == down + 2 * model.hidden

@@ -143,7 +143,7 @@ def test_an_answer_is_shown_once_and_then_what_comes_after_it(monkeypatch, capsy
     said = []
     monkeypatch.setattr(output, "print_json", lambda document: said.append(("json", document)))
     monkeypatch.setattr(output, "print_report", lambda parts: said.append(("report", parts)))
-    answer = Some(to_json=lambda: "document", refusal=refusal, status=1 if refusal else 0)
+    answer = Some(to_json=lambda: "document", refusal=refusal, status=1 if refusal else 0, page="")
 
     def ask(request, progress=None, told=None):
         assert (request.name, told is not None) == ("x", watched)

@@ -54,7 +54,7 @@ def test_a_trainer_with_deepspeed_tells_layout_and_model(asked):
     assert (run.layout.microbatch_sequences, run.layout.num_microbatches, run.layout.offload) == (4, 2, ("optimizer",))
     assert "recompute=full" in label(run.layout)
     model = run.case.model
-    assert (model.hidden, model.num_layers, model.kinds[0].attention.num_heads, model.vocabulary) == (1024, 24, 16, 50257)
+    assert (model.hidden, model.num_layers, model.attention.num_heads, model.vocabulary) == (1024, 24, 16, 50257)
     assert run.case.training.precision.name == "fp16"
     assert run.predicted is not None
 

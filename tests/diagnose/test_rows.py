@@ -72,7 +72,7 @@ def test_another_model_is_said_by_its_shapes(name):
 
 def test_dense_first_layers_and_shared_experts_are_said():
     model = replace(shrink(load_model("deepseek-v3"), 6), name="of somebody", num_mtp_layers=0)
-    attention = replace(model.kinds[0].attention, latent=None, head_dim=128)
+    attention = replace(model.attention, latent=None, head_dim=128)
     model = replace(model, kinds=tuple(replace(kind, attention=attention) for kind in model.kinds))
     row = cells(replace(CASE, model=model), plain(model))
     assert (row["n_dense_layers"], row["n_shared_experts"], row["ffn_hidden"], row["moe_ffn_hidden"]) == ("3", "1", "18432", "2048")

@@ -62,7 +62,7 @@ def test_most_models_can_be_built_and_those_with_latent_attention_cannot():
     alone = {name: built(read(dump(name))) for name in NAMES}
     refused = {name for name, each in alone.items() if isinstance(each, Message)}
     assert len(refused) < len(NAMES) / 2
-    latent = {name for name in NAMES if load_model(name).kinds[0].attention.latent}
+    latent = {name for name in NAMES if load_model(name).attention.latent}
     assert latent
     assert latent <= refused
     assert all("latent attention" in str(alone[name]) for name in latent)

@@ -9,6 +9,7 @@ from meshwright.catalog.implementations import implementation
 from meshwright.catalog.recipes import optimizer, precision
 from meshwright.domain.case import Case
 from meshwright.domain.layout import Full, Layout, Selective
+from meshwright.domain.mixers import GatedDelta, Mamba2
 from meshwright.domain.model import Attention, LayerKind, MixtureOfExperts, Mlp, Model
 from meshwright.domain.training import Batch, Training
 from meshwright.engine.dry_run import Job
@@ -25,6 +26,21 @@ NO_SHARED = replace(
     MOE, name="moe-no-shared", kinds=(LayerKind(attention=ATTENTION, feed_forward=replace(SHARED, shared_width=0)),)
 )
 NORMED = replace(DENSE, name="qk-norm", kinds=(replace(DENSE.kinds[0], attention=replace(ATTENTION, query_key_norm="head")),))
+DELTA_MIXER = GatedDelta(key_heads=4, value_heads=8, key_dim=32, value_dim=32, chunk_tokens=16)
+MAMBA_MIXER = Mamba2(num_heads=8, head_dim=32, state_dim=32, num_groups=4, chunk_tokens=16)
+DELTA = replace(DENSE, name="gated-delta", kinds=(LayerKind(mixer=DELTA_MIXER, feed_forward=Mlp(width=256)),))
+MAMBA = replace(DENSE, name="mamba-2", kinds=(LayerKind(mixer=MAMBA_MIXER, norms=1),))
+GATED = replace(DENSE, name="gated-attention", kinds=(replace(DENSE.kinds[0], attention=replace(ATTENTION, gate="full")),))
+DELTA_MOE = replace(DENSE, name="gated-delta-moe", kinds=(LayerKind(mixer=DELTA_MIXER, feed_forward=SHARED),))
+QWEN = replace(DENSE, name="delta-attention", kinds=(DELTA_MOE.kinds[0], GATED.kinds[0]), pattern=(0, 0, 0, 1))
+NEMOTRON = replace(
+    DENSE, name="mamba-mlp-attention", pattern=(0, 1, 0, 2),
+    kinds=(MAMBA.kinds[0], LayerKind(feed_forward=Mlp(width=256, gated=False), norms=1), LayerKind(attention=ATTENTION, norms=1)),
+)
+FALCON = replace(
+    DENSE, name="mamba-beside-attention",
+    kinds=(LayerKind(attention=ATTENTION, mixer=MAMBA_MIXER, feed_forward=Mlp(width=256)),),
+)
 GELU = replace(DENSE, name="gelu", norm="layer", kinds=(replace(DENSE.kinds[0], feed_forward=Mlp(width=256, gated=False)),))
 
 
@@ -59,7 +75,9 @@ def zero(stage: int, shards: int) -> dict[str, int]:
 
 
 def _trial(model: Model, rank: int = 0, *, slow: bool = False, layers: int = 2, **knobs: object) -> Trial:
-    return Trial(model=replace(model, pattern=(0,) * layers), layout=Layout(**knobs), rank=rank, slow=slow)  # type: ignore[arg-type]
+    """``layers`` of the first kind; of a model with several kinds its own layers."""
+    pattern = model.pattern if len(model.kinds) > 1 else (0,) * layers
+    return Trial(model=replace(model, pattern=pattern), layout=Layout(**knobs), rank=rank, slow=slow)  # type: ignore[arg-type]
 
 
 SP = {"tensor_parallel": 2, "sequence_parallel": True}
@@ -133,4 +151,29 @@ TRIALS = (
     _trial(MOE, slow=True, data_parallel=4, expert_parallel=2, **zero(3, 4)),
     _trial(MOE, data_parallel=4, expert_parallel=2, recompute=CORE, **zero(2, 2)),
     _trial(MOE, slow=True, layers=4, pipeline_parallel=2, data_parallel=2, expert_parallel=2, num_microbatches=2, **zero(2, 2)),
+    # linear mixers
+    _trial(DELTA, slow=True),
+    _trial(DELTA, slow=True, tensor_parallel=2),
+    _trial(DELTA, **SP),
+    _trial(DELTA, slow=True, tensor_parallel=4, sequence_parallel=True, data_parallel=2, **zero(2, 2)),
+    _trial(DELTA, slow=True, recompute=Full()),
+    _trial(DELTA, slow=True, **SP, recompute=Full(layers=1)),
+    _trial(DELTA, slow=True, data_parallel=4, **zero(3, 4)),
+    _trial(DELTA, 1, slow=True, layers=4, pipeline_parallel=2, num_microbatches=4),
+    _trial(MAMBA, slow=True),
+    _trial(MAMBA, slow=True, tensor_parallel=2),
+    _trial(MAMBA, slow=True, **SP, microbatch_sequences=2),
+    _trial(MAMBA, 1, slow=True, tensor_parallel=4, sequence_parallel=True),
+    _trial(MAMBA, slow=True, recompute=Full()),
+    _trial(MAMBA, slow=True, data_parallel=4, num_microbatches=2, **zero(2, 2)),
+    _trial(MAMBA, slow=True, layers=4, pipeline_parallel=2, virtual_stages=2, num_microbatches=4),
+    _trial(GATED, slow=True, **SP),
+    _trial(DELTA_MOE, slow=True, **SP, data_parallel=2, expert_parallel=4),
+    _trial(QWEN, **SP, data_parallel=2, expert_parallel=2, **zero(2, 2)),
+    _trial(QWEN, slow=True, data_parallel=2, **zero(3, 2), recompute=CORE),
+    _trial(QWEN, 1, slow=True, pipeline_parallel=2, num_microbatches=4),
+    _trial(NEMOTRON, slow=True),
+    _trial(NEMOTRON, **SP, data_parallel=2, **zero(3, 2)),
+    _trial(NEMOTRON, 1, slow=True, pipeline_parallel=2, num_microbatches=4, recompute=Full()),
+    _trial(FALCON, slow=True),
 )

@@ -8,6 +8,8 @@ import pytest
 from benchmarks.parity import MODELS, QUICK, SEQUENCE_TOKENS, SLOW, case
 
 from meshwright.domain.layout import Full, Layout, Mixed, Overlap, Selective
+from meshwright.domain.mixers import Lightning
+from meshwright.domain.model import Side
 from meshwright.engine.refusals import refused
 from meshwright.engine.request import Options, Request
 
@@ -58,6 +60,9 @@ def test_every_case_of_the_matrix_is_accepted(ranks: int) -> None:
         ("dense", Layout(offload=("optimizer",)), {"offload"}),
         ("dense", Layout(overlap=Overlap(tensor=True, expert=True)), {"overlap"}),
         ("dense", Layout(recompute=Selective(modules=("core_attn", "layernorm"))), {"recompute"}),
+        ("delta", Layout(tensor_parallel=8, sequence_parallel=True), {"tensor"}),  # four key heads
+        ("mamba", Layout(context_parallel=2, context_kind="ulysses"), {"mixer-layout"}),
+        ("mamba", replace(PIPE, schedule="zb1p"), {"mixer-layout"}),
         ("dense", replace(PIPE, recompute=Full(layers=((1,),))), {"recompute-shape"}),
         ("dense", replace(PIPE, recompute=Mixed(parts=((Full(), ((1, 0),)), (Selective(), ((0, 1),))))), {"recompute-mixed"}),
     ),
@@ -92,8 +97,30 @@ def test_figures_of_the_run_are_judged() -> None:
     assert ids("dense", Layout(tensor_parallel=2), options=compiled) == {"compiled-tensor"}
 
 
+def test_packed_samples_and_compiled_layers_are_not_for_linear_mixers() -> None:
+    for options in (Options(packed=True), Options(compiled=True)):
+        assert ids("delta", Layout(), options=options) == {"mixer-layout"}
+    assert ids("delta", Layout(tensor_parallel=2, sequence_parallel=True)) == set()
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    ({"mixer": Lightning(num_heads=4, head_dim=16), "attention": None},
+     "dense has lightning attention, and the reference step has gated delta net and Mamba-2"),
+    ({"attention": replace(MODELS["dense"].attention, selected_tokens=16)},
+     "dense has sparse attention, which the reference step has not"),
+    ({"attention": replace(MODELS["dense"].attention, shared_key_value=True)}, "keys and values that layers share"),
+    ({"sides": (Side(name="side", inputs=64, outputs=8),)}, "projections beside its layers"),
+    ({"streams": 4}, "several residual streams"),
+])
+def test_parts_without_a_module_are_refused_by_name(change: dict[str, object], said: str) -> None:
+    kind = replace(MODELS["dense"].kinds[0], **change)  # type: ignore[arg-type]
+    request = Request(model=replace(MODELS["dense"], kinds=(kind,)), layout=Layout(), sequence_tokens=SEQUENCE_TOKENS)
+    (message,) = refused(request)
+    assert said in str(message)
+
+
 def test_models_without_an_equal_are_refused() -> None:
-    full = replace(MODELS["dense"].kinds[0], attention=replace(MODELS["dense"].kinds[0].attention, query_key_norm="full"))
+    full = replace(MODELS["dense"].kinds[0], attention=replace(MODELS["dense"].attention, query_key_norm="full"))
     for model, expected in ((replace(MODELS["dense"], kinds=(full,)), {"engine.tensor-norm"}),
                             (replace(MODELS["dense"], num_mtp_layers=1), {"engine.mtp"})):
         request = Request(model=model, layout=Layout(tensor_parallel=2), sequence_tokens=SEQUENCE_TOKENS)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from meshwright.catalog import load_model, models
+from meshwright.domain.mixers import GatedDelta, Mamba2
+from meshwright.domain.model import LayerKind
 from meshwright.engine.smaller import smaller
 from meshwright.errors import InputError
 
@@ -19,10 +23,12 @@ def test_every_model_shrinks(name: str) -> None:
     assert small.num_layers == min(4, model.num_layers)
     assert {type(kind.feed_forward) for kind in small.kinds} <= {type(kind.feed_forward) for kind in model.kinds}
     for kind in small.kinds:
+        if kind.attention is None:
+            continue
         assert kind.attention.num_heads % kind.attention.num_key_value_heads == 0
         assert (
             kind.attention.query_width
-            <= max(2 * hidden * max(k.attention.query_width / model.hidden for k in model.kinds), 64) + 256
+            <= max(2 * hidden * max(each.query_width / model.hidden for each in model.attentions), 64) + 256
         )
         if kind.experts:
             assert kind.experts.num_experts == experts
@@ -34,6 +40,20 @@ def test_heads_and_widths_shrink_in_proportion() -> None:
     (kind,) = small.kinds
     assert (kind.attention.num_heads, kind.attention.num_key_value_heads, kind.attention.head_dim) == (8, 2, 128)
     assert kind.feed_forward.width == 14336 // 4  # type: ignore[union-attr]
+
+
+def test_groups_of_heads_of_a_mixer_shrink_in_proportion() -> None:
+    model = load_model("llama3-8b")
+    for mixer, expected in (
+        (GatedDelta(key_heads=16, value_heads=32, key_dim=128, value_dim=128), (4, 8)),
+        (Mamba2(num_heads=128, head_dim=64, state_dim=128, num_groups=8), (2, 32)),
+        (Mamba2(num_heads=20, head_dim=64, state_dim=128, num_groups=1), (1, 5)),
+    ):
+        kind = LayerKind(mixer=mixer, norms=1)
+        (small,) = smaller(replace(model, kinds=(kind,)), hidden=1024).kinds
+        found = small.mixer
+        assert isinstance(found, GatedDelta | Mamba2)
+        assert (found.groups, found.heads) == expected
 
 
 def test_nothing_given_changes_nothing() -> None:

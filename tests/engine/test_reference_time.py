@@ -31,8 +31,8 @@ pytest.importorskip("torch")
 
 REFERENCE = implementation("reference")
 NOTHING = Overlap(gradient_reduce=False, parameter_gather=False, point_to_point=False)
-WIDE = replace(DENSE, name="wide", kinds=(replace(DENSE.kinds[0], attention=replace(DENSE.kinds[0].attention, num_heads=16)),))
-FOUR = replace(NO_SHARED.kinds[0], feed_forward=replace(NO_SHARED.kinds[0].feed_forward, num_experts=4))
+WIDE = replace(DENSE, name="wide", kinds=(replace(DENSE.kinds[0], attention=replace(DENSE.attention, num_heads=16)),))
+FOUR = replace(NO_SHARED.kinds[0], feed_forward=replace(NO_SHARED.feed_forward, num_experts=4))
 FEW_EXPERTS = replace(NO_SHARED, name="few-experts", kinds=(FOUR,))
 LAYERS = (1, 2)
 NO_TIME = ("kernel_gap_s", "launch_s", "collective_host_s", "collective_skew_s", "shard_host_s", "step_host_s", "microbatch_host_s",
@@ -70,7 +70,7 @@ def in_bytes(model: Model, layout: Layout) -> Case:
     device = replace(case.cluster.device, memory_bytes_per_s=1.0, peak_flops_per_s={"bf16": 1e40}, synchronous=True)
     link = replace(case.cluster.scale_up, bytes_per_s=1e40, latency_s=0.0)
     constants = replace(
-        case.calibration.constants, memory_ratio=1.0, expert_memory_ratio=1.0, scale_up_ratio=1.0, expert_imbalance_ratio=1.0,
+        case.calibration.constants, memory_ratio=1.0, expert_memory_ratio=1.0, scale_up_ratio=1.0, expert_load_spread=0.0,
         **dict.fromkeys(NO_TIME, 0.0),
     )
     return replace(

@@ -62,7 +62,7 @@ def test_scores_are_kept_as_korthikanti_counts_them_without_dropout(tp):
     case = small_case("llama3-8b", layers=4, devices=4, batch=8, sequence=1024)
     layout = Layout(tensor_parallel=tp, sequence_parallel=tp > 1, data_parallel=4 // tp, num_microbatches=2 * tp)
     kept = [evaluate(case, replace(layout, attention=kernel)).costs.kinds[0].saved_bytes[0] for kernel in (None, "math")]
-    heads, tokens = case.model.kinds[0].attention.num_heads, case.batch.sequence_tokens
+    heads, tokens = case.model.attention.num_heads, case.batch.sequence_tokens
     assert float(kept[1] - kept[0]) == pytest.approx(2 * heads * tokens**2 / tp, rel=1e-9)
 
 

@@ -66,7 +66,7 @@ def test_activations_are_exactly_the_closed_formula(name):
     """s b h L (10 + 24/t + 5 a s / (h t)) (1 + (p-1)/(p v)) on the first stage, where v > 1; else p stages of L / p."""
     row, evaluation = GOLDEN[name], _evaluated(name, "none")
     case = small_case(name, "a100-80g-sxm", devices=8, implementation="megatron-2022")
-    h, a, s, t = case.model.hidden, case.model.kinds[0].attention.num_heads, 2048, row["tensor"]
+    h, a, s, t = case.model.hidden, case.model.attention.num_heads, 2048, row["tensor"]
     p, v = row["pipeline"], row["virtual"]
     per_layer = s * row["microbatch"] * h * (10 + 24 / t + 5 * a * s / (h * t))
     held = (1 + (p - 1) / (p * v)) if v > 1 else 1.0

@@ -36,7 +36,7 @@ def test_full_sharding_holds_two_gathered_layers_the_gradients_of_one_and_the_en
     case = small_case(layers=4)
     sharded = Layout(data_parallel=8, optimizer_shards=8, gradient_shards=8, parameter_shards=8, num_microbatches=2)
     found, precision, model = evaluate(case, sharded), case.training.precision, case.model
-    attention, width = model.kinds[0].attention, model.kinds[0].feed_forward.width
+    attention, width = model.attention, model.feed_forward.width
     heads = attention.num_heads + attention.num_key_value_heads
     layer = 2 * model.hidden * attention.head_dim * heads + 3 * model.hidden * width + 2 * model.hidden
     ends = 2 * model.vocabulary * model.hidden + model.hidden

@@ -157,6 +157,19 @@ def test_a_layout_of_lists_is_read():
     assert (layout.virtual_stages, layout.stage_layers) == (2, ((3, 5), (5, 3)))
 
 
+@pytest.mark.parametrize(("fields", "launch"), [
+    ({}, None),
+    ({"model.cuda_graph_impl": "none", "model.deterministic_mode": True}, "graphs=none deterministic=on"),
+    ({"model.cuda_graph_impl": "transformer_engine", "model.cuda_graph_scope": ["attn"]}, "graphs=partial"),
+    ({"model.cuda_graph_impl": "local", "model.cuda_graph_scope": ["full_iteration"], "train.manual_gc": True},
+     "graphs=step host=bound"),
+    ({"model.moe_router_force_load_balancing": False, "model.moe_token_dispatcher_type": "flex"},
+     "routing=natural dispatcher=flex"),
+])
+def test_how_a_recipe_is_launched_is_read(fields, launch):
+    assert read(python(recipe(1, 1, 1, batch=64) | fields), devices=8).said.launch == launch
+
+
 @pytest.mark.parametrize("version", BRIDGE.releases)
 def test_a_recipe_is_edited_in_place(version):
     values = RECIPES["llama3_70b 0.3"][2]

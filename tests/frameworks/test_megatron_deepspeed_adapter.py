@@ -311,7 +311,7 @@ def test_megatron_deepspeed_accepts_the_flags():
         parsed = verdict["config"]
         assert parsed["data_parallel_size"] == layout.data_parallel
         assert parsed["num_layers"] == case.model.num_layers
-        assert parsed["num_key_value_heads"] == case.model.kinds[0].attention.num_key_value_heads
+        assert parsed["num_key_value_heads"] == case.model.attention.num_key_value_heads
         assert parsed["global_batch_size"] == case.batch.global_batch_sequences
 
 

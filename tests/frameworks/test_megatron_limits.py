@@ -30,6 +30,8 @@ BROKEN = {
     "expert-grid": (MOE, {"expert_parallel": 64, "pipeline_parallel": 2}, {}),
     "heads": (DENSE, {"tensor_parallel": 3, **SP}, {"devices": 48, "batch": 240, "sequence": 3072}),
     "query-groups": (DENSE, {"tensor_parallel": 3, **SP}, {"devices": 48, "batch": 240, "sequence": 3072}),
+    "delta-context": ("qwen3-next-80b-a3b", {"context_parallel": 2}, {}),
+    "delta-heads": ("qwen3-next-80b-a3b", {"tensor_parallel": 3, **SP}, {"devices": 48, "batch": 240, "sequence": 3072}),
     "width": (DENSE, {"tensor_parallel": 3, **SP}, {"devices": 48, "batch": 240, "sequence": 3072}),
     "expert-bias": (OSS, {"tensor_parallel": 2, "expert_tensor_parallel": 2, **SP}, {}),
     "batch": (DENSE, {"microbatch_sequences": 8}, {"batch": 128}),

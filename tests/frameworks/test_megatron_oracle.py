@@ -194,7 +194,7 @@ def test_the_arguments_rebuild_the_parameters_of_every_stage():
             layout = layout_of(case, **(knobs | dense | uneven))
             if knobs.get("expert_tensor_parallel") and MEGATRON.check(case, layout):
                 continue  # experts with biases are not cut
-            if case.model.kinds[0].attention.latent and layout.tensor_parallel > 1:
+            if case.model.attention.latent and layout.tensor_parallel > 1:
                 continue  # local layers split the down projections, those of Transformer Engine copy them
             script = MEGATRON.write(case, layout)[0].text
             stages = range(layout.pipeline_parallel)

@@ -37,6 +37,15 @@ def test_every_feature_of_a_release_is_written_and_read_back(release):
                 promise(there, case, layout)
 
 
+@pytest.mark.parametrize(("flags", "launch"), [
+    ("", None), ("--deterministic-mode --manual-gc", "deterministic=on host=bound"), ("--attention-backend auto", "attention=auto"),
+    ("--cuda-graph-impl none", "graphs=none"), ("--cuda-graph-impl transformer_engine --cuda-graph-scope attn", "graphs=partial"),
+    ("--moe-router-force-load-balancing --moe-token-dispatcher-type flex", "routing=balanced dispatcher=flex"),
+])
+def test_how_a_script_launches_is_read(flags, launch):
+    assert read(script(PP4, flags)).said.launch == launch
+
+
 @pytest.mark.parametrize(("flags", "virtual", "split"), [
     ("", 1, None),
     ("--num-layers-per-virtual-pipeline-stage 5", 4, None),

@@ -116,8 +116,8 @@ def test_equal_ones_are_settled_by_pairs_and_then_by_the_step():
 def test_two_chunks_on_every_rank_divide_the_layers(ranks, layers):
     assert small.layers_for(ranks) == layers
     made = small.decoder(64, layers)
-    attention = made.kinds[0].attention
-    assert (made.num_layers, made.hidden, made.kinds[0].feed_forward.width) == (layers, 64, 192)
+    attention = made.attention
+    assert (made.num_layers, made.hidden, made.feed_forward.width) == (layers, 64, 192)
     assert (attention.num_heads, attention.num_key_value_heads, attention.head_dim) == (8, 4, 8)
 
 

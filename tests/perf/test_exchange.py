@@ -41,7 +41,7 @@ def _exposed(case, context_kind, core_forward, core_backward):
 def test_a_ring_sends_keys_and_values_forward_and_their_gradients_too_backward():
     """Every step but the last takes latency + bytes / rate, less the share of the core that runs meanwhile."""
     case, core = _slow(1), (0.08, 0.16)
-    attention, constants = case.model.kinds[0].attention, case.calibration.constants
+    attention, constants = case.model.attention, case.calibration.constants
     tokens, steps = SEQUENCE / CONTEXT, CONTEXT - 1
     block = 2 * tokens * (attention.num_key_value_heads / TENSOR) * 2 * attention.head_dim
     rate = 1e9 * constants.network_ratio
@@ -59,7 +59,7 @@ def test_the_ring_of_the_hybrid_kind_runs_between_domains():
     case = _slow(DOMAIN)
     without = _exposed(case, "hybrid", 1e9, 1e9)
     with_ring = _exposed(case, "hybrid", 0.0, 0.0)
-    attention, domains = case.model.kinds[0].attention, CONTEXT * TENSOR // DOMAIN
+    attention, domains = case.model.attention, CONTEXT * TENSOR // DOMAIN
     block = 2 * SEQUENCE / CONTEXT * (attention.num_key_value_heads / TENSOR) * 2 * attention.head_dim
     groups = layer_groups(TENSOR, CONTEXT, 1, 1, TENSOR * CONTEXT, 1, case.cluster)
     assert (float(groups.context.local), float(groups.context.domains)) == (2, domains)

@@ -4,7 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from draws import examples
 from meshwright.api import make_case
 from meshwright.catalog import cluster_for
 from meshwright.catalog import implementation as implementation_named
@@ -13,6 +16,7 @@ from meshwright.domain.layout import Layout, Overlap
 from meshwright.domain.training import Lora
 from meshwright.estimate.evaluate import evaluate
 from meshwright.perf.adapters import adapted_widths, adapter_s
+from meshwright.perf.exchange import imbalance_ratio
 from meshwright.perf.layer import kernels
 
 LAYOUT = Layout(expert_parallel=8, data_parallel=8, optimizer_shards=8, num_microbatches=8)
@@ -32,6 +36,8 @@ def layer(made, layout=LAYOUT):
 
 def test_the_host_waits_in_every_mixture_layer_without_graphs():
     waiting = case()
+    constants = replace(waiting.calibration.constants, expert_host_s=0.0)
+    waiting = replace(waiting, calibration=replace(waiting.calibration, constants=constants))
     graphed = replace(waiting, implementation=replace(waiting.implementation, cuda_graphs=True))
     lost = float(layer(waiting).forward.host - layer(graphed).forward.host)
     assert lost == pytest.approx(waiting.calibration.constants.expert_sync_s, rel=0.01)
@@ -42,7 +48,35 @@ def test_balanced_routing_has_no_fuller_expert():
     made = case()
     balanced = replace(made, training=replace(made.training, balanced_routing=True))
     ratio = float(layer(made).forward.expert / layer(balanced).forward.expert)
-    assert ratio == pytest.approx(made.calibration.constants.expert_imbalance_ratio)
+    spread = made.calibration.constants.expert_load_spread
+    assert ratio == pytest.approx(1.0 + spread * np.sqrt(2.0 * np.log(8.0) / (128 / 8)))
+
+
+@examples(30)
+@given(st.integers(0, 7), st.integers(0, 7), st.floats(1e-3, 10.0))
+def test_the_fullest_rank_has_no_less_than_the_mean_and_more_the_more_ranks_wait(few, more, spread):
+    made = case()
+    constants = replace(made.calibration.constants, expert_load_spread=spread)
+    loaded = replace(made, calibration=replace(made.calibration, constants=constants))
+    small, large = sorted((2.0**few, 2.0**more))
+    assert 1.0 <= float(imbalance_ratio(loaded, 128, small)) <= float(imbalance_ratio(loaded, 128, large))
+    assert float(imbalance_ratio(loaded, 128, 1.0)) == 1.0
+
+
+def test_the_host_of_an_eager_mixture_is_a_floor_that_partial_graphs_and_fast_layers_lift():
+    slow, alone = case(device="b200"), replace(LAYOUT, expert_parallel=1)
+    plain = [replace(slow, launch=replace(slow.launch, graphs=graphs, plain_host=True)) for graphs in ("none", "partial")]
+    eager, replayed = (float(layer(each, alone).forward.host) for each in plain)
+    assert eager >= replayed
+
+
+def test_adapters_launch_kernels_of_their_own():
+    tuned = case("qwen3-8b", precision="bf16", task="lora", lora=Lora(targets=("query", "output")))
+    shape = evaluate(tuned, replace(LAYOUT, expert_parallel=1)).costs.shape
+    plain = replace(tuned, training=replace(tuned.training, task="pretrain", lora=None))
+    counts = [kernels(each.model.kinds[-1], each, shape, "ring") for each in (tuned, plain)]
+    ahead, behind = (float(with_ - without) for with_, without in zip(*counts, strict=True))
+    assert (ahead, behind) == (2 * 4.0, 2 * 8.0)
 
 
 def test_fused_experts_cast_and_gate_inside_their_kernels():

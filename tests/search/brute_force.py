@@ -83,7 +83,7 @@ def refusal(case: Case, features: Features, p: Point) -> str | None:
         return "the sequence exceeds the learned position table"
     if model.is_moe and not features.mixture_of_experts:
         return "the framework has no mixture of experts"
-    if any(kind.attention.num_heads % p.tp for kind in model.kinds):
+    if any(each.num_heads % p.tp for each in model.attentions):
         return "tp does not divide the attention heads"
     for kind in model.kinds:
         heads = kind.attention.num_key_value_heads
@@ -161,8 +161,8 @@ def refusal(case: Case, features: Features, p: Point) -> str | None:
 
 def first_kind(case: Case, features: Features) -> str | None:
     """The first kind of context parallelism that suits the model: windows need no rings, sinks need Ulysses."""
-    windows = any(kind.attention.window_tokens for kind in case.model.kinds)
-    sinks = any(kind.attention.sinks for kind in case.model.kinds)
+    windows = any(each.window_tokens for each in case.model.attentions)
+    sinks = any(each.sinks for each in case.model.attentions)
     for kind in features.context_kinds if features.context_parallel else ():
         if not (windows and kind in ("ring", "hybrid")) and (kind == "ulysses" or not sinks):
             return kind

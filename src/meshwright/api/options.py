@@ -5,6 +5,7 @@ from __future__ import annotations
 from meshwright.api import numbers
 from meshwright.api.fields import Field, one_of
 from meshwright.api.pins import pin
+from meshwright.domain.launch import launch_words, parse_launch
 
 DEFAULTS: dict[str, str] = {
     "task": "pretrain", "precision": "bf16", "optimizer": "adamw",
@@ -12,6 +13,12 @@ DEFAULTS: dict[str, str] = {
 }
 _CLUSTER, _BATCH, _NUMBERS, _TRAINER = "Cluster", "Batch", "Numbers (never changed)", "Trainer"
 _SEARCH, _RUN, _OUTPUT = "Search", "The whole run", "Output"
+
+
+def _launch(words: str) -> str:
+    """Settings of a launch in their one spelling."""
+    return launch_words(parse_launch(words))
+
 
 CASE = (
     Field(name="model", kind="argument", metavar="MODEL",
@@ -48,6 +55,9 @@ CASE = (
           help="Only what this framework can run [default: megatron]."),
     Field(name="implementation", metavar="NAME", panel=_TRAINER,
           help="Kernels and buffers as this implementation has them [default: the framework's]."),
+    Field(name="launch", parse=_launch, metavar="WORDS", panel=_TRAINER,
+          help='How the run is launched: "graphs=none deterministic=on attention=auto host=plain routing=natural" '
+               "[default: as the files say, else as performance recipes do]."),
     Field(name="calibration", metavar="none|NAME|FILE", panel=_TRAINER,
           help="Constants with their error: none (priors), shipped, or a file of calibrate [default: shipped]."),
     Field(name="flops_convention", parse=one_of("causal", "full", "megatron"), metavar="causal|full|megatron",

@@ -64,6 +64,8 @@ class ModelOnCluster(Request):
     optimizer: str | None = None
     gradient_dtype: str | None = None
     implementation: str | None = None
+    launch: str | None = None
+    """How the run is launched, as in ``graphs=none deterministic=on``."""
     calibration: str | Path | None = None
     flops_convention: str | None = None
     max_memory_ratio: float | str | None = None

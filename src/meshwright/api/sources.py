@@ -40,7 +40,7 @@ FILES = (
 _SAID = {
     "devices": "devices", "global_batch": "global_batch_sequences", "sequence": "sequence_tokens", "precision": "precision",
     "gradient_dtype": "gradient_dtype", "optimizer": "optimizer", "task": "task",
-    "implementation": "implementation",
+    "implementation": "implementation", "launch": "launch",
 }
 """Option -> field of ``Said`` that means the same."""
 _SHELL = {"No closing quotation": "a quote is not closed", "No escaped character": "nothing follows the last backslash"}

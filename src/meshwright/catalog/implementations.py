@@ -18,9 +18,12 @@ FILE = "implementations.yaml"
 
 
 @cache
+def _document() -> Mapping[str, object]:
+    return require_mapping(load_yaml(data_path(FILE)), FILE)
+
+
 def _blocks() -> Mapping[str, object]:
-    document = require_mapping(load_yaml(data_path(FILE)), FILE)
-    return require_mapping(document["implementations"], f"{FILE}: implementations")
+    return require_mapping(_document()["implementations"], f"{FILE}: implementations")
 
 
 def implementations() -> tuple[str, ...]:
@@ -44,10 +47,18 @@ def implementation(name: str) -> Implementation:
 def _with_rows(block: Mapping[str, object]) -> dict[str, object]:
     """A block whose tables are rows by name."""
     rows = {
-        key: [read(row) for table in _tables(block, key) for row in table]
+        key: [read(row) for table in (*_tables(block, key), *(_shared(block, kind) if key == kind else ())) for row in table]
         for kind, read in (("saved", _saved), ("passes", _pass)) for key in (kind, f"score_{kind}") if key in block
     }
-    return {**block, **rows}
+    own = {key: value for key, value in block.items() if key not in ("mixer_saved", "mixer_passes")}
+    return {**own, **rows}
+
+
+def _shared(block: Mapping[str, object], kind: str) -> list[list[list[object]]]:
+    """The tables of linear mixers and of recent attention that stand behind each implementation's own."""
+    tables = require_mapping(_document()["tables"], f"{FILE}: tables")
+    mixers = _tables(block, f"mixer_{kind}") if f"mixer_{kind}" in block else [tables[f"mixer-{kind}"]]
+    return [*mixers, tables[f"recent-{kind}"]]
 
 
 def _tables(block: Mapping[str, object], key: str) -> list[list[list[object]]]:

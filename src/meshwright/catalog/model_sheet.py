@@ -2,76 +2,49 @@
 
 A block writes the facts in the words of ``domain.model``: ``attention``, ``mlp`` and ``experts`` hold for every layer.
 Layers that differ are named in ``kinds`` (what a kind sets replaces the common fact) and laid out by ``pattern`` (runs)
-or ``repeat`` (a cycle over ``layers``). Without ``kinds`` there are two: ``mlp`` and ``experts``.
+or ``repeat`` (a cycle over ``layers``). Without ``kinds`` there are two: ``mlp`` and ``experts``. A block may instead hold the
+published configuration itself, under ``config``; the reader of its architecture makes the model.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from meshwright.catalog.figures import Provenance, cited, converter
+from meshwright.catalog.model_blocks import ModelRecord, block_faults, build_model, numbers_of
 from meshwright.catalog.sheets import Names, Sheet, data_path, looks_like_path, read_sheet
 from meshwright.catalog.shrinking import shrink
-from meshwright.domain.model import Attention, LayerKind, MixtureOfExperts, Mlp, Model, NormKind, PositionEncoding
-from meshwright.errors import InputError, Message, did_you_mean, fault
-from meshwright.readers.hf_config import read_config
-from meshwright.readers.limits import MAX_LAYERS, MAX_SIZE, refuse_giants
+from meshwright.domain.model import Model
+from meshwright.errors import InputError, Message, fault
+from meshwright.readers.hf_config import model_from_config, read_config
+from meshwright.readers.limits import MAX_SIZE
+from meshwright.readers.safe import require_mapping
 from meshwright.readers.structure import structure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KindRecord:
-    """What one kind of layer has of its own."""
+class ConfiguredRecord:
+    """A block that holds a published configuration."""
 
-    feed_forward: Literal["mlp", "experts"] | None = None
-    window_tokens: int | None = None
-    query_key_norm: Literal["none", "head", "full"] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRecord:
-    """A block of the file after ``like`` is filled in; the keys that a contributor writes."""
-
-    hidden: int
-    vocabulary: int
-    attention: Attention
     source: str
-    mlp: Mlp | None = None
-    experts: MixtureOfExperts | None = None
-    kinds: dict[str, KindRecord] = field(default_factory=dict)
-    layers: int | None = None
-    pattern: tuple[dict[str, int], ...] = ()
-    repeat: tuple[str, ...] = ()
-    norms: int = 2
-    parallel_block: bool = False
-    norm: NormKind = "rms"
-    position: PositionEncoding = "rope"
-    position_table: int = 0
-    rotary_base: float | None = None
-    rotary_ratio: float = 1.0
-    norm_epsilon: float | None = None
-    tied_embeddings: bool = False
-    head_bias: bool = False
-    embedding_norm: bool = False
-    final_norm: bool = True
-    num_mtp_layers: int = 0
-    embedding_width: int | None = None
-    max_sequence: int | None = None
-    architecture: str = ""
     parameters: int | None = None
-    """Published number of parameters, without multi-token prediction; a test holds the shape to it."""
     assumed: tuple[str, ...] = ()
+    """Paths of figures that could not be read from a source: ``config.intermediate_size``."""
     aliases: tuple[str, ...] = ()
+    config: Mapping[str, object] = field(default_factory=dict)
 
 
-MAY_BE_ZERO = frozenset({"shared_width", "position_table", "num_mtp_layers", "norms"})
+MAY_BE_ZERO = frozenset({
+    "shared_width", "position_table", "num_mtp_layers", "norms", "inputs", "outputs", "weights", "rate", "convolution",
+})
 
 
 def models() -> tuple[str, ...]:
@@ -108,15 +81,35 @@ def published_parameters(name: str) -> int | None:
 
 def model_provenance(name: str) -> Mapping[str, Provenance]:
     """Every figure of a model by its path. A model's figures share one source; assumed ones say so."""
-    record = _record(*_place(name))
     sheet, _ = _place(name)
+    record = _record(*_place(name))
     source = cited(record.source, sheet.sources)
+    if isinstance(record, ConfiguredRecord):
+        model = _catalogued(name)
+        numbers = {"hidden": model.hidden, "vocabulary": model.vocabulary, **dict(_config_numbers(record.config, "config."))}
+    else:
+        numbers = dict(numbers_of(record))
     return {
         path: Provenance(
             value, "1" if isinstance(value, float) else "count", f"assumed: {source}" if path in record.assumed else source
         )
-        for path, value in _numbers(record)
+        for path, value in numbers.items()
     }
+
+
+def published_config(name: str) -> Mapping[str, object] | None:
+    """The published configuration that a model's block holds, where it holds one."""
+    record = _record(*_place(name))
+    return record.config if isinstance(record, ConfiguredRecord) else None
+
+
+def _config_numbers(config: Mapping[str, object], prefix: str) -> Iterator[tuple[str, float]]:
+    """Every number of a configuration with its path; lists say which layers are which and count as text."""
+    for key, value in config.items():
+        if isinstance(value, dict):
+            yield from _config_numbers(value, f"{prefix}{key}.")
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            yield f"{prefix}{key}", value
 
 
 @cache
@@ -164,7 +157,7 @@ def _sheet(path: Path) -> Sheet:
 @cache
 def _catalogued(name: str) -> Model:
     sheet, canonical = _place(name)
-    return build_model(canonical, _record(sheet, canonical), sheet)
+    return _built(canonical, _record(sheet, canonical), sheet)
 
 
 def _from_path(path: Path) -> Model:
@@ -176,27 +169,39 @@ def _from_path(path: Path) -> Model:
     if len(sheet.models) != 1:
         raise fault("model.one", "holds {count} models, one is expected under 'models'", path=str(path), count=len(sheet.models))
     name = next(iter(sheet.models))
-    return build_model(name, _record(sheet, name), sheet)
+    return _built(name, _record(sheet, name), sheet)
 
 
-def _record(sheet: Sheet, name: str) -> ModelRecord:
+def _built(name: str, record: ModelRecord | ConfiguredRecord, sheet: Sheet) -> Model:
+    """The model of a block of either form."""
+    if isinstance(record, ModelRecord):
+        return build_model(name, record, sheet)
+    model = model_from_config(record.config, where=f"{sheet.where('models', name)}.config", name=name)
+    return replace(model, name=name, source=cited(record.source, sheet.sources), assumed=record.assumed)
+
+
+def _record(sheet: Sheet, name: str) -> ModelRecord | ConfiguredRecord:
     where = sheet.where("models", name)
     block = _filled(sheet, name, ())
+    if isinstance(block, dict) and "config" in block:
+        config = require_mapping(block["config"], f"{where}.config")
+        said = {key: value for key, value in block.items() if key != "config"}
+        return replace(structure(converter(), said, ConfiguredRecord, where=where), config=config)
     try:
         record = structure(converter(), block, ModelRecord, where=where)
     except InputError as error:
-        said = {each.path for each in error.messages}
-        raise InputError([*error.messages, *(each for each in _size_faults(block, where) if each.path not in said)]) from None
+        reported = {each.path for each in error.messages}
+        raise InputError([*error.messages, *(each for each in _size_faults(block, where) if each.path not in reported)]) from None
     faults = [
         Message(
             "model.range", "{value} is not within {low}..{high}", {"value": value, "low": low, "high": MAX_SIZE}, f"{where}.{path}"
         )
-        for path, value in _numbers(record)
+        for path, value in numbers_of(record)
         if isinstance(value, int)
         and path != "parameters"
         and not (low := int(path.rpartition(".")[2] not in MAY_BE_ZERO)) <= value <= MAX_SIZE
     ]
-    faults += _pattern_faults(record, where)
+    faults += block_faults(record, where)
     if faults:
         raise InputError(faults)
     return record
@@ -241,101 +246,3 @@ def _filled(sheet: Sheet, name: str, seen: tuple[str, ...]) -> object:
     return kept | own
 
 
-def _pattern_faults(record: ModelRecord, where: str) -> Iterator[Message]:
-    if record.mlp is None and record.experts is None:
-        yield Message("model.feed_forward", "give mlp, experts or both", {}, where)
-    kinds = _kinds(record)
-    for name, kind in kinds.items():
-        if kind.feed_forward and getattr(record, kind.feed_forward) is None:
-            yield Message("model.kind", "kind {kind} needs {block}, which is missing",
-                          {"kind": name, "block": kind.feed_forward}, where)
-        elif kind.feed_forward is None and record.mlp and record.experts:
-            yield Message("model.kind", "kind {kind} must say feed_forward: mlp or experts", {"kind": name}, where)
-    given = {key for key in ("pattern", "repeat") if getattr(record, key)}
-    num_layers = record.layers or sum(sum(run.values()) for run in record.pattern)
-    if num_layers > MAX_LAYERS:
-        most = {"layers": num_layers, "limit": MAX_LAYERS}
-        yield Message("model.layers", "{layers} layers are more than {limit}", most, where)
-    if len(given) == 2 or bool(record.pattern) == bool(record.layers):
-        yield Message("model.pattern", "give pattern, or layers, or layers with repeat", {}, where)
-    elif not given and len(kinds) > 1:
-        yield Message("model.pattern", "layers of {count} kinds need pattern or repeat", {"count": len(kinds)}, where)
-    for key in (*(name for run in record.pattern for name in run), *record.repeat):
-        if key not in kinds:
-            values = {"kind": key, "hint": did_you_mean(key, kinds), "known": list(kinds)}
-            yield Message("model.kind", "unknown kind {kind!r}{hint}; known: {known}", values, where)
-
-
-def _kinds(record: ModelRecord) -> dict[str, KindRecord]:
-    if record.kinds:
-        return record.kinds
-    present = [name for name in ("mlp", "experts") if getattr(record, name) is not None]
-    return {name: KindRecord(feed_forward="mlp" if name == "mlp" else "experts") for name in present}
-
-
-def build_model(name: str, record: ModelRecord, sheet: Sheet) -> Model:
-    """The value that the program works with; kinds that no layer has are left out."""
-    kinds = _kinds(record)
-    if record.pattern:
-        names = tuple(kind for run in record.pattern for kind, count in run.items() for _ in range(count))
-    else:
-        cycle = record.repeat or tuple(kinds)
-        names = tuple(cycle[index % len(cycle)] for index in range(record.layers or 0))
-    used = tuple(dict.fromkeys(names))
-    model = Model(
-        name=name,
-        hidden=record.hidden,
-        vocabulary=record.vocabulary,
-        kinds=tuple(_layer_kind(record, kinds[kind]) for kind in used),
-        pattern=tuple(used.index(kind) for kind in names),
-        norm=record.norm,
-        position=record.position,
-        position_table=record.position_table,
-        rotary_base=record.rotary_base,
-        rotary_ratio=record.rotary_ratio,
-        norm_epsilon=record.norm_epsilon,
-        tied_embeddings=record.tied_embeddings,
-        head_bias=record.head_bias,
-        embedding_norm=record.embedding_norm,
-        final_norm=record.final_norm,
-        num_mtp_layers=record.num_mtp_layers,
-        embedding_width=record.embedding_width,
-        max_sequence=record.max_sequence,
-        architecture=record.architecture,
-        source=cited(record.source, sheet.sources),
-        assumed=record.assumed,
-    )
-    return refuse_giants(model, sheet.where("models", name))
-
-
-def _layer_kind(record: ModelRecord, kind: KindRecord) -> LayerKind:
-    own = {
-        key: value
-        for key, value in (("window_tokens", kind.window_tokens), ("query_key_norm", kind.query_key_norm))
-        if value is not None
-    }
-    block = record.experts if (kind.feed_forward == "experts" or record.mlp is None) else record.mlp
-    assert block is not None
-    return LayerKind(
-        attention=replace(record.attention, **own),  # type: ignore[arg-type]
-        feed_forward=block,
-        norms=record.norms,
-        parallel_block=record.parallel_block,
-    )
-
-
-def _numbers(record: object, prefix: str = "") -> Iterator[tuple[str, float]]:
-    """Every integer of a record with its path, and every fraction that the record itself gives."""
-    for item in fields(record):  # type: ignore[arg-type]
-        value = getattr(record, item.name)
-        path = f"{prefix}{item.name}"
-        if (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and value != item.default):
-            yield path, value
-        elif isinstance(value, (Attention, Mlp, MixtureOfExperts, KindRecord)) or (item.name == "latent" and value):
-            yield from _numbers(value, f"{path}.")
-        elif isinstance(value, dict):
-            for key, entry in value.items():
-                yield from _numbers(entry, f"{path}.{key}.")
-        elif item.name == "pattern":
-            for index, run in enumerate(value):
-                yield from ((f"{path}[{index}].{key}", count) for key, count in run.items())

@@ -34,12 +34,13 @@ def shrink(model: Model, layers: int) -> Model:
     else:
         body = tuple(cycle[(index + 1) * period // rest - 1] for index in range(rest))
     pattern = model.pattern[:kept_lead] + body
-    used = sorted(set(pattern))
+    used = sorted({*pattern, *model.mtp_pattern})
     return replace(
         model,
         name=f"{model.name}-{layers}l",
         kinds=tuple(model.kinds[index] for index in used),
         pattern=tuple(used.index(index) for index in pattern),
+        mtp_pattern=tuple(used.index(index) for index in model.mtp_pattern),
     )
 
 

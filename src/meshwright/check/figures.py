@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _NOUNS = {
     "devices": "devices", "global_batch_sequences": "sequences a step", "sequence_tokens": "tokens of a sequence",
-    "precision": "precision", "gradient_dtype": "gradients in", "optimizer": "optimizer", "task": "task",
+    "precision": "precision", "gradient_dtype": "gradients in", "optimizer": "optimizer", "task": "task", "launch": "launch",
 }
 _UNTOLD = frozenset({"mixtures"})
 """A figure of every layer: models are recognised by it, and no message holds it."""
@@ -28,17 +28,17 @@ _ENOUGH = frozenset({"layers", "hidden", "heads"})
 
 def figures_of(model: Model) -> Mapping[str, object]:
     """A model by the names of ``Said.figures``, as far as they hold for the whole of it."""
-    attention, experts = model.kinds[0].attention, model.experts
+    attention, experts = model.attention, model.experts
     dense = next((kind.feed_forward for kind in model.kinds if isinstance(kind.feed_forward, Mlp)), None)
     found: dict[str, object] = {
         "layers": model.num_layers, "hidden": model.hidden, "heads": attention.num_heads,
         "key_value_heads": attention.num_key_value_heads, "head_dim": attention.head_dim, "vocabulary": model.vocabulary,
         "mtp_layers": model.num_mtp_layers, "tied_embeddings": model.tied_embeddings,
         "latent_attention": attention.latent is not None,
-        "windowed": any(kind.attention.window_tokens for kind in model.kinds),
+        "windowed": any(each.window_tokens for each in model.attentions),
     }
     if len({kind.feed_forward.gated for kind in model.kinds}) == 1:
-        found["gated"] = model.kinds[0].feed_forward.gated
+        found["gated"] = model.feed_forward.gated
     if attention.latent is not None:  # every query has its own key; frameworks differ in what they write there
         del found["key_value_heads"], found["head_dim"]
     if dense is not None:

@@ -11,6 +11,7 @@ from meshwright.check.claims import claims
 from meshwright.check.context import Context, Question
 from meshwright.check.environment import environment
 from meshwright.check.figures import contradictions, likely_models, model_figures
+from meshwright.check.launching import launching
 from meshwright.check.memory import memory
 from meshwright.check.messages import experts, messages, remarks
 from meshwright.check.rules import file_rules, limits
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 Check = Callable[[Context], Iterable[Finding]]
 CHECKS: tuple[Check, ...] = (
     remarks, messages, experts, keys, twice, file_rules, strangers, contradictions, model_figures, limits, memory, environment,
-    claims, losses, waste, advice,
+    claims, losses, launching, waste, advice,
 )
 """In the order in which a person would look."""
 ORDER = ("error", "warning", "advice")

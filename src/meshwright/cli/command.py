@@ -42,6 +42,7 @@ def _asked(verb: Any, raw: Mapping[str, Any]) -> int:
     ``WATCH``: what a verb shows before it is done; ``AFTER``: what it says when it is.
     """
     from meshwright.cli.ending import complain
+    from meshwright.cli.numbers import prepare
     from meshwright.cli.output import print_json, print_lines, print_report, stages
 
     shown = False
@@ -56,6 +57,7 @@ def _asked(verb: Any, raw: Mapping[str, Any]) -> int:
         print(end="", flush=True)  # an error of the stream ends it here
 
     request = verb.REQUEST(**{field.name: raw[field.name] for field in verb.REQUEST.FIELDS})
+    prepare()
     watched = verb.WATCH(raw, show) if hasattr(verb, "WATCH") else {}
     with stages() as tick, warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)

@@ -56,6 +56,8 @@ class Constants:
     """The same for backward, on its 2.5 times the work."""
     attention_rows: int
     """Query rows of one work group of the attention kernel."""
+    scan_ratio: Constant
+    """Share of the BF16 peak that the chunked recurrence of a linear mixer sustains, beside what it reads and writes."""
     memory_ratio: Constant
     """Share of the memory bandwidth that an elementwise kernel reaches."""
     expert_memory_ratio: Constant
@@ -111,8 +113,18 @@ class Constants:
     """Reserved over offered memory from which the allocator returns and asks again."""
     pressure_slowdown: Constant
     """Slowdown of a step whose allocator does so all the time."""
-    expert_imbalance_ratio: Constant
-    """Tokens of the fullest expert rank over the mean, in time."""
+    expert_load_spread: Constant
+    """Standard deviation of the tokens of an expert over their mean, where nothing forces the routing."""
+    expert_host_s: Constant
+    """Host time of the router, dispatcher and permutations of an eager, dropless mixture layer in one pass, beside its kernels."""
+    plain_host_ratio: Constant
+    """Host time of a launch that nobody tuned over that of one whose processes are bound and whose garbage collection waits."""
+    deterministic_scatter_ratio: Constant
+    """Passes over routed tokens in deterministic mode, in time, over those that may add in any order."""
+    deterministic_attention_ratio: Constant
+    """The same of the backward of attention."""
+    fallback_score_bytes: Constant
+    """Bytes moved per element of the score matrix by a forward of attention that fell back; its backward moves twice as many."""
     expert_headroom_ratio: Constant
     """The same in memory."""
     context_bytes: Constant

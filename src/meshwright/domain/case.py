@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from meshwright.domain.launch import AS_RECIPES, Launch
+
 if TYPE_CHECKING:
     from meshwright.domain.calibration import Calibration
     from meshwright.domain.cluster import Cluster
@@ -25,6 +27,8 @@ class Case:
     calibration: Calibration
     flops_convention: str = "causal"
     """``causal`` (half of the attention square), ``full``, or ``megatron`` (full attention, padded vocabulary)."""
+    launch: Launch = AS_RECIPES
+    """How the run is launched."""
     memory_ratio: float = 0.90
     """Share of the device's memory that the trainer may use; one tenth stays free unless the user says otherwise.
 

@@ -10,24 +10,35 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Part = Literal["attention", "mlp", "experts", "expert_bias", "shared", "router"]
+Part = Literal["attention", "mixer", "mlp", "experts", "expert_bias", "shared", "router"]
 """Which block of a layer a row belongs to. Rows of ``experts``, and of ``expert_bias`` where experts have biases, count per
 routed token, all others per token."""
 
 Width = Literal[
     "hidden", "query", "key", "value", "output", "heads", "scores", "mlp_inputs", "mlp_width",
-    "query_rank", "key_value_rank", "rope_dim", "num_experts", "experts_per_token", "attention_input",
+    "query_rank", "key_value_rank", "rope_dim", "num_experts", "experts_per_token", "attention_input", "streams", "gate", "index",
+    "selected", "index_scores", "expert_latent", "mixer_convolved", "mixer_gate", "mixer_scalars", "mixer_decays", "mixer_key",
+    "mixer_value", "mixer_chunk", "mixer_states",
 ]
 """Elements per token of a row: a width of the model. ``attention_input`` is what tensor parallelism gathers before attention (the
-latents of MLA); ``scores`` is heads x attended tokens (unfused attention)."""
+latents of MLA); ``scores`` is heads x attended tokens (unfused attention); ``streams`` the residual streams beside the first;
+``gate`` of attention's output; ``index`` the queries of the indexer, ``index_scores`` the keys that each of them scores,
+``selected`` the tokens that it chooses; ``expert_latent`` the latent space of experts. Of a linear mixer: channels of its
+convolution, gates, scalars of heads, decays, one set of keys as the recurrence takes them, values, a chunk for each head,
+states between chunks."""
 
 Shard = Literal["tensor", "sequence", "none", "gathered"]
 """Divided by TP always, by TP under sequence parallelism only, or never; or the part of it that sequence parallelism gathers from
 the other ranks. Context parallelism divides the tokens."""
 
-Condition = Literal["", "context", "sequence", "expert", "query_key_norm", "gated"]
-"""When a tensor or a pass exists: always; under context, sequence or expert parallelism; where queries and keys are normalised;
-in gated blocks."""
+Condition = Literal[
+    "", "context", "sequence", "expert", "query_key_norm", "gated", "alone", "streams", "output_gate", "indexer", "selected",
+    "convolution", "keyed", "delta", "latent_experts",
+]
+"""When a tensor or a pass exists: always; under context, sequence or expert parallelism; where queries and keys are normalised; in
+gated blocks; of a mixer without attention beside it; with several residual streams; where attention's output has a gate, where
+it has an indexer, where tokens are selected; where a mixer convolves, where it has queries and keys of its own, where it
+follows a delta rule; where experts work in a latent space."""
 
 PassKind = Literal[
     "", "norm", "rotary", "gate", "residual", "copy", "cast", "loss", "loss_parallel", "embedding", "adam", "router", "permute",

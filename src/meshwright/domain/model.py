@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from meshwright.domain.mixers import GatedDelta, Mamba2, Mixer
 from meshwright.errors import InputError, Message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PositionEncoding = Literal["rope", "learned", "alibi", "none"]
 NormKind = Literal["rms", "layer", "layer-no-bias", "none"]
@@ -26,6 +30,30 @@ class LatentAttention:
     nope_dim: int
     rope_dim: int
     value_dim: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompressedAttention:
+    """Widths of DeepSeek-V4's attention: low-rank queries, one key that is the value, too, grouped low-rank outputs, and entries
+    that stand for blocks of tokens behind the window."""
+
+    query_rank: int
+    output_groups: int
+    """Groups of heads that have an output projection of their own."""
+    output_rank: int
+    """Width of each group's projection."""
+    rate: int = 0
+    """Tokens of a block behind one entry; 0: there is the window alone."""
+    overlapping: bool = False
+    """Entries are made of two blocks, so that their projections are twice as wide (compressed sparse attention)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Indexer:
+    """What chooses the tokens (or compressed entries) that sparse attention looks at (DeepSeek-V3.2, arXiv 2512.02556)."""
+
+    num_heads: int
+    head_dim: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +75,17 @@ class Attention:
     output_bias: bool = False
     sinks: bool = False
     """One learned logit per head (GPT-OSS)."""
+    compressed: CompressedAttention | None = None
+    selected_tokens: int | None = None
+    """Sparse attention: each token attends to at most so many chosen tokens (of compressed attention: entries)."""
+    indexer: Indexer | None = None
+    """What chooses them; None with ``selected_tokens``: the choice of a layer before is taken over (GLM-5.2)."""
+    gate: Literal["none", "full", "head"] = "none"
+    """A gate on the output, from the layer's input: one for each element (Qwen3-Next), or one for each head (Step 3.5)."""
+    shared_key_value: bool = False
+    """Keys are the values, too (full attention of Gemma 4): no projection of values."""
+    borrows_key_value: bool = False
+    """Keys and values are those of a layer before (last layers of Gemma 3n): no projection of either."""
 
     @property
     def value_dim(self) -> int:
@@ -109,6 +148,8 @@ class MixtureOfExperts:
     """Experts stand in groups; a token is routed to at most so many groups (node-limited routing)."""
     routed_scale: float = 1.0
     """Weights of the routed experts are multiplied by this (``routed_scaling_factor``); no shape depends on it."""
+    latent: int | None = None
+    """Routed experts work in a space of so many elements, with one projection there and one back (Nemotron-3 Super and Ultra)."""
 
     @property
     def num_inputs(self) -> int:
@@ -117,20 +158,78 @@ class MixtureOfExperts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayerKind:
-    """One kind of transformer layer; layers of a kind have equal shapes."""
+class Side:
+    """A thin projection beside the blocks of a layer or of the model, on every rank (hyper-connections, AltUp, Laurel)."""
 
-    attention: Attention
-    feed_forward: Mlp | MixtureOfExperts
+    name: str
+    inputs: int = 0
+    outputs: int = 0
+    weights: int = 0
+    """Further weights: of a norm, biases, scales."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lookup:
+    """A table beside the token embedding that is only looked up: per-layer inputs (Gemma 3n), n-grams (LongCat-Flash-Lite)."""
+
+    name: str
+    rows: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tower:
+    """What turns images (or sound) into embeddings in front of the first layer; frozen unless it is ``trained``.
+
+    A trained one is counted whole on the first stage; of a frozen one nothing is (its weights are 2 bytes a parameter there), nor
+    is the time of either: how many images a step has stands in no batch.
+    """
+
+    name: str
+    layers: int
+    hidden: int
+    parameters: int
+    """All of its weights, with what projects its output to the width of the model."""
+    trained: bool = False
+
+
+NO_BLOCK = Mlp(width=0)
+"""The feed-forward block of a layer that has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerKind:
+    """One kind of layer; layers of a kind have equal shapes.
+
+    What mixes tokens is attention, a linear mixer, both side by side (Falcon-H1), or nothing (feed-forward layers of Nemotron-H).
+    """
+
+    attention: Attention | None = None
+    feed_forward: Mlp | MixtureOfExperts = NO_BLOCK
+    """``NO_BLOCK``: the layer has none."""
+    mixer: Mixer | None = None
     norms: int = 2
-    """Norms of hidden width in the layer: 2 (pre-norm), 4 (Gemma 2/3: before and after), 1 (parallel block)."""
+    """Norms of hidden width in the layer: 2 (pre-norm), 4 (Gemma 2/3: before and after), 1 (parallel block, a single block)."""
     parallel_block: bool = False
     """Attention and feed-forward read the same norm and add in parallel (Falcon, GPT-J)."""
+    sides: tuple[Side, ...] = ()
+    streams: int = 1
+    """Residual streams side by side between layers (hyper-connections of DeepSeek-V4, AltUp of Gemma 3n)."""
 
     @property
     def experts(self) -> MixtureOfExperts | None:
         """The mixture of experts of the layer, or None where it is dense."""
         return self.feed_forward if isinstance(self.feed_forward, MixtureOfExperts) else None
+
+    @property
+    def mixes(self) -> bool:
+        """Whether tokens meet in the layer: it has attention or a linear mixer."""
+        return self.attention is not None or self.mixer is not None
+
+    @property
+    def has_block(self) -> bool:
+        """Whether the layer has a feed-forward block."""
+        return self.feed_forward != NO_BLOCK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,10 +260,18 @@ class Model:
     embedding_norm: bool = False
     final_norm: bool = True
     num_mtp_layers: int = 0
-    """Multi-token-prediction layers after the last: each a layer of the last kind, a 2h x h projection and three norms."""
+    """Multi-token-prediction layers after the last: each the layers of ``mtp_pattern``, a 2h x h projection and three norms."""
+    mtp_pattern: tuple[int, ...] = ()
+    """Kinds of the layers of one of them; empty: one layer of the last kind."""
     embedding_width: int | None = None
     """Width of the token embedding where it differs from hidden (OPT-350M); then projections in and out."""
     max_sequence: int | None = None
+    lookups: tuple[Lookup, ...] = ()
+    front: tuple[Side, ...] = ()
+    """Projections in front of the first layer, beside the embedding."""
+    back: tuple[Side, ...] = ()
+    """Projections behind the last layer, beside the output layer."""
+    tower: Tower | None = None
     architecture: str = ""
     """The Hugging Face architecture that this describes, where there is one."""
     source: str = ""
@@ -184,8 +291,9 @@ class Model:
             if value is not None and not 0 < value <= limit
         ]
         for kind in self.kinds:
+            messages += _mixer_faults(kind, self.name)
             attention = kind.attention
-            if attention.num_heads % attention.num_key_value_heads:
+            if attention is not None and attention.num_heads % attention.num_key_value_heads:
                 messages.append(
                     Message(
                         "model.heads",
@@ -221,3 +329,52 @@ class Model:
     def experts(self) -> MixtureOfExperts | None:
         """The mixture of the first MoE kind (all published models use one mixture), or None for a dense model."""
         return next((kind.experts for kind in self.kinds if kind.experts), None)
+
+    @property
+    def attentions(self) -> tuple[Attention, ...]:
+        """The attention of every kind that has one, in order."""
+        return tuple(kind.attention for kind in self.kinds if kind.attention is not None)
+
+    @property
+    def attention(self) -> Attention:
+        """The attention of the first kind that has one; of a model without any, a single narrow head."""
+        return next(iter(self.attentions), NO_ATTENTION)
+
+    @property
+    def mixers(self) -> tuple[Mixer, ...]:
+        """The linear mixer of every kind that has one, in order."""
+        return tuple(kind.mixer for kind in self.kinds if kind.mixer is not None)
+
+    @property
+    def streams(self) -> int:
+        """Residual streams that travel between layers."""
+        return max(kind.streams for kind in self.kinds)
+
+    @property
+    def feed_forward(self) -> Mlp | MixtureOfExperts:
+        """The feed-forward block of the first kind that has one."""
+        return next((kind.feed_forward for kind in self.kinds if kind.has_block), NO_BLOCK)
+
+    @property
+    def mtp_kinds(self) -> tuple[int, ...]:
+        """Kinds of the layers behind the last that predict further tokens, all of them in order."""
+        return (self.mtp_pattern or self.pattern[-1:]) * self.num_mtp_layers
+
+
+NO_ATTENTION = Attention(num_heads=1, num_key_value_heads=1, head_dim=1)
+"""What a model without attention is asked for."""
+
+
+def _mixer_faults(kind: LayerKind, path: str) -> Iterator[Message]:
+    """What cannot be of a layer's blocks."""
+    if not kind.mixes and not kind.has_block:
+        yield Message("model.empty-layer", "a layer has neither attention, nor a mixer, nor a feed-forward block", {}, path)
+    mixer = kind.mixer
+    pairs = {
+        GatedDelta: ("key_heads", "value_heads"), Mamba2: ("num_groups", "num_heads"),
+    }.get(type(mixer))
+    if pairs is not None:
+        few, many = (getattr(mixer, name) for name in pairs)
+        if many % few:
+            yield Message("model.mixer-heads", "{few_name}={few} does not divide {many_name}={many}",
+                          {"few_name": pairs[0], "few": few, "many_name": pairs[1], "many": many}, path)

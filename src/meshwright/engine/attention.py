@@ -75,6 +75,8 @@ class GroupedAttention(nn.Module):
         self.query = nn.Linear(hidden, attention.query_width, bias=attention.query_bias)
         self.key = nn.Linear(hidden, attention.key_width, bias=attention.key_value_bias)
         self.value = nn.Linear(hidden, attention.value_width, bias=attention.key_value_bias)
+        gates = {"none": 0, "full": attention.output_width, "head": attention.num_heads}[attention.gate]
+        self.gate = nn.Linear(hidden, gates, bias=False) if gates else None
         self.output = nn.Linear(attention.output_width, hidden, bias=attention.output_bias)
         self.sinks = nn.Parameter(torch.zeros(attention.num_heads)) if attention.sinks else None
         kinds, weight = attention.query_key_norm, attention.query_key_norm_weight
@@ -96,8 +98,10 @@ class GroupedAttention(nn.Module):
         if self.position == "rope":
             query, key = (rotate(each, base=self.base, ratio=self.ratio, first=self.first_token) for each in (query, key))
         sinks = self.sinks.to_local() if isinstance(self.sinks, DTensor) else self.sinks
-        out = self.core(query, key, value, documents, sinks)
-        result: Tensor = self.output(out.transpose(1, 2).flatten(2))
+        out = self.core(query, key, value, documents, sinks).transpose(1, 2)
+        if self.gate is not None:
+            out = out * torch.sigmoid(self.gate(x)).reshape(*out.shape[:3], -1)
+        result: Tensor = self.output(out.flatten(2))
         return result
 
     def _normed(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
@@ -142,3 +146,8 @@ class LatentAttentionBlock(nn.Module):
         out = self.core(query, key, value, documents, None)
         result: Tensor = self.output(out.transpose(1, 2).flatten(2))
         return result
+
+
+def attention_block(model: Model, attention: Attention) -> GroupedAttention | LatentAttentionBlock:
+    """The module of an attention."""
+    return LatentAttentionBlock(model, attention) if attention.latent else GroupedAttention(model, attention)

@@ -10,9 +10,10 @@ from torch.distributed.tensor import DTensor
 from torch.nn import functional
 
 from meshwright.domain.model import Mlp
-from meshwright.engine.attention import GroupedAttention, LatentAttentionBlock
+from meshwright.engine.attention import attention_block
 from meshwright.engine.experts import Experts
 from meshwright.engine.feed_forward import FeedForward
+from meshwright.engine.mixers import mixer_block
 from meshwright.engine.norms import norm
 
 if TYPE_CHECKING:
@@ -22,37 +23,52 @@ if TYPE_CHECKING:
 
 
 class Block(nn.Module):
-    """One layer: attention and a feed-forward block, each behind a norm (or both behind one), with residuals."""
+    """One layer: what mixes tokens (attention, a linear mixer, or both side by side) and a feed-forward block, with residuals.
+
+    Each stands behind a norm, or both behind one; a layer may have one of them alone.
+    """
 
     def __init__(self, model: Model, kind: LayerKind) -> None:
         super().__init__()
         hidden, attention, block = model.hidden, kind.attention, kind.feed_forward
         self.parallel = kind.parallel_block
-        self.attention_norm = norm(model, hidden)
-        self.attention = LatentAttentionBlock(model, attention) if attention.latent else GroupedAttention(model, attention)
-        self.feed_norm = norm(model, hidden) if kind.norms > 1 else None
-        self.feed = FeedForward(hidden, block) if isinstance(block, Mlp) else Experts(hidden, block)
+        self.attention_norm = norm(model, hidden) if kind.mixes else None
+        self.attention = None if attention is None else attention_block(model, attention)
+        self.mixer = None if kind.mixer is None else mixer_block(hidden, kind.mixer)
+        self.feed_norm = norm(model, hidden) if kind.has_block and (kind.norms > 1 or not kind.mixes) else None
+        self.feed: nn.Module | None = None
+        if kind.has_block:
+            self.feed = FeedForward(hidden, block) if isinstance(block, Mlp) else Experts(hidden, block)
         behind = kind.norms == 4
         self.attention_end = norm(model, hidden) if behind else None
         self.feed_end = norm(model, hidden) if behind else None
 
     def forward(self, x: Tensor, documents: Tensor | None = None) -> Tensor:
         """``[batch, tokens, hidden]`` -> the same; ``documents`` ``[batch, tokens]`` says which packed document a token is of."""
-        first = self.attention_norm(x)
-        attended = self.attention(first, documents)
-        if self.attention_end is not None:
-            attended = self.attention_end(attended)
+        first = x if self.attention_norm is None else self.attention_norm(x)
         if self.parallel:
+            assert self.feed is not None, "both are there"
             second = first if self.feed_norm is None else self.feed_norm(x)
-            out: Tensor = x + attended + self.feed(second)
+            out: Tensor = x + self._mixed(first, documents) + self.feed(second)
             return out
-        x = x + attended
+        if self.attention_norm is not None:
+            x = x + self._mixed(first, documents)
+        if self.feed is None:
+            return x
         second = x if self.feed_norm is None else self.feed_norm(x)
         fed = self.feed(second)
         if self.feed_end is not None:
             fed = self.feed_end(fed)
         result: Tensor = x + fed
         return result
+
+    def _mixed(self, first: Tensor, documents: Tensor | None) -> Tensor:
+        """What attention, the mixer, or both of them make of the normalised input."""
+        made = None if self.attention is None else self.attention(first, documents)
+        if self.mixer is not None:
+            made = self.mixer(first) if made is None else made + self.mixer(first)
+        assert isinstance(made, Tensor), "one of them is there"
+        return made if self.attention_end is None else self.attention_end(made)
 
 
 class Embedding(nn.Module):

@@ -22,6 +22,7 @@ import cattrs
 from cattrs.strategies import configure_tagged_union
 
 from meshwright.domain.layout import Full, Layout, Recompute, Selective
+from meshwright.domain.mixers import Mixer
 from meshwright.domain.model import MixtureOfExperts, Mlp, Model
 from meshwright.errors import InputError, Message, NoAnswerError, fault
 
@@ -78,6 +79,8 @@ class Found:
     """Of matrix products, recomputed ones too."""
     attention_flops: int
     """Of scaled dot products, whole squares: two products forward, five backward."""
+    scan_flops: int = 0
+    """Of the recurrences of linear mixers, in chunks."""
     collectives: tuple[Collective, ...] = ()
     seconds: float = field(default=0.0, compare=False)
 
@@ -166,7 +169,7 @@ def extrapolated(two: Found, four: Found, *, fewer: int, more: int, layers: int)
         return one + (other - one) * (layers - fewer) // (more - fewer)
 
     names = ("parameters", "parameter_bytes", "gathered_bytes", "gradient_bytes", "optimizer_bytes", "activation_bytes",
-             "product_flops", "attention_flops")
+             "product_flops", "attention_flops", "scan_flops")
     peak = {name: along(two.peak_by_purpose[name], four.peak_by_purpose[name]) for name in two.peak_by_purpose}
     first = {(each.operation, each.ranks): each for each in two.collectives}
     messages = []
@@ -192,8 +195,15 @@ def _converter() -> cattrs.Converter:
         return tuple(map(tuple, value)) if isinstance(value, list) else value
 
     converter.register_structure_hook_func(lambda kind: kind == counts, read)
-    for variants in (Mlp | MixtureOfExperts, Selective | Full, Recompute):
+    for variants in (Mlp | MixtureOfExperts, Mixer, Selective | Full, Recompute):
         configure_tagged_union(variants, converter)
+    maybe = Mixer | None
+    converter.register_unstructure_hook_func(
+        lambda kind: kind == maybe, lambda value: None if value is None else converter.unstructure(value, Mixer)
+    )
+    converter.register_structure_hook_func(
+        lambda kind: kind == maybe, lambda value, _: None if value is None else converter.structure(value, Mixer)  # type: ignore[arg-type]
+    )
     return converter
 
 

@@ -70,8 +70,8 @@ def _config(model: Model, job: Job) -> Any:
     block = kind.feed_forward
     assert isinstance(block, Mlp), "mixtures were refused"
     return TransformerConfig(
-        num_layers=model.num_layers, hidden_size=model.hidden, num_attention_heads=kind.attention.num_heads,
-        num_query_groups=kind.attention.num_key_value_heads, kv_channels=kind.attention.head_dim, ffn_hidden_size=block.width,
+        num_layers=model.num_layers, hidden_size=model.hidden, num_attention_heads=model.attention.num_heads,
+        num_query_groups=model.attention.num_key_value_heads, kv_channels=model.attention.head_dim, ffn_hidden_size=block.width,
         gated_linear_unit=block.gated, add_bias_linear=block.bias, normalization="RMSNorm", bf16=True, params_dtype=torch.bfloat16,
         activation_func=torch.nn.functional.silu if block.gated else torch.nn.functional.gelu,
         tensor_model_parallel_size=job.layout.tensor_parallel,

@@ -64,6 +64,7 @@ def _counted(subject: Subject, rank: int) -> dict[str, Any]:
         "parameter_bytes": sum(each.numel() * each.element_size() for each in local), "gathered_bytes": tally.most["gathered"],
         "gradient_bytes": gradients, "optimizer_bytes": tally.live["optimizer"], "activation_bytes": tally.kept_bytes,
         "product_flops": tally.product_flops, "attention_flops": tally.attention_flops,
+        "scan_flops": tally.scan_flops,
         "collectives": tally.collectives(),
     }
 

@@ -49,6 +49,7 @@ def _made(owner: nn.Module, parameter: nn.Parameter, name: str, seed: int, devic
     values = _drawn(name, parameter.shape, seed, device)
     if isinstance(owner, nn.RMSNorm | nn.LayerNorm) and name.endswith("weight"):
         values = values + 1.0
+    values = values * getattr(owner, "initial_scale", 1.0)
     if not isinstance(parameter, DTensor):
         return nn.Parameter(values)
     mesh = parameter.device_mesh

@@ -55,12 +55,12 @@ def _again(module: nn.Module, **more: Any) -> nn.Module:
 
 
 def _selective(block: nn.Module, modules: tuple[str, ...]) -> nn.Module:
-    attention, feed = block.get_submodule("attention"), block.get_submodule("feed")
-    if "core_attn" in modules:
+    attention, feed = (getattr(block, name) for name in ("attention", "feed"))
+    if "core_attn" in modules and attention is not None:
         attention.core = _again(attention.get_submodule("core"))
     if "shared_experts" in modules and isinstance(feed, Experts) and feed.shared is not None:
         feed.shared = _again(feed.shared)
-    if ("moe" if isinstance(feed, Experts) else "mlp") in modules:
+    if feed is not None and ("moe" if isinstance(feed, Experts) else "mlp") in modules:
         block.feed = _again(feed)
     return _again(block, context_fn=_by_operator) if "op" in modules else block
 

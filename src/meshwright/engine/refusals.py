@@ -6,6 +6,7 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, Mixed, Selective
+from meshwright.domain.mixers import MIXER_NAMES, GatedDelta, Mamba2
 from meshwright.domain.model import Mlp
 from meshwright.engine.stages import places
 from meshwright.errors import Message
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 RECOMPUTED = ("core_attn", "mlp", "moe", "shared_experts", "op")
 """Modules that selective recomputation reaches here."""
+MIXERS = (GatedDelta, Mamba2)
+"""Linear mixers that there are modules of."""
 V_CHUNKS = 2
 """Chunks of a rank where stages fold back (DualPipeV)."""
 
@@ -27,8 +30,9 @@ def refused(request: Request, *, world: int | None = None, devices: int | None =
     """Every reason why this run cannot start; empty where it can. ``world``: ranks that are there; ``devices``: accelerators."""
     model, layout = request.model, request.layout
     return (
-        *_ranks(request, world, devices), *_tensor(model, layout), *_context(model, layout, request.sequence_tokens),
-        *_experts(model, layout), *_pipeline(model, layout), *_shards(model, layout), *_others(request),
+        *_ranks(request, world, devices), *_kinds(model), *_mixers(request), *_tensor(model, layout),
+        *_context(model, layout, request.sequence_tokens), *_experts(model, layout), *_pipeline(model, layout),
+        *_shards(model, layout), *_others(request),
     )
 
 
@@ -48,6 +52,45 @@ def _ranks(request: Request, world: int | None, devices: int | None) -> Iterator
         )
 
 
+def _kinds(model: Model) -> Iterator[Message]:
+    """Parts of layers and of the model that there are no modules of."""
+    for mixer in dict.fromkeys(type(mixer) for mixer in model.mixers):
+        if mixer not in MIXERS:
+            yield _message("mixer", "{model} has {name}, and the reference step has {known}", model=model.name,
+                           name=MIXER_NAMES[mixer], known=" and ".join(MIXER_NAMES[each] for each in MIXERS))
+    attentions, kinds = model.attentions, model.kinds
+    parts = {
+        "compressed attention": any(each.compressed for each in attentions),
+        "sparse attention": any(each.selected_tokens or each.indexer for each in attentions),
+        "keys and values that layers share": any(each.shared_key_value or each.borrows_key_value for each in attentions),
+        "a gate on latent attention": any(each.latent and each.gate != "none" for each in attentions),
+        "experts in a latent space": any(kind.experts and kind.experts.latent for kind in kinds),
+        "several residual streams": any(kind.streams > 1 for kind in kinds),
+        "projections beside its layers": any(kind.sides for kind in kinds) or bool(model.front or model.back),
+        "tables beside its embedding": bool(model.lookups),
+        "a tower in front of its layers": model.tower is not None,
+    }
+    for name, there in parts.items():
+        if there:
+            yield _message("part", "{model} has {name}, which the reference step has not", model=model.name, name=name)
+
+
+def _mixers(request: Request) -> Iterator[Message]:
+    """What linear mixers are not run under here."""
+    model, layout, options = request.model, request.layout, request.options
+    if not model.mixers:
+        return
+    name = MIXER_NAMES[type(model.mixers[0])]
+    asked = {
+        f"cp={layout.context_parallel}": layout.context_parallel > 1,
+        f"schedule={layout.schedule}, which splits the backward pass,": layout.schedule in ("zb1p", "dualpipev"),
+        "packed samples": options.packed, "compiled layers": options.compiled,
+    }
+    for word, there in asked.items():
+        if there:
+            yield _message("mixer-layout", "{word} with {name} is not in the reference step", word=word, name=name)
+
+
 def _tensor(model: Model, layout: Layout) -> Iterator[Message]:
     tp = layout.tensor_parallel
     if tp == 1:
@@ -55,9 +98,12 @@ def _tensor(model: Model, layout: Layout) -> Iterator[Message]:
     sizes: dict[str, int] = {"the vocabulary": model.vocabulary}
     for kind in model.kinds:
         attention, block = kind.attention, kind.feed_forward
-        sizes["the attention heads"] = gcd(sizes.get("the attention heads", 0), attention.num_heads)
-        if attention.latent is None:
+        if attention is not None:
+            sizes["the attention heads"] = gcd(sizes.get("the attention heads", 0), attention.num_heads)
+        if attention is not None and attention.latent is None:
             sizes["the key-value heads"] = gcd(sizes.get("the key-value heads", 0), attention.num_key_value_heads)
+        if kind.mixer is not None:
+            sizes["the groups of heads of a mixer"] = gcd(sizes.get("the groups of heads of a mixer", 0), kind.mixer.groups)
         width = block.width if isinstance(block, Mlp) else block.shared_width
         sizes["the feed-forward width"] = gcd(sizes.get("the feed-forward width", 0), width)
     for name, size in sizes.items():
@@ -69,7 +115,7 @@ def _tensor(model: Model, layout: Layout) -> Iterator[Message]:
                 name=name,
                 size=size,
             )
-    if any(kind.attention.query_key_norm == "full" for kind in model.kinds):
+    if any(each.query_key_norm == "full" for each in model.attentions):
         yield _message(
             "tensor-norm", "tp={tp}: {model} normalises queries and keys over all heads, which no rank has", tp=tp, model=model.name
         )
@@ -94,7 +140,7 @@ def _context(model: Model, layout: Layout, sequence_tokens: int) -> Iterator[Mes
             kind=layout.context_kind,
         )
     ways = cp * layout.tensor_parallel
-    for attention in {kind.attention for kind in model.kinds}:
+    for attention in set(model.attentions):
         keys = attention.num_heads if attention.latent else attention.num_key_value_heads
         if attention.num_heads % ways or keys % ways:
             yield _message("context-heads", "cp x tp = {ways} does not divide {heads} heads and {keys} key-value heads (Ulysses)",

@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.catalog.shrinking import shrink
+from meshwright.domain.mixers import GatedDelta, KimiDelta, Lightning, Mamba2
 from meshwright.domain.model import Mlp
 from meshwright.errors import fault
 
 if TYPE_CHECKING:
+    from meshwright.domain.mixers import Mixer
     from meshwright.domain.model import Attention, LayerKind, Model
 
 GRAIN = 16
@@ -56,13 +58,32 @@ def _narrower(kind: LayerKind, ratio: float) -> LayerKind:
         block = replace(block, width=_width(block.width, ratio))
     else:
         block = replace(block, expert_width=_width(block.expert_width, ratio), shared_width=_width(block.shared_width, ratio))
-    return replace(kind, attention=_fewer_heads(kind.attention, ratio), feed_forward=block)
+    attention, mixer = kind.attention, kind.mixer
+    fewer, narrower = attention and _fewer_heads(attention, ratio), mixer and _narrower_mixer(mixer, ratio)
+    return replace(kind, attention=fewer, mixer=narrower, feed_forward=block)
+
+
+def _narrower_mixer(mixer: Mixer, ratio: float) -> Mixer:
+    """Fewer groups of heads, as large as they were where that is narrow enough; a mixer that has no heads stays as it is."""
+    if isinstance(mixer, GatedDelta):
+        keys, heads = _grouped(mixer.key_heads, mixer.value_heads, ratio)
+        return replace(mixer, key_heads=keys, value_heads=heads)
+    if isinstance(mixer, Mamba2):
+        groups, heads = _grouped(mixer.num_groups, mixer.num_heads, ratio)
+        return replace(mixer, num_groups=groups, num_heads=heads)
+    if isinstance(mixer, KimiDelta | Lightning):
+        return replace(mixer, num_heads=max(1, round(mixer.num_heads * ratio)))
+    return mixer
+
+
+def _grouped(few: int, many: int, ratio: float) -> tuple[int, int]:
+    """Both numbers in proportion, the first dividing the second."""
+    groups = max(1, round(few * ratio))
+    return groups, groups * min(many // few, max(1, round(many * ratio / groups)))
 
 
 def _fewer_heads(attention: Attention, ratio: float) -> Attention:
-    group = attention.num_heads // attention.num_key_value_heads
-    keys = max(1, round(attention.num_key_value_heads * ratio))
-    heads = keys * min(group, max(1, round(attention.num_heads * ratio / keys)))
+    keys, heads = _grouped(attention.num_key_value_heads, attention.num_heads, ratio)
     latent = attention.latent
     if latent is not None:
         queries = None if latent.query_rank is None else _width(latent.query_rank, ratio)

@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_iter
 
 from meshwright.engine.dry_run import Collective
 from meshwright.engine.fake import in_backward
+from meshwright.engine.kernels import scanning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -59,7 +60,7 @@ class Tally(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Greatest live bytes of a purpose, whenever that was."""
         self.kept_bytes = 0
         """Greatest bytes of activations when a backward begins: what forwards have left for backwards."""
-        self.product_flops = self.attention_flops = 0
+        self.product_flops = self.attention_flops = self.scan_flops = 0
         self.messages: Counter[tuple[str, int]] = Counter()
         self.message_bytes: Counter[tuple[str, int]] = Counter()
         self._updating = self._was_backward = False
@@ -103,7 +104,8 @@ class Tally(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for held in self._storages.values():
             if held.purpose in ("activations", "temporaries", "gradients"):
                 self._move(held, "buffers")
-        self.peak, self.product_flops, self.attention_flops, self.kept_bytes = Peak(), 0, 0, 0
+        self.peak, self.kept_bytes = Peak(), 0
+        self.product_flops = self.attention_flops = self.scan_flops = 0
         self.most.clear()
         self.messages.clear()
         self.message_bytes.clear()
@@ -197,7 +199,9 @@ class Tally(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _work(self, function: Any, args: Any, made: Any) -> None:
         name = function._schema.name.split("::")[-1]
-        if name in _PRODUCTS:
+        if scanning():
+            self.scan_flops += _SCAN_PRODUCTS[name](args) if name in _SCAN_PRODUCTS else 0
+        elif name in _PRODUCTS:
             self.product_flops += _PRODUCTS[name](args)
         elif name.startswith("_scaled_dot_product"):
             self.attention_flops += _attention_flops(name, args)
@@ -224,6 +228,11 @@ _PRODUCTS: dict[str, Callable[[Any], int]] = {
     "baddbmm": lambda args: _product(args[1], args[2]),
     "_grouped_mm": lambda args: 2 * int(prod(args[0].shape)) * int(args[1].shape[-1]),
 }
+
+_SCAN_PRODUCTS: dict[str, Callable[[Any], int]] = {
+    **_PRODUCTS, "linalg_solve_triangular": lambda args: _product(args[0], args[1]) // 2,
+}
+"""Of recurrences besides: half of a triangular matrix is zero."""
 
 
 def _attention_flops(name: str, args: Any) -> int:

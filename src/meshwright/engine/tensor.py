@@ -19,8 +19,11 @@ from torch.distributed.tensor.parallel import (
 
 from meshwright.engine.attention import Core, GroupedAttention, LatentAttentionBlock
 from meshwright.engine.experts import Experts
+from meshwright.engine.mixers import split_mixers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch.distributed.device_mesh import DeviceMesh
 
     from meshwright.engine.decoder import Decoder
@@ -41,6 +44,7 @@ def tensor_parallel(part: Decoder, mesh: DeviceMesh, *, sequence: bool) -> None:
     parallelize_module(part, mesh, plan, src_data_rank=None)
     if tied and part.head is not None and part.embedding is not None:
         part.head.output.weight = part.embedding.tokens.weight
+    split_mixers(part, mesh)
     for module in part.modules():
         if isinstance(module, Core):
             module.first_head += mesh.get_local_rank() * (module.all_heads // mesh.size())
@@ -79,16 +83,13 @@ def _block_plan(block: nn.Module, outside: Any) -> dict[str, ParallelStyle]:
     plan: dict[str, ParallelStyle] = {}
     if outside != Replicate():
         plan |= {name: SequenceParallel(use_local_output=True) for name in NORMS if getattr(block, name) is not None}
-    attention, grouped = block.attention, isinstance(block.attention, GroupedAttention)
-    plan["attention"] = PrepareModuleInput(
-        input_layouts=(outside, None), desired_input_layouts=(Replicate(), None), use_local_output=not grouped
-    )
-    split = ("query", "key", "value") if grouped else ("query", "key_value")
-    plan |= {f"attention.{name}": ColwiseParallel() for name in split}
-    plan["attention.output"] = rows()
-    if grouped and attention.query_norm is not None:  # type: ignore[union-attr]
-        heads = SequenceParallel(sequence_dim=1, use_local_output=True)
-        plan |= {"attention.query_norm": heads, "attention.key_norm": heads}
+    plan |= _attention_plan(block.attention, outside, rows)
+    if isinstance(block.mixer, nn.Module):
+        plan["mixer"] = PrepareModuleInput(
+            input_layouts=(outside,), desired_input_layouts=(Replicate(),), use_local_output=False
+        )
+        plan |= {f"mixer.{name}": ColwiseParallel() for name in block.mixer.COLUMNS}  # type: ignore[union-attr]
+        plan["mixer.output"] = rows()
     feed = block.feed
     dense, inner = ("feed.shared", feed.shared) if isinstance(feed, Experts) else ("feed", feed)
     if isinstance(inner, nn.Module):
@@ -99,4 +100,23 @@ def _block_plan(block: nn.Module, outside: Any) -> dict[str, ParallelStyle]:
         plan["feed.router"] = SequenceParallel(sequence_dim=0, use_local_output=True)
         if feed.shared_gate is not None:
             plan["feed.shared_gate"] = SequenceParallel(use_local_output=True)
+    return plan
+
+
+def _attention_plan(attention: Any, outside: Any, rows: Callable[[], ParallelStyle]) -> dict[str, ParallelStyle]:
+    """Styles of the modules of attention, where the layer has it."""
+    if attention is None:
+        return {}
+    grouped = isinstance(attention, GroupedAttention)
+    plan: dict[str, ParallelStyle] = {"attention": PrepareModuleInput(
+        input_layouts=(outside, None), desired_input_layouts=(Replicate(), None), use_local_output=not grouped
+    )}
+    split = ["query", "key", "value"] if grouped else ["query", "key_value"]
+    if grouped and attention.gate is not None:
+        split.append("gate")
+    plan |= {f"attention.{name}": ColwiseParallel() for name in split}
+    plan["attention.output"] = rows()
+    if grouped and attention.query_norm is not None:
+        heads = SequenceParallel(sequence_dim=1, use_local_output=True)
+        plan |= {"attention.query_norm": heads, "attention.key_norm": heads}
     return plan

@@ -52,9 +52,18 @@ def regime(case: Case, layout: Layout, *, mfu_ratio: float, reserved_bytes: floa
         "mfu": pace,
         "parallel": parallel,
         "memory": "edge" if reserved_bytes > EDGE * case.cluster.device.memory_bytes else "free",
+        "launch": _launch(case),
         "framework mfu": f"{framework} {pace}",
         "framework parallel": f"{framework} {parallel} {known['nodes']}",
     }
+
+
+def _launch(case: Case) -> str:
+    """What nobody tuned of a launch, or that routing is left to itself."""
+    launch = case.launch
+    if launch.plain_host or launch.attention_by_default or launch.deterministic:
+        return "plain"
+    return "natural routing" if case.model.is_moe and not case.training.balanced_routing else "tuned"
 
 
 def regime_of_case(case: Case, devices: int | None = None) -> Mapping[str, str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from meshwright.domain.mesh import group
-from meshwright.perf.arrays import Array, array, pick, take
+from meshwright.perf.arrays import Array, array
 from meshwright.perf.collectives import all_reduce_s
 from meshwright.perf.data_parallel import Synchronisation, exposed_s, synchronisation
 from meshwright.perf.schedules import SCHEDULES
@@ -17,13 +17,25 @@ from meshwright.perf.stalls import Load, memory_pressure, message_stall_s
 from meshwright.perf.states import Shards, States, adapter_parameters, optimizer_s, training_states
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from meshwright.domain.case import Case
     from meshwright.estimate.costs import Settings
     from meshwright.estimate.degrees import Degrees
     from meshwright.estimate.split import Composition
     from meshwright.estimate.stages import StageCosts, StageParameters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateTimes:
+    """What a step takes that depends on the mesh and its sharding but not on the micro-batch."""
+
+    synchronisation: Synchronisation
+    units: UnitTimes | None
+    """Data parallelism by sharded units, where the implementation has them, instead of ``synchronisation``."""
+    tied_s: Array
+    """All-reduce of the tied embedding's gradient between first and last stage."""
+    optimizer_s: Array
+    straggler_ratio: Array
+    """What waiting for the slowest node adds to a step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,22 +45,9 @@ class StateCosts:
     states: States
     gathered_bytes: Array
     """What full sharding holds whole per row: two layers, the gradients of one, and the embedding or output layer all along."""
-    synchronisation: Synchronisation
-    units: UnitTimes | None
-    """Data parallelism by sharded units, where the implementation has them, instead of ``synchronisation``."""
-    tied_s: Array
-    """All-reduce of the tied embedding's gradient between first and last stage."""
-    optimizer_s: Array
+    times: StateTimes
     communicators: Array
     """Communicators of a rank."""
-
-    def timed(self, index: NDArray[np.int64]) -> StateCosts:
-        """Chosen columns of what the step time needs; states are in ``static_bytes`` already and stay as they are."""
-        return replace(
-            self, synchronisation=take(self.synchronisation, index),
-            units=None if self.units is None else take(self.units, index), tied_s=pick(self.tied_s, index),
-            optimizer_s=pick(self.optimizer_s, index),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +65,11 @@ class PipelineTime:
     pipeline_exposed_s: Array
     bubble_s: Array
     host_s: Array
+
+    @property
+    def through_s(self) -> Array:
+        """The step but for data parallelism, optimizer, stragglers and stalls: what it takes at least."""
+        return self.work_s + self.bubble_s + self.pipeline_exposed_s + self.host_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,12 +130,30 @@ def state_costs(
     return StateCosts(
         states=states,
         gathered_bytes=np.where(full, gathered, 0.0),
-        synchronisation=times,
-        units=_units(case, degrees, parameters, composition),
-        tied_s=_tied_s(case, degrees),
-        optimizer_s=host_offload,
+        times=StateTimes(
+            synchronisation=times, units=_units(case, degrees, parameters, composition), tied_s=_tied_s(case, degrees),
+            optimizer_s=host_offload, straggler_ratio=straggler_ratio(case, degrees),
+        ),
         communicators=communicators,
     )
+
+
+def nodes_of(case: Case, degrees: Degrees) -> Array:
+    """Nodes in use, at least one."""
+    return np.maximum(1.0, degrees.world / case.cluster.devices_per_node)
+
+
+def straggler_ratio(case: Case, degrees: Degrees) -> Array:
+    """What waiting for the slowest of the nodes adds to a step, as a share of it.
+
+        sigma sqrt(2 ln nodes)
+
+    Symbols: sigma ``straggler_slope``.
+    Shapes:  the columns of ``degrees``.
+    Units:   ratio.
+    Source:  the largest of so many normal errors; stragglers as in zhebrak, docs/sources.md#reserve-and-stragglers.
+    """
+    return np.asarray(case.calibration.constants.straggler_slope * np.sqrt(2.0 * np.log(nodes_of(case, degrees))))
 
 
 def _units(case: Case, degrees: Degrees, parameters: StageParameters, composition: Composition) -> UnitTimes | None:
@@ -193,9 +215,10 @@ def pipeline_time(
     pipeline_parallel, chunks, m = degrees.pipeline_parallel, degrees.virtual_stages, degrees.num_microbatches
     work = np.where(composition.multiplicity > 0.0, stages.forward_s + stages.backward_s, -1.0)
     busiest = work.argmax(axis=0)
+    place = busiest if work.ndim == 1 else busiest * work.shape[1] + np.arange(work.shape[1])
 
     def of_busiest(values: Array) -> Array:
-        return np.asarray(np.take_along_axis(np.broadcast_to(values, work.shape), busiest[None], axis=0)[0])
+        return np.asarray(np.broadcast_to(values, work.shape).take(place))
 
     forward, backward, weight = of_busiest(stages.forward_s), of_busiest(stages.backward_s), of_busiest(stages.weight_s)
     slot = forward + backward
@@ -223,19 +246,19 @@ def pipeline_time(
 
 
 def step_time(
-    case: Case, settings: Settings, pipeline: PipelineTime, state: StateCosts, degrees: Degrees, *, reserved_bytes: Array
+    case: Case, settings: Settings, pipeline: PipelineTime, state: StateTimes, degrees: Degrees, *, reserved_bytes: Array
 ) -> StepTime:
     """One optimizer step.
 
         step = (pipeline + data parallelism + optimizer) (1 + sigma sqrt(2 ln nodes) + a p) + stalled messages
 
-    Symbols: sigma ``straggler_slope``; p ``memory_pressure`` at the reserved bytes of the fullest rank, a ``pressure_slowdown``
-             where the implementation's allocator retries (``Implementation.allocator_retries``).
+    Symbols: sigma sqrt(2 ln nodes) ``straggler_ratio``; p ``memory_pressure`` at the reserved bytes of the fullest rank, a
+             ``pressure_slowdown`` where the implementation's allocator retries (``Implementation.allocator_retries``).
              Where the host waits for every pipeline message (``Implementation.message_handshake``), pressure stalls the messages
              instead.
     Shapes:  everything broadcasts.
     Units:   s.
-    Source:  stragglers as in zhebrak, docs/sources.md#reserve-and-stragglers.
+    Source:  ``straggler_ratio``, ``memory_pressure``.
     """
     overlap, implementation, constants = settings.overlap, case.implementation, case.calibration.constants
     hooks = bool(implementation.replicated_bucket_bytes) & (degrees.optimizer_shards <= 1.0)
@@ -257,19 +280,20 @@ def step_time(
             state.units, counts, **windows, case=case, gradient_overlap=gradient_overlap, parameter_overlap=parameter_overlap
         )
     data = data + state.tied_s
-    nodes = np.maximum(1.0, degrees.world / case.cluster.devices_per_node)
     before = pipeline.work_s + pipeline.bubble_s + pipeline.pipeline_exposed_s + data + state.optimizer_s + pipeline.host_s
-    straggler = constants.straggler_slope * np.sqrt(2.0 * np.log(nodes)) * before
-    pressure = memory_pressure(reserved_bytes, case.cluster.device.memory_bytes, constants)
+    straggler = state.straggler_ratio * before
+    stall = array(0.0)
+    if implementation.message_handshake or implementation.allocator_retries:
+        pressure = memory_pressure(reserved_bytes, case.cluster.device.memory_bytes, constants)
     if implementation.message_handshake:
         replicated = (degrees.optimizer_shards <= 1.0) & (degrees.data_parallel > 1.0)
         load = Load(
-            nodes=nodes, tensor_domains=array(group(degrees.tensor_parallel, 1.0, case.cluster).domains),
+            nodes=nodes_of(case, degrees), tensor_domains=array(group(degrees.tensor_parallel, 1.0, case.cluster).domains),
             replicated=np.where(replicated, 1.0, 0.0), num_microbatches=degrees.num_microbatches, pressure=pressure,
         )
         stall = message_stall_s(degrees.pipeline_parallel, load, constants)
-    else:
-        stall = constants.pressure_slowdown * pressure * before * float(implementation.allocator_retries)
+    elif implementation.allocator_retries:
+        stall = constants.pressure_slowdown * pressure * before
     return StepTime(
         step_s=before + straggler + stall,
         pipeline=pipeline,

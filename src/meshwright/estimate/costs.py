@@ -102,7 +102,7 @@ def kind_costs(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, se
                 again = recompute_s(time, modules)
                 kept = saved_bytes(kind, hidden, sequence, shape, recomputed=modules, **options)  # type: ignore[arg-type]
             case Full():
-                again, kept = recompute_s(time, None), checkpoint_bytes(hidden, shape)
+                again, kept = recompute_s(time, None), checkpoint_bytes(hidden, shape, streams=kind.streams)
         recompute.append(again)
         saved.append(kept)
     transient = tuple(working + (everything - kept) for kept in saved)
@@ -141,17 +141,17 @@ def work_costs(case: Case, settings: Settings, degrees: Degrees) -> WorkCosts:
 def hop_s(case: Case, shape: WorkShape, groups: Groups) -> Array:
     """Time of an activation, or its gradient, from one stage to the next.
 
-        send(2 T h / t_s)                            sequence parallelism (t_s = t), or every tensor rank sends all of it (t_s = 1)
+        send(2 n T h / t_s)                          sequence parallelism (t_s = t), or every tensor rank sends all of it (t_s = 1)
         send(2 T h / t) + all-gather(2 T h) over t   where the implementation scatters it
 
-    Symbols: T tokens of the micro-batch; h hidden; t TP; t_s sequence shards.
+    Symbols: T tokens of the micro-batch; h hidden; n residual streams; t TP; t_s sequence shards.
     Shapes:  the columns of ``shape``.
     Units:   s.
     Source:  Narayanan et al. 2021 (arXiv 2104.04473) section 4.1, scatter and gather; DeepSpeed PipelineEngine pipe_partitioned,
              grad_partitioned.
     """
     cluster, constants = case.cluster, case.calibration.constants
-    whole = 2.0 * shape.tokens * case.model.hidden
+    whole = 2.0 * shape.tokens * case.model.hidden * case.model.streams
     scatter = case.implementation.pipeline_scatter
     shares = shape.tensor_parallel if scatter else shape.sequence_shards
     sent = point_to_point_s(whole / shares, crosses=groups.pipeline_crosses, cluster=cluster, constants=constants)

@@ -115,7 +115,7 @@ def evaluate_columns(case: Case, settings: Settings, degrees: Degrees, compositi
     pipeline = pipeline_time(case, settings, composition, stages, degrees, hop_s=costs.hop_s)
     activation = activation_memory(settings, composition, stages, degrees, inputs.kinds)
     reserved = (static_bytes(case, state) + dynamic_bytes(case, activation)).max(axis=0)
-    time = step_time(case, settings, pipeline, state, degrees, reserved_bytes=reserved)
+    time = step_time(case, settings, pipeline, state.times, degrees, reserved_bytes=reserved)
     piled = piled_memory(case, costs.shape, composition, activation, degrees)
     return Evaluation(
         settings=settings, degrees=degrees, composition=composition, costs=costs, stages=stages, parameters=parameters,

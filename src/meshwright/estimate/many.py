@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.domain.kernels import with_kernels
+from meshwright.estimate.combine import pipeline_time, state_costs, step_time
+from meshwright.estimate.costs import work_costs
 from meshwright.estimate.degrees import Degrees, columns_of
-from meshwright.estimate.evaluate import composition_of, evaluate_columns, settings_of
-from meshwright.estimate.split import stack
-from meshwright.perf.arrays import Array
+from meshwright.estimate.evaluate import composition_of, settings_of
+from meshwright.estimate.memory import activation_memory, dynamic_bytes, static_bytes
+from meshwright.estimate.split import stack, treatments_of
+from meshwright.estimate.stages import stage_costs, stage_inputs, stage_parameters, together, under
+from meshwright.estimate.tables import Table
+from meshwright.perf.arrays import Array, take
+from meshwright.perf.placement import crossing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +27,13 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
     from meshwright.estimate.costs import Settings
+    from meshwright.estimate.split import Composition
+    from meshwright.estimate.stages import StageInputs
+
+WORK_KEYS = (
+    "tensor_parallel", "sequence_parallel", "context_parallel", "expert_parallel", "expert_tensor_parallel", "microbatch_sequences"
+)
+"""Degrees that the work of a layer depends on, beside whether hops between stages cross domains."""
 
 
 def evaluate_many(case: Case, layouts: Sequence[Layout]) -> tuple[Array, Array]:
@@ -26,11 +42,11 @@ def evaluate_many(case: Case, layouts: Sequence[Layout]) -> tuple[Array, Array]:
     Shapes:  n layouts -> two columns of n.
     Units:   s, bytes.
     Holds:   equal to ``evaluate`` of each up to the last bits.
-    Source:  ``estimate.evaluate.evaluate_columns``.
+    Source:  ``estimate.evaluate.evaluate_columns``, whose functions these are.
     """
     groups: defaultdict[Settings, list[int]] = defaultdict(list)
     for index, layout in enumerate(layouts):
-        groups[settings_of(layout)].append(index)
+        groups[replace(settings_of(layout), treatments=())].append(index)
     step_s, reserved = np.zeros(len(layouts)), np.zeros(len(layouts))
     for settings, members in groups.items():
         times, bytes_ = _evaluate_group(case, settings, [layouts[index] for index in members])
@@ -39,12 +55,48 @@ def evaluate_many(case: Case, layouts: Sequence[Layout]) -> tuple[Array, Array]:
 
 
 def _evaluate_group(case: Case, settings: Settings, layouts: Sequence[Layout]) -> tuple[Array, Array]:
+    """Layouts that differ in degrees, stages and recomputation."""
+    case = with_kernels(case, compiled=settings.compiled, attention=settings.attention)
+    degrees, composition = Degrees.of(columns_of(layouts)), _compositions(case, layouts)
+    inputs = _inputs(case, settings, layouts, degrees)
+    stages = stage_costs(inputs, composition)
+    parameters = stage_parameters(case, composition, degrees)
+    state = state_costs(case, degrees, parameters, composition, offload=settings.offload)
+    pipeline = pipeline_time(case, settings, composition, stages, degrees, hop_s=inputs.hop_s)
+    activation = activation_memory(settings, composition, stages, degrees, inputs.kinds)
+    reserved = (static_bytes(case, state) + dynamic_bytes(case, activation)).max(axis=0)
+    time = step_time(case, settings, pipeline, state.times, degrees, reserved_bytes=reserved)
+    return time.step_s, reserved
+
+
+def _inputs(case: Case, settings: Settings, layouts: Sequence[Layout], degrees: Degrees) -> StageInputs:
+    """What stages are made of: layers are computed once for each distinct key, under every treatment that a layout has."""
+    crosses = crossing(degrees.devices_per_stage, degrees.pipeline_parallel, case.cluster)
+    keys = np.stack([*(getattr(degrees, name) for name in WORK_KEYS), crosses])
+    _, first, key = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    own = [treatments_of(layout.recompute) for layout in layouts]
+    every = {treatment: number for number, treatment in enumerate(dict.fromkeys(each for several in own for each in several))}
+    found = stage_inputs(work_costs(case, replace(settings, treatments=tuple(every)), take(degrees, first)))
+    table = Table.joined([Table(under(found, number), len(first)) for number in range(len(every))])
+    slots = zip_longest(*own, fillvalue=own[0][0])
+    return together([table.take(np.array([every[each] for each in slot]) * len(first) + key.reshape(-1)) for slot in slots])
+
+
+def _compositions(case: Case, layouts: Sequence[Layout]) -> Composition:
+    """Stages of layouts as columns; layers of a treatment that a layout does not have are none."""
     keys = [_pipeline_key(layout) for layout in layouts]
-    first = dict(zip(reversed(keys), reversed(layouts), strict=True))
-    compositions = {key: composition_of(case, layout, every_stage=False) for key, layout in first.items()}
-    composition = stack([compositions[key] for key in keys], len(case.model.kinds))
-    found = evaluate_columns(case, settings, Degrees.of(columns_of(layouts)), composition)
-    return found.time.step_s, np.asarray(found.memory.reserved_bytes.max(axis=0))
+    once = {key: composition_of(case, layout, every_stage=False) for key, layout in zip(keys, layouts, strict=True)}
+    slots = max(len(each.counts) for each in once.values())
+    padded = {key: _padded(each, slots) for key, each in once.items()}
+    return stack([padded[key] for key in keys], len(case.model.kinds))
+
+
+def _padded(composition: Composition, slots: int) -> Composition:
+    none = (None,) * (slots - len(composition.counts))
+    uneven = composition.uneven
+    if uneven is not None:
+        uneven = replace(uneven, layers=(*uneven.layers, *none))
+    return replace(composition, counts=(*composition.counts, *none), uneven=uneven)
 
 
 def _pipeline_key(layout: Layout) -> tuple[object, ...]:

@@ -146,15 +146,40 @@ def _uneven_bytes(
     own = (np.broadcast_to(each, uneven.split.shape)[at] for each in (degrees.pipeline_parallel, degrees.virtual_stages))
     counts = np.vstack([m[first], *own, composition.stage.reshape(len(composition.stage), -1)[:, at]]).astype(np.int64)
     held = _held(settings.schedule, len(counts), counts.tobytes())
-    total: Array = array(0.0)
+    counts_of: list[Array] = []
+    saved_of: list[Array] = []
     for treatment, layers in enumerate(uneven.layers):
         if layers is None:
             continue
         placed = layers[:, : held.shape[1]][..., split[first]]
         for index, kind in enumerate(kinds):
             saved = np.broadcast_to(kind.saved_bytes[treatment], uneven.split.shape)[columns]
-            total = total + np.einsum("mcrp,rcp->mrp", held, placed[:, :, index])[..., pair] * saved
+            counts_of.append(np.einsum("mcrp,rcp->mrp", held, placed[:, :, index]))
+            saved_of.append(saved)
+    total: Array = array(0.0)
+    for counted, saved in zip(_fullest_moments(counts_of), saved_of, strict=True):
+        total = total + counted[..., pair] * saved
     return columns, total.max(axis=0)
+
+
+def _fullest_moments(counts: list[Array]) -> list[Array]:
+    """Of moments at which layers of some sorts are held, those that may be the fullest: at no other is there as much of each sort.
+
+    Shapes:  ``[moment, ...]`` each -> fewer moments, the same number everywhere: where fewer would do, others stand beside them.
+    """
+    if len(counts) == 1:
+        return [counts[0].max(axis=0, keepdims=True)]
+    stacked = np.stack(counts)
+    moments = np.arange(stacked.shape[1])
+    beaten = np.zeros(stacked.shape[1:], dtype=np.bool_)
+    for other in moments:
+        no_more = (stacked <= stacked[:, other : other + 1]).all(axis=0)
+        less = (stacked < stacked[:, other : other + 1]).any(axis=0)
+        earlier = (moments > other).reshape(-1, *(1,) * (stacked.ndim - 2))
+        beaten |= no_more & (less | earlier)
+    most = int((~beaten).sum(axis=0).max(initial=1))
+    first = np.argsort(beaten, axis=0, kind="stable")[:most]
+    return [np.take_along_axis(each, first, axis=0) for each in counts]
 
 
 @lru_cache(maxsize=32)

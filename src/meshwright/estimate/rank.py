@@ -24,6 +24,7 @@ from meshwright.perf.messages import (
     replicated_gradients,
     unit_messages,
 )
+from meshwright.perf.mixers import chunk_flops
 from meshwright.perf.operators import head_product, layer_products
 from meshwright.perf.parameters import embedding_parameters, final_norm_parameters, head_parameters, layer_parameters
 from meshwright.perf.schedules import BACKWARD, FORWARD, SCHEDULES, WEIGHT
@@ -61,6 +62,8 @@ class RankFigures:
     """Messages between stages: PyTorch has a buffer for each micro-batch, in which the input of a later stage lies."""
     product_flops: int
     attention_flops: int
+    scan_flops: int
+    """Of the recurrences of linear mixers, in chunks."""
     messages: tuple[Message, ...]
 
 
@@ -80,14 +83,15 @@ def rank_figures(case: Case, layout: Layout, stage: int) -> RankFigures:
     dense, routed = float(found.parameters.dense[stage]), float(found.parameters.experts[stage])
     own = dense / shards + routed / min(shards, layout.expert_data_parallel)
     owned = dense / layout.optimizer_shards + routed / min(layout.optimizer_shards, layout.expert_data_parallel)
-    products, attention = _flops(case, layout, found, chunks)
+    products, attention, scans = _flops(case, layout, found, chunks)
     saved = float(found.activation.activations[stage]) + _boundary_bytes(case, layout, found, chunks, stage)
     return RankFigures(
         parameters=round(own), parameter_bytes=round(STATE_BYTES * own),
         optimizer_bytes=round(case.training.optimizer.state_bytes * owned),
         activation_bytes=round(saved + _head_bytes(case, layout, found, chunks, stage)),
         buffer_bytes=_buffer_bytes(case, layout, found, chunks),
-        product_flops=products, attention_flops=attention, messages=joined(_messages(case, layout, found, chunks, stage)),
+        product_flops=products, attention_flops=attention, scan_flops=scans,
+        messages=joined(_messages(case, layout, found, chunks, stage)),
     )
 
 
@@ -182,24 +186,30 @@ def _buffer_bytes(case: Case, layout: Layout, found: Evaluation, chunks: tuple[C
     return round(layout.num_microbatches * sum(chunk.messages for chunk in chunks) * each)
 
 
-def _flops(case: Case, layout: Layout, found: Evaluation, chunks: tuple[Chunk, ...]) -> tuple[int, int]:
-    """FLOPs of matrix products and of scaled dot products of a step."""
+def _flops(case: Case, layout: Layout, found: Evaluation, chunks: tuple[Chunk, ...]) -> tuple[int, int, int]:
+    """FLOPs of matrix products, of scaled dot products and of recurrences of a step."""
     shape, model, tokens = found.costs.shape, case.model, case.batch.sequence_tokens
-    products = attention = 0.0
+    products = attention = scans = 0.0
     for chunk in chunks:
         for kind, again in chunk.layers:
             rows = layer_products(kind, model.hidden, shape)
             once = sum(float(row.flops) for row in rows)
             more = once - (0.0 if keeps_last_product(kind) else float(rows[-1].flops))
             products += 3.0 * once + (more if again == "full" else 0.0)
-            heads = shape.sequences * kind.attention.num_heads / (shape.tensor_parallel * shape.context_parallel)
+            block = kind.attention
+            if kind.mixer is not None:
+                forward, backward = chunk_flops(kind.mixer)
+                scans += float(shape.tokens / shape.tensor_parallel) * (forward * (2.0 if again == "full" else 1.0) + backward)
+            if block is None:
+                continue
+            heads = shape.sequences * block.num_heads / (shape.tensor_parallel * shape.context_parallel)
             wide, narrow = (float(attention_flops(tokens**2, heads, *widths)) for widths in (
-                (kind.attention.head_dim, 0), (0, kind.attention.value_dim)))
+                (block.head_dim, 0), (0, block.value_dim)))
             runs = 1.0 if again == "none" else 2.0
             attention += runs * (wide + narrow) + 3.0 * wide + 2.0 * narrow
         if chunk.last:
             products += 3.0 * float(head_product(model, shape, vocabulary_rows(case, shape.tensor_parallel)).flops)
-    return round(products * layout.num_microbatches), round(attention * layout.num_microbatches)
+    return tuple(round(each * layout.num_microbatches) for each in (products, attention, scans))  # type: ignore[return-value]
 
 
 def _messages(case: Case, layout: Layout, found: Evaluation, chunks: tuple[Chunk, ...], stage: int) -> Iterator[Message]:

@@ -105,7 +105,8 @@ def cost_split(model: Model, stages: int) -> Split:
     for kind in model.kinds:
         block = kind.feed_forward
         width = block.width if isinstance(block, Mlp) else block.experts_per_token * block.expert_width + block.shared_width
-        costs.append(4 * kind.attention.query_width * model.hidden + 3 * width * model.hidden)
+        query = kind.attention.query_width if kind.attention else kind.mixer.value_width if kind.mixer else 0
+        costs.append(4 * query * model.hidden + 3 * width * model.hidden)
     total = sum(costs[kind] for kind in model.pattern) + model.vocabulary * model.hidden
     counts, rank, passed = [0] * stages, 0, 0
     for kind_index in model.pattern:
@@ -141,7 +142,7 @@ def default_split(case: Case, stages: int, chunks: int) -> Split:
         return cost_split(case.model, stages)
     if case.implementation.stage_split == "fill" and chunks == 1:
         return fill_split(case.model.num_layers, stages)
-    extra = case.model.num_mtp_layers
+    extra = len(case.model.mtp_kinds)
     if not extra or stages * chunks == 1:
         return even_split(case.model.num_layers, stages, chunks)
     *first, last = even_split(case.model.num_layers + extra, stages, chunks)
@@ -161,9 +162,9 @@ def _placed(model: Model, split: Split, *, folded: bool) -> tuple[NDArray[np.flo
     """Layers of each kind before every position of the model, ``[position, kind]``; where each chunk begins and ends there,
     ``[chunk, stage]``."""
     chunks, stages = len(split), len(split[0])
-    extra = model.num_mtp_layers
+    extra = len(model.mtp_kinds)
     own = np.zeros((model.num_layers + extra, len(model.kinds)))
-    own[np.arange(len(own)), (*model.pattern, *(model.pattern[-1],) * extra)] = 1.0
+    own[np.arange(len(own)), (*model.pattern, *model.mtp_kinds)] = 1.0
     prefix = np.concatenate([np.zeros((1, len(model.kinds))), np.cumsum(own, axis=0)])
     layers = np.array(split, dtype=np.int64)
     if folded:
@@ -223,7 +224,12 @@ def treated_kinds(model: Model, split: Split, recompute: Recompute, *, folded: b
 def compose(
     model: Model, split: Split, *, folded: bool = False, recompute: Recompute = KEPT, every_stage: bool = False
 ) -> Composition:
-    """The composition of a split: one row per sort of stage, or one per stage."""
+    """The composition of a split: one row per sort of stage, or one per stage; made once: nobody changes it."""
+    return _composed(model, split, folded, recompute, every_stage)
+
+
+@lru_cache(maxsize=4096)
+def _composed(model: Model, split: Split, folded: bool, recompute: Recompute, every_stage: bool) -> Composition:
     by_chunk = treated_kinds(model, split, recompute, folded=folded)
     treated = [None if each is None else each.sum(axis=0) for each in by_chunk]
     chunks, stages = len(split), len(split[0])

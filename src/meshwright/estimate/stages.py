@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -19,9 +19,7 @@ from meshwright.perf.parameters import (
 from meshwright.perf.seconds import Seconds, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
+    from collections.abc import Callable, Sequence
 
     from meshwright.domain.case import Case
     from meshwright.estimate.costs import WorkCosts
@@ -59,30 +57,6 @@ class StageInputs:
     before_bytes: Array
     hop_s: Array
 
-    def take(self, index: NDArray[np.int64]) -> StageInputs:
-        """The same for chosen columns; numbers stay numbers."""
-
-        def pick(values: Array) -> Array:
-            return values[index] if values.ndim else values
-
-        def picks(values: tuple[Array, ...]) -> tuple[Array, ...]:
-            return tuple(pick(value) for value in values)
-
-        kinds = tuple(
-            KindInputs(
-                forward_s=pick(kind.forward_s), backward_s=pick(kind.backward_s), weight_s=pick(kind.weight_s),
-                forward_compute_s=pick(kind.forward_compute_s), backward_compute_s=pick(kind.backward_compute_s),
-                again_s=picks(kind.again_s), saved_bytes=picks(kind.saved_bytes), transient_bytes=picks(kind.transient_bytes),
-            )
-            for kind in self.kinds
-        )
-        return StageInputs(
-            kinds=kinds, embedding_forward_s=pick(self.embedding_forward_s), embedding_backward_s=pick(self.embedding_backward_s),
-            head_forward_s=pick(self.head_forward_s), head_backward_s=pick(self.head_backward_s),
-            head_weight_s=pick(self.head_weight_s), head_bytes=pick(self.head_bytes),
-            before_bytes=pick(self.before_bytes), hop_s=pick(self.hop_s),
-        )
-
 
 def stage_inputs(costs: WorkCosts) -> StageInputs:
     """Totals over causes of everything that one micro-batch costs."""
@@ -106,6 +80,30 @@ def stage_inputs(costs: WorkCosts) -> StageInputs:
         before_bytes=costs.logits_before_bytes,
         hop_s=costs.hop_s,
     )
+
+
+def under(inputs: StageInputs, treatment: int) -> StageInputs:
+    """The inputs of one treatment alone."""
+    kinds = tuple(
+        replace(
+            kind, again_s=(kind.again_s[treatment],), saved_bytes=(kind.saved_bytes[treatment],),
+            transient_bytes=(kind.transient_bytes[treatment],),
+        )
+        for kind in inputs.kinds
+    )
+    return replace(inputs, kinds=kinds)
+
+
+def together(each: Sequence[StageInputs]) -> StageInputs:
+    """The inputs of several treatments, of which each has one."""
+    kinds = tuple(
+        replace(
+            kinds[0], again_s=tuple(kind.again_s[0] for kind in kinds), saved_bytes=tuple(kind.saved_bytes[0] for kind in kinds),
+            transient_bytes=tuple(kind.transient_bytes[0] for kind in kinds),
+        )
+        for kinds in zip(*(inputs.kinds for inputs in each), strict=True)
+    )
+    return replace(each[0], kinds=kinds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,8 +217,8 @@ def stage_parameters(case: Case, composition: Composition, degrees: Degrees) -> 
     for index, kind in enumerate(model.kinds):
         each = layer_parameters(model, kind, tp=tp, ep=ep, etp=etp)
         layers = counts[:, index]
-        if kind is model.kinds[model.pattern[-1]] and model.num_mtp_layers:
-            layers = layers - composition.head * model.num_mtp_layers
+        if behind := model.mtp_kinds.count(index):
+            layers = layers - composition.head * behind
         dense = dense + layers * array(np.asarray(each.dense))
         experts = experts + layers * array(np.asarray(each.routed))
         present = layers > 0.0

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import isinf
 from typing import TYPE_CHECKING
 
+from meshwright.estimate.launching import LaunchCost, launch_costs
 from meshwright.explain.ladder import SpeedStep, speed_step
 from meshwright.explain.memory_fit import FitStep, fit_step
 from meshwright.explain.reach import BatchStep, batch_step
@@ -58,17 +59,20 @@ class Explanation:
     causes: tuple[Cause, ...]
     sensitivities: tuple[Sensitivity, ...]
     what_ifs: tuple[WhatIf, ...]
+    launch: tuple[LaunchCost, ...]
+    """How the run is launched, and what each setting costs."""
     judgements: tuple[Judgement, ...]
     disagreements: tuple[Disagreement, ...]
 
 
 def explain(
-    case: Case, layout: Layout, features: Features, estimate: Estimate | None = None, runner: Runner = ANYONE
+    case: Case, layout: Layout, features: Features, estimate: Estimate | None = None, runner: Runner = ANYONE, *,
+    first: bool = False,
 ) -> Explanation:
     """Explain a layout.
 
     ``estimate``: that of the layout where it is known; one that carries its linearity saves computing it again. ``runner``: the
-    framework that is to run what is proposed.
+    framework that is to run what is proposed. ``first``: the layout is what ``plan`` lists first on its devices.
     Errors:  none for layouts that can be estimated; what the framework refuses is said, not raised.
     """
     facts = Facts(case, layout, features, estimate, runner)
@@ -79,18 +83,22 @@ def explain(
         batch=batch_step(facts),
         throughput=speed_step(facts),
         start=guided_start(facts),
-        fastest=_fastest(facts),
+        fastest=_fastest(facts, first=first),
         losses=losses(facts.estimate),
         causes=causes(facts.estimate),
         sensitivities=sensitivities(facts),
         what_ifs=what_ifs(facts),
+        launch=launch_costs(case, layout),
         judgements=judged,
         disagreements=disagreements(facts, judged),
     )
 
 
-def _fastest(facts: Facts) -> Fastest | None:
-    found = first_of(on(facts.case, facts.layout.world), facts.features, SearchOptions(top=1), facts.runner, lean=True)
+def _fastest(facts: Facts, *, first: bool) -> Fastest | None:
+    """The layout itself where it is known to be the first; else beside the first of its devices."""
+    options = SearchOptions(top=1)
+    own = on(facts.case, facts.layout.world)
+    found = None if first else first_of(own, facts.features, options, facts.runner, lean=True)
     trials = [facts.trial(facts.layout), *([] if found is None else [facts.trial(found.layout)])]
     fitting = [each for each in trials if each.estimate.fits and not each.refused_because]
     if not fitting:

@@ -52,6 +52,7 @@ def sections(explanation: Explanation, *, all_rules: bool = False) -> tuple[Sect
             ("1  Fit the model in memory", _fit(explanation)),
             ("2  Reach the global batch", (explanation.batch.sentence,)),
             ("3  Raise the throughput", (*_throughput(explanation), *_start(explanation))),
+            ("How it is launched", (each.sentence for each in explanation.launch)),
             ("Where the points between MFU and 100 go", _losses(explanation)),
             ("One step of each knob", (_step(each) for each in explanation.sensitivities)),
             (

@@ -20,9 +20,9 @@ def _context_heads(plan: Planned) -> Values | None:
     if plan.cp == 1 or plan.kind != "ulysses":
         return None
     ranks = plan.cp * plan.tp
-    for kind in plan.case.model.kinds:
-        heads = kind.attention.num_heads
-        groups = heads if kind.attention.latent else kind.attention.num_key_value_heads
+    for attention in plan.case.model.attentions:
+        heads = attention.num_heads
+        groups = heads if attention.latent else attention.num_key_value_heads
         if heads % ranks or groups % ranks:
             return {"heads": heads, "groups": groups, "ranks": ranks}
     return None

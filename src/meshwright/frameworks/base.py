@@ -14,6 +14,7 @@ from meshwright.domain.layout import Mixed, NoRecompute, overlapping
 from meshwright.errors import InputError, Message, fault
 from meshwright.frameworks.actions import actions_of
 from meshwright.frameworks.facts import PLAIN, Facts
+from meshwright.frameworks.parts import lacking
 from meshwright.frameworks.resume import SHARDED, Meaning
 from meshwright.frameworks.settings import NOTHING_GIVEN, Finding, Given, Reading, Said, Severity
 from meshwright.frameworks.surface import Surface
@@ -236,8 +237,10 @@ class Framework:
 
     def check(self, case: Case, layout: Layout) -> tuple[Message, ...]:
         """Every rule of the framework that the layout breaks, in the order of ``limits``."""
-        if (lacking := self.lacks_kernel(layout)) is not None:
-            return (lacking,)
+        if (without := lacking(self.name, self.title, self.version, self.releases, case.model)) is not None:
+            return (without,)
+        if (lacks := self.lacks_kernel(layout)) is not None:
+            return (lacks,)
         case = running(case, layout)
         able = self.features.recompute_mixed or self.features.recompute_mixed_first
         if isinstance(layout.recompute, Mixed) and not able:

@@ -22,7 +22,8 @@ def _first(name: str, found: Iterable[int]) -> Values | None:
 
 def heads(plan: Planned) -> Values | None:
     """Tensor ranks cut the attention heads: value ``heads``."""
-    counts = [kind.attention.num_heads for kind in plan.case.model.kinds]
+    model = plan.case.model
+    counts = [*(each.num_heads for each in model.attentions), *(mixer.groups for mixer in model.mixers)]
     return _first("heads", (count for count in counts if count % plan.tp))
 
 
@@ -38,7 +39,7 @@ def copied_key_value_heads(plan: Planned) -> Values | None:
 
 def _key_value_heads(plan: Planned) -> list[int]:
     """Key-value heads of each kind of layer that has them: latent attention has none."""
-    return [kind.attention.num_key_value_heads for kind in plan.case.model.kinds if kind.attention.latent is None]
+    return [each.num_key_value_heads for each in plan.case.model.attentions if each.latent is None]
 
 
 def width(plan: Planned) -> Values | None:
@@ -56,8 +57,8 @@ def sequence(plan: Planned) -> bool:
 
 def context_window(plan: Planned) -> bool:
     """Rings know neither windows nor sinks, gathered keys know no sinks."""
-    kinds = plan.case.model.kinds
-    windowed, sinks = any(kind.attention.window_tokens for kind in kinds), any(kind.attention.sinks for kind in kinds)
+    attentions = plan.case.model.attentions
+    windowed, sinks = any(each.window_tokens for each in attentions), any(each.sinks for each in attentions)
     return plan.cp > 1 and ((windowed and plan.kind in {"ring", "hybrid"}) or (sinks and plan.kind != "ulysses"))
 
 

@@ -130,7 +130,7 @@ class Planned:
     @property
     def attention(self) -> Attention:
         """Attention of the first layer; frameworks run models whose layers are alike but for the window and the experts."""
-        return self.case.model.kinds[0].attention
+        return self.case.model.attention
 
     @property
     def heads(self) -> int:

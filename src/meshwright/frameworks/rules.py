@@ -59,11 +59,16 @@ def limits(
 def _broken(expression: Callable[[Planned], object], words: str, release: str) -> Predicate:
     """An expression as a limit asks it: the values of the words where it is broken, else None."""
     named = [name for _, name, _, _ in Formatter().parse(words) if name]
+    last: tuple[Case | None, Layout | None, Values | None] = (None, None, None)
 
     def broken(case: Case, layout: Layout) -> Values | None:
-        plan = Planned(case, layout, release)
-        given = _values(expression(plan))
-        return None if given is None else {**{name: getattr(plan, name) for name in named if name not in given}, **given}
+        nonlocal last
+        if last[0] is not case or last[1] is not layout:  # a rule of what is written asks all others again
+            plan = Planned(case, layout, release)
+            given = _values(expression(plan))
+            said = None if given is None else {**{name: getattr(plan, name) for name in named if name not in given}, **given}
+            last = (case, layout, said)
+        return last[2]
 
     return broken
 
@@ -176,4 +181,4 @@ def words_if(name: str, reasons: Iterable[tuple[object, str]], *, between: str =
 
 def attention_of(case: Case) -> Attention:
     """Attention of the first layer; frameworks here run models whose layers are alike but for the window and the experts."""
-    return case.model.kinds[0].attention
+    return case.model.attention

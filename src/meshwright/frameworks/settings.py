@@ -48,6 +48,8 @@ class Said:
     task: Task | None = None
     implementation: str | None = None
     """An implementation of the catalogue, where a switch of the files changes which kernels run."""
+    launch: str | None = None
+    """Settings of the launch that the files make, as ``domain.launch`` spells them."""
     figures: Mapping[str, object] = field(default_factory=dict)
     """The model's figures: layers hidden heads key_value_heads head_dim ffn vocabulary experts experts_per_token expert_ffn
     shared_ffn mtp_layers tied_embeddings gated latent_attention windowed, and ``mixtures``: of each layer whether it is one; only

@@ -52,7 +52,7 @@ def columns_of_rows(rows: Rows, batch: int) -> Columns:
     mesh: dict[str, Any] = rows.mesh
     return Columns(
         tp=mesh["tp"], cp=mesh["cp"], pp=mesh["pp"], dp=mesh["dp"], ep=mesh["ep"], etp=mesh["etp"], mb=rows.mb, vp=rows.vp,
-        zero=rows.zero, m=batch // (mesh["dp"] * rows.mb), recompute=np.full(len(rows), TREATMENTS.index(rows.treatment)),
+        zero=rows.zero, m=batch // (mesh["dp"] * rows.mb), recompute=rows.treatment,
     )
 
 

@@ -42,6 +42,8 @@ def saved_bytes(
         if not has_part(kind, row.part) or any(module in recomputed for module in row.modules):
             continue
         exists = row_exists(row.only, kind, shape)
+        if exists is False:
+            continue
         size = precision.saved_input_bytes / 2.0 * row.bytes_per_element if row.linear_input else row.bytes_per_element
         elements = row_elements(row.width, row.part, row.shard, kind, hidden, sequence_tokens, shape)
         kept = size * elements * (headroom_ratio if row.part == "experts" else 1.0)
@@ -49,17 +51,18 @@ def saved_bytes(
     return total
 
 
-def checkpoint_bytes(hidden: int, shape: WorkShape) -> Array:
+def checkpoint_bytes(hidden: int, shape: WorkShape, *, streams: int = 1) -> Array:
     """Bytes of a layer's input, all that full recomputation keeps.
 
-        2 T h / t_sp
+        2 n T h / t_sp
 
+    Symbols: n residual ``streams``.
     Shapes:  the columns of ``shape``.
     Units:   bytes.
     Holds:   whole input on every tensor rank without sequence parallelism.
     Source:  Korthikanti et al. 2022 section 5 (2 s b h).
     """
-    return 2.0 * shape.shard_tokens * hidden
+    return 2.0 * shape.shard_tokens * hidden * streams
 
 
 def piled_bytes(
@@ -114,7 +117,9 @@ def working_bytes(kind: LayerKind, hidden: int, shape: WorkShape, *, weight_grad
     shard = "tensor"
     wide = row_elements("mlp_inputs", part, shard, kind, hidden, 0.0, shape)  # type: ignore[arg-type]
     narrow = row_elements("mlp_width", part, shard, kind, hidden, 0.0, shape)  # type: ignore[arg-type]
-    attention = row_elements("query", "attention", "tensor", kind, hidden, 0.0, shape)
+    attention = array(0.0) if kind.attention is None else row_elements("query", "attention", "tensor", kind, hidden, 0.0, shape)
+    if kind.mixer is not None:
+        attention = attention + row_elements("mixer_convolved", "mixer", "tensor", kind, hidden, 0.0, shape)
     weights = array(0.0)
     if kind.experts is None:
         weights = weight_gradient_bytes * wide / shape.tokens * hidden

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.domain.model import NO_ATTENTION
 from meshwright.perf.arrays import Array, array
 from meshwright.perf.elementwise import memory_bound_s
 
@@ -26,15 +27,16 @@ def adapted_widths(kind: LayerKind, case: Case) -> list[tuple[float, float, bool
     Holds:   dense projections; experts carry no adapter.
     Source:  Megatron-Core and NeMo: linear_qkv, linear_proj, linear_fc1, linear_fc2.
     """
-    lora, attention, block, hidden = case.training.lora, kind.attention, kind.feed_forward, float(case.model.hidden)
+    lora, block, hidden = case.training.lora, kind.feed_forward, float(case.model.hidden)
     if lora is None:
         return []
+    attention, attends = kind.attention or NO_ATTENTION, kind.attention is not None
     wide = {"query": attention.query_width, "key": attention.key_width, "value": attention.value_width}
-    together = float(sum(wide[target] for target in COLUMN_TARGETS if target in lora.targets))
+    together = float(sum(wide[target] for target in COLUMN_TARGETS if attends and target in lora.targets))
     found = [(hidden, together, True)] if together else []
-    if "output" in lora.targets:
+    if attends and "output" in lora.targets:
         found.append((float(attention.output_width), hidden, False))
-    if "mlp" in lora.targets and kind.experts is None:
+    if "mlp" in lora.targets and kind.experts is None and kind.has_block:
         width = float(getattr(block, "width", 0))
         found += [(hidden, block.num_inputs * width, True), (width, hidden, False)]
     return found

@@ -11,6 +11,7 @@ from meshwright.perf.arrays import Array, Number, array, ceil_divide
 if TYPE_CHECKING:
     from meshwright.domain.calibration import Constants
     from meshwright.domain.cluster import Device
+    from meshwright.domain.model import Attention
 
 
 def attended_pairs(
@@ -34,6 +35,82 @@ def attended_pairs(
         return half
     w = np.minimum(float(window_tokens), s)
     return np.minimum(half, s * w - np.square(w) / 2.0)
+
+
+def core_pairs(
+    attention: Attention, sequence_tokens: Number, mean_square_document_tokens: float | None, *, causal: bool = True
+) -> Array:
+    """Query-key pairs that the core of one attention block computes for a sequence.
+
+        selected k: s k - k^2 / 2, no more than without
+        compressed: window, and entries of r tokens: s^2 / (2 r), or with k chosen of them s k - r k^2 / 2
+
+    Shapes:  sequence_tokens broadcasts.
+    Units:   pairs.
+    Holds:   not ``causal``: all s^2, whatever is selected (the convention of frameworks that count so).
+    Source:  ``attended_pairs``; DeepSeek-V3.2 (arXiv 2512.02556) section 2.1; transformers 5.23 DeepseekV4Attention.
+    """
+    window = attention.window_tokens if causal else None
+    pairs = attended_pairs(sequence_tokens, window, mean_square_document_tokens, causal=causal)
+    if not causal or (attention.selected_tokens is None and attention.compressed is None):
+        return pairs
+    if attention.compressed is None:
+        return np.minimum(pairs, attended_pairs(sequence_tokens, attention.selected_tokens, mean_square_document_tokens))
+    return pairs + compressed_pairs(attention, sequence_tokens, mean_square_document_tokens)
+
+
+def core_widths(attention: Attention) -> tuple[float, float]:
+    """Widths of a key and a value in the attention core, as the kernel computes it.
+
+        selected tokens of latent attention: kv rank + rope, kv rank;   else the head's own
+
+    Units:   elements.
+    Holds:   sparse latent attention works on the latents themselves (one key and value for all heads), else each query would expand
+             the keys that it alone has chosen.
+    Source:  DeepSeek-V3.2 (arXiv 2512.02556) section 2.1: MQA mode of MLA.
+    """
+    latent = attention.latent
+    if latent is None or attention.selected_tokens is None:
+        return float(attention.head_dim), float(attention.value_dim)
+    return float(latent.key_value_rank + latent.rope_dim), float(latent.key_value_rank)
+
+
+def compressed_pairs(
+    attention: Attention, sequence_tokens: Number, mean_square_document_tokens: float | None, *, selected: bool = True
+) -> Array:
+    """Pairs of queries and compressed entries of a sequence: those that attention looks at, or all that the indexer scores.
+
+    Shapes:  sequence_tokens broadcasts.
+    Units:   pairs.
+    Source:  as ``core_pairs``.
+    """
+    rate = attention.compressed.rate if attention.compressed else 0
+    if not rate:
+        return array(0.0) * sequence_tokens
+    every = attended_pairs(sequence_tokens, None, mean_square_document_tokens) / rate
+    if attention.selected_tokens is None or not selected:
+        return every
+    chosen = np.minimum(float(attention.selected_tokens), array(sequence_tokens) / rate)
+    return np.minimum(every, array(sequence_tokens) * chosen - rate * np.square(chosen) / 2.0)
+
+
+def index_flops(attention: Attention, sequence_tokens: Number, mean_square_document_tokens: float | None) -> Array:
+    """Forward work of the indexer's scores for one sequence: every query head against every key (or compressed entry) before it.
+
+        2 pairs H_i d_i
+
+    Shapes:  sequence_tokens broadcasts.
+    Units:   FLOP.
+    Source:  DeepSeek-V3.2 (arXiv 2512.02556) equation 1.
+    """
+    indexer = attention.indexer
+    if indexer is None:
+        return array(0.0) * sequence_tokens
+    if attention.compressed is None:
+        pairs = attended_pairs(sequence_tokens, None, mean_square_document_tokens)
+    else:
+        pairs = compressed_pairs(attention, sequence_tokens, mean_square_document_tokens, selected=False)
+    return 2.0 * pairs * indexer.num_heads * indexer.head_dim
 
 
 def attention_flops(pairs: Number, heads: Number, key_dim: float, value_dim: float) -> Array:

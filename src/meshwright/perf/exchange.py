@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import ContextKind, Overlap
     from meshwright.domain.mesh import Group
+    from meshwright.domain.mixers import Mixer
     from meshwright.domain.model import LayerKind, MixtureOfExperts
     from meshwright.perf.operators import WorkShape
     from meshwright.perf.placement import Groups
@@ -88,8 +89,11 @@ def tensor_s(
     cluster, constants, group = case.cluster, case.calibration.constants, groups.tensor
     hidden, experts = case.model.hidden, kind.experts
     whole = case.implementation.distributed_tensors
-    blocks: list[float] = [float(hidden if whole else attention_input(kind.attention, hidden))]
-    if (whole or not kind.parallel_block) and (experts is None or experts.shared_width):
+    blocks: list[float] = []
+    if kind.mixes:
+        alone = kind.attention is not None and kind.mixer is None and not whole
+        blocks.append(float(attention_input(kind.attention, hidden) if alone else hidden))  # type: ignore[arg-type]
+    if (whole or not kind.parallel_block) and kind.has_block and (experts is None or experts.shared_width):
         blocks.append(float(hidden))
     sharded = shape.sequence_shards > 1.0
     forward = backward = slow_forward = slow_backward = regather = array(0.0)
@@ -162,6 +166,16 @@ def context_s(
     Source:  Liu et al. 2023 (ring attention, arXiv 2310.01889); Jacobs et al. 2023 (Ulysses, arXiv 2309.14509); Megatron-Core
              --cp-comm-type.
     """
+    if kind.mixer is not None:
+        own = mixer_context_s(kind.mixer, case, shape, groups)
+        if kind.attention is None:
+            return own
+        beside = context_s(
+            replace(kind, mixer=None), case, shape, groups, attention_forward, attention_backward, context_kind=context_kind
+        )
+        return replace(own, forward=own.forward + beside.forward, backward=own.backward + beside.backward, again=beside.again)
+    if kind.attention is None:
+        return nothing()
     cluster, constants, group = case.cluster, case.calibration.constants, groups.context
     attention, tp, cp = kind.attention, shape.tensor_parallel, shape.context_parallel
     heads = attention.num_heads / tp if attention.latent else key_value_heads(attention, tp)
@@ -217,6 +231,26 @@ def context_s(
     )
 
 
+def mixer_context_s(mixer: Mixer, case: Case, shape: WorkShape, groups: Groups) -> Exposed:
+    """Context-parallel communication of a linear mixer: heads are exchanged for tokens in front of the convolution, and back.
+
+        all-to-all(2 T (convolved + gate + scalars) / t) + all-to-all(2 T value / t), each read and written once; backward the same
+
+    Shapes:  the columns of ``shape``.
+    Units:   s.
+    Holds:   whatever attention does between its ranks; heads divide over tp x cp (groups fewer than that are repeated).
+    Source:  Megatron-Core ssm/mamba_context_parallel.py (all-to-all from sequence to hidden and back).
+    """
+    cluster, constants, cp = case.cluster, case.calibration.constants, shape.context_parallel
+    into = mixer.convolved_width + mixer.gate_width + mixer.scalar_width
+    sent, back = (ELEMENT_BYTES * shape.tokens * width / shape.tensor_parallel for width in (into, mixer.value_width))
+    exchange = all_to_all_s(sent, groups.context, cluster, constants) + all_to_all_s(back, groups.context, cluster, constants)
+    reorder = memory_bound_s(2.0 * (sent + back), cluster.device, constants, kind="copy") + 4.0 * constants.kernel_gap_s
+    zero = array(0.0)
+    once = np.where(cp > 1.0, exchange + reorder, zero)
+    return Exposed(forward=once, backward=once, slowdown_forward=zero, slowdown_backward=zero)
+
+
 def _inside(group: Group) -> Group:
     """The part of a group inside one scale-up domain."""
     return replace(group, ranks=group.local, domains=np.ones_like(array(group.domains)))
@@ -246,13 +280,22 @@ def copies_ratio(experts: MixtureOfExperts, group: Group, *, deduplicated: bool)
     return np.where(domains > 1.0, distinct * (1.0 - 1.0 / domains) / np.maximum(remote, 1e-9), 1.0)
 
 
-def imbalance_ratio(case: Case) -> Array:
-    """Tokens of the fullest expert rank over the mean; 1 where routing is forced to be balanced.
+def imbalance_ratio(case: Case, num_experts: Number, ranks: Number) -> Array:
+    """Tokens of the fullest expert rank over the mean; 1 where routing is forced to be balanced, or one rank has all experts.
 
+        1 + c sqrt(2 ln e / (E / e))
+
+    Symbols: c ``expert_load_spread``; E experts; e ranks, each with E / e of them. The load of a rank spreads by c / sqrt(E / e)
+             about the mean, and all wait for the fullest of e.
+    Shapes:  everything broadcasts.
     Units:   ratio.
-    Source:  ``Constants.expert_imbalance_ratio``; Megatron-Core --moe-router-force-load-balancing.
+    Holds:   loads of experts are independent; at least 1, whatever a fit makes of c.
+    Source:  the expected maximum of e normal variables, sqrt(2 ln e); Megatron-Core --moe-router-force-load-balancing.
     """
-    return array(1.0 if case.training.balanced_routing else case.calibration.constants.expert_imbalance_ratio)
+    if case.training.balanced_routing:
+        return array(1.0)
+    ranks = array(ranks)
+    return 1.0 + case.calibration.constants.expert_load_spread * np.sqrt(2.0 * np.log(ranks) * ranks / num_experts)
 
 
 def expert_s(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, compute: Array, *, overlap: Overlap) -> Exposed:
@@ -272,13 +315,13 @@ def expert_s(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, comp
     experts = kind.experts
     if experts is None:
         return nothing()
-    cluster, constants, hidden = case.cluster, case.calibration.constants, case.model.hidden
+    cluster, constants, hidden = case.cluster, case.calibration.constants, experts.latent or case.model.hidden
     send = ELEMENT_BYTES * shape.shard_tokens * experts.experts_per_token * hidden
     ratio = copies_ratio(experts, groups.expert, deduplicated=case.implementation.expert_deduplication)
     exchange = 2.0 * all_to_all_s(send, groups.expert, cluster, constants, copies_ratio=ratio)
     routed = ELEMENT_BYTES * routed_tokens(experts, shape) * hidden
     gathered = 2.0 * all_gather_s(routed, groups.expert_tensor, cluster, constants)
-    total = imbalance_ratio(case) * (exchange + gathered)
+    total = imbalance_ratio(case, experts.num_experts, shape.expert_parallel) * (exchange + gathered)
     if not overlap.expert:
         zero = array(0.0)
         return Exposed(forward=total, backward=total, slowdown_forward=zero, slowdown_backward=zero)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from meshwright.perf.attention import attended_pairs, attention_flops
+from meshwright.perf.attention import attention_flops, core_pairs, index_flops
+from meshwright.perf.mixers import recurrence_flops
 from meshwright.perf.operators import head_product, layer_products, work_shape
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def layer_flops(
 ) -> tuple[float, float]:
     """Forward FLOPs of one layer on a rank for one micro-batch: (products, attention core).
 
-        products 2 sum m n k;   attention 2 pairs b heads / (t c) (d_k + d_v)
+        products 2 sum m n k;   attention 2 pairs b heads / (t c) (d_k + d_v);   linear mixers ``recurrence_flops`` T / t
 
     Symbols: pairs s^2/2 (causal), s^2 (full, megatron), or the packed and windowed counts under ``causal``; b sequences; t TP;
              c CP.
@@ -50,12 +51,17 @@ def layer_flops(
     """
     products = sum(float(product.flops) for product in layer_products(kind, hidden, shape))
     attention = kind.attention
-    causal = convention == "causal"
-    pairs = attended_pairs(
-        sequence_tokens, attention.window_tokens if causal else None, mean_square if causal else None, causal=causal
-    )
-    heads = float(shape.sequences) * attention.num_heads / float(shape.tensor_parallel) / float(shape.context_parallel)
-    return products, float(attention_flops(pairs, heads, attention.head_dim, attention.value_dim))
+    causal, core = convention == "causal", 0.0
+    if attention is not None:
+        square = mean_square if causal else None
+        pairs = core_pairs(attention, sequence_tokens, square, causal=causal)
+        heads = float(shape.sequences) * attention.num_heads / float(shape.tensor_parallel) / float(shape.context_parallel)
+        core = float(attention_flops(pairs, heads, attention.head_dim, attention.value_dim))
+        if attention.indexer is not None:
+            core += float(index_flops(attention, sequence_tokens, square) * shape.sequences / shape.context_parallel)
+    if kind.mixer is not None:
+        core += recurrence_flops(kind.mixer) * float(shape.tokens / shape.tensor_parallel)
+    return products, core
 
 
 def head_flops(model: Model, shape: WorkShape, vocabulary: float) -> float:
@@ -84,10 +90,11 @@ def sequence_flops(
         layer_flops(kind, model.hidden, shape, sequence_tokens, convention=convention, mean_square=mean_square)
         for kind in model.kinds
     ]
-    for index in (*model.pattern, *([model.pattern[-1]] * model.num_mtp_layers)):
+    for index in (*model.pattern, *model.mtp_kinds):
         products += by_kind[index][0]
         attention += by_kind[index][1]
     products += model.num_mtp_layers * 2.0 * sequence_tokens * (2 * model.hidden) * model.hidden
+    products += sum(2.0 * sequence_tokens * side.inputs * side.outputs for side in (*model.front, *model.back))
     head = head_flops(model, shape, vocabulary or model.vocabulary)
     return SequenceFlops(products=products, attention=attention, head=head)
 

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.perf.adapters import adapter_s
+from meshwright.perf.adapters import KERNELS_BACKWARD, KERNELS_FORWARD, adapted_widths, adapter_s
 from meshwright.perf.arrays import Array, array
-from meshwright.perf.attention import attended_pairs, flash_attention_s
+from meshwright.perf.attention import core_pairs, core_widths, flash_attention_s, index_flops
 from meshwright.perf.corrections import core_ratios, product_ratio
 from meshwright.perf.elementwise import launch_floor_s, memory_bound_s
 from meshwright.perf.exchange import collective_host_s, context_s, expert_s, imbalance_ratio, tensor_s
+from meshwright.perf.fallback import fallback_attention_s, falls_back
 from meshwright.perf.gemm import gemm_s, linear_s
 from meshwright.perf.messages import keeps_last_product
+from meshwright.perf.mixers import chunk_flops, mixer_kernels
 from meshwright.perf.operators import layer_products
 from meshwright.perf.seconds import Seconds, seconds
 from meshwright.perf.widths import has_part, row_elements, row_exists
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import ContextKind, Overlap
     from meshwright.domain.measured import Direction
-    from meshwright.domain.model import LayerKind
+    from meshwright.domain.mixers import Mixer
+    from meshwright.domain.model import Attention, LayerKind
     from meshwright.perf.operators import Product, WorkShape
     from meshwright.perf.placement import Groups
 
@@ -86,8 +89,8 @@ def product_s(product: Product, case: Case, direction: Direction) -> Array:
         product.rows, product.columns, product.inner, direction=direction, device=case.cluster.device, constants=constants,
         dtype=dtype, in_bytes=in_bytes, groups=product.groups, grouped=product.grouped,
     )
-    if product.grouped:
-        return imbalance_ratio(case) * time
+    if product.ranks is not None:
+        return imbalance_ratio(case, product.groups * product.ranks, product.ranks) * time
     measured = case.cluster.measured
     if measured is None or not measured.products:
         return time
@@ -147,6 +150,8 @@ def attention_core_s(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Arr
              Background", on alignment.
     """
     attention, batch = kind.attention, case.batch
+    if attention is None:
+        return array(0.0), array(0.0)
     heads = shape.sequences * attention.num_heads / shape.tensor_parallel
     device, constants = case.cluster.device, case.calibration.constants
     if not case.implementation.flash_attention:
@@ -158,12 +163,23 @@ def attention_core_s(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Arr
         scores = gemm_s(rows, batch.sequence_tokens, attention.head_dim, **options)  # type: ignore[arg-type]
         values = gemm_s(rows, attention.value_dim, batch.sequence_tokens, **options)  # type: ignore[arg-type]
         return scores + values, 2.0 * (scores + values)
-    pairs = attended_pairs(batch.sequence_tokens, attention.window_tokens, batch.mean_square_document_tokens)
+    pairs = core_pairs(attention, batch.sequence_tokens, batch.mean_square_document_tokens)
+    key_dim, value_dim = core_widths(attention)
     forward, backward = flash_attention_s(
         pairs / shape.context_parallel, heads, batch.sequence_tokens / shape.context_parallel,
-        key_dim=attention.head_dim, value_dim=attention.value_dim, device=device, constants=constants,
+        key_dim=key_dim, value_dim=value_dim, device=device, constants=constants,
         dtype=case.training.precision.base_dtype, speed=case.implementation.attention_speed,
     )
+    if attention.indexer is not None:
+        more = index_s(attention, case, shape)
+        forward, backward = forward + more[0], backward + more[1]
+    if case.launch.attention_by_default:
+        slow = falls_back(kind, case, shape)
+        fallen_forward, fallen_backward = fallback_attention_s(kind, case, shape)
+        forward = np.where(slow, np.maximum(forward, fallen_forward), forward)
+        backward = np.where(slow, np.maximum(backward, fallen_backward), backward)
+    if case.launch.deterministic:
+        backward = constants.deterministic_attention_ratio * backward
     measured = case.cluster.measured
     if measured is None or not measured.cores:
         return forward, backward
@@ -175,6 +191,40 @@ def attention_core_s(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Arr
         dtype=case.training.precision.base_dtype,
     )
     return forward * ratios[0], backward * ratios[1]
+
+
+def index_s(attention: Attention, case: Case, shape: WorkShape) -> tuple[Array, Array]:
+    """Forward and backward of the indexer's scores on one rank.
+
+        t_fwd = flops / (peak e_f);   t_bwd = 2 flops / (peak e_b)
+
+    Shapes:  the columns of ``shape``; a tuple of two arrays comes back.
+    Units:   s.
+    Holds:   every tensor rank scores all heads; context parallelism divides the queries; the choice itself (top-k) is a pass.
+    Source:  ``perf.attention.index_flops``; DeepSeek-V3.2 (arXiv 2512.02556) section 2.1.
+    """
+    batch, constants = case.batch, case.calibration.constants
+    each = index_flops(attention, batch.sequence_tokens, batch.mean_square_document_tokens)
+    flops = each * shape.sequences / shape.context_parallel
+    peak = case.cluster.device.peak_flops_per_s[case.training.precision.base_dtype]
+    return flops / (peak * constants.attention_forward_ratio), 2.0 * flops / (peak * constants.attention_backward_ratio)
+
+
+def mixer_core_s(mixer: Mixer, case: Case, shape: WorkShape) -> tuple[Array, Array]:
+    """Forward and backward of the chunked recurrence of a linear mixer on one rank; what it reads and writes are passes.
+
+        t = chunk flops T / (t peak e);   e ``scan_ratio``
+
+    Shapes:  the columns of ``shape``; a tuple of two arrays comes back.
+    Units:   s.
+    Holds:   long sequences, so that chunks and heads fill the device. Packing changes nothing: the recurrence is linear in tokens.
+    Source:  ``perf.mixers.chunk_flops``.
+    """
+    ahead, behind = chunk_flops(mixer)
+    constants = case.calibration.constants
+    peak = case.cluster.device.peak_flops_per_s[case.training.precision.base_dtype]
+    tokens = shape.tokens / shape.tensor_parallel
+    return tokens * ahead / (peak * constants.scan_ratio), tokens * behind / (peak * constants.scan_ratio)
 
 
 def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
@@ -201,16 +251,22 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
     first = products[0]
     core_forward, core_backward = attention_core_s(kind, case, shape)
     forward_of[ATTENTION_CORE] = core_forward
+    if kind.mixer is not None:
+        scan_forward, scan_backward = mixer_core_s(kind.mixer, case, shape)
+        core_forward, core_backward = core_forward + scan_forward, core_backward + scan_backward
     ahead = behind = array(0.0)
     for row in case.implementation.passes:
         if not has_part(kind, row.part):
             continue
-        elements = row_elements(row.width, row.part, row.shard, kind, hidden, case.batch.sequence_tokens, shape)
         exists = row_exists(row.only, kind, shape)
+        if exists is False:
+            continue
+        elements = row_elements(row.width, row.part, row.shard, kind, hidden, case.batch.sequence_tokens, shape)
         if exists is not None:
             elements = np.where(exists, elements, 0.0)
         if row.part in ("experts", "expert_bias") and row.kind not in constants.pass_speeds:
             elements = elements / constants.expert_memory_ratio
+            elements = elements * (constants.deterministic_scatter_ratio if case.launch.deterministic else 1.0)
         once = memory_bound_s(row.forward_bytes * elements, device, constants, kind=row.kind)
         ahead = ahead + once
         behind = behind + memory_bound_s(row.backward_bytes * elements, device, constants, kind=row.kind)
@@ -231,18 +287,23 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
 def kernels(kind: LayerKind, case: Case, shape: WorkShape, context_kind: ContextKind) -> tuple[Array, Array]:
     """Kernels that the forward and the backward of one layer launch.
 
-        n + [ring] (c - 1) n_ring + [moe] (n_moe + q n_expert E / e)
+        n h / 2 + n_mixer + [ring] (c - 1) n_ring + a n_adapter + [moe] (n_moe + q n_expert E / e)
 
-    Symbols: c context parallelism; E / e local experts, whose products are launched one by one where the implementation says so;
+    Symbols: h 2, or 1 in layers of one block; n_mixer ``perf.mixers.mixer_kernels``; c context parallelism; a adapters (LoRA);
+             E / e local experts, whose products are launched one by one where the implementation says so;
              q ``expert_kernels`` of the precision, 1 where the experts are fused.
     Shapes:  the columns of ``shape``.
     Units:   kernels.
     Source:  Transformer Engine GroupedLinear runs one cuBLAS call per expert and product; MindSpeed ring_context_parallel.
     """
     implementation, experts = case.implementation, kind.experts
+    halves = (kind.mixes + kind.has_block) / 2.0
+    own_forward, own_backward = (0, 0) if kind.mixer is None else mixer_kernels(kind.mixer)
     steps = shape.context_parallel - 1.0 if context_kind == "ring" else array(0.0)
-    forward = implementation.kernels_forward + steps * implementation.kernels_ring_forward
-    backward = implementation.kernels_backward + steps * implementation.kernels_ring_backward
+    forward = implementation.kernels_forward * halves + own_forward + steps * implementation.kernels_ring_forward
+    backward = implementation.kernels_backward * halves + own_backward + steps * implementation.kernels_ring_backward
+    if adapters := len(adapted_widths(kind, case)):
+        forward, backward = forward + adapters * KERNELS_FORWARD, backward + adapters * KERNELS_BACKWARD
     if experts is None:
         return forward, backward
     local = experts.num_experts / shape.expert_parallel
@@ -281,20 +342,24 @@ def layer_time(
         "graphs": implementation.cuda_graphs, "blocking": implementation.blocking_launches,
         "synchronous": case.cluster.device.synchronous,
     }
+    pace = array(constants.plain_host_ratio if case.launch.plain_host else 1.0)
     waits = kind.experts is not None and implementation.expert_host_sync and not implementation.cuda_graphs
     sync = array(constants.expert_sync_s) if waits else array(0.0)
+    eager = waits and case.launch.graphs != "partial" and not case.cluster.device.synchronous
+    routing = array(constants.expert_host_s) if eager else array(0.0)
     each = collective_host_s(case, groups)
-    ahead_host, behind_host = implementation.collectives_forward * each, implementation.collectives_backward * each
+    ahead_host = routing + implementation.collectives_forward * each
+    behind_host = routing + implementation.collectives_backward * each
     if implementation.units is not None:
         ahead_host, behind_host = ahead_host + unit_host_s(case), behind_host + unit_host_s(case)
     return LayerTime(
         forward=seconds(
             compute=ahead, tensor=tensor.forward, context=context.forward, expert=expert.forward,
-            host=sync + launch_floor_s(busy_forward, kernels_forward, constants, collectives_s=ahead_host, **options),
+            host=sync + launch_floor_s(busy_forward, kernels_forward, constants, collectives_s=ahead_host, pace=pace, **options),
         ),
         backward=seconds(
             compute=behind, tensor=tensor.backward, context=context.backward, expert=expert.backward,
-            host=launch_floor_s(busy_backward, kernels_backward, constants, collectives_s=behind_host, **options),
+            host=launch_floor_s(busy_backward, kernels_backward, constants, collectives_s=behind_host, pace=pace, **options),
         ),
         weight_gradient_s=pieces.products_weight,
         regather_s=tensor.again,

@@ -10,6 +10,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from meshwright.domain.mixers import GatedDelta
+from meshwright.domain.model import NO_ATTENTION
 from meshwright.perf.operators import routed_tokens
 
 if TYPE_CHECKING:
@@ -93,20 +95,25 @@ def layer_messages(model: Model, kind: LayerKind, shape: WorkShape, *, recompute
     tokens, full = int(shape.tokens), recomputed == "full"
     hidden = ACTIVATION_BYTES * tokens * model.hidden
     experts = kind.experts
-    blocks = 1 + (experts is None or experts.shared_width > 0)
+    blocks = kind.mixes + (kind.has_block and (experts is None or experts.shared_width > 0))
     last = blocks - 1 if blocks > 1 and not keeps_last_product(kind) else blocks
     if shape.sequence_shards > 1:
         yield from message("all-gather", tp, hidden, (3 if full else 2) * blocks)
         yield from message("reduce-scatter", tp, hidden, 2 * blocks + (last if full else 0))
     else:
         yield from message("all-reduce", tp, hidden, 2 * blocks + (last if full else 0))
-    attention = kind.attention
-    sent = [
+    attention, mixer = kind.attention or NO_ATTENTION, kind.mixer
+    if mixer is not None:
+        into = mixer.convolved_width + mixer.gate_width + mixer.scalar_width
+        yield from message("all-to-all", cp, ACTIVATION_BYTES * tokens * into // tp, 3 if full else 2)
+        yield from message("all-to-all", cp, ACTIVATION_BYTES * tokens * mixer.value_width // tp, 3 if full else 2)
+    sent = [] if kind.attention is None else [
         ACTIVATION_BYTES * tokens * width // tp for width in (attention.query_width, attention.key_width, attention.value_width)
     ]
     for payload in sent:
         yield from message("all-to-all", cp, payload, 2 if recomputed == "none" else 3)
-    yield from message("all-to-all", cp, ACTIVATION_BYTES * tokens * attention.output_width // tp, 3 if full else 2)
+    if kind.attention is not None:
+        yield from message("all-to-all", cp, ACTIVATION_BYTES * tokens * attention.output_width // tp, 3 if full else 2)
     if experts is not None:
         routed = ACTIVATION_BYTES * float(routed_tokens(experts, shape)) * model.hidden
         yield from message("all-to-all", ep, INDEX_BYTES * experts.num_experts, 2 if full else 1)
@@ -130,7 +137,9 @@ def replicated_gradients(model: Model, kind: LayerKind | None, shape: WorkShape,
     if sharded:
         yield from message("all-reduce", tp, element_bytes * model.hidden, tensors * kind.norms)
     attention, experts = kind.attention, kind.experts
-    if attention.query_key_norm == "head" and attention.query_key_norm_weight:
+    if isinstance(kind.mixer, GatedDelta):  # the norm that all its heads share
+        yield from message("all-reduce", tp, element_bytes * kind.mixer.value_dim, 1)
+    if attention is not None and attention.query_key_norm == "head" and attention.query_key_norm_weight:
         yield from message("all-reduce", tp, element_bytes * attention.head_dim, 2 * tensors)
     if experts is not None:
         yield from message("all-reduce", tp, element_bytes * model.hidden * experts.num_experts)

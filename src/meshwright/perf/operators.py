@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.domain.model import MixtureOfExperts
 from meshwright.perf.arrays import Array, Number, array
+from meshwright.perf.mixers import mixer_shapes
 
 if TYPE_CHECKING:
-    from meshwright.domain.model import Attention, LayerKind, MixtureOfExperts, Mlp, Model
+    from meshwright.domain.mixers import Mixer
+    from meshwright.domain.model import Attention, CompressedAttention, LayerKind, Mlp, Model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +74,14 @@ class Product:
 
     name: str
     part: str
-    """attention, mlp, experts, shared, router."""
+    """attention, mixer, mlp, experts, shared, router, side."""
     rows: Array
     columns: Array
     inner: Array
     groups: Array
     grouped: bool = False
+    ranks: Array | None = None
+    """Ranks that share grouped experts."""
     low_precision: bool = True
     """Runs in the recipe's data type; False: stays in the base type."""
     module: str = ""
@@ -126,6 +131,12 @@ def attention_products(attention: Attention, hidden: int, shape: WorkShape, *, j
     output = _product("output projection", "attention", tokens, hidden, attention.output_width / tp)
     if latent is None:
         query, key = attention.query_width / tp, key_value_heads(attention, tp) * attention.head_dim
+        if is_plain(attention):
+            pass
+        elif attention.compressed:
+            return (*compressed_products(attention, attention.compressed, hidden, shape), *index_products(attention, hidden, shape))
+        else:
+            return (*_gated_products(attention, hidden, shape), *index_products(attention, hidden, shape), output)
         if not joined:
             names = ("query", "key", "value")
             apart = zip(names, (query, key, key), strict=True)
@@ -143,7 +154,104 @@ def attention_products(attention: Attention, hidden: int, shape: WorkShape, *, j
         rows.append(_product("query up-projection", "attention", tokens, attention.query_width / tp, rank, module="mla_up_proj"))
     rows.append(_product("key-value down-projection", "attention", shape.shard_tokens, down, hidden))
     rows.append(_product("key-value up-projection", "attention", tokens, up / tp, latent.key_value_rank, module="mla_up_proj"))
-    return (*rows, output)
+    if is_plain(attention):
+        return (*rows, output)
+    if attention.gate != "none":
+        gate = attention.output_width if attention.gate == "full" else attention.num_heads
+        rows.append(_product("attention gate", "attention", tokens, gate / tp, hidden))
+    return (*rows, *index_products(attention, hidden, shape), output)
+
+
+def is_plain(attention: Attention) -> bool:
+    """Whether attention has queries, keys, values and an output and nothing else: no gate, indexer, or shared projections.
+
+    Units:   none.
+    Source:  definition of the forms in ``domain.model``.
+    """
+    return (
+        attention.gate == "none" and attention.indexer is None and attention.compressed is None
+        and not attention.shared_key_value and not attention.borrows_key_value
+    )
+
+
+def _gated_products(attention: Attention, hidden: int, shape: WorkShape) -> tuple[Product, ...]:
+    """The projection of queries with the output's gate, and of the keys and values that there are, in one."""
+    tp = shape.tensor_parallel
+    gate = {"none": 0, "full": attention.output_width, "head": attention.num_heads}[attention.gate]
+    projections = 0.0 if attention.borrows_key_value else 1.0 if attention.shared_key_value else 2.0
+    columns = (attention.query_width + gate) / tp + projections * key_value_heads(attention, tp) * attention.head_dim
+    return (_product("qkv projection", "attention", shape.tokens, columns, hidden),)
+
+
+def compressed_products(attention: Attention, widths: CompressedAttention, hidden: int, shape: WorkShape) -> tuple[Product, ...]:
+    """Products of attention over compressed entries on one rank: low-rank queries, one key, the compressor, grouped outputs.
+
+    Shapes:  the columns of ``shape``.
+    Units:   elements.
+    Holds:   narrow projections run on the shards of sequence parallelism; heads and groups of outputs are divided by TP.
+    Source:  transformers 5.23 DeepseekV4Attention, DeepseekV4CSACompressor, DeepseekV4HCACompressor.
+    """
+    tokens, tp, rank = shape.tokens, shape.tensor_parallel, widths.output_rank
+    groups = widths.output_groups / tp
+    rows = [
+        _product("query down-projection", "attention", shape.shard_tokens, widths.query_rank, hidden),
+        _product("query up-projection", "attention", tokens, attention.query_width / tp, widths.query_rank, module="mla_up_proj"),
+        _product("key projection", "attention", shape.shard_tokens, attention.head_dim, hidden),
+    ]
+    if widths.rate:
+        wide = (2.0 if widths.overlapping else 1.0) * attention.head_dim
+        rows.append(_product("compressor", "attention", shape.shard_tokens, 2.0 * wide, hidden))
+    each = attention.output_width / widths.output_groups
+    rows.append(_product("grouped output down-projection", "attention", tokens, rank, each, groups=groups))
+    rows.append(_product("output projection", "attention", tokens, hidden, groups * rank))
+    return tuple(rows)
+
+
+def index_products(attention: Attention, hidden: int, shape: WorkShape) -> tuple[Product, ...]:
+    """Products of the indexer of sparse attention, on every tensor rank: its queries, its key, the weights of its heads.
+
+    Shapes:  the columns of ``shape``.
+    Units:   elements.
+    Source:  DeepSeek-V3.2 (arXiv 2512.02556) section 2.1; transformers 5.23 DeepseekV32Indexer, DeepseekV4Indexer.
+    """
+    indexer, compressed = attention.indexer, attention.compressed
+    if indexer is None:
+        return ()
+    rank = attention.latent.query_rank if attention.latent else compressed.query_rank if compressed else None
+    own = indexer.head_dim if compressed is None else 2 * (2 if compressed.overlapping else 1) * indexer.head_dim
+    return (
+        _product("index queries", "attention", shape.tokens, indexer.num_heads * indexer.head_dim, rank or hidden),
+        _product("index key and weights", "attention", shape.shard_tokens, own + indexer.num_heads, hidden, low_precision=False),
+    )
+
+
+def mixer_products(mixer: Mixer, hidden: int, shape: WorkShape) -> tuple[Product, ...]:
+    """Products of a linear mixer on one rank.
+
+    Shapes:  the columns of ``shape``.
+    Units:   elements.
+    Source:  ``perf.mixers.mixer_shapes``.
+    """
+    rows = []
+    for name, inner, columns, splits_inner, splits_columns in mixer_shapes(mixer, hidden):
+        tokens = shape.tokens if splits_inner or splits_columns else shape.shard_tokens
+        inside = inner / shape.tensor_parallel if splits_inner else array(inner)
+        outside = columns / shape.tensor_parallel if splits_columns else array(columns)
+        rows.append(_product(name, "mixer", tokens, outside, inside))
+    return tuple(rows)
+
+
+def side_products(kind: LayerKind, shape: WorkShape) -> tuple[Product, ...]:
+    """Thin projections beside the blocks of a layer, in the base data type.
+
+    Shapes:  the columns of ``shape``.
+    Units:   elements.
+    Source:  ``domain.model.Side``.
+    """
+    return tuple(
+        _product(side.name, "side", shape.shard_tokens, side.outputs, side.inputs, low_precision=False)
+        for side in kind.sides if side.inputs and side.outputs
+    )
 
 
 def mlp_products(mlp: Mlp, hidden: int, shape: WorkShape, *, joined: bool = True) -> tuple[Product, ...]:
@@ -181,19 +289,23 @@ def expert_products(experts: MixtureOfExperts, hidden: int, shape: WorkShape, *,
     Symbols: R ``routed_tokens``; E experts; e expert parallelism.
     Shapes:  the columns of ``shape``.
     Units:   elements.
-    Holds:   balanced routing.
+    Holds:   the mean rank; what the fullest one has more is ``perf.exchange.imbalance_ratio``.
     Source:  Megatron-Core moe/experts.py, shared_experts.py.
     """
     local = experts.num_experts / shape.expert_parallel
     rows = routed_tokens(experts, shape) / local
     etp = shape.expert_tensor_parallel
     times, inputs = (1, experts.num_inputs) if joined else (experts.num_inputs, 1)
-    wide = inputs * experts.expert_width / etp
+    wide, inner = inputs * experts.expert_width / etp, experts.latent or hidden
+    grouped: dict[str, object] = {"groups": local, "grouped": True, "ranks": shape.expert_parallel, "module": "moe"}
     products = [
         _product("router", "router", shape.shard_tokens, experts.num_experts, hidden, low_precision=False, module="moe"),
-        *[_product("experts in", "experts", rows, wide, hidden, groups=local, grouped=True, module="moe")] * times,
-        _product("experts out", "experts", rows, hidden, experts.expert_width / etp, groups=local, grouped=True, module="moe"),
+        *[_product("experts in", "experts", rows, wide, inner, **grouped)] * times,
+        _product("experts out", "experts", rows, inner, experts.expert_width / etp, **grouped),
     ]
+    if experts.latent:
+        products.insert(1, _product("latent of experts", "router", shape.shard_tokens, experts.latent, hidden, module="moe"))
+        products.append(_product("out of the latent", "router", shape.shard_tokens, hidden, experts.latent, module="moe"))
     if experts.shared_width:
         tokens, tp, width = shape.tokens, shape.tensor_parallel, experts.shared_width
         inside = _product("shared experts in", "shared", tokens, inputs * width / tp, hidden, module="shared_experts")
@@ -209,11 +321,15 @@ def layer_products(kind: LayerKind, hidden: int, shape: WorkShape, *, joined: bo
     Units:   elements.
     Source:  the blocks' own functions above.
     """
-    attention = attention_products(kind.attention, hidden, shape, joined=joined)
-    experts = kind.experts
-    if experts is not None:
-        return attention + expert_products(experts, hidden, shape, joined=joined)
-    return attention + mlp_products(kind.feed_forward, hidden, shape, joined=joined)  # type: ignore[arg-type]
+    attention = () if kind.attention is None else attention_products(kind.attention, hidden, shape, joined=joined)
+    if kind.mixer is not None:
+        attention += mixer_products(kind.mixer, hidden, shape)
+    if kind.sides:
+        attention += side_products(kind, shape)
+    block = kind.feed_forward
+    if isinstance(block, MixtureOfExperts):
+        return attention + expert_products(block, hidden, shape, joined=joined)
+    return attention + mlp_products(block, hidden, shape, joined=joined) if kind.has_block else attention
 
 
 def head_product(model: Model, shape: WorkShape, vocabulary: Number) -> Product:

@@ -13,9 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from meshwright.domain.model import Mlp
+from meshwright.perf.mixers import mixer_weights
 
 if TYPE_CHECKING:
-    from meshwright.domain.model import Attention, LayerKind, MixtureOfExperts, Model
+    from collections.abc import Iterable
+
+    from meshwright.domain.model import Attention, CompressedAttention, LayerKind, MixtureOfExperts, Model, Side
 
 Count: TypeAlias = int | np.integer[Any] | npt.NDArray[np.int64]
 """A whole number, or a column of them (not of floats: division is exact)."""
@@ -86,11 +89,79 @@ def layer_parameters(model: Model, kind: LayerKind, *, tp: Count = 1, ep: Count 
             docs/sources.md#parameters-of-a-rank.
     """
     attention, block = kind.attention, kind.feed_forward
-    counts = _latent_attention(model, attention, tp=tp) if attention.latent else _attention(model, attention, tp=tp)
+    counts = ParameterCounts() if attention is None else _any_attention(model, attention, tp=tp)
+    if kind.mixer is not None:
+        split, copied = mixer_weights(kind.mixer, model.hidden)
+        counts += ParameterCounts(sharded=split // np.asarray(tp), replicated=copied)
     norms = ParameterCounts(replicated=kind.norms * norm_parameters(model))
+    if kind.sides:
+        norms += side_parameters(kind.sides)
     if isinstance(block, Mlp):
-        return counts + norms + _mlp(model, block, tp=tp)
+        return counts + norms + (_mlp(model, block, tp=tp) if kind.has_block else ParameterCounts())
     return counts + norms + _experts(model, block, tp=tp, ep=ep, etp=etp)
+
+
+def side_parameters(sides: Iterable[Side]) -> ParameterCounts:
+    """Parameters of thin projections beside the blocks, equal on all tensor ranks.
+
+        i o + w
+
+    Units:   parameters.
+    Source:  transformers 5.23: Gemma3nTextAltUp, Gemma3nTextLaurelBlock, DeepseekV4HyperConnection.
+    """
+    return ParameterCounts(replicated=sum(side.inputs * side.outputs + side.weights for side in sides))
+
+
+def _any_attention(model: Model, attention: Attention, *, tp: Count) -> ParameterCounts:
+    """Attention of any form, with its indexer and its output gate."""
+    if attention.compressed:
+        counts = _compressed_attention(model, attention, attention.compressed, tp=tp)
+    elif attention.latent:
+        counts = _latent_attention(model, attention, tp=tp)
+    else:
+        counts = _attention(model, attention, tp=tp)
+    if attention.gate != "none":
+        joined = attention.gate == "full"  # with the queries, whose bias it shares
+        width = attention.output_width if joined else attention.num_heads
+        counts += ParameterCounts(sharded=(model.hidden + (joined and attention.query_bias)) * width // np.asarray(tp))
+    if attention.indexer is not None:
+        counts += ParameterCounts(replicated=indexer_parameters(model, attention))
+    return counts
+
+
+def indexer_parameters(model: Model, attention: Attention) -> int:
+    """Parameters of what chooses the tokens of sparse attention, on every tensor rank.
+
+        r H_i d_i + h d_i + 2 d_i + h H_i          queries from the latent, one key and its norm, weights of heads
+        compressed: keys and their gate 2 d_i wide, positions of a block, a norm without bias
+
+    Symbols: r width of the query latent; H_i, d_i heads and width of the indexer.
+    Units:   parameters.
+    Source:  transformers 5.23 DeepseekV32Indexer, GlmMoeDsaIndexer, DeepseekV4Indexer.
+    """
+    indexer, compressed = attention.indexer, attention.compressed
+    assert indexer is not None
+    rank = attention.latent.query_rank if attention.latent else compressed.query_rank if compressed else None
+    weights = (rank or model.hidden) * indexer.num_heads * indexer.head_dim + model.hidden * indexer.num_heads
+    if compressed:
+        wide = (2 if compressed.overlapping else 1) * indexer.head_dim
+        return weights + 2 * model.hidden * wide + compressed.rate * wide + indexer.head_dim
+    return weights + model.hidden * indexer.head_dim + 2 * indexer.head_dim
+
+
+def _compressed_attention(model: Model, attention: Attention, widths: CompressedAttention, *, tp: Count) -> ParameterCounts:
+    """Attention over compressed entries: low-rank queries, one key and value, grouped low-rank outputs, the compressor.
+
+    Queries and outputs are divided by heads and groups; latents, key and compressor stand on every rank.
+    """
+    h, d = model.hidden, attention.head_dim
+    sharded = widths.query_rank * attention.query_width + attention.output_width * widths.output_rank
+    sharded += widths.output_groups * widths.output_rank * h + (attention.num_heads if attention.sinks else 0)
+    replicated = h * widths.query_rank + widths.query_rank + h * d + d
+    if widths.rate:
+        wide = (2 if widths.overlapping else 1) * d
+        replicated += 2 * h * wide + widths.rate * wide + d
+    return ParameterCounts(sharded=sharded // np.asarray(tp), replicated=replicated)
 
 
 def norm_parameters(model: Model, width: int | None = None) -> int:
@@ -118,7 +189,13 @@ def embedding_parameters(model: Model, *, tp: Count = 1, vocabulary: Count | Non
         replicated += norm_parameters(model)
     if model.embedding_width:
         replicated += width * model.hidden
-    return ParameterCounts(sharded=rows * width // tp, replicated=replicated)
+    table = rows * width // tp
+    if model.lookups or model.front:
+        table = table + sum(each.rows * each.width for each in model.lookups) // np.asarray(tp)
+        replicated += int(side_parameters(model.front).replicated)
+    if model.tower is not None and model.tower.trained:
+        replicated += model.tower.parameters
+    return ParameterCounts(sharded=table, replicated=replicated)
 
 
 def head_parameters(
@@ -136,6 +213,7 @@ def head_parameters(
     has_table = np.asarray(copied).astype(np.int64) if model.tied_embeddings else 1
     bias = rows if model.head_bias else 0
     projection = width * model.hidden if model.embedding_width else 0
+    projection += int(side_parameters(model.back).replicated) if model.back else 0
     return ParameterCounts(sharded=(rows * width * has_table + bias) // tp, replicated=projection)
 
 
@@ -149,12 +227,14 @@ def final_norm_parameters(model: Model) -> ParameterCounts:
 
 
 def mtp_parameters(model: Model, *, tp: Count = 1, ep: Count = 1, etp: Count = 1) -> ParameterCounts:
-    """Parameters of all multi-token-prediction layers: a layer of the last kind, a 2h x h projection, three norms.
+    """Parameters of all multi-token-prediction layers: a layer of the last kind (or several), a 2h x h projection, three norms.
 
     Units:  parameters. Embedding and head are the main model's.
     Source: DeepSeek-V3, arXiv 2412.19437 section 2.2; Megatron-LM MultiTokenPredictionLayer (eh_proj by columns).
     """
-    layer = layer_parameters(model, model.kinds[model.pattern[-1]], tp=tp, ep=ep, etp=etp)
+    layer = ParameterCounts()
+    for index in model.mtp_pattern or model.pattern[-1:]:
+        layer += layer_parameters(model, model.kinds[index], tp=tp, ep=ep, etp=etp)
     own = ParameterCounts(sharded=2 * model.hidden * model.hidden // np.asarray(tp), replicated=3 * norm_parameters(model))
     return (layer + own).times(model.num_mtp_layers)
 
@@ -193,7 +273,8 @@ def active_parameters(model: Model) -> int:
 def _attention(model: Model, attention: Attention, *, tp: Count) -> ParameterCounts:
     """Multi-head, grouped-query or multi-query attention."""
     h, d = model.hidden, attention.head_dim
-    key_value_width = 2 * d * np.maximum(attention.num_key_value_heads // np.asarray(tp), 1)
+    projections = 0 if attention.borrows_key_value else 1 if attention.shared_key_value else 2
+    key_value_width = projections * d * np.maximum(attention.num_key_value_heads // np.asarray(tp), 1)
     own = 2 * h * attention.query_width  # queries and output
     if attention.query_bias:
         own += attention.query_width
@@ -202,8 +283,8 @@ def _attention(model: Model, attention: Attention, *, tp: Count) -> ParameterCou
     sharded = own // np.asarray(tp) + (h + attention.key_value_bias) * key_value_width
     replicated = h if attention.output_bias else 0
     if attention.query_key_norm_weight and attention.query_key_norm != "none":
-        heads = (1, 1) if attention.query_key_norm == "head" else (attention.num_heads, attention.num_key_value_heads)
-        replicated += sum(heads) * norm_parameters(model, d)
+        queries, keys = (1, 1) if attention.query_key_norm == "head" else (attention.num_heads, attention.num_key_value_heads)
+        replicated += (queries + (0 if attention.borrows_key_value else keys)) * norm_parameters(model, d)
     return ParameterCounts(sharded=sharded, replicated=replicated)
 
 
@@ -239,8 +320,10 @@ def _experts(model: Model, experts: MixtureOfExperts, *, tp: Count, ep: Count, e
         replicated += experts.num_experts
     if experts.shared_gate:
         replicated += h
-    split = _expert_size(model, experts) - (h if experts.expert_bias else 0)
-    per_expert = split // np.asarray(etp) + (h if experts.expert_bias else 0)
+    if experts.latent:
+        replicated += 2 * h * experts.latent
+    own = _expert_hidden(model, experts) if experts.expert_bias else 0
+    per_expert = (_expert_size(model, experts) - own) // np.asarray(etp) + own
     return ParameterCounts(
         sharded=(experts.num_inputs + 1) * h * experts.shared_width // np.asarray(tp),
         replicated=replicated,
@@ -250,7 +333,13 @@ def _experts(model: Model, experts: MixtureOfExperts, *, tp: Count, ep: Count, e
 
 def _expert_size(model: Model, experts: MixtureOfExperts) -> int:
     """Parameters of one routed expert."""
-    size = (experts.num_inputs + 1) * model.hidden * experts.expert_width
+    hidden = _expert_hidden(model, experts)
+    size = (experts.num_inputs + 1) * hidden * experts.expert_width
     if experts.expert_bias:
-        size += experts.num_inputs * experts.expert_width + model.hidden
+        size += experts.num_inputs * experts.expert_width + hidden
     return size
+
+
+def _expert_hidden(model: Model, experts: MixtureOfExperts) -> int:
+    """Width of what goes into an expert and comes out of it."""
+    return experts.latent or model.hidden

@@ -42,12 +42,22 @@ def layer_groups(
     Units:   ranks.
     Source:  Megatron-Core parallel_state, order tp-cp-ep-dp-pp.
     """
-    stage, domain = array(devices_per_stage), cluster.scale_up_devices
-    several = (array(pipeline_parallel) > 1.0) & (stage * pipeline_parallel > domain)
     return Groups(
         tensor=group(array(tensor_parallel), 1.0, cluster),
         context=group(array(context_parallel), tensor_parallel, cluster),
         expert=group(array(expert_parallel), expert_tensor_parallel, cluster),
         expert_tensor=group(array(expert_tensor_parallel), 1.0, cluster),
-        pipeline_crosses=np.where(several, np.minimum(1.0, stage / domain), 0.0),
+        pipeline_crosses=crossing(array(devices_per_stage), pipeline_parallel, cluster),
     )
+
+
+def crossing(devices_per_stage: Array, pipeline_parallel: Number, cluster: Cluster) -> Array:
+    """Share of the hops to the next stage that leave a scale-up domain (``Groups.pipeline_crosses``).
+
+    Shapes:  both broadcast.
+    Units:   devices -> ratio.
+    Source:  ``layer_groups``, whose term this is.
+    """
+    domain = cluster.scale_up_devices
+    several = (array(pipeline_parallel) > 1.0) & (devices_per_stage * pipeline_parallel > domain)
+    return np.where(several, np.minimum(1.0, devices_per_stage / domain), 0.0)

@@ -134,14 +134,14 @@ def adapter_parameters(case: Case, dense_layers: Array, tensor_parallel: Array) 
     if lora is None:
         return array(0.0) * dense_layers
     kind, hidden = case.model.kinds[0], case.model.hidden
-    attention, block = kind.attention, kind.feed_forward
+    attention, block = case.model.attention, case.model.feed_forward
     wide = {
         "query": attention.query_width, "key": attention.key_width, "value": attention.value_width,
         "output": attention.output_width,
     }
     sharded = float(sum(size for target, size in wide.items() if target in lora.targets))
     whole = float(hidden * sum(target in lora.targets for target in wide))
-    if "mlp" in lora.targets and kind.experts is None:
+    if "mlp" in lora.targets and kind.experts is None and kind.has_block:
         width = float(getattr(block, "width", 0))
         sharded += (block.num_inputs + 1) * width
         whole += (block.num_inputs + 1) * hidden

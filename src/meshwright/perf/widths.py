@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 
-from meshwright.domain.model import MixtureOfExperts
+from meshwright.domain.mixers import GatedDelta, KimiDelta, Lightning
+from meshwright.domain.model import NO_ATTENTION, MixtureOfExperts
 from meshwright.perf.arrays import Array, Number, array
+from meshwright.perf.attention import core_widths
+from meshwright.perf.mixers import chunk_state_width
 from meshwright.perf.operators import key_value_heads, routed_tokens
 
 if TYPE_CHECKING:
@@ -22,9 +25,11 @@ def has_part(kind: LayerKind, part: Part) -> bool:
     """Whether a layer of this kind has the block that a row belongs to."""
     experts = kind.experts
     if part == "attention":
-        return True
+        return kind.attention is not None
+    if part == "mixer":
+        return kind.mixer is not None
     if part == "mlp":
-        return experts is None
+        return experts is None and kind.has_block
     if part == "shared":
         return experts is not None and experts.shared_width > 0
     if part == "expert_bias":
@@ -38,7 +43,9 @@ def attention_input(attention: Attention, hidden: int) -> int:
     Units:   elements per token.
     Source:  Megatron-Core multi_latent_attention.py: down-projections run on sequence shards.
     """
-    latent = attention.latent
+    latent, compressed = attention.latent, attention.compressed
+    if compressed:
+        return compressed.query_rank + attention.head_dim * (1 + (2 if compressed.rate else 0))
     return (latent.query_rank or hidden) + latent.key_value_rank + latent.rope_dim if latent else hidden
 
 
@@ -50,17 +57,40 @@ def width(name: Width, part: Part, kind: LayerKind, hidden: int, context_tokens:
     Holds:   keys and values count their duplicates where TP exceeds the key-value heads, so that width / t is what one rank has.
     Source:  definition of the widths in ``domain.implementation``.
     """
-    attention, block = kind.attention, kind.feed_forward
+    attention, block = kind.attention or NO_ATTENTION, kind.feed_forward
     latent = attention.latent
     match name:
         case "hidden":
-            return array(hidden)
+            latent_width = block.latent if isinstance(block, MixtureOfExperts) and part in ("experts", "expert_bias") else None
+            return array(latent_width or hidden)
+        case "streams":
+            return array(hidden * (kind.streams - 1))
+        case "gate":
+            return array({"none": 0, "full": attention.output_width, "head": attention.num_heads}[attention.gate])
+        case "index":
+            indexer = attention.indexer
+            return array(0 if indexer is None else indexer.num_heads * indexer.head_dim)
+        case "selected":
+            return array(attention.selected_tokens or 0)
+        case "index_scores":
+            return array(0.0) if attention.indexer is None else index_keys(attention, context_tokens)
+        case "expert_latent":
+            return array((block.latent or 0) if isinstance(block, MixtureOfExperts) else 0)
+        case (
+            "mixer_convolved" | "mixer_gate" | "mixer_scalars" | "mixer_decays" | "mixer_key" | "mixer_value" | "mixer_chunk"
+            | "mixer_states"
+        ):
+            return array(mixer_width(name, kind))
         case "query":
-            return array(attention.query_width)
+            return array(attention.num_heads * core_widths(attention)[0])
         case "key":
+            if attention.selected_tokens is not None and latent:
+                return array(0.0)  # the latents are the keys, and kept as such
             heads = attention.num_heads if latent else key_value_heads(attention, tensor_parallel) * tensor_parallel
             return array(heads * attention.head_dim)
         case "value":
+            if attention.shared_key_value or (attention.selected_tokens is not None and latent):
+                return array(0.0)
             heads = attention.num_heads if latent else key_value_heads(attention, tensor_parallel) * tensor_parallel
             return array(heads * attention.value_dim)
         case "output":
@@ -76,7 +106,8 @@ def width(name: Width, part: Part, kind: LayerKind, hidden: int, context_tokens:
                 return array(block.shared_width if part == "shared" else block.expert_width)
             return array(block.width)
         case "query_rank":
-            return array((latent.query_rank or 0) if latent else 0)
+            compressed = attention.compressed
+            return array((latent.query_rank or 0) if latent else compressed.query_rank if compressed else 0)
         case "key_value_rank":
             return array(latent.key_value_rank if latent else 0)
         case "rope_dim":
@@ -84,11 +115,53 @@ def width(name: Width, part: Part, kind: LayerKind, hidden: int, context_tokens:
         case "num_experts":
             return array(block.num_experts if isinstance(block, MixtureOfExperts) else 0)
         case "attention_input":
-            return array(attention_input(attention, hidden))
+            return array(hidden if kind.attention is None else attention_input(attention, hidden))
         case "experts_per_token":
             return array(block.experts_per_token if isinstance(block, MixtureOfExperts) else 0)
         case _:
             assert_never(name)
+
+
+def index_keys(attention: Attention, context_tokens: Number) -> Array:
+    """Keys (or compressed entries) that a query of the indexer scores, on average over a sequence.
+
+        s / 2, of compressed attention s / (2 r)
+
+    Shapes:  context_tokens broadcasts.
+    Units:   keys per token.
+    Source:  ``perf.attention.index_flops``.
+    """
+    rate = attention.compressed.rate if attention.compressed else 1
+    return array(context_tokens) / (2.0 * max(1, rate))
+
+
+def mixer_width(name: Width, kind: LayerKind) -> float:
+    """Elements per token of a linear mixer that a width stands for.
+
+    Units:   elements per token; ``mixer_states`` are the states between chunks, spread over their tokens.
+    Source:  definition of the widths in ``domain.implementation``.
+    """
+    mixer = kind.mixer
+    if mixer is None:
+        return 0.0
+    match name:
+        case "mixer_convolved":
+            return float(mixer.convolved_width)
+        case "mixer_gate":
+            return float(mixer.gate_width)
+        case "mixer_scalars":
+            return float(mixer.scalar_width)
+        case "mixer_decays":
+            delta = isinstance(mixer, GatedDelta | KimiDelta)
+            return float(mixer.key_width if isinstance(mixer, KimiDelta) else mixer.scalar_width if delta else 0)
+        case "mixer_key":
+            return float(mixer.value_heads * mixer.key_dim if isinstance(mixer, GatedDelta) else mixer.key_width)
+        case "mixer_value":
+            return float(mixer.value_width)
+        case "mixer_chunk":
+            return float(mixer.heads * mixer.chunk_tokens)
+        case _:
+            return chunk_state_width(mixer)
 
 
 def row_elements(
@@ -132,7 +205,25 @@ def row_exists(only: Condition, kind: LayerKind, shape: WorkShape) -> NDArray[np
         case "expert":
             return np.asarray(shape.expert_parallel > 1.0)
         case "query_key_norm":
-            return kind.attention.query_key_norm != "none"
+            return kind.attention is not None and kind.attention.query_key_norm != "none"
+        case "alone":
+            return kind.attention is None
+        case "streams":
+            return kind.streams > 1
+        case "output_gate":
+            return kind.attention is not None and kind.attention.gate != "none"
+        case "indexer":
+            return kind.attention is not None and kind.attention.indexer is not None
+        case "selected":
+            return kind.attention is not None and kind.attention.selected_tokens is not None
+        case "convolution":
+            return kind.mixer is not None and kind.mixer.convolution > 0
+        case "keyed":
+            return isinstance(kind.mixer, GatedDelta | KimiDelta | Lightning)
+        case "delta":
+            return isinstance(kind.mixer, GatedDelta | KimiDelta)
+        case "latent_experts":
+            return kind.experts is not None and kind.experts.latent is not None
         case "gated":
             return kind.feed_forward.gated
         case _:

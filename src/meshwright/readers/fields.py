@@ -69,6 +69,16 @@ class Fields:
         """A whole number above 0, or None where it is absent."""
         return self.size(*names) if any(self.has(name) for name in names) else None
 
+    def same(self, name: str) -> int | None:
+        """A whole number above 0 that holds for every layer, written once or layer by layer; None where it is absent."""
+        value = self.data.get(name)
+        if not isinstance(value, list):
+            return self.optional_size(name)
+        each = self.numbers(name)
+        if len(set(each)) > 1:
+            self.fault(name, "config.same", "{value} differs from layer to layer, which is not described", value=shown(value))
+        return max(1, each[0]) if each else None
+
     def number(self, *names: str, default: float, maximum: float = MAX_NUMBER) -> float:
         """A number above 0 under the first of the names that is there."""
         name = next((name for name in names if self.has(name)), None)

@@ -43,6 +43,7 @@ def model_from_config(config: Mapping[str, object], *, where: str, name: str = "
             "config.encoder-decoder", "{name} is an encoder and a decoder: only models of one stack of layers are known here",
             {"name": shown(next(iter(_names(config)), "this"))}, where,
         )])
+    _check_tower(fields)
     if key is None and isinstance(config.get("text_config"), Mapping):
         wrapper, fields = fields, fields.inner("text_config")
         note = f", text part of {_shown_name(config)} only"
@@ -51,6 +52,7 @@ def model_from_config(config: Mapping[str, object], *, where: str, name: str = "
         key = _architecture(fields)
     if key is None:
         raise InputError([*fields.faults, _unknown(fields, config)])
+    _check_experts(fields)
     try:
         model = with_rotary(architectures[key](fields), fields, key)
         model = replace(model, norm_epsilon=fields.number(*_EPSILONS, default=0.0) or None)
@@ -92,6 +94,34 @@ def _check_names(fields: Fields) -> None:
         _check_names(fields.inner("text_config"))
 
 
+_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+"""What families call the number of routed experts."""
+_TOWER = ("depth", "num_hidden_layers", "hidden_size", "layers", "width", "embed_dim")
+"""Keys one of which every tower's description has."""
+
+
+def _check_experts(fields: Fields) -> None:
+    """Remember numbers of experts that contradict each other; a number on its own is the reader's business."""
+    said = {name: fields.data[name] for name in _EXPERTS if fields.has(name)}
+    if len(set(map(str, said.values()))) > 1:
+        told = " and ".join(f"{name}={shown(value)}" for name, value in said.items())
+        fields.fault(next(iter(said)), "config.contradiction", "{told} contradict each other", told=told)
+
+
+def _check_tower(fields: Fields) -> None:
+    """Remember a tower in front of the language model of which nothing is said."""
+    for name in ("vision_config", "audio_config"):
+        if not fields.has(name):
+            continue
+        tower = fields.inner(name)
+        if not any(tower.has(key) for key in _TOWER):
+            fields.fault(
+                name, "config.tower",
+                "says nothing of its tower ({known}); without the key the language model is planned alone, and a tower that is "
+                "trained is described in YAML by its size (tower: docs/adding-a-model.md)", known=" or ".join(_TOWER[:3]),
+            )
+
+
 def _class_name(fields: Fields, key: str) -> str:
     """The class that reads this text part, where the configuration or the registry names one."""
     if key[:1].isupper():
@@ -115,6 +145,30 @@ def _unknown(fields: Fields, config: Mapping[str, object]) -> Message:
             {"given": given, "known": known}, fields.path,
         )
     return Message(
-        "config.architecture", "architecture {name} is not described{hint}; known: {known}",
-        {"name": shown(names[0]), "hint": did_you_mean(names[0], architectures), "known": known}, fields.path,
+        "config.architecture",
+        "architecture {name} is not described{hint}{near}; or describe it in YAML (docs/adding-a-model.md); known: {known}",
+        {"name": shown(names[0]), "hint": did_you_mean(names[0], architectures), "near": _by_keys(fields.data), "known": known},
+        fields.path,
     )
+
+
+_SIGNS = (
+    (("index_topk", "compress_ratios"), "DeepseekV4ForCausalLM"), (("index_topk", "kv_lora_rank"), "DeepseekV32ForCausalLM"),
+    (("hybrid_override_pattern",), "NemotronHForCausalLM"), (("linear_attn_config",), "KimiLinearForCausalLM"),
+    (("linear_num_value_heads", "num_experts"), "Qwen3NextForCausalLM"), (("linear_num_value_heads",), "Qwen3_5ForCausalLM"),
+    (("attn_type_list",), "MiniMaxForCausalLM"), (("mamba_d_ssm",), "FalconH1ForCausalLM"),
+    (("mamba_n_heads", "shared_intermediate_size"), "GraniteMoeHybridForCausalLM"), (("mamba_n_heads",), "BambaForCausalLM"),
+    (("mamba_dt_rank",), "JambaForCausalLM"), (("altup_num_inputs",), "Gemma3nForCausalLM"),
+    (("hidden_size_per_layer_input",), "Gemma4ForCausalLM"), (("conv_L_cache",), "Lfm2ForCausalLM"),
+    (("kv_lora_rank", "n_routed_experts"), "DeepseekV3ForCausalLM"), (("kv_lora_rank",), "DeepseekV3ForCausalLM"),
+    (("shared_expert_intermediate_size",), "Qwen2MoeForCausalLM"), (("num_local_experts",), "MixtralForCausalLM"),
+    (("num_experts", "moe_intermediate_size"), "Qwen3MoeForCausalLM"),
+    (("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"), "LlamaForCausalLM"),
+)
+"""Keys that a family alone has, in the order in which they are looked for, and its class."""
+
+
+def _by_keys(data: Mapping[str, object]) -> str:
+    """The class whose keys a configuration of an unknown one has, and how to read it so; empty where no keys are telling."""
+    near = next((name for keys, name in _SIGNS if all(data.get(key) is not None for key in keys)), None)
+    return "" if near is None else f"; by its keys it is nearest to {near}: write that under architectures to read it so"

@@ -40,8 +40,12 @@ LEFT, TOP, HEAD, BETWEEN, RIGHT = 16.0, 76.0, 44.0, 26.0, 24.0
 MOST_COLUMNS, FEW, SOME = 16, 8, 12
 """Columns of one panel; more stand in a panel below."""
 NAME, SMALL = 12.0, 10.0
-LINES, LINE_ROOM, MOST_ROOM = 260.0, 150.0, 0.34
-"""Height of the chart of linearity; what the names of its lines take, and at most which share of its width."""
+LINES, LINE_ROOM = 260.0, 150.0
+"""Height of the chart of linearity, and what the names of its lines take beside it."""
+MUCH, MARKS = 1.6, (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+"""Linearity above which its axis has equal factors, and where that is marked."""
+BROAD, KEY = 480.0, 16.0
+"""Width from which names of lines stand at their ends; below it under the chart, one a line of this height."""
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, RED, "#2f8f8b", "#a9634c", "#c2588b", "#a8852b", GREY)
 NARROWEST = 560.0
 DESCRIBED = 200
@@ -109,7 +113,8 @@ def linearity_drawing(view: Mapping[str, Any], width: float) -> Drawing:
             f"{point['devices']} devices {percent(point['row_linearity_ratio'], 0)}" for point in each["points"]
         ) for each in lines
     )
-    draw = Drawing(width=width, height=LINES - 6.0, title="Linearity by number of devices", description=words)
+    below = 0.0 if width >= BROAD else KEY * len(lines)
+    draw = Drawing(width=width, height=LINES - 6.0 + below, title="Linearity by number of devices", description=words)
     _linearity(draw, view, lines, left=48.0, top=30.0)
     return draw
 
@@ -324,19 +329,17 @@ def _linearity(draw: Drawing, view: Mapping[str, Any], lines: Sequence[Mapping[s
     cells = {each["devices"]: size_word(each, nodes=nodes) for each in view["cells"]}
     points = [point for each in lines for point in each["points"]]
     sizes = sorted({point["devices"] for point in points})
-    most = max(1.1, *(point["row_linearity_ratio"] * 1.05 for point in points))
-    step = 0.25 if most <= 1.6 else 0.5 if most <= 3.2 else 1.0
-    ticks = tuple((place * step, percent(place * step, 0)) for place in range(int(most / step) + 1))
-    names = min(LINE_ROOM, MOST_ROOM * draw.width)
-    room = draw.width - left - RIGHT / 2 - names
+    broad = draw.width >= BROAD
+    room = draw.width - left - RIGHT / 2 - (LINE_ROOM if broad else 0.0)
     kept = _spaced(sizes, room)
     frame = Frame(
         drawing=draw, left=left, top=top, width=room, height=LINES - 70.0,
         across=Axis(low=sizes[0] / 1.12, high=max(sizes[-1], 2 * sizes[0]) * 1.12, log=True,
                     ticks=tuple((float(each), cells[each]) for each in kept), label="nodes" if nodes else "devices"),
-        up=Axis(low=0.0, high=most, ticks=ticks),
+        up=_ratios([point["row_linearity_ratio"] for point in points]),
     )
-    frame.ground("Linearity", "throughput of a device over that on the fewest nodes of its row")
+    what = "throughput of a device over that on the fewest nodes of its row" if broad else "against the fewest nodes of a row"
+    frame.ground("Linearity", what)
     frame.line([(frame.across.low, 1.0), (frame.across.high, 1.0)], MUTED, dash="2 3")
     several = len({each["source"] for each in lines}) > 1
     series = list(dict.fromkeys((each["series"], each["device"]) for each in lines))
@@ -348,8 +351,21 @@ def _linearity(draw: Drawing, view: Mapping[str, Any], lines: Sequence[Mapping[s
         frame.line(own, colour, width=1.8, dash=dash)
         frame.dots(own, colour, size=5.0, opacity=1.0)
         name = f"{each['series']}{', measured' if dash else ''}"
-        ends.append([frame.at(*own[-1])[1], frame.at(*own[-1])[0], name, colour])
-    _ends(draw, frame, ends, names)
+        ends.append([frame.at(*own[-1])[1], frame.at(*own[-1])[0], name, colour, dash])
+    if broad:
+        _ends(draw, frame, ends)
+    else:
+        _key(draw, frame, ends)
+
+
+def _ratios(values: Sequence[float]) -> Axis:
+    """From nought up in equal steps, or, where a row gains much on its first cell, in equal factors: the others would lie flat."""
+    low, high = min(values), max(1.0, *values)
+    if high <= MUCH:
+        most = max(1.1, 1.05 * high)
+        return Axis(low=0.0, high=most, ticks=tuple((place / 4, percent(place / 4, 0)) for place in range(int(4 * most) + 1)))
+    marks = [each for each in MARKS if low / 1.2 <= each <= 1.2 * high]
+    return Axis(low=low / 1.2, high=1.2 * high, log=True, ticks=tuple((each, percent(each, 0)) for each in marks))
 
 
 def _spaced(sizes: Sequence[int], width: float) -> list[int]:
@@ -362,7 +378,7 @@ def _spaced(sizes: Sequence[int], width: float) -> list[int]:
     return kept
 
 
-def _ends(draw: Drawing, frame: Frame, ends: list[list[Any]], room: float) -> None:
+def _ends(draw: Drawing, frame: Frame, ends: list[list[Any]]) -> None:
     """The names of lines at their right ends, moved apart, each with a thin line to its own."""
     ends.sort(key=lambda each: each[0])
     places = [each[0] for each in ends]
@@ -371,10 +387,19 @@ def _ends(draw: Drawing, frame: Frame, ends: list[list[Any]], room: float) -> No
     over = max(0.0, (places[-1] if places else 0.0) - (frame.top + frame.height + 8))
     places = [each - over for each in places]
     x = frame.left + frame.width + 10
-    for y, (at, from_x, name, colour) in zip(places, ends, strict=True):
+    for y, (at, from_x, name, colour, _) in zip(places, ends, strict=True):
         draw.line([(from_x + 4, at), (x - 3, y - 3)], colour, width=0.6, opacity=0.6)
-        size = min(11.0, (room - 14) / (max(len(name), 1) * 0.56))
+        size = min(11.0, (LINE_ROOM - 14) / (max(len(name), 1) * 0.56))
         draw.text(x, y, name, size=round(size, 1), colour=colour)
+
+
+def _key(draw: Drawing, frame: Frame, ends: list[list[Any]]) -> None:
+    """The names of lines below their chart."""
+    top = frame.top + frame.height + 46.0
+    for place, (_, _, name, colour, dash) in enumerate(ends):
+        y = top + place * KEY
+        draw.line([(frame.left, y - 4), (frame.left + 24, y - 4)], colour, width=1.8, dash=dash)
+        _fitting(draw, frame.left + 32, y, name, 11.0, draw.width - frame.left - 40)
 
 
 def _fitting(

@@ -8,8 +8,8 @@ STOPS = ("#3b1c5a", "#414487", "#2f6b8e", "#22908c", "#46b87a", "#a5d63f", "#f6e
 """From low to high, in equal steps."""
 COLD, MIDDLE, WARM = "#2b66b1", "#f4f4f2", "#b4362b"
 """Of ratios: below one, one, above."""
-DARK_INK, LIGHT_INK = "#101214", "#fcfcfc"
-"""Words on the colours: not those of a page, which changes its own by night."""
+DARK_INK, LIGHT_INK = "#010101", "#fffffe"
+"""Words on the colours: one of them is read on any. Not those of a page, which changes its own by night."""
 EMPTY, MUTED_INK = "#e9ebee", "#51585f"
 
 

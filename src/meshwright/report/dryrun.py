@@ -49,6 +49,8 @@ def own_report(builder: str, world: int, ranks: Sequence[Found]) -> Iterator[Ren
             ("activations in flight", "bytes", found.activation_bytes), ("matrix products", "FLOP", found.product_flops),
             ("attention, whole squares", "FLOP", found.attention_flops),
         ]
+        if found.scan_flops:
+            rows.append(("recurrences, in chunks", "FLOP", found.scan_flops))
         rows += [
             (f"{each.operation} over {each.ranks}, {each.calls} calls", "bytes", each.payload_bytes) for each in found.collectives
         ]

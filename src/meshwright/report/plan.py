@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from meshwright.domain.estimate import Infeasible
+from meshwright.domain.launching import settings_of
 from meshwright.report.headline import case_header, headline, standing
 from meshwright.report.ranking import pareto_table, ranked_table, riskier_table
 from meshwright.report.runs import closest_line
@@ -54,8 +55,16 @@ def plan_report(case: Case, result: PlanResult, closest: Near | None = None) -> 
     yield from stage_memory(winner.estimate)
     yield from time_split(winner.estimate)
     yield Text("  `meshwright estimate ... --layout LABEL --terms` names the formula of every figure", style="dim")
+    yield Text(f"  launched as {launch_line(case)}", style="dim")
     yield from notes(result)
     yield from search_summary(result)
+
+
+def launch_line(case: Case) -> str:
+    """What a plan assumes of the launch."""
+    given = case.launch.given
+    words = (f"{name}={value}{' (given)' if name in given else ''}" for name, value in settings_of(case).items())
+    return ", ".join(words)
 
 
 def notes(result: PlanResult) -> Iterator[RenderableType]:
@@ -68,9 +77,9 @@ def search_summary(result: PlanResult) -> Iterator[RenderableType]:
     """How many layouts were looked at, how fast, and what the rules refused."""
     yield Padding(
         Text(
-            f"{plural(result.legal, 'legal layout')}: {integer(result.evaluated)} evaluated, "
-            f"{integer(result.bounded)} ruled out by a bound, {integer(result.fitting)} fit; "
-            f"{result.search_s:.2f} s, {integer(result.evaluations_per_s)} layouts/s",
+            f"{plural(result.legal, 'legal layout')}: {integer(result.bounded)} ruled out by a bound, "
+            f"{integer(result.evaluated)} evaluated, of which {integer(result.fitting)} fit; "
+            f"{result.search_s:.2f} s, {integer(result.decided_per_s)} layouts/s",
             style="dim",
         ),
         (1, 0, 0, 0),

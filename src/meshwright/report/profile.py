@@ -28,7 +28,7 @@ WORDS: dict[str, str] = {
     "memory": "large copy",
 }
 COLUMNS = ("measured", "samples", "shortest", "median", "longest", "interval", "at best")
-FIT_COLUMNS = ("the cost model says it again", "samples", "median error", "worst", "corrected by others")
+FIT_COLUMNS = ("the cost model\nsays it again", "\nsamples", "median\nerror", "\nworst", "corrected\nby others")
 MOST_TOO_LONG = 3
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, cast
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
-from meshwright.estimate.certainty import expected_s
+from meshwright.domain.uncertainty import LEAST_PROBABILITY, expected_s
+from meshwright.estimate.certainty import memory_curve
 from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.space import TREATMENTS, make_space
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Schedule
+    from meshwright.domain.uncertainty import FitCurve
     from meshwright.search.grid import Bools, Floats, Ints, Rows
     from meshwright.search.result import Objective
     from meshwright.search.space import Pins, Space
@@ -28,6 +31,8 @@ KEEP = 240
 """Best fitting layouts kept for refinement."""
 NEAR = 60
 """Best layouts kept of each band that needs more memory than there is."""
+ROUNDED = 1e-9
+"""Products of bounds round."""
 NEAR_RATIOS = (1.0, 1.1, 1.25, 1.6)
 """Bands of demand over capacity: fast layouts far out must not crowd out those that a small change brings in."""
 
@@ -90,21 +95,64 @@ class Finalists:
     capacity_bytes: float
     keep: int = KEEP
     """Best fitting layouts that are kept."""
+    near_wanted: bool = True
+    front_wanted: bool = True
     seen: int = 0
+    """Places of the enumeration up to the last that was looked at."""
+    curve: FitCurve | None = field(init=False)
     _best: Pool = field(default_factory=empty_pool)
     _near: list[Pool] = field(default_factory=lambda: [empty_pool() for _ in NEAR_RATIOS[1:]])
     _front: Pool = field(default_factory=empty_pool)
+
+    def __post_init__(self) -> None:
+        self.curve = memory_curve(self.space.case)
 
     def add(self, rows: Rows) -> None:
         """Look at evaluated rows."""
         fits = rows.reserved_bytes <= self.capacity_bytes
         key = self._key(rows.step_s, rows.reserved_bytes)
         self._best = self._kept(rows, key, fits, self._best, self.keep)
-        demand = rows.reserved_bytes / self.capacity_bytes
-        for band, (above, upto) in enumerate(pairwise(NEAR_RATIOS)):
-            self._near[band] = self._kept(rows, key, (demand > above) & (demand <= upto), self._near[band], NEAR)
-        self._add_front(rows, fits)
-        self.seen += len(rows)
+        self.seen = max(self.seen, int(rows.order.max()) + 1)
+        if self.near_wanted:
+            demand = rows.reserved_bytes / self.capacity_bytes
+            for band, (above, upto) in enumerate(pairwise(NEAR_RATIOS)):
+                self._near[band] = self._kept(rows, key, (demand > above) & (demand <= upto), self._near[band], NEAR)
+        if self.front_wanted:
+            self._add_front(rows, fits)
+
+    def beyond(self, step_s: Floats, reserved_bytes: Floats, *, exactly: bool = False) -> Bools:
+        """Whether no layout is kept that takes at least so long and needs at least (or ``exactly``) so much.
+
+        Holds:   a layout is expected to take no less than its step, and over the memory no less than that over the probability at
+                 the lower end of its band; the front is of those that nothing known beats in both.
+        """
+        over = reserved_bytes > self.capacity_bytes
+        beyond = over | (self._figure(step_s, reserved_bytes) > self._worst(self._best, self.keep))
+        for pool, (above, upto) in zip(self._near, pairwise(NEAR_RATIOS), strict=True) if self.near_wanted else ():
+            worst = self._worst(pool, NEAR)
+            if self.objective != "memory" and self.curve is not None:
+                fits = self.curve.memory_probability(above * self.capacity_bytes, self.space.case.offered_bytes)
+                worst = worst * max(float(fits), LEAST_PROBABILITY) * (1.0 + ROUNDED)
+            late = self._figure(step_s, reserved_bytes) > worst
+            outside = reserved_bytes > upto * self.capacity_bytes * (1.0 + ROUNDED)
+            if exactly:
+                outside = outside | (reserved_bytes < above * self.capacity_bytes * (1.0 - ROUNDED))
+            beyond = beyond & (late | outside)
+        if not self.front_wanted:
+            return beyond
+        if not len(self._front):
+            return beyond & over
+        place = np.searchsorted(self._front.step_s, step_s, side="right") - 1
+        beaten = (place >= 0) & (reserved_bytes > self._front.reserved_bytes[place])
+        return np.asarray(beyond & (over | beaten))
+
+    def _figure(self, step_s: Floats, reserved_bytes: Floats) -> Floats:
+        """What no key is below."""
+        return reserved_bytes if self.objective == "memory" else step_s
+
+    def _worst(self, pool: Pool, size: int) -> float:
+        """The key that a layout must not exceed to be kept."""
+        return float(self._key(pool.step_s[-1:], pool.reserved_bytes[-1:])[0]) if len(pool) >= size else math.inf
 
     @property
     def best(self) -> list[Candidate]:
@@ -122,16 +170,19 @@ class Finalists:
         return self._candidates(self._front)
 
     def _key(self, step_s: Floats, reserved_bytes: Floats) -> Floats:
-        return reserved_bytes if self.objective == "memory" else expected_s(self.space.case, step_s, reserved_bytes)
+        if self.objective == "memory" or self.curve is None:
+            return reserved_bytes if self.objective == "memory" else step_s
+        return expected_s(step_s, self.curve.memory_probability(reserved_bytes, self.space.case.offered_bytes))
 
     def _kept(self, rows: Rows, key: Floats, mask: Bools, pool: Pool, size: int) -> Pool:
         index = np.flatnonzero(mask)
         own = self._key(pool.step_s, pool.reserved_bytes)
         if len(pool) >= size:
-            index = index[key[index] < own[-1]]
+            index = index[key[index] <= own[-1]]
         if not len(index):
             return pool
-        index = index[np.argsort(key[index], kind="stable")[:size]]
+        if len(index) > size:
+            index = index[np.lexsort((rows.order[index], key[index]))[:size]]
         merged = pool.plus(self._pool(rows, index))
         return merged.take(np.lexsort((merged.order, self._key(merged.step_s, merged.reserved_bytes)))[:size])
 
@@ -141,7 +192,7 @@ class Finalists:
         if len(index) and len(self._front):
             place = np.searchsorted(self._front.step_s, rows.step_s[index], side="right") - 1
             bar = np.where(place >= 0, self._front.reserved_bytes[place], np.inf)
-            index = index[rows.reserved_bytes[index] < bar]
+            index = index[rows.reserved_bytes[index] <= bar]
         if not len(index):
             return
         merged = self._front.plus(self._pool(rows, index))
@@ -150,12 +201,11 @@ class Finalists:
         self._front = merged.take(np.flatnonzero(np.concatenate([[True], merged.reserved_bytes[1:] < lowest[:-1]])))
 
     def _pool(self, rows: Rows, index: Ints) -> Pool:
-        treatment, schedule = TREATMENTS.index(rows.treatment), self.space.schedules.index(cast("Schedule", rows.schedule))
-        columns = [*(rows.mesh[name] for name in MESH), rows.mb, rows.vp, rows.zero, rows.shards]
-        constant = [np.full(len(index), treatment, dtype=np.int64), np.full(len(index), schedule, dtype=np.int64)]
+        schedule = np.full(len(index), self.space.schedules.index(cast("Schedule", rows.schedule)), dtype=np.int64)
+        at, columns = rows.at[index], (rows.mb, rows.vp, rows.zero, rows.shards, rows.treatment)
+        knobs = [*(rows.meshes[name][at] for name in MESH), *(column[index] for column in columns), schedule]
         return Pool(
-            knobs=np.stack([*(column[index] for column in columns), *constant]), step_s=rows.step_s[index],
-            reserved_bytes=rows.reserved_bytes[index], order=self.seen + index,
+            knobs=np.stack(knobs), step_s=rows.step_s[index], reserved_bytes=rows.reserved_bytes[index], order=rows.order[index]
         )
 
     def _candidates(self, pool: Pool) -> list[Candidate]:
@@ -172,8 +222,11 @@ class Finalists:
 def grid_best(case: Case, features: Features, pins: Pins, *, overlap: Overlap) -> Candidate | None:
     """The layout of the plain grid that is expected to be fastest on all devices of the case; None where none fits."""
     space = make_space(case, features, case.cluster.num_devices, pins)
-    kept = Finalists(space=space, overlap=overlap, objective="step-time", capacity_bytes=case.capacity_bytes, keep=1)
-    for rows in evaluate_grid(space, Counts(), overlap=overlap):
+    kept = Finalists(
+        space=space, overlap=overlap, objective="step-time", capacity_bytes=case.capacity_bytes, keep=1, near_wanted=False,
+        front_wanted=False,
+    )
+    for rows in evaluate_grid(space, Counts(), overlap=overlap, bar=kept):
         kept.add(rows)
     return next(iter(kept.best), None)
 
@@ -199,5 +252,5 @@ def layout_of_row(space: Space, rows: Rows, index: int, overlap: Overlap) -> Lay
     """The layout of one evaluated row of the grid."""
     mesh = [int(rows.mesh[name][index]) for name in MESH]
     own = [int(column[index]) for column in (rows.mb, rows.vp, rows.zero, rows.shards)]
-    codes = [TREATMENTS.index(rows.treatment), space.schedules.index(cast("Schedule", rows.schedule))]
+    codes = [int(rows.treatment[index]), space.schedules.index(cast("Schedule", rows.schedule))]
     return rebuild(space, [*mesh, *own, *codes], overlap)

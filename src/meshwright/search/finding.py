@@ -13,10 +13,10 @@ from meshwright.domain.label_reader import overlap_of
 from meshwright.domain.layout import overlapping
 from meshwright.estimate.evaluate import split_of
 from meshwright.estimate.overlap import overlap_for
-from meshwright.estimate.single import estimate
 from meshwright.search import ranking
 from meshwright.search.finalists import Candidate, Finalists
 from meshwright.search.grid import Counts, evaluate_grid
+from meshwright.search.learnt import Learnt
 from meshwright.search.reasons import reasons
 from meshwright.search.rebalance import balance_reason, rebalanced
 from meshwright.search.refine import around, fitting, refine
@@ -70,13 +70,14 @@ def device_counts(case: Case, spare_nodes: int) -> tuple[int, ...]:
 
 def find(
     case: Case, features: Features, options: SearchOptions, runner: Runner, progress: Progress | None = None, *, lean: bool = False,
-    able: bool = False,
+    able: bool = False, learnt: Learnt | None = None,
 ) -> Found:
     """Every layout of the grid evaluated, or left out because its states alone exceed the memory; the best in their order.
 
     The best are refined by knobs finer than the grid, their stages filled anew, and simulated where these differ. Only those that
     the framework runs are listed, as long as it runs any. ``lean``: enough for the best one: few are simulated, and no front.
-    ``able``: those that it refuses are not wanted either where it runs none, and no plan is listed then.
+    ``able``: those that it refuses are not wanted either where it runs none, and no plan is listed then. ``learnt``: what other
+    searches of the case know, and get to know from this one.
 
     Holds:   deterministic; ``legal = evaluated + bounded``. No plan, and no pool with a legal layout, where none is legal.
     """
@@ -87,13 +88,15 @@ def find(
     counts = Counts(rejected=Counter())
     pools: list[Finalists] = []
     for devices in device_counts(case, options.spare_nodes):
-        if counts.evaluated > MOST_EVALUATED:
+        if counts.possible > MOST_EVALUATED:
             break
-        pools.append(_pool(case, features, options, overlap, devices))
-        for rows in evaluate_grid(pools[-1].space, counts, overlap=overlap, progress=progress):
-            pools[-1].add(rows)
+        pool = _pool(case, features, options, overlap, devices)
+        pool.front_wanted = not lean
+        for rows in evaluate_grid(pool.space, counts, overlap=overlap, bar=pool, progress=progress):
+            pool.add(rows)
+        pools.append(pool)
     search_s = time.perf_counter() - begin
-    asked = _Asked(case=case, runner=runner, keeps_overlap=pins.overlap is not None,
+    asked = _Asked(case=case, runner=runner, learnt=learnt or Learnt(), keeps_overlap=pins.overlap is not None,
                    most=RERANKED + (options.top if lean else max(options.top, LISTED)))
     refined = _refined(pools, options)
     candidates = asked.first(refined)
@@ -112,8 +115,9 @@ def find(
     balanced: list[Layout] = []
     if options.refine and options.balance and options.objective != "memory":
         near = [asked.said(each) for pool in pools for band in pool.near for each in band]
-        several = [asked.said(each) for each in refined]
-        balanced = rebalanced(case, features, candidates, near, pins=pins, acceptable=asked.able, refined=several)
+        balanced = rebalanced(
+            case, features, candidates, near, pins=pins, acceptable=asked.able, refined=refined, said=asked.said
+        )
     front = [each for pool in pools for each in ranking.spread(pool.front, ON_FRONT)] if not lean else []
     of_grid = [each for each in front if asked.able(each.layout)]
     edge = [asked.said(each).layout for each in of_grid]
@@ -125,12 +129,9 @@ def find(
     )
 
 
-def _pool(
-    case: Case, features: Features, options: SearchOptions, overlap: Overlap, devices: int, keep: int | None = None
-) -> Finalists:
+def _pool(case: Case, features: Features, options: SearchOptions, overlap: Overlap, devices: int) -> Finalists:
     space = make_space(case, features, devices, parse_pins(options.pins))
-    pool = Finalists(space=space, overlap=overlap, objective=options.objective, capacity_bytes=case.capacity_bytes)
-    return pool if keep is None else replace(pool, keep=keep)
+    return Finalists(space=space, overlap=overlap, objective=options.objective, capacity_bytes=case.capacity_bytes)
 
 
 def _refined(pools: Sequence[Finalists], options: SearchOptions) -> list[Candidate]:
@@ -163,13 +164,11 @@ class _Asked:
     everything: bool = False
     """Nothing is refused any more."""
     refused: set[Layout] = field(default_factory=set)
-    known: dict[Layout, Estimate] = field(default_factory=dict)
+    learnt: Learnt = field(default_factory=Learnt)
 
     def estimate(self, layout: Layout) -> Estimate:
-        """A layout's estimate, with its bubble simulated where stages differ; made once."""
-        if layout not in self.known:
-            self.known[layout] = estimate(self.case, layout)
-        return self.known[layout]
+        """A layout's estimate."""
+        return self.learnt.estimate(self.case, layout)
 
     def able(self, layout: Layout) -> bool:
         """Whether the framework runs a layout."""
@@ -216,8 +215,9 @@ def _deeper(
     """The first candidates that the framework runs among the best thousands, and their neighbours."""
     found: list[list[Candidate]] = []
     for pool in pools:
-        deep = _pool(case, features, options, overlap, pool.space.devices, keep=DEEPER)
-        for rows in evaluate_grid(pool.space, Counts(rejected=Counter()), overlap=overlap):
+        deep = _pool(case, features, options, overlap, pool.space.devices)
+        deep.keep, deep.near_wanted, deep.front_wanted = DEEPER, False, False
+        for rows in evaluate_grid(pool.space, Counts(rejected=Counter()), overlap=overlap, bar=deep):
             deep.add(rows)
         own = asked.first(deep.best)
         known = {each.layout for each in own}

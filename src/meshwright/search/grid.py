@@ -1,316 +1,295 @@
-"""The grid, evaluated: blocks of meshes, their micro-batches, pipelines and shardings as columns, in bounded memory.
+"""The grid, evaluated: layouts as columns gathered from tables of distinct keys, in bounded memory.
 
 A mesh (tp, cp, pp, dp, ep, etp) has micro-batches (``work``: what a layer costs), chunk counts (``split``: what stands on a
 stage), and sharding options (``state``: what is kept and synchronised). A layout is one of each, so tables are computed
-once per distinct key and gathered.
+once per distinct key and gathered. What provably cannot matter any more is left out, level by level.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from meshwright.domain.layout import Full, NoRecompute, Overlap, Selective
-from meshwright.estimate.combine import pipeline_time, state_costs, step_time
-from meshwright.estimate.costs import Settings, work_costs
-from meshwright.estimate.degrees import Degrees, sharded
-from meshwright.estimate.memory import activation_memory, dynamic_bytes, static_bytes
-from meshwright.estimate.split import Composition, compose, default_split, stack, take_columns, treated
-from meshwright.estimate.stages import stage_costs, stage_inputs, stage_parameters
-from meshwright.perf.arrays import take
-from meshwright.search.rules import knobs_of, rules_of
-from meshwright.search.space import TREATMENTS, mesh_grid
+from meshwright.estimate.combine import pipeline_time, step_time, straggler_ratio
+from meshwright.estimate.degrees import Degrees
+from meshwright.estimate.memory import activation_memory, dynamic_bytes
+from meshwright.estimate.split import take_columns
+from meshwright.estimate.stages import stage_costs
+from meshwright.perf.arrays import take as take_record
+from meshwright.search.grid_tables import settings_for, states_of, work_of
+from meshwright.search.legal_grid import Counts, legal_layouts, sequence_parallel, take
+from meshwright.search.space import TREATMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from meshwright.estimate.stages import StageInputs
+    from meshwright.domain.layout import Overlap
+    from meshwright.estimate.costs import Settings
+    from meshwright.search.grid_tables import States, Work
+    from meshwright.search.legal_grid import Legal
     from meshwright.search.space import Space
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
     Bools = NDArray[np.bool_]
 
-WORK_ROWS = 16384
-"""Micro-batch rows of a block: bounds the memory of the layer tables."""
-CHUNK_ROWS = 16384
-"""Layouts of a chunk: their temporaries stay in cache."""
+__all__ = ["Bar", "Counts", "Rows", "evaluate_grid", "sequence_parallel"]
+
+WHOLE = 100_000
+"""A grid of so few legal layouts is evaluated whole: bounds would take longer than what they leave out."""
+BLOCK_PAIRS = 16384
+"""Pairs of mesh and micro-batch of a block: bounds the memory of its states."""
+CHUNK_LAYOUTS, FIRST_CHUNK = 32768, 1024
+"""Layouts of a chunk: their temporaries stay in cache. Under a bar the first chunk is short, so that there soon is a bar."""
+ROUNDING = 1.0 - 1e-9
+"""A lower bound is a sum in another order than what it bounds."""
+
+
+class Bar(Protocol):
+    """What a search has found already, asked whether layouts can still matter."""
+
+    def beyond(self, step_s: Floats, reserved_bytes: Floats, *, exactly: bool = False) -> Bools:
+        """Whether no layout can matter that takes at least so long and needs at least (or ``exactly``) so much."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
     """Evaluated layouts: their knobs as columns, step time and reserved bytes."""
 
-    mesh: dict[str, Ints]
+    meshes: dict[str, Ints]
+    """All meshes of the grid."""
+    at: Ints
+    """Which of them."""
     mb: Ints
     vp: Ints
     zero: Ints
     shards: Ints
-    treatment: str
+    treatment: Ints
+    """Place in ``TREATMENTS``."""
     schedule: str
+    order: Ints
+    """Place in the enumeration of the grid, whatever order it is evaluated in."""
     step_s: Floats
     reserved_bytes: Floats
 
     def __len__(self) -> int:
         return len(self.step_s)
 
+    @property
+    def mesh(self) -> dict[str, Ints]:
+        """Degrees as columns."""
+        return take(self.meshes, self.at)
+
     def take(self, index: Ints | Bools) -> Rows:
         """Chosen rows."""
         return Rows(
-            mesh={name: column[index] for name, column in self.mesh.items()}, mb=self.mb[index], vp=self.vp[index],
-            zero=self.zero[index], shards=self.shards[index], treatment=self.treatment, schedule=self.schedule,
-            step_s=self.step_s[index], reserved_bytes=self.reserved_bytes[index],
+            meshes=self.meshes, at=self.at[index], mb=self.mb[index], vp=self.vp[index],
+            zero=self.zero[index], shards=self.shards[index], treatment=self.treatment[index], schedule=self.schedule,
+            order=self.order[index], step_s=self.step_s[index], reserved_bytes=self.reserved_bytes[index],
         )
-
-
-@dataclass(slots=True)
-class Counts:
-    """How many layouts were legal, evaluated, skipped by a bound, and refused by which rule."""
-
-    legal: int = 0
-    evaluated: int = 0
-    bounded: int = 0
-    fitting: int = 0
-    rejected: Counter[str] | None = None
-
-    def refuse(self, reason: str, number: int) -> None:
-        """Count layouts that a rule refused."""
-        if self.rejected is None:
-            self.rejected = Counter()
-        if number:
-            self.rejected[reason] += number
-
-
-def shard_ranks(space: Space, mesh: dict[str, Ints]) -> Ints:
-    """Ranks of every sharding option per mesh, ``[option, mesh]``; 1 where it shards nothing."""
-    ranks = mesh["dp"] * (mesh["cp"] if space.features.shards_over_context else 1)
-    per_node = np.maximum(1, space.case.cluster.devices_per_node // mesh["tp"])
-    rows = []
-    for option in space.shard_options:
-        if option.group == "none":
-            rows.append(np.ones_like(ranks))
-        elif option.group == "all":
-            rows.append(ranks)
-        elif option.group == "node":
-            rows.append(np.where(per_node < ranks, per_node, 1))
-        else:
-            rows.append(np.full_like(ranks, int(option.group)))
-    return np.stack(rows)
-
-
-def sequence_parallel(space: Space, tp: Ints) -> Ints:
-    """1 where sequence parallelism is on: with every TP that can have it, unless pinned."""
-    return np.where((tp > 1) & space.sequence_parallel, 1, 0)
-
-
-def settings_for(space: Space, schedule: str, overlap: Overlap) -> Settings:
-    """Settings of one block of the grid: every treatment of ``TREATMENTS``, of which a layout has one."""
-    return Settings(
-        schedule=schedule, treatments=(NoRecompute(), Selective(modules=space.selective_modules), Full()), overlap=overlap,
-        context_kind=space.context_kind, offload=bool(space.offload),
-        compiled=space.compiled, attention=space.attention,
-    )
-
-
-class Compositions:
-    """Compositions of all (pp, vp) of the grid as padded columns, so that a stage row gathers its own."""
-
-    def __init__(self, space: Space, *, folded: bool) -> None:
-        """An empty table; rows are made when they are first asked for."""
-        self._space, self._folded = space, folded
-        self._index: dict[tuple[int, int], int] = {}
-        self._items: list[Composition] = []
-
-    def number(self, pp: int, vp: int) -> int:
-        """The row of a pipeline shape."""
-        key = (pp, vp)
-        if key not in self._index:
-            case = self._space.case
-            self._index[key] = len(self._items)
-            self._items.append(compose(case.model, default_split(case, pp, vp), folded=self._folded))
-        return self._index[key]
-
-    def columns(self, numbers: Ints) -> Composition:
-        """Compositions of a column of rows; the treatment is put in by ``treated``."""
-        used, inverse = np.unique(numbers, return_inverse=True)
-        return take_columns(stack([self._items[number] for number in used], len(self._space.case.model.kinds)), inverse)
-
-
-def legal_meshes(space: Space, counts: Counts) -> dict[str, Ints]:
-    """Meshes that no mesh rule refuses; the layouts below refused ones are counted by reason."""
-    mesh = mesh_grid(space)
-    for rule in rules_of("mesh"):
-        knobs = knobs_of(mesh, sp=sequence_parallel(space, mesh["tp"]), context=space.context_kind)
-        keep = np.broadcast_to(np.asarray(rule.holds(space.case, space.features, knobs)), mesh["tp"].shape)
-        counts.refuse(rule.reason, int((~keep).sum()) * space.children)
-        mesh = {name: column[keep] for name, column in mesh.items()}
-    return mesh
 
 
 def evaluate_grid(
-    space: Space, counts: Counts, *, overlap: Overlap, bound: bool = True, progress: Callable[[int, int], None] | None = None
+    space: Space, counts: Counts, *, overlap: Overlap, bound: bool = True, bar: Bar | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[Rows]:
-    """Every legal layout of the grid, evaluated chunk by chunk, or left out because its states alone exceed the memory.
+    """Every legal layout of the grid, evaluated chunk by chunk, or left out: its states alone exceed the memory, or it is beyond
+    the bar.
 
-    Holds:   legal = evaluated + bounded when exhausted.
+    Lower bounds of the step time: the mean stage in place of the busiest one; then the pipeline of the layout; then that with its
+    optimizer. Of the memory: the leanest states of the mesh; then those of the layout; then all that it reserves.
+
+    ``bar``: looks at each chunk before the next one is asked for; meshes that promise most come first then. Small grids are
+    evaluated whole.
+
+    Holds:   legal = evaluated + bounded when exhausted. ``Rows.order`` is the same in whatever order rows come.
     """
-    mesh = legal_meshes(space, counts)
-    total = len(mesh["tp"])
-    size = max(1, WORK_ROWS // max(1, len(space.microbatches)))
-    tables = {folded: Compositions(space, folded=folded) for folded in (False, True)}
-    for begin in range(0, total, size):
-        block = {name: column[begin : begin + size] for name, column in mesh.items()}
-        yield from _evaluate_block(space, counts, block, tables, overlap, bound=bound)
+    legal = legal_layouts(space, counts)
+    if legal is None or not len(legal.pairs.mesh):
+        return
+    grid = _Grid(space, counts, legal, overlap, bar if legal.number > WHOLE else None, bound=bound)
+    done, total = 0, len(legal.mesh["tp"])
+    for meshes, pairs in grid.blocks():
+        yield from grid.evaluated(meshes, pairs)
+        done += len(meshes)
         if progress is not None:
-            progress(min(total, begin + size), total)
+            progress(done, total)
 
 
-def _evaluate_block(
-    space: Space, counts: Counts, mesh: dict[str, Ints], tables: dict[bool, Compositions], overlap: Overlap, *, bound: bool
-) -> Iterator[Rows]:
-    case, features = space.case, space.features
-    batch = case.batch.global_batch_sequences
-    meshes = len(mesh["tp"])
-    # micro-batches of every mesh
-    at, mb = _pairs(meshes, np.array(space.microbatches, dtype=np.int64))
-    per_mesh = space.children // max(1, len(space.microbatches))
-    for rule in rules_of("microbatch"):
-        keep = np.asarray(rule.holds(case, features, knobs_of(_take(mesh, at), mb=mb)))
-        counts.refuse(rule.reason, int((~keep).sum()) * per_mesh)
-        at, mb = at[keep], mb[keep]
-    if not len(at):
-        return
-    num_microbatches = batch // (mesh["dp"][at] * mb)
-    sp = sequence_parallel(space, mesh["tp"])
-    work = _take(mesh, at)
-    shards = shard_ranks(space, mesh)
-    inputs: dict[tuple[str, ...], StageInputs] = {}
-    for schedule in space.schedules:
-        folded = schedule == "dualpipev"
-        below = len(space.shard_options)
-        pair, vp = _pairs(len(at), np.array(space.chunks, dtype=np.int64))
-        for treatment in space.treatments:
-            rows, chunks = pair, vp
-            for rule in rules_of("pipeline"):
-                knobs = knobs_of(
-                    _take(work, rows), mb=mb[rows], m=num_microbatches[rows], vp=chunks, schedule=schedule, treatment=treatment
-                )
-                keep = np.broadcast_to(np.asarray(rule.holds(case, features, knobs)), rows.shape)
-                counts.refuse(rule.reason, int((~keep).sum()) * below)
-                rows, chunks = rows[keep], chunks[keep]
-            if not len(rows):
+class _Grid:
+    """The tables of a grid under evaluation."""
+
+    def __init__(self, space: Space, counts: Counts, legal: Legal, overlap: Overlap, bar: Bar | None, *, bound: bool) -> None:
+        self.space, self.counts, self.legal, self.bar, self.bound = space, counts, legal, bar, bound
+        self.settings = [settings_for(space, schedule, overlap) for schedule in space.schedules]
+        self.chunks, self.sizes = np.array(space.chunks, dtype=np.int64), np.array(space.microbatches, dtype=np.int64)
+        self.treatments = np.array([TREATMENTS.index(each) for each in space.treatments], dtype=np.int64)
+        self.delay = 1.0 + float(straggler_ratio(space.case, Degrees.of(take(legal.mesh, np.zeros(1, dtype=np.int64))))[0])
+        self.digits = _worth(
+            len(space.schedules), len(TREATMENTS), len(legal.pairs.mesh), len(space.chunks), len(space.shard_options)
+        )
+        """What a step of schedule, treatment, pair, chunks and sharding is worth in the order of the enumeration."""
+        self.per_block = max(1, BLOCK_PAIRS // max(1, len(space.microbatches)))
+
+    @cached_property
+    def work(self) -> Work:
+        """What micro-batches cost, made when the first is asked for: where no states fit none is."""
+        return work_of(self.space, self.legal, self.settings[0])
+
+    def at_least_s(self, pairs: Ints) -> Floats:
+        """Lower bound of the step of pairs under each treatment of the space: the mean stage of the pipeline is not the busiest.
+
+        Shapes:  ``[treatment, pair]``.
+        Units:   s.
+        """
+        own = self.legal.pairs
+        stages = self.legal.mesh["pp"][own.mesh[pairs]]
+        share = own.num_microbatches[pairs] * (self.delay * ROUNDING) / stages
+        return np.asarray(self.work.whole_s[self.treatments[:, None], self.work.key[pairs]] * share)
+
+    def blocks(self) -> Iterator[tuple[Ints, Ints]]:
+        """Meshes with their pairs, block by block; under a bar those that promise most come first."""
+        pairs, meshes = self.legal.pairs.mesh, len(self.legal.mesh["tp"])
+        first = np.searchsorted(pairs, np.arange(meshes + 1))
+        order = np.flatnonzero(first[1:] > first[:-1])
+        if self.bar is not None:
+            fastest = np.minimum.reduceat(self.at_least_s(np.arange(len(pairs))).min(axis=0), first[order])
+            order = order[np.argsort(fastest, kind="stable")]
+        for begin in range(0, len(order), self.per_block):
+            own = order[begin : begin + self.per_block]
+            yield own, np.concatenate([np.arange(first[mesh], first[mesh + 1]) for mesh in own])
+
+    def evaluated(self, meshes: Ints, pairs: Ints) -> Iterator[Rows]:
+        """The layouts of a block."""
+        local = np.full(len(self.legal.mesh["tp"]), -1, dtype=np.int64)
+        local[meshes] = np.arange(len(meshes))
+        of_pair = local[self.legal.pairs.mesh[pairs]]
+        pipeline = self.legal.pairs.pipeline[pairs]
+        least_s = None if self.bar is None else self.at_least_s(pairs)
+        for number, settings in enumerate(self.settings):
+            allowed = self.legal.pipelines[settings.schedule]
+            each = allowed.sum(axis=0)[pipeline]
+            rows = np.stack([np.bincount(of_pair, weights=chunk, minlength=len(meshes)) for chunk in each.T], axis=1)
+            states = states_of(self.space, self.legal, meshes, rows > 0, settings) if rows.any() else None
+            if states is None:
                 continue
-            settings = settings_for(space, schedule, overlap)
-            if not inputs:
-                # Layer tables do not depend on the schedule, so all treatments are computed once for the block.
-                costs = work_costs(case, settings, Degrees.of({**work, "mb": mb, "sp": sp[at]}))
-                inputs[()] = stage_inputs(costs)
-            yield from _evaluate_rows(
-                space,
-                counts,
-                mesh,
-                at,
-                mb,
-                num_microbatches,
-                rows,
-                chunks,
-                shards,
-                inputs[()],
-                tables[folded],
-                settings,
-                treatment,
-                bound=bound,
-            )
+            legal, fits = states.number >= 0, states.fullest <= self.space.case.capacity_bytes
+            possible = legal & fits[states.number] if self.bound else legal
+            uses = rows[states.shape >= 0]
+            before = self.counts.evaluated
+            self.counts.legal += int(uses @ legal.sum(axis=1))
+            self.counts.possible += int(uses @ (legal & fits[states.number]).sum(axis=1))
+            leanest = np.where(possible, states.fullest[states.number], np.inf).min(axis=1)
+            if possible.any():
+                yield from self._of_schedule(
+                    number, settings, pairs, of_pair, allowed[:, pipeline], states, possible, leanest, least_s
+                )
+            self.counts.bounded += int(uses @ legal.sum(axis=1)) - (self.counts.evaluated - before)
 
+    def _of_schedule(
+        self, number: int, settings: Settings, pairs: Ints, of_pair: Ints, allowed: Bools, states: States, possible: Bools,
+        leanest: Floats, least_s: Floats | None,
+    ) -> Iterator[Rows]:
+        """The layouts of a block under one schedule; ``allowed``: ``[treatment, pair, chunks]``."""
+        shapes = states.shape[of_pair]
+        room = np.where(shapes >= 0, leanest[shapes], np.inf)
+        wanted = allowed & np.isfinite(room)
+        if self.bar is not None and least_s is not None:
+            wanted &= ~self.bar.beyond(least_s, np.broadcast_to(room.min(axis=1), least_s.shape))[:, :, None]
+        treatment, pair, chunk = np.nonzero(wanted)
+        if self.bar is not None and least_s is not None:
+            own_s = least_s[treatment, pair]
+            soonest = np.argsort(own_s, kind="stable")
+            treatment, pair, chunk, own_s = treatment[soonest], pair[soonest], chunk[soonest], own_s[soonest]
+        most = max(1, CHUNK_LAYOUTS // len(self.space.shard_options))
+        size = most if self.bar is None else max(1, FIRST_CHUNK // len(self.space.shard_options))
+        begin = 0
+        while begin < len(pair):
+            part = slice(begin, begin + size)
+            begin, size = begin + size, min(most, 2 * size)
+            own, shape = pair[part], shapes[pair[part], chunk[part]]
+            piece = _Piece(pair=pairs[own], treatment=self.treatments[treatment[part]], chunk=chunk[part], shape=shape)
+            if self.bar is not None:
+                piece = piece.where(~self.bar.beyond(own_s[part], room[own, chunk[part]]))
+            if len(piece.pair):
+                rows = self._of_piece(number, settings, piece, states, possible[piece.shape])
+                if rows is not None:
+                    yield rows
 
-def _evaluate_rows(
-    space: Space, counts: Counts, mesh: dict[str, Ints], at: Ints, mb: Ints, num_microbatches: Ints, rows: Ints, chunks: Ints,
-    shards: Ints, inputs: StageInputs, table: Compositions, settings: Settings, treatment: str, *, bound: bool,
-) -> Iterator[Rows]:
-    """The layouts of a block under one schedule and treatment."""
-    case, features = space.case, space.features
-    which = at[rows]
-    # pipeline shapes (mesh, chunks) and their shardings: what does not depend on the micro-batch
-    (shape_mesh, shape_chunks), shape_of = _distinct_pairs(which, chunks)
-    pipelines, pipeline_of = _distinct_pairs(mesh["pp"][shape_mesh], shape_chunks)
-    known = [table.number(int(pp), int(vp)) for pp, vp in zip(*pipelines, strict=True)]
-    numbers = np.array(known, dtype=np.int64)[pipeline_of]
-    composition = table.columns(numbers)
-    shape = _take(mesh, shape_mesh)
-    parameters = stage_parameters(case, composition, Degrees.of(shape))
-    state_at, option = _pairs(len(shape_mesh), np.arange(len(space.shard_options), dtype=np.int64))
-    stage = np.array([o.stage for o in space.shard_options], dtype=np.int64)[option]
-    group_ranks = shards[option, shape_mesh[state_at]]
-    legal = np.ones(len(state_at), dtype=np.bool_)
-    uses = np.bincount(shape_of, minlength=len(shape_mesh))
-    for rule in rules_of("sharding"):
-        knobs = knobs_of(_take(shape, state_at), vp=shape_chunks[state_at], zero=stage, shards=group_ranks,
-                         offload=int(bool(space.offload)))
-        holds = np.broadcast_to(np.asarray(rule.holds(case, features, knobs)), legal.shape)
-        counts.refuse(rule.reason, int(uses[state_at[legal & ~holds]].sum()))
-        legal = legal & holds
-    flat = np.full(len(state_at), -1, dtype=np.int64)
-    state_at, option, stage, group_ranks = state_at[legal], option[legal], stage[legal], group_ranks[legal]
-    flat[legal] = np.arange(len(state_at))
-    number = flat.reshape(len(shape_mesh), len(space.shard_options))
-    if not len(state_at):
-        return
-    degrees = Degrees.of({**_take(shape, state_at), "vp": shape_chunks[state_at], **sharded(stage, np.maximum(1, group_ranks))})
-    state_composition = take_columns(composition, state_at)
-    state_parameters = take(parameters, state_at)
-    state = state_costs(case, degrees, state_parameters, state_composition, offload=settings.offload)
-    static = static_bytes(case, state)
-    possible = static.max(axis=0) <= case.capacity_bytes
-    options = len(space.shard_options)
-    per = max(1, CHUNK_ROWS // options)
-    for begin in range(0, len(rows), per):
-        part = slice(begin, begin + per)
-        piece = np.arange(len(rows))[part]
-        states = number[shape_of[piece]]
-        counts.legal += int((states >= 0).sum())
-        alive = (states >= 0) & (possible[states] if bound else True)
-        counts.bounded += int((states >= 0).sum() - alive.sum())
-        used = alive.any(axis=1)
-        piece, states, alive = piece[used], states[used], alive[used]
-        if not len(piece):
-            continue
-        own = treated(take_columns(composition, shape_of[piece]), TREATMENTS.index(treatment), len(TREATMENTS))
-        gathered = inputs.take(rows[piece])
+    def _of_piece(self, number: int, settings: Settings, piece: _Piece, states: States, alive: Bools) -> Rows | None:
+        """Some pipelines with all of their shardings, as far as they can still matter."""
+        case, pairs = self.space.case, self.legal.pairs
+        gathered = self.work.table.take(self.work.columns(piece.pair, piece.treatment))
+        own = states.pipelines.take(states.pipeline_of[piece.shape])
         costs = stage_costs(gathered, own)
-        pace = Degrees.of({"pp": mesh["pp"][which[piece]], "vp": chunks[piece], "m": num_microbatches[rows[piece]]})
+        at, vp = pairs.mesh[piece.pair], self.chunks[piece.chunk]
+        pace = Degrees.of({"pp": self.legal.mesh["pp"][at], "vp": vp, "m": pairs.num_microbatches[piece.pair]})
         pipeline = pipeline_time(case, settings, own, costs, pace, hop_s=gathered.hop_s)
+        number_of = states.number[piece.shape]
+        least_s: Floats | None = None
+        if self.bar is not None:
+            least_s = (pipeline.through_s[:, None] + states.apart_s[number_of]) * (self.delay * ROUNDING)
+            alive = alive & ~self.bar.beyond(least_s, states.fullest[number_of])
+            used = np.flatnonzero(alive.any(axis=1))
+            if not len(used):
+                return None
+            if len(used) < len(alive):
+                piece, alive, number_of, least_s = piece.where(used), alive[used], number_of[used], least_s[used]
+                at, vp, own, pace = at[used], vp[used], take_columns(own, used), take_record(pace, used)
+                costs, pipeline = take_record(costs, used), take_record(pipeline, used)
+                if own.uneven is not None:
+                    gathered = self.work.table.take(self.work.columns(piece.pair, piece.treatment))
         activation = activation_memory(settings, own, costs, pace, gathered.kinds)
         dynamic = dynamic_bytes(case, activation)
-        inner, column = np.nonzero(alive)
-        outer = states[inner, column]
-        reserved = (static[:, outer] + dynamic[:, inner]).max(axis=0)
-        whole = replace(take(degrees, outer), num_microbatches=pace.num_microbatches[inner])
-        time = step_time(case, settings, take(pipeline, inner), state.timed(outer), whole, reserved_bytes=reserved)
-        counts.evaluated += len(inner)
-        counts.fitting += int((reserved <= case.capacity_bytes).sum())
-        yield Rows(
-            mesh=_take(mesh, which[piece][inner]), mb=mb[rows[piece]][inner], vp=chunks[piece][inner], zero=stage[outer],
-            shards=group_ranks[outer], treatment=treatment, schedule=settings.schedule,
-            step_s=time.step_s, reserved_bytes=reserved,
+        inner, option = np.nonzero(alive)
+        outer = number_of[inner, option]
+        reserved = (states.static.take(outer, axis=1) + dynamic.take(inner, axis=1)).max(axis=0)
+        if self.bar is not None and least_s is not None:
+            left = np.flatnonzero(~self.bar.beyond(least_s[inner, option], reserved, exactly=True))
+            inner, option, outer, reserved = inner[left], option[left], outer[left], reserved[left]
+        if not len(inner):
+            return None
+        of_state = states.table.take(outer)
+        whole = replace(of_state.degrees, num_microbatches=pace.num_microbatches[inner])
+        time = step_time(case, settings, take_record(pipeline, inner), of_state.times, whole, reserved_bytes=reserved)
+        self.counts.evaluated += len(inner)
+        self.counts.fitting += int(np.count_nonzero(reserved <= case.capacity_bytes))
+        return Rows(
+            meshes=self.legal.mesh, at=at[inner], mb=self.sizes[pairs.place[piece.pair]][inner], vp=vp[inner],
+            zero=states.zero[outer], shards=states.shards[outer], treatment=piece.treatment[inner], schedule=settings.schedule,
+            order=self._order(number, at, piece)[inner] + option, step_s=time.step_s, reserved_bytes=reserved,
+        )
+
+    def _order(self, schedule: int, at: Ints, piece: _Piece) -> Ints:
+        """Place of the first sharding of pipelines in the enumeration: by block, schedule, treatment, pair, chunks."""
+        block, own, of_treatment, of_pair, of_chunk, _ = self.digits
+        return np.asarray(
+            at // self.per_block * block + schedule * own + piece.treatment * of_treatment + piece.pair * of_pair
+            + piece.chunk * of_chunk
         )
 
 
-def _take(columns: dict[str, Ints], index: Ints) -> dict[str, Ints]:
-    return {name: column[index] for name, column in columns.items()}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Piece:
+    """Pipelines: pair, treatment, chunk count and shape of each."""
+
+    pair: Ints
+    treatment: Ints
+    chunk: Ints
+    shape: Ints
+
+    def where(self, index: Ints | Bools) -> _Piece:
+        """Chosen ones."""
+        return _Piece(pair=self.pair[index], treatment=self.treatment[index], chunk=self.chunk[index], shape=self.shape[index])
 
 
-def _distinct_pairs(left: Ints, right: Ints) -> tuple[tuple[Ints, Ints], Ints]:
-    """The distinct pairs of two columns, sorted, and which of them each row is; however large, no number runs into the other."""
-    base = int(right.max(initial=0)) + 1
-    key, inverse = np.unique(left * base + right, return_inverse=True)
-    return (key // base, key % base), inverse
-
-
-def _pairs(rows: int, values: Ints) -> tuple[Ints, Ints]:
-    """Every row with every value, row by row."""
-    return np.repeat(np.arange(rows, dtype=np.int64), len(values)), np.tile(values, rows)
+def _worth(*sizes: int) -> tuple[int, ...]:
+    """What a step of each digit is worth, of one digit above them all, and 1 for the last."""
+    return tuple(math.prod(sizes[place:]) for place in range(len(sizes) + 1))

@@ -51,7 +51,9 @@ def least_demanding(spaces: Sequence[Space], overlap: Overlap, runner: Runner) -
 
 def _leanest(space: Space, overlap: Overlap) -> list[Candidate]:
     """The layouts of a grid that demand least memory, least first."""
-    pool = Finalists(space=space, overlap=overlap, objective="memory", capacity_bytes=math.inf, keep=ASKED)
-    for rows in evaluate_grid(space, Counts(), overlap=overlap, bound=False):
+    pool = Finalists(
+        space=space, overlap=overlap, objective="memory", capacity_bytes=math.inf, keep=ASKED, near_wanted=False, front_wanted=False
+    )
+    for rows in evaluate_grid(space, Counts(), overlap=overlap, bound=False, bar=pool):
         pool.add(rows)
     return pool.best

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.estimate.overlap import overlap_for
 from meshwright.search.finding import find
+from meshwright.search.learnt import Baseline
 from meshwright.search.result import SearchOptions
 from meshwright.search.runner import Functions
 from meshwright.search.sizes import fits_anywhere, on, sizes
@@ -21,15 +22,6 @@ if TYPE_CHECKING:
 
 SIMPLE = SearchOptions(top=1, balance=False)
 """What is asked where one speed is all that is wanted: filling stages anew would take longer than the plan itself."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Baseline:
-    """The best layout on the smallest number of whole nodes on which one fits."""
-
-    devices: int
-    tokens_per_s_per_device: float
-    label: str
 
 
 def baseline(case: Case, features: Features, runner: Runner, *, weak: bool = False) -> Baseline | None:
@@ -70,12 +62,16 @@ def _of(best: Estimate) -> Baseline:
 
 
 def with_linearity(
-    case: Case, features: Features, plans: tuple[RankedPlan, ...], runner: Runner, options: SearchOptions
+    case: Case, features: Features, plans: tuple[RankedPlan, ...], runner: Runner, options: SearchOptions,
+    known: dict[bool, Baseline | None] | None = None,
 ) -> tuple[RankedPlan, ...]:
-    """Plans whose estimates say their linearity."""
+    """Plans whose estimates say their linearity; ``known``: baselines found before, weak or not."""
     if not plans:
         return plans
-    found = baseline(case, features, runner, weak=options.weak)
+    once = {} if known is None else known
+    if options.weak not in once:
+        once[options.weak] = baseline(case, features, runner, weak=options.weak)
+    found = once[options.weak]
     return tuple(replace(each, estimate=_against(each.estimate, found)) for each in plans)
 
 

@@ -29,7 +29,10 @@ def listed(
     """
     overlap, counts = overlap_for(case, words=features.overlaps), Counts()
     space = make_space(case, features, case.cluster.num_devices, parse_pins(pins))
-    kept = Finalists(space=space, overlap=overlap, objective="step-time", capacity_bytes=case.capacity_bytes, keep=most)
+    kept = Finalists(
+        space=space, overlap=overlap, objective="step-time", capacity_bytes=case.capacity_bytes, keep=most, near_wanted=False,
+        front_wanted=False,
+    )
     for rows in evaluate_grid(space, counts, overlap=overlap):
         kept.add(rows)
     found = []

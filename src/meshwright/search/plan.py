@@ -14,6 +14,7 @@ from meshwright.search.finding import MOST_EVALUATED, Found, device_counts, find
 from meshwright.search.first import least_of
 from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.idle import idle_nodes
+from meshwright.search.learnt import Learnt
 from meshwright.search.levers import levers
 from meshwright.search.linearity import with_linearity
 from meshwright.search.nearest import lacking_kernels, no_legal_layout
@@ -47,15 +48,17 @@ def plan(
     case: Case, features: Features, options: SearchOptions, progress: Progress | None = None,
     acceptable: Callable[[Layout], bool] | None = None,
     said: Callable[[Layout], Overlap] | None = None,
-    runner: Runner | None = None,
+    runner: Runner | None = None, *, learnt: Learnt | None = None,
 ) -> PlanResult:
     """The best layouts of a case.
+
+    ``learnt``: what other searches of the case know.
 
     ``runner`` is the framework, which is asked about finalists: those that it refuses are not listed, unless it refuses all that it
     was asked about (``refused`` of the answer). ``acceptable`` and ``said`` are its two questions as functions. Optimizer states go
     to host memory where they are pinned to it, or where nothing fits without.
 
-    Every layout of the grid (docs/json.md#the-grid) is evaluated, or left out because its states alone exceed the memory; the best
+    Every layout of the grid (docs/json.md#the-grid) is evaluated, or a bound proves that it is not among the best; these
     are refined by knobs finer than the grid, their stages filled anew, simulated where these differ, and ranked by the objective.
 
     Errors:  ``InputError`` where no layout is legal (which divisibility fails, which batches near by work), or pins contradict.
@@ -64,20 +67,22 @@ def plan(
     if lacking := lacking_kernels(case, features, parse_pins(options.pins)):
         raise InputError(lacking)
     asked = runner if runner is not None else Functions(acceptable=acceptable, said=said)
-    found = find(case, features, options, asked, progress)
+    learnt = learnt or Learnt()
+    found = find(case, features, options, asked, progress, learnt=learnt)
     if found.counts.legal == 0:
         raise InputError(no_legal_layout(case, features, options, parse_pins(options.pins)))
     if not found.plans and (moved := find_moved(case, features, options, asked, progress)) is not None:
-        return _told(case, features, *moved, asked, (Message("plan.offload", OFFLOADED, {}),))
-    return _told(case, features, options, found, asked)
+        return _told(case, features, *moved, asked, learnt, (Message("plan.offload", OFFLOADED, {}),))
+    return _told(case, features, options, found, asked, learnt)
 
 
 def _told(
-    case: Case, features: Features, options: SearchOptions, found: Found, runner: Runner, ahead: tuple[Message, ...] = ()
+    case: Case, features: Features, options: SearchOptions, found: Found, runner: Runner, learnt: Learnt,
+    ahead: tuple[Message, ...] = (),
 ) -> PlanResult:
     """All that is said about what a search found, its remarks after those ``ahead``."""
     counts = found.counts
-    winners = found.plans if found.refused else with_linearity(case, features, found.plans, runner, options)
+    winners = found.plans if found.refused else with_linearity(case, features, found.plans, runner, options, learnt.baselines)
     if winners:
         best = winners[0].estimate
         verdict: Verdict = Fits(headroom_bytes=best.memory_capacity_bytes - best.memory_reserved_bytes)

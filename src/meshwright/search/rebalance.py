@@ -46,10 +46,12 @@ PLACEMENTS = 2
 def rebalanced(
     case: Case, features: Features, fitting: Sequence[Candidate], near: Sequence[Candidate], *, pins: Pins,
     acceptable: Callable[[Layout], bool] | None, refined: Sequence[Candidate] = (),
+    said: Callable[[Candidate], Candidate] | None = None,
 ) -> list[Layout]:
     """New layouts of the best pipelines: those that fit, and faster ones that do not; each that fits now, by the cost model.
 
-    ``fitting``, ``near``: best first. ``refined``: all that fit, of which ``fitting`` are the best of each shape.
+    ``fitting``, ``near``: best first. ``refined``: all that fit, of which ``fitting`` are the best of each shape, as the framework
+    says them by ``said``.
 
     Holds:   deterministic: so many pipelines, whatever time they take. Devices, batch, sharding and numerics stay.
     """
@@ -58,7 +60,7 @@ def rebalanced(
     chosen = [*_first(fitting, BASES), *_first(faster, BASES)]
     if pins.vp is None and pins.schedule is None:
         chosen += [[other] for base, *_ in chosen[:RECHUNKED] for other in _other_chunks(case, features, base)]
-    chosen += [[other] for base, *_ in chosen[:RECHUNKED] for other in _other_treatments(base, refined)]
+    chosen += [[other] for base, *_ in chosen[:RECHUNKED] for other in _other_treatments(base, refined, said)]
     found: list[Layout] = []
     done: set[tuple[object, ...]] = set()
     for bases in chosen:
@@ -81,13 +83,27 @@ def _first(candidates: Sequence[Candidate], number: int) -> list[list[Layout]]:
     return [list(dict.fromkeys(each.layout for each in both)) for both in leanest]
 
 
-def _other_treatments(base: Layout, candidates: Sequence[Candidate]) -> Iterator[Layout]:
+def _other_treatments(
+    base: Layout, candidates: Sequence[Candidate], said: Callable[[Candidate], Candidate] | None
+) -> Iterator[Layout]:
     """The best of a pipeline under other recomputation than it came with: filled anew, it may be the faster one."""
-    tried = {whole(base.recompute)}
-    for each in (each.layout for each in candidates if _pipeline(each.layout) == _pipeline(base)):
-        if len(tried) <= TREATMENTS_TRIED and whole(each.recompute) not in tried:
-            tried.add(whole(each.recompute))
-            yield each
+    tried, own, knobs = {whole(base.recompute)}, _pipeline(base), _knobs(base)
+    for each in candidates:
+        if len(tried) > TREATMENTS_TRIED:
+            return
+        if _knobs(each.layout) == knobs and whole(each.layout.recompute) not in tried:
+            layout = each.layout if said is None else said(each).layout
+            if _pipeline(layout) == own:
+                tried.add(whole(layout.recompute))
+                yield layout
+
+
+def _knobs(layout: Layout) -> tuple[object, ...]:
+    """Some of what layouts of one pipeline have in common, and no framework says otherwise."""
+    return (
+        layout.tensor_parallel, layout.context_parallel, layout.pipeline_parallel, layout.virtual_stages, layout.data_parallel,
+        layout.expert_parallel, layout.expert_tensor_parallel, layout.microbatch_sequences, layout.schedule,
+    )
 
 
 def _pipeline(layout: Layout) -> Layout:

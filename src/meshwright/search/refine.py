@@ -128,7 +128,7 @@ def _recomputes(space: Space, base: Layout) -> Iterator[Layout]:
 
 def _has_modules(space: Space, modules: Sequence[str]) -> bool:
     model = space.case.model
-    latent = any(kind.attention.latent for kind in model.kinds)
+    latent = any(each.latent for each in model.attentions)
     dense = any(kind.experts is None for kind in model.kinds)
     kept = not space.case.implementation.gathers_again
     needs = {"mla_up_proj": latent, "moe": model.is_moe, "moe_act": model.is_moe, "mlp": dense, "mlp_act": dense, "comm": kept}

@@ -57,7 +57,10 @@ class RankedPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanResult:
-    """The answer of a search. ``legal = evaluated + bounded``; ``rejected`` counts by the first rule that refused."""
+    """The answer of a search. ``legal = evaluated + bounded``; ``rejected`` counts by the first rule that refused.
+
+    ``bounded`` are those of which a bound proves that they are not among the answers; ``fitting`` counts the evaluated that fit.
+    """
 
     legal: int
     evaluated: int
@@ -86,6 +89,11 @@ class PlanResult:
     def within_error(self) -> int:
         """How many of the first plans the model cannot tell from the first, itself among them: those worth measuring."""
         return sum(plan.group == self.plans[0].group for plan in self.plans)
+
+    @property
+    def decided_per_s(self) -> float:
+        """Layouts evaluated or ruled out per second of search."""
+        return self.legal / self.search_s if self.search_s > 0 else 0.0
 
     @property
     def evaluations_per_s(self) -> float:

@@ -64,16 +64,18 @@ class Rule:
 
 def _heads(case: Case, _: Features, k: Knobs) -> Any:
     result = np.asarray(k.tp) > 0
-    for kind in case.model.kinds:
-        result = result & (kind.attention.num_heads % k.tp == 0)
+    for attention in case.model.attentions:
+        result = result & (attention.num_heads % k.tp == 0)
+    for mixer in case.model.mixers:
+        result = result & (mixer.groups % k.tp == 0)
     return result
 
 
 def _key_value_heads(case: Case, _: Features, k: Knobs) -> Any:
     result = np.asarray(k.tp) > 0
-    for kind in case.model.kinds:
-        heads = kind.attention.num_key_value_heads
-        if kind.attention.latent is None:
+    for attention in case.model.attentions:
+        heads = attention.num_key_value_heads
+        if attention.latent is None:
             result = result & ((heads % k.tp == 0) | (k.tp % heads == 0))
     return result
 
@@ -102,8 +104,8 @@ def context_kinds(model: Model, features: Features) -> tuple[ContextKind, ...]:
 
     Rings compute whole blocks of keys, so windows need the others; learned sinks live in one softmax, so they need Ulysses.
     """
-    windowed = any(kind.attention.window_tokens for kind in model.kinds)
-    sinks = any(kind.attention.sinks for kind in model.kinds)
+    windowed = any(each.window_tokens for each in model.attentions)
+    sinks = any(each.sinks for each in model.attentions)
     able = features.context_kinds if features.context_parallel else ()
     return tuple(kind for kind in able if not (windowed and kind in ("ring", "hybrid")) and not (sinks and kind != "ulysses"))
 
@@ -111,9 +113,17 @@ def context_kinds(model: Model, features: Features) -> tuple[ContextKind, ...]:
 def ulysses_divides(model: Model, ways: Any) -> Any:
     """Whether heads divide over tp x cp ranks, as exchanging them needs."""
     result = np.asarray(ways) > 0
-    for kind in model.kinds:
-        keys = kind.attention.num_heads if kind.attention.latent else kind.attention.num_key_value_heads
-        result = result & (kind.attention.num_heads % ways == 0) & (keys % ways == 0)
+    for attention in model.attentions:
+        keys = attention.num_heads if attention.latent else attention.num_key_value_heads
+        result = result & (attention.num_heads % ways == 0) & (keys % ways == 0)
+    return result
+
+
+def _mixer_heads(case: Case, _: Features, k: Knobs) -> Any:
+    """Linear mixers exchange heads under context parallelism, whatever attention does; groups are repeated where they are fewer."""
+    result = np.asarray(k.cp) > 0
+    for mixer in case.model.mixers:
+        result = result & ((k.cp == 1) | (mixer.heads % (k.tp * k.cp) == 0))
     return result
 
 
@@ -266,6 +276,10 @@ RULES: tuple[Rule, ...] = (
     Rule(
         level="mesh", reason="tp x cp does not divide the heads, which Ulysses and hybrid context parallelism cut",
         holds=_context_heads,
+    ),
+    Rule(
+        level="mesh", reason="tp x cp does not divide the heads of the linear layers, which context parallelism cuts",
+        holds=_mixer_heads,
     ),
     Rule(level="mesh", reason="the framework has no tensor parallelism", holds=lambda _, f, k: (k.tp == 1) | f.tensor_parallel),
     Rule(level="mesh", reason="the framework has no pipeline parallelism", holds=lambda _, f, k: (k.pp == 1) | f.pipeline_parallel),

@@ -43,7 +43,7 @@ def sizes(case: Case, features: Features, limit_nodes: int = MAX_NODES) -> tuple
     per_node = case.cluster.devices_per_node
     most = limit_nodes * per_node
     found = np.array(divisors(case.batch.global_batch_sequences), dtype=np.int64)
-    heads = max(kind.attention.num_heads for kind in case.model.kinds)
+    heads = max((each.num_heads for each in case.model.attentions), default=1)
     longest = {"tp": heads, "cp": case.batch.sequence_tokens, "pp": case.model.num_layers}
     for knob, largest in longest.items():
         degrees = _alone(case, features, knob, min(largest, most))

@@ -8,6 +8,7 @@ selective or full; the schedules are those that the framework offers.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -148,6 +149,7 @@ def parse_pins(raw: Mapping[str, str]) -> Pins:
     return Pins(**values)
 
 
+@lru_cache(maxsize=256)
 def divisors(number: int) -> tuple[int, ...]:
     """All divisors, rising.
 

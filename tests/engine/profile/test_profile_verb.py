@@ -67,7 +67,7 @@ def test_a_profile_is_a_cluster_file_that_plans_take(tiny: Path, capsys: pytest.
     assert f"{found['samples']} samples" in out
     assert "of them from before" in out
     assert "cluster file  here.yaml" in out
-    assert "the cost model says it again" in out
+    assert "the cost model" in out and "says it again" in out
     for word in ("matrix product forward", "collective all-reduce of 2", "host, sharded unit backward", "pass norm"):
         assert word in out
 

@@ -162,7 +162,7 @@ def test_a_model_that_only_the_corpus_knows():
 def test_every_row_can_be_told(rows):
     for row in rows[::7]:
         run = published(row)
-        assert run.device in devices()
+        assert run.device in devices() if run.device_family else run.device == row.device
         if row.status == "failed" or row.flag:
             continue
         assert run.mfu_ratio is None or 0 < run.mfu_ratio < 0.85, run.id
@@ -179,9 +179,14 @@ def test_a_broken_catalogue_is_no_blank_index(rows, monkeypatch):
         published(rows[0])
 
 
+def test_a_row_of_a_device_without_a_sheet_is_told_by_its_own_spelling(rows):
+    run = published(replace(rows[0], device="vr999"))
+    assert (run.device, run.device_family, run.mfu_ratio) == ("vr999", "", None)
+
+
 def test_the_index_is_not_gutted():
     speeds = [cell.best for cell in attempts() if cell.best.tokens_per_s_per_device]
-    assert sum(run.mfu_ratio is not None for run in speeds) > 0.9 * len(speeds)
+    assert sum(run.mfu_ratio is not None for run in speeds) > 0.85 * len(speeds)
 
 
 def test_families_are_those_of_implementations_or_their_own():

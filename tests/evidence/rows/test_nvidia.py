@@ -60,6 +60,7 @@ def test_windows_come_from_the_catalogue_where_every_shape_agrees(rows):
     model = run(rows["nv0092"]).case.model
     assert [kind.attention.window_tokens for kind in model.kinds] == [128, None]
     assert windowed(replace(model, hidden=4096)) is None
+    assert windowed(replace(model, vocabulary=32_000)) == replace(model, vocabulary=32_000)
     assert windowed(load_model("llama3-8b")) is None
 
 

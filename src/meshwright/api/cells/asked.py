@@ -41,7 +41,8 @@ class Asked:
     difference: bool
     coarse: bool
     kept: Kept
-    files: tuple[str, ...]
+    files: Mapping[str, str]
+    """Path -> kind of what is written there."""
     inputs: tuple[str, ...]
     force: bool
     notes: tuple[Message, ...] = ()
@@ -83,9 +84,19 @@ def asked_of(values: Values, faults: Faults) -> Asked:
     faults.check()
     return Asked(
         request=_said(values), questions=tuple(questions), measured=tuple(found), difference=values["difference"],
-        coarse=values["coarse"], kept=kept, files=tuple(values["out"]), inputs=tuple(inputs), force=values["force"],
+        coarse=values["coarse"], kept=kept, files=_files(values), inputs=tuple(inputs), force=values["force"],
         notes=tuple(notes),
     )
+
+
+def _files(values: Values) -> dict[str, str]:
+    """Path -> kind of the files that are wanted."""
+    files = {path: _kind(path) for path in values["out"]}
+    return files | ({str(values["html"]): "html"} if "html" in values else {})
+
+
+def _kind(path: str) -> str:
+    return Path(path).suffix.lower().removeprefix(".")
 
 
 def _check_words(values: Values, from_runs: Sequence[str], faults: Faults) -> None:
@@ -107,7 +118,7 @@ def _check_words(values: Values, from_runs: Sequence[str], faults: Faults) -> No
     if "family" in values and not values["sizes"]:
         faults.add("atlas.family", "--family needs --sizes")
     for path in values["out"]:
-        kind = Path(path).suffix.lower().removeprefix(".")
+        kind = _kind(path)
         if kind not in KINDS:
             faults.add("atlas.kind", "an atlas is written as {kinds}, by the end of its name{hint}", path=path,
                        kinds=[f".{each}" for each in KINDS], hint=nearest(kind, KINDS).partition("; known")[0] if kind else "")
@@ -277,7 +288,7 @@ def _said(values: Values) -> dict[str, Any]:
     """The request as it can be said again."""
     from meshwright.domain.model import Model
 
-    kept = {name: value for name, value in values.items() if name not in {"force", "json"}}
+    kept = {name: value for name, value in values.items() if name not in {"force", "json", "html"}}
     kept["models"] = [each.name if isinstance(each, Model) else each for each in values["models"]]
     kept["pin"] = [f"{knob}={value}" for knob, value in values["pin"]]
     plain = (str, int, float, list, tuple)

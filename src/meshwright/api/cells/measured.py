@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 from meshwright.api.cells.cell import Cell, degrees
 from meshwright.evidence.rows.attempts import attempt_key
 from meshwright.evidence.rows.published import published, speed
-from meshwright.evidence.rows.reading import read_row
+from meshwright.evidence.rows.reading import MIXED, Refused, read_row
 from meshwright.evidence.rows.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from meshwright.domain.case import Case
-    from meshwright.domain.model import Model
+    from meshwright.domain.model import LayerKind, Model
     from meshwright.evidence.rows.published_run import Published
     from meshwright.evidence.rows.row import Row
 
-APART = ("framework", "task", "device", "precision", "sequence_tokens", "global_batch_sequences")
+APART = ("framework", "task", "device", "precision", "sequence_tokens", "global_batch_sequences", "layers", "hidden")
 """What may tell two rows of the atlas apart beside the model: fields of a published run."""
 
 
@@ -81,21 +81,22 @@ def measured(rows: Iterable[Row], wanted: Wanted) -> list[Measured]:
     Holds:   of several runs the fastest stands in the cell, as ``catalog runs`` has it; two rows of the atlas that would be called
              alike are told apart by what differs between them.
     """
-    groups: dict[tuple[str, ...], list[Row]] = defaultdict(list)
+    groups: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     for row in rows:
         if not row.flag and row.num_devices and wanted.takes(row):
-            groups[attempt_key(row)].append(row)
-    found = [each for key in sorted(groups) if (each := _measured(groups[key], wanted)) is not None]
+            groups[(*attempt_key(row), row.shape)].append(row)
+    found = [each for own in groups.values() if (each := _measured(own, wanted)) is not None]
     return _with_linearity(_named(_fastest(found)))
 
 
 def _measured(rows: Sequence[Row], wanted: Wanted) -> Measured | None:
-    ran = [row for row in rows if row.status == "ok" and speed(row)[0]]
+    read = {row.id: read_row(row) for row in rows}
+    ran = [row for row in rows if row.status == "ok" and speed(row)[0] and not _too_fast(read[row.id])]
     first = min(ran, key=lambda row: (-(speed(row)[0] or 0.0), row.id)) if ran else min(rows, key=lambda row: row.id)
     best = published(first)
     if not wanted.keeps(best):
         return None
-    every = {row.id: read for row in rows if isinstance(read := read_row(row), Run)}
+    every = {id: each for id, each in read.items() if isinstance(each, Run)}
     fastest = every.get(first.id) if ran else None
     per_node = fastest.case.cluster.devices_per_node if fastest else best.devices_per_node or 8
     said: dict[str, Any] = {
@@ -118,6 +119,11 @@ def _measured(rows: Sequence[Row], wanted: Wanted) -> Measured | None:
         memory_reserved_bytes=reserved,
     )
     return Measured(cell=cell, best=best, runs=tuple(every.values()), fastest=fastest)
+
+
+def _too_fast(read: Run | Refused) -> bool:
+    """Whether a figure is beyond every device: its unit is another."""
+    return isinstance(read, Refused) and read.kind == MIXED
 
 
 def _by_words(best: Published) -> dict[str, Any]:
@@ -153,7 +159,8 @@ def _named(found: Sequence[Measured]) -> list[Measured]:
 def _word(name: str, value: object) -> str:
     if name == "sequence_tokens":
         return f"{value} tokens"
-    return f"batch {value}" if name == "global_batch_sequences" else str(value)
+    words = {"global_batch_sequences": f"batch {value}", "layers": f"{value} layers", "hidden": f"hidden {value}"}
+    return words.get(name, str(value))
 
 
 def _with_linearity(found: Sequence[Measured]) -> list[Measured]:
@@ -191,10 +198,17 @@ def answers(found: Measured, case: Case) -> bool:
     )
 
 
+def _heads(kind: LayerKind) -> tuple[object, ...]:
+    """Attention of a layer by its sizes; nothing where it has none."""
+    attention = kind.attention
+    return () if attention is None else (
+        attention.num_heads, attention.num_key_value_heads, attention.head_dim, attention.latent, attention.selected_tokens,
+    )
+
+
 def shape(model: Model) -> tuple[object, ...]:
     """What makes two models one, whatever they are called: widths, counts, and what the layers are, in their order."""
-    kinds = [(kind.attention.num_heads, kind.attention.num_key_value_heads, kind.attention.head_dim, kind.attention.latent,
-              kind.feed_forward) for kind in model.kinds]
+    kinds = [(_heads(kind), kind.mixer, kind.feed_forward) for kind in model.kinds]
     runs: list[list[object]] = []
     for index in model.pattern:
         if runs and runs[-1][0] == kinds[index]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from meshwright.api.cells import axes
 from meshwright.api.cells.sizes import size
 from meshwright.api.fields import Faults, Field, Values
-from meshwright.api.options import CASE, PLAN
+from meshwright.api.options import CASE, HTML, PLAN
 from meshwright.api.request import Answer, Progress, Request
 from meshwright.errors import InputError, Message
 
@@ -66,7 +66,8 @@ class AtlasRequest(Request):
               help="Keep cells there as they are found; called again, what is there is not searched again."),
         Field(name="out", kind="many", metavar="FILE.html|svg|png|csv", panel=_OUTPUT, in_file=False,
               help="Write the atlas, repeatable: to look at, for a paper, or as a table."),
-        Field(name="force", kind="flag", panel=_OUTPUT, in_file=False, help="Replace files of --out that exist."),
+        HTML,
+        Field(name="force", kind="flag", panel=_OUTPUT, in_file=False, help="Replace files of --out and --html that exist."),
     )
 
     models: Sequence[str | Model] = ()
@@ -102,6 +103,8 @@ class AtlasRequest(Request):
     coarse: bool = False
     keep: str | Path | None = None
     out: Sequence[str | Path] = ()
+    html: str | Path | None = None
+    """The same as ``out`` of such a file, whatever it is called."""
     force: bool = False
 
 
@@ -185,7 +188,7 @@ def _written(asked: Asked, answer: AtlasAnswer) -> AtlasAnswer:
         return answer
     from meshwright.outputs import Output, write
 
-    contents = {path: _content(path, answer) for path in asked.files}
+    contents = {path: _content(kind, answer) for path, kind in asked.files.items()}
     own = asked.kept.own(asked.files)
     force = asked.force or all(path in own or not Path(path).exists() for path in asked.files)
     with ExitStack() as held:
@@ -199,15 +202,14 @@ def _written(asked: Asked, answer: AtlasAnswer) -> AtlasAnswer:
         except InputError as error:
             return replace(answer, unsaved=error.messages[0])
     asked.kept.wrote(contents)
-    return replace(answer, saved=asked.files)
+    return replace(answer, saved=tuple(asked.files))
 
 
-def _content(path: str, answer: AtlasAnswer) -> bytes:
-    """What a file holds, by the end of its name."""
+def _content(kind: str, answer: AtlasAnswer) -> bytes:
+    """What a file of a kind holds."""
     from meshwright.api.renderers import render, render_bytes
     from meshwright.api.views.atlas import csv_of
 
-    kind = path.rpartition(".")[2].lower()
     if kind == "html":
         return render("answer.html", answer).encode()
     view = answer.to_json()

@@ -61,12 +61,13 @@ class EstimateAnswer(Answer):
 
     def to_json(self) -> dict[str, Any]:
         """The document of ``estimate --json``."""
-        from meshwright.api.views.estimates import estimate_view
+        from meshwright.api.views.estimates import estimate_view, launch_view
         from meshwright.api.views.packing import packing_view
         from meshwright.api.views.runs import closest_view
 
         more = {"request": self.given.request, "framework_limits": list(self.limits), "closest_run": closest_view(self.closest)}
         more["notes"] = list(self.notes)
+        more["launch"] = launch_view(self.given.case, self.estimate.layout)
         return {**estimate_view(self.estimate), **more, **packing_view(self.given, self.estimate)}
 
 

@@ -16,7 +16,6 @@ from meshwright.errors import Message, NoAnswerError
 if TYPE_CHECKING:
     from meshwright.api.cases import Setup
     from meshwright.domain.estimate import Estimate
-    from meshwright.domain.layout import Layout
     from meshwright.explain import Explanation
 
 
@@ -69,16 +68,20 @@ def explain(request: ExplainRequest, *, progress: Progress | None = None) -> Exp
             limits = check_layout(given, layout, framework_asked="framework" in values)
     faults.check()
     assert given is not None, "faults.check() raises where there is no case"
-    layout = layout or _best(given, values, progress)
-    estimate = linearity_of(given.case, given.framework.features, predict(given.case, layout), given.framework)
+    first = layout is None
+    if layout is None:
+        estimate = _best(given, values, progress)
+    else:
+        estimate = linearity_of(given.case, given.framework.features, predict(given.case, layout), given.framework)
     if limits:
         estimate = replace(estimate, fit_probability=0.0)
-    explanation = explained(given.case, layout, given.framework.features, estimate, given.framework)
+    first = first and estimate.layout.world == given.case.cluster.num_devices
+    explanation = explained(given.case, estimate.layout, given.framework.features, estimate, given.framework, first=first)
     return ExplainAnswer(given=given, estimate=estimate, explanation=explanation)
 
 
-def _best(given: Setup, values: Values, progress: Progress | None) -> Layout:
-    """The first plan, as ``plan`` finds it; where nothing fits there is nothing to explain."""
+def _best(given: Setup, values: Values, progress: Progress | None) -> Estimate:
+    """The first plan with its linearity, as ``plan`` finds it; where nothing fits there is nothing to explain."""
     from meshwright import search
     from meshwright.search.result import SearchOptions
 
@@ -96,4 +99,4 @@ def _best(given: Setup, values: Values, progress: Progress | None) -> Layout:
         unmet = result.verdict.unmet if isinstance(result.verdict, Infeasible) else ()
         would = [Message("explain.lever", "{lever}", {"lever": lever}) for each in unmet for lever in each.levers]
         raise NoAnswerError([Message("explain.nothing", "nothing fits; what would close the gap:", {}), *would])
-    return result.plans[0].layout
+    return result.plans[0].estimate

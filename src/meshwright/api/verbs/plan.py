@@ -90,8 +90,14 @@ class PlanAnswer(Answer):
         from meshwright.api.views.guided import guided_view
         from meshwright.api.views.packing import packing_view
         from meshwright.api.views.runs import closest_view
+        from meshwright.domain.launching import settings_of
 
         document = plan_view(self.given.request, self.result) | {"closest_run": closest_view(self.closest)}
+        case = self.given.case
+        document["launch"] = {
+            name: {"value": value, "source": "given" if name in case.launch.given else case.implementation.name}
+            for name, value in settings_of(case).items()
+        }
         document |= packing_view(self.given, self.result.plans[0].estimate if self.ok else None)
         if self.comparison is not None:
             document["comparison"] = comparison_view(self.comparison)

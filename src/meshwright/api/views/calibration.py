@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from meshwright.catalog.ceilings import ceilings
 from meshwright.evidence.rows.table import count_reasons
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ def calibration_view(table: CalibrationTable, readings: Sequence[RowsRead]) -> d
             name: {"edge_ratio": curve.usable_bytes(1.0), "width": curve.width, "failures_ratio": curve.failures}
             for name, curve in table.fits.items()
         },
+        "ceilings": [
+            {"constant": each.constant, "cell": each.cell, "wanted": each.wanted, "maximum": each.maximum}
+            for each in ceilings(table)
+        ],
     }
 
 

@@ -50,6 +50,8 @@ def figures(case: Case, layout: Layout, found: Found) -> list[Figure]:
         ("matrix products", "FLOP", found.product_flops, said.product_flops),
         ("attention, whole squares", "FLOP", found.attention_flops, said.attention_flops),
     ]
+    if found.scan_flops or said.scan_flops:
+        pairs.append(("recurrences, in chunks", "FLOP", found.scan_flops, said.scan_flops))
     sorts = {(each.operation, each.ranks): each.payload_bytes for each in found.collectives}
     expected = {(each.operation, each.ranks): each.payload_bytes for each in said.messages}
     for operation, ranks in sorted({*sorts, *expected}):
@@ -68,6 +70,7 @@ def found_view(world: int, found: Found) -> dict[str, Any]:
             "optimizer": found.optimizer_bytes, "activations": found.activation_bytes,
         },
         "flops": found.product_flops, "attention_flops": found.attention_flops,
+        "scan_flops": found.scan_flops,
         "collectives": [
             {"operation": each.operation, "ranks": each.ranks, "calls": each.calls, "payload_bytes": each.payload_bytes}
             for each in found.collectives

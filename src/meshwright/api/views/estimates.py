@@ -14,9 +14,11 @@ from meshwright.domain.estimate import Fits
 from meshwright.domain.label import OVERLAPS, recompute_word
 from meshwright.domain.layout import overlapping
 from meshwright.estimate.figures import figures
+from meshwright.estimate.launching import launch_costs
 from meshwright.search.result import FIGURES
 
 if TYPE_CHECKING:
+    from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate, Stage, Verdict
     from meshwright.domain.layout import Layout
     from meshwright.search.result import Comparison, PlanResult, RankedPlan
@@ -81,6 +83,14 @@ def estimate_view(estimate: Estimate) -> Document:
     view["terms"] = [plain(term) for term in estimate.terms]
     view["figures"] = {title: plain(terms) for title, terms in figures(estimate).items() if terms is not estimate.terms}
     return view
+
+
+def launch_view(case: Case, layout: Layout) -> Document:
+    """Every setting of the launch: its value, who says so, and what it costs against its best value."""
+    return {
+        each.name: {"value": each.value, "source": each.source, "best": each.best, "cost_ratio": number(each.cost_ratio)}
+        for each in launch_costs(case, layout)
+    }
 
 
 def stage_view(stage: Stage) -> Document:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _SAID = {
     "devices": "devices", "global_batch_sequences": "sequences a step", "sequence_tokens": "tokens of a sequence",
     "precision": "precision", "gradient_dtype": "gradients in", "optimizer": "optimizer", "task": "task",
+    "launch": "launched with",
 }
 
 

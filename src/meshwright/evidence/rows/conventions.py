@@ -144,4 +144,4 @@ def _value(name: str, value: Any, taken: str) -> Any:
     text = value.replace(TAKEN, taken)
     if name == "idle_layers":
         return tuple(int(word) for word in text.split(","))
-    return int(text) if name == "shards" else text
+    return int(text) if name in ("shards", "lora_rank") else text

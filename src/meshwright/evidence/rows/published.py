@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.catalog import device as device_named
+from meshwright.catalog.device_sheet import device_names
 from meshwright.domain.label import label
 from meshwright.domain.layout import Overlap
 from meshwright.estimate import model_flops
@@ -23,7 +24,7 @@ def published(row: Row) -> Published:
     """A row in the product's units; figures that the source leaves out are derived where others of the row define them."""
     read = read_row(row)
     known = read if isinstance(read, Run) else None
-    device = known.case.cluster.device if known else device_named(row.device)
+    sheet = known.case.cluster.device.name if known else device_names().find(row.device)
     shape, measured = row.shape, row.measured
     tokens_per_s, step_s = speed(row)
     parameters = shape.parameters_billions * GIGA if shape.parameters_billions else None
@@ -35,7 +36,8 @@ def published(row: Row) -> Published:
         id=row.id, source=row.source, framework=row.framework, framework_version=row.framework_version,
         family=row.said.family or row.framework.lower(), model=row.model,
         parameters=_count(parameters), active_parameters=_count(active), is_moe=bool(shape.num_experts),
-        layers=shape.num_layers, hidden=shape.hidden, device=device.name, device_family=device.family,
+        layers=shape.num_layers, hidden=shape.hidden, device=sheet or row.device,
+        device_family=device_named(sheet).family if sheet else "",
         devices=row.num_devices, devices_per_node=row.devices_per_node, task=row.task,
         precision=precision_name(row.precision), sequence_tokens=row.sequence_tokens,
         global_batch_sequences=row.global_batch_sequences,

@@ -22,7 +22,7 @@ class Published:
     layers: int | None
     hidden: int | None
     device: str
-    """By the catalogue's name."""
+    """By the catalogue's name; as the source spells it where the catalogue has no such device (its family is blank then)."""
     device_family: str
     devices: int | None
     devices_per_node: int | None

@@ -11,6 +11,7 @@ from meshwright.catalog.model_sheet import model_names
 from meshwright.domain.model import Attention, LayerKind, MixtureOfExperts, Mlp, Model
 from meshwright.evidence.rows.columns import shown
 from meshwright.evidence.rows.refused import UnreadableError
+from meshwright.perf.operators import is_plain
 from meshwright.perf.parameters import total_parameters
 
 if TYPE_CHECKING:
@@ -32,8 +33,36 @@ def model_of(row: Row) -> Model:
         if name is None:
             raise UnreadableError("architecture is blank", f"{', '.join(blank)}; {shown(row.model)} is not in the catalogue")
         return load_model(name)
+    if known := beyond_columns(row, shape):
+        return replace(known, num_mtp_layers=said.mtp_layers)
     model = _built(row.model, shape, said.latent_of, said.position, said.tied_embeddings, row.sequence_tokens or 1)
     return replace(model, num_mtp_layers=said.mtp_layers)
+
+
+def beyond_columns(row: Row, shape: Shape) -> Model | None:
+    """The catalogue's model of the row's name, where it has what no column says: linear mixers, sparse or gated attention.
+
+    Errors: ``UnreadableError`` where a column says another size than the model has.
+    """
+    name = model_names().find(row.model)
+    if name is None or not is_beyond_columns(known := load_model(name)):
+        return None
+    experts = known.experts
+    pairs = {
+        "n_layers": (shape.num_layers, known.num_layers), "hidden": (shape.hidden, known.hidden),
+        "vocab": (shape.vocabulary, known.vocabulary), "n_heads": (shape.num_heads, known.attention.num_heads),
+        "n_experts": (shape.num_experts or None, experts and experts.num_experts),
+        "top_k": (shape.experts_per_token or None, experts and experts.experts_per_token),
+    }
+    for column, (told, meant) in pairs.items():
+        if told is not None and told != meant:
+            raise UnreadableError("cells contradict each other", f"{column} {told}, but {known.name} has {meant}")
+    return known
+
+
+def is_beyond_columns(model: Model) -> bool:
+    """Whether a model has more than columns can say."""
+    return bool(model.mixers) or any(not is_plain(each) or each.selected_tokens for each in model.attentions)
 
 
 def completed(row: Row) -> Shape:
@@ -87,7 +116,7 @@ def _built(name: str, shape: Shape, latent_of: str, told: str, ties: bool | None
 
 def _attention(shape: Shape, hidden: int, latent_of: str) -> Attention:
     heads = shape.num_heads or 1
-    if latent_of and (latent := load_model(latent_of).kinds[0].attention.latent):
+    if latent_of and (latent := load_model(latent_of).attention.latent):
         return Attention(num_heads=heads, num_key_value_heads=heads, head_dim=latent.nope_dim + latent.rope_dim, latent=latent)
     bias = not shape.gated and shape.attention == "mha"
     return Attention(
@@ -98,18 +127,19 @@ def _attention(shape: Shape, hidden: int, latent_of: str) -> Attention:
 
 
 def windowed(model: Model) -> Model | None:
-    """The catalogue's model of the same name and shapes, if some of its layers attend to a window."""
+    """The catalogue's model of the same name and shapes, if some of its layers attend to a window; with the row's vocabulary."""
     if model.name not in models():
         return None
     known = load_model(model.name)
 
     def shape(each: Model) -> tuple[object, ...]:
         parts = {
-            (kind.attention.num_heads, kind.attention.num_key_value_heads, kind.attention.head_dim, kind.feed_forward.num_inputs,
+            (kind.attention and (kind.attention.num_heads, kind.attention.num_key_value_heads, kind.attention.head_dim),
+             kind.feed_forward.num_inputs,
              kind.experts and (kind.experts.num_experts, kind.experts.experts_per_token, kind.experts.expert_width))
             for kind in each.kinds
         }
-        return each.hidden, each.vocabulary, each.num_layers, parts
+        return each.hidden, each.num_layers, parts
 
-    windows = any(kind.attention.window_tokens for kind in known.kinds)
-    return known if windows and shape(known) == shape(model) else None
+    windows = any(each.window_tokens for each in known.attentions)
+    return replace(known, vocabulary=model.vocabulary) if windows and shape(known) == shape(model) else None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.catalog import calibration, recipes
 from meshwright.domain.case import Case
+from meshwright.domain.launch import Launch
 from meshwright.domain.memory_reading import MemoryReading
 from meshwright.domain.training import Batch, Lora, Training
 from meshwright.evidence.rows.columns import DEGREES
@@ -114,6 +115,10 @@ def run(row: Row) -> Run:
             lora=_adapters(row), balanced_routing=said.balanced,
         ),
         implementation=implementation, calibration=calibration("none", cluster.device), memory_ratio=1.0,
+        launch=Launch(
+            graphs="step" if said.graphs else "partial" if said.partial_graphs else None, deterministic=said.deterministic,
+            attention_by_default=said.attention_by_default, plain_host=said.plain_host,
+        ),
     )
     return measured(row, case, layout, MemoryReading(kind=said.memory_reading, stage=said.memory_stage))
 
@@ -130,7 +135,8 @@ def measured(row: Row, case: Case, layout: Layout, reading: MemoryReading) -> Ru
 def _adapters(row: Row) -> Lora | None:
     if row.task != "lora":
         return None
-    return Lora(targets=row.said.lora_targets) if row.said.lora_targets else Lora()
+    plain = Lora()
+    return Lora(rank=row.said.lora_rank or plain.rank, targets=row.said.lora_targets or plain.targets)
 
 
 def _step_s(row: Row) -> float | None:

@@ -13,6 +13,9 @@ class Said:
     unreadable: str = ""
     """Why the row is not predicted."""
 
+    tuning: Literal["", "tuned", "untuned"] = ""
+    """Whether the source calls the run tuned, or one that only shows that it works; nothing is predicted from it."""
+
     # the model
     vocabulary: int | None = None
     ffn_per_hidden: int | None = None
@@ -47,6 +50,13 @@ class Said:
     balanced: bool = False
     """Routing is forced to be balanced, or padded to a capacity."""
     blocking_launches: bool = False
+    partial_graphs: bool = False
+    """Parts of a layer are CUDA graphs."""
+    deterministic: bool = False
+    plain_host: bool = False
+    """Nobody bound processes to cores or held garbage collection back."""
+    attention_by_default: bool = False
+    """The framework chose the back end of attention."""
 
     # numbers
     recipe: str = ""
@@ -89,6 +99,7 @@ class Said:
     document_tokens: int | None = None
     """Length of the document that a token of a packed sequence stands in, on average."""
     lora_targets: tuple[str, ...] = ()
+    lora_rank: int | None = None
     memory_reading: Literal["allocated", "first step", "allocator", "device"] = "device"
     memory_stage: Literal["fullest", "first", "last"] = "fullest"
     memory_unknown: bool = False

@@ -81,8 +81,8 @@ def cells_of(case: Case, layout: Layout) -> dict[str, object]:
 
 def shape_of(model: Model) -> dict[str, object]:
     """The columns of a model; of what they have no words for nothing is said."""
-    first, experts = model.kinds[model.pattern[0]], model.experts
-    attention, heads = first.attention, first.attention.num_heads
+    attention, experts = model.attention, model.experts
+    heads = attention.num_heads
     dense = next((kind.feed_forward for kind in model.kinds if isinstance(kind.feed_forward, Mlp)), None)
     cells: dict[str, object] = {
         "n_params_B": f"{float(total_parameters(model)) / 1e9:.12g}",
@@ -93,7 +93,7 @@ def shape_of(model: Model) -> dict[str, object]:
         "head_dim": attention.head_dim,
         "attention": "mla" if attention.latent else "mha" if attention.num_key_value_heads == heads else "gqa",
         "vocab": model.vocabulary,
-        "gated_mlp": int(first.feed_forward.gated),
+        "gated_mlp": int(model.feed_forward.gated),
         "ffn_hidden": dense.width if dense is not None else experts.expert_width if experts is not None else "",
     }
     if experts is not None:
@@ -134,8 +134,10 @@ def _shapes(model: Model) -> tuple[object, ...]:
     layers = []
     for kind in model.kinds:
         attention, feed = kind.attention, kind.feed_forward
-        own: tuple[object, ...] = (attention.num_heads, attention.latent, attention.window_tokens, feed.num_inputs)
-        own += () if attention.latent else (attention.num_key_value_heads, attention.head_dim)
+        own: tuple[object, ...] = (feed.num_inputs, kind.mixer)
+        if attention is not None:
+            own += (attention.num_heads, attention.latent, attention.window_tokens, attention.selected_tokens)
+            own += () if attention.latent else (attention.num_key_value_heads, attention.head_dim)
         if isinstance(feed, MixtureOfExperts):
             own += (feed.num_experts, feed.experts_per_token, feed.expert_width, feed.shared_width)
         else:

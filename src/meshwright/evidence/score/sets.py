@@ -28,6 +28,7 @@ class Where:
     devices: tuple[str, ...] = ()
     precisions: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
+    tuning: str = ""
     mixture: bool | None = None
     micro_batch: bool | None = None
     min_devices: int | None = None
@@ -47,6 +48,7 @@ class Where:
             and (not self.devices or each.device.startswith(self.devices))
             and (not self.precisions or row.precision.startswith(self.precisions))
             and (not self.tasks or row.task in self.tasks)
+            and self.tuning in ("", row.said.tuning)
             and self.mixture in (None, each.is_moe)
             and self.micro_batch in (None, bool(row.microbatch_sequences))
             and (self.min_devices is None or devices >= self.min_devices)

@@ -37,7 +37,7 @@ def _pure_data(plan: Planned) -> bool:
 
 
 def _context_attention(plan: Planned) -> bool:
-    special = any(kind.attention.window_tokens or kind.attention.sinks for kind in plan.case.model.kinds)
+    special = any(each.window_tokens or each.sinks for each in plan.case.model.attentions)
     return plan.cp > 1 and (special or plan.case.model.position == "alibi")
 
 

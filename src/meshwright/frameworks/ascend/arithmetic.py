@@ -32,8 +32,7 @@ def _context_heads(plan: Planned) -> Values | None:
     if plan.kind == "hybrid" and not 1 < inner < plan.cp:
         return {"heads": 0, "ways": inner}
     ways = plan.tp * inner
-    for kind in plan.case.model.kinds:
-        attention = kind.attention
+    for attention in plan.case.model.attentions:
         keys = attention.num_heads if attention.latent else attention.num_key_value_heads
         if attention.num_heads % ways or keys % ways:
             return {"heads": min(attention.num_heads, keys), "ways": ways}

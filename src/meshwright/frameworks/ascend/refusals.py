@@ -27,8 +27,8 @@ def refusals(
     def unknown(plan: Planned) -> Values | None:
         model = plan.case.model
         reasons = (
-            (any(kind.attention.window_tokens for kind in model.kinds), "attention windows"),
-            (any(kind.attention.sinks for kind in model.kinds), "attention sinks"),
+            (any(each.window_tokens for each in model.attentions), "attention windows"),
+            (any(each.sinks for each in model.attentions), "attention sinks"),
             (any(kind.parallel_block or kind.norms != 2 for kind in model.kinds), "other blocks than pre-norm"),
             (model.position not in features.positions, f"{model.position} positions"),
             (model.norm not in {"rms", "layer"}, f"the norm {model.norm}"),

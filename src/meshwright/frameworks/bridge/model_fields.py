@@ -25,14 +25,16 @@ _SAID: Mapping[str, Mapping[str, object]] = {
     "--multi-latent-attention": {"multi_latent_attention": True},
 }
 """Arguments that say something else than their name."""
+VARIANT_SPEC = "get_transformer_block_with_experimental_attention_variant_spec"
+"""What builds layers of gated delta nets and of sparse attention."""
 _NAMES = {"num_experts": "num_moe_experts"}
-_EVALUATED = {"moe_layer_freq", "window_attn_skip_freq"}
+_EVALUATED = {"moe_layer_freq", "window_attn_skip_freq", "linear_attention_freq"}
 """Arguments whose text Megatron-LM evaluates as a list of Python."""
 
 
 def provider(case: Case) -> str:
     """The class that builds the model."""
-    return "MLAModelProvider" if case.model.kinds[0].attention.latent else "GPTModelProvider"
+    return "MLAModelProvider" if case.model.attention.latent else "GPTModelProvider"
 
 
 def model_fields(case: Case, release: str) -> dict[str, object]:
@@ -50,6 +52,8 @@ def model_fields(case: Case, release: str) -> dict[str, object]:
             fields[name] = tuple(int(tokens) for tokens in str(value).split(","))
         elif not isinstance(value, Shell):
             fields[_NAMES.get(name, name)] = Written(value) if name in _EVALUATED else value
-    if case.model.is_moe:
+    if "experimental_attention_variant" in fields:
+        fields["transformer_layer_spec"] = Written(VARIANT_SPEC)
+    elif case.model.is_moe:
         fields["transformer_layer_spec"] = Written("partial(get_gpt_decoder_block_spec, use_transformer_engine=True)")
     return fields

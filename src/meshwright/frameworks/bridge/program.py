@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.documents.quoting import Written, comment, python
 from meshwright.frameworks.base import File
-from meshwright.frameworks.bridge.model_fields import model_fields, provider
+from meshwright.frameworks.bridge.model_fields import VARIANT_SPEC, model_fields, provider
 from meshwright.frameworks.bridge.recipes import MODES, recipe_of
 from meshwright.frameworks.megatron.precision_arguments import BACKENDS
 
@@ -82,6 +82,8 @@ def _imports(case: Case) -> Iterator[str]:
     if any(name.startswith("partial") for name in named):
         yield from ("from functools import partial",
                     "from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec")
+    if VARIANT_SPEC in named:
+        yield f"from megatron.core.models.gpt.experimental_attention_variant_module_specs import {VARIANT_SPEC}"
     yield from (f"from megatron.core.activations import {name}" for name in named if name in {"squared_relu", "quick_gelu"})
     module = "mla_provider" if provider(case) == "MLAModelProvider" else "gpt_provider"
     yield f"from megatron.bridge.models.{module} import {provider(case)}"
@@ -110,6 +112,6 @@ def _adapters(case: Case) -> Iterator[str]:
     """Rank and places of the adapters."""
     if lora := case.training.lora:
         yield f"    config.peft.dim = {lora.rank}"
-        if case.model.kinds[0].attention.latent is None:
+        if case.model.attention.latent is None:
             modules = [name for target in lora.targets for name in TARGETS[target] if target != "mlp" or not case.model.is_moe]
             yield f"    config.peft.target_modules = {python(list(dict.fromkeys(modules)))}"

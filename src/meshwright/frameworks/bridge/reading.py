@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.documents.source import Source
+from meshwright.domain.launch import launch_words
 from meshwright.domain.layout import AttentionKernel, ContextKind, Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.errors import InputError
 from meshwright.frameworks.bridge.deciding import KEYS
@@ -29,6 +30,11 @@ FIGURES = {
 }
 STAGES = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 KERNEL = "model.attention_backend"
+SWITCHES = (
+    ("model.deterministic_mode", "deterministic", "off", "on"), ("train.manual_gc", "host", "plain", "bound"),
+    ("model.moe_router_force_load_balancing", "routing", "natural", "balanced"),
+)
+"""Field -> setting of the launch, and its values where the field is off and on."""
 _DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 
 
@@ -71,6 +77,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
     knobs = surface().knobs()
     said = Said(
         devices=world, global_batch_sequences=batch, sequence_tokens=sequence, precision=_precision(values), task=_task(values),
+        launch=_launch(values),
         figures={name: number for key, name in FIGURES.items() if (number := values.int(f"model.{key}")) is not None},
     )
     return Reading(
@@ -109,6 +116,22 @@ def _attention(values: Values) -> AttentionKernel | None:
     """The attention kernel that a member of ``AttnBackend`` names; a text of an override is none of them."""
     enumeration, _, member = str(values.source.value(KERNEL)).rpartition(".")
     return KERNELS.get(member) if enumeration == "AttnBackend" else None
+
+
+def _launch(values: Values) -> str | None:
+    """Settings of the launch that fields make; what they leave to the recipe is not said."""
+    found: dict[str, str] = {}
+    graphs, scope = values.source.value("model.cuda_graph_impl"), str(values.source.value("model.cuda_graph_scope"))
+    if graphs is not None:
+        found["graphs"] = "none" if str(graphs) == "none" else "step" if "full_iteration" in scope else "partial"
+    for key, name, off, on in SWITCHES:
+        if isinstance(told := values.source.value(key), bool):
+            found[name] = on if told else off
+    if str(values.source.value(KERNEL)).endswith("auto"):
+        found["attention"] = "auto"
+    if (kind := values.source.value("model.moe_token_dispatcher_type")) is not None:
+        found["dispatcher"] = "flex" if str(kind) == "flex" else "alltoall"
+    return launch_words(found) or None
 
 
 def _kind(values: Values) -> ContextKind:

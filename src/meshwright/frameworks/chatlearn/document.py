@@ -77,7 +77,7 @@ def _models(case: Case, layout: Layout, keys: Values) -> dict[str, object]:
         names = {"tokenizer_type": "HuggingFaceTokenizer", "tokenizer_model": "${models.policy.load}", "bf16": True}
         trainer, reference = trainer | names, reference | names
     tp = next(
-        size for size in range(min(8, world), 0, -1) if world % size == 0 and case.model.kinds[0].attention.num_heads % size == 0
+        size for size in range(min(8, world), 0, -1) if world % size == 0 and case.model.attention.num_heads % size == 0
     )
     policy = {
         "trainable": False, "gpu_per_process": 1, "num_gpu": f"${{{TRAINER}.num_gpu}}", "tensor_model_parallel_size": tp,

@@ -61,7 +61,7 @@ def _model(plan: Planned) -> Values | None:
 
 def foreign(model: Model) -> list[str]:
     """What ``update_cfg`` makes of a model's Hugging Face configuration that is not the model; empty where it is."""
-    attention, kinds = model.kinds[0].attention, model.kinds
+    attention, kinds = model.attention, model.kinds
     reasons = [
         (model.is_moe and model.architecture not in EXPERTS_KNOWN, f"the experts of {model.architecture} are not taken over"),
         (not attention.latent and attention.query_key_norm != "head", "a norm of queries and keys is always added"),
@@ -69,7 +69,7 @@ def foreign(model: Model) -> list[str]:
         (not attention.latent and not model.architecture.startswith("Qwen")
          and attention.num_key_value_heads != attention.num_heads, "query groups are taken over for Qwen only"),
         (attention.query_bias or attention.key_value_bias or attention.output_bias, "its projections have biases"),
-        (any(kind.attention.window_tokens or kind.attention.sinks for kind in kinds), "its attention has windows or sinks"),
+        (any(each.window_tokens or each.sinks for each in model.attentions), "its attention has windows or sinks"),
         (any(kind.parallel_block or kind.norms != 2 for kind in kinds), "its layers are built differently"),
         (model.position != "rope", f"its positions are {model.position}"),
         (model.norm != "rms", f"its norm is {model.norm}"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from meshwright.domain.launch import launch_words
 from meshwright.frameworks.megatron.flags import parse_version
 from meshwright.frameworks.megatron.precision_arguments import FP8_RECIPES, MOMENTS
 from meshwright.frameworks.settings import Said
@@ -30,7 +31,32 @@ def said_of(values: Values, given: Given) -> Said:
         devices=devices, global_batch_sequences=values.int("--global-batch-size"), sequence_tokens=values.int("--seq-length"),
         precision=_precision(values), gradient_dtype=_gradient_dtype(values), optimizer=_optimizer(values),
         task="sft" if values.bool("--sft") else None if values.bool("--mock-data") else "pretrain", figures=model_figures(values),
+        launch=_launch(values),
     )
+
+
+def _launch(values: Values) -> str | None:
+    """Settings of the launch that flags make; what no flag says is not said."""
+    found: dict[str, str] = {}
+    scope = values.words("--cuda-graph-scope") if values.has("--cuda-graph-scope") else ()
+    if values.has("--cuda-graph-impl"):
+        kind = values.text("--cuda-graph-impl")
+        found["graphs"] = "none" if kind == "none" else "step" if "full_iteration" in scope else "partial"
+    elif any(values.has(flag) for flag in ("--enable-cuda-graph", "--external-cuda-graph")):
+        found["graphs"] = "step" if "full_iteration" in scope else "partial"
+    found |= {name: value for flag, name, value in _SWITCHES if values.bool(flag)}
+    if values.text("--attention-backend", "") == "auto":
+        found["attention"] = "auto"
+    if values.has("--moe-token-dispatcher-type"):
+        found["dispatcher"] = "flex" if values.text("--moe-token-dispatcher-type") == "flex" else "alltoall"
+    return launch_words(found) or None
+
+
+_SWITCHES = (
+    ("--deterministic-mode", "deterministic", "on"), ("--manual-gc", "host", "bound"),
+    ("--moe-router-force-load-balancing", "routing", "balanced"),
+)
+"""Flag -> setting of the launch that it makes."""
 
 
 def model_figures(values: Values) -> dict[str, object]:

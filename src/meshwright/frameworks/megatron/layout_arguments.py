@@ -105,7 +105,7 @@ def _normal_recompute(case: Case, layout: Layout) -> Recompute:
 
 def hybrid_inner(case: Case, layout: Layout) -> int:
     """Ranks of the inner all-to-all of hybrid context parallelism: those in a scale-up domain, within the heads."""
-    attention = case.model.kinds[0].attention
+    attention = case.model.attention
     heads = attention.num_heads if attention.latent else attention.num_key_value_heads
     local = max(1, case.cluster.scale_up_devices // layout.tensor_parallel)
     return gcd(layout.context_parallel, local, max(1, heads // layout.tensor_parallel))

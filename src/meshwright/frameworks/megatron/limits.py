@@ -33,7 +33,7 @@ def _context_hybrid(plan: Planned) -> bool:
 
 
 def _context_window(plan: Planned) -> Values | None:
-    windows = any(kind.attention.window_tokens for kind in plan.case.model.kinds)
+    windows = any(each.window_tokens for each in plan.case.model.attentions)
     able = ("ulysses",) if plan.attention.sinks else ("ulysses", "all-gather")
     wrong = plan.cp > 1 and (windows or plan.attention.sinks) and plan.kind not in able
     return values_if(wrong, kinds=" or ".join(able))

@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from meshwright.documents.quoting import Shell
+from meshwright.domain.mixers import GatedDelta
 from meshwright.domain.model import MixtureOfExperts, Mlp
 from meshwright.frameworks.megatron.flags import Arguments
 
@@ -48,7 +49,7 @@ def _runs(pattern: Sequence[int]) -> str:
 
 def inexpressible(model: Model) -> tuple[str, ...]:
     """Features of the model that Megatron-LM's GPT does not have; empty where it can be written."""
-    attention = model.kinds[0].attention
+    attention = model.attention
     dense, mixtures = _feed_forwards(model)
     serial = [kind for kind in model.kinds if not kind.parallel_block]
     absent = {
@@ -63,8 +64,8 @@ def inexpressible(model: Model) -> tuple[str, ...]:
         "more norms than one before attention and one before the feed-forward": any(kind.norms != 2 for kind in serial),
         "query and key norms over all heads together": attention.query_key_norm == "full",
         "layers whose attention differs in more than the window":
-            len({_without_window(kind.attention) for kind in model.kinds}) > 1,
-        "windows of different sizes": len({kind.attention.window_tokens for kind in model.kinds} - {None}) > 1,
+            len({_without_window(each) for each in model.attentions}) > 1,
+        "windows of different sizes": len({each.window_tokens for each in model.attentions} - {None}) > 1,
         "feed-forward blocks of different shapes (it has one dense shape and one mixture of experts)":
             len(dense) > 1 or len(mixtures) > 1,
         "gated and ungated feed-forward blocks together": len({kind.feed_forward.gated for kind in model.kinds}) > 1,
@@ -92,7 +93,7 @@ def _feed_forwards(model: Model) -> tuple[set[Mlp], set[MixtureOfExperts]]:
 
 def _biases(model: Model) -> str | None:
     """``all`` linear layers, ``qkv`` alone, ``none``, or None for a choice that cannot be written."""
-    attention = model.kinds[0].attention
+    attention = model.attention
     dense, mixtures = _feed_forwards(model)
     projections = (attention.query_bias, attention.key_value_bias)
     others = {
@@ -140,7 +141,7 @@ def add_model(arguments: Arguments, case: Case) -> None:
 
 def _add_activation(arguments: Arguments, model: Model) -> None:
     """SwiGLU where gated, GELU where not, or what the architecture is known for."""
-    gated = model.kinds[0].feed_forward.gated
+    gated = model.feed_forward.gated
     named = _ACTIVATIONS.get(model.architecture, ())
     for flag in named or (("--swiglu",) if gated else ()):
         arguments.add(flag)
@@ -152,7 +153,7 @@ def _add_activation(arguments: Arguments, model: Model) -> None:
 
 def _add_attention(arguments: Arguments, model: Model) -> None:
     """Heads, latent attention, query and key norms, windows and sinks."""
-    attention = model.kinds[0].attention
+    attention = model.attention
     arguments.add("--num-attention-heads", attention.num_heads)
     if latent := attention.latent:
         arguments.add("--kv-channels", latent.nope_dim)
@@ -170,12 +171,42 @@ def _add_attention(arguments: Arguments, model: Model) -> None:
             arguments.add("--num-query-groups", attention.num_key_value_heads)
         if attention.query_key_norm == "head":
             arguments.add("--qk-layernorm" if attention.query_key_norm_weight else "--qk-l2-norm")
-    windows = [model.kinds[index].attention.window_tokens for index in model.pattern]
+    layers = [model.kinds[index].attention for index in model.pattern]
+    windows = [each.window_tokens for each in layers if each is not None]
     if window := next((tokens for tokens in windows if tokens), None):
         arguments.add("--window-size", f"{window - 1},0")  # tokens before the current one, tokens after it
         if None in windows:
             arguments.add("--window-attn-skip-freq", expression([int(tokens is not None) for tokens in windows]))
     arguments.add_if(attention.sinks, "--softmax-type", "learnable")
+    arguments.add_if(attention.gate == "full", "--attention-output-gate")
+    _add_linear_attention(arguments, model)
+    _add_sparse_attention(arguments, attention)
+
+
+def _add_linear_attention(arguments: Arguments, model: Model) -> None:
+    """Gated delta nets: their widths, and which layers have them instead of attention."""
+    mixer = next((each for each in model.mixers if isinstance(each, GatedDelta)), None)
+    if mixer is None:
+        return
+    arguments.add("--experimental-attention-variant", "gated_delta_net")
+    where = [int(model.kinds[index].mixer is not None) for index in model.pattern]
+    arguments.add("--linear-attention-freq", expression(where))
+    arguments.add("--linear-num-key-heads", mixer.key_heads)
+    arguments.add("--linear-num-value-heads", mixer.value_heads)
+    arguments.add("--linear-key-head-dim", mixer.key_dim)
+    arguments.add("--linear-value-head-dim", mixer.value_dim)
+    arguments.add("--linear-conv-kernel-dim", mixer.convolution)
+
+
+def _add_sparse_attention(arguments: Arguments, attention: Attention) -> None:
+    """The indexer of sparse attention, and how many tokens it chooses."""
+    indexer = attention.indexer
+    if indexer is None or attention.selected_tokens is None:
+        return
+    arguments.add("--experimental-attention-variant", "dsa")
+    arguments.add("--dsa-indexer-n-heads", indexer.num_heads)
+    arguments.add("--dsa-indexer-head-dim", indexer.head_dim)
+    arguments.add("--dsa-indexer-topk", attention.selected_tokens)
 
 
 def _add_positions(arguments: Arguments, case: Case) -> None:
@@ -188,7 +219,7 @@ def _add_positions(arguments: Arguments, case: Case) -> None:
         known = model.rotary_base  # Megatron-LM reads a whole number
         arguments.add("--rotary-base", Shell("$ROTARY_BASE" if known is None else f"${{ROTARY_BASE:-{round(known)}}}"))
         arguments.add_if(model.rotary_ratio != 1, "--rotary-percent", model.rotary_ratio)
-    if model.kinds[0].attention.latent:
+    if model.attention.latent:
         arguments.add("--no-rope-fusion")  # refused by 0.12, experimental since
         arguments.add_if(arguments.version.minor >= 14, "--rope-type", "yarn")
         arguments.add("--rotary-scaling-factor", Shell("$ROTARY_SCALING_FACTOR"))
@@ -201,6 +232,7 @@ def _add_experts(arguments: Arguments, model: Model, experts: MixtureOfExperts) 
     arguments.add("--num-experts", experts.num_experts)
     arguments.add("--moe-router-topk", experts.experts_per_token)
     arguments.add("--moe-ffn-hidden-size", experts.expert_width)
+    arguments.add_if(experts.latent, "--moe-latent-size", experts.latent)
     where = [int(model.kinds[index].experts is not None) for index in model.pattern]
     arguments.add("--moe-layer-freq", expression(where) if 0 in where else 1)
     if experts.shared_width:

@@ -101,7 +101,7 @@ def _blanks(case: Case, options: Options) -> list[Blank]:
     ]
     if model.position == "rope" and model.rotary_base is None:
         blanks.append(("ROTARY_BASE", "10000", "rope_theta of config.json"))
-    if model.kinds[0].attention.latent:
+    if model.attention.latent:
         blanks.append(("ROTARY_SCALING_FACTOR", "1.0", "yarn: factor of rope_scaling"))
         blanks.append(("MSCALE", "1.0", "yarn: mscale of rope_scaling"))
         blanks.append(("MSCALE_ALL_DIM", "1.0", "yarn: mscale_all_dim of rope_scaling"))
@@ -126,15 +126,15 @@ def epsilon_text(model: Model) -> str:
 def _assumed(case: Case) -> tuple[str, ...]:
     """Where the arguments stand for something that they do not say exactly."""
     model = case.model
-    gated = model.kinds[0].feed_forward.gated
+    gated = model.feed_forward.gated
     remarks = [f"Activation: {'a gated' if gated else 'an ungated'} one; exchange the flag if the model has another "
                "(memory and time stay the same)."]
-    if any(kind.attention.window_tokens for kind in model.kinds):
+    if any(each.window_tokens for each in model.attentions):
         remarks.append("Windows are written as sliding windows; chunked attention does not exist in Megatron-LM.")
     if model.position == "rope":
         if model.rotary_base is None:
             remarks.append("The base of RoPE is not known for this model: `ROTARY_BASE` is Megatron-LM's default.")
-        if not model.kinds[0].attention.latent:
+        if not model.attention.latent:
             remarks.append("RoPE frequencies are not scaled; a model with rope_scaling needs `--use-rope-scaling` or another "
                            "method.")
         remarks.append("RoPE acts on all layers; a model with layers without it needs `--no-rope-freq`.")

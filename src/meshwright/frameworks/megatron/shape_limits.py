@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.domain.mixers import GatedDelta
 from meshwright.domain.model import Mlp
 from meshwright.frameworks.megatron.model_arguments import inexpressible
 from meshwright.frameworks.megatron.precision_arguments import OPTIMIZERS, PRECISIONS
@@ -69,6 +70,18 @@ def _expert_bias(plan: Planned) -> bool:
     return experts is not None and experts.expert_bias and plan.etp > 1
 
 
+def _delta_heads(plan: Planned) -> Values | None:
+    """Key heads of a gated delta net: ranks of tensor and, since the core splits them, context parallelism divide them."""
+    mixer = next((each for each in plan.case.model.mixers if isinstance(each, GatedDelta)), None)
+    ranks = plan.tp if plan.release == "0.16" else plan.tp * plan.cp
+    return values_if(mixer is not None and mixer.key_heads % ranks, key_heads=mixer.key_heads if mixer else 0, ranks=ranks)
+
+
+def _delta_context(plan: Planned) -> bool:
+    """The core of 0.16 asserts this; later ones split heads over context-parallel ranks."""
+    return plan.release == "0.16" and plan.cp > 1 and any(isinstance(each, GatedDelta) for each in plan.case.model.mixers)
+
+
 SHAPES = (
     # What Megatron-LM has no words for, because no argument leads there.
     Rule("model", "Megatron-LM cannot express {features}", _model, "never", "model"),
@@ -95,6 +108,10 @@ SHAPES = (
          lambda plan: plan.heads % plan.tp),
     Rule("query-groups", "num_query_groups ({groups}) must be a multiple or divisor of tensor_model_parallel_size ({tp}).",
          lambda plan: not plan.attention.latent and plan.groups % plan.tp and plan.tp % plan.groups),
+    Rule("delta-context", "Gated delta net does not support context parallel for now, but got self.context_parallel_size={cp}.",
+         _delta_context),
+    Rule("delta-heads", "linear_num_key_heads ({key_heads}) must be a multiple of tensor_model_parallel_size, and of it times "
+         "context_parallel_size where heads are split over both ({ranks})", _delta_heads),
     Rule("width", "{width} is not divisible by {ranks}", _width, "start"),
     Rule("expert-bias", "Bias in Moe is only supported when ETP==1", _expert_bias),
     Rule("batch", "global batch size ({batch}) is not divisible by micro batch size ({size}) times data parallel size ({dp})",

@@ -32,7 +32,7 @@ def _model(plan: Planned) -> Values | None:
     biases = {attention.query_bias, attention.key_value_bias, attention.output_bias, *(block.bias for block in dense)}
     absent = [
         (attention.latent is not None, "latent attention"),
-        (any(kind.attention.window_tokens for kind in model.kinds), "windows"),
+        (any(each.window_tokens for each in model.attentions), "windows"),
         (attention.sinks, "attention sinks"),
         (attention.query_key_norm != "none", "norms of queries and keys"),
         (any(kind.parallel_block for kind in model.kinds), "attention and feed-forward in parallel"),

@@ -109,7 +109,7 @@ def flag_lines(keys: Values) -> list[str]:
 def model_flags(case: Case) -> list[str]:
     """The flags that describe the model."""
     model, attention = case.model, attention_of(case)
-    block = model.kinds[0].feed_forward
+    block = model.feed_forward
     found: dict[str, object] = {
         "--num-layers": model.num_layers, "--hidden-size": model.hidden, "--num-attention-heads": attention.num_heads,
         "--num-key-value-heads": attention.num_key_value_heads, "--kv-channels": attention.head_dim,

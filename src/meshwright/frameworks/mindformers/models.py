@@ -38,7 +38,7 @@ def model_section(case: Case, layout: Layout) -> dict[str, object]:
     model, attention = case.model, attention_of(case)
     dense = next((kind.feed_forward for kind in model.kinds if isinstance(kind.feed_forward, Mlp)), None)
     experts = model.experts
-    any_block = model.kinds[0].feed_forward
+    any_block = model.feed_forward
     section: dict[str, object] = {
         "model_type": ARCHITECTURES.get(model.architecture, model.architecture or model.name),
         "architectures": model.architecture or model.name,

@@ -37,8 +37,8 @@ WORDS: Words = {
 
 def inexpressible(model: Model) -> Iterable[tuple[object, str]]:
     """What no key of MindSpeed-Core-MS says of a model, beside what nothing on Ascend trains."""
-    attention = model.kinds[0].attention
-    yield any(kind.attention.latent for kind in model.kinds), "latent attention"
+    attention = model.attention
+    yield any(each.latent for each in model.attentions), "latent attention"
     yield attention.query_key_norm != "none", "normalised queries and keys"
     yield attention.query_bias != attention.key_value_bias, "biases of queries only"
     yield model.is_moe and not experts_everywhere(model), "dense layers among experts"

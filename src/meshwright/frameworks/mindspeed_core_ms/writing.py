@@ -165,7 +165,7 @@ def _config(case: Case, layout: Layout, release: str, options: Options) -> dict[
 
 def _model(case: Case, layout: Layout) -> dict[str, object]:
     """The model's section."""
-    model, attention, block = case.model, attention_of(case), case.model.kinds[0].feed_forward
+    model, attention, block = case.model, attention_of(case), case.model.feed_forward
     width = block.expert_width if isinstance(block, MixtureOfExperts) else block.width
     precision = "bfloat16" if case.training.precision.base_dtype == "bf16" else "float16"
     return {

@@ -87,7 +87,7 @@ _RULES = (
     Rule("moe-act", "moe_act in recompute_modules is only supported with moe_grouped_gemm: {model} has no experts",
          lambda plan: {"moe_act", "moe"} & plan.modules and not plan.moe),
     Rule("mla-up-proj", "mla_up_proj in recompute_modules is only supported with multi_latent_attention: {model} has none",
-         lambda plan: "mla_up_proj" in plan.modules and not any(kind.attention.latent for kind in plan.case.model.kinds)),
+         lambda plan: "mla_up_proj" in plan.modules and not any(each.latent for each in plan.case.model.attentions)),
     Rule("activation-function", "--recompute-activation-function takes dense layers and experts together", _activation, "never"),
     Rule("recompute-numbers", "flags have one number of layers for all chunks, in full and behind those of the activation function "
          "and of the norms", _numbers, "never"),

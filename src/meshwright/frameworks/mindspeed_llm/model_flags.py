@@ -24,7 +24,7 @@ def model_flags(case: Case) -> dict[str, object]:
     """The model's flags; True for a switch."""
     model, attention = case.model, attention_of(case)
     dense = next((kind.feed_forward for kind in model.kinds if isinstance(kind.feed_forward, Mlp)), None)
-    block = dense or model.kinds[0].feed_forward
+    block = dense or model.feed_forward
     gated, width = block.gated, block.width if isinstance(block, Mlp) else block.expert_width
     bias = dense is not None and dense.bias
     flags: dict[str, object] = {

@@ -251,7 +251,7 @@ def _manual(case: Case, layout: Layout, release: str, options: Options, backend:
     split = [flag for flag in _SPLITS if flag in decide(case, layout, release)]
     out = f"take `{'`, `'.join(split)}` out, and " if split else ""
     held = f"the stage in the pipeline holds up to {pp - stage} micro-batches, the probe one. " if pp - stage > 1 else ""
-    latent = any(kind.attention.latent for kind in case.model.kinds)
+    latent = any(each.latent for each in case.model.attentions)
     return Manual(
         title=f"{backend.title} {release}", needs=backend.needs,
         commands=start_commands(layout, case, before="MINDSPEED_LLM_PATH=/path/to/MindSpeed-LLM DATA=... TOKENIZER=... LR=..."),

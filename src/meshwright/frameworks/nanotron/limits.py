@@ -63,7 +63,7 @@ def _knobs(plan: Planned) -> Values | None:
 
 
 def _width(plan: Planned) -> Values | None:
-    block = plan.case.model.kinds[0].feed_forward
+    block = plan.case.model.feed_forward
     width = block.width if isinstance(block, Mlp) else block.shared_width
     odd = next((each for each in (width, plan.case.model.hidden) if each % plan.tp), None)
     return values_if(odd is not None, width=odd)
@@ -108,8 +108,8 @@ def blocks_by_stage(case: Case, layout: Layout) -> list[tuple[int, int]]:
     (``models/base.py: build_model``). Costs: layers and output layer; embedding, norm, cast and loss cost nothing, and the
     last two have no parameters.
     """
-    model, stages, attention = case.model, layout.pipeline_parallel, case.model.kinds[0].attention
-    block = model.kinds[0].feed_forward
+    model, stages, attention = case.model, layout.pipeline_parallel, case.model.attention
+    block = model.feed_forward
     width = block.width if isinstance(block, Mlp) else block.expert_width  # intermediate_size
     head_dim = model.hidden // attention.num_heads
     layer = 4 * attention.num_heads * head_dim * model.hidden + 3 * width * model.hidden

@@ -146,7 +146,7 @@ def is_qwen(case: Case, layout: Layout) -> bool:
 
 def _model(case: Case, layout: Layout) -> dict[str, object]:
     """``model_config``: the model's own figures."""
-    model, attention, block = case.model, attention_of(case), case.model.kinds[0].feed_forward
+    model, attention, block = case.model, attention_of(case), case.model.feed_forward
     kind = "is_qwen2_config" if is_qwen(case, layout) else "is_llama_config"
     config: dict[str, object] = {
         kind: True, "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu", "hidden_size": model.hidden,

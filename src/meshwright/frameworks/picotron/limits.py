@@ -49,7 +49,7 @@ def _knobs(plan: Planned) -> Values | None:
 
 
 def _width(plan: Planned) -> bool:
-    block = plan.case.model.kinds[0].feed_forward
+    block = plan.case.model.feed_forward
     return isinstance(block, Mlp) and block.width % plan.tp > 0
 
 

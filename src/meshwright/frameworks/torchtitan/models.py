@@ -100,7 +100,7 @@ def configured(source: Source, release: str) -> Configuration | None:
 
 def _module_of(model: Model) -> str:
     """The module that has a model's sort of layers."""
-    attention = model.kinds[0].attention
+    attention = model.attention
     if attention.latent is not None:
         return "deepseek_v3"
     if attention.sinks:
@@ -112,7 +112,7 @@ def _module_of(model: Model) -> str:
 
 def figures_of(model: Model) -> tuple[int, ...]:
     """What flavours are told apart by (``Flavour.figures``)."""
-    attention, experts = model.kinds[0].attention, model.experts
+    attention, experts = model.attention, model.experts
     block = model.kinds[-1].feed_forward
     width = experts.expert_width if experts else block.width if isinstance(block, Mlp) else 0
     return (

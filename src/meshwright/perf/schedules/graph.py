@@ -167,12 +167,14 @@ def _levels(before: Ints, stage: Ints) -> Ints:
     waits: list[int] = (before >= 0).sum(axis=0).tolist()
     level = [0] * total
     ready = [node for node, count in enumerate(waits) if count == 0]
-    for node in ready:
+    for node in ready:  # in rising levels, so that the last of a node's predecessors is a deepest one
         deeper = level[node] + 1
         for later in after[node]:
-            level[later] = max(level[later], deeper)
-            waits[later] -= 1
-            if waits[later] == 0:
+            if waits[later] > 1:
+                waits[later] -= 1
+            else:
+                waits[later] = 0
+                level[later] = deeper
                 ready.append(later)
     stuck = sorted({int(stage[node]) for node, count in enumerate(waits) if count > 0})
     assert not stuck, f"deadlock: stages {stuck} wait for each other"

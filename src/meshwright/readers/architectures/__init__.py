@@ -1,6 +1,18 @@
 """Families of Hugging Face configurations, one file per idea; each function turns fields into a model."""
 
-from meshwright.readers.architectures import dense, experts, latent, older
+from meshwright.readers.architectures import (
+    dense,
+    experts,
+    hybrids,
+    latent,
+    layered,
+    older,
+    recent_dense,
+    recent_experts,
+    sparse,
+)
 from meshwright.readers.architectures.parts import architectures
 
-__all__ = ["architectures", "dense", "experts", "latent", "older"]
+__all__ = [
+    "architectures", "dense", "experts", "hybrids", "latent", "layered", "older", "recent_dense", "recent_experts", "sparse",
+]

@@ -24,6 +24,7 @@ def mixture(
     norm: NormKind = "rms",
     head_bias: bool = False,
     mtp_layers: int = 0,
+    tied: bool = False,
 ) -> Model:
     """A model from one attention and one block a layer."""
     layers = [LayerKind(attention=own, feed_forward=block) for own, block in zip(attentions, blocks, strict=True)]
@@ -37,7 +38,7 @@ def mixture(
         norm=norm,
         head_bias=head_bias,
         num_mtp_layers=mtp_layers,
-        tied_embeddings=fields.flag("tie_word_embeddings", default=False),
+        tied_embeddings=fields.flag("tie_word_embeddings", default=tied),
         max_sequence=fields.optional_size("max_position_embeddings"),
     )
 

@@ -11,9 +11,15 @@ if TYPE_CHECKING:
     from meshwright.domain.model import Model
     from meshwright.readers.fields import Fields
 
-_BASES = {"mixtral": 1e6, "phimoe": 1e6, "gpt_oss": 150_000.0, "gemma3_text": 1e6, "llama4_text": 500_000.0}
+_BASES = {
+    "mixtral": 1e6, "phimoe": 1e6, "gpt_oss": 150_000.0, "gemma3_text": 1e6, "llama4_text": 500_000.0, "olmo3": 500_000.0,
+    "smollm3": 2e6, "ernie4_5": 500_000.0, "ernie4_5_moe": 500_000.0, "minimax_m2": 5e6, "hy_v3": 11_158_840.0,
+    "solar_open": 1e6, "ministral3": 1e6,
+}
 """Bases that the classes of transformers take where a file names none, and that are not 10000; by model type."""
-_RATIOS = {"gpt_neox": 0.25, "nemotron": 0.5, "glm4_moe": 0.5, "chatglm": 0.5}
+_RATIOS = {
+    "gpt_neox": 0.25, "nemotron": 0.5, "glm4_moe": 0.5, "chatglm": 0.5, "glm4": 0.5, "minimax_m2": 0.5, "bailing_moe_v2": 0.5,
+}
 """Shares that a file need not name, by model type; ChatGLM's is written in its code alone."""
 
 
@@ -32,7 +38,7 @@ def with_rotary(model: Model, fields: Fields, key: str) -> Model:
     ratio = fields.number("partial_rotary_factor", "rotary_pct", default=share, maximum=1.0)
     if architectures[key] is architectures["chatglm"]:
         base *= fields.number("rope_ratio", default=1.0)
-    return replace(model, rotary_base=base, rotary_ratio=1.0 if model.kinds[0].attention.latent else ratio)
+    return replace(model, rotary_base=base, rotary_ratio=1.0 if model.attention.latent else ratio)
 
 
 def _default(key: str, table: dict[str, float], usual: float) -> float:

@@ -197,7 +197,7 @@ def ranges(
         middle, colour = y + BAR / 2, RED if row.bad else BLUE
         if row.ends is not None:
             low_x, high_x = (place.left + axis.share(each) * place.width for each in row.ends)
-            drawing.line([(low_x, middle), (high_x, middle)], colour, width=2.0, opacity=0.55)
+            drawing.line([(low_x, middle), (high_x, middle)], colour, width=2.0, opacity=0.75)
             drawing.segments([((x, middle - 4), (x, middle + 4)) for x in (low_x, high_x)], colour, width=1.5)
         if row.other is not None:
             drawing.circle(place.left + axis.share(row.other) * place.width, middle, 4.5, fill=PAPER, stroke=ORANGE, width=2.0)

@@ -161,7 +161,7 @@ class Writing:
         )
         return (
             f'<figure><div class="zoom" data-of="{name}">{buttons}<output aria-live="polite"></output></div>\n'
-            f'<div class="zoomable" id="{name}" role="region" tabindex="0" '
+            f'<div class="zoomable" id="{name}" style="--natural:{chart.wide.width:.0f}px" role="region" tabindex="0" '
             f'aria-label="{xml(f"Chart: {chart.wide.title}; keys plus and minus magnify")}">{chart.wide.inline()}</div>\n'
             f"{caption}</figure>\n"
         )

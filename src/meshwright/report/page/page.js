@@ -24,7 +24,7 @@
     function to(next) {
       var middle = (view.scrollLeft + view.clientWidth / 2) / view.scrollWidth;
       size = Math.min(16, Math.max(1, next));
-      view.querySelector("svg").style.width = 100 * size + "%";
+      view.style.setProperty("--zoom", String(size));
       view.scrollLeft = middle * view.scrollWidth - view.clientWidth / 2;
       said.textContent = 100 * size + " %";
     }

@@ -103,12 +103,14 @@ def memory_section(estimate: Estimate) -> Section:
         for each in stages
     ]
     capacity = estimate.memory_capacity_bytes / GIB
+    hidden = len(estimate.stages) - len(stages)
+    more = f" {hidden} stages between are not shown." if hidden else ""
     chart = drawn_twice(
         lambda width: stacked(
             rows, [(name, OF_STYLE[style]) for name, _, style in PARTS], width, title="Memory by stage against the capacity",
             limit=capacity, limit_word=f"usable {capacity:.1f} GiB",
         ),
-        caption="Memory of one device of each stage at its peak; the dashed line is what the trainer may use.",
+        caption=f"Memory of one device of each stage at its peak; the dashed line is what the trainer may use.{more}",
     )
     return Section(title="Memory by stage", blocks=(
         chart, Folded(title="As a table", blocks=body_of(stage_memory(estimate))), *_host(host_memory(estimate)),

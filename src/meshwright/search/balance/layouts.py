@@ -100,7 +100,7 @@ def problem_of(case: Case, features: Features, layout: Layout, choice: Choice | 
     inputs = _inputs(case, layout, chosen.treatments)
     static = _static(case, layout)
     scale = float(held_bytes(case, 1.0))
-    extra, last_kind = case.model.num_mtp_layers, case.model.pattern[-1]
+    behind = case.model.mtp_kinds
     every = range(len(chosen.treatments))
     saved = np.array([[float(kind.saved_bytes[t]) for kind in inputs.kinds] for t in every])
     # A treatment of what the model has not, or keeps not, is none.
@@ -113,8 +113,9 @@ def problem_of(case: Case, features: Features, layout: Layout, choice: Choice | 
         _body(name, weights, layers, inputs, backward, scale * saved, static.layer, scale * transient + gathered)
         for name, weights, layers in bodies_of(case.model)
     ]
-    kind = inputs.kinds[last_kind]
-    busy = extra and scale * float(transient[0, last_kind])
+    busy = max((scale * float(transient[0, index]) for index in behind), default=0.0)
+    after = [inputs.kinds[index] for index in behind]
+    last_kind = (behind or case.model.pattern)[-1]
     names = tuple(recompute_word(chosen.treatments[t]) for t in used)
     return BalanceProblem(
         stages=layout.pipeline_parallel, chunks=layout.virtual_stages, microbatches=layout.num_microbatches,
@@ -124,11 +125,11 @@ def problem_of(case: Case, features: Features, layout: Layout, choice: Choice | 
             static_memory=static.embedding,
         ),
         last=End(
-            forward_time=float(inputs.head_forward_s) + extra * float(kind.forward_s),
-            backward_time=float(inputs.head_backward_s) + extra * float(backward[0, last_kind]),
-            weight_time=float(inputs.head_weight_s) + extra * float(kind.weight_s),
+            forward_time=float(inputs.head_forward_s) + sum(float(kind.forward_s) for kind in after),
+            backward_time=float(inputs.head_backward_s) + sum(float(backward[0, index]) for index in behind),
+            weight_time=float(inputs.head_weight_s) + sum(float(kind.weight_s) for kind in after),
             static_memory=static.head + scale * (float(inputs.before_bytes) if layout.num_microbatches > 1 else 0.0),
-            activation_memory=extra * scale * float(saved[0, last_kind]),
+            activation_memory=scale * sum(float(saved[0, index]) for index in behind),
             transient_memory=max(scale * float(inputs.head_bytes), busy) + float(gathered[last_kind]),
         ),
         constant_memory=(static.constant,) * layout.pipeline_parallel,
@@ -193,7 +194,8 @@ def _static(case: Case, layout: Layout) -> _Static:
     kinds = len(model.kinds)
     folded_head = layout.schedule == "dualpipev" or layout.pipeline_parallel == 1
     counts = np.vstack([np.zeros(kinds), np.eye(kinds), np.zeros((2, kinds))])
-    counts[-1, model.pattern[-1]] = model.num_mtp_layers
+    for index in model.mtp_kinds:
+        counts[-1, index] += 1.0
     rows = kinds + 3
     embedding, head = np.zeros(rows), np.zeros(rows)
     embedding[-2], embedding[-1], head[-1] = 1.0, float(folded_head), 1.0

@@ -152,7 +152,7 @@ def recomputes(given: Given) -> tuple[Recompute, ...]:
 
 def has_modules(model: Model, modules: Collection[str]) -> bool:
     """Whether a model has the modules that are named."""
-    latent = any(kind.attention.latent for kind in model.kinds)
+    latent = any(each.latent for each in model.attentions)
     dense = any(kind.experts is None for kind in model.kinds)
     has = {"mla_up_proj": latent, "moe": model.is_moe, "moe_act": model.is_moe, "mlp": dense}
     return all(has.get(module, True) for module in modules)

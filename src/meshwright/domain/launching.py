@@ -1,0 +1,57 @@
+"""A case under the settings of a launch, and the settings that a case has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from meshwright.domain.launch import SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from meshwright.domain.case import Case
+
+
+def launched(case: Case, settings: Mapping[str, str]) -> Case:
+    """The case under the settings of a launch; itself where there are none.
+
+    Holds:   setting again what was set changes nothing; a dense model has no routing and no dispatcher, and these change nothing.
+    """
+    implementation, training, launch = case.implementation, case.training, case.launch
+    graphs = settings.get("graphs")
+    if graphs is not None:
+        whole = graphs == "step"
+        implementation = replace(
+            implementation, cuda_graphs=whole, expert_host_sync=implementation.expert_host_sync and not whole,
+        )
+        launch = replace(launch, graphs="partial" if graphs == "partial" else "step" if whole else "none")
+    if "routing" in settings:
+        training = replace(training, balanced_routing=settings["routing"] == "balanced")
+    if "dispatcher" in settings:
+        implementation = replace(implementation, expert_deduplication=settings["dispatcher"] == "flex")
+    launch = replace(
+        launch, deterministic=_on(settings, "deterministic", launch.deterministic),
+        attention_by_default=_on(settings, "attention", launch.attention_by_default),
+        plain_host=_on(settings, "host", launch.plain_host), given=launch.given | settings.keys(),
+    )
+    return replace(case, implementation=implementation, training=training, launch=launch)
+
+
+def _on(settings: Mapping[str, str], name: str, otherwise: bool) -> bool:
+    """Whether a setting of two values has its second one."""
+    return settings[name] == SETTINGS[name][1] if name in settings else otherwise
+
+
+def settings_of(case: Case) -> dict[str, str]:
+    """Every setting that means something for a case, as the case has it."""
+    launch, implementation = case.launch, case.implementation
+    graphs = "step" if implementation.cuda_graphs else "partial" if launch.graphs == "partial" else "none"
+    found = {
+        "graphs": graphs, "deterministic": "on" if launch.deterministic else "off",
+        "attention": "auto" if launch.attention_by_default else "named", "host": "plain" if launch.plain_host else "bound",
+    }
+    if case.model.is_moe:
+        found["routing"] = "balanced" if case.training.balanced_routing else "natural"
+        found["dispatcher"] = "flex" if implementation.expert_deduplication else "alltoall"
+    return found

@@ -1,0 +1,95 @@
+"""Records of columns in one block of memory, so that any of their columns are gathered in one go."""
+
+from __future__ import annotations
+
+import math
+from copy import copy
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+Record = TypeVar("Record")
+
+
+class Table(Generic[Record]):
+    """Columns of a record of arrays: its fields, nested records and tuples among them, row under row.
+
+    Shapes:  every array ``[..., column]``; numbers and rows of one column are the same in all columns.
+    """
+
+    __slots__ = ("_form", "rows")
+
+    def __init__(self, record: Record, columns: int) -> None:
+        """The table of a record with so many columns."""
+        self._form = record
+        self.rows: Floats = np.concatenate([_block(each, columns) for each in _arrays(record)])
+
+    @classmethod
+    def joined(cls, tables: Sequence[Table[Record]]) -> Table[Record]:
+        """The columns of several tables of one record, one after the other."""
+        first = tables[0]
+        if len(tables) > 1:
+            first.rows = np.concatenate([each.rows for each in tables], axis=1)
+        return first
+
+    def of(self, rows: Floats) -> Table[Record]:
+        """A table of the same record with other columns."""
+        other = copy(self)
+        other.rows = rows
+        return other
+
+    @property
+    def record(self) -> Record:
+        """The record of all columns."""
+        return cast("Record", _Rebuilding(self.rows).of(self._form))
+
+    def take(self, index: NDArray[np.int64]) -> Record:
+        """The record of chosen columns."""
+        return cast("Record", _Rebuilding(self.rows.take(index, axis=1)).of(self._form))
+
+
+class _Rebuilding:
+    """Arrays of a record, as its rows in a table are read one after the other."""
+
+    __slots__ = ("_at", "_rows")
+
+    def __init__(self, rows: Floats) -> None:
+        self._rows, self._at = rows, 0
+
+    def of(self, value: Any) -> Any:
+        """A record with its arrays from the rows; what is no array stays."""
+        if isinstance(value, np.ndarray | float):
+            begin = self._at
+            above = np.shape(value)[:-1]
+            self._at = begin + math.prod(above)
+            return self._rows[begin : self._at].reshape(*above, -1)
+        if isinstance(value, tuple):
+            return tuple(self.of(each) for each in value)
+        if is_dataclass(value):
+            return type(value)(**{field.name: self.of(getattr(value, field.name)) for field in fields(value)})  # type: ignore[misc]
+        return value
+
+
+def _arrays(value: Any) -> Iterator[Floats]:
+    """The arrays of a record in their order."""
+    if isinstance(value, np.ndarray | float):
+        yield np.asarray(value, dtype=np.float64)
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from _arrays(each)
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from _arrays(getattr(value, field.name))
+
+
+def _block(values: Floats, columns: int) -> Floats:
+    """An array as rows of columns."""
+    return np.broadcast_to(values, (*values.shape[:-1], columns)).reshape(-1, columns)

@@ -1,0 +1,172 @@
+"""What the layouts of a grid are gathered from: work by degrees and micro-batch, pipelines, states by mesh and sharding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.domain.layout import Full, NoRecompute, Selective
+from meshwright.estimate.combine import StateTimes, state_costs
+from meshwright.estimate.costs import Settings, work_costs
+from meshwright.estimate.degrees import Degrees, sharded
+from meshwright.estimate.memory import static_bytes
+from meshwright.estimate.split import Composition, Uneven, compose, default_split, stack
+from meshwright.estimate.stages import stage_costs, stage_inputs, stage_parameters, under
+from meshwright.estimate.tables import Table
+from meshwright.perf.arrays import array
+from meshwright.perf.arrays import take as take_columns
+from meshwright.perf.placement import crossing
+from meshwright.search.legal_grid import distinct_pairs, sequence_parallel, take
+from meshwright.search.space import TREATMENTS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from meshwright.domain.case import Case
+    from meshwright.domain.layout import Overlap
+    from meshwright.estimate.stages import StageInputs
+    from meshwright.search.legal_grid import Legal
+    from meshwright.search.space import Space
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+    Bools = NDArray[np.bool_]
+
+WORK_ROWS = 16384
+"""Distinct degrees and micro-batches whose layers are computed at a time: bounds the memory of what they are made from."""
+
+
+def settings_for(space: Space, schedule: str, overlap: Overlap) -> Settings:
+    """Settings of the grid under a schedule: every treatment of ``TREATMENTS``, of which a layout has one."""
+    return Settings(
+        schedule=schedule, treatments=(NoRecompute(), Selective(modules=space.selective_modules), Full()), overlap=overlap,
+        context_kind=space.context_kind, offload=bool(space.offload),
+        compiled=space.compiled, attention=space.attention,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What one micro-batch costs, for each treatment and distinct key: columns treatment by treatment."""
+
+    table: Table[StageInputs]
+    """The inputs have one treatment each: that of the column."""
+    keys: int
+    key: Ints
+    """Of every pair."""
+    whole_s: Floats
+    """All layers and both ends, forward and backward, ``[treatment, key]``."""
+
+    def columns(self, pair: Ints, treatment: Ints) -> Ints:
+        """The columns of pairs under treatments of ``TREATMENTS``."""
+        return treatment * self.keys + self.key[pair]
+
+
+def work_of(space: Space, legal: Legal, settings: Settings) -> Work:
+    """The table of a grid; layers know neither schedule nor stages nor replicas, but for how a hop crosses domains."""
+    mesh, pairs = legal.mesh, legal.pairs
+    degrees = np.stack([mesh[name] for name in ("tp", "cp", "ep", "etp")])
+    stage = array(mesh["tp"] * mesh["cp"] * mesh["dp"])
+    crosses = np.unique(crossing(stage, array(mesh["pp"]), space.case.cluster), return_inverse=True)[1]
+    distinct, mesh_key = np.unique(np.concatenate([degrees, crosses[None]]), axis=1, return_inverse=True)
+    (own, place), key = distinct_pairs(mesh_key.reshape(-1)[pairs.mesh], pairs.place)
+    first = np.zeros(distinct.shape[1], dtype=np.int64)
+    first[mesh_key.reshape(-1)[::-1]] = np.arange(len(stage))[::-1]  # a mesh that has the key
+    columns = {**take(mesh, first[own]), "mb": np.array(space.microbatches, dtype=np.int64)[place]}
+    columns["sp"] = sequence_parallel(space, columns["tp"])
+    whole = stack([compose(space.case.model, default_split(space.case, 1, 1))], len(space.case.model.kinds))
+    whole_s = np.empty((len(TREATMENTS), len(own)))
+    rows: Floats | None = None
+    for begin in range(0, len(own), WORK_ROWS):
+        part = {name: column[begin : begin + WORK_ROWS] for name, column in columns.items()}
+        inputs = stage_inputs(work_costs(space.case, settings, Degrees.of(part)))
+        for treatment in range(len(TREATMENTS)):
+            table = Table(under(inputs, treatment), len(part["tp"]))
+            if rows is None:
+                rows = np.empty((len(table.rows), *whole_s.shape))
+            rows[:, treatment, begin : begin + WORK_ROWS] = table.rows
+            every = stage_costs(table.record, whole)
+            whole_s[treatment, begin : begin + WORK_ROWS] = every.forward_s[0] + every.backward_s[0]
+    assert rows is not None, "a grid without legal pairs has no work"
+    return Work(table=table.of(rows.reshape(len(rows), -1)), keys=len(own), key=key, whole_s=whole_s)
+
+
+class Compositions:
+    """Compositions of pipeline shapes (pp, chunks) as a table; which layers are treated how is the column's own business."""
+
+    def __init__(self, case: Case, pp: Ints, chunks: Ints, *, folded: bool) -> None:
+        """The table of so many shapes."""
+        shapes = zip(pp.tolist(), chunks.tolist(), strict=True)
+        items = [compose(case.model, default_split(case, *shape), folded=folded) for shape in shapes]
+        stacked = stack(items, len(case.model.kinds))
+        self._uneven = stacked.uneven
+        self._table = Table(replace(stacked, uneven=None), len(items))
+
+    def take(self, index: Ints) -> Composition:
+        """The compositions of chosen shapes."""
+        taken, uneven = self._table.take(index), self._uneven
+        return taken if uneven is None else replace(taken, uneven=Uneven(layers=uneven.layers, split=uneven.split[index]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sharded:
+    """What a layout's step needs of its mesh, chunks and sharding."""
+
+    degrees: Degrees
+    times: StateTimes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class States:
+    """Shapes (mesh, chunks) of a block under one schedule and their legal shardings: what does not depend on the micro-batch."""
+
+    shape: Ints
+    """By mesh and place of the chunk count, ``[mesh, chunks]``; -1 where no layout has it."""
+    pipelines: Compositions
+    pipeline_of: Ints
+    """Of every shape."""
+    number: Ints
+    """Columns of the table by shape and sharding option, ``[shape, option]``; -1 where that is not legal."""
+    table: Table[Sharded]
+    zero: Ints
+    shards: Ints
+    static: Floats
+    """Reserved bytes by row of stages, ``[row, state]``."""
+    fullest: Floats
+    """The most of a row."""
+    apart_s: Floats
+    """Of a step what neither the micro-batch nor overlap changes: optimizer and tied embedding."""
+
+
+def states_of(space: Space, legal: Legal, meshes: Ints, used: Bools, settings: Settings) -> States | None:
+    """The states of some meshes; ``used``: whether a layout has a chunk count, ``[mesh, chunks]``. None where nothing is legal."""
+    case = space.case
+    at, place = np.nonzero(used)
+    shape = np.full(used.shape, -1, dtype=np.int64)
+    shape[at, place] = np.arange(len(at))
+    mesh, chunks = take(legal.mesh, meshes[at]), np.array(space.chunks, dtype=np.int64)[place]
+    (pp, vp), pipeline_of = distinct_pairs(mesh["pp"], chunks)
+    legal_here = legal.shardings[meshes[at]]
+    state_at, option = np.nonzero(legal_here)
+    if not len(state_at):
+        return None
+    number = np.full(legal_here.shape, -1, dtype=np.int64)
+    number[state_at, option] = np.arange(len(state_at))
+    pipelines = Compositions(case, pp, vp, folded=settings.schedule == "dualpipev")
+    composition = pipelines.take(pipeline_of)
+    parameters = stage_parameters(case, composition, Degrees.of(mesh))
+    zero = np.array([each.stage for each in space.shard_options], dtype=np.int64)[option]
+    shards = legal.shards[option, meshes[at][state_at]]
+    degrees = Degrees.of({**take(mesh, state_at), "vp": chunks[state_at], **sharded(zero, np.maximum(1, shards))})
+    state = state_costs(
+        case, degrees, take_columns(parameters, state_at), pipelines.take(pipeline_of[state_at]), offload=settings.offload
+    )
+    static = np.ascontiguousarray(static_bytes(case, state))
+    return States(
+        shape=shape, pipelines=pipelines, pipeline_of=pipeline_of, number=number,
+        table=Table(Sharded(degrees=degrees, times=state.times), len(state_at)), zero=zero, shards=shards, static=static,
+        fullest=static.max(axis=0),
+        apart_s=np.broadcast_to(state.times.optimizer_s + state.times.tied_s, len(state_at)),
+    )

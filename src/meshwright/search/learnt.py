@@ -1,0 +1,37 @@
+"""What searches of one case have in common, whatever is pinned or wanted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from meshwright.estimate.single import estimate
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+    from meshwright.domain.estimate import Estimate
+    from meshwright.domain.layout import Layout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """The best layout on the smallest number of whole nodes on which one fits."""
+
+    devices: int
+    tokens_per_s_per_device: float
+    label: str
+
+
+@dataclass(slots=True)
+class Learnt:
+    """What is known about a case: estimates by layout, and what linearity is counted against."""
+
+    estimates: dict[Layout, Estimate] = field(default_factory=dict)
+    baselines: dict[bool, Baseline | None] = field(default_factory=dict)
+    """The baseline, and (true) that of a batch scaled down with the devices."""
+
+    def estimate(self, case: Case, layout: Layout) -> Estimate:
+        """A layout's estimate, with its bubble simulated where stages differ; made once."""
+        if layout not in self.estimates:
+            self.estimates[layout] = estimate(case, layout)
+        return self.estimates[layout]
