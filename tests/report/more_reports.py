@@ -329,6 +329,7 @@ def dry_run() -> Any:
         activation_bytes=2**27,
         product_flops=3 * 10**12,
         attention_flops=10**11,
+        scan_flops=0,
         peak_by_purpose={"a": 6 * GIB, "b": 4 * GIB - 2**20, "c": 10 * GIB / 1000, "d": 10 * GIB / 1001},
         collectives=[Some(operation="all-gather", ranks=4, calls=3, payload_bytes=2**20)],
     )

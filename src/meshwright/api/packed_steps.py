@@ -10,8 +10,7 @@ import numpy as np
 from meshwright.errors import InputError, fault
 from meshwright.packing import TOKENS, Cost, Figures, Oversize, figures, pack, prepared
 from meshwright.packing.buckets import bucketed_tokens, padded_tokens
-from meshwright.packing.modes import MODES, others
-from meshwright.packing.modes.chatlearn import kept_limit
+from meshwright.packing.modes import KEPT_LIMITS, MODES, others
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -151,10 +150,11 @@ def keeping_limit(lengths: NDArray[np.int64], step_samples: int | None, rules: R
 
 def keeping_any_limit(lengths: NDArray[np.int64], step_samples: int | None, rules: Rules) -> int | None:
     """The limit under which the mode keeps ``max_tokens`` whatever the samples are, up to the longest of these; None: not known."""
-    if rules.mode != "chatlearn":
+    kept = KEPT_LIMITS.get(rules.mode)
+    if kept is None:
         return None
     most = max(map(len, looked_at(steps_of(lengths, step_samples)[0])))
-    return kept_limit(rules.max_tokens, int(lengths.max()), -(-most // rules.data_parallel), rules.align)
+    return kept(rules.max_tokens, int(lengths.max()), -(-most // rules.data_parallel), rules.align)
 
 
 def pack_lines(lengths: NDArray[np.int64], step_samples: int | None, rules: Rules) -> Iterator[str]:

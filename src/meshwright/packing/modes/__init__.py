@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.packing.modes.chatlearn import chatlearn
+from meshwright.packing.modes.chatlearn import chatlearn, kept_limit
 from meshwright.packing.modes.nemo_rl import nemo_rl
 from meshwright.packing.modes.slime import slime
 from meshwright.packing.modes.trl import trl
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from meshwright.packing.balance import Ranks
     from meshwright.packing.cost import Cost
 
-__all__ = ["MODES", "chatlearn", "nemo_rl", "others", "slime", "trl", "verl"]
+__all__ = ["KEPT_LIMITS", "MODES", "chatlearn", "nemo_rl", "others", "slime", "trl", "verl"]
 
 
 def _slime_by_flops(lengths: NDArray[np.int64], max_tokens: int, ranks: int, cost: Cost, *, equal: bool) -> Ranks:
@@ -39,6 +39,9 @@ MODES: dict[str, Callable[..., Ranks]] = {
     "trl": lambda lengths, limit, ranks, cost, *, equal: trl(lengths, limit, ranks),
 }
 """Name -> mode. ``slime-flops`` is slime with --balance-data --balance-by-flops, with the user's own coefficients."""
+
+KEPT_LIMITS: dict[str, Callable[[int, int, int, int], int]] = {"chatlearn": kept_limit}
+"""Name -> the limit under which a mode keeps another, whatever the samples are; of modes for which one is proved."""
 
 
 def others(name: str, lengths: NDArray[np.int64], max_tokens: int, ranks: int, cost: Cost, *, equal: bool = True) -> Ranks:

@@ -1,31 +1,29 @@
-"""The charts that pages are made of, each written once for any width: bars of parts, waterfalls, ranges, changes, pairs.
+"""Charts that pages are made of, each written once for any width: bars of parts, waterfalls, ranges, changes.
 
 All lie: a row for each thing, its name left of it, or above where there is no room, so that a phone shows the same as a desk.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import floor
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from meshwright.report.charts import MAX_TICKS, Axis, Frame, log_axis, round_axis, round_up
+from meshwright.report.charts import MAX_TICKS, round_axis, round_up
 from meshwright.report.page.theme import SERIES
 from meshwright.report.svg import BLUE, GREEN, GRID, INK, MUTED, ORANGE, PAPER, RED, Drawing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from meshwright.report.svg import Point
+    from meshwright.report.charts import Axis
 
 SIZE = 12.0
 GLYPH = 0.56
 """Mean width of a character over the size of its font."""
 BAR, GAP, LINE = 16.0, 9.0, 15.0
 FOOT = 36.0
-FAR = 3.0
-"""From which ratio of the highest to the lowest on a scale of factors is better."""
 MOST_NAMES = 0.42
 """Of a drawing's width that names may take before they stand above their bars."""
 
@@ -62,18 +60,6 @@ class Changed:
     ratio: float
     word: str
     bad: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Paired:
-    """Pairs of values of one kind."""
-
-    name: str
-    points: tuple[Point, ...]
-    colour: str = BLUE
-    words: tuple[str, ...] = ()
-    """Beside each point; none where there are too many."""
-    joined: bool = False
 
 
 def width_of(words: str, size: float = SIZE) -> float:
@@ -191,7 +177,7 @@ def ranges(
     place = _Rows(drawing=drawing, names=[row.name for row in rows], top=top, tail=tail)
     seen = [each for row in rows for each in (row.value, row.other, *(row.ends or ())) if each is not None] or [0.0]
     least = min(seen) - 0.08 * (max(seen) - min(seen)) if low is None else low
-    axis = round_axis(seen, words=words, low=_round_down(least, max(seen)))
+    axis = round_axis(seen, words=words, low=round_down(least, max(seen)))
     _scale(drawing, axis, place, label)
     for row, y in zip(rows, place.put(), strict=True):
         middle, colour = y + BAR / 2, RED if row.bad else BLUE
@@ -231,109 +217,12 @@ def changes(rows: Sequence[Changed], width: float, *, title: str, less: str, mor
     return drawing
 
 
-def pairs(
-    kinds: Sequence[Paired], width: float, *, title: str, across: str, up: str, words: tuple[Callable[[float], str], ...],
-    height: float = 0.0, limit: float | None = None, level: float | None = None, limit_word: str = "", mark: float | None = None,
-    factors: bool = False,
-) -> Drawing:
-    """Pairs of values as dots, joined or not.
-
-    ``limit``, ``level``: a value across, or up, that is not to be passed; ``mark``: a value across that is meant. ``factors``:
-    equal steps upwards are equal factors where the values go far apart.
-    """
-    said = "; ".join(f"{kind.name}: {len(kind.points)} points" for kind in kinds)
-    tall = height or min(320.0, 0.72 * width)
-    drawing = Drawing(width=width, height=0.0, title=title, description=said)
-    top = legend(drawing, [(kind.name, kind.colour) for kind in kinds if kind.name], 4.0) + 24.0
-    x, y = ([point[place] for kind in kinds for point in kind.points] for place in (0, 1))
-    seen = [*x, limit] if limit is not None else x
-    x_axis = round_axis(seen, words=words[0], label=across, low=_round_down(min(x), max(x)))
-    tall_of = [*y, level] if level is not None else y
-    low = _round_down(min(tall_of) - 0.1 * (max(tall_of) - min(tall_of)), max(tall_of))
-    y_axis = round_axis(tall_of, words=words[1], low=low)
-    if factors and min(y) > 0 and max(y) > FAR * min(y):
-        y_axis = log_axis(y)
-        y_axis = replace(y_axis, ticks=tuple((value, words[1](value)) for value, _ in y_axis.ticks))
-    frame = Frame(drawing=drawing, left=max(width_of(each, 10) for _, each in y_axis.ticks) + 12, top=top,
-                  width=0.0, height=tall, across=x_axis, up=y_axis)
-    frame = Frame(drawing=drawing, left=frame.left, top=top, width=width - frame.left - 16, height=tall, across=x_axis, up=y_axis)
-    frame.ground()
-    drawing.text(4, top - 8, up, size=SIZE - 1, colour=MUTED)
-    if limit is not None:
-        frame.line([(limit, y_axis.low), (limit, y_axis.high)], RED, dash="5 3")
-        drawing.text(frame.at(limit, 0)[0] - 4, top + 14, limit_word, size=SIZE - 1, colour=RED, anchor="end")
-    if level is not None:
-        frame.line([(x_axis.low, level), (x_axis.high, level)], RED, dash="5 3")
-        drawing.text(frame.left + 6, frame.at(x_axis.low, level)[1] - 5, limit_word, size=SIZE - 1, colour=RED)
-    if mark is not None:
-        frame.line([(mark, y_axis.low), (mark, y_axis.high)], GREEN, dash="5 4")
-    for kind in reversed(kinds):
-        if kind.joined:
-            frame.line(kind.points, kind.colour)
-        frame.dots(kind.points, kind.colour, size=8.0, opacity=1.0)
-    taken: list[tuple[float, float, float]] = []
-    for kind in kinds:
-        for point, words_of_point in zip(kind.points, kind.words, strict=False):
-            _named(frame, frame.at(*point), words_of_point, taken)
-    drawing.height = top + tall + FOOT
-    return drawing
-
-
-def _named(frame: Frame, place: Point, words: str, taken: list[tuple[float, float, float]]) -> None:
-    """A name right or left of its point, where none of those that stand already is in the way."""
-    wide = width_of(words, SIZE - 1)
-    for x, y in ((place[0] + 8, place[1] - 5), (place[0] - 8 - wide, place[1] + 14), (place[0] + 8, place[1] + 14)):
-        free = all(x > right or x + wide < left or abs(y - line) > SIZE for left, right, line in taken)
-        if free and x > frame.left and x + wide < frame.drawing.width:
-            frame.drawing.text(x, y, words, size=SIZE - 1)
-            taken.append((x, x + wide, y))
-            return
-
-
-def histogram(values: Sequence[float], width: float, *, title: str, label: str, words: Callable[[float], str]) -> Drawing:
-    """How many values lie in each of equal steps."""
-    drawing = Drawing(width=width, height=0.0, title=title, description=f"{len(values)} values up to {words(max(values))}")
-    across = round_axis([max(values)], label=label, words=words)
-    bins = int(min(40, max(8, width // 18)))
-    step = (across.high - across.low) / bins
-    counts = [0] * bins
-    for each in values:
-        counts[min(bins - 1, int((each - across.low) / step))] += 1
-    frame = Frame(drawing=drawing, left=52.0, top=10.0, width=width - 68.0, height=150.0, across=across,
-                  up=round_axis([float(max(counts))], words=lambda value: f"{value:,.0f}"))
-    frame.ground()
-    for place, number in enumerate(counts):
-        if number:
-            x, y = frame.at(across.low + place * step, float(number))
-            drawing.rectangle(x + 0.5, y, frame.width / bins - 1, frame.top + frame.height - y, BLUE)
-    drawing.height = 160.0 + FOOT
-    return drawing
-
-
-def against(kinds: Sequence[Paired], width: float, *, title: str, across: str, up: str, words: str = "{:g}") -> Drawing:
-    """Predicted against measured on equal logarithmic scales: the diagonal, and within a factor of 1.5 of it."""
-    drawing = Drawing(width=width, height=0.0, title=title,
-                      description="; ".join(f"{kind.name}: {len(kind.points)} rows" for kind in kinds))
-    top = legend(drawing, [(kind.name, kind.colour) for kind in kinds], 4.0) + 22.0
-    axis = log_axis([value for kind in kinds for point in kind.points for value in point], label=across, words=words)
-    side = min(width - 60.0, 430.0)
-    frame = Frame(drawing=drawing, left=46.0, top=top, width=side, height=side, across=axis,
-                  up=Axis(low=axis.low, high=axis.high, log=True, ticks=axis.ticks))
-    frame.ground()
-    drawing.text(4, top - 8, up, size=SIZE - 1, colour=MUTED)
-    frame.diagonal_band(1.5, GRID, opacity=0.6)
-    for kind in kinds:
-        frame.dots(kind.points, kind.colour, size=4.5, opacity=0.7)
-    drawing.height = top + side + FOOT
-    return drawing
-
-
 def series(count: int) -> list[str]:
     """Colours of so many parts side by side."""
     return [SERIES[place % len(SERIES)] for place in range(count)]
 
 
-def _round_down(low: float, high: float) -> float:
+def round_down(low: float, high: float) -> float:
     """Where a scale begins that has both on it: zero where that costs less than a third of it, else a round value."""
     if low <= 0.34 * high:
         return 0.0

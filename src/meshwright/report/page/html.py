@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from meshwright.report.page.blocks import Block, Page, Share
 
 HERE = Path(__file__).parent
+MANY_CHARACTERS, LONG_WORD = 40, 24
+"""From which a cell of a table may break within its words, where there is no room."""
 NOWHERE = "base-uri 'none'; form-action 'none'"
 
 
@@ -198,7 +200,8 @@ def _td(table: Table, place: int, one: Cell) -> str:
     if one.bar:
         said = ", ".join(f"{each.name} {100 * each.ratio:.0f} %" for each in one.bar if each.ratio >= 0.005)
         return f'<td><div class="bar" role="img" aria-label="{xml(said)}">{"".join(_share(each) for each in one.bar)}</div></td>'
-    kind = "words" if sum(len(each.text) for each in one.words) > 40 else ""
+    said = "".join(each.text for each in one.words)
+    kind = "words" if len(said) > MANY_CHARACTERS or max(map(len, said.split()), default=0) > LONG_WORD else ""
     return f"<td{_class(table, place, kind)}>{_words(one.words)}</td>"
 
 

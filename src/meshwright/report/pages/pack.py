@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.report.pack import pack_report
 from meshwright.report.page.blocks import Page, Section, Tile, Tiles, drawn_twice
-from meshwright.report.page.drawn import Paired, histogram, pairs
+from meshwright.report.page.plotted import Paired, histogram, pairs
 from meshwright.report.page.reading import sections_of
 from meshwright.report.pages.common import asked_section, case_line, page
 from meshwright.report.svg import BLUE, ORANGE

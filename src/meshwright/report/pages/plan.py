@@ -10,7 +10,8 @@ from meshwright.report.cost import minimum_lines, run_cost_lines
 from meshwright.report.guided import guided_report
 from meshwright.report.packing import packing_lines
 from meshwright.report.page.blocks import Block, Page, Paragraph, Section, drawn_twice, table, words
-from meshwright.report.page.drawn import Paired, Ranged, pairs, ranges
+from meshwright.report.page.drawn import Ranged, ranges
+from meshwright.report.page.plotted import Paired, pairs
 from meshwright.report.page.reading import blocks_of, body_of, sections_of
 from meshwright.report.pages.common import (
     asked_section,

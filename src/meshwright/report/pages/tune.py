@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.report.page.blocks import Block, Page, Paragraph, Section, Tile, Tiles, drawn_twice, words
-from meshwright.report.page.drawn import Paired, Ranged, pairs, ranges
+from meshwright.report.page.drawn import Ranged, ranges
+from meshwright.report.page.plotted import Paired, pairs
 from meshwright.report.page.reading import blocks_of
 from meshwright.report.pages.common import page
 from meshwright.report.pages.trials import trials_page

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.report.page.blocks import Block, Page, Section, Tile, Tiles, drawn_twice
-from meshwright.report.page.drawn import Paired, against, series
+from meshwright.report.page.drawn import series
+from meshwright.report.page.plotted import Paired, against
 from meshwright.report.page.reading import sections_of
 from meshwright.report.pages.common import page
 from meshwright.report.svg import GREY

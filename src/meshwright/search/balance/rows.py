@@ -61,7 +61,7 @@ class Rows:
         """
         import highspy
 
-        solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+        solver = _solver()
         for option, value in (
             ("output_flag", False), ("threads", 1), ("random_seed", 0), ("time_limit", max(time_limit_s, 0.01)),
             ("mip_rel_gap", gap_ratio), ("mip_abs_gap", 0.0),
@@ -100,6 +100,18 @@ class Rows:
         model.a_matrix_.index_ = np.array([column for row, _, _ in self.rows for column in row], dtype=np.int32)
         model.a_matrix_.value_ = np.array([value for row, _, _ in self.rows for value in row.values()])
         return model
+
+
+def _solver() -> Any:
+    """A solver that prints nothing: that of 1.16 does so in its constructor, before any option can be set."""
+    import highspy
+
+    class Silent(highspy.Highs):
+        def enableCallbacks(self) -> None:  # noqa: N802
+            self.setOptionValue("output_flag", False)
+            super().enableCallbacks()  # type: ignore[no-untyped-call]
+
+    return Silent()  # type: ignore[no-untyped-call]
 
 
 def _run(solver: Any) -> None:
