@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TARGET = 0.06
 HEAD = f"""# A few runs of one's own
 
-`python -m benchmarks.few_shot --write` wrote this page. `meshwright calibrate --runs my.csv` is given 0, 1, 3 or 5 runs
+`python -m benchmarks.few_shot --write` wrote this page. `meshwright calibrate --runs my-runs.csv` is given 0, 1, 3 or 5 runs
 of somebody whom the calibration does not know: each source of the corpus with at least {LEAST_RUNS} measured steps is left
 out whole (jackknife at the offsets that ship, as everywhere in [accuracy.md](accuracy.md)), {DRAWS} times some of its rows
 are drawn, and up to {SCORED} other rows, never a re-measurement of a drawn one, are predicted with what `calibrate` made of
@@ -87,8 +87,9 @@ def said(found: Found) -> str:
   single factor that hindsight can find would still be off by {left} (median over sources, column *one factor leaves*).
   Own runs move the physical constants of one device, framework and precision, and nothing else: they take away what a machine
   or a framework does to every layout, not how the formulas misjudge one layout beside another.
-- Worse with three runs than with none: {", ".join(worse) or "no source"}. Where the prediction was right already, a run that
-  stalled, or one of a regime of its own, moves constants that others share.
+- Worse with three runs than with none: {", ".join(worse) or "no source"}. Compare their error without
+  own runs with the column *one factor leaves*: where the two are near, there was little that shared constants could mend, and
+  three runs carry the errors of their own layouts into constants that others share.
 - Intervals narrow because a device that had no runs has some now, and by how far the own runs were off when each was predicted by
   the others (`evidence/fit/spread.py`); three runs count 3 / (3 + 15) there.
 """
