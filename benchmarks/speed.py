@@ -174,7 +174,7 @@ def profiles(trees: tuple[Path, Path]) -> list[str]:
             for stage in then["share"]
         ]
         lines += ["", "Functions that take most themselves now: " + ", ".join(
-            f"`{function}` {seconds:.2f} s in {calls:,} calls" for function, calls, seconds in now["heavy"]) + ".", ""]
+            f"{function} {seconds:.2f} s in {calls:,} calls" for function, calls, seconds in now["heavy"]) + ".", ""]
     return lines
 
 

@@ -94,7 +94,7 @@ def profile(name: str) -> dict[str, object]:
         for stage, wanted in STAGES.items()
     }
     most = sorted(rows.items(), key=lambda item: -item[1][2])[:12]
-    heavy = [(f"{path.rpartition('meshwright/')[2]} {function}", own[0], own[2]) for (path, function), own in most]
+    heavy = [(f"{path.rpartition('/')[2].lstrip('~')} {function}".strip(), own[0], own[2]) for (path, function), own in most]
     return {"cpu_s": found.total_tt, "share": share, "heavy": heavy}
 
 

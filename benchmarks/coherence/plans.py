@@ -41,6 +41,18 @@ def _case_of(trial: Trial) -> dict[str, Any]:
     return dict(trial.options)
 
 
+def mapped(trial: Trial) -> Iterator[Asked]:
+    """The cell of ``atlas`` is the first plan, with its figures."""
+    shared = {name: value for name, value in trial.options.items() if name not in {"model", "nodes"}}
+    if "layers" in shared:  # an atlas takes models as they are
+        return
+    (cell,) = mw.atlas(mw.AtlasRequest(models=[trial.options["model"]], nodes=[trial.options["nodes"]], **shared)).cells
+    best = estimate_view(trial.first)
+    names = ("step_s", "mfu_ratio", "memory_peak_bytes", "fit_probability", "linearity_ratio")
+    wrong = ["label"] if cell.label != best["label"] else [name for name in names if not same(getattr(cell, name), best[name])]
+    yield Asked("the atlas has the first plan in its cell", f"{cell.label}: {', '.join(wrong)}" if wrong else "", "atlas")
+
+
 def listed(trial: Trial) -> Iterator[Asked]:
     """Every listed plan is legal, is priced as ``estimate`` prices its label, and has figures that agree with each other."""
     for each in trial.document["plans"]:
@@ -228,4 +240,4 @@ def pinned(trial: Trial) -> Iterator[Asked]:
     yield Asked("a pin holds", "" if document["layout"][name] == other["layout"][name] else document["label"], "plan", more)
 
 
-LAWS = (estimated, listed, ordered, front, compared, pinned)
+LAWS = (estimated, mapped, listed, ordered, front, compared, pinned)

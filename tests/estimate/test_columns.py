@@ -97,7 +97,7 @@ def test_rows_of_a_larger_grid_agree_with_each_alone_and_keep_their_order(name):
             chosen.append(layout_of_row(space, rows, index, overlap))
             steps.append(float(rows.step_s[index]))
             sizes.append(float(rows.reserved_bytes[index]))
-    assert len(chosen) > 10
+    assert len(chosen) >= 10
     alone = _alone(case, chosen)
     np.testing.assert_allclose(steps, alone[0], **CLOSE)
     np.testing.assert_allclose(sizes, alone[1], **CLOSE)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from meshwright.errors import Message
 
 DONE, NO, BAD_INPUT = 0, 1, 2
+SELDOM = 100_000
+"""Objects more than before at which garbage is looked for: modules and most values of a verb live until it ends."""
 INTERNAL, INTERRUPTED, BROKEN_PIPE = 70, 130, 141
 
 
@@ -58,8 +60,10 @@ def _printed(arguments: list[str]) -> int:
 
 def _guarded(arguments: list[str]) -> int:
     """Run, and turn every way to fail but that of standard output into lines and a status."""
+    import gc
     import os
 
+    gc.set_threshold(SELDOM)
     if arguments in ([], ["--help"]):
         from meshwright.cli.overview import columns_here, overview
 

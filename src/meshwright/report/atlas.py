@@ -84,8 +84,9 @@ def standing(view: Mapping[str, Any]) -> list[str]:
     if view["coarse"]:
         of_all = f"{view['coarse']} of {plural(predicted, 'cell')}"
         lines.append(f"{COARSE} coarse: {of_all} by the grid of layouts alone; the whole search may find better")
-    if view["missing"]:
-        lines.append(f"interrupted: {plural(view['missing'], 'cell')} not come to")
+    if not view["complete"]:
+        left = f": {plural(view['missing'], 'cell')} not come to" if view["missing"] else ""
+        lines.append(f"interrupted{left}; the same command goes on where its cells were kept (--keep)")
     return lines
 
 
