@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.evidence.fit.test_fit import TRUTH, invented
@@ -177,3 +178,47 @@ def test_a_hostile_name_does_not_reach_the_terminal(cli, wrong, tmp_path):
     assert "\x1b" not in answer.err
     (tmp_path / "bold.json").write_text(table_text(replace(shipped, name="[bold]x", version="1")))
     assert "[bold]x@1" in cli(*ESTIMATE, "--calibration", str(tmp_path / "bold.json")).out
+
+
+def test_three_own_runs_say_what_moved_and_what_to_measure_next(cli, few, tmp_path):
+    arguments = ["calibrate", "--runs", few["three"], "--version", "1", "--out", str(tmp_path / "mine.json")]
+    view = cli(*arguments, "--json").json
+    assert (view["n"], view["conflicts"]) == (3, [])
+    assert view["interval_ratio_after"] < view["interval_ratio_before"]
+    assert {"constant", "cell", "from", "to", "change_ratio"} == set(view["moved"][0])
+    assert "tp" in view["next_run"]["label"]
+    printed = " ".join(cli(*arguments, "--force").out.split())
+    assert "What 3 own runs moved" in printed
+    assert "Measure next:" in printed
+    bare = cli(*arguments, "--force", "--few-shot", "off", "--json").json
+    assert not {"n", "moved", "next_run"} & set(bare)
+
+
+def test_runs_that_contradict_are_said_and_those_beyond_physics_teach_nothing(cli, few, tmp_path):
+    out = str(tmp_path / "mine.json")
+    view = cli("calibrate", "--runs", few["odd"], "--out", out, "--json").json
+    assert view["n"] == 4  # three and one measured twice; the one beyond the peak is left out
+    assert sorted(sorted(each["rows"]) for each in view["conflicts"]) == [["again", "mine-1"], ["fast"]]
+    answer = cli("calibrate", "--runs", few["beyond"], "--out", out, "--force")
+    assert answer.status == 2
+    assert len(answer.lines) == 1
+    assert "as fast as the peak of h800 allows" in answer.err
+    joint = cli("calibrate", "--runs", few["three"], "--joint", "--few-shot", "auto", "--out", out, "--force")
+    assert (joint.status, len(joint.lines)) == (2, 1)
+
+
+@pytest.fixture(scope="module")
+def few(runs, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("few")
+    three = [cells(each.row) | {"step_time_s": repr(each.step_s)} for each in runs[:3]]
+    again = three[0] | {"id": "again", "step_time_s": repr(runs[0].step_s * 1.2)}
+    fast = three[1] | {"id": "fast", "step_time_s": "1.5"}  # 64 x 4,096 tokens of 8e9 parameters on 8 x 989 TFLOP/s: 1.6 s
+    found = {"three": three, "odd": [*three, again, fast], "beyond": [fast]}
+    paths = {}
+    for name, rows in found.items():
+        path = paths[name] = str(folder / f"{name}.csv")
+        with Path(path).open("w", newline="") as stream:
+            writer = csv.DictWriter(stream, SCHEMA)
+            writer.writeheader()
+            writer.writerows(rows)
+    return paths

@@ -19,6 +19,8 @@ from pipeline_samples import problem_of, view_of
 from report_samples import GOLDEN, LAYOUT, case, estimate, ranked
 from rich.segment import Segment
 
+from meshwright.api.few_shot import FewShot
+from meshwright.api.next_run import NextRun
 from meshwright.api.views.balance import SECONDS_AND_BYTES, balance_view, overfull_view, ranking_view, rival
 from meshwright.api.views.fix import fix_view, wish_words
 from meshwright.api.views.rehearse import verdict as rehearsed
@@ -26,6 +28,7 @@ from meshwright.domain.balance import Overfull
 from meshwright.domain.estimate import Interval
 from meshwright.domain.layout import Full
 from meshwright.errors import Message
+from meshwright.evidence.fit.few_shot import Conflict, Moved
 from meshwright.frameworks.stage_lists import Words
 from meshwright.judging.walk import GuidedStep
 from meshwright.report import (
@@ -36,6 +39,7 @@ from meshwright.report import (
     diagnosis_picture,
     dryrun,
     edits,
+    few_shot,
     findings,
     fix,
     guided,
@@ -466,7 +470,23 @@ def reports() -> dict[str, str]:
     late = MinimumDevices(
         fits=devices(64), meets_deadline=devices(128, "tp8 offload=optimizer"), meets_deadline_upper=None, tried=(8, 64, 128)
     )
+    few = FewShot(
+        n=3, interval_ratio_before=2.25, interval_ratio_after=1.44,
+        moved=(
+            Moved(constant="gemm_ratio", cell="h100|megatron|bf16", before=0.7, after=0.63),
+            Moved(constant="made_up", cell="h100|megatron|bf16", before=2e-6, after=2.1e-6),
+        ),
+        conflicts=(
+            Conflict(rows=("a-1", "a-2"), why=message("a-1 and a-2 differ")),
+            Conflict(rows=("a-3",), why=message("a-3 is too fast"), physics=True),
+        ),
+        next_run=NextRun(label="tp2 dp4 mb1", narrows_ratio=0.31, candidates=4, model="llama", devices=8),
+    )
     found = {
+        "few_shot": [
+            *few_shot.few_shot_report(few),
+            *few_shot.few_shot_report(replace(few, n=1, moved=(), conflicts=(), interval_ratio_before=None, next_run=None)),
+        ],
         "calibration": [
             *calibration.calibration_report(table, readings, freedoms, "out.json"),
             *calibration.calibration_report(Some(**{**vars(table), "diagnostics": own}), readings, freedoms, "out.json"),

@@ -20,5 +20,8 @@ REQUEST, ASK = CalibrateRequest, calibrate
 def report(answer: CalibrateAnswer, _options: object) -> Iterator[RenderableType]:
     """What was learnt."""
     from meshwright.report.calibration import calibration_report
+    from meshwright.report.few_shot import few_shot_report
 
-    return calibration_report(answer.table, answer.readings, answer.freedoms, answer.path)
+    yield from calibration_report(answer.table, answer.readings, answer.freedoms, answer.path)
+    if answer.few_shot is not None:
+        yield from few_shot_report(answer.few_shot)

@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from meshwright.api.fields import Faults, Field, Values
+from meshwright.api.fields import Faults, Field, Values, one_of
 from meshwright.api.request import Answer, Progress, Request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from meshwright.api.few_shot import FewShot
     from meshwright.domain.calibration import CalibrationTable, Freedom
     from meshwright.evidence.fit.calibrate import Progress as Stages
     from meshwright.evidence.rows.reading import RowsRead
@@ -32,6 +33,8 @@ class CalibrateRequest(Request):
               help="With --runs: the calibration that they refine, in seconds [default: shipped]."),
         Field(name="joint", kind="flag", panel="Calibration",
               help="With --runs: fit them together with the whole corpus, in minutes."),
+        Field(name="few_shot", parse=one_of("auto", "off"), metavar="auto|off", panel="Calibration",
+              help="With --runs: say what they moved, where they contradict and, of a few, which to measure next [default: auto]."),
         Field(name="name", metavar="NAME", panel="Output", help="Name of the calibration [default: that of the file]."),
         Field(name="version", metavar="TEXT", panel="Output", help="Its version [default: today's date]."),
         Field(name="out", metavar="FILE.json", panel="Output", help=f"Where to write it [default: {DEFAULT_OUT}]."),
@@ -41,6 +44,7 @@ class CalibrateRequest(Request):
     runs: Sequence[str | Path] = ()
     base: str | Path | None = None
     joint: bool = False
+    few_shot: str | None = None
     name: str | None = None
     version: str | None = None
     out: str | Path | None = None
@@ -56,12 +60,15 @@ class CalibrateAnswer(Answer):
     path: str
     freedoms: tuple[Freedom, ...]
     """The constants that a fit may move."""
+    few_shot: FewShot | None = None
+    """None of a fit from the priors, and where it was not asked for."""
 
     def to_json(self) -> dict[str, Any]:
         """The document of ``calibrate --json``."""
-        from meshwright.api.views.calibration import calibration_view
+        from meshwright.api.views.calibration import calibration_view, few_shot_view
 
-        return {"path": self.path, **calibration_view(self.table, self.readings)}
+        few = {} if self.few_shot is None else few_shot_view(self.few_shot)
+        return {"path": self.path, **calibration_view(self.table, self.readings), **few}
 
 
 def calibrate(request: CalibrateRequest, *, progress: Progress | None = None) -> CalibrateAnswer:
@@ -76,6 +83,10 @@ def calibrate(request: CalibrateRequest, *, progress: Progress | None = None) ->
         faults.add("calibrate.out", "{out!r} does not end in .json", path="--out", out=out)
     if ("base" in values or values["joint"]) and not values["runs"]:
         faults.add("calibrate.runs", "--base and --joint refine by --runs, which is missing", path="--runs")
+    if values.get("few_shot") == "auto" and (values["joint"] or not values["runs"]):
+        template = "--few-shot says what --runs change in a calibration that they refine: {why}"
+        faults.add("calibrate.few", template, path="--few-shot",
+                   why="--joint fits anew" if values["joint"] else "--runs is missing")
     if "base" in values and values["joint"]:
         faults.add("calibrate.base", "--joint starts from the priors, --base from a calibration: give one of them", path="--base")
     from meshwright.catalog import freedoms
@@ -92,12 +103,14 @@ def calibrate(request: CalibrateRequest, *, progress: Progress | None = None) ->
     readings, provenance = _read(values, faults)
     faults.check()
     stages = None if progress is None else lambda _stage, done, total: progress("runs", done, total)
+    few = None
     if values["runs"] and not values["joint"]:
-        table = _on_top(readings, values.get("base", "shipped"), name, version, provenance, stages)
+        asked = values.get("few_shot", "auto") == "auto"
+        table, few = _on_top(readings, values.get("base", "shipped"), name, version, provenance, stages, asked=asked)
     else:
         table = _whole(readings, name, version, provenance, stages)
     write([Output(path=out, text=table_text(table))], force=values["force"], inputs=inputs)
-    return CalibrateAnswer(table=table, readings=tuple(readings), path=out, freedoms=tuple(freedoms()))
+    return CalibrateAnswer(table=table, readings=tuple(readings), path=out, freedoms=tuple(freedoms()), few_shot=few)
 
 
 def _read(values: Values, faults: Faults) -> tuple[list[RowsRead], dict[str, str]]:
@@ -142,23 +155,36 @@ def _whole(
 
 
 def _on_top(
-    readings: list[RowsRead], base: str, name: str, version: str, provenance: dict[str, str], progress: Stages | None
-) -> CalibrationTable:
-    """A calibration refined by further runs."""
+    readings: list[RowsRead], base: str, name: str, version: str, provenance: dict[str, str], progress: Stages | None, *,
+    asked: bool,
+) -> tuple[CalibrationTable, FewShot | None]:
+    """A calibration refined by further runs, less those that nature forbids; what they did to it where that is asked.
+
+    Errors:  ``InputError`` where no other run is left.
+    """
     from dataclasses import replace
 
+    from meshwright.api.few_shot import few_shot
     from meshwright.catalog import calibration_table, freedoms
+    from meshwright.errors import InputError
+    from meshwright.evidence.fit.few_shot import impossible
     from meshwright.evidence.fit.fitters import predictor_of
     from meshwright.evidence.fit.own import calibrate_on_top
 
     table = calibration_table(base)
     case = predictor_of(table)
-    runs = [replace(run, case=case(run)) for reading in readings for run in reading.runs]
-    return calibrate_on_top(
-        table, runs, freedoms(), groups=_groups(runs), fold_of=_folds(runs),
+    found = [run for reading in readings for run in reading.runs]
+    odd = impossible(found)
+    forbidden = {row for each in odd for row in each.rows}
+    runs = [run for run in found if run.id not in forbidden]
+    if not any(run.step_s or run.memory_bytes for run in runs):
+        raise InputError([replace(each.why, path="--runs") for each in odd])
+    refined = calibrate_on_top(
+        table, [replace(run, case=case(run)) for run in runs], freedoms(), groups=_groups(runs), fold_of=_folds(runs),
         name=name, version=version,
         provenance={**provenance, "base": f"{table.name}@{table.version}"}, progress=progress,
     )
+    return refined, few_shot(readings, runs, odd, table, refined) if asked else None
 
 
 def _groups(runs: Sequence[Run]) -> list[str]:

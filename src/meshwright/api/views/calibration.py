@@ -10,6 +10,7 @@ from meshwright.evidence.rows.table import count_reasons
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from meshwright.api.few_shot import FewShot
     from meshwright.domain.calibration import CalibrationTable
     from meshwright.evidence.rows.reading import RowsRead
 
@@ -29,4 +30,22 @@ def calibration_view(table: CalibrationTable, readings: Sequence[RowsRead]) -> d
             {"constant": each.constant, "cell": each.cell, "wanted": each.wanted, "maximum": each.maximum}
             for each in ceilings(table)
         ],
+    }
+
+
+def few_shot_view(found: FewShot) -> dict[str, Any]:
+    """The further keys of ``calibrate --runs``."""
+    following = found.next_run
+    return {
+        "n": found.n,
+        "moved": [
+            {"constant": each.constant, "cell": each.cell, "from": each.before, "to": each.after, "change_ratio": each.change_ratio}
+            for each in found.moved
+        ],
+        "interval_ratio_before": found.interval_ratio_before, "interval_ratio_after": found.interval_ratio_after,
+        "next_run": None if following is None else {
+            "label": following.label, "narrows_ratio": following.narrows_ratio, "candidates": following.candidates,
+            "model": following.model, "devices": following.devices,
+        },
+        "conflicts": [{"rows": list(each.rows), "why": each.why.words} for each in found.conflicts],
     }

@@ -1,0 +1,186 @@
+"""A few runs of one's own, tried on the corpus: ``python -m benchmarks.few_shot [--write]``.
+
+Each source is left out of the calibration whole (the jackknife that ``validate --scheme leave-one-source-out`` uses, at the offsets
+that ship). Of its rows, 0, 1, 3 or 5 are drawn and given to ``calibrate --runs`` as own runs; the others are predicted. ``--write``
+makes ``docs/few-shot.md`` and its picture. Some CPU minutes; ``--cache`` keeps every source, so that a call that was ended goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from benchmarks.replay_cells import UNSEEN, kept
+from meshwright.catalog.calibrations import calibration_table, freedoms
+from meshwright.domain.calibration import CalibrationTable
+from meshwright.estimate import estimate
+from meshwright.evidence.fit import own, spread
+from meshwright.evidence.fit.calibrate import Outside, outside, table
+from meshwright.evidence.fit.fitters import predictor_of
+from meshwright.evidence.fit.linear import Runs, key_of
+from meshwright.evidence.fit.own import calibrate_on_top
+from meshwright.evidence.fit.pooling import pooling
+from meshwright.evidence.fit.solve import Fit, _shares, refit
+from meshwright.evidence.rows.groups import folds
+from meshwright.evidence.rows.reading import read_runs
+from meshwright.evidence.rows.run import Run
+from meshwright.evidence.rows.table import shipped_table
+
+GIVEN = (0, 1, 3, 5)
+"""Own runs."""
+LEAST_RUNS, DRAWS, SCORED = 12, 6, 40
+"""Measured runs of a source that is tried; draws of each; other rows that each draw is scored on."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """One other row after so many own runs."""
+
+    own: int
+    error: float
+    """log(measured / predicted)."""
+    half_width: float
+    """Of the interval of 0.9, in log units."""
+    same: bool
+    """Whether an own run has its device, framework and precision."""
+
+    @property
+    def held(self) -> bool:
+        """Whether the measured step lies inside."""
+        return abs(self.error) <= self.half_width
+
+
+def shipped_fit(runs: Sequence[Run]) -> Fit:
+    """The fit that ships, with its derivatives: one pass over the runs instead of a search."""
+    free, shipped = freedoms(), calibration_table("shipped")
+    space = Runs(runs, [each.name for each in free])
+    pool = pooling(free, space.keys)
+    ceilings = np.array([each.maximum or np.inf for each in free])
+    known = [shipped.offsets.get(each.name) for each in free]
+    offsets = np.array([
+        found.by_level.get(level, {}).get(value, 0.0) if (found := known[number]) else 0.0 for number, level, value in pool.columns
+    ])
+    multipliers = pool.multipliers(offsets)
+    return Fit(
+        runs=space, pool=pool, offsets=offsets, ceilings=ceilings, weight=_shares(["\x1f".join(run.group) for run in runs]),
+        linear=space.linear(multipliers, ceilings), rounds=0, converged=True,
+        corrections=space.corrections(multipliers, ceilings, np.isfinite(space.log_step)),
+    )
+
+
+def tried(source: str, runs: Sequence[Run], base: CalibrationTable) -> list[Told]:
+    """Every draw of a source, with every number of own runs."""
+    random = np.random.default_rng(int(sha256(source.encode()).hexdigest()[:8], 16))
+    found = []
+    for _ in range(DRAWS):
+        order = [runs[index] for index in random.permutation(len(runs))]
+        chosen = list({run.group: run for run in reversed(order)}.values())[::-1][: max(GIVEN)]
+        others = [run for run in order if run.group not in {each.group for each in chosen}][:SCORED]
+        for count in GIVEN:
+            found += _scored(others, chosen[:count], base)
+    return found
+
+
+def _scored(others: Sequence[Run], given: Sequence[Run], base: CalibrationTable) -> list[Told]:
+    known = base
+    if given:
+        case = predictor_of(base)
+        mine = [replace(run, case=case(run)) for run in given]
+        known = calibrate_on_top(
+            base, mine, freedoms(), groups=["\x1f".join(run.group) for run in mine],
+            fold_of=folds([run.row for run in mine], "grouped"), name="mine", version="0", provenance={},
+        )
+    case, cells = predictor_of(known), {key_of(run).values()["cell"] for run in given}
+    found = []
+    for run in others:
+        result = estimate(case(run), run.layout)
+        assert result.interval is not None
+        assert run.step_s is not None
+        low, high = result.interval.step_s
+        found.append(Told(
+            own=len(given), error=math.log(run.step_s / result.step_s), half_width=math.log(high / low) / 2.0,
+            same=key_of(run).values()["cell"] in cells,
+        ))
+    return found
+
+
+def results(cache: Path) -> dict[str, list[Told]]:
+    """Every source with enough measured runs."""
+    shipped = shipped_table()
+    runs = read_runs(shipped).runs
+    code = "".join(Path(each.__file__ or "").read_text(encoding="utf-8") for each in (own, spread, sys.modules[__name__]))
+    stamp = sha256(f"{shipped.digest}{calibration_table('shipped').version}{code}".encode()).hexdigest()[:12]
+    data = sha256(f"{shipped.digest}{calibration_table('shipped').version}".encode()).hexdigest()[:12]
+    cache.mkdir(parents=True, exist_ok=True)
+
+    def whole_fit() -> tuple[Fit, Outside]:
+        whole = shipped_fit(runs)
+        return whole, outside(whole, np.array(folds([run.row for run in runs], "grouped")))[0]
+
+    names = np.array([run.source for run in runs])
+    timed = {str(name): [run for run in runs if run.source == name and run.step_s] for name in np.unique(names)}
+    whole, held = kept(cache / f"fit-{data}.pickle", whole_fit)
+    found = {}
+    for name, own_runs in timed.items():
+        if len(own_runs) < LEAST_RUNS:
+            continue
+
+        def all_of(name: str = name, own_runs: Sequence[Run] = own_runs) -> list[Told]:
+            rest = names != name
+            base = table(whole, refit(whole, rest), held, rest, UNSEEN, name=f"without {name}", version="0", provenance={})
+            return tried(name, own_runs, base)
+
+        found[name] = kept(cache / f"{name}-{stamp}.pickle", all_of)
+        print(f"{name}: {', '.join(f'{error(found[name], count):.1%}' for count in GIVEN)}", file=sys.stderr, flush=True)
+    return found
+
+
+def error(told: Sequence[Told], count: int, *, same: bool = False) -> float:
+    """Median error of the other rows after so many own runs; NaN of none. ``same``: only rows of the cells of own runs.
+
+    Units:   ratio.
+    """
+    sizes = [abs(each.error) for each in told if each.own == count and (each.same or not same)]
+    return math.expm1(median(sizes)) if sizes else math.nan
+
+
+def coverage(told: Sequence[Told], count: int) -> float:
+    """Share of the other rows inside the interval of 0.9."""
+    return float(np.mean([each.held for each in told if each.own == count]))
+
+
+def width(told: Sequence[Told], count: int) -> float:
+    """Mean log-width of the interval, high over low."""
+    return float(np.mean([2.0 * each.half_width for each in told if each.own == count]))
+
+
+def main() -> int:
+    """Try, and print or write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--write", action="store_true", help="write docs/few-shot.md and its picture")
+    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "meshwright-few-shot")
+    given = parser.parse_args()
+    found = results(given.cache)
+    from benchmarks.few_shot_page import page, picture
+
+    text = page(found)
+    if given.write:
+        docs = Path(__file__).parents[1] / "docs"
+        (docs / "few-shot.md").write_text(text, encoding="utf-8")
+        (docs / "few-shot.svg").write_text(picture(found), encoding="utf-8")
+    else:
+        print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""What a few own runs did to the calibration that they refine, gathered for one answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from meshwright.api.next_run import NextRun
+    from meshwright.domain.calibration import CalibrationTable
+    from meshwright.evidence.fit.few_shot import Conflict, Moved
+    from meshwright.evidence.rows.reading import RowsRead
+    from meshwright.evidence.rows.run import Run
+
+FEW = 12
+"""Own runs up to which the next one to measure is searched for: with more, `tune` is what chooses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FewShot:
+    """What own runs did to the calibration that they refine."""
+
+    n: int
+    """Runs that it was refined by."""
+    moved: tuple[Moved, ...]
+    interval_ratio_before: float | None
+    """Upper over lower end of the interval of the step, for layouts like the own ones."""
+    interval_ratio_after: float | None
+    conflicts: tuple[Conflict, ...]
+    next_run: NextRun | None
+    """None where no plans are to be told apart, or runs are many."""
+
+
+def few_shot(
+    readings: Sequence[RowsRead], runs: Sequence[Run], odd: Sequence[Conflict], base: CalibrationTable, refined: CalibrationTable
+) -> FewShot:
+    """What the runs did to ``base``; ``odd``: those that were left out because nature forbids them."""
+    from meshwright.api.next_run import next_run
+    from meshwright.evidence.fit.few_shot import contradictions, interval_ratio, moved
+
+    timed = [run for run in runs if run.step_s]
+    return FewShot(
+        n=sum(bool(run.step_s or run.memory_bytes) for run in runs), moved=tuple(moved(runs, base, refined)),
+        interval_ratio_before=interval_ratio(timed, base), interval_ratio_after=interval_ratio(timed, refined),
+        conflicts=(*_beyond(readings), *odd, *contradictions(runs, base)),
+        next_run=next_run(runs, refined) if len(runs) <= FEW else None,
+    )
+
+
+def _beyond(readings: Sequence[RowsRead]) -> list[Conflict]:
+    """Rows that were not even read as runs, because no device reaches what they say."""
+    from meshwright.errors import Message
+    from meshwright.evidence.fit.few_shot import Conflict
+    from meshwright.evidence.rows.reading import MIXED
+
+    return [
+        Conflict(rows=(each.id,), physics=True, why=Message("few-shot.beyond", "{id}: {why}", {"id": each.id, "why": each.reason}))
+        for reading in readings for each in reading.skipped if each.kind == MIXED
+    ]

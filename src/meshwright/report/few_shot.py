@@ -1,0 +1,85 @@
+"""What own runs did to a calibration, as a person reads it: what moved, how sure it is, what contradicts, what to measure next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from meshwright.words import percent, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
+
+    from meshwright.api.few_shot import FewShot
+
+MOST = 8
+"""Constants that are shown."""
+WORDS = {
+    "gemm_ratio": "share of the BF16 peak in large matrix products",
+    "gemm_fp8_ratio": "share of the FP8 peak in large matrix products",
+    "gemm_fp4_ratio": "share of the FP4 peak in large matrix products",
+    "gemm_setup_k": "what a matrix product costs before it is at speed",
+    "gemm_wave_ratio": "loss in unfilled last waves", "gemm_weight_gradient_ratio": "speed of weight gradients",
+    "unaligned_ratio": "speed of unaligned products", "grouped_gemm_ratio": "speed of the experts' grouped products",
+    "attention_forward_ratio": "speed of attention, forward", "attention_backward_ratio": "speed of attention, backward",
+    "memory_ratio": "share of the memory bandwidth", "expert_memory_ratio": "speed of moving routed tokens",
+    "kernel_gap_s": "gap between kernels", "launch_s": "host time of a kernel's launch", "graph_launch_s": "launch inside a graph",
+    "collective_host_s": "host time of a collective", "collective_skew_s": "wait for the slowest host of a tensor group",
+    "expert_sync_s": "wait for token counts in a mixture layer", "scale_up_ratio": "share of the bandwidth inside a node",
+    "network_ratio": "share of the network bandwidth", "collective_fixed_s": "start of a collective",
+    "peer_s": "start of a message",
+    "fabric_slope": "loss of network bandwidth with more nodes", "stall_s": "length of a stalled pipeline message",
+    "stall_nodes": "nodes from which messages stall", "stall_tensor_domains": "nodes of a tensor group from which messages stall",
+    "stall_replicated_nodes": "nodes from which messages stall without sharded states",
+    "stall_replicated_microbatches": "micro-batches from which messages stall without sharded states",
+    "contention_slowdown": "slowdown of compute beside network traffic",
+    "contention_slowdown_scale_up": "slowdown of compute beside traffic inside a node",
+    "overlap_ratio": "share of communication that can be hidden", "straggler_slope": "wait for the slowest of many nodes",
+    "step_host_s": "host time of a step", "microbatch_host_s": "host time of a micro-batch",
+    "pressure_edge_ratio": "memory from which the allocator retries", "pressure_slowdown": "slowdown by those retries",
+    "expert_load_spread": "spread of tokens over experts", "expert_host_s": "host time of a mixture layer",
+    "plain_host_ratio": "host time of untuned launches", "deterministic_scatter_ratio": "deterministic passes over routed tokens",
+    "deterministic_attention_ratio": "deterministic backward of attention",
+    "fallback_score_bytes": "traffic of attention that fell back",
+    "expert_headroom_ratio": "busiest expert over the mean, in memory",
+    "context_bytes": "memory of the device context", "communicator_bytes": "memory of a communicator",
+    "fragmentation_ratio": "memory lost to fragmentation", "run_ahead_ratio": "memory held because the host runs ahead",
+}
+"""Constants that a fit may move, in words."""
+
+
+def few_shot_report(found: FewShot) -> Iterator[RenderableType]:
+    """What own runs did."""
+    for each in found.conflicts:
+        consequence = "left out" if each.physics else "kept, and trusted less where they disagree"
+        yield Text("conflict ", style="bold red").append(f"{each.why.words} ({consequence})", style="not bold default")
+    own, before, after = plural(found.n, "own run"), found.interval_ratio_before, found.interval_ratio_after
+    if before is not None and after is not None:
+        yield Text(f"{own}: the 90 % interval of a step like these is now {_ends(after)}, it was {_ends(before)}")
+    if found.moved:
+        shown = Table(box=box.SIMPLE_HEAD, title=f"What {own} moved", title_justify="left")
+        for head in ("constant", "in words", "from", "to", "change"):
+            shown.add_column(head, justify="left" if head in ("constant", "in words") else "right")
+        for move in found.moved[:MOST]:
+            change = ("+" if move.change_ratio > 0 else "") + percent(move.change_ratio)
+            shown.add_row(move.constant, WORDS.get(move.constant, ""), f"{move.before:.3g}", f"{move.after:.3g}", change)
+        yield shown
+        if len(found.moved) > MOST:
+            yield Text(f"{len(found.moved) - MOST} more moved less", style="dim")
+    else:
+        yield Text(f"{own} moved no constant by half a percent: the calibration knew them")
+    if (following := found.next_run) is not None:
+        yield Text("Measure next: ", style="bold").append(
+            f"{following.label}", style="bold cyan").append(
+            f"   {following.model} on {plural(following.devices, 'device')}: of the best {following.candidates} plans it says most "
+            f"about which is fastest (their gaps {percent(following.narrows_ratio)} less uncertain)", style="not bold default")
+
+
+def _ends(ratio: float) -> str:
+    """An interval that is so many times as high as low, as plus and minus."""
+    return f"-{percent(1.0 - ratio**-0.5, 0)} to +{percent(ratio**0.5 - 1.0, 0)}"
