@@ -28,7 +28,9 @@ Written by `python -m benchmarks.models --write`. *Parameters* are counted by th
 `catalog/data/models/`, without layers that predict further tokens; *transformers* is what the class of transformers {version}
 holds, built whole on the meta device (trainable parameters; score-correction biases are buffers here); *published* is the count
 that the source of the entry prints, which may contain those biases. A star: figures that nobody published or that could not be
-read are assumed, and `meshwright catalog models NAME` names them. How an entry is written: [adding-a-model.md](adding-a-model.md).
+read are assumed, and `meshwright catalog models NAME` names them. A source says where a
+figure is published; not every such file was read when the entry was written, and the count beside the class is what holds it.
+How an entry is written: [adding-a-model.md](adding-a-model.md).
 
 | model | layers | parameters | active a token | transformers | difference | published | source |
 |---|---:|---:|---:|---:|---:|---:|---|"""

@@ -42,6 +42,7 @@ WORDS = {
     "overlap_ratio": "share of communication that can be hidden", "straggler_slope": "wait for the slowest of many nodes",
     "step_host_s": "host time of a step", "microbatch_host_s": "host time of a micro-batch",
     "pressure_edge_ratio": "memory from which the allocator retries", "pressure_slowdown": "slowdown by those retries",
+    "scan_ratio": "speed of scans of linear layers",
     "expert_load_spread": "spread of tokens over experts", "expert_host_s": "host time of a mixture layer",
     "plain_host_ratio": "host time of untuned launches", "deterministic_scatter_ratio": "deterministic passes over routed tokens",
     "deterministic_attention_ratio": "deterministic backward of attention",
