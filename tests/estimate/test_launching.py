@@ -48,13 +48,11 @@ def test_sinks_fall_back_where_nobody_names_the_back_end_and_other_attention_doe
         assert (step_s(launched(made, {"attention": "auto"}), LAYOUT) > 1.05 * step_s(made, LAYOUT)) is slower
 
 
-def test_packs_under_context_parallelism_fall_back():
+def test_packs_under_context_parallelism_never_fall_back():
+    """The unfused core of Transformer Engine takes neither."""
     made = case("llama3-8b", sequence=32768)
     packed = replace(made, batch=replace(made.batch, mean_square_document_tokens=32768.0 * 900))
-    assert step_s(launched(made, {"attention": "auto"}), CONTEXT) == step_s(made, CONTEXT)
-    assert step_s(launched(packed, {"attention": "auto"}), CONTEXT) > 2.0 * step_s(packed, CONTEXT)
-    alone = replace(CONTEXT, context_parallel=1, data_parallel=16)
-    assert step_s(launched(packed, {"attention": "auto"}), alone) == step_s(packed, alone)
+    assert step_s(launched(packed, {"attention": "auto"}), CONTEXT) == step_s(packed, CONTEXT)
 
 
 def test_columns_say_of_a_launch_what_one_layout_says():

@@ -38,7 +38,7 @@ def test_every_feature_of_a_release_is_written_and_read_back(release):
 
 
 @pytest.mark.parametrize(("flags", "launch"), [
-    ("", None), ("--deterministic-mode --manual-gc", "deterministic=on host=bound"), ("--attention-backend auto", "attention=auto"),
+    ("", None), ("--deterministic-mode --manual-gc", "deterministic=on host=bound"), ("--attention-backend auto", None),
     ("--cuda-graph-impl none", "graphs=none"), ("--cuda-graph-impl transformer_engine --cuda-graph-scope attn", "graphs=partial"),
     ("--moe-router-force-load-balancing --moe-token-dispatcher-type flex", "routing=balanced dispatcher=flex"),
 ])

@@ -25,8 +25,7 @@ class Launch:
     deterministic: bool = False
     """Kernels whose results do not depend on the order of additions: slower scatters, a slower backward of attention."""
     attention_by_default: bool = False
-    """The framework itself chooses the back end of attention, and falls back where its fused kernels have no answer: sinks, and
-    packed documents under context parallelism."""
+    """The framework itself chooses the back end of attention, and falls back where its fused kernels have no answer: sinks."""
     plain_host: bool = False
     """Processes are not bound to the cores beside their device, and Python collects garbage when it likes."""
     given: frozenset[str] = frozenset()

@@ -13,7 +13,7 @@ from meshwright.perf.attention import core_pairs, core_widths, flash_attention_s
 from meshwright.perf.corrections import core_ratios, product_ratio
 from meshwright.perf.elementwise import launch_floor_s, memory_bound_s
 from meshwright.perf.exchange import collective_host_s, context_s, expert_s, imbalance_ratio, tensor_s
-from meshwright.perf.fallback import fallback_attention_s, falls_back
+from meshwright.perf.fallback import fallback_attention_s
 from meshwright.perf.gemm import gemm_s, linear_s
 from meshwright.perf.messages import keeps_last_product
 from meshwright.perf.mixers import chunk_flops, mixer_kernels
@@ -173,11 +173,9 @@ def attention_core_s(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Arr
     if attention.indexer is not None:
         more = index_s(attention, case, shape)
         forward, backward = forward + more[0], backward + more[1]
-    if case.launch.attention_by_default:
-        slow = falls_back(kind, case, shape)
+    if case.launch.attention_by_default and attention.sinks:
         fallen_forward, fallen_backward = fallback_attention_s(kind, case, shape)
-        forward = np.where(slow, np.maximum(forward, fallen_forward), forward)
-        backward = np.where(slow, np.maximum(backward, fallen_backward), backward)
+        forward, backward = np.maximum(forward, fallen_forward), np.maximum(backward, fallen_backward)
     if case.launch.deterministic:
         backward = constants.deterministic_attention_ratio * backward
     measured = case.cluster.measured

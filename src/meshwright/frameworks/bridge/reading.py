@@ -127,8 +127,6 @@ def _launch(values: Values) -> str | None:
     for key, name, off, on in SWITCHES:
         if isinstance(told := values.source.value(key), bool):
             found[name] = on if told else off
-    if str(values.source.value(KERNEL)).endswith("auto"):
-        found["attention"] = "auto"
     if (kind := values.source.value("model.moe_token_dispatcher_type")) is not None:
         found["dispatcher"] = "flex" if str(kind) == "flex" else "alltoall"
     return launch_words(found) or None

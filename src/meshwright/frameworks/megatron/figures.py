@@ -45,8 +45,6 @@ def _launch(values: Values) -> str | None:
     elif any(values.has(flag) for flag in ("--enable-cuda-graph", "--external-cuda-graph")):
         found["graphs"] = "step" if "full_iteration" in scope else "partial"
     found |= {name: value for flag, name, value in _SWITCHES if values.bool(flag)}
-    if values.text("--attention-backend", "") == "auto":
-        found["attention"] = "auto"
     if values.has("--moe-token-dispatcher-type"):
         found["dispatcher"] = "flex" if values.text("--moe-token-dispatcher-type") == "flex" else "alltoall"
     return launch_words(found) or None
