@@ -85,8 +85,12 @@ def said(path: Path) -> Iterator[None]:
 
 def _check(db: sqlite3.Connection, path: Path) -> None:
     """Refuse what is no store, or one of a later release."""
-    application, version = _number(db, "PRAGMA application_id"), _version(db)
-    tables = _number(db, "SELECT count(*) FROM sqlite_master")
+    db.execute("BEGIN")  # one moment for all three: another sweep may be making them
+    try:
+        application, version = _number(db, "PRAGMA application_id"), _version(db)
+        tables = _number(db, "SELECT count(*) FROM sqlite_master")
+    finally:
+        db.execute("COMMIT")
     if (application or tables) and application != APPLICATION:
         raise fault("store.other", "is a database of another program: name another --store", path=str(path))
     if version > VERSION:
