@@ -28,7 +28,8 @@ INTRODUCTION = f"""# Plans of hybrids and sparse models
 
 Written by `python -m benchmarks.plans --write`: every catalogued model with linear mixers, sparse or gated attention, planned on a
 cluster of its size, {TOKENS_A_STEP // 2**20} Mi tokens a step in sequences of {SEQUENCE}, BF16, for the first of
-{" and ".join(FRAMEWORKS)} that can train it here, with the shipped calibration, which has seen no run of these models. *MFU* counts
+{" and ".join(FRAMEWORKS)} that can train it here, with the calibration of that day, to which
+few of these families gave runs. *MFU* counts
 causal halves of attention and the recurrence token by token. A layout is written as `meshwright estimate --layout` reads it.
 
 | model | layers that mix tokens | parameters | cluster | framework | best layout | step s | MFU % | memory GiB |

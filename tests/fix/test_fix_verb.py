@@ -180,7 +180,7 @@ def test_a_saved_plan_stands_where_files_stand(fix, tmp_path):
     case = ["llama3-8b", "--device", "h100-sxm", "--devices", "8", "--global-batch", "64", "--sequence", "4096"]
     assert fix(*case, "--top", "1", "--pin", "tp=2", "--save", str(tmp_path / "t"), verb="plan").status == 0
     plan = str(tmp_path / "t" / "plan.yaml")
-    words = ("--memory", "40GiB", "--json", *ONE)
+    words = ("--memory", "32GiB", "--json", *ONE)
     by_name, by_option = fix(plan, *words).json, fix("--request", plan, *words).json
     assert by_name["changes"]
     assert by_name["changes"] == by_option["changes"]
@@ -228,7 +228,7 @@ def test_a_broken_rule_is_a_wish_of_its_own(fix, script):
 
 
 def test_a_legal_layout_that_does_not_fit_is_said_not_to(fix):
-    arguments = ["qwen3-30b-a3b", "--device", "h100-sxm", "--devices", "16", "--global-batch", "128", "--sequence", "4096",
+    arguments = ["qwen3-30b-a3b", "--device", "h100-sxm", "--devices", "16", "--global-batch", "128", "--sequence", "8192",
                  "--layout", "tp2 ep4 mb1 zero1"]
     view = fix(*arguments, "--json").json
     assert view["base"] is None

@@ -154,7 +154,7 @@ def test_what_a_run_needed_beyond_its_prediction_counts() -> None:
         {each.layout: each.margin_bytes for each in repair(case, runner.features, layout, wish).found if len(each.edits) == 1}
         for wish in (WithinMemory(bound_bytes=reserved - 5 * GB), WithinMemory(bound_bytes=reserved, extra_bytes=5 * GB))
     )
-    both = plain.keys() & beyond.keys()  # how much room is ample, and so which of two depths stands for an idea, depends on the bound
+    both = plain.keys() & beyond.keys()  # what is ample depends on the bound, and with it the depth that stands for an idea
     assert len(both) >= len(plain | beyond) - 2
     assert {each: beyond[each] for each in both} == pytest.approx({each: plain[each] for each in both})
 
