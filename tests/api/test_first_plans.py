@@ -51,10 +51,10 @@ def test_where_no_framework_is_named_the_first_that_trains_the_task_is_meant(tas
 
 
 def test_a_framework_that_runs_none_of_the_layouts_that_fit_is_an_answer_and_names_another():
-    """DeepSpeed has no tensor parallelism with Ulysses, and nothing else fits."""
+    """DeepSpeed has no tensor parallelism with Ulysses, and both are asked for."""
     request = PlanRequest(
-        model="llama2-13b", device="a100-40g-sxm", nodes=1, global_batch=64, sequence=4096, framework="deepspeed",
-        pin={"recompute": "full", "zero": 2},
+        model="llama3-8b", device="h100-sxm", nodes=1, global_batch=64, sequence=4096, framework="deepspeed",
+        pin={"tp": 2, "cp": 2},
     )
     with pytest.raises(NoAnswerError) as caught:
         plan(request)

@@ -48,7 +48,7 @@ def test_sequence_parallelism_left_off_is_advised_where_it_pays():
 
 
 def test_a_micro_batch_above_the_stages_is_followed_to_its_cost():
-    wide = megatron({"--micro-batch-size": 8, "--pipeline-model-parallel-size": 4})
+    wide = megatron({"--micro-batch-size": 16, "--pipeline-model-parallel-size": 8})
     assert "guide.megatron.micro-batch-above-stages" in ids(wide)
 
 
