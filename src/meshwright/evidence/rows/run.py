@@ -62,6 +62,11 @@ class Run:
         return self.case.training.precision.name
 
     @property
+    def untuned(self) -> bool:
+        """Its source calls it untuned: its step time says how such runs are launched, not what a machine can do."""
+        return self.row.said.tuning == "untuned"
+
+    @property
     def source(self) -> str:
         """The source group."""
         return source_group(self.id)
