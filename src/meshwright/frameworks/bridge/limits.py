@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from meshwright.frameworks.bridge.recipes import packs
 from meshwright.frameworks.megatron import MEGATRON
+from meshwright.frameworks.megatron.hybrid import is_hybrid
+from meshwright.frameworks.megatron.version_limits import packs_delta, packs_sparse
 from meshwright.frameworks.rules import Rule, limits, values_if
 
 if TYPE_CHECKING:
@@ -45,13 +47,21 @@ OWN = (
          "flags refuse it", _parameter_overlap, "never"),
     Rule("packed-microbatch", "Micro batch size should be 1 when training with packed sequence, but your micro batch size is {mb}.",
          lambda plan: plan.mb > 1 and packs(plan.case, plan.release)),
+    Rule("packed-delta", "GDN does not support packed sequence for now. (main does; this release has no recipe that pads)",
+         lambda plan: packs(plan.case, plan.release) and packs_delta(plan), "step", "training", ("0.3",)),
+    Rule("packed-sparse", "Packed sequence is not supported for DSAttention (main has it; this release has no recipe that pads)",
+         lambda plan: packs(plan.case, plan.release) and packs_sparse(plan), "step", "training", ("0.3",)),
+    Rule("hybrid-virtual", "Virtual pipeline model parallelism is temporarily unsupported in Hybrid models due to upstream MCore "
+         "HybridModel API dependency", lambda plan: is_hybrid(plan.case.model) and plan.vp > 1, "start", releases=("main",)),
     Rule("precision", "Megatron-Bridge has no recipe for {precision}; it has {known}",
          lambda plan: values_if(plan.precision not in PRECISIONS, known=", ".join(PRECISIONS)), "never", "training"),
     Rule("device", "Megatron-Bridge runs on NVIDIA GPUs, not on {device}",
          lambda plan: plan.case.cluster.device.family in {"ascend", "cpu", "cdna3", "cdna4"}, "never", "cluster"),
 )
 REPLACED = frozenset(
-    f"megatron.{name}" for name in ("task", "device", "precision", "sequence", "parameter-overlap", "split", "flag")
+    f"megatron.{name}" for name in (
+        "task", "device", "precision", "sequence", "parameter-overlap", "split", "flag", "packed-delta", "packed-sparse",
+    )
 )
 """Rules of Megatron-LM that have a form of Bridge's own here, or that only its flags have."""
 
