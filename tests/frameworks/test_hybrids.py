@@ -16,6 +16,7 @@ from meshwright.catalog import load_model, models
 from meshwright.check.figures import likely_models
 from meshwright.domain.layout import Full
 from meshwright.domain.model import MixtureOfExperts, Model
+from meshwright.domain.training import Packing
 from meshwright.frameworks import File, framework
 from meshwright.frameworks.bridge.recipes import names, recipes
 from meshwright.frameworks.megatron.hybrid import is_hybrid, layers_of, letters, main_pattern, pattern
@@ -185,6 +186,14 @@ def test_packed_samples_are_refused_where_a_layer_reads_no_packs(target: str, mo
     tuned = replace(case, training=replace(case.training, task="sft"))
     ids = {message.id for message in framework(target).check(tuned, layout_of(case, **EXPERTS))}
     assert bool({each for each in ids if ".packed-" in each}) == refused
+
+
+def test_lengths_of_the_user_are_packs_too() -> None:
+    case = case_of("qwen3-next-80b-a3b")
+    packed = replace(case, batch=replace(case.batch, packing=Packing(samples_per_sequence=4.0, mean_sample_tokens=500.0,
+                                                                longest_sample_tokens=900)))
+    for target, rule in (("megatron@0.16", "megatron.packed-delta"), ("bridge@0.3", "bridge.packed-delta")):
+        assert rule in {message.id for message in framework(target).check(packed, layout_of(case, **EXPERTS))}
 
 
 def test_written_widths_of_mamba_are_the_model_s() -> None:

@@ -36,6 +36,10 @@ def _parameter_overlap(plan: Planned) -> bool:
     return plan.zero > 0 and plan.ranks > 1 and overlap.parameter_gather and not overlap.gradient_reduce
 
 
+def _packs(plan: Planned) -> bool:
+    return packs(plan.case, plan.release) or plan.case.batch.packing is not None
+
+
 OWN = (
     Rule("world", "world size ({world}) is not divisible by total_model_size (model_cfg.tensor_model_parallel_size={tp} * "
          "model_cfg.pipeline_model_parallel_size={pp} * model_cfg.context_parallel_size={cp})", _world),
@@ -48,9 +52,9 @@ OWN = (
     Rule("packed-microbatch", "Micro batch size should be 1 when training with packed sequence, but your micro batch size is {mb}.",
          lambda plan: plan.mb > 1 and packs(plan.case, plan.release)),
     Rule("packed-delta", "GDN does not support packed sequence for now. (main does; this release has no recipe that pads)",
-         lambda plan: packs(plan.case, plan.release) and packs_delta(plan), "step", "training", ("0.3",)),
+         lambda plan: _packs(plan) and packs_delta(plan), "step", "training", ("0.3",)),
     Rule("packed-sparse", "Packed sequence is not supported for DSAttention (main has it; this release has no recipe that pads)",
-         lambda plan: packs(plan.case, plan.release) and packs_sparse(plan), "step", "training", ("0.3",)),
+         lambda plan: _packs(plan) and packs_sparse(plan), "step", "training", ("0.3",)),
     Rule("hybrid-virtual", "Virtual pipeline model parallelism is temporarily unsupported in Hybrid models due to upstream MCore "
          "HybridModel API dependency", lambda plan: is_hybrid(plan.case.model) and plan.vp > 1, "start", releases=("main",)),
     Rule("precision", "Megatron-Bridge has no recipe for {precision}; it has {known}",

@@ -34,14 +34,19 @@ def _muon_sharding(plan: Planned) -> bool:
     return plan.optimizer == "muon" and (plan.zero > 0 or overlaps)
 
 
+def _packs(plan: Planned) -> bool:
+    """Whether sequences are packs of samples between which nothing passes: the user's lengths, and always in tuning."""
+    return plan.task != "pretrain" or plan.case.batch.packing is not None
+
+
 def packs_delta(plan: Planned) -> bool:
-    """Tuning, which packs samples, of gated delta nets."""
-    return plan.task != "pretrain" and any(isinstance(each, GatedDelta) for each in plan.case.model.mixers)
+    """Samples packed for gated delta nets."""
+    return _packs(plan) and any(isinstance(each, GatedDelta) for each in plan.case.model.mixers)
 
 
 def packs_sparse(plan: Planned) -> bool:
-    """Tuning, which packs samples, of sparse attention."""
-    return plan.task != "pretrain" and any(each.selected_tokens is not None for each in plan.case.model.attentions)
+    """Samples packed for sparse attention."""
+    return _packs(plan) and any(each.selected_tokens is not None for each in plan.case.model.attentions)
 
 
 def _split(plan: Planned) -> Values | None:
@@ -78,9 +83,9 @@ OLD = (
     Rule("expert-overlap-mtp-pipeline", "Pipeline model parallel size must be larger than 1 when enabling "
          "overlap_moe_expert_parallel_comm with MTP layer.",
          lambda plan: expert_overlap(plan) and plan.case.model.num_mtp_layers and plan.pp == 1, releases=_before("0.18")),
-    Rule("packed-delta", "GDN does not support packed sequence for now. (core 0.18 does; samples of sft are always packed)",
+    Rule("packed-delta", "GDN does not support packed sequence for now. (core 0.18 does)",
          packs_delta, "step", "training", _before("0.18")),
-    Rule("packed-sparse", "Packed sequence is not supported for DSAttention (core 0.19 has it; samples of sft are always packed)",
+    Rule("packed-sparse", "Packed sequence is not supported for DSAttention (core 0.19 has it)",
          packs_sparse, "step", "training", _before("0.19")),
     Rule("muon", "Muon optimizer does not support distributed optimizer, overlap grad reduce or overlap param gather for now.",
          _muon_sharding, releases=_before("0.18")),
