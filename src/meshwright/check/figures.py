@@ -112,6 +112,8 @@ def likely_models(reading: Reading) -> tuple[str, ...]:
     found = []
     for name in models():
         known = figures_of(load_model(name))
+        if "blocks" in known and "blocks" not in figures:
+            continue  # files without a pattern are of no hybrid, whatever its widths
         if all(same(each, said, known[each], tp) for each, said in figures.items() if each in known):
             found.append(name)
     return tuple(found)
