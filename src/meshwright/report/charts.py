@@ -120,9 +120,11 @@ class Frame:
         self.drawing.area([*upper, *lower], fill, opacity=opacity)
         self.drawing.line([self.at(low, low), self.at(high, high)], MUTED)
 
-    def dots(self, points: Sequence[Point], colour: str, *, size: float = 4.0, opacity: float = 0.6) -> None:
-        """Pairs of values as dots."""
-        self.drawing.dots([self.at(x, y) for x, y in points], colour, size=size, opacity=opacity)
+    def dots(
+        self, points: Sequence[Point], colour: str, *, size: float = 4.0, opacity: float = 0.6, values: Sequence[str] = (),
+    ) -> None:
+        """Pairs of values as dots; ``values``: what each stands for."""
+        self.drawing.dots([self.at(x, y) for x, y in points], colour, size=size, opacity=opacity, values=values)
 
     def line(self, points: Sequence[Point], colour: str, *, width: float = 1.5, dash: str = "", opacity: float = 1.0) -> None:
         """Pairs of values as a line."""

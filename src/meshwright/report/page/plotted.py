@@ -28,6 +28,8 @@ class Paired:
     words: tuple[str, ...] = ()
     """Beside each point; none where there are too many."""
     joined: bool = False
+    values: tuple[str, ...] = ()
+    """What each point stands for, where it is pointed at; its two values unless said."""
 
 
 def pairs(
@@ -69,8 +71,9 @@ def pairs(
     for kind in reversed(kinds):
         if kind.joined:
             frame.line(kind.points, kind.colour)
-        frame.dots(kind.points, kind.colour, size=8.0, opacity=1.0)
-    taken: list[tuple[float, float, float]] = []
+        values = kind.values or tuple(f"{across}: {words[0](x)}; {up or kind.name}: {words[1](y)}" for x, y in kind.points)
+        frame.dots(kind.points, kind.colour, size=8.0, opacity=1.0, values=values)
+    taken = [(x - 4.0, x + 4.0, y + 4.0) for kind in kinds for x, y in (frame.at(*point) for point in kind.points)]
     for kind in kinds:
         for point, words_of_point in zip(kind.points, kind.words, strict=False):
             _named(frame, frame.at(*point), words_of_point, taken)
@@ -103,8 +106,10 @@ def histogram(values: Sequence[float], width: float, *, title: str, label: str, 
     frame.ground()
     for place, number in enumerate(counts):
         if number:
-            x, y = frame.at(across.low + place * step, float(number))
-            drawing.rectangle(x + 0.5, y, frame.width / bins - 1, frame.top + frame.height - y, BLUE)
+            low = across.low + place * step
+            x, y = frame.at(low, float(number))
+            drawing.rectangle(x + 0.5, y, frame.width / bins - 1, frame.top + frame.height - y, BLUE,
+                              value=f"{words(low)} to {words(low + step)} {label}: {number:,}")
     drawing.height = 160.0 + FOOT
     return drawing
 
@@ -122,6 +127,7 @@ def against(kinds: Sequence[Paired], width: float, *, title: str, across: str, u
     drawing.text(4, top - 8, up, size=SIZE - 1, colour=MUTED)
     frame.diagonal_band(1.5, GRID, opacity=0.6)
     for kind in kinds:
-        frame.dots(kind.points, kind.colour, size=4.5, opacity=0.7)
+        said = tuple(f"{kind.name}: {across} {x:.3g}; {up} {y:.3g}" for x, y in kind.points) if not kind.values else kind.values
+        frame.dots(kind.points, kind.colour, size=4.5, opacity=0.7, values=said)
     drawing.height = top + side + FOOT
     return drawing

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from meshwright.report.page.blocks import Block, Page, Section, Tile, Tiles, drawn_twice
+from meshwright.report.page.blocks import Block, Page, Paragraph, Section, Tile, Tiles, drawn_twice
 from meshwright.report.page.drawn import Ranged, ranges
 from meshwright.report.page.reading import sections_of
 from meshwright.report.pages.common import page
@@ -15,6 +16,8 @@ from meshwright.words import about, rate, seconds
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+STATUSES = {"oom": "out of memory", "user": "failed by itself", "nccl": "network failed", "parse": "no step in its log"}
+"""How a trial ended that has no step, in words."""
 MOST = 60
 """Trials that are drawn, the fastest first; the table has all."""
 
@@ -30,8 +33,15 @@ def trials_page(verb: str, view: Mapping[str, Any], ok: bool) -> Page:
     return page(
         verb, title, subtitle=f"{view['model']} on {view['devices']} x {view['cluster']}, {step}, {view['program']}",
         verdict="" if dry else "good" if ok else "bad", first=(_tiles(view, best),),
-        sections=(_beside(view), Section(title="Trials", blocks=first), *sections),
+        sections=(_beside(view), Section(title="Trials", blocks=tuple(map(_listed, first[1:]))), *sections),
     )
+
+
+def _listed(block: Block) -> Block:
+    """What went wrong with a trial as an item of a list."""
+    if isinstance(block, Paragraph) and all(each.tone == "warn" for each in block.words):
+        return replace(block, kind="item")
+    return block
 
 
 def _tiles(view: Mapping[str, Any], best: Mapping[str, Any] | None) -> Tiles:
@@ -56,7 +66,7 @@ def _beside(view: Mapping[str, Any]) -> Section | None:
     rows = [
         Ranged(name=terse(each["label"]), value=each["step_s"], ends=tuple(each["interval"]) if each["interval"] else None,
                other=each["predicted_step_s"], bad=each["status"] != "ok",
-               word=seconds(each["step_s"]) if each["step_s"] is not None else each["status"])
+               word=seconds(each["step_s"]) if each["step_s"] is not None else STATUSES.get(each["status"], each["status"]))
         for each in view["trials"][:MOST]
         if each["step_s"] is not None or each["predicted_step_s"] is not None
     ]

@@ -10,6 +10,7 @@ from meshwright.report.page.drawn import Ranged, ranges
 from meshwright.report.page.plotted import Paired, pairs
 from meshwright.report.page.reading import blocks_of
 from meshwright.report.pages.common import page
+from meshwright.report.pages.layouts import strip
 from meshwright.report.pages.trials import trials_page
 from meshwright.report.rehearse import terse
 from meshwright.report.replay import replay_report
@@ -43,7 +44,7 @@ def _replayed(view: Mapping[str, Any], ok: bool) -> Page:
                word=seconds(each["step_s"]) if each["step_s"] is not None else each["status"])
         for each in view["runs"]
     ]
-    tiles = [Tile(name="trials", value=str(view["trials"]), remark=f"of {view['layouts']} layouts")]
+    tiles = [Tile(name="trials", value=str(view["trials"]), remark=f"of {view['layouts']} recorded layouts")]
     if view["best_step_s"] is not None:
         tiles.insert(0, Tile(name="step, measured", value=seconds(view["best_step_s"])))
     if view["best_tokens_per_s_per_device"] is not None:
@@ -51,7 +52,8 @@ def _replayed(view: Mapping[str, Any], ok: bool) -> Page:
     regret = [(float(place), value) for place, value in enumerate(view["regret_by_trial"], start=1) if value is not None]
     return page(
         "tune", f"Best of the recorded: {terse(best)}" if best else "No recorded layout ended well", subtitle=view["cell"],
-        verdict="good" if ok else "bad", first=(Tiles(tiles=tuple(tiles)), Paragraph(words=words(view["verdict"]))),
+        verdict="good" if ok else "bad",
+        first=(*([strip(best)] if best else []), Tiles(tiles=tuple(tiles)), Paragraph(words=words(view["verdict"]))),
         sections=(
             Section(title="Predicted against measured", blocks=(drawn_twice(
                 lambda width: ranges(rows, width, title="Predicted and measured steps", words=seconds, label="seconds of a step",
@@ -65,7 +67,7 @@ def _replayed(view: Mapping[str, Any], ok: bool) -> Page:
                 ),
             ),) if any(value for _, value in regret) else ()),
             Section(title="Trials", blocks=tuple(
-                each for each in blocks_of(replay_report(view)) if not _says(each, view["verdict"])
+                each for each in blocks_of(replay_report(view))[1:] if not _says(each, view["verdict"])
             )),
         ),
     )
