@@ -108,10 +108,10 @@ def test_a_mark_says_what_it_stands_for_on_a_page_alone():
 def test_a_layout_is_shown_knob_by_knob_and_whole():
     """Every word of every label of the domain has its box, and the label beside it reads back."""
     from hypothesis import given, settings
-    from strategies import planned
 
     from meshwright.domain.label import label
     from meshwright.report.pages.layouts import strip
+    from strategies import planned
 
     same = {"schedule", "attention", "overlap"}
 
