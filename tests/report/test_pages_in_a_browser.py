@@ -49,7 +49,13 @@ MEASURED = """() => {
     }
     return paper;
   };
+  const boxes = plain.map((node) => [node, node.getBoundingClientRect()]);
+  const cross = (a, b) => a.left < b.right - 2 && b.left < a.right - 2 && a.top < b.bottom - 4 && b.top < a.bottom - 4;
+  const overlap = boxes.flatMap(([one, a], at) => boxes.slice(at + 1)
+    .filter(([two, b]) => one.ownerSVGElement === two.ownerSVGElement && cross(a, b))
+    .map(([two]) => `${one.textContent} / ${two.textContent}`));
   return {
+    overlap: overlap.slice(0, 5),
     width: document.documentElement.scrollWidth, window: innerWidth, charts: document.querySelectorAll('svg').length,
     smallest: Math.min(99, ...plain.map(size)), zoomed: Math.min(99, ...of(true).map(size)),
     pale: plain.filter((node) => contrast(rgb(getComputedStyle(node).fill), ground(node)) < 4.5).map((node) => node.textContent)
@@ -127,6 +133,7 @@ def _is_readable(found, where):
     assert found["width"] <= found["window"], f"wider than the window: {where}: {found}"
     assert found["smallest"] >= SMALLEST and found["zoomed"] >= SMALLEST_ZOOMED, f"letters too small: {where}: {found}"
     assert not found["pale"], f"letters too pale: {where}: {found}"
+    assert not found["overlap"], f"letters on top of others: {where}: {found}"
     assert not found["outside"], f"letters outside their chart: {where}: {found}"
     assert not found["fixed"], f"lines that are cut: {where}: {found}"
 

@@ -10,7 +10,7 @@ from math import floor
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from meshwright.report.charts import MAX_TICKS, round_axis, round_up
+from meshwright.report.charts import MAX_TICKS, apart, round_axis, round_up
 from meshwright.report.page.theme import SERIES
 from meshwright.report.svg import BLUE, GREEN, GRID, INK, MUTED, ORANGE, PAPER, RED, Drawing
 
@@ -247,8 +247,8 @@ def round_down(low: float, high: float) -> float:
 
 def _scale(drawing: Drawing, axis: Axis, place: _Rows, label: str) -> None:
     """Lines down the rows at the ticks, their words below."""
-    for value, words in axis.ticks:
-        x = place.left + axis.share(value) * place.width
+    ticks = [(place.left + axis.share(value) * place.width, words) for value, words in axis.ticks]
+    for x, words in apart(ticks, SIZE - 1.5):
         drawing.segments([((x, place.top), (x, place.bottom))], GRID)
         half = width_of(words, SIZE - 1) / 2
         middle = min(max(x, half), drawing.width - half)

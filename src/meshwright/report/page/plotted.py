@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from meshwright.report.svg import Point
 
+LEAST_LEFT = 52.0
+"""Pixels left of a frame, so that charts one below the other begin alike."""
 FAR = 3.0
 """From which ratio of the highest to the lowest on a scale of factors is better."""
 
@@ -45,7 +47,7 @@ def pairs(
     said = "; ".join(f"{kind.name}: {len(kind.points)} points" for kind in kinds)
     tall = height or min(320.0, 0.72 * width)
     drawing = Drawing(width=width, height=0.0, title=title, description=said)
-    top = legend(drawing, [(kind.name, kind.colour) for kind in kinds if kind.name], 4.0) + 24.0
+    top = legend(drawing, [(kind.name, kind.colour) for kind in kinds if kind.name], 4.0) + (24.0 if up else 8.0)
     x, y = ([point[place] for kind in kinds for point in kind.points] for place in (0, 1))
     seen = [*x, limit] if limit is not None else x
     x_axis = round_axis(seen, words=words[0], label=across, low=round_down(min(x), max(x)))
@@ -55,9 +57,8 @@ def pairs(
     if factors and min(y) > 0 and max(y) > FAR * min(y):
         y_axis = log_axis(y)
         y_axis = replace(y_axis, ticks=tuple((value, words[1](value)) for value, _ in y_axis.ticks))
-    frame = Frame(drawing=drawing, left=max(width_of(each, 10) for _, each in y_axis.ticks) + 12, top=top,
-                  width=0.0, height=tall, across=x_axis, up=y_axis)
-    frame = Frame(drawing=drawing, left=frame.left, top=top, width=width - frame.left - 16, height=tall, across=x_axis, up=y_axis)
+    left = max(LEAST_LEFT, max(width_of(each, 10) for _, each in y_axis.ticks) + 12)
+    frame = Frame(drawing=drawing, left=left, top=top, width=width - left - 16, height=tall, across=x_axis, up=y_axis)
     frame.ground()
     drawing.text(4, top - 8, up, size=SIZE - 1, colour=MUTED)
     if limit is not None:

@@ -123,7 +123,7 @@ def _ranked(result: PlanResult) -> Section:
     blocks = list(body_of(ranked_table(plans, result.ranking_error_ratio, result.objective)))
     if len(plans) > 1:
         blocks.insert(0, drawn_twice(
-            lambda width: ranges(rows, width, title="Steps of the ranked plans", words=seconds, label="seconds of a step"),
+            lambda width: ranges(rows, width, title="Steps of the ranked plans", words=seconds, label="step"),
             caption="The predicted step of each plan, and where most runs lie. Whiskers that overlap are plans to be measured.",
         ))
     return Section(title="Ranked plans", blocks=tuple(blocks))
