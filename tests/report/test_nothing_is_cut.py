@@ -12,19 +12,19 @@ import more_reports
 import pytest
 import report_samples
 from hypothesis import given, settings
-from strategies import planned, small_case
 
 from meshwright.estimate import estimate
 from meshwright.frameworks import framework
 from meshwright.report.console import show
-from meshwright.report.page.blocks import Folded, Paragraph, Pieces, Table
-from meshwright.report.page.reading import blocks_of
 from meshwright.report.estimate import estimate_report, term_table
 from meshwright.report.explain import explanation_report
+from meshwright.report.page.blocks import Folded, Paragraph, Pieces, Table
+from meshwright.report.page.reading import blocks_of
 from meshwright.report.pages.common import tiles
 from meshwright.report.plan import plan_report
 from meshwright.report.ranking import Ranking
 from meshwright.search import SearchOptions, plan
+from strategies import planned, small_case
 
 WIDTHS = (80, 110)
 LONGEST = 40
@@ -88,7 +88,7 @@ def test_no_figure_is_cut_and_no_line_runs_over(reports, width):
     assert sum(whole(parts, width) for parts in reports) > 300
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(planned())
 def test_no_figure_of_any_layout_is_cut(found):
     """The report of ``estimate`` with the terms of every figure."""
@@ -98,7 +98,7 @@ def test_no_figure_of_any_layout_is_cut(found):
         assert whole(list(term_table(predicted)), width) > 10
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(planned())
 def test_the_figures_of_a_page_are_those_of_the_terminal(found):
     """Every figure in large letters stands in the report that is printed, to the last digit."""
@@ -112,8 +112,7 @@ def test_the_figures_of_a_page_are_those_of_the_terminal(found):
 
 
 @pytest.mark.parametrize("said_of", [
-    {"model": "llama3-8b", "devices": 16}, {"model": "deepseek-v3", "devices": 64, "batch": 64}, {"model": "llama3.1-405b"},
-    {"model": "qwen3-30b-a3b", "device": "a100-80g-sxm", "devices": 8},
+    {"model": "llama3.1-405b"}, {"model": "qwen3-30b-a3b", "device": "a100-80g-sxm", "devices": 8},
 ], ids=lambda each: each["model"])
 def test_no_figure_of_a_plan_or_its_explanation_is_cut(said_of):
     from meshwright.explain import explain
