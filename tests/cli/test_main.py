@@ -69,6 +69,8 @@ def test_version(cli):
         (["plna"], "error: unknown command 'plna'; did you mean plan?"),
         (["plan", "--nodez", "3"], "error: unknown option '--nodez'; did you mean --nodes"),
         (["plan", "--nodes"], "error: Option '--nodes' requires an argument."),
+        (["plan", "--gpus", "8"], "error: unknown option '--gpus'; it is --devices here"),
+        (["estimate", "--seq_len", "8"], "error: unknown option '--seq_len'; it is --sequence here"),
         (["--nonsense"], "error: unknown option '--nonsense'"),
         (["catalog", "a", "b", "c"], "error: too many arguments"),
     ],
