@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperGroup
 
+from meshwright.cli.elsewhere import meant
 from meshwright.cli.overview import PURPOSE, VERBS, VERSION
 from meshwright.cli.words import AsWritten
 from meshwright.errors import InputError, fault, nearest
@@ -80,18 +81,6 @@ def run(arguments: Sequence[str]) -> int:
         raise _usage(error, arguments) from None
 
 
-SYNONYMS = {
-    **dict.fromkeys(("gpus", "num-gpus", "n-gpus", "ngpus", "world-size", "npus", "num-devices"), "--devices"),
-    **dict.fromkeys(("gpu", "npu", "accelerator", "hardware"), "--device"),
-    **dict.fromkeys(("gpus-per-node", "nproc-per-node", "npus-per-node", "num-gpus-per-node"), "--devices-per-node"),
-    **dict.fromkeys(("nnodes", "num-nodes", "n-nodes"), "--nodes"),
-    **dict.fromkeys(("gbs", "batch-size", "global-batch-size", "batch", "train-batch-size"), "--global-batch"),
-    **dict.fromkeys(("seq", "seq-len", "seq-length", "sequence-length", "max-seq-len", "context-length"), "--sequence"),
-    **dict.fromkeys(("dtype", "bf16", "fp16", "fp8"), "--precision"),
-    **dict.fromkeys(("tp", "pp", "cp", "ep", "dp", "vp", "tensor-model-parallel-size", "pipeline-model-parallel-size"),
-                    "--layout (estimate) or --pin (plan)"),
-}
-"""What other programs call an option -> ours; where none is known by the same name."""
 _TOO_MANY = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", re.DOTALL)
 
 
@@ -100,11 +89,10 @@ def _usage(error: Any, arguments: Sequence[str]) -> InputError:
     reason = str(error.format_message())
     verb = next((word for word in arguments if word in VERBS), "")
     if option := getattr(error, "option_name", "") if hasattr(error, "possibilities") else "":
-        known = error.possibilities or ()
-        ours = SYNONYMS.get(option.lstrip("-").replace("_", "-"))
-        if ours is not None:
-            return fault("cli.option", "unknown option {option!r}; it is {ours} here", option=option, ours=ours)
-        hint = nearest(option, known, f"meshwright {verb} --help" if verb else "meshwright --help")
+        command = getattr(getattr(error, "ctx", None), "command", None)
+        known = frozenset(name for each in getattr(command, "params", ()) for name in each.opts)
+        listing = f"meshwright {verb} --help" if verb else "meshwright --help"
+        hint = meant(option, known) or nearest(option, error.possibilities or (), listing)
         return fault("cli.option", "unknown option {option!r}{hint}", option=option, hint=hint)
     if found := _TOO_MANY.match(reason):
         return fault("cli.arguments", "too many arguments: {words!r}; a value with spaces needs quotes", words=found[1])
