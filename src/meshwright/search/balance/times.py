@@ -42,7 +42,22 @@ class ChunkTimes(NamedTuple):
         return self.backward_input + self.weight
 
 
-def order_of(problem: BalanceProblem, microbatches: int | None = None) -> Order:
+class Shape(NamedTuple):
+    """What the order of a pipeline depends on, whatever stands on its stages."""
+
+    schedule: str
+    stages: int
+    microbatches: int
+    chunks: int
+    sequence_splits: int
+
+
+def shape_of(problem: BalanceProblem) -> Shape:
+    """The shape of a problem."""
+    return Shape(problem.schedule, problem.stages, problem.microbatches, problem.chunks, problem.sequence_splits)
+
+
+def order_of(problem: BalanceProblem | Shape, microbatches: int | None = None) -> Order:
     """The order of operations of a problem's schedule, for another number of micro-batches on demand."""
     m = problem.microbatches if microbatches is None else microbatches
     return _order(problem.schedule, problem.stages, m, problem.chunks, problem.sequence_splits)
@@ -59,7 +74,7 @@ def ends(problem: BalanceProblem) -> tuple[tuple[int, int], tuple[int, int]]:
     return (places[0][1], places[0][0]), (places[-1][1], places[-1][0])
 
 
-def positions(problem: BalanceProblem) -> tuple[tuple[int, int], ...]:
+def positions(problem: BalanceProblem | Shape) -> tuple[tuple[int, int], ...]:
     """(chunk, stage) of every position of the model, in its order."""
     return _positions(problem.schedule, problem.stages, short_microbatches(problem), problem.chunks, problem.sequence_splits)
 
@@ -108,7 +123,7 @@ def slot_times(times: ChunkTimes) -> Floats:
     return np.asarray((times.forward.max(axis=1) + times.backward.max(axis=1)).max(axis=0))
 
 
-def short_microbatches(problem: BalanceProblem) -> int:
+def short_microbatches(problem: BalanceProblem | Shape) -> int:
     """As many micro-batches as show all that a schedule does; groups of chunks that do not come out even depend on all of them."""
     m, unit = problem.microbatches, problem.stages * problem.sequence_splits
     return m if problem.chunks > 1 and m % unit else min(m, ROUNDS * unit + m % unit)
