@@ -280,6 +280,10 @@ class Model:
     assumed: tuple[str, ...] = field(default=())
     """Names of figures that nobody published and that are assumed here."""
 
+    def __hash__(self) -> int:
+        """Of what tells models apart at a glance: what is remembered of a model is asked for often."""
+        return hash((self.name, self.hidden, self.vocabulary))
+
     def __post_init__(self) -> None:
         messages = [
             Message("model.positive", "{field}={value} must be at least 1", {"field": name, "value": value}, path=self.name)
