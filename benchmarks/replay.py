@@ -26,7 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.replay_cells import LEARNT_FROM, SCHEMES, HeldOut, code, held_out_cells, kept
+from benchmarks.left_out import kept
+from benchmarks.replay_cells import LEARNT_FROM, SCHEMES, HeldOut, code, held_out_cells
 from meshwright.measure.tuning.learning import learn, within
 from meshwright.measure.tuning.replay import Replayed, grid_order, replayed, words_of
 from meshwright.measure.tuning.samplers import Optuna, Ordered, shuffled

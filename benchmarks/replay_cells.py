@@ -1,27 +1,22 @@
 """Cells of the corpus as calibrations see them that have not: what ``benchmarks.replay`` learns from and runs against.
 
-The fit to all rows takes minutes and each belief seconds, so both are kept in ``--cache``, by the corpus and the code's constants.
+Each belief takes seconds, so it is kept in ``--cache``.
 """
 
 from __future__ import annotations
 
-import pickle
 import sys
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from benchmarks.left_out import LeftOut, kept
 from meshwright.api.legality import ANY_FRAMEWORK
-from meshwright.catalog.calibrations import freedoms, held_out_provenance
-from meshwright.evidence.fit.calibrate import Outside, outside, table
+from meshwright.domain.calibration import CalibrationTable
 from meshwright.evidence.fit.fitters import predictor_of
-from meshwright.evidence.fit.solve import Fit, fit, refit
-from meshwright.evidence.rows.groups import cell_key, folds
-from meshwright.evidence.rows.reading import read_runs
+from meshwright.evidence.rows.groups import cell_key
 from meshwright.evidence.rows.table import shipped_table
 from meshwright.measure.tuning import scales
 from meshwright.measure.tuning.beliefs import Beliefs
@@ -32,8 +27,6 @@ LEARNT_FROM = 5
 """Measured layouts of a cell that scales are learnt from."""
 SCHEMES = ("cell", "model")
 """Whose rows the calibration has not seen: those of the cell, or all of its model."""
-UNSEEN = (0.98, 0.71)
-"""How much wider intervals of unseen frameworks are: part of a calibration, without effect on frameworks that have runs."""
 
 
 @dataclass(frozen=True)
@@ -65,47 +58,28 @@ def held_out_cells(cache: Path, least: int) -> list[HeldOut]:
 
     shipped = shipped_table()
     wanted = [each for each in cells(shipped) if each.measured >= least]
-    cache.mkdir(parents=True, exist_ok=True)
-    stamp = sha256(repr(sorted(held_out_provenance(shipped.digest).items())).encode()).hexdigest()[:12]
-    runs = read_runs(shipped).runs
-
-    def whole_fit() -> tuple[Fit, Outside]:
-        whole = fit(runs, freedoms(), groups=["\x1f".join(run.group) for run in runs])
-        return whole, outside(whole, np.array(folds([run.row for run in runs], "grouped")))[0]
-
-    fits: list[tuple[Fit, Outside]] = []
+    left_out = LeftOut(cache)
     found = []
     for cell in wanted:
         for scheme in SCHEMES if cell.measured >= LEAST_MEASURED else SCHEMES[:1]:
-            name = cache / f"beliefs-{stamp}-{sha256(cell.id.encode()).hexdigest()[:12]}-{scheme}.pickle"
+            name = cache / f"beliefs-{left_out.stamp}-{sha256(cell.id.encode()).hexdigest()[:12]}-{scheme}.pickle"
 
             def believed(cell: RecordedCell = cell, scheme: str = scheme) -> Beliefs:
-                if not fits:
-                    fits.append(kept(cache / f"fit-{stamp}.pickle", whole_fit))
                 print(f"without {scheme}: {cell.id}", file=sys.stderr)
-                return cell.beliefs(predictor_of(_calibration(*fits[0], runs, cell, scheme)), ANY_FRAMEWORK)
+                return cell.beliefs(predictor_of(_calibration(left_out, cell, scheme)), ANY_FRAMEWORK)
 
             found.append(HeldOut(cell, scheme, kept(name, believed)))
     return found
 
 
-def _calibration(whole: Fit, held: Outside, runs: Sequence[Any], cell: RecordedCell, scheme: str) -> Any:
+def _calibration(left_out: LeftOut, cell: RecordedCell, scheme: str) -> CalibrationTable:
     """The fit to all rows but those of the cell, or of its model."""
     model = cell.key[2].lower()
-    members = np.array([run.row.model.lower() == model if scheme == "model" else cell_key(run.row) == cell.key for run in runs])
-    return table(whole, refit(whole, ~members), held, ~members, UNSEEN, name=f"without {scheme}", version="0", provenance={})
+    return left_out.without(
+        [run.row.model.lower() == model if scheme == "model" else cell_key(run.row) == cell.key for run in left_out.runs], scheme)
 
 
 def code(*names: str) -> str:
     """A digest of modules of the tuner: what was made by other code is made anew."""
     folder = Path(scales.__file__).parent
     return sha256("".join((folder / f"{name}.py").read_text(encoding="utf-8") for name in names).encode()).hexdigest()
-
-
-def kept(path: Path, make: Callable[[], Any]) -> Any:
-    """What was made before, or made now and kept."""
-    if path.exists():
-        return pickle.loads(path.read_bytes())
-    found = make()
-    path.write_bytes(pickle.dumps(found))
-    return found

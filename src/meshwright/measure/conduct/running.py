@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
+from meshwright.measure.trial import TOLD
 from meshwright.measure.watching import Seen, seen, sizes
 
 if TYPE_CHECKING:
@@ -62,6 +65,26 @@ class Running:
         """It has left the queue."""
         if self.begun is None:
             self.begun = self._changed = self._stepped = now
+
+    def told_to_end(self, why: Why, said: str) -> None:
+        """It is told to end: noted beside it first, for whoever goes on if this process is killed before it has ended.
+
+        Holds:   a folder that takes no more files takes no note; the trial is told to end all the same.
+        """
+        self.why, self.said, self.ended_at = why, said, time.monotonic()
+        with suppress(OSError):
+            new = self.folder / f"{TOLD}.new"
+            new.write_text(json.dumps({"why": why, "said": said}), encoding="utf-8")
+            new.rename(self.folder / TOLD)
+
+    def recall(self) -> bool:
+        """Of a trial that another process has started: whether, and why, that one had told it to end."""
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            told = json.loads((self.folder / TOLD).read_bytes())
+            if told["why"] in get_args(Why) and told["why"]:
+                self.why, self.said, self.ended_at = told["why"], str(told["said"]), time.monotonic()
+                self.now = seen(self.folder)
+        return bool(self.why)
 
     def look(self, now: float, *, at_once: bool = False) -> bool:
         """Read what is new -> whether a step is; ``at_once``: however short ago it was read."""
