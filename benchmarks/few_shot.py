@@ -23,7 +23,7 @@ from benchmarks.left_out import LeftOut, kept
 from meshwright.catalog.calibrations import freedoms
 from meshwright.domain.calibration import CalibrationTable
 from meshwright.estimate import estimate
-from meshwright.evidence.fit import own, spread
+from meshwright.evidence.fit import likeness, own, sharing, spread
 from meshwright.evidence.fit.fitters import predictor_of
 from meshwright.evidence.fit.linear import key_of
 from meshwright.evidence.fit.own import calibrate_on_top
@@ -93,7 +93,8 @@ def _scored(others: Sequence[Run], given: Sequence[Run], base: CalibrationTable)
 def results(cache: Path) -> dict[str, list[Told]]:
     """Every source with enough measured runs."""
     left_out = LeftOut(cache)
-    code = "".join(Path(each.__file__ or "").read_text(encoding="utf-8") for each in (own, spread, sys.modules[__name__]))
+    modules = (own, sharing, likeness, spread, sys.modules[__name__])
+    code = "".join(Path(each.__file__ or "").read_text(encoding="utf-8") for each in modules)
     stamp = sha256(f"{left_out.stamp}{code}".encode()).hexdigest()[:12]
     names = np.array([run.source for run in left_out.runs])
     timed = {str(name): [run for run in left_out.runs if run.source == name and run.step_s] for name in np.unique(names)}

@@ -15,6 +15,7 @@ from meshwright.estimate import estimate, evaluate
 from meshwright.estimate.certainty import memory_curve
 from meshwright.estimate.evaluate import shown_bytes
 from meshwright.estimate.trials import FULLEST_DEVICE, evaluate_trials
+from meshwright.evidence.fit.likeness import words
 from meshwright.evidence.fit.linear import STEP
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ NORMAL_90 = 1.645
 """Half-width of a 90 % interval, in standard deviations."""
 UNKNOWN_SPREAD = math.log(2.0)
 """Standard deviation of a prediction without a calibration: a factor of two (docs/accuracy.md, priors alone)."""
-KNOBS = ("tp", "cp", "pp", "vp", "ep", "etp", "mb", "sp", "zero", "recompute", "offload")
-"""Columns of ``Beliefs.words``."""
 SEEN_BY = {"all": "all", "family": "family", "framework": "framework", "cell": "cell"}
 """Level of pooling -> whose runs are counted (``domain.uncertainty.Uncertainty.seen``); the device's for all others."""
 CERTAIN = 1e-3
@@ -107,7 +106,7 @@ def beliefs(subjects: Sequence[Subject]) -> Beliefs:
     seen, unseen = _derivatives(subjects)
     return Beliefs(
         log_step=np.log([each.step_s for each in found]), spread=np.array([_spread(each) for each in found]),
-        by=seen, by_new=unseen, words=np.array([_words(each.layout) for each in subjects]),
+        by=seen, by_new=unseen, words=np.array([words(each.layout) for each in subjects]),
         log_need=np.array(need) - np.array(edges), log_shown=np.log(shown),
         terms=np.array([_terms(each) for each in found]),
         memory_width=max((curve.width for curve in curves if curve), default=CERTAIN),
@@ -151,19 +150,6 @@ def _spread_over(freedom: Freedom, case: Case, *, known: bool) -> float:
     seen = uncertainty.seen if uncertainty else {}
     has = {level: bool(uncertainty) and bool(seen.get(SEEN_BY.get(level, "device"), 1)) for level in freedom.spreads}
     return math.sqrt(sum(spread**2 for level, spread in freedom.spreads.items() if has[level] is known))
-
-
-def _words(layout: Layout) -> list[float]:
-    """Degrees as log2, what has no size as numbers that differ by one."""
-    degrees = (
-        layout.tensor_parallel, layout.context_parallel, layout.pipeline_parallel, layout.virtual_stages, layout.expert_parallel,
-        layout.expert_tensor_parallel, layout.microbatch_sequences,
-    )
-    kinds = {"NoRecompute": 0.0, "Selective": 1.0, "Mixed": 1.5, "Full": 2.0}
-    return [
-        *(math.log2(each) for each in degrees), float(layout.sequence_parallel), float(layout.zero_stage),
-        kinds[type(layout.recompute).__name__], float(len(layout.offload)),
-    ]
 
 
 def _terms(found: Estimate) -> list[float]:
