@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from meshwright.catalog.calibrations import calibration_table, freedoms, held_out_provenance, table_text
 from meshwright.domain.calibration import CalibrationTable
@@ -63,6 +64,12 @@ class LeftOut:
         """A calibration that has not seen these rows."""
         (whole, held), rest = self.fit, ~np.array(members, dtype=bool)
         return table(whole, refit(whole, rest), held, rest, UNSEEN, name=f"without {name}", version="0", provenance={})
+
+    def predicted_without(self, members: Sequence[bool]) -> NDArray[np.float64]:
+        """log step of every run by the linear model of a fit that has not seen these rows."""
+        whole, rest = self.fit[0], ~np.array(members, dtype=bool)
+        moved = whole.pool.multipliers(refit(whole, rest)) - whole.pool.multipliers(whole.offsets)
+        return np.asarray(whole.linear.step + whole.corrections + (whole.linear.step_by * moved[whole.runs.key_of]).sum(axis=1))
 
 
 def shipped_fit(runs: Sequence[Run]) -> Fit:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -15,7 +16,10 @@ import numpy as np
 from benchmarks.left_out import LeftOut, kept
 from meshwright.api.legality import ANY_FRAMEWORK
 from meshwright.domain.calibration import CalibrationTable
+from meshwright.evidence.fit import kin, likeness
 from meshwright.evidence.fit.fitters import predictor_of
+from meshwright.evidence.fit.kin import Kin, kin_of, place
+from meshwright.evidence.fit.linear import key_of
 from meshwright.evidence.rows.groups import cell_key
 from meshwright.evidence.rows.table import shipped_table
 from meshwright.measure.tuning import scales
@@ -68,18 +72,36 @@ def held_out_cells(cache: Path, least: int) -> list[HeldOut]:
                 print(f"without {scheme}: {cell.id}", file=sys.stderr)
                 return cell.beliefs(predictor_of(_calibration(left_out, cell, scheme)), ANY_FRAMEWORK)
 
-            found.append(HeldOut(cell, scheme, kept(name, believed)))
+            alone = kept(name, believed)
+            others = kept(name.with_name(f"kin-{name.name}"), partial(_kin, left_out, cell, scheme))
+            places = np.array([place(each.case, each.layout) for each in cell.candidates])
+            found.append(HeldOut(cell, scheme, alone.told(others, places)))
     return found
+
+
+def _kin(left_out: LeftOut, cell: RecordedCell, scheme: str) -> Kin:
+    """Runs of the same device, framework and precision that the calibration has seen: none of the cell, or of its model."""
+    members = _members(left_out, cell, scheme)
+    predicted_s = np.exp(left_out.predicted_without(members))
+    wanted = key_of(cell.candidates[0].run).values()["cell"]
+    chosen = [index for index, run in enumerate(left_out.runs)
+              if run.step_s and not members[index] and key_of(run).values()["cell"] == wanted]
+    return kin_of([left_out.runs[index] for index in chosen], [float(predicted_s[index]) for index in chosen])
+
+
+def _members(left_out: LeftOut, cell: RecordedCell, scheme: str) -> list[bool]:
+    """Which runs are of the cell, or of its model."""
+    model = cell.key[2].lower()
+    return [run.row.model.lower() == model if scheme == "model" else cell_key(run.row) == cell.key for run in left_out.runs]
 
 
 def _calibration(left_out: LeftOut, cell: RecordedCell, scheme: str) -> CalibrationTable:
     """The fit to all rows but those of the cell, or of its model."""
-    model = cell.key[2].lower()
-    return left_out.without(
-        [run.row.model.lower() == model if scheme == "model" else cell_key(run.row) == cell.key for run in left_out.runs], scheme)
+    return left_out.without(_members(left_out, cell, scheme), scheme)
 
 
 def code(*names: str) -> str:
     """A digest of modules of the tuner: what was made by other code is made anew."""
     folder = Path(scales.__file__).parent
-    return sha256("".join((folder / f"{name}.py").read_text(encoding="utf-8") for name in names).encode()).hexdigest()
+    paths = [*(folder / f"{name}.py" for name in names), *(Path(each.__file__) for each in (kin, likeness))]
+    return sha256("".join(path.read_text(encoding="utf-8") for path in paths).encode()).hexdigest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +15,7 @@ from meshwright.estimate import estimate, evaluate
 from meshwright.estimate.certainty import memory_curve
 from meshwright.estimate.evaluate import shown_bytes
 from meshwright.estimate.trials import FULLEST_DEVICE, evaluate_trials
+from meshwright.evidence.fit.kin import foretold
 from meshwright.evidence.fit.likeness import words
 from meshwright.evidence.fit.linear import STEP
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.layout import Layout
     from meshwright.domain.memory_reading import MemoryReading
+    from meshwright.evidence.fit.kin import Kin
 
     Floats = NDArray[np.float64]
 
@@ -66,6 +68,8 @@ class Beliefs:
     failures: float
     """Share of the runs that fail for other reasons than memory."""
     legal: NDArray[np.bool_]
+    gain: float = 0.0
+    """Share of their errors that recorded runs of kin foretold of each other; 0 where none was asked."""
 
     def __len__(self) -> int:
         return len(self.log_step)
@@ -75,6 +79,12 @@ class Beliefs:
         """The plan's order: the step over the probability that it fits."""
         fits = 1.0 / (1.0 + np.exp(np.clip(self.log_need / self.memory_width, -60.0, 60.0)))
         return np.asarray(np.exp(self.log_step) / np.maximum(np.where(self.legal, fits, 0.0), LEAST_PROBABILITY))
+
+    def told(self, kin: Kin, places: Floats) -> Beliefs:
+        """The same with what recorded runs of kin foretell of each step: moved, and as much surer."""
+        found = foretold(kin, places)
+        return replace(
+            self, log_step=self.log_step + found.error, spread=self.spread * found.spread_ratio, gain=found.gain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
