@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 PAGE = Path(__file__).parents[1] / "docs" / "model-plans.md"
 TOKENS_A_STEP = 4 * 2**20
 SEQUENCE = 4096
-FRAMEWORKS = ("megatron", "accelerate")
+FRAMEWORKS = ("megatron", "megatron@0.19", "accelerate")
 """The first that can train a model is asked."""
 INTRODUCTION = f"""# Plans of hybrids and sparse models
 
 Written by `python -m benchmarks.plans --write`: every catalogued model with linear mixers, sparse or gated attention, planned on a
 cluster of its size, {TOKENS_A_STEP // 2**20} Mi tokens a step in sequences of {SEQUENCE}, BF16, for the first of
-{" and ".join(FRAMEWORKS)} that can train it here, with the calibration of that day, to which
+{", ".join(FRAMEWORKS)} that can train it here, with the calibration of that day, to which
 few of these families gave runs. *MFU* counts
 causal halves of attention and the recurrence token by token. A layout is written as `meshwright estimate --layout` reads it.
 

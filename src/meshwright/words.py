@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from meshwright.units import GIB, MICRO, MILLI, TERA, count, gib
 
-__all__ = ["about", "count", "gib", "gib_of", "integer", "list_of", "percent", "plural", "rate", "seconds", "tflops"]
+__all__ = ["about", "count", "gib", "gib_of", "integer", "list_of", "percent", "plural", "rate", "seconds", "signed", "tflops"]
 
 _SMALL = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _LIST_FULL = 3
@@ -13,6 +13,15 @@ _LIST_FULL = 3
 def percent(ratio: float, digits: int = 1) -> str:
     """A ratio as percent."""
     return f"{100 * ratio:z.{digits}f} %"
+
+
+def signed(ratio: float, digits: int = 1) -> str:
+    """A change as percent, with its sign.
+
+    >>> signed(0.014), signed(-0.2)
+    ('+1.4 %', '-20.0 %')
+    """
+    return f"{100 * ratio:+z.{digits}f} %"
 
 
 def integer(value: float) -> str:

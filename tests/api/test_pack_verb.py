@@ -186,8 +186,15 @@ def test_the_picture_has_both_curves(answer):
     drawn = tree.fromstring(render("packing.svg", view))
     words = " ".join(each.text or "" for each in drawn.iter() if each.tag.endswith("text"))
     assert "tokens/s without padding" in words and "GiB reserved" in words
-    page = render("packing.html", {**view, "label": "<b>"}).replace("http://www.w3.org", "")
-    assert "&lt;b&gt;" in page and page.count("<tr>") == 1 + len(view["curve"]) and "http" not in page
+
+
+def test_a_picture_called_html_is_the_page_of_the_answer(tmp_path, file, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["pack", str(file), "--max-tokens", "4096", "--data-parallel", "3"]
+    assert main([*words, "--picture", "cap.html"]) == 0
+    assert main([*words, "--html", "page.html"]) == 0
+    pictured, paged = ((tmp_path / name).read_text(encoding="utf-8") for name in ("cap.html", "page.html"))
+    assert pictured.replace(" --picture cap.html", "") == paged and "<h1" in paged
 
 
 def test_the_report_says_limit_padding_and_gain(capsys):

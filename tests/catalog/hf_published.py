@@ -17,6 +17,7 @@ CONFIGURATIONS = {
     "BambaForCausalLM": "BambaConfig", "FalconH1ForCausalLM": "FalconH1Config", "BailingHybridForCausalLM": "BailingHybridConfig",
     "JambaForCausalLM": "JambaConfig", "Lfm2ForCausalLM": "Lfm2Config", "Lfm2MoeForCausalLM": "Lfm2MoeConfig",
     "OlmoHybridForCausalLM": "OlmoHybridConfig", "Gemma3nForCausalLM": "Gemma3nTextConfig", "Gemma4ForCausalLM": "Gemma4TextConfig",
+    "Glm4MoeLiteForCausalLM": "Glm4MoeLiteConfig",
 }
 """Name of the configuration class of each class that is read from published configurations alone."""
 

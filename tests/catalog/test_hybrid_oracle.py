@@ -39,6 +39,7 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "falcon-h1": (
         "FalconH1ForCausalLM", {"num_hidden_layers": 2, "mamba_rms_norm": True, "mlp_bias": True, "attention_bias": True},
     ),
+    "glm lite": ("Glm4MoeLiteForCausalLM", {"num_hidden_layers": 3}),
     "ling hybrid": ("BailingHybridForCausalLM", {"num_hidden_layers": 7}),
     "jamba": ("JambaForCausalLM", {"num_hidden_layers": 8, "mamba_proj_bias": True}),
     "lfm2": ("Lfm2ForCausalLM", {"num_hidden_layers": 4, "full_attn_idxs": [1, 3], "conv_bias": True}),
@@ -92,6 +93,8 @@ TOTALS = {
     "minimax-text-01": (456e9, 45.9e9), "falcon-h1-7b": (7.59e9, 7.59e9), "falcon-h1-34b": (33.6e9, 33.6e9),
     "jamba-1.5-large": (398e9, 94e9), "granite4-h-small": (32.2e9, 9e9), "ring-mini-linear-2.0": (16.4e9, 1.6e9),
     "ring-flash-linear-2.0": (104.2e9, 7.4e9), "lfm2-8b-a1b": (8.3e9, 1.5e9), "gemma4-31b": (30.7e9, 30.7e9),
+    "falcon-h1-1.5b": (1.55e9, 1.55e9), "falcon-h1-1.5b-deep": (1.55e9, 1.55e9), "falcon-h1-3b": (3.15e9, 3.15e9),
+    "bamba-9b": (9.78e9, 9.78e9), "step-3.5-flash": (196e9, 11e9),
 }
 """What model cards and reports print: all parameters, and those of a token, which some count without embeddings."""
 
@@ -114,4 +117,4 @@ def test_multi_token_prediction_has_the_layers_that_its_pattern_names() -> None:
 def test_every_catalogued_configuration_of_a_known_class_is_built_by_the_benchmark() -> None:
     held = [config for name in models() if (config := published_config(name))]
     classes = {next(iter(config["architectures"])) for config in held}  # type: ignore[call-overload]
-    assert classes - set(CONFIGURATIONS) == {"BailingMoeLinearV2ForCausalLM"}
+    assert classes - set(CONFIGURATIONS) == {"BailingMoeLinearV2ForCausalLM", "Step3p5ForCausalLM"}

@@ -7,9 +7,12 @@ import subprocess
 import sys
 
 import pytest
+from typer.main import get_command
 
 from meshwright import cli as package
 from meshwright.cli import app
+from meshwright.cli.elsewhere import KNOBS, OPTIONS
+from meshwright.cli.overview import VERBS
 from meshwright.errors import Message, NoAnswerError
 
 HEAVY = (
@@ -68,6 +71,10 @@ def test_version(cli):
     [
         (["plna"], "error: unknown command 'plna'; did you mean plan?"),
         (["plan", "--nodez", "3"], "error: unknown option '--nodez'; did you mean --nodes"),
+        (["plan", "--gpu", "h100"], "error: unknown option '--gpu'; it is '--device' here"),
+        (["estimate", "--seq_length", "4096"], "error: unknown option '--seq_length'; it is '--sequence' here"),
+        (["plan", "--tensor-parallel", "4"], "error: unknown option '--tensor-parallel'; it is '--pin tp=N' here"),
+        (["plan", "--model", "llama3-8b"], "error: unknown option '--model'; the model is named without an option"),
         (["plan", "--nodes"], "error: Option '--nodes' requires an argument."),
         (["--nonsense"], "error: unknown option '--nonsense'"),
         (["catalog", "a", "b", "c"], "error: too many arguments"),
@@ -134,3 +141,19 @@ def test_the_overview_is_what_typer_would_print(columns, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", str(columns))
     assert app.run(["--help"]) == 0
     assert overview(columns) == capsys.readouterr().out
+
+
+def test_names_from_elsewhere_lead_to_options_that_a_verb_has():
+    group = get_command(app.app)
+    every = {name for verb in VERBS for each in group.get_command(None, verb).params for name in each.opts}
+    assert set(OPTIONS) <= every
+    words = [word for others in (*OPTIONS.values(), *KNOBS.values()) for word in others]
+    assert len(words) == len(set(words))
+
+
+def test_a_reader_that_goes_away_is_no_interruption():
+    command = [sys.executable, "-m", "meshwright", "plan", "--help"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        run.stdout.close()
+        said = run.stderr.read()
+    assert (run.returncode, said) == (141, "")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import importlib.util
 import io
 import json
 import os
@@ -203,6 +204,8 @@ def count(args: typing.Any, config: typing.Any, rank: int) -> int:
     vocabulary = -(-(args.vocab_size + 1) // multiple) * multiple  # NullTokenizer: one more than it is told
     total = 0
     try:
+        if getattr(args, "hybrid_override_pattern", None):
+            return hybrid(args, config, vocabulary)
         for chunk in range(chunks or 1):
             stage = {"ignore_virtual": False, "vp_stage": chunk if chunks else None}
             with torch.device("meta"):
@@ -233,6 +236,68 @@ def count(args: typing.Any, config: typing.Any, rank: int) -> int:
         torch.distributed.destroy_process_group()
         torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=1)
     return total
+
+
+def hybrid(args: typing.Any, config: typing.Any, vocabulary: int) -> int:
+    """Parameters of one rank of a hybrid with Mamba-2: local layers, each with the norm that those of Transformer Engine fuse."""
+    if "triton" not in sys.modules and importlib.util.find_spec("triton") is None:  # kernels of generation, which nothing here runs
+        sys.modules.update({name: mock.MagicMock() for name in ("triton", "triton.language", "triton.runtime")})
+    import torch
+    from megatron.core import parallel_state
+    from megatron.core.fusions.fused_bias_dropout import get_bias_dropout_add
+    from megatron.core.models.gpt.moe_module_specs import get_moe_module_spec
+    from megatron.core.models.mamba import MambaModel
+    from megatron.core.process_groups_config import ProcessGroupCollection
+    from megatron.core.ssm import mamba_block, mamba_context_parallel, mamba_mixer
+    from megatron.core.ssm.mamba_layer import MambaLayer, MambaLayerSubmodules
+    from megatron.core.ssm.mlp_layer import MLPLayer
+    from megatron.core.tensor_parallel import ColumnParallelLinear, RowParallelLinear
+    from megatron.core.transformer import transformer_layer as layers
+    from megatron.core.transformer.attention import SelfAttention, SelfAttentionSubmodules
+    from megatron.core.transformer.dot_product_attention import DotProductAttention
+    from megatron.core.transformer.enums import AttnMaskType
+    from megatron.core.transformer.mlp import MLP, MLPSubmodules
+    from megatron.core.transformer.spec_utils import ModuleSpec
+    from megatron.core.transformer.torch_norm import WrappedTorchNorm
+
+    class Norm(torch.nn.Module):
+        """The gated norm of mamba-ssm, as far as its weights go."""
+
+        def __init__(self, width: int, **_: object) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.empty(width))
+
+    mamba_mixer.HAVE_MAMBA_SSM = mamba_mixer.HAVE_EINOPS = mamba_context_parallel.HAVE_EINOPS = True
+    mamba_mixer.ExtendedRMSNorm, mamba_mixer.RMSNormGated, mamba_block.TENorm = Norm, Norm, WrappedTorchNorm
+    mamba_mixer.get_cuda_rng_tracker = lambda: SimpleNamespace(fork=contextlib.nullcontext)
+    MambaModel.setup_embeddings_and_output_layer = lambda self: None  # synchronises copies of the embedding
+    columns, rows = ColumnParallelLinear, RowParallelLinear
+    mixer = ModuleSpec(module=mamba_mixer.MambaMixer, submodules=mamba_mixer.MambaMixerSubmodules(in_proj=columns, out_proj=rows))
+    attention = ModuleSpec(
+        module=SelfAttention, params={"attn_mask_type": AttnMaskType.causal},
+        submodules=SelfAttentionSubmodules(linear_qkv=columns, core_attention=DotProductAttention, linear_proj=rows),
+    )
+    block = ModuleSpec(module=MLP, submodules=MLPSubmodules(linear_fc1=columns, linear_fc2=rows))
+    experts = get_moe_module_spec(use_te=False, num_experts=config.num_moe_experts or 1, moe_grouped_gemm=False)
+    spec = ModuleSpec(module=mamba_block.MambaStack, submodules=mamba_block.MambaStackSubmodules(
+        mamba_layer=ModuleSpec(module=MambaLayer, submodules=MambaLayerSubmodules(
+            norm=WrappedTorchNorm, mixer=mixer, mamba_bda=get_bias_dropout_add)),
+        attention_layer=ModuleSpec(module=layers.TransformerLayer, submodules=layers.TransformerLayerSubmodules(
+            input_layernorm=WrappedTorchNorm, self_attention=attention, self_attn_bda=get_bias_dropout_add)),
+        mlp_layer=ModuleSpec(module=MLPLayer, submodules=layers.TransformerLayerSubmodules(
+            pre_mlp_layernorm=WrappedTorchNorm, mlp=block, mlp_bda=get_bias_dropout_add)),
+        moe_layer=ModuleSpec(module=layers.TransformerLayer, submodules=layers.TransformerLayerSubmodules(
+            pre_mlp_layernorm=WrappedTorchNorm, mlp=experts, mlp_bda=get_bias_dropout_add)),
+    ))
+    with torch.device("meta"):
+        model = MambaModel(
+            config, spec, vocabulary, args.max_position_embeddings, hybrid_override_pattern=args.hybrid_override_pattern,
+            pre_process=parallel_state.is_pipeline_first_stage(), post_process=parallel_state.is_pipeline_last_stage(),
+            share_embeddings_and_output_weights=not args.untie_embeddings_and_output_weights,
+            position_embedding_type=args.position_embedding_type,
+            pg_collection=ProcessGroupCollection.use_mpu_process_groups(),
+        )
+    return sum(parameter.numel() for _, parameter in model.named_parameters(remove_duplicate=False))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
 
 QWEN, NANO, SPARSE, KIMI = "qwen3-next-80b-a3b", "nemotron-3-nano-30b-a3b", "deepseek-v3.2", "kimi-linear-48b-a3b"
+FALCON = "falcon-h1-34b"
 
 
 def said(name: str, model: Model, release: str | None = None) -> str:
@@ -43,13 +44,15 @@ def test_what_a_model_has_beyond_attention_and_feed_forward(model: str, parts: t
 @pytest.mark.parametrize(("name", "release", "model", "words"), [
     ("megatron", None, QWEN, ""), ("megatron", None, SPARSE, ""), ("bridge", None, QWEN, ""), ("accelerate", None, NANO, ""),
     ("megatron", "0.15", QWEN, "gated delta net is there since 0.16 (--experimental-attention-variant gated_delta_net"),
-    ("megatron", None, NANO, "Mamba-2 (pretrain_mamba.py --is-hybrid-model --hybrid-override-pattern) has no writer here"),
-    ("megatron", "main", NANO, "Mamba-2 (pretrain_mamba.py --hybrid-layer-pattern) has no writer here"),
+    ("megatron", None, NANO, ""), ("megatron", "main", NANO, ""), ("bridge", None, NANO, ""),
+    ("megatron", "0.12", NANO, "Mamba-2 is there since 0.13 (pretrain_mamba.py --is-hybrid-model --hybrid-override-pattern"),
+    ("megatron", None, FALCON, "it has no attention beside a mixer"),
+    ("mindspeed-llm", None, NANO, "Mamba-2 (--is-hybrid-model --hybrid-override-pattern) has no writer here"),
     ("bridge", None, KIMI, "Megatron-Bridge 0.3 cannot train kimi-linear-48b-a3b with what is written here: it has no Kimi delta"),
     ("torchtitan", None, QWEN,
      "it has no gated delta net; it has no gate on attention; --framework megatron or accelerate or deepspeed or bridge can"),
     ("nanotron", None, SPARSE, "it has no sparse attention"), ("mindspeed-llm", None, KIMI, "it has no Kimi delta attention"),
-    ("torchtitan", None, NANO, "--framework accelerate or deepspeed can"),
+    ("torchtitan", None, NANO, "--framework megatron or accelerate or deepspeed or bridge can"),
 ])
 def test_a_framework_says_what_it_lacks_and_who_has_it(name: str, release: str | None, model: str, words: str) -> None:
     found = said(name, load_model(model), release)
@@ -89,8 +92,8 @@ def test_arguments_of_a_part_exist_since_the_release_that_has_it() -> None:
 
 
 def test_a_plan_that_cannot_be_built_is_not_written() -> None:
-    case = case_of(NANO, devices=64)
-    with pytest.raises(InputError, match=r"Megatron-LM 0\.16 cannot train nemotron-3-nano-30b-a3b"):
+    case = case_of(KIMI, devices=64)
+    with pytest.raises(InputError, match=r"Megatron-LM 0\.16 cannot train kimi-linear-48b-a3b"):
         framework("megatron").write(case, layout_of(case))
 
 

@@ -7,6 +7,7 @@ from megatron_cases import case_of, layout_of
 
 from meshwright.catalog import load_model
 from meshwright.domain.layout import Full, Overlap, Selective
+from meshwright.domain.model import NO_BLOCK
 from meshwright.domain.training import Lora, Optimizer
 from meshwright.errors import InputError
 from meshwright.frameworks import framework
@@ -14,6 +15,7 @@ from meshwright.frameworks.megatron.version_limits import OLD as OLD_RULES
 
 MEGATRON = framework("megatron")
 DENSE, MOE, OSS, MLA = "llama3-8b", "qwen3-30b-a3b", "gpt-oss-120b", "deepseek-v3"
+HYBRID, NANO = "nemotron-h-8b", "nemotron-3-nano-30b-a3b"
 SP = {"sequence_parallel": True}
 
 BROKEN = {
@@ -44,6 +46,13 @@ BROKEN = {
     "context-heads": (DENSE, {"context_parallel": 16, "context_kind": "ulysses"}, {}),
     "context-hybrid": (DENSE, {"context_parallel": 2, "context_kind": "hybrid"}, {}),
     "context-window": (OSS, {"context_parallel": 2}, {}),
+    "mamba-heads": (NANO, {"context_parallel": 3}, {"devices": 48, "batch": 240, "sequence": 3072}),
+    "mamba-groups": ("granite4-h-tiny", {"tensor_parallel": 2, **SP}, {}),
+    "mamba-context": ("nemotron-nano-12b-v2", {"tensor_parallel": 2, "context_parallel": 6, **SP},
+                      {"devices": 48, "batch": 240, "sequence": 3072}),
+    "mamba-fp8": (NANO, {}, {"precision_name": "fp8-cs", "mamba_heads": 24}),
+    "hybrid-block": ("granite4-h-tiny", {"recompute": Full(layers=3)}, {"mixer_alone": True}),
+    "hybrid-expert-overlap": (NANO, {"expert_parallel": 8, "overlap": Overlap(expert=True)}, {}),
     "stage-layers": (DENSE, {"pipeline_parallel": 2, "stage_layers": ((16, 15),)}, {}),
     "interleaved": (DENSE, {"virtual_stages": 2}, {}),
     "interleaved-p2p": (DENSE, {"pipeline_parallel": 2, "virtual_stages": 2, "overlap": Overlap(point_to_point=False)}, {}),
@@ -75,6 +84,11 @@ VERSIONED = {
 OLD = {
     "fp8-blockwise": (DENSE, {}, {"precision_name": "fp8-blockwise"}),
     "bf16-moments": (DENSE, {}, {"optimizer_name": "adamw-bf16-moments"}),
+    "hybrid-experts": (NANO, {}, {}),
+    "hybrid-mtp": ("nemotron-3-super-120b-a12b", {}, {}),
+    "hybrid-virtual": (HYBRID, {"pipeline_parallel": 2, "virtual_stages": 2}, {}),
+    "hybrid-split": (HYBRID, {"pipeline_parallel": 4, "stage_layers": ((12, 14, 13, 13),)}, {}),
+    "hybrid-recompute": (HYBRID, {"recompute": Full()}, {}),
     "mtp-context": (MLA, {"context_parallel": 2}, {}),
     "mtp-layout": (MLA, {"pipeline_parallel": 2}, {}),
     "recompute-shared": (MLA, {"recompute": Selective(modules=("shared_experts",))}, {}),
@@ -85,12 +99,18 @@ OLD = {
     "expert-fp16": (MOE, {"expert_parallel": 8}, {"precision_name": "fp16"}),
     "expert-overlap-mtp-pipeline": (MLA, {"expert_parallel": 8, "overlap": Overlap(expert=True)}, {}),
     "muon": (DENSE, {}, {"optimizer_name": "muon"}),
+    "packed-delta": ("qwen3-next-80b-a3b", {}, {"task": "sft"}),
+    "packed-sparse": ("deepseek-v3.2", {}, {"task": "sft"}),
 }
+
+
+_ODD = ("model", "lora", "precision", "optimizer", "mtp", "mamba_heads", "mixer_alone", "task")
+"""What an example changes of its case afterwards."""
 
 
 def broken(model, knobs, changes):
     changes = dict(changes)
-    odd = {key: changes.pop(key) for key in ("model", "lora", "precision", "optimizer", "mtp") if key in changes}
+    odd = {key: changes.pop(key) for key in _ODD if key in changes}
     case = case_of(model, **changes)
     layout = layout_of(case, **knobs)
     training = case.training
@@ -98,6 +118,16 @@ def broken(model, knobs, changes):
         case = replace(case, model=load_model(odd["model"]))
     if "mtp" in odd:
         case = replace(case, model=replace(case.model, num_mtp_layers=odd["mtp"]))
+    if "mamba_heads" in odd:
+        case = replace(case, model=replace(case.model, kinds=tuple(
+            replace(kind, mixer=replace(kind.mixer, num_heads=odd["mamba_heads"])) if kind.mixer else kind
+            for kind in case.model.kinds)))
+    if "mixer_alone" in odd:
+        alone = replace(case.model.kinds[0], feed_forward=NO_BLOCK, norms=1)
+        case = replace(case, model=replace(case.model, kinds=(*case.model.kinds, alone),
+                                           pattern=(*case.model.pattern[:-1], len(case.model.kinds))))
+    if "task" in odd:
+        case = replace(case, training=replace(training, task=odd["task"]))
     if "lora" in odd:
         case = replace(case, training=replace(training, task="lora", lora=Lora()))
     if "precision" in odd:

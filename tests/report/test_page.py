@@ -9,12 +9,16 @@ from html.parser import HTMLParser
 import pytest
 
 from meshwright.report.page.blocks import (
+    DIFFERENCE,
+    Beside,
     Chart,
     Code,
     Folded,
     Page,
     Paragraph,
+    Run,
     Section,
+    Strip,
     Tile,
     Tiles,
     cell,
@@ -33,7 +37,8 @@ HOSTILE = "</script><script>alert(1)</script>]]>--><img src=x onerror=alert(1)>\
 def drawing(width: float) -> Drawing:
     drawn = Drawing(width=width, height=40, title=HOSTILE, description=HOSTILE)
     drawn.text(0, 10, HOSTILE)
-    drawn.rectangle(0, 20, width, 10, BLUE)
+    drawn.rectangle(0, 20, width, 10, BLUE, value=HOSTILE)
+    drawn.dots([(1.0, 2.0), (3.0, 4.0)], BLUE, values=[HOSTILE, HOSTILE])
     return drawn
 
 
@@ -41,6 +46,8 @@ def page_of(text: str) -> Page:
     blocks = (
         Paragraph(words=words(text)), Paragraph(words=words(text), kind="item"), table([text], [[cell(text)]], caption=text),
         drawn_twice(drawing, caption=text), Chart(wide=drawing(900), zoom=True), Code(text=text, name=text),
+        Strip(knobs=((text, text),), label=text), Beside(blocks=(Paragraph(words=words(Run(text, badge=True))),)),
+        Code(text=f"+{text}\n-{text}", name=DIFFERENCE), table([text, text, text * 60], [[cell(text)] * 3]),
         Folded(title=text, blocks=(Tiles(tiles=(Tile(name=text, value=text, remark=text),)),)),
     )
     return Page(verb=text, title=text, subtitle=text, first=blocks, sections=(Section(title=text, blocks=blocks),) * 3)
@@ -88,6 +95,37 @@ def test_a_page_is_plain_values():
     plain = plain_page(page_of("a"))
     assert json.loads(json.dumps(plain)) == plain
     assert plain["sections"][0]["blocks"][2]["rows"][0][0]["words"][0]["text"] == "a"
+
+
+def test_a_mark_says_what_it_stands_for_on_a_page_alone():
+    drawn = Drawing(width=10, height=10, title="t")
+    drawn.rectangle(0, 0, 1, 1, BLUE, value="a < b\nc")
+    drawn.dots([(1, 1), (2, 2), (1, 1)], BLUE, values=["first", "second", "hidden by the first"])
+    assert 'data-v="a &lt; b c"' in drawn.inline() and 'data-v="first&#10;second"' in drawn.inline()
+    assert "data-v" not in str(drawn), "a picture that stands alone has no script that could show it"
+
+
+def test_a_layout_is_shown_knob_by_knob_and_whole():
+    """Every word of every label of the domain has its box, and the label beside it reads back."""
+    from hypothesis import given, settings
+
+    from meshwright.domain.label import label
+    from meshwright.report.pages.layouts import strip
+    from strategies import planned
+
+    same = {"schedule", "attention", "overlap"}
+
+    @settings(max_examples=60, deadline=None)
+    @given(planned())
+    def checked(found):
+        said = label(found[1])
+        shown = strip(said)
+        assert shown.label == said and len(shown.knobs) == len(said.split())
+        for (name, value), word in zip(shown.knobs, said.split(), strict=True):
+            key = word.partition("=")[0]
+            assert name and value and (name != key or key in same), f"{word} has no name that people use"
+
+    checked()
 
 
 def luminance(colour: str) -> float:

@@ -38,10 +38,27 @@ MEASURED = """() => {
       && box.bottom <= frame.bottom + 2;
   };
   const plain = of(false);
+  const covers = (box, at) => box.left <= at.left + 1 && box.right >= at.right - 1 && box.top <= at.top + 3
+    && box.bottom >= at.bottom - 3;
+  const ground = (node) => {
+    const at = node.getBoundingClientRect();
+    for (let under = node.previousElementSibling; under; under = under.previousElementSibling) {
+      if (under.tagName === 'rect' && !under.hasAttribute('opacity') && covers(under.getBoundingClientRect(), at)) {
+        return rgb(getComputedStyle(under).fill);
+      }
+    }
+    return paper;
+  };
+  const boxes = plain.map((node) => [node, node.getBoundingClientRect()]);
+  const cross = (a, b) => a.left < b.right - 2 && b.left < a.right - 2 && a.top < b.bottom - 4 && b.top < a.bottom - 4;
+  const overlap = boxes.flatMap(([one, a], at) => boxes.slice(at + 1)
+    .filter(([two, b]) => one.ownerSVGElement === two.ownerSVGElement && cross(a, b))
+    .map(([two]) => `${one.textContent} / ${two.textContent}`));
   return {
+    overlap: overlap.slice(0, 5),
     width: document.documentElement.scrollWidth, window: innerWidth, charts: document.querySelectorAll('svg').length,
     smallest: Math.min(99, ...plain.map(size)), zoomed: Math.min(99, ...of(true).map(size)),
-    pale: plain.filter((node) => contrast(rgb(getComputedStyle(node).fill), paper) < 4.5).map((node) => node.textContent)
+    pale: plain.filter((node) => contrast(rgb(getComputedStyle(node).fill), ground(node)) < 4.5).map((node) => node.textContent)
       .slice(0, 5),
     outside: plain.filter((node) => !inside(node)).map((node) => node.textContent).slice(0, 5),
     fixed: [...document.querySelectorAll('main p, main li, main h1, main h2')].filter(seen)
@@ -116,6 +133,7 @@ def _is_readable(found, where):
     assert found["width"] <= found["window"], f"wider than the window: {where}: {found}"
     assert found["smallest"] >= SMALLEST and found["zoomed"] >= SMALLEST_ZOOMED, f"letters too small: {where}: {found}"
     assert not found["pale"], f"letters too pale: {where}: {found}"
+    assert not found["overlap"], f"letters on top of others: {where}: {found}"
     assert not found["outside"], f"letters outside their chart: {where}: {found}"
     assert not found["fixed"], f"lines that are cut: {where}: {found}"
 
@@ -165,3 +183,64 @@ def test_the_keyboard_reaches_everything(page_of, view):
     assert view.evaluate("document.querySelector('.zoomable svg').getBoundingClientRect().width") > 1.9 * before
     view.keyboard.press("0")
     assert view.evaluate("document.querySelector('.zoomable svg').getBoundingClientRect().width") == pytest.approx(before)
+
+
+@pytest.mark.parametrize(("name", "key", "said"), [
+    ("estimate", "ArrowRight", "stage 0: parameters"), ("atlas", "End", "on 64 devices"), ("pack", "ArrowDown", "tokens"),
+])
+def test_charts_say_their_values_to_a_keyboard_and_to_a_pointer(name, key, said, page_of, view):
+    """One stop a chart; arrow keys go from value to value, each shown and spoken; a pointer shows what it is near."""
+    view.set_viewport_size({"width": 1280, "height": 900})
+    view.goto(page_of(name).as_uri())
+    chart = view.locator(".chart.wide").first
+    assert view.evaluate("document.getElementById('tip').hidden")
+    chart.focus()
+    view.keyboard.press(key)
+    tip, heard = (view.evaluate(f"document.querySelector('{one}').textContent") for one in ("#tip", ".heard"))
+    assert said in tip and heard == tip
+    assert not view.evaluate("document.getElementById('tip').hidden")
+    box = view.evaluate("(() => { const box = document.getElementById('tip').getBoundingClientRect(); "
+                        "return [box.left, box.right, box.top] })()")
+    assert box[0] >= 0 and box[1] <= 1280 and box[2] >= 0
+    view.keyboard.press("Escape")
+    assert view.evaluate("document.getElementById('tip').hidden")
+    view.evaluate("document.activeElement.blur()")
+    chart.scroll_into_view_if_needed()
+    at = chart.evaluate("""(chart) => {
+      const mark = chart.querySelector('[data-v]'), box = mark.getBoundingClientRect(), to = mark.getScreenCTM();
+      if (mark.tagName !== 'path') { return [box.left + box.width / 2, box.top + box.height / 2]; }
+      const [x, y] = mark.getAttribute('d').match(/[\\d.]+/g).map(Number);
+      return [to.e + to.a * x, to.f + to.d * y];
+    }""")
+    view.mouse.move(*at)
+    assert view.evaluate("document.getElementById('tip').textContent")
+    assert not view.evaluate("document.getElementById('tip').hidden")
+    view.emulate_media(media="print")
+    assert view.evaluate("getComputedStyle(document.getElementById('tip')).display") == "none"
+    assert view.complaints == []
+
+
+def test_an_operation_of_the_pipeline_says_its_time(page_of, view):
+    """Of thousands of operations in one path the one that is pointed at is found."""
+    view.set_viewport_size({"width": 1280, "height": 900})
+    view.goto(page_of("balance").as_uri())
+    chart = view.locator(".zoomable").first
+    chart.focus()
+    view.keyboard.press("Shift+End")
+    last = view.evaluate("document.getElementById('tip').textContent")
+    assert re.match(r"stage \d+: ", last), last
+    found = view.evaluate("""() => [...document.querySelectorAll('.zoomable path[data-v]')]
+      .map((path) => [path.dataset.v.split('\\n').length, path.getAttribute('d').split('M').length - 1])""")
+    assert found and all(said in (1, drawn) for said, drawn in found), "a value for each mark"
+
+
+def test_rows_become_cards_on_a_phone(page_of, view):
+    """A wide table shows every figure without scrolling on a phone, each beside the name of its column, and stays a table."""
+    view.set_viewport_size({"width": 390, "height": 800})
+    view.goto(page_of("plan").as_uri())
+    table = view.locator("table.cards").first
+    assert table.evaluate("(node) => node.scrollWidth <= node.parentElement.clientWidth + 1")
+    row = table.locator("tbody tr").first
+    named = row.evaluate("(node) => [...node.querySelectorAll('td')].map((one) => getComputedStyle(one, '::before').content)")
+    assert any("MFU" in each for each in named) and any("expected" in each for each in named)
+    assert table.get_attribute("role") == "table" and row.get_attribute("role") == "row"

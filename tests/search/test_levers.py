@@ -122,8 +122,8 @@ def poor():
 
 def test_plan_explain_and_fix_have_one_list(poor):
     assert poor.explain == poor.fix
-    assert [each.split(" (")[0] for each in poor.explain][:3] == [
-        "optimizer states in host memory", "gradients in BF16", "optimizer states in host memory and gradients in BF16"
+    assert [each.split(" (")[0] for each in poor.explain][:2] == [  # alone, 16-bit gradients make the optimizer step the peak
+        "optimizer states in host memory", "optimizer states in host memory and gradients in BF16"
     ]
     assert set(poor.plan) - set(poor.explain) == {each for each in poor.plan if each.startswith("fewer pins")}
 

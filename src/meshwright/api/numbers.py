@@ -30,7 +30,7 @@ MOST = {
     "microbatches": 10**6, "sequence_splits": 1024, "hop": 10**12, "time_limit": 86_400,
     "ranks": 1024, "rank": 131_071, "threads": 1024, "layouts": 1000, "rounds": 1000, "steps": 100_000, "warmup": 100_000,
     "step_seconds": 3600, "minutes": 10_080, "memory": 2**60,
-    "trials": 10**6, "at_once": 10_000, "device_hours": 10**9, "start_seconds": 10**6, "quiet_seconds": 10**6,
+    "jobs": 256, "trials": 10**6, "at_once": 10_000, "device_hours": 10**9, "start_seconds": 10**6, "quiet_seconds": 10**6,
     "trial_seconds": 10**6, "truncate": 10_000,
 }
 """Option -> the largest number it takes: more than anyone has, and less than what hurts. Lists of ``balance`` have their own."""

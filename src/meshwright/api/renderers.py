@@ -17,7 +17,6 @@ _BUILT_IN = {
     "answer.frame": "meshwright.report.pages:frame",
     "answer.html": "meshwright.report.pages:page_html",
     "atlas.svg": "meshwright.report.atlas_picture:picture",
-    "packing.html": "meshwright.report.pack_picture:page",
     "packing.svg": "meshwright.report.pack_picture:picture",
     "picture.png": "meshwright.report.raster:png",
     "pipeline.svg": "meshwright.report.pipeline_picture:picture_of",

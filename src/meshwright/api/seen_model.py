@@ -90,6 +90,7 @@ def _strange(figures: Mapping[str, Any]) -> Message | None:
     reasons = {
         "latent attention, whose widths no figure has": figures.get("latent_attention"),
         "attention to a window": figures.get("windowed"),
+        "layers of Mamba or of single blocks": figures.get("blocks"),
         "nothing of whether its feed-forward blocks are gated": "gated" not in figures,
         "mixtures that are not all behind the dense layers": experts and not all(mixtures[first:]),
         "no word of which layers are mixtures": experts and not mixtures,

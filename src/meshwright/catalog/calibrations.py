@@ -60,10 +60,12 @@ def freedoms() -> tuple[Freedom, ...]:
     """What a fit may move, from ``data/constants.yaml``."""
     found: list[Freedom] = []
     for name, block in require_mapping(_document()["fitted"], FILE).items():
-        spreads = {key: float(str(value)) for key, value in require_mapping(block, f"{FILE}: fitted.{name}").items()}
+        given = dict(require_mapping(block, f"{FILE}: fitted.{name}"))
+        launch = bool(given.pop("launch", False))
+        spreads = {key: float(str(value)) for key, value in given.items()}
         maximum = spreads.pop("maximum", None)
         assert set(spreads) <= set(LEVELS), f"{FILE}: fitted.{name}: unknown level"
-        found.append(Freedom(name=name, spreads=spreads, maximum=maximum))
+        found.append(Freedom(name=name, spreads=spreads, maximum=maximum, launch=launch))
     return tuple(found)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from meshwright.catalog import load_model, models
 from meshwright.check.context import finding
 from meshwright.domain.model import Mlp
+from meshwright.frameworks.megatron.hybrid import is_hybrid, letters
 from meshwright.perf.parameters import padded_vocabulary
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _ENOUGH = frozenset({"layers", "hidden", "heads"})
 def figures_of(model: Model) -> Mapping[str, object]:
     """A model by the names of ``Said.figures``, as far as they hold for the whole of it."""
     attention, experts = model.attention, model.experts
-    dense = next((kind.feed_forward for kind in model.kinds if isinstance(kind.feed_forward, Mlp)), None)
+    dense = next((kind.feed_forward for kind in model.kinds if isinstance(kind.feed_forward, Mlp) and kind.has_block), None)
     found: dict[str, object] = {
         "layers": model.num_layers, "hidden": model.hidden, "heads": attention.num_heads,
         "key_value_heads": attention.num_key_value_heads, "head_dim": attention.head_dim, "vocabulary": model.vocabulary,
@@ -37,8 +38,10 @@ def figures_of(model: Model) -> Mapping[str, object]:
         "latent_attention": attention.latent is not None,
         "windowed": any(each.window_tokens for each in model.attentions),
     }
-    if len({kind.feed_forward.gated for kind in model.kinds}) == 1:
+    if len({kind.feed_forward.gated for kind in model.kinds if kind.has_block}) == 1:
         found["gated"] = model.feed_forward.gated
+    if is_hybrid(model):
+        found["blocks"] = "".join(letters(model))
     if attention.latent is not None:  # every query has its own key; frameworks differ in what they write there
         del found["key_value_heads"], found["head_dim"]
     if dense is not None:
@@ -109,6 +112,8 @@ def likely_models(reading: Reading) -> tuple[str, ...]:
     found = []
     for name in models():
         known = figures_of(load_model(name))
+        if "blocks" in known and "blocks" not in figures:
+            continue  # files without a pattern are of no hybrid, whatever its widths
         if all(same(each, said, known[each], tp) for each, said in figures.items() if each in known):
             found.append(name)
     return tuple(found)

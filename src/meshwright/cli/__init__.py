@@ -33,7 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if whole and not open_streams():
                 return complain(["standard output is closed"], BAD_INPUT)
             status = _printed(list(sys.argv[1:] if arguments is None else arguments))
-        except (KeyboardInterrupt, SystemExit):
+        except (KeyboardInterrupt, SystemExit) as ended:
+            if isinstance(ended, SystemExit) and not signals.number:  # so rich ends where the reader of standard output has gone
+                return BROKEN_PIPE
             status = complain([signals.line], signals.status)
     if whole and signals.number:
         leave(status)  # a solver's thread may not have ended yet

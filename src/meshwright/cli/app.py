@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperGroup
 
+from meshwright.cli.elsewhere import meant
 from meshwright.cli.overview import PURPOSE, VERBS, VERSION
 from meshwright.cli.words import AsWritten
 from meshwright.errors import InputError, fault, nearest
@@ -88,7 +89,10 @@ def _usage(error: Any, arguments: Sequence[str]) -> InputError:
     reason = str(error.format_message())
     verb = next((word for word in arguments if word in VERBS), "")
     if option := getattr(error, "option_name", "") if hasattr(error, "possibilities") else "":
-        hint = nearest(option, error.possibilities or (), f"meshwright {verb} --help" if verb else "meshwright --help")
+        command = getattr(getattr(error, "ctx", None), "command", None)
+        known = frozenset(name for each in getattr(command, "params", ()) for name in each.opts)
+        listing = f"meshwright {verb} --help" if verb else "meshwright --help"
+        hint = meant(option, known) or nearest(option, error.possibilities or (), listing)
         return fault("cli.option", "unknown option {option!r}{hint}", option=option, hint=hint)
     if found := _TOO_MANY.match(reason):
         return fault("cli.arguments", "too many arguments: {words!r}; a value with spaces needs quotes", words=found[1])

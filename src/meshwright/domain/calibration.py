@@ -188,6 +188,8 @@ class Freedom:
     name: str
     spreads: Mapping[str, float]
     maximum: float | None = None
+    launch: bool = False
+    """Of how a run is launched: what untuned runs teach."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

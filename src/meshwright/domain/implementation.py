@@ -33,12 +33,12 @@ the other ranks. Context parallelism divides the tokens."""
 
 Condition = Literal[
     "", "context", "sequence", "expert", "query_key_norm", "gated", "alone", "streams", "output_gate", "indexer", "selected",
-    "convolution", "keyed", "delta", "latent_experts",
+    "convolution", "keyed", "delta", "latent_experts", "latent", "direct",
 ]
 """When a tensor or a pass exists: always; under context, sequence or expert parallelism; where queries and keys are normalised; in
 gated blocks; of a mixer without attention beside it; with several residual streams; where attention's output has a gate, where
 it has an indexer, where tokens are selected; where a mixer convolves, where it has queries and keys of its own, where it
-follows a delta rule; where experts work in a latent space."""
+follows a delta rule; where experts work in a latent space; where attention projects into latents first, and where it does not."""
 
 PassKind = Literal[
     "", "norm", "rotary", "gate", "residual", "copy", "cast", "loss", "loss_parallel", "embedding", "adam", "router", "permute",
@@ -190,6 +190,8 @@ class Implementation:
     """Part of ``logit_bytes`` that the loss keeps for its backward."""
     logit_bytes_before: float = 0.0
     """Bytes per logit of the micro-batch before that are still held when the next one's loss is taken."""
+    logit_chunk_tokens: int = 0
+    """Tokens whose logits exist at a time, where the loss is taken in chunks that each run forward and backward; 0: all."""
     logits_gathered: bool = False
     """Logits are gathered over TP before the loss."""
     sequence_parallel: bool = True
@@ -234,6 +236,9 @@ class Implementation:
     """16-bit gradients beside an FP32 buffer: bytes per parameter on top of the gradient that the recipe keeps."""
     update_gradient_bytes: float = 0.0
     """Bytes per updated parameter that the optimizer step holds beside its states where gradients are of 16 bits: FP32 copies."""
+    step_gradient_bytes: float = 0.0
+    """The same where the allocator puts them into blocks of activations, which are gone by then: what the optimizer step needs
+    is a peak of its own, beside that of the backward, and the larger one counts (``estimate.memory``)."""
     weight_gradient_bytes: float = 0.0
     """Bytes per weight of the largest product, taken while its gradient is computed beside the gradient buffer."""
     gather_buffer_bytes: float = 0.0

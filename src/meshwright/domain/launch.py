@@ -28,6 +28,11 @@ class Launch:
     """The framework itself chooses the back end of attention, and falls back where its fused kernels have no answer: sinks."""
     plain_host: bool = False
     """Processes are not bound to the cores beside their device, and Python collects garbage when it likes."""
+    offloaded_layers: int = 0
+    """Layers whose saved tensors go to the host in the forward and come back before their backward; what they take there is
+    in no figure of host memory."""
+    offloaded_checkpoints: bool = False
+    """The inputs that full recomputation keeps lie on the host until the layer runs again."""
     given: frozenset[str] = frozenset()
     """Names of the settings that somebody chose; the others are the implementation's habits."""
 

@@ -11,12 +11,22 @@ from meshwright.perf.schedules import SCHEDULES
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
+    from meshwright.domain.model import LayerKind
     from meshwright.estimate.evaluate import Evaluation
     from meshwright.perf.flops import Convention
     from meshwright.perf.seconds import Seconds
 
 STALLS, STRAGGLERS = "stalled messages and memory pressure", "stragglers"
 """Terms that wait for others; with those of the host itself they are the host's part of the step."""
+ATTENTION, RECURRENCES, BOTH = "attention", "recurrences", "attention and recurrences"
+CORES = (ATTENTION, RECURRENCES, BOTH)
+"""What mixes tokens in a layer beside its products, as terms name it."""
+FORMULAS = {ATTENTION: "attention.flash_attention_s", RECURRENCES: "layer.mixer_core_s", BOTH: "layer.layer_pieces"}
+
+
+def mixing(kind: LayerKind) -> str:
+    """The name of what mixes tokens in a layer: attention, a recurrence, or both side by side (Falcon-H1)."""
+    return ATTENTION if kind.mixer is None else RECURRENCES if kind.attention is None else BOTH
 
 
 def breakdown(
@@ -36,10 +46,12 @@ def breakdown(
     composition, costs, m = evaluation.composition, evaluation.costs, float(evaluation.degrees.num_microbatches)
     busiest = int(evaluation.time.pipeline.busiest)
     ideal = model_flops / devices / peak_flops_per_s
-    sums = dict.fromkeys(("products", "attention", "elementwise", "cast", "recompute", "products_ideal", "attention_ideal"), 0.0)
+    sums = dict.fromkeys(("products", "elementwise", "cast", "recompute", "products_ideal", "attention_ideal"), 0.0)
+    cores = dict.fromkeys(sorted({mixing(kind) for kind in case.model.kinds if kind.mixes} or {ATTENTION}, key=CORES.index), 0.0)
     base_peak = case.cluster.device.peak_flops_per_s.get(case.training.precision.base_dtype, peak_flops_per_s)
     passes = weight_passes(weights_frozen=case.training.weights_frozen)
     batch, shape, vocabulary = case.batch, costs.shape, float(vocabulary_rows(case, costs.shape.tensor_parallel))
+    attention = 0.0
     for treatment, counts in enumerate(composition.counts):
         if counts is None:
             continue
@@ -51,7 +63,7 @@ def breakdown(
             pieces = cost.time.pieces
             again = cost.recompute[treatment]
             sums["products"] += layers * float(pieces.products_forward + pieces.products_input + pieces.products_weight)
-            sums["attention"] += layers * float(pieces.attention_forward + pieces.attention_backward)
+            core_s = layers * float(pieces.attention_forward + pieces.attention_backward)
             sums["elementwise"] += layers * float(pieces.elementwise_forward + pieces.elementwise_backward)
             sums["cast"] += layers * float(pieces.cast)
             sums["recompute"] += layers * float(again.compute)
@@ -60,7 +72,11 @@ def breakdown(
                 mean_square=batch.mean_square_document_tokens,
             )
             sums["products_ideal"] += layers * passes * products / peak_flops_per_s
-            sums["attention_ideal"] += layers * ATTENTION_PASSES * core / peak_flops_per_s
+            core_ideal = layers * ATTENTION_PASSES * core / peak_flops_per_s
+            sums["attention_ideal"] += core_ideal
+            attention += core_s
+            if kind.mixes:
+                cores[mixing(kind)] += core_s - core_ideal
     embedding, head = float(composition.embedding[busiest]), float(composition.head[busiest])
     head_ideal = head * m * passes * head_flops(case.model, shape, vocabulary) / peak_flops_per_s
     ends = m * (
@@ -69,7 +85,7 @@ def breakdown(
     )
     compute, time = float(spent.compute), evaluation.time
     own_ideal = sums["products_ideal"] + sums["attention_ideal"] + head_ideal
-    gaps = compute - sums["products"] - sums["attention"] - sums["elementwise"] - sums["cast"] - sums["recompute"] - ends
+    gaps = compute - sums["products"] - attention - sums["elementwise"] - sums["cast"] - sums["recompute"] - ends
     imbalance = max(0.0, own_ideal - ideal)
     # The busiest stage may hold less than the mean of useful work (it has other work); what is missing is idle elsewhere.
     surplus = own_ideal - ideal - imbalance
@@ -79,7 +95,7 @@ def breakdown(
         ("ideal", ideal, "perf.flops.training_flops"),
         ("imbalance of stages", imbalance, "estimate.split.compose"),
         (f"matrix products below peak{low}", sums["products"] - sums["products_ideal"], "perf.gemm.gemm_s"),
-        (f"attention below peak{low}", sums["attention"] - sums["attention_ideal"], "perf.attention.flash_attention_s"),
+        *((f"{name} below peak{low}", lost, f"perf.{FORMULAS[name]}") for name, lost in cores.items()),
         ("embedding, output layer and loss", ends - head_ideal + surplus, "perf.ends.head_time"),
         ("elementwise operators", sums["elementwise"], "perf.elementwise.memory_bound_s"),
         ("casts of low precision", sums["cast"], "perf.layer.layer_pieces"),

@@ -125,7 +125,7 @@ def state_costs(
             parameter_bytes=states.parameter_bytes, gradient_bytes=states.gradient_bytes,
             optimizer_bytes=np.zeros_like(states.optimizer_bytes), master_bytes=np.zeros_like(states.master_bytes),
             owned_parameters=states.owned_parameters,
-            reduced_parameters=states.reduced_parameters,
+            reduced_parameters=states.reduced_parameters, step_bytes=np.zeros_like(states.step_bytes),
         )
     return StateCosts(
         states=states,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.domain.layout import Full, NoRecompute, Selective
-from meshwright.perf.activations import checkpoint_bytes, saved_bytes, working_bytes
+from meshwright.perf.activations import checkpoint_bytes, headroom_ratio, saved_bytes, working_bytes
 from meshwright.perf.arrays import Array, array
 from meshwright.perf.collectives import all_gather_s, point_to_point_s
 from meshwright.perf.ends import EndTime, embedding_time, head_time, logits_bytes
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from meshwright.domain.model import LayerKind
     from meshwright.estimate.degrees import Degrees
     from meshwright.perf.placement import Groups
+
+
+OFFLOAD_BUFFERS = 2.0
+"""Layers whose offloaded tensors are on the device: the one that runs and the one that travels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,15 +89,17 @@ def kind_costs(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, se
     hidden, sequence = case.model.hidden, case.batch.sequence_tokens
     options = {
         "implementation": case.implementation, "precision": case.training.precision,
-        "headroom_ratio": case.calibration.constants.expert_headroom_ratio,
+        "headroom_ratio": headroom_ratio(case, shape),
     }
     everything = saved_bytes(kind, hidden, sequence, shape, **options)  # type: ignore[arg-type]
     own = 0.0 if case.training.weights_frozen else case.implementation.weight_gradient_bytes
     working = working_bytes(kind, hidden, shape, weight_gradient_bytes=own)
     buffers = case.implementation.gather_buffer_bytes * shape.tokens * hidden
     working = working + np.where(shape.tensor_parallel > 1.0, buffers, 0.0)
+    on_device = device_share(case)
     recompute: list[Seconds] = []
     saved: list[Array] = []
+    brought: list[Array] = []
     for treatment in settings.treatments:
         match treatment:
             case NoRecompute():
@@ -103,10 +109,24 @@ def kind_costs(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, se
                 kept = saved_bytes(kind, hidden, sequence, shape, recomputed=modules, **options)  # type: ignore[arg-type]
             case Full():
                 again, kept = recompute_s(time, None), checkpoint_bytes(hidden, shape, streams=kind.streams)
+        moved = 0.0 if isinstance(treatment, Full) and case.launch.offloaded_checkpoints else on_device
         recompute.append(again)
-        saved.append(kept)
-    transient = tuple(working + (everything - kept) for kept in saved)
-    return KindCosts(time=time, recompute=tuple(recompute), saved_bytes=tuple(saved), transient_bytes=transient)
+        saved.append(moved * kept)
+        brought.append(working + (everything - kept) + (OFFLOAD_BUFFERS * kept if moved < 1.0 else 0.0))
+    return KindCosts(time=time, recompute=tuple(recompute), saved_bytes=tuple(saved), transient_bytes=tuple(brought))
+
+
+def device_share(case: Case) -> float:
+    """Share of what layers keep for backward that stays on the device, where the host takes that of some layers.
+
+        1 - min(k, L) / L
+
+    Symbols: k ``Launch.offloaded_layers``; L layers of the model.
+    Holds:   one stage holds all layers: Megatron-Core refuses to offload layers under a pipeline. Layers weigh the same on average.
+             Transfers hide behind compute; what is on its way takes ``OFFLOAD_BUFFERS`` layers on the device.
+    Source:  Megatron-Core --cpu-offloading-num-layers; Transformer Engine cpu_offload.py (two layers in turn).
+    """
+    return 1.0 - min(case.launch.offloaded_layers, case.model.num_layers) / case.model.num_layers
 
 
 def work_costs(case: Case, settings: Settings, degrees: Degrees) -> WorkCosts:

@@ -19,6 +19,7 @@ from meshwright.estimate.memory import (
     piled_memory,
     stage_memory,
     static_bytes,
+    step_bytes,
 )
 from meshwright.estimate.split import Composition, compose, default_split, treatments_of
 from meshwright.estimate.stages import StageCosts, StageParameters, stage_costs, stage_inputs, stage_parameters, stage_seconds
@@ -114,7 +115,7 @@ def evaluate_columns(case: Case, settings: Settings, degrees: Degrees, compositi
     state = state_costs(case, degrees, parameters, composition, offload=settings.offload)
     pipeline = pipeline_time(case, settings, composition, stages, degrees, hop_s=costs.hop_s)
     activation = activation_memory(settings, composition, stages, degrees, inputs.kinds)
-    reserved = (static_bytes(case, state) + dynamic_bytes(case, activation)).max(axis=0)
+    reserved = (static_bytes(case, state) + np.maximum(dynamic_bytes(case, activation), step_bytes(case, state))).max(axis=0)
     time = step_time(case, settings, pipeline, state.times, degrees, reserved_bytes=reserved)
     piled = piled_memory(case, costs.shape, composition, activation, degrees)
     return Evaluation(

@@ -14,7 +14,7 @@ from meshwright.estimate.combine import pipeline_time, state_costs, step_time
 from meshwright.estimate.costs import work_costs
 from meshwright.estimate.degrees import Degrees, columns_of
 from meshwright.estimate.evaluate import composition_of, settings_of
-from meshwright.estimate.memory import activation_memory, dynamic_bytes, static_bytes
+from meshwright.estimate.memory import activation_memory, dynamic_bytes, static_bytes, step_bytes
 from meshwright.estimate.split import stack, treatments_of
 from meshwright.estimate.stages import stage_costs, stage_inputs, stage_parameters, together, under
 from meshwright.estimate.tables import Table
@@ -64,7 +64,7 @@ def _evaluate_group(case: Case, settings: Settings, layouts: Sequence[Layout]) -
     state = state_costs(case, degrees, parameters, composition, offload=settings.offload)
     pipeline = pipeline_time(case, settings, composition, stages, degrees, hop_s=inputs.hop_s)
     activation = activation_memory(settings, composition, stages, degrees, inputs.kinds)
-    reserved = (static_bytes(case, state) + dynamic_bytes(case, activation)).max(axis=0)
+    reserved = (static_bytes(case, state) + np.maximum(dynamic_bytes(case, activation), step_bytes(case, state))).max(axis=0)
     time = step_time(case, settings, pipeline, state.times, degrees, reserved_bytes=reserved)
     return time.step_s, reserved
 

@@ -235,26 +235,38 @@ def dynamic_bytes(case: Case, activation: ActivationMemory) -> Array:
     """Reserved bytes of a row that depend on the micro-batch: activations and working set with their fragmentation.
 
     Units:   bytes.
+    Holds:   of the backward's peak; that of the optimizer step has ``step_bytes`` instead, and the larger of the two counts.
     Source:  ``stage_memory``, whose terms these are.
     """
     return held_bytes(case, activation.activations + activation.transient)
 
 
+def step_bytes(case: Case, state: StateCosts) -> Array:
+    """Reserved bytes of a row that the optimizer step needs beside the static ones, when activations are gone.
+
+    Units:   bytes.
+    Source:  ``perf.states``.
+    """
+    return held_bytes(case, state.states.step_bytes)
+
+
 def stage_memory(case: Case, activation: ActivationMemory, state: StateCosts, piled: Array | None = None) -> StageMemory:
-    """Memory of every row by purpose; its reserved bytes are ``static_bytes + dynamic_bytes``, up to the last bits.
+    """Memory of every row by purpose; its reserved bytes are ``static_bytes + max(dynamic_bytes, step_bytes)``, to the last bits.
 
-        temporary = working set + gathered layers;   overhead = phi allocated + context + communicators
+        temporary = max(working set, U - activations) + gathered layers;   overhead = phi allocated + context + communicators
 
-    The peak is that of the backward of the last micro-batch in flight, in which all terms live together. What lives in the
-    optimizer step alone (FP32 copies of gradients) is counted with the states: the allocator keeps the blocks of activations,
-    which its large buffers do not fit into.
+    The peak is that of the backward of the last micro-batch in flight, in which all terms live together, or that of the optimizer
+    step, when activations are gone and FP32 copies of gradients (U) stand in their place: recomputing more frees nothing below it.
+    Where such copies do not fit into the blocks of activations, they are counted with the states instead
+    (``Implementation.update_gradient_bytes``).
 
-    Symbols: phi ``fragmentation_ratio``.
+    Symbols: phi ``fragmentation_ratio``; U ``States.step_bytes``.
     Shapes:  ``[row]`` or ``[row, column]``.
     Units:   bytes.
     Source:  docs/sources.md#reserve-and-stragglers; SimuMax B200 runs reserve 3-6 % more than all that they allocate.
     """
-    states, temporary = state.states, activation.transient + state.gathered_bytes
+    states = state.states
+    temporary = np.maximum(activation.transient, states.step_bytes - activation.activations) + state.gathered_bytes
     return StageMemory(
         parameters=states.parameter_bytes, gradients=states.gradient_bytes, optimizer=states.optimizer_bytes,
         moments=states.optimizer_bytes - states.master_bytes, activations=activation.activations, temporary=temporary,

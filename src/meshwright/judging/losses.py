@@ -13,6 +13,8 @@ CAUSES = {
     "imbalance of stages": "strategy",
     "matrix products below peak": "hardware",
     "attention below peak": "hardware",
+    "recurrences below peak": "hardware",
+    "attention and recurrences below peak": "hardware",
     "embedding, output layer and loss": "architecture",
     "elementwise operators": "architecture",
     "casts of low precision": "architecture",

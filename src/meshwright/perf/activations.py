@@ -10,6 +10,7 @@ from meshwright.perf.arrays import Array, Number, array
 from meshwright.perf.widths import has_part, row_elements, row_exists
 
 if TYPE_CHECKING:
+    from meshwright.domain.case import Case
     from meshwright.domain.implementation import Implementation
     from meshwright.domain.model import LayerKind
     from meshwright.domain.training import Precision
@@ -49,6 +50,22 @@ def saved_bytes(
         kept = size * elements * (headroom_ratio if row.part == "experts" else 1.0)
         total = total + (kept if exists is None else np.where(exists, kept, 0.0))
     return total
+
+
+def headroom_ratio(case: Case, shape: WorkShape) -> Array:
+    """Routed tokens of the fullest expert rank over the mean, in memory.
+
+        1 where routing is forced to be balanced or one rank has all experts (e = 1), else ``expert_headroom_ratio``
+
+    Symbols: e expert parallelism. A token's copies are all on one rank where e = 1, whichever experts they go to.
+    Shapes:  the columns of ``shape``.
+    Units:   ratio.
+    Holds:   dropless routing; the mean does not depend on e (``perf.operators.routed_tokens``).
+    Source:  ``perf.exchange.imbalance_ratio``, the same in time; Megatron-Core --moe-router-force-load-balancing.
+    """
+    if case.training.balanced_routing:
+        return array(1.0)
+    return np.where(shape.expert_parallel > 1.0, case.calibration.constants.expert_headroom_ratio, 1.0)
 
 
 def checkpoint_bytes(hidden: int, shape: WorkShape, *, streams: int = 1) -> Array:

@@ -128,7 +128,8 @@ def logits_bytes(case: Case, shape: WorkShape, vocabulary: Number) -> Array:
 
     Symbols: n multi-token-prediction layers, whose losses are taken together with the main one; q ``logit_bytes``: 2 in place;
              10 with an FP32 copy and the softmax that becomes the gradient; 14 where both stay; ``split_logit_bytes`` where the
-             implementation says so and t > 1; w ``weight_gradient_bytes``.
+             implementation says so and t > 1; w ``weight_gradient_bytes``; T at most ``logit_chunk_tokens`` where the loss
+             is taken in chunks.
     Shapes:  the columns of ``shape``.
     Units:   bytes.
     Holds:   one micro-batch at a time is between head and loss, in every schedule.
@@ -138,7 +139,9 @@ def logits_bytes(case: Case, shape: WorkShape, vocabulary: Number) -> Array:
     each: Number = case.implementation.logit_bytes
     if case.implementation.split_logit_bytes:
         each = np.where(shape.tensor_parallel > 1.0, case.implementation.split_logit_bytes, each)
-    logits = each * (1.0 + case.model.num_mtp_layers) * shape.tokens * array(vocabulary) / whole
+    chunk = case.implementation.logit_chunk_tokens
+    tokens = np.minimum(shape.tokens, chunk) if chunk else shape.tokens
+    logits = each * (1.0 + case.model.num_mtp_layers) * tokens * array(vocabulary) / whole
     if case.training.weights_frozen:
         return logits
     width = case.model.embedding_width or case.model.hidden

@@ -391,6 +391,10 @@ def left_out(kind: LayerKind, case: Case, shape: WorkShape, last_s: Array) -> Se
     return seconds(compute=product_s(last, case, "forward"), tensor=last_s)
 
 
+WITHIN_MOE = ("shared_experts",)
+"""Modules that lie inside the one that module ``moe`` runs again."""
+
+
 def recompute_s(time: LayerTime, modules: tuple[str, ...] | None) -> Seconds:
     """What backward runs again: the named modules, or the whole forward (``None``).
 
@@ -398,12 +402,15 @@ def recompute_s(time: LayerTime, modules: tuple[str, ...] | None) -> Seconds:
 
     Shapes:  the columns of ``time``.
     Units:   s.
-    Holds:   ``moe`` runs its all-to-all again, ``comm`` gathers again; ``layernorm`` and activations cost their passes only.
+    Holds:   ``moe`` runs its all-to-all and its shared experts again, ``comm`` gathers again; ``layernorm`` and activations cost
+             their passes only.
     Source:  Korthikanti et al. 2022 section 5; Megatron-Core recompute modules (docs/sources.md#activations).
     """
     if modules is None:
         return time.forward.plus(time.left_out.times(-1.0))
     compute = array(0.0)
+    if "moe" in modules:
+        modules = (*(module for module in modules if module not in WITHIN_MOE), *WITHIN_MOE)
     for module in modules:
         compute = compute + time.pieces.forward_of.get(module, array(0.0))
     expert = time.forward.expert if "moe" in modules else np.zeros_like(time.forward.expert)

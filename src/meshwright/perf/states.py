@@ -44,6 +44,8 @@ class States:
     """Parameters whose optimizer state lies on this rank."""
     reduced_parameters: Array
     """Parameters whose whole gradient passes through this rank before it is sharded."""
+    step_bytes: Array
+    """What the optimizer step holds beside all that, when activations are gone."""
 
     @property
     def total_bytes(self) -> Array:
@@ -57,10 +59,12 @@ def training_states(dense: Array, experts: Array, adapters: Array, shards: Shard
         parameters  w (P_d / K_p + P_e / k_p)
         gradients   (g + x)(P_d / K_g + P_e / k_g)
         optimizer   (c + o + u)(P_d / K_o + P_e / k_o)
+        step        v (P_d / K_o + P_e / k_o), no part of the sum of the three
 
     Symbols: P_d, P_e parameters of the rank before data-parallel sharding, dense and expert; K shards, k = min(K, expert data
              parallelism); w, g, c, o bytes of weight, gradient, master copy and moments; x 16-bit gradients beside FP32 ones; u
-             what the update holds beside (``update_gradient_bytes``), where gradients are of 16 bits.
+             what the update holds beside (``update_gradient_bytes``), v what it holds when activations are gone
+             (``step_gradient_bytes``), where gradients are of 16 bits; no v where the optimizer runs on the host.
              Frozen weights have parameters only; their adapters have all three, whole.
     Shapes:  everything broadcasts.
     Units:   parameters -> bytes.
@@ -70,6 +74,7 @@ def training_states(dense: Array, experts: Array, adapters: Array, shards: Shard
     full = precision.gradient_bytes >= FULL_PRECISION_BYTES
     gradient = precision.gradient_bytes + (case.implementation.extra_gradient_bytes if full else 0.0)
     state = precision.master_bytes + optimizer.state_bytes
+    step = 0.0 if full else case.implementation.step_gradient_bytes
     if not full:
         state += case.implementation.update_gradient_bytes
     held = dense / shards.parameter + experts / shards.of_experts(shards.parameter)
@@ -81,6 +86,7 @@ def training_states(dense: Array, experts: Array, adapters: Array, shards: Shard
             master_bytes=precision.master_bytes * adapters,
             owned_parameters=adapters,
             reduced_parameters=adapters,
+            step_bytes=step * adapters,
         )
     buffered = dense / shards.gradient + experts / shards.of_experts(shards.gradient)
     owned = dense / shards.optimizer + experts / shards.of_experts(shards.optimizer)
@@ -91,6 +97,7 @@ def training_states(dense: Array, experts: Array, adapters: Array, shards: Shard
         master_bytes=precision.master_bytes * owned,
         owned_parameters=owned,
         reduced_parameters=dense + experts,
+        step_bytes=step * owned,
     )
 
 

@@ -188,6 +188,15 @@ def row_elements(
     return shape.tokens * elements / divisor
 
 
+def is_latent(kind: LayerKind) -> bool:
+    """Whether attention of such a layer projects into latents before it has queries, keys and values.
+
+    Units:   none.
+    Source:  Megatron-Core multi_latent_attention.py: the norm in front of the down projections is a module of its own.
+    """
+    return kind.attention is not None and (kind.attention.latent is not None or kind.attention.compressed is not None)
+
+
 def row_exists(only: Condition, kind: LayerKind, shape: WorkShape) -> NDArray[np.bool_] | bool | None:
     """Whether a row exists in such a layer on such a rank; None: always.
 
@@ -224,6 +233,10 @@ def row_exists(only: Condition, kind: LayerKind, shape: WorkShape) -> NDArray[np
             return isinstance(kind.mixer, GatedDelta | KimiDelta)
         case "latent_experts":
             return kind.experts is not None and kind.experts.latent is not None
+        case "latent":
+            return is_latent(kind)
+        case "direct":
+            return not is_latent(kind)
         case "gated":
             return kind.feed_forward.gated
         case _:

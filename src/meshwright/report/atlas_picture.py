@@ -65,6 +65,8 @@ class Block:
     """Nothing stands there: words in grey."""
     dashed: bool = False
     """Not refined yet."""
+    value: str = ""
+    """All of it in words."""
 
 
 def picture(view: Mapping[str, Any]) -> str:
@@ -189,8 +191,9 @@ def _name(draw: Drawing, left: float, y: float, name: str) -> None:
 def _block(draw: Drawing, x: float, y: float, width: float, block: Block | None) -> None:
     if block is None:
         draw.rectangle(x, y, width, TALL, PAPER, stroke=GRID)
+        draw.text(x + width / 2, y + TALL / 2 + 4, "\u2013", size=SMALL + 2, colour=MUTED, anchor="middle")
         return
-    draw.rectangle(x, y, width, TALL, block.colour)
+    draw.rectangle(x, y, width, TALL, block.colour, value=block.value)
     ink = MUTED_INK if block.faint else ink_on(block.colour)
     step = 14.0
     top = y + TALL / 2 + 4 - step * (len(block.lines) - 1) / 2
@@ -250,14 +253,19 @@ def _blocks(
 
 def _cell_block(cell: Mapping[str, Any], top: float) -> Block:
     """What a cell says: MFU, memory, the degrees, accumulation and sharding, and what is recomputed."""
+    where = f"{cell['series']} on {cell['devices']:,} devices"
     if cell["label"] is None:
-        return Block(colour=EMPTY, faint=True, lines=_empty(cell))
+        empty = _empty(cell)
+        return Block(colour=EMPTY, faint=True, lines=empty, value=f"{where}: {' '.join(words for words, _, _ in empty)}")
     held = cell["memory_reserved_bytes"] or cell["memory_peak_bytes"]
     lines: list[Said] = [(mfu_word(cell), 14.0, True)]
     lines += [(f"{held / GIB:.0f} GiB", SMALL, False)] if held else []
     lines += [(words, SMALL, False) for words in layout_words(cell["layout"] or {})]
     colour = EMPTY if cell["mfu_ratio"] is None else ramp(share_of(cell["mfu_ratio"], top))
-    return Block(colour=colour, lines=tuple(lines[:4]), dashed=cell["grade"] == "coarse")
+    figures = [f"{mfu_word(cell)} MFU", seconds(cell["step_s"]) + " a step" if cell["step_s"] else "",
+               f"{held / GIB:.1f} GiB" if held else "", cell["label"]]
+    return Block(colour=colour, lines=tuple(lines[:4]), dashed=cell["grade"] == "coarse",
+                 value=f"{where}: {', '.join(filter(None, figures))}")
 
 
 def _empty(cell: Mapping[str, Any]) -> tuple[Said, ...]:
@@ -320,6 +328,8 @@ def _difference_block(found: Mapping[str, Any]) -> Block | None:
             (f"x {ratio:.2f}", 14.0, True), (f"{seconds(found['measured_step_s'])} / {seconds(predicted)}", SMALL, False),
             (words, SMALL, False),
         ),
+        value=f"{found['series']} on {found['devices']:,} devices: measured {seconds(found['measured_step_s'])}, predicted "
+              f"{seconds(predicted)} for that layout; {words}",
     )
 
 
@@ -349,8 +359,10 @@ def _linearity(draw: Drawing, view: Mapping[str, Any], lines: Sequence[Mapping[s
         own = [(float(point["devices"]), point["row_linearity_ratio"]) for point in each["points"]]
         dash = "5 3" if each["source"] == "measured" and several else ""
         frame.line(own, colour, width=1.8, dash=dash)
-        frame.dots(own, colour, size=5.0, opacity=1.0)
         name = f"{each['series']}{', measured' if dash else ''}"
+        noun = "nodes" if nodes else "devices"
+        said = [f"{name}: {percent(point['row_linearity_ratio'])} on {cells[point['devices']]} {noun}" for point in each["points"]]
+        frame.dots(own, colour, size=5.0, opacity=1.0, values=said)
         ends.append([frame.at(*own[-1])[1], frame.at(*own[-1])[0], name, colour, dash])
     if broad:
         _ends(draw, frame, ends)

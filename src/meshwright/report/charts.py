@@ -97,7 +97,7 @@ class Frame:
         level = [(y, value) for value, _ in self.up.ticks if (y := self.at(self.across.low, value)[1])]
         draw.segments([((x, self.top), (x, bottom)) for x, _ in upright], GRID)
         draw.segments([((self.left, y), (right, y)) for y, _ in level], GRID)
-        for (x, _), (_, words) in zip(upright, self.across.ticks, strict=True):
+        for x, words in apart([(x, words) for (x, _), (_, words) in zip(upright, self.across.ticks, strict=True)], SIZE_TICK):
             draw.text(x, bottom + 13, words, size=SIZE_TICK, colour=MUTED, anchor="middle")
         for (y, _), (_, words) in zip(level, self.up.ticks, strict=True):
             draw.text(self.left - 5, y + 3.5, words, size=SIZE_TICK, colour=MUTED, anchor="end")
@@ -120,9 +120,11 @@ class Frame:
         self.drawing.area([*upper, *lower], fill, opacity=opacity)
         self.drawing.line([self.at(low, low), self.at(high, high)], MUTED)
 
-    def dots(self, points: Sequence[Point], colour: str, *, size: float = 4.0, opacity: float = 0.6) -> None:
-        """Pairs of values as dots."""
-        self.drawing.dots([self.at(x, y) for x, y in points], colour, size=size, opacity=opacity)
+    def dots(
+        self, points: Sequence[Point], colour: str, *, size: float = 4.0, opacity: float = 0.6, values: Sequence[str] = (),
+    ) -> None:
+        """Pairs of values as dots; ``values``: what each stands for."""
+        self.drawing.dots([self.at(x, y) for x, y in points], colour, size=size, opacity=opacity, values=values)
 
     def line(self, points: Sequence[Point], colour: str, *, width: float = 1.5, dash: str = "", opacity: float = 1.0) -> None:
         """Pairs of values as a line."""
@@ -137,6 +139,22 @@ class Frame:
         draw.segments([((x[0], y), (x[1], y)), ((x[3], y), (x[4], y))], colour, width=1.2)
         draw.rectangle(x[1], y - height / 2, max(x[3] - x[1], 1.0), height, colour, opacity=0.35)
         draw.segments([((x[2], y - height / 2), (x[2], y + height / 2))], INK, width=2.0)
+
+
+def apart(ticks: Sequence[tuple[float, str]], size: float) -> list[tuple[float, str]]:
+    """Places and words side by side, without those that would touch the one before.
+
+    >>> apart([(0.0, "0 s"), (12.0, "250 ms"), (60.0, "1 s")], 10.0)
+    [(0.0, '0 s'), (60.0, '1 s')]
+    """
+    kept: list[tuple[float, str]] = []
+    end = float("-inf")
+    for x, words in ticks:
+        half = 0.5 * CHARACTER * size * len(words)
+        if x - half > end:
+            kept.append((x, words))
+            end = x + half + 0.5 * size
+    return kept
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:

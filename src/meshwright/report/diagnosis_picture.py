@@ -19,6 +19,10 @@ MOST_RANKS = 64
 HIGHEST = 3.0
 """How many times the median a step may take that is drawn where it lies."""
 KINDS = {"left out": GREY, "steady": BLUE, "spike": RED}
+NAMES = {
+    "tp": "tensor parallel", "cp": "context parallel", "pp": "pipeline", "dp": "data parallel", "ep": "expert parallel",
+}
+"""Parts of a step -> what people call them."""
 SHARES = ("compute", "communication_exposed", "waiting", "bubble", "data", "host", "idle", "other")
 
 
@@ -31,16 +35,19 @@ def parts(view: Mapping[str, Any], width: float = WIDTH) -> Drawing:
     )
     most = max((each for _, seen, should, span in rows for each in (seen, should, *(span or ())) if each), default=1.0)
     across = round_axis([most], label="seconds of a step", words=seconds)
-    frame = Frame(drawing=drawing, left=LEFT, top=TOP, width=width - LEFT - 24, height=ROW * len(rows), across=across,
+    words = max((len(_both(seen, should)) for _, seen, should, _ in rows), default=0)
+    frame = Frame(drawing=drawing, left=LEFT, top=TOP, width=width - LEFT - 16 - 6.2 * words, height=ROW * len(rows), across=across,
                   up=Axis(low=0.0, high=1.0))
     frame.ground()
     legend(drawing, [("observed", BLUE), ("predicted", GREEN)], 2.0)
     for place, (name, seen, should, span) in enumerate(rows):
         y = TOP + ROW * place + ROW / 2
         drawing.text(LEFT - 8, y + 4, name, anchor="end")
-        for value, at, colour in ((seen, y - BAR, BLUE), (should, y, GREEN)):
+        for value, at, colour, kind in ((seen, y - BAR, BLUE, "observed"), (should, y, GREEN, "predicted")):
             if value:
-                drawing.rectangle(LEFT, at, max(1.0, across.share(value) * frame.width), BAR - 1, colour)
+                wide = max(1.0, across.share(value) * frame.width)
+                drawing.rectangle(LEFT, at, wide, BAR - 1, colour, value=f"{name}: {seconds(value)} {kind}")
+        drawing.text(width - 4, y + 4, _both(seen, should), size=11, anchor="end")
         if seen is None:
             drawing.text(LEFT + 4, y - 2, "not known", size=10, colour=MUTED)
         if span is not None:
@@ -48,6 +55,12 @@ def parts(view: Mapping[str, Any], width: float = WIDTH) -> Drawing:
             middle = y + BAR / 2
             drawing.segments([((low, middle), (high, middle)), *(((x, middle - 3), (x, middle + 3)) for x in (low, high))], INK)
     return drawing
+
+
+def _both(seen: float | None, should: float | None) -> str:
+    """``1.01 s | 703 ms``: observed and predicted; what is not known is left out."""
+    return " | ".join(("?" if each is None else seconds(each)) for each in (seen, should)) if should is not None else (
+        "" if seen is None else seconds(seen))
 
 
 def course(view: Mapping[str, Any], width: float = WIDTH) -> Drawing:
@@ -67,7 +80,9 @@ def course(view: Mapping[str, Any], width: float = WIDTH) -> Drawing:
     frame.ground()
     legend(drawing, [*KINDS.items(), ("predicted", GREEN)], 2.0)
     for kind, colour in KINDS.items():
-        frame.dots([(each["number"], each["step_s"]) for each in steps if each["kind"] == kind], colour)
+        own = [each for each in steps if each["kind"] == kind]
+        frame.dots([(each["number"], each["step_s"]) for each in own], colour,
+                   values=[f"step {each['number']}: {seconds(each['step_s'])}, {kind}" for each in own])
     ends = (frame.across.low, frame.across.high)
     if median:
         frame.line([(x, median) for x in ends], BLUE)
@@ -96,7 +111,8 @@ def ranks(view: Mapping[str, Any], width: float = WIDTH) -> Drawing:
         y = TOP + (RANKS + 4) * place + 2
         drawing.text(LEFT - 8, y + RANKS, f"rank {each['rank']}", size=9, anchor="end")
         colour = RED if each["compute_s"] > 1.05 * mean else BLUE
-        drawing.rectangle(LEFT, y, across.share(each["compute_s"]) * frame.width, RANKS, colour)
+        drawing.rectangle(LEFT, y, across.share(each["compute_s"]) * frame.width, RANKS, colour,
+                          value=f"rank {each['rank']}: {seconds(each['compute_s'])} of computing")
     frame.line([(mean, 0.0), (mean, 1.0)], INK, dash="3 3")
     return drawing
 
@@ -106,7 +122,7 @@ def _rows(view: Mapping[str, Any]) -> Iterator[tuple[str, float | None, float | 
     if view["expected"]:
         for name, each in view["expected"].items():
             if each["observed_s"] or each["predicted_s"]:
-                yield name, each["observed_s"], each["predicted_s"], each["interval"]
+                yield NAMES.get(name, name), each["observed_s"], each["predicted_s"], each["interval"]
         return
     step_s = view["split"]["step_s"]
     for name in SHARES:

@@ -1,13 +1,12 @@
-"""Tokens a second and memory against the limit of a micro-batch: two curves one above the other, as SVG or as a page."""
+"""Tokens a second and memory against the limit of a micro-batch: two curves one above the other, as SVG."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from meshwright.documents.quoting import xml
 from meshwright.report.charts import Frame, round_axis
 from meshwright.report.svg import BLUE, GREEN, MUTED, ORANGE, RED, Drawing
-from meshwright.words import integer, percent, rate
+from meshwright.words import integer, rate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,28 +43,3 @@ def picture(view: Mapping[str, Any]) -> str:
         frame.line([(chosen, frame.up.low), (chosen, frame.up.high)], GREEN, dash="5 4")
     lower.line([(across.low, capacity), (across.high, capacity)], MUTED, dash="3 3")
     return str(drawing)
-
-
-def page(view: Mapping[str, Any]) -> str:
-    """The picture with its table as one HTML file, nothing fetched."""
-    rows = "".join(
-        f"<tr><td>{integer(each['max_tokens'])}</td><td>{integer(each['packs'])}</td><td>{each['step_s']:.3g}</td>"
-        f"<td>{rate(each['trained_tokens_per_s'])}</td><td>{each['memory_reserved_bytes'] / 2**30:.1f}</td>"
-        f"<td>{percent(each['memory_fit_probability'], 0)}</td></tr>\n"
-        for each in view["curve"]
-    )
-    head = "".join(f"<th>{name}</th>" for name in ("limit, tokens", "packs", "step, s", "tokens/s", "GiB", "fits"))
-    low, high = view["interval"]["speedup_estimate"]
-    gain = f"{view['speedup_estimate']:.2f} times as fast ({low:.2f}-{high:.2f})"
-    if view["speedup_by"] == "bounds":
-        gain = f"padded it would be {low:.2f} to {high:.2f} times the work, by tokens and by attention alone"
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Packing</title>\n'
-        "<style>body{font:15px sans-serif;margin:2em}td,th{text-align:right;padding:.15em .8em}</style></head>\n<body>"
-        f"<h1>Packing: {xml(str(view['label'] or 'no model'))}</h1>\n"
-        f"<p>{integer(view['microbatches'])} micro-batches of at most {integer(view['max_tokens'])} tokens on "
-        f"{view['data_parallel']} ranks; "
-        f"padding {percent(view['padding_ratio_before'])} before, {percent(view['padding_ratio_after'])} after; "
-        f"{gain}.</p>\n"
-        f"{picture(view)}\n<table><tr>{head}</tr>\n{rows}</table>\n</body></html>\n"
-    )

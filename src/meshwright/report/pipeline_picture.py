@@ -37,6 +37,8 @@ LIGHT_INK, DARK_INK = "#fff", "#16202b"
 COLOURS = {FORWARD: BLUE, WEIGHT: GREEN}
 """By kind; whole backwards and input gradients are orange."""
 NIGHT = {INK: "#e6edf3", MUTED: "#9198a1", GRID: "#3d444d", PAPER: "#0d1117", STRIP: "#1c2128", KEPT: "#8b949e"}
+KINDS = {FORWARD: "forward", WEIGHT: "weight gradient"}
+"""What an operation that is no backward is called."""
 STYLE = "@media (prefers-color-scheme:dark){" + "".join(
     f'[fill="{day}"]{{fill:{night}}}[stroke="{day}"]{{stroke:{night}}}' for day, night in NIGHT.items()
 ) + "}"
@@ -180,17 +182,22 @@ def _blocks(draw: Drawing, view: PipelineView, stages: Sequence[int], pane: Wind
     by_look = sorted(seen.tolist(), key=lambda at: (int(line.kind[at]), int(line.chunk[at])))
     for (kind, chunk), group in groupby(by_look, key=lambda at: (int(line.kind[at]), int(line.chunk[at]))):
         steps: list[str] = []
+        values: list[str] = []
         words: list[tuple[float, float, str]] = []
         for at in group:
             x, right = pane.at(float(line.start_s[at])), pane.at(float(line.end_s[at]))
             y = top + row[int(line.stage[at])] * height
             steps.append(f"M{short(x)} {short(y + 1)}h{short(right - x)}v{short(height - 2)}h-{short(right - x)}z")
             number = str(int(line.microbatch[at]) + moved)
+            took = time_word(float(line.end_s[at] - line.start_s[at]), view.units)
+            of_chunk = f" of chunk {chunk}" if view.chunks > 1 else ""
+            values.append(f"stage {int(line.stage[at])}: {KINDS.get(kind, 'backward')} {number}{of_chunk}, {took}")
             if right - x >= 2.5 + NARROW_DIGIT * len(number) and height >= 12:
                 words.append(((x + right) / 2, y + height / 2 + 3, number))
         lightness = 0.55 * chunk / max(view.chunks - 1, 1)
         look = f'fill="{_lighter(COLOURS.get(kind, ORANGE), lightness)}" stroke="{PAPER}" stroke-width="0.6"'
         draw.parts.append(f'<path d="{"".join(steps)}" {look}/>')
+        draw.stands_for("\n".join(values))
         for x, y, number in words:
             draw.text(x, y, number, size=8, colour=LIGHT_INK if lightness < 0.3 else DARK_INK, anchor="middle")
 
@@ -213,6 +220,8 @@ def _memory(draw: Drawing, view: PipelineView, stages: Sequence[int], panes: Seq
             draw.rectangle(pane.left, level, pane.right - pane.left, bottom - level, STATIC)
             held = _staircase(pane, times, bottom - values * scale, level)
             draw.area([(pane.left, level), *held, (pane.right, level)], ACTIVATION)
+            held_words = [memory_word(each, view.units) for each in (base, float(view.peaks[stage]), bound)]
+            draw.stands_for(f"stage {stage}: {held_words[0]} always, {held_words[1]} at its peak, bound {held_words[2]}")
             if np.isfinite(bound):
                 draw.line([(pane.left, bottom - bound * scale), (pane.right, bottom - bound * scale)], RED, width=1.0, dash="4 3")
         share = f" · {int(100 * float(view.peaks[stage]) / bound)} %" if 0 < bound < np.inf else ""

@@ -42,14 +42,23 @@ class Drawing:
     style: str = ""
     """Rules of a style sheet."""
     parts: list[str] = field(default_factory=list)
+    values: dict[int, str] = field(default_factory=dict)
+    """Number of a part -> what it stands for, which a page says where it is pointed at; a line each of many marks in one path."""
+
+    def stands_for(self, value: str) -> None:
+        """What the last part stands for."""
+        if value:
+            self.values[len(self.parts) - 1] = value
 
     def rectangle(
-        self, x: float, y: float, width: float, height: float, fill: str, *, stroke: str = "", opacity: float = 1.0
+        self, x: float, y: float, width: float, height: float, fill: str, *, stroke: str = "", opacity: float = 1.0,
+        value: str = "",
     ) -> None:
-        """A filled rectangle."""
+        """A filled rectangle; ``value``: what it stands for."""
         edge = f' stroke="{stroke}"' if stroke else ""
         box = f'x="{short(x)}" y="{short(y)}" width="{short(width)}" height="{short(height)}"'
         self.parts.append(f'<rect {box} fill="{fill}"{edge}{_opacity(opacity)}/>')
+        self.stands_for(" ".join(value.split()))
 
     def line(self, points: Iterable[Point], colour: str, *, width: float = 1.0, dash: str = "", opacity: float = 1.0) -> None:
         """A line through points."""
@@ -68,18 +77,26 @@ class Drawing:
         steps = "L".join(f"{short(x)} {short(y)}" for x, y in points)
         self.parts.append(f'<path d="M{steps}Z" fill="{fill}"{_opacity(opacity)}/>')
 
-    def dots(self, points: Iterable[Point], colour: str, *, size: float = 4.0, opacity: float = 1.0) -> None:
-        """Many round dots of one look as one path; a dot that another hides completely is left out."""
-        places = dict.fromkeys((short(x), short(y)) for x, y in points)
+    def dots(
+        self, points: Iterable[Point], colour: str, *, size: float = 4.0, opacity: float = 1.0, values: Sequence[str] = (),
+    ) -> None:
+        """Many round dots of one look as one path; a dot that another hides completely is left out. ``values``: of each point."""
+        drawn = [(short(x), short(y)) for x, y in points]
+        places = dict.fromkeys(drawn)
+        said = dict(zip(reversed(drawn), reversed([" ".join(each.split()) for each in values]), strict=False))
         steps = "".join(f"M{x} {y}h0" for x, y in places)
         if steps:
             look = f'stroke="{colour}" stroke-width="{size:g}" stroke-linecap="round"'
             self.parts.append(f'<path d="{steps}" fill="none" {look}{_opacity(opacity)}/>')
+            self.stands_for("\n".join(said.get(place, "") for place in places) if said else "")
 
-    def circle(self, x: float, y: float, radius: float, *, fill: str, stroke: str = "", width: float = 1.5) -> None:
-        """One circle."""
+    def circle(
+        self, x: float, y: float, radius: float, *, fill: str, stroke: str = "", width: float = 1.5, value: str = "",
+    ) -> None:
+        """One circle; ``value``: what it stands for."""
         edge = f' stroke="{stroke}" stroke-width="{width:g}"' if stroke else ""
         self.parts.append(f'<circle cx="{short(x)}" cy="{short(y)}" r="{short(radius)}" fill="{fill}"{edge}/>')
+        self.stands_for(" ".join(value.split()))
 
     def text(
         self, x: float, y: float, words: str, *, size: float = 11.0, colour: str = INK, anchor: str = "start", bold: bool = False,
@@ -102,9 +119,17 @@ class Drawing:
         return "\n".join([head, *words, paper, *self.parts, "</svg>"]) + "\n"
 
     def inline(self) -> str:
-        """The drawing on a page, which has its ground, its fonts and the colours of the night."""
+        """The drawing on a page, which has its ground, its fonts, the colours of the night, and says what is pointed at."""
         said = xml(". ".join(filter(None, (self.title, self.description))))
-        return "\n".join([self._head("", f'role="img" aria-label="{said}"'), *self.parts, "</svg>"])
+        parts = [self._with_value(place, part) for place, part in enumerate(self.parts)]
+        return "\n".join([self._head("", f'role="img" aria-label="{said}"'), *parts, "</svg>"])
+
+    def _with_value(self, place: int, part: str) -> str:
+        value = self.values.get(place)
+        if value is None:
+            return part
+        shape, rest = part.split(" ", 1)
+        return f'{shape} data-v="{"&#10;".join(map(xml, value.split(chr(10))))}" {rest}'
 
     def _head(self, first: str, last: str) -> str:
         return (

@@ -250,7 +250,8 @@ class _Grid:
         dynamic = dynamic_bytes(case, activation)
         inner, option = np.nonzero(alive)
         outer = number_of[inner, option]
-        reserved = (states.static.take(outer, axis=1) + dynamic.take(inner, axis=1)).max(axis=0)
+        moving = np.maximum(dynamic.take(inner, axis=1), states.step.take(outer, axis=1))
+        reserved = (states.static.take(outer, axis=1) + moving).max(axis=0)
         if self.bar is not None and least_s is not None:
             left = np.flatnonzero(~self.bar.beyond(least_s[inner, option], reserved, exactly=True))
             inner, option, outer, reserved = inner[left], option[left], outer[left], reserved[left]

@@ -11,7 +11,7 @@ from meshwright.domain.layout import Full, NoRecompute, Selective
 from meshwright.estimate.combine import StateTimes, state_costs
 from meshwright.estimate.costs import Settings, work_costs
 from meshwright.estimate.degrees import Degrees, sharded
-from meshwright.estimate.memory import static_bytes
+from meshwright.estimate.memory import static_bytes, step_bytes
 from meshwright.estimate.split import Composition, Uneven, compose, default_split, stack
 from meshwright.estimate.stages import stage_costs, stage_inputs, stage_parameters, under
 from meshwright.estimate.tables import Table
@@ -134,8 +134,10 @@ class States:
     shards: Ints
     static: Floats
     """Reserved bytes by row of stages, ``[row, state]``."""
+    step: Floats
+    """Reserved bytes that the optimizer step needs beside these, when activations are gone, ``[row, state]``."""
     fullest: Floats
-    """The most of a row."""
+    """The most of a row, with no micro-batch in flight."""
     apart_s: Floats
     """Of a step what neither the micro-batch nor overlap changes: optimizer and tied embedding."""
 
@@ -164,9 +166,10 @@ def states_of(space: Space, legal: Legal, meshes: Ints, used: Bools, settings: S
         case, degrees, take_columns(parameters, state_at), pipelines.take(pipeline_of[state_at]), offload=settings.offload
     )
     static = np.ascontiguousarray(static_bytes(case, state))
+    step = np.ascontiguousarray(np.broadcast_to(step_bytes(case, state), static.shape))
     return States(
         shape=shape, pipelines=pipelines, pipeline_of=pipeline_of, number=number,
-        table=Table(Sharded(degrees=degrees, times=state.times), len(state_at)), zero=zero, shards=shards, static=static,
-        fullest=static.max(axis=0),
+        table=Table(Sharded(degrees=degrees, times=state.times), len(state_at)), zero=zero, shards=shards, static=static, step=step,
+        fullest=(static + step).max(axis=0),
         apart_s=np.broadcast_to(state.times.optimizer_s + state.times.tied_s, len(state_at)),
     )

@@ -16,7 +16,7 @@ from meshwright.evidence.fit.calibrate import outside
 from meshwright.evidence.fit.fitters import Pooled
 from meshwright.evidence.fit.own import added, calibrate_on_top
 from meshwright.evidence.fit.pooling import pooling
-from meshwright.evidence.fit.solve import _shares, fit
+from meshwright.evidence.fit.solve import _shares, fit, refit
 from meshwright.evidence.fit.spread import conformal_quantile, fit_curve, fit_scale
 from meshwright.evidence.rows.row import Row, row_of
 from meshwright.evidence.rows.run import run
@@ -116,6 +116,41 @@ def test_a_mistaken_row_has_a_bounded_pull() -> None:
     index = [freedom.name for freedom in FREEDOMS].index("gemm_ratio")
     moved = robust.pool.multipliers(robust.offsets)[0, index] - honest.pool.multipliers(honest.offsets)[0, index]
     assert abs(moved) < 0.05
+
+
+def deterministic(runs: list, slower: float) -> list:
+    """The same runs, called untuned, in deterministic mode and slower by a factor that no constant explains."""
+    made = []
+    for number, each in enumerate(runs, start=1):
+        row = replace(each.row, id=f"plain-{number}", said=replace(each.row.said, tuning="untuned", deterministic=True))
+        case = replace(each.case, launch=replace(each.case.launch, deterministic=True))
+        made.append(replace(each, id=row.id, row=row, case=case, step_s=each.step_s * slower))
+    return made
+
+
+@pytest.mark.parametrize("slower", [1.0, 3.0])
+def test_untuned_runs_move_constants_of_launches_alone(slower) -> None:
+    tuned = invented(TRUTH)
+    free = (*FREEDOMS, Freedom(name="deterministic_attention_ratio", spreads={"all": 0.4}, launch=True))
+    alone, both = fit(tuned, free).named_offsets(), fit(tuned + deterministic(tuned, slower), free).named_offsets()
+    for each in FREEDOMS:
+        assert alone[each.name].by_level.keys() == both[each.name].by_level.keys()
+        for level, values in alone[each.name].by_level.items():
+            assert both[each.name].by_level[level] == pytest.approx(values, abs=2e-3)
+    assert "deterministic_attention_ratio" not in alone
+    if slower > 1.0:
+        assert both["deterministic_attention_ratio"].by_level["all"][""] > 0.0
+
+
+def test_a_held_out_fit_teaches_by_the_same_phases() -> None:
+    tuned = invented(TRUTH)
+    free = (*FREEDOMS, Freedom(name="deterministic_attention_ratio", spreads={"all": 0.4}, launch=True))
+    whole = fit(tuned + deterministic(tuned, 3.0), free)
+    without = np.arange(2 * len(tuned)) < len(tuned)
+    moved = refit(whole, without)
+    launching = np.array([whole.pool.freedoms[constant].launch for constant, _, _ in whole.pool.columns])
+    assert moved[~launching] == pytest.approx(whole.offsets[~launching], abs=1e-9)
+    assert abs(moved[launching][0]) < 0.1 * whole.offsets[launching][0]
 
 
 def test_a_device_without_runs_borrows_from_its_family() -> None:

@@ -15,6 +15,8 @@ NU = 4.0
 NONE = np.full(4, np.nan)
 MEASURED = np.array([0.30, 0.10, -0.20, np.nan])
 NAMES = np.array(["a", "a", "b", "b"])
+ALL, ONE = np.ones(4, dtype=bool), np.ones(1, dtype=bool)
+WHOLE = solve.Phase(teaches=ALL, free=ONE)
 
 
 @pytest.fixture
@@ -41,6 +43,7 @@ def given(monkeypatch):
             log_memory=MEASURED if memory else NONE,
             keys=["k"],
             key_of=np.zeros(4, dtype=int),
+            runs=range(4),
         )
         linear = Some(step=base, step_by=by, memory=base, memory_by=by)
         return space, pool, (linear, np.zeros(4))
@@ -63,22 +66,37 @@ def test_a_step_solves_the_weighted_squares_and_the_prior(given, memory, offset,
     factors = [w * (NU + 1) / (NU + (r / s) ** 2) / s**2 for w, r, s in zip(weights, residuals, noises, strict=False)]
     normal = 1 / 0.5**2 + sum(f * x * x for f, x in zip(factors, slopes, strict=True))
     right = -offset / 0.5**2 + sum(f * x * r for f, x, r in zip(factors, slopes, residuals, strict=True))
-    everything = np.ones(4, dtype=bool)
-    found = solve._solve(space, pool, state, np.array([offset]), np.array(weights), everything)
+    found = solve._solve(space, pool, state, np.array([offset]), np.array(weights), WHOLE, ALL)
     assert found == pytest.approx([offset + right / normal])
-    damped = solve._solve(space, pool, state, np.array([offset]), np.array(weights), everything, damping=3.0)
+    damped = solve._solve(space, pool, state, np.array([offset]), np.array(weights), WHOLE, ALL, damping=3.0)
     assert damped == pytest.approx([offset + right / (4.0 * normal)])
-    only = solve._solve(space, pool, state, np.array([offset]), np.array(weights), np.array([False, False, True, True]))
+    only = solve._solve(space, pool, state, np.array([offset]), np.array(weights), WHOLE, np.array([False, False, True, True]))
     alone = factors[2]
     assert only == pytest.approx([offset + (-offset / 0.25 + alone * 0.5 * -0.2) / (1 / 0.25 + alone * 0.25)])
 
 
+def test_step_times_that_do_not_teach_move_nothing_and_memory_always_teaches(given):
+    last = np.array([False, False, True, True])
+    space, pool, state = given(False)
+    silent = solve._solve(space, pool, state, np.array([0.1]), np.ones(4), solve.Phase(teaches=last, free=ONE), ALL)
+    assert silent == pytest.approx(solve._solve(space, pool, state, np.array([0.1]), np.ones(4), WHOLE, last))
+    space, pool, state = given(True)
+    heard = solve._solve(space, pool, state, np.array([0.1]), np.ones(4), solve.Phase(teaches=last, free=ONE), ALL)
+    assert heard == pytest.approx(solve._solve(space, pool, state, np.array([0.1]), np.ones(4), WHOLE, ALL))
+
+
+def test_an_offset_that_is_not_free_stays(given):
+    space, pool, state = given(False)
+    held = solve.Phase(teaches=ALL, free=~ONE)
+    assert solve._solve(space, pool, state, np.array([0.1]), np.ones(4), held, ALL) == 0.1
+
+
 def test_residuals_follow_the_linear_model_away_from_where_it_was_made(given):
     space, pool, state = given(False)
-    here = solve._solve(space, pool, state, np.array([0.1]), np.ones(4), np.ones(4, dtype=bool), at=np.array([0.0]))
+    here = solve._solve(space, pool, state, np.array([0.1]), np.ones(4), WHOLE, ALL, at=np.array([0.0]))
     linear, corrections = state
     moved = Some(**{**vars(linear), "step": linear.step + 0.1 * linear.step_by[:, 0]})
-    there = solve._solve(space, pool, (moved, corrections), np.array([0.1]), np.ones(4), np.ones(4, dtype=bool))
+    there = solve._solve(space, pool, (moved, corrections), np.array([0.1]), np.ones(4), WHOLE, ALL)
     assert here == pytest.approx(there)
 
 
@@ -88,21 +106,20 @@ def test_the_objective_is_the_loss_of_every_figure_and_of_the_prior(given, memor
     noises = (noise(0.25, 0.10), noise(0.25, 0.10), noise(-0.20))
     losses = [2.5 * log(1 + (r / s) ** 2 / NU) + log(s) for r, s in zip((0.25, 0.10, -0.20), noises, strict=True)]
     weights = np.array([1.0, 2.0, 3.0, 4.0])
-    found = solve._objective(space, pool, state, np.array([0.25]), weights)
+    found = solve._objective(space, pool, state, np.array([0.25]), weights, ALL)
     assert found == pytest.approx(0.5 * (0.25 / 0.5) ** 2 + losses[0] + 2 * losses[1] + 3 * losses[2])
 
 
 def test_corrections_are_part_of_a_prediction(given):
     space, pool, (linear, _) = given(False)
     own = Some(**{**vars(linear), "step": linear.step + 0.02})
-    everything = np.ones(4, dtype=bool)
     shifted, corrected = (
-        solve._solve(space, pool, state, np.array([0.1]), np.ones(4), everything)
+        solve._solve(space, pool, state, np.array([0.1]), np.ones(4), WHOLE, ALL)
         for state in ((own, np.zeros(4)), (linear, np.full(4, 0.02)))
     )
     assert shifted == pytest.approx(corrected)
     one, other = (
-        solve._objective(space, pool, state, np.array([0.1]), np.ones(4))
+        solve._objective(space, pool, state, np.array([0.1]), np.ones(4), ALL)
         for state in ((own, np.zeros(4)), (linear, np.full(4, 0.02)))
     )
     assert one == pytest.approx(other)

@@ -55,6 +55,10 @@ def _titan(each: Run) -> bool:
     return each.row.framework == "torchtitan"
 
 
+def _jax(each: Run) -> bool:
+    return each.row.framework in ("maxtext", "paxml")
+
+
 def _mindspore(each: Run) -> bool:
     return each.row.framework.startswith("MindSpore")
 
@@ -131,12 +135,26 @@ CONVENTIONS = (
                lambda each: sum((each.layout.stage_layers or ((),))[0]) == each.case.model.num_layers, 500),
     Convention("nanotron's rows stand on p5 nodes and recompute nothing", lambda each: each.row.framework == "nanotron",
                lambda each: each.case.cluster.name == "p5" and each.layout.recompute == NoRecompute(), 1500),
-    Convention("a blank recompute is none", lambda each: not each.row.recompute,
-               lambda each: each.layout.recompute == NoRecompute(), 200),
+    Convention("a blank recompute is none", lambda each: not each.row.recompute and not _jax(each),
+               lambda each: each.layout.recompute == NoRecompute(), 180),
+    Convention("JAX keeps what its policies name, not everything", _jax,
+               lambda each: not each.row.recompute and isinstance(each.layout.recompute, Selective), 30),
+    Convention("NeMo since 24.07 reduces gradients in BF16", lambda each: each.row.framework_version.startswith(("24.", "25."))
+               and each.row.framework == "nemo", lambda each: each.case.training.precision.gradient_bytes == 2, 100),
+    Convention("layers that Megatron offloads are counted", lambda each: "cpu_offload_layers=40" in each.row.extra_settings,
+               lambda each: each.case.launch.offloaded_layers == 40, 5),
+    Convention("Bridge's GiB are 1e9 bytes", lambda each: "GB of 1e9:" in each.row.notes or "prints GB of 1e9" in each.row.notes,
+               lambda each: each.memory_bytes == each.row.measured.memory_gib * 1e9, 8),
+    Convention("TRL trains in BF16 throughout", lambda each: each.row.framework.startswith("trl"),
+               lambda each: each.case.training.optimizer.state_bytes == 4 and each.case.training.precision.master_bytes == 0, 4),
     Convention("torchtitan's float8 is torchao's", lambda each: _titan(each) and each.row.precision == "fp8",
                lambda each: each.precision == "fp8-torchao" and each.case.training.precision.gather_bytes == 1, 8),
     Convention("torchtitan shards parameters over its replicas", _titan,
                lambda each: each.layout.parameter_shards == each.layout.data_parallel * each.layout.context_parallel, 12),
+    Convention("MindSpore's parallel optimizer keeps no whole gradients without accumulation",
+               lambda each: _mindspore(each) and each.layout.num_microbatches == 1 and each.layout.optimizer_shards > 1
+               and "micro_batch_num=1, micro_batch_interleave=1, gas=1;" in each.row.notes,
+               lambda each: each.layout.gradient_shards == each.layout.optimizer_shards, 3),
     Convention("MindFormers runs graphs", _mindspore,
                lambda each: each.case.implementation.cuda_graphs and each.family == "mindspore", 15),
     Convention("select lists of MindFormers recompute activation functions",
@@ -226,6 +244,7 @@ def test_every_spelling_of_a_recipe_or_a_module_has_a_row() -> None:
     rows = corpus()
     assert conventions().precisions.keys() <= {row.precision for row in rows}
     words = {word for row in rows for word in row.recompute.replace("(", ":").rstrip(")").partition(":")[2].split("+")}
+    words |= {word for rule in conventions().rules for word in str(rule.then.get("recompute", "")).partition(":")[2].split("+")}
     assert conventions().recompute_words.keys() - words <= {"shared_experts"}
 
 

@@ -141,9 +141,9 @@ def test_the_first_layers_of_each_chunk_recomputed_hold_and_cost_what_the_layout
 
 def test_counts_by_stage_and_several_treatments_are_said_as_they_are():
     case, layout = real("dense")
-    features = replace(EVERYTHING, recompute_mixed=True, selective_modules=("layernorm",))
+    features = replace(EVERYTHING, recompute_mixed=True, selective_modules=("mlp",))
     problem = problem_of(case, features, layout)
-    assert problem.treatments == ("none", "selective:layernorm", "full")
+    assert problem.treatments == ("none", "selective:mlp", "full")
     split = split_of(case, layout)
     full, some = tuple(range(8))[::-1], (1, 0, 2, 0, 1, 0, 0, 3)
     counts = placed(problem, split, ()).counts
@@ -152,7 +152,7 @@ def test_counts_by_stage_and_several_treatments_are_said_as_they_are():
         counts[0, treatment, 0] += row
     placement = Placement(counts=counts, slot_time=0.0, simulated_time=0.0, stage_memory=())
     balanced = layout_of(layout, problem, placement)
-    assert balanced.recompute == Mixed(parts=((Full(), (full,)), (Selective(modules=("layernorm",)), (some,))))
+    assert balanced.recompute == Mixed(parts=((Full(), (full,)), (Selective(modules=("mlp",)), (some,))))
     assert balanced.stage_layers == split
     assert stage_memory(problem, counts) == pytest.approx(evaluate(case, balanced).memory.reserved_bytes, rel=1e-6)
 

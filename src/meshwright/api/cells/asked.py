@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from meshwright.search.result import SearchOptions
 
 SHIPPED, FAMILY, KINDS = "shipped", "playbook", ("html", "svg", "png", "csv")
-_PREDICTED_ONLY = ("coarse", "keep", "pin", "objective", "risk", "no_balance")
+_PREDICTED_ONLY = ("coarse", "keep", "pin", "objective", "risk", "no_balance", "jobs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +45,8 @@ class Asked:
     """Path -> kind of what is written there."""
     inputs: tuple[str, ...]
     force: bool
+    jobs: int | None = None
+    """Processes that search; None: as many as pay."""
     notes: tuple[Message, ...] = ()
 
 
@@ -57,12 +59,14 @@ def asked_of(values: Values, faults: Faults) -> Asked:
     predicts = not from_runs or values["difference"]
     _check_words(values, from_runs, faults)
     kept = Kept(None)
-    inputs = [values[name] for name in ("csv", "store", "template", "cluster", "calibration") if isinstance(values.get(name), str)]
+    inputs = [values[name] for name in ("csv", "store", "template", "cluster", "calibration", "request")
+              if isinstance(values.get(name), str)]
     inputs += [each for each in values["models"] if isinstance(each, str)]
     with faults.at("keep"):
         kept = Kept(values.get("keep"))
-    own = kept.own(values["out"])
-    fresh = [each for each in values["out"] if each not in own]
+    wanted = [*values["out"], *([str(values["html"])] if "html" in values else [])]
+    own = kept.own(wanted)
+    fresh = [each for each in wanted if each not in own]
     read = [*inputs, *([values["keep"]] if "keep" in values else [])]
     faults.note(obstacles(fresh, inputs=read, force=values["force"], fresh=True))
     options = _options(values, faults)
@@ -85,6 +89,7 @@ def asked_of(values: Values, faults: Faults) -> Asked:
     return Asked(
         request=_said(values), questions=tuple(questions), measured=tuple(found), difference=values["difference"],
         coarse=values["coarse"], kept=kept, files=_files(values), inputs=tuple(inputs), force=values["force"],
+        jobs=values.get("jobs"),
         notes=tuple(notes),
     )
 
@@ -106,7 +111,7 @@ def _check_words(values: Values, from_runs: Sequence[str], faults: Faults) -> No
     if values["difference"] and not from_runs:
         faults.add("atlas.difference", "--difference needs measured runs: --csv FILE, --csv shipped or --store FILE.db")
     if from_runs and not values["difference"]:
-        for name in _PREDICTED_ONLY:
+        for name in (*_PREDICTED_ONLY, *(("layers", "launch") if "csv" in values else ())):
             if values.get(name):
                 option = f"--{name.replace('_', '-')}"
                 faults.add("atlas.measured", "{option} is for predictions: leave it out, or add --difference", option=option)
@@ -169,7 +174,7 @@ def _of_request(
         faults.add("atlas.models", "no cells: --models A,B or --sizes 1b,8b is missing")
     sizes = [("nodes", each) for each in values["nodes"]] or [("devices", each) for each in values["devices"]]
     given = {**values, "reference": False} if not values.get("reference") else dict(values)
-    for name in ("models", "sizes", "nodes", "devices"):
+    for name in ("models", "sizes", "nodes", "devices", "jobs"):
         given.pop(name, None)
     if "store" in values:
         return _of_store(given, models, sizes, options, faults)
@@ -288,7 +293,7 @@ def _said(values: Values) -> dict[str, Any]:
     """The request as it can be said again."""
     from meshwright.domain.model import Model
 
-    kept = {name: value for name, value in values.items() if name not in {"force", "json", "html"}}
+    kept = {name: value for name, value in values.items() if name not in {"force", "json", "html", "jobs"}}
     kept["models"] = [each.name if isinstance(each, Model) else each for each in values["models"]]
     kept["pin"] = [f"{knob}={value}" for knob, value in values["pin"]]
     plain = (str, int, float, list, tuple)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from meshwright.api.cells.difference import difference
 from meshwright.api.cells.measured import by_place
-from meshwright.api.cells.question import linearity_of, with_linearity
+from meshwright.api.cells.question import with_linearity
+from meshwright.api.cells.workers import Workers
 from meshwright.api.request import ticking
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from meshwright.api.cells.asked import Asked
     from meshwright.api.cells.cell import Cell, Grade
@@ -44,12 +46,13 @@ def filled(asked: Asked, *, progress: Progress | None = None, told: Callable[[Fi
     lines: Lines = {}
     interrupted = False
     try:
-        _coarse(asked, cells, progress)
-        _lines(asked, lines)
-        if told is not None and not asked.coarse and any(each.grade == "coarse" for each in cells.values()):
-            told(_gathered(asked, cells, lines))
-        if not asked.coarse:
-            _refined(asked, cells, progress)
+        with Workers(asked.jobs) as workers:
+            _coarse(asked, workers, cells, progress)
+            _lines(asked, workers, lines)
+            if told is not None and not asked.coarse and any(each.grade == "coarse" for each in cells.values()):
+                told(_gathered(asked, cells, lines))
+            if not asked.coarse:
+                _refined(asked, workers, cells, progress)
     except KeyboardInterrupt:
         if not cells and not asked.measured:
             raise
@@ -57,27 +60,36 @@ def filled(asked: Asked, *, progress: Progress | None = None, told: Callable[[Fi
     return replace(_gathered(asked, cells, lines), interrupted=interrupted)
 
 
-def _coarse(asked: Asked, cells: Cells, progress: Progress | None) -> None:
+def _coarse(asked: Asked, workers: Workers, cells: Cells, progress: Progress | None) -> None:
     """Every cell that is not kept, by the grid alone; kept ones as they are."""
-    tick = ticking(progress, "cells, coarsely")
-    for number, each in enumerate(asked.questions):
-        if tick is not None:
-            tick(number, len(asked.questions))
-        cells[each.place] = _kept_or(asked, each) or _found(asked, each, "coarse")
+    kept = {each.place: cell for each in asked.questions if (cell := _kept(asked, each)) is not None}
+    cells.update(kept)
+    left = [each for each in asked.questions if each.place not in kept]
+    _answered(asked, workers, left, cells, "coarse", ticking(progress, "cells, coarsely"))
 
 
-def _refined(asked: Asked, cells: Cells, progress: Progress | None) -> None:
+def _refined(asked: Asked, workers: Workers, cells: Cells, progress: Progress | None) -> None:
     """Every coarse cell in place, as ``plan`` answers it."""
     left = [each for each in asked.questions if cells[each.place].grade == "coarse"]
-    tick = ticking(progress, "cells refined")
-    for number, each in enumerate(left):
-        if tick is not None:
-            tick(number, len(left))
-        cells[each.place] = _found(asked, each, "refined")
+    _answered(asked, workers, left, cells, "refined", ticking(progress, "cells refined"))
 
 
-def _found(asked: Asked, each: Question, grade: Grade) -> Cell:
-    found = each.answer(grade)
+def _answered(
+    asked: Asked, workers: Workers, questions: Sequence[Question], cells: Cells, grade: Grade,
+    tick: Callable[[float, float], None] | None,
+) -> None:
+    """The cells of some questions, each in its place as soon as it is found."""
+    if tick is not None and questions:
+        tick(0, len(questions))
+    with closing(workers.of(questions, grade)) as answers:
+        for number, each in enumerate(answers, start=1):
+            cells[each.question.place] = _noted(asked, each.question, each.cell)
+            if tick is not None and number < len(questions):
+                tick(number, len(questions))
+
+
+def _noted(asked: Asked, each: Question, found: Cell) -> Cell:
+    """The cell, kept where cells are kept."""
     if found.label is None:  # whether anything fits is the same either way
         found = replace(found, grade="refined")
     if asked.kept.path is not None:
@@ -85,17 +97,18 @@ def _found(asked: Asked, each: Question, grade: Grade) -> Cell:
     return found
 
 
-def _kept_or(asked: Asked, each: Question) -> Cell | None:
+def _kept(asked: Asked, each: Question) -> Cell | None:
     return asked.kept.cells.get(each.key) if asked.kept.cells else None
 
 
-def _lines(asked: Asked, lines: Lines) -> None:
+def _lines(asked: Asked, workers: Workers, lines: Lines) -> None:
     """What the cells of each row are compared with."""
     rows: dict[tuple[str, str], list[Question]] = {}
     for each in asked.questions:
         rows.setdefault(each.place[:2], []).append(each)
-    for row, own in rows.items():
-        lines[row] = linearity_of(own)
+    widest = [max(own, key=lambda each: each.case.cluster.num_devices) for own in rows.values()]
+    found = workers.lines(widest)
+    lines.update({row: found[place] for place, row in enumerate(rows)})
 
 
 def _gathered(asked: Asked, cells: Cells, lines: Lines) -> Filled:

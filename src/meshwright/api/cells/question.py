@@ -128,9 +128,11 @@ def drafts(
             yield series, draft.setup
 
 
-def linearity_of(asked: Sequence[Question]) -> Linearity | None:
-    """What the cells of one row are compared with, as ``plan`` has it; None where the framework runs none on whole nodes."""
-    widest = max(asked, key=lambda each: each.case.cluster.num_devices)
+def linearity_of(widest: Question) -> Linearity | None:
+    """What the cells of a row are compared with, as ``plan`` has it; None where the framework runs none on whole nodes.
+
+    ``widest``: the row's question of most devices.
+    """
     if widest.never:
         return None
     found = baseline(widest.case, widest.features, widest.runner)

@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from meshwright.api import numbers
 from meshwright.api.cells import axes
 from meshwright.api.cells.sizes import size
 from meshwright.api.fields import Faults, Field, Values
@@ -29,8 +30,9 @@ FAMILY = "playbook"
 INTERRUPTED = 130
 _AXES, _FROM, _OUTPUT = "Axes", "Where cells come from", "Output"
 _CASE = (
-    "cluster", "device", "devices_per_node", "global_batch", "sequence", "task", "precision", "optimizer", "gradient_dtype",
-    "framework", "implementation", "calibration", "flops_convention", "max_memory_ratio", "reserve_memory_ratio",
+    "layers", "request", "cluster", "device", "devices_per_node", "global_batch", "sequence", "task", "precision", "optimizer",
+    "gradient_dtype", "framework", "implementation", "launch", "calibration", "flops_convention", "max_memory_ratio",
+    "reserve_memory_ratio",
 )
 _PLAN = ("objective", "pin", "risk", "no_balance")
 
@@ -64,6 +66,8 @@ class AtlasRequest(Request):
               help="Stop after the first pass: the grid of layouts alone, marked as such."),
         Field(name="keep", metavar="FILE", panel=_FROM, in_file=False,
               help="Keep cells there as they are found; called again, what is there is not searched again."),
+        Field(name="jobs", parse=numbers.count, metavar="N", panel=_FROM, in_file=False,
+              help="Processes that search [default: as many as pay, at most 4 and the processors]."),
         Field(name="out", kind="many", metavar="FILE.html|svg|png|csv", panel=_OUTPUT, in_file=False,
               help="Write the atlas, repeatable: to look at, for a paper, or as a table."),
         HTML,
@@ -75,6 +79,9 @@ class AtlasRequest(Request):
     family: str | None = None
     nodes: Sequence[int | str] = ()
     devices: Sequence[int | str] = ()
+    layers: int | str | None = None
+    request: str | Path | None = None
+    """YAML of options, or a saved plan: its model and nodes stand where none are named."""
     cluster: str | Path | Cluster | None = None
     device: str | None = None
     devices_per_node: int | str | None = None
@@ -86,6 +93,7 @@ class AtlasRequest(Request):
     gradient_dtype: str | None = None
     framework: str | None = None
     implementation: str | None = None
+    launch: str | None = None
     calibration: str | Path | None = None
     flops_convention: str | None = None
     max_memory_ratio: float | str | None = None
@@ -102,6 +110,7 @@ class AtlasRequest(Request):
     difference: bool = False
     coarse: bool = False
     keep: str | Path | None = None
+    jobs: int | str | None = None
     out: Sequence[str | Path] = ()
     html: str | Path | None = None
     """The same as ``out`` of such a file, whatever it is called."""
@@ -219,10 +228,27 @@ def _content(kind: str, answer: AtlasAnswer) -> bytes:
     return render_bytes("picture.png", drawn) if kind == "png" else drawn.encode()
 
 
+def _of_file(values: Values, faults: Faults) -> Mapping[str, Any]:
+    """What the request file says beside the fields of an atlas; what it cannot answer is a fault."""
+    from meshwright.api.request_file import read_request_file
+
+    where = values.get("request")
+    if where is None:
+        return {}
+    file = read_request_file(str(where), Faults())  # its faults were noted when its options were read
+    if "lengths" in file:
+        words = "an atlas plans for full sequences: leave out lengths, which `plan` packs"
+        faults.add("atlas.lengths", words, path=f"{where}: lengths")
+    return file
+
+
 def _read(request: AtlasRequest, faults: Faults) -> Values:
     """The options, lists of lists as one list each."""
-    values = dict(request.read(faults))
-    values["models"] = axes.words(values["models"])
+    held = replace(request, html=None) if request.html else request  # one that --keep knows as its own is not in the way
+    values = dict(held.read(faults))
+    values |= {"html": str(request.html)} if request.html else {}
+    file = _of_file(values, faults)
+    values["models"] = axes.words(values["models"]) or ([str(file["model"])] if "model" in file and not values["sizes"] else [])
     sizes = []
     for word in axes.words(values["sizes"]):
         with faults.at("sizes"):

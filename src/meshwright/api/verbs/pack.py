@@ -65,7 +65,7 @@ class PackRequest(ModelOnCluster):
         LAYOUT,
         Field(name="out", metavar="FILE", panel=_OUTPUT, in_file=False, help="Write the micro-batches, one a line of JSON."),
         Field(name="picture", metavar="FILE", panel=_OUTPUT, in_file=False,
-              help="Write tokens/s and memory against the limit as a picture (SVG, or HTML by its name)."),
+              help="Write tokens/s and memory against the limit as a picture (SVG), or as the page of --html by its name."),
         HTML,
         Field(name="force", kind="flag", panel=_OUTPUT, in_file=False, help="Overwrite changed files."),
     )
@@ -199,7 +199,8 @@ def _answer(request: PackRequest) -> PackAnswer:
         dynamic=dynamic_step(steps[0], values["tokens_per_rank"], rules, given, layout) if "tokens_per_rank" in values else None,
         lower_bound=sum(lower_bound(rules.laid_out(each), rules.max_tokens) for each in looked_at(steps)),
     )
-    return PackAnswer(packed=packed, saved=tuple(_written(values, packed)))
+    answer = PackAnswer(packed=packed, asked=request)
+    return replace(answer, saved=tuple(_written(values, answer)))
 
 
 def _lengths(values: Values, faults: Faults) -> NDArray[np.int64] | None:
@@ -242,20 +243,22 @@ def _inputs(values: Values) -> list[str]:
     return [values[name] for name in names if isinstance(values.get(name), str)]
 
 
-def _written(values: Values, packed: Packed) -> list[str]:
-    """The micro-batches and the picture, where they are asked for."""
+def _written(values: Values, answer: PackAnswer) -> list[str]:
+    """The micro-batches, and the picture or the page, where they are asked for."""
     from meshwright.api.packed_steps import pack_lines
     from meshwright.api.renderers import render
     from meshwright.api.views.pack import pack_view
     from meshwright.outputs import Output, write
 
     outputs: list[Output] = []
+    packed = answer.packed
     with TemporaryFile() as spool:
         if "out" in values:
             for line in pack_lines(packed.lengths.lengths, values.get("global_batch"), packed.rules):
                 spool.write(line.encode())
             outputs.append(Output(path=str(values["out"]), spool=spool))
         if "picture" in values:
-            kind = "html" if str(values["picture"]).lower().endswith((".html", ".htm")) else "svg"
-            outputs.append(Output(path=str(values["picture"]), text=render(f"packing.{kind}", pack_view(packed))))
+            as_page = str(values["picture"]).lower().endswith((".html", ".htm"))
+            text = render("answer.html", answer) if as_page else render("packing.svg", pack_view(packed))
+            outputs.append(Output(path=str(values["picture"]), text=text))
         return write(outputs, force=values["force"], inputs=_inputs(values)) if outputs else []

@@ -6,7 +6,10 @@
 Symbols: c constants; z offsets; sd their spread (``catalog.freedoms``); s_g noise of a kind of runs, estimated from the
          residuals themselves; rho Student-t with nu degrees, so that a mistaken row has a bounded pull; w_g shares the weight
          of re-measurements of one configuration.
-Source:  partial pooling as in Gelman and Hill 2007, chapter 12; Student-t weights: Lange et al. 1989.
+Holds:   step times of runs that nobody tuned say how such runs are launched, not what a machine can do: the constants of launches
+         alone are fitted to them, in a second phase, after all constants were fitted to the others.
+Source:  partial pooling as in Gelman and Hill 2007, chapter 12; Student-t weights: Lange et al. 1989; two phases instead of one
+         joint fit where a part of the model is doubtful: Liu, Bayarri and Berger 2009 (modularization).
 """
 
 from __future__ import annotations
@@ -46,6 +49,24 @@ TOLERANCE, STILL = 3e-4, 1e-3
 """Gain in log likelihood per run at which a turn ends; the move of an offset at which a linear optimum is found."""
 
 
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One part of a fit: whose step times teach, and which offsets they move."""
+
+    teaches: NDArray[np.bool_]
+    """Over the runs."""
+    free: NDArray[np.bool_]
+    """Over the offsets."""
+
+
+def phases_of(space: Runs, pool: Pooling) -> tuple[Phase, ...]:
+    """All constants by the runs that are not called untuned, then those of launches by all; one phase where none is untuned."""
+    untuned = np.array([run.untuned for run in space.runs], dtype=bool)
+    launching = np.array([pool.freedoms[constant].launch for constant, _, _ in pool.columns], dtype=bool)
+    whole = Phase(teaches=~untuned, free=np.ones(pool.size, dtype=bool))
+    return (whole, Phase(teaches=np.ones(len(untuned), dtype=bool), free=launching)) if untuned.any() else (whole,)
+
+
 @dataclass(frozen=True)
 class Fit:
     """A fitted set of offsets and how it was reached."""
@@ -57,6 +78,7 @@ class Fit:
     linear: Linear
     corrections: Floats
     weight: Floats
+    phases: tuple[Phase, ...]
     rounds: int
     converged: bool
 
@@ -101,7 +123,7 @@ def fit(
     offsets, linear, corrections = search.offsets, search.linear, search.corrections
     return Fit(
         runs=space, pool=pool, offsets=offsets, ceilings=ceilings, weight=weight, linear=linear, corrections=corrections,
-        rounds=search.rounds, converged=search.converged,
+        phases=search.phases, rounds=search.rounds, converged=search.converged,
     )
 
 
@@ -120,21 +142,25 @@ def refit(whole: Fit, keep: NDArray[np.bool_]) -> Floats:
 
 def linear_optimum(whole: Fit, keep: NDArray[np.bool_]) -> Floats:
     """Where the linear model of a fit has its minimum for some of the runs, weights iterated."""
-    offsets = whole.offsets
-    for _ in range(INNER_ROUNDS):
-        moved = _solve(whole.runs, whole.pool, (whole.linear, whole.corrections), offsets, whole.weight, keep, at=whole.offsets)
-        done = float(np.abs(moved - offsets).max()) < STILL
-        offsets = moved
-        if done:
-            break
+    offsets, state = whole.offsets, (whole.linear, whole.corrections)
+    for phase in whole.phases:
+        for _ in range(INNER_ROUNDS):
+            moved = _solve(whole.runs, whole.pool, state, offsets, whole.weight, phase, keep, at=whole.offsets)
+            done = float(np.abs(moved - offsets).max()) < STILL
+            offsets = moved
+            if done:
+                break
     return offsets
 
 
 def _solve(
-    space: Runs, pool: Pooling, state: tuple[Linear, Floats], offsets: Floats, weight: Floats, keep: NDArray[np.bool_],
-    at: Floats | None = None, damping: float = 0.0,
+    space: Runs, pool: Pooling, state: tuple[Linear, Floats], offsets: Floats, weight: Floats, phase: Phase,
+    keep: NDArray[np.bool_], at: Floats | None = None, damping: float = 0.0,
 ) -> Floats:
-    """One Levenberg-Marquardt step: the offsets that minimise the weighted squares of the linear model plus the priors'."""
+    """One Levenberg-Marquardt step: the offsets that minimise the weighted squares of the linear model plus the priors'.
+
+    Holds:   offsets that are not free in the phase stay.
+    """
     linear, corrections = state
     moved = pool.multipliers(offsets) - pool.multipliers(at) if at is not None else np.zeros((len(pool.keys), len(pool.freedoms)))
     shift = moved[space.key_of]
@@ -142,28 +168,34 @@ def _solve(
     normal, right = np.diag(1.0 / np.square(pool.spreads)), -offsets / np.square(pool.spreads)
     step = space.log_step - (linear.step + corrections + (linear.step_by * shift).sum(axis=1))
     memory = space.log_memory - (linear.memory + (linear.memory_by * shift).sum(axis=1))
-    for residual, by, names in ((step, linear.step_by, kinds.step), (memory, linear.memory_by, kinds.memory)):
-        used = np.flatnonzero(np.isfinite(residual) & keep)
+    for residual, by, names, teaches in (
+        (step, linear.step_by, kinds.step, keep & phase.teaches), (memory, linear.memory_by, kinds.memory, keep),
+    ):
+        used = np.flatnonzero(np.isfinite(residual) & teaches)
         if not len(used):
             continue
         noise = noise_of_kinds(residual[used], names[used])
         factor = weight[used] * student_weights(residual[used] / noise) / np.square(noise)
         matrix, side = pool.normal_equations(by[used], space.key_of[used], factor, residual[used])
         normal, right = normal + matrix, right + side
-    damped = normal + damping * np.diag(np.diag(normal))
-    return np.asarray(offsets + np.linalg.solve(damped, right))
+    damped = (normal + damping * np.diag(np.diag(normal)))[np.ix_(phase.free, phase.free)]
+    moved_to = offsets.copy()
+    moved_to[phase.free] += np.linalg.solve(damped, right[phase.free])
+    return moved_to
 
 
-def _objective(space: Runs, pool: Pooling, state: tuple[Linear, Floats], offsets: Floats, weight: Floats) -> float:
+def _objective(
+    space: Runs, pool: Pooling, state: tuple[Linear, Floats], offsets: Floats, weight: Floats, teaches: NDArray[np.bool_]
+) -> float:
     """Negative log likelihood of the Student-t with the noise of each kind, plus the priors."""
     linear, corrections = state
     kinds = kinds_of_runs(space, linear.step)
     total = 0.5 * float(np.square(offsets / pool.spreads).sum())
-    for residual, names in (
-        (space.log_step - linear.step - corrections, kinds.step),
-        (space.log_memory - linear.memory, kinds.memory),
+    for residual, names, chosen in (
+        (space.log_step - linear.step - corrections, kinds.step, teaches),
+        (space.log_memory - linear.memory, kinds.memory, np.ones(len(space.runs), dtype=bool)),
     ):
-        used = np.flatnonzero(np.isfinite(residual))
+        used = np.flatnonzero(np.isfinite(residual) & chosen)
         if len(used):
             noise = noise_of_kinds(residual[used], names[used])
             total += float((weight[used] * student_loss(residual[used], noise)).sum())
@@ -177,32 +209,34 @@ class _Search:
         self, *, space: Runs, pool: Pooling, ceilings: Floats, weight: Floats, progress: Callable[[str, int, int], None] | None
     ) -> None:
         self.space, self.pool, self.ceilings, self.weight, self.progress = space, pool, ceilings, weight, progress
-        self.offsets, self.corrections = np.zeros(pool.size), np.zeros(len(space.runs))
+        self.offsets, self.corrections, self.phases = np.zeros(pool.size), np.zeros(len(space.runs)), phases_of(space, pool)
         self.linear: Linear
         self.rounds, self.converged, self.damping = 0, False, LEAST_DAMPING
 
     def run(self, helpers: Workers | None) -> None:
-        """To the end: the turn after which simulated bubbles stay where they were."""
+        """Each phase to its end: the turn after which simulated bubbles stay where they were."""
         measured = np.isfinite(self.space.log_step)
         self.linear = self._evaluate(self.offsets, helpers)
-        for _ in range(MAX_TURNS):
-            before = self.corrections
-            multipliers = self.pool.multipliers(self.offsets)
-            self.corrections = self.space.corrections(multipliers, self.ceilings, measured, helpers)
-            if self.rounds and float(np.abs(self.corrections - before).max()) < SETTLED:
-                break
-            self._turn(helpers)
+        for phase in self.phases:
+            for turn in range(MAX_TURNS):
+                before = self.corrections
+                multipliers = self.pool.multipliers(self.offsets)
+                self.corrections = self.space.corrections(multipliers, self.ceilings, measured, helpers)
+                if turn and float(np.abs(self.corrections - before).max()) < SETTLED:
+                    break
+                self._turn(phase, helpers)
 
-    def _turn(self, helpers: Workers | None) -> None:
+    def _turn(self, phase: Phase, helpers: Workers | None) -> None:
         everyone = np.ones(len(self.space.runs), dtype=bool)
-        best, self.converged, end = self._objective(self.linear, self.offsets), False, self.rounds + MAX_ROUNDS
+        best, self.converged, end = self._objective(self.linear, self.offsets, phase), False, self.rounds + MAX_ROUNDS
+        self.damping = LEAST_DAMPING
         while self.rounds < end and not self.converged:
             self.rounds += 1
             state = (self.linear, self.corrections)
-            moved = _solve(self.space, self.pool, state, self.offsets, self.weight, everyone, damping=self.damping)
+            moved = _solve(self.space, self.pool, state, self.offsets, self.weight, phase, everyone, damping=self.damping)
             tried = self.offsets + np.clip(moved - self.offsets, -LARGEST_STEP, LARGEST_STEP)
             found = self._evaluate(tried, helpers)
-            value = self._objective(found, tried)
+            value = self._objective(found, tried, phase)
             if value > best:
                 self.damping *= 5.0
                 self.converged = self.damping > LARGEST_DAMPING
@@ -211,8 +245,8 @@ class _Search:
             self.offsets, self.linear, best = tried, found, value
             self.damping = max(self.damping / 2.0, LEAST_DAMPING)
 
-    def _objective(self, linear: Linear, offsets: Floats) -> float:
-        return _objective(self.space, self.pool, (linear, self.corrections), offsets, self.weight)
+    def _objective(self, linear: Linear, offsets: Floats, phase: Phase) -> float:
+        return _objective(self.space, self.pool, (linear, self.corrections), offsets, self.weight, phase.teaches)
 
     def _evaluate(self, offsets: Floats, helpers: Workers | None) -> Linear:
         done, count = 0, len(self.space.runs)

@@ -37,7 +37,7 @@ def layout_of(row: Row, num_layers: int) -> Layout:
         raise ImpossibleError("degrees do not multiply to the devices")
     if sequences % (dp * mb):
         raise ImpossibleError("the batch does not split over the replicas")
-    shards, stage = _shards(row, tp=tp, cp=cp, dp=dp), row.zero_stage
+    shards, stage = _shards(row, tp=tp, cp=cp, dp=dp), row.zero_stage if said.zero_stage is None else said.zero_stage
     return Layout(
         tensor_parallel=tp, context_parallel=cp, pipeline_parallel=pp, virtual_stages=chunks, expert_parallel=ep,
         sequence_parallel=tp > 1 and (said.sequence_parallel if row.sequence_parallel is None else row.sequence_parallel),

@@ -62,6 +62,11 @@ class Run:
         return self.case.training.precision.name
 
     @property
+    def untuned(self) -> bool:
+        """Its source calls it untuned: its step time says how such runs are launched, not what a machine can do."""
+        return self.row.said.tuning == "untuned"
+
+    @property
     def source(self) -> str:
         """The source group."""
         return source_group(self.id)
@@ -111,13 +116,14 @@ def run(row: Row) -> Run:
     case = Case(
         model=model, cluster=cluster, batch=batch,
         training=Training(
-            task=row.task, precision=precision, optimizer=recipes.optimizer("adamw"),
+            task=row.task, precision=precision, optimizer=recipes.optimizer(said.optimizer),
             lora=_adapters(row), balanced_routing=said.balanced,
         ),
         implementation=implementation, calibration=calibration("none", cluster.device), memory_ratio=1.0,
         launch=Launch(
             graphs="step" if said.graphs else "partial" if said.partial_graphs else None, deterministic=said.deterministic,
             attention_by_default=said.attention_by_default, plain_host=said.plain_host,
+            offloaded_layers=said.offloaded_layers, offloaded_checkpoints=said.offloaded_checkpoints,
         ),
     )
     return measured(row, case, layout, MemoryReading(kind=said.memory_reading, stage=said.memory_stage))
@@ -128,7 +134,7 @@ def measured(row: Row, case: Case, layout: Layout, reading: MemoryReading) -> Ru
     memory_gib = None if row.said.memory_unknown else row.measured.memory_gib
     return Run(
         id=row.id, row=row, case=case, layout=layout, step_s=_step_s(row), failed=row.status == "failed",
-        memory_bytes=memory_gib * 2**30 if memory_gib else None, reading=reading,
+        memory_bytes=memory_gib * (1e9 if row.said.memory_in_gigabytes else 2**30) if memory_gib else None, reading=reading,
     )
 
 

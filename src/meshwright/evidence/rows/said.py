@@ -55,6 +55,10 @@ class Said:
     deterministic: bool = False
     plain_host: bool = False
     """Nobody bound processes to cores or held garbage collection back."""
+    offloaded_layers: int = 0
+    """Layers whose saved tensors wait on the host."""
+    offloaded_checkpoints: bool = False
+    """Checkpoints of full recomputation wait there."""
     attention_by_default: bool = False
     """The framework chose the back end of attention."""
 
@@ -64,6 +68,7 @@ class Said:
     gradient_dtype: Literal["", "fp32", "bf16"] = ""
     gradient_bytes: float | None = None
     master_bytes_saved: float = 0.0
+    optimizer: str = "adamw"
 
     # the layout
     layout: str = ""
@@ -77,6 +82,8 @@ class Said:
     sequence_parallel: bool = False
     """With TP, where the column is blank."""
     context_kind: Literal["ring", "ulysses", "hybrid"] = "ring"
+    zero_stage: int | None = None
+    """What a stage of ZeRO by the source's name amounts to."""
     shards: int | None = None
     sharding: Literal["ranks", "replicas", "node", "fewest"] = "ranks"
     """Over which ranks: all of dp x cp, dp alone, those of a node, or as few as hold the states."""
@@ -102,5 +109,7 @@ class Said:
     lora_rank: int | None = None
     memory_reading: Literal["allocated", "first step", "allocator", "device"] = "device"
     memory_stage: Literal["fullest", "first", "last"] = "fullest"
+    memory_in_gigabytes: bool = False
+    """The figure counts 1e9 bytes, whatever the source calls its unit."""
     memory_unknown: bool = False
     """The figure is of something that is not modelled."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from meshwright.domain.layout import Full, Selective
 from meshwright.frameworks.keys import Says, decided
 from meshwright.frameworks.megatron import MEGATRON
+from meshwright.frameworks.megatron.hybrid import is_hybrid, letters_of_a_layer, pattern
 from meshwright.frameworks.megatron.layout_arguments import CONTEXT_TYPES, block_layers, hybrid_inner
 from meshwright.frameworks.megatron.pipeline import is_even, layout_string, split_of
 from meshwright.frameworks.planned import Planned
@@ -35,7 +36,8 @@ KEYS = (
 def decide(case: Case, layout: Layout, release: str) -> Values:
     """The fields that express a layout, under Bridge's own names; what is off is absent."""
     values = decided(KEYS, Planned(case, layout, release))
-    return values | _context(case, layout) | _stages(case, layout) | _recompute(case, layout) | _shards(layout) | _overlap(layout)
+    staged = _context(case, layout) | _stages(case, layout, release)
+    return values | staged | _recompute(case, layout) | _shards(layout) | _overlap(layout)
 
 
 def _context(case: Case, layout: Layout) -> dict[str, object]:
@@ -49,14 +51,20 @@ def _context(case: Case, layout: Layout) -> dict[str, object]:
     return values
 
 
-def _stages(case: Case, layout: Layout) -> dict[str, object]:
-    """Virtual stages, and the layout string where stages differ."""
+def _stages(case: Case, layout: Layout, release: str) -> dict[str, object]:
+    """Virtual stages, and the layout string where stages differ; of a hybrid its pattern, or the ends where it has no stages."""
     values: dict[str, object] = {}
     if layout.virtual_stages > 1:
         values["model.virtual_pipeline_model_parallel_size"] = layout.virtual_stages
         values["model.microbatch_group_size_per_vp_stage"] = layout.pipeline_parallel
-    split = split_of(case, layout)
-    if layout.pipeline_parallel > 1 and not is_even(split):
+    split, blocks = split_of(case, layout), letters_of_a_layer(case.model) or 1
+    if is_hybrid(case.model) and layout.pipeline_parallel > 1:
+        if release == "main":
+            values["model.hybrid_layer_pattern"] = pattern(case.model, split).partition("/")[0]
+        elif not is_even(split):
+            values["model.num_layers_in_first_pipeline_stage"] = split[0][0] * blocks
+            values["model.num_layers_in_last_pipeline_stage"] = split[-1][-1] * blocks if layout.pipeline_parallel > 2 else None
+    elif layout.pipeline_parallel > 1 and not is_even(split):
         values["model.pipeline_model_parallel_layout"] = layout_string(split, case.model.num_mtp_layers)
     return values
 
@@ -72,7 +80,7 @@ def _recompute(case: Case, layout: Layout) -> dict[str, object]:
                 return {
                     "model.recompute_granularity": "full",
                     "model.recompute_method": "uniform" if count is None else "block",
-                    "model.recompute_num_layers": 1 if count is None else count,
+                    "model.recompute_num_layers": 1 if count is None else count * (letters_of_a_layer(case.model) or 1),
                 }
     return {}
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from meshwright.frameworks.bridge.recipes import packs
 from meshwright.frameworks.megatron import MEGATRON
+from meshwright.frameworks.megatron.hybrid import is_hybrid
+from meshwright.frameworks.megatron.version_limits import packs_delta, packs_sparse
 from meshwright.frameworks.rules import Rule, limits, values_if
 
 if TYPE_CHECKING:
@@ -34,6 +36,10 @@ def _parameter_overlap(plan: Planned) -> bool:
     return plan.zero > 0 and plan.ranks > 1 and overlap.parameter_gather and not overlap.gradient_reduce
 
 
+def _packs(plan: Planned) -> bool:
+    return packs(plan.case, plan.release) or plan.case.batch.packing is not None
+
+
 OWN = (
     Rule("world", "world size ({world}) is not divisible by total_model_size (model_cfg.tensor_model_parallel_size={tp} * "
          "model_cfg.pipeline_model_parallel_size={pp} * model_cfg.context_parallel_size={cp})", _world),
@@ -45,13 +51,21 @@ OWN = (
          "flags refuse it", _parameter_overlap, "never"),
     Rule("packed-microbatch", "Micro batch size should be 1 when training with packed sequence, but your micro batch size is {mb}.",
          lambda plan: plan.mb > 1 and packs(plan.case, plan.release)),
+    Rule("packed-delta", "GDN does not support packed sequence for now. (main does; this release has no recipe that pads)",
+         lambda plan: _packs(plan) and packs_delta(plan), "step", "training", ("0.3",)),
+    Rule("packed-sparse", "Packed sequence is not supported for DSAttention (main has it; this release has no recipe that pads)",
+         lambda plan: _packs(plan) and packs_sparse(plan), "step", "training", ("0.3",)),
+    Rule("hybrid-virtual", "Virtual pipeline model parallelism is temporarily unsupported in Hybrid models due to upstream MCore "
+         "HybridModel API dependency", lambda plan: is_hybrid(plan.case.model) and plan.vp > 1, "start", releases=("main",)),
     Rule("precision", "Megatron-Bridge has no recipe for {precision}; it has {known}",
          lambda plan: values_if(plan.precision not in PRECISIONS, known=", ".join(PRECISIONS)), "never", "training"),
     Rule("device", "Megatron-Bridge runs on NVIDIA GPUs, not on {device}",
          lambda plan: plan.case.cluster.device.family in {"ascend", "cpu", "cdna3", "cdna4"}, "never", "cluster"),
 )
 REPLACED = frozenset(
-    f"megatron.{name}" for name in ("task", "device", "precision", "sequence", "parameter-overlap", "split", "flag")
+    f"megatron.{name}" for name in (
+        "task", "device", "precision", "sequence", "parameter-overlap", "split", "flag", "packed-delta", "packed-sparse",
+    )
 )
 """Rules of Megatron-LM that have a form of Bridge's own here, or that only its flags have."""
 

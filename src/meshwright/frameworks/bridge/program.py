@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.documents.quoting import Written, comment, python
 from meshwright.frameworks.base import File
-from meshwright.frameworks.bridge.model_fields import VARIANT_SPEC, model_fields, provider
+from meshwright.frameworks.bridge.model_fields import VARIANT_SPEC, model_fields, module, provider
 from meshwright.frameworks.bridge.recipes import MODES, recipe_of
 from meshwright.frameworks.megatron.precision_arguments import BACKENDS
 
@@ -44,7 +44,7 @@ def program(case: Case, release: str) -> File:
     trainer = "pretrain" if task == "pretrain" else "finetune"
     start = recipe.function(task) if recipe else f"_{MODES[task]}_common"
     imports = [
-        *(() if recipe else _imports(case)), f"from megatron.bridge.recipes{'' if recipe else '.common'} import {start}",
+        *(() if recipe else _imports(case, release)), f"from megatron.bridge.recipes{'' if recipe else '.common'} import {start}",
         "from megatron.bridge.training.gpt_step import forward_step", f"from megatron.bridge.training.{trainer} import {trainer}",
         "from megatron.bridge.training.utils.omegaconf_utils import process_config_with_overrides",
     ]
@@ -76,24 +76,23 @@ def _reduces_otherwise(case: Case) -> bool:
     return (precision.gradient_bytes < 4) != (precision.name in HALF_GRADIENTS)
 
 
-def _imports(case: Case) -> Iterator[str]:
+def _imports(case: Case, release: str) -> Iterator[str]:
     """What the model's fields name."""
-    named = [str(value) for value in model_fields(case, "0.3").values() if isinstance(value, Written)]
+    named = [str(value) for value in model_fields(case, release).values() if isinstance(value, Written)]
     if any(name.startswith("partial") for name in named):
         yield from ("from functools import partial",
                     "from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec")
     if VARIANT_SPEC in named:
         yield f"from megatron.core.models.gpt.experimental_attention_variant_module_specs import {VARIANT_SPEC}"
     yield from (f"from megatron.core.activations import {name}" for name in named if name in {"squared_relu", "quick_gelu"})
-    module = "mla_provider" if provider(case) == "MLAModelProvider" else "gpt_provider"
-    yield f"from megatron.bridge.models.{module} import {provider(case)}"
+    yield f"from {module(case, release)} import {provider(case, release)}"
     if any(name.startswith("functional.") for name in named):
         yield "from torch.nn import functional"
 
 
 def _model(case: Case, release: str) -> Iterator[str]:
     """The model, and its tokenizer: none where data are made up."""
-    yield f"    config.model = {provider(case)}("
+    yield f"    config.model = {provider(case, release)}("
     for name, value in model_fields(case, release).items():
         yield f"        {name}={value if isinstance(value, Written) else python(value)},"
     yield "    )"

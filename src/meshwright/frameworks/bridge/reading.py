@@ -12,6 +12,7 @@ from meshwright.frameworks.bridge.deciding import KEYS
 from meshwright.frameworks.bridge.limits import PRECISIONS
 from meshwright.frameworks.compose import Values, data_parallel_of, microbatches_of, world_of
 from meshwright.frameworks.keys import spellings, told
+from meshwright.frameworks.megatron.hybrid import layers_of, letters_of_a_layer, main_pattern
 from meshwright.frameworks.megatron.reading import KERNELS
 from meshwright.frameworks.megatron.stages import unrolled
 from meshwright.frameworks.settings import Given, Reading, Said
@@ -69,7 +70,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
             context_kind=_kind(values) if cp > 1 else "ring", pipeline_parallel=pp, virtual_stages=chunks, expert_parallel=ep,
             expert_tensor_parallel=etp, data_parallel=dp, optimizer_shards=shards[0], gradient_shards=shards[1],
             parameter_shards=shards[2], microbatch_sequences=mb, num_microbatches=microbatches,
-            recompute=_recompute(values, _largest(values, given, pp, chunks, split)),
+            recompute=_recompute(values, _largest(values, given, pp, chunks, split), _blocks(given)),
             schedule="interleaved" if chunks > 1 else "1f1b", stage_layers=split,
             offload=("optimizer",) if values.bool("optimizer.optimizer_cpu_offload") else (), attention=_attention(values),
             overlap=_overlap(values, tp, chunks, ep, dp * cp, sharded=shards[0] > 1),
@@ -77,13 +78,23 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
     knobs = surface().knobs()
     said = Said(
         devices=world, global_batch_sequences=batch, sequence_tokens=sequence, precision=_precision(values), task=_task(values),
-        launch=_launch(values),
-        figures={name: number for key, name in FIGURES.items() if (number := values.int(f"model.{key}")) is not None},
+        launch=_launch(values), figures=_figures(values, given),
     )
     return Reading(
         framework="bridge", version=release, source=source, said=said,
         layout=None if any(key in knobs for key in values.failed) else layout, messages=tuple(values.messages),
     )
+
+
+def _figures(values: Values, given: Given) -> dict[str, object]:
+    """The model's figures, as far as the files say them."""
+    found: dict[str, object] = {
+        name: number for key, name in FIGURES.items() if (number := values.int(f"model.{key}")) is not None
+    }
+    text = values.text("model.hybrid_layer_pattern") or values.text("model.hybrid_override_pattern")
+    if text:
+        found["blocks"] = main_pattern(text)
+    return found | ({"layers": _layers(values, given)} if "layers" in found else {})
 
 
 def _sequence(values: Values) -> int | None:
@@ -143,17 +154,24 @@ def _kind(values: Values) -> ContextKind:
 def _stages(values: Values, pp: int, given: Given) -> tuple[int, Split | None] | None:
     """Chunks of a stage, and layers by chunk and stage (None: even); None where that cannot be told."""
     chunks = values.int("model.virtual_pipeline_model_parallel_size") or 1
-    counts = _cells(values)
+    piped = "|" in values.text("model.hybrid_layer_pattern").partition("/")[0]
+    counts = _segments(values, given) if piped else _cells(values)
+    if piped and counts is None:
+        return None
     if counts is not None:
         if len(counts) % pp:
             values.refuse("bridge.layout-string", "The length of pipeline_model_parallel_layout must be divisible by "
-                          "pipeline_model_parallel_size ({cells} for {stages})", cells=len(counts), stages=pp)
+                          "pipeline_model_parallel_size ({cells} for {stages})" if not piped else "The number of pipe-delimited "
+                          "segments ({cells}) in hybrid_layer_pattern must be evenly divisible by pipeline_model_parallel_size "
+                          "({stages}).", cells=len(counts), stages=pp)
             return None
         split = tuple(tuple(counts[start : start + pp]) for start in range(0, len(counts), pp))
         return len(split), split if len(set(counts)) > 1 and pp > 1 else None
-    first, last = (values.int(f"model.num_layers_in_{end}_pipeline_stage") for end in ("first", "last"))
+    blocks = _blocks(given)
+    first, last = (None if (count := values.int(f"model.num_layers_in_{end}_pipeline_stage")) is None else count // blocks
+                   for end in ("first", "last"))
     embedding, loss = (values.bool(f"model.account_for_{part}_in_pipeline_split") for part in ("embedding", "loss"))
-    layers = values.int("model.num_layers") or (given.model.num_layers if given.model else None)
+    layers = _layers(values, given)
     if pp == 1 or (first is None and last is None and not embedding and not loss):
         return (chunks if pp > 1 else 1), None
     if layers is None:
@@ -172,6 +190,21 @@ def _stages(values: Values, pp: int, given: Given) -> tuple[int, Split | None] |
     return chunks, tuple(map(tuple, grid)) if len({count for chunk in grid for count in chunk}) > 1 else None
 
 
+def _blocks(given: Given) -> int:
+    """Megatron-Core's layers of one layer of the model: two of some hybrids, of which its configuration counts blocks."""
+    return (letters_of_a_layer(given.model) or 1) if given.model else 1
+
+
+def _segments(values: Values, given: Given) -> list[int] | None:
+    """Layers of each stage of a hybrid's pattern; None where one ends inside a layer."""
+    text = values.text("model.hybrid_layer_pattern")
+    counts = layers_of([len(cell) for cell in text.partition("/")[0].split("|")], given.model, text)
+    if counts is None:
+        values.refuse("bridge.hybrid-cut", "a stage of the pattern ends inside a layer of {model}, between its mixer and its "
+                      "feed-forward block", model=given.model.name if given.model else "")
+    return None if counts is None else list(counts)
+
+
 def _cells(values: Values) -> list[int] | None:
     """Decoder layers of each cell of a layout: a string, or lists of names; None where there is none, or no readable one."""
     key = "model.pipeline_model_parallel_layout"
@@ -188,19 +221,26 @@ def _cells(values: Values) -> list[int] | None:
     return None
 
 
+def _layers(values: Values, given: Given) -> int | None:
+    """Layers of the model, which the files may count in blocks."""
+    said = values.int("model.num_layers")
+    return said // _blocks(given) if said else given.model.num_layers if given.model else None
+
+
 def _largest(values: Values, given: Given, pp: int, chunks: int, split: Split | None) -> int | None:
     """Layers of the largest chunk; None where the files and the model do not say."""
-    layers = values.int("model.num_layers") or (given.model.num_layers if given.model else None)
+    layers = _layers(values, given)
     return max(map(max, split)) if split else layers // (pp * chunks) if layers else None
 
 
-def _recompute(values: Values, largest: int | None) -> Recompute:
+def _recompute(values: Values, largest: int | None, blocks: int) -> Recompute:
     """What is computed again in the backward pass: of every chunk the first layers, all where their count exceeds the largest."""
     granularity = values.text("model.recompute_granularity")
     if granularity == "selective":
         return Selective(modules=values.words("model.recompute_modules") or ("core_attn",))
     if granularity == "full":
         count = values.int("model.recompute_num_layers") if values.text("model.recompute_method") == "block" else None
+        count = None if count is None else -(-count // blocks)
         return Full(layers=None if count is None or (largest is not None and count > largest) else count)
     return NoRecompute()
 

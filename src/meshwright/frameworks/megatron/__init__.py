@@ -11,6 +11,7 @@ from meshwright.frameworks.base import Framework
 from meshwright.frameworks.facts import FUSED_LOSS, Facts
 from meshwright.frameworks.megatron.dump import logged
 from meshwright.frameworks.megatron.flags import DEFAULT_VERSION, RELEASES, parse_version, surface
+from meshwright.frameworks.megatron.hybrid import PATTERNS
 from meshwright.frameworks.megatron.layout_arguments import UNSPOKEN, decide, normal
 from meshwright.frameworks.megatron.limits import MODULES
 from meshwright.frameworks.megatron.mistakes import CHECKS, unknown_key
@@ -92,7 +93,7 @@ MEGATRON = Framework(
     unknown_keys=unknown_key,
     normal=normal,
     unspoken=UNSPOKEN,
-    alternatives=(_STAGES, _RECOMPUTE, _SHARDS),
+    alternatives=(_STAGES, _RECOMPUTE, _SHARDS, frozenset(PATTERNS)),
     resume={
         **SHARDED,
         "zero": Meaning(resume="reshard", reason="a torch_dist checkpoint is loaded into other shards; Megatron-FSDP has a format "

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from meshwright.documents.quoting import command
 from meshwright.documents.source import File
 from meshwright.frameworks.megatron.flags import surface
+from meshwright.frameworks.megatron.hybrid import PATTERNS
 
 OFF = frozenset({"none", "false", ""})
 NEEDED = ("num_layers", "hidden_size", "tensor_model_parallel_size")
@@ -46,7 +47,8 @@ def logged(settings: Mapping[str, str], name: str) -> tuple[File, ...]:
         words += [flag] if value.strip() == "True" else [flag, *_values(value, known.keys[flag][-1].kind)]
     words += _vocabulary(settings)
     virtual, layers = settings.get("virtual_pipeline_model_parallel_size", ""), settings["num_layers"]
-    if virtual.isdigit() and int(virtual) > 1 and layers.isdigit():
+    staged = any(each in words for each in PATTERNS)  # the pattern of a hybrid says its stages
+    if virtual.isdigit() and int(virtual) > 1 and layers.isdigit() and not staged:
         chunk = int(layers) // int(virtual) // int(settings.get("pipeline_model_parallel_size", "1"))
         words += (
             ["--num-layers-per-virtual-pipeline-stage", str(chunk)]

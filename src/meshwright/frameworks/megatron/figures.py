@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.launch import launch_words
 from meshwright.frameworks.megatron.flags import parse_version
+from meshwright.frameworks.megatron.hybrid import layers_of, letters, main_pattern
+from meshwright.frameworks.megatron.hybrid_stages import pattern_of
 from meshwright.frameworks.megatron.precision_arguments import FP8_RECIPES, MOMENTS
 from meshwright.frameworks.settings import Said
 
 if TYPE_CHECKING:
+    from meshwright.domain.model import Model
     from meshwright.frameworks.compose import Values
     from meshwright.frameworks.settings import Given
 
@@ -30,8 +33,8 @@ def said_of(values: Values, given: Given) -> Said:
     return Said(
         devices=devices, global_batch_sequences=values.int("--global-batch-size"), sequence_tokens=values.int("--seq-length"),
         precision=_precision(values), gradient_dtype=_gradient_dtype(values), optimizer=_optimizer(values),
-        task="sft" if values.bool("--sft") else None if values.bool("--mock-data") else "pretrain", figures=model_figures(values),
-        launch=_launch(values),
+        task="sft" if values.bool("--sft") else None if values.bool("--mock-data") else "pretrain",
+        figures=model_figures(values, given.model), launch=_launch(values),
     )
 
 
@@ -57,7 +60,7 @@ _SWITCHES = (
 """Flag -> setting of the launch that it makes."""
 
 
-def model_figures(values: Values) -> dict[str, object]:
+def model_figures(values: Values, model: Model | None = None) -> dict[str, object]:
     """The model's figures; what follows from others by the parser's own rules is filled in."""
     figures: dict[str, object] = {}
     for name, flag in _FIGURES.items():
@@ -83,11 +86,23 @@ def model_figures(values: Values) -> dict[str, object]:
             figures["expert_ffn"] = figures["ffn"]
         figures["mixtures"] = mixtures(values.text("--moe-layer-freq", "1"), values.int("--num-layers") or 0)
     figures.setdefault("experts", 0)
+    if (pattern := pattern_of(values)) is not None:
+        figures |= _hybrid(main_pattern(pattern), model, experts=bool(experts))
+        if depths := pattern.count("/"):
+            figures["mtp_layers"] = depths
     if (rows := _vocabulary(values)) is not None:
         figures["vocabulary"] = rows
     if hidden:
         figures["tied_embeddings"] = not values.bool("--untie-embeddings-and-output-weights")
     return figures
+
+
+def _hybrid(blocks: str, model: Model | None, *, experts: bool) -> dict[str, object]:
+    """What a pattern says: its blocks, and the layers, which are the model's where the pattern is."""
+    counts = layers_of([len(blocks)], model, blocks) or (len(blocks),)
+    own = letters(model) if model is not None and counts[0] == model.num_layers and "".join(letters(model)) == blocks else blocks
+    found: dict[str, object] = {"blocks": blocks, "layers": counts[0]}
+    return found | ({"mixtures": tuple("E" in word for word in own)} if experts else {})
 
 
 def mixtures(frequency: str, layers: int) -> tuple[bool, ...]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.frameworks.keys import Says, decided
 from meshwright.frameworks.megatron.flags import Version, parse_version
+from meshwright.frameworks.megatron.hybrid import letters_of_a_layer
 from meshwright.frameworks.megatron.pipeline import is_even, pipeline_arguments, split_of
 from meshwright.frameworks.megatron.precision_arguments import MOMENTS
 from meshwright.frameworks.planned import Planned
@@ -125,7 +126,7 @@ def _recompute(case: Case, layout: Layout, version: Version) -> Values:
             return {} if count == 0 else {
                 "--recompute-granularity": "full",
                 "--recompute-method": "uniform" if count is None else "block",
-                "--recompute-num-layers": 1 if count is None else count,
+                "--recompute-num-layers": 1 if count is None else count * (letters_of_a_layer(case.model) or 1),
             }
         case _:
             return {}

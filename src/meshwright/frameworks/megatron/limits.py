@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, Selective
+from meshwright.frameworks.megatron.hybrid_limits import HYBRIDS
 from meshwright.frameworks.megatron.layout_arguments import CONTEXT_TYPES, hybrid_inner
 from meshwright.frameworks.megatron.pipeline import split_of
 from meshwright.frameworks.megatron.precision_arguments import MOMENTS
@@ -142,5 +143,5 @@ STRATEGY = (
     Rule("fsdp-optimizer", "Megatron-FSDP does not support the {optimizer} optimizer yet.",
          lambda plan: plan.zero >= 2 and plan.optimizer not in {*MOMENTS, "sgd"}),
 )
-RULES = (*SHAPES, *STRATEGY)
+RULES = (*SHAPES, *HYBRIDS, *STRATEGY)
 """Every rule of all versions, in the order in which they are reported."""

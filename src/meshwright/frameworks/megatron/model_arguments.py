@@ -10,9 +10,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from meshwright.documents.quoting import Shell
-from meshwright.domain.mixers import GatedDelta
+from meshwright.domain.mixers import GatedDelta, Mamba2
 from meshwright.domain.model import MixtureOfExperts, Mlp
 from meshwright.frameworks.megatron.flags import Arguments
+from meshwright.frameworks.megatron.hybrid import PIPES, inexpressible_hybrid, is_hybrid, letters, specification
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _ACTIVATIONS = {
     "GptOssForCausalLM": ("--quick-geglu",),
     "NemotronForCausalLM": ("--squared-relu",),
+    "NemotronHForCausalLM": ("--squared-relu",),
 }
 """Activations that are neither SwiGLU (gated) nor GELU (not gated), by Hugging Face architecture."""
 
@@ -61,17 +63,20 @@ def inexpressible(model: Model) -> tuple[str, ...]:
         "an embedding narrower than the hidden width": model.embedding_width not in {None, model.hidden},
         "multi-token prediction with learned positions": model.num_mtp_layers and model.position == "learned",
         "attention and feed-forward in parallel": len(serial) < len(model.kinds),
-        "more norms than one before attention and one before the feed-forward": any(kind.norms != 2 for kind in serial),
+        "more norms than one before attention and one before the feed-forward":
+            any(kind.norms != kind.mixes + kind.has_block for kind in serial),
         "query and key norms over all heads together": attention.query_key_norm == "full",
         "layers whose attention differs in more than the window":
             len({_without_window(each) for each in model.attentions}) > 1,
         "windows of different sizes": len({each.window_tokens for each in model.attentions} - {None}) > 1,
         "feed-forward blocks of different shapes (it has one dense shape and one mixture of experts)":
             len(dense) > 1 or len(mixtures) > 1,
-        "gated and ungated feed-forward blocks together": len({kind.feed_forward.gated for kind in model.kinds}) > 1,
+        "gated and ungated feed-forward blocks together":
+            len({kind.feed_forward.gated for kind in model.kinds if kind.has_block}) > 1,
         "this choice of biases (it has all linear layers, queries, keys and values alone, or none)":
             _biases(model) is None,
         "shared experts with biases": any(mixture.shared_width and mixture.expert_bias for mixture in mixtures),
+        **inexpressible_hybrid(model),
     }
     return tuple(feature for feature, found in absent.items() if found)
 
@@ -87,7 +92,7 @@ def _without_window(attention: Attention) -> tuple[object, ...]:
 
 def _feed_forwards(model: Model) -> tuple[set[Mlp], set[MixtureOfExperts]]:
     """The different dense blocks and the different mixtures."""
-    blocks = [kind.feed_forward for kind in model.kinds]
+    blocks = [kind.feed_forward for kind in model.kinds if kind.has_block]
     return {block for block in blocks if isinstance(block, Mlp)}, {block for block in blocks if isinstance(block, MixtureOfExperts)}
 
 
@@ -115,11 +120,12 @@ def add_model(arguments: Arguments, case: Case) -> None:
     dense, mixtures = _feed_forwards(model)
     experts = next(iter(mixtures), None)
     width = next(iter(dense)).width if dense else next(iter(mixtures)).expert_width
-    arguments.add("--num-layers", model.num_layers)
+    arguments.add("--num-layers", sum(map(len, letters(model))) if is_hybrid(model) else model.num_layers)
     arguments.add("--hidden-size", model.hidden)
     arguments.add("--ffn-hidden-size", width)
     _add_activation(arguments, model)
     _add_attention(arguments, model)
+    _add_mamba(arguments, model)
     _add_positions(arguments, case)
     arguments.add("--normalization", "RMSNorm" if model.norm == "rms" else "LayerNorm")
     arguments.add("--norm-epsilon", Shell("$NORM_EPSILON"))
@@ -198,6 +204,19 @@ def _add_linear_attention(arguments: Arguments, model: Model) -> None:
     arguments.add("--linear-conv-kernel-dim", mixer.convolution)
 
 
+def _add_mamba(arguments: Arguments, model: Model) -> None:
+    """Mamba-2: its widths, and what builds a stack of single blocks; which of them it has stands among the flags of the layout."""
+    mixer = next((each for each in model.mixers if isinstance(each, Mamba2)), None)
+    if mixer is None:
+        return
+    arguments.add_if(arguments.version.minor < PIPES, "--is-hybrid-model")
+    arguments.add("--spec", *specification(arguments.version))
+    arguments.add("--mamba-num-heads", mixer.num_heads)
+    arguments.add("--mamba-head-dim", mixer.head_dim)
+    arguments.add("--mamba-state-dim", mixer.state_dim)
+    arguments.add("--mamba-num-groups", mixer.num_groups)
+
+
 def _add_sparse_attention(arguments: Arguments, attention: Attention) -> None:
     """The indexer of sparse attention, and how many tokens it chooses."""
     indexer = attention.indexer
@@ -234,7 +253,8 @@ def _add_experts(arguments: Arguments, model: Model, experts: MixtureOfExperts) 
     arguments.add("--moe-ffn-hidden-size", experts.expert_width)
     arguments.add_if(experts.latent, "--moe-latent-size", experts.latent)
     where = [int(model.kinds[index].experts is not None) for index in model.pattern]
-    arguments.add("--moe-layer-freq", expression(where) if 0 in where else 1)
+    if not is_hybrid(model):  # its pattern says it
+        arguments.add("--moe-layer-freq", expression(where) if 0 in where else 1)
     if experts.shared_width:
         arguments.add("--moe-shared-expert-intermediate-size", experts.shared_width)
         arguments.add_if(experts.shared_gate, "--moe-shared-expert-gate")

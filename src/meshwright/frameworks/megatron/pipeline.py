@@ -6,6 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from meshwright.estimate.split import Split, default_split
+from meshwright.frameworks.megatron.hybrid import PIPES, is_hybrid, letters_of_a_layer, pattern
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -51,23 +52,36 @@ def pipeline_arguments(case: Case, layout: Layout, version: Version) -> Values:
 
     Holds:   a split that needs a layout string is only asked of versions that have it (``megatron.split``).
     """
-    values: dict[str, object] = {}
+    split, virtual = split_of(case, layout), layout.virtual_stages > 1
+    values: dict[str, object] = hybrid_pattern(case, layout, version)
     if layout.pipeline_parallel == 1:
         return values
-    split, virtual = split_of(case, layout), layout.virtual_stages > 1
     if virtual:
         values["--microbatch-group-size-per-virtual-pipeline-stage"] = layout.pipeline_parallel
         values["--no-overlap-p2p-communication"] = not layout.overlap.point_to_point
+    if is_hybrid(case.model) and (version.minor >= PIPES or is_even(split)):
+        return values
     if is_even(split):
         values["--num-virtual-stages-per-pipeline-rank"] = layout.virtual_stages if virtual else None
-    elif version.minor >= 13:
+    elif version.minor >= 13 and not is_hybrid(case.model):
         values["--pipeline-model-parallel-layout"] = layout_string(split, case.model.num_mtp_layers)
     else:
         values["--num-virtual-stages-per-pipeline-rank"] = layout.virtual_stages if virtual else None
-        values["--decoder-first-pipeline-num-layers"] = split[0][0] * len(split)
+        blocks = letters_of_a_layer(case.model) or 1
+        values["--decoder-first-pipeline-num-layers"] = split[0][0] * len(split) * blocks
         # Both counts leave nothing between them on two stages, which core 0.12 divides by.
-        values["--decoder-last-pipeline-num-layers"] = split[-1][-1] * len(split) if layout.pipeline_parallel > 2 else None
+        last = split[-1][-1] * len(split) * blocks
+        values["--decoder-last-pipeline-num-layers"] = last if layout.pipeline_parallel > 2 else None
     return values
+
+
+def hybrid_pattern(case: Case, layout: Layout, version: Version) -> dict[str, object]:
+    """The pattern of a hybrid, which says its stages, too, where the version reads ``|``; nothing for other models."""
+    if not is_hybrid(case.model):
+        return {}
+    staged = version.minor >= PIPES and layout.pipeline_parallel > 1
+    text = pattern(case.model, split_of(case, layout) if staged else None)
+    return {"--hybrid-layer-pattern" if version.minor >= PIPES else "--hybrid-override-pattern": text}
 
 
 def only_ends_differ(split: Split) -> bool:

@@ -8,6 +8,7 @@ from meshwright.frameworks.base import File, Options
 from meshwright.frameworks.manual import common_values, template
 from meshwright.frameworks.megatron.environment import variables
 from meshwright.frameworks.megatron.flags import Version
+from meshwright.frameworks.megatron.hybrid import program
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -33,7 +34,7 @@ def probe_files(case: Case, layout: Layout, version: Version, options: Options) 
         return ()
     stage = probe_stage(options)
     values = {
-        **common_values(case, layout, options), "version": version, "stage": stage,
+        **common_values(case, layout, options), "version": version, "program": program(case.model, version), "stage": stage,
         "variables": variables(case, layout, version.minor), "moe": case.model.is_moe,
         "rank": stage * layout.world // layout.pipeline_parallel,
     }

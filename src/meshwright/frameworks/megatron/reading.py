@@ -12,6 +12,8 @@ from meshwright.frameworks.compose import Values, data_parallel_of, microbatches
 from meshwright.frameworks.keys import told
 from meshwright.frameworks.megatron.figures import said_of
 from meshwright.frameworks.megatron.flags import DEFAULT_VERSION, RELEASES, surface
+from meshwright.frameworks.megatron.hybrid import letters_of_a_layer, main_pattern
+from meshwright.frameworks.megatron.hybrid_stages import hybrid_stages, pattern_of
 from meshwright.frameworks.megatron.layout_arguments import CONTEXT_TYPES, DEGREES, OVERLAPS
 from meshwright.frameworks.megatron.stages import Stages, stages_of
 from meshwright.frameworks.settings import Given, Reading, Said
@@ -94,7 +96,9 @@ def _layout(values: Values, given: Given, remarks: list[Message]) -> Layout | No
     ep = told(DEGREES, values, "expert_parallel")
     etp = values.degree("--expert-tensor-parallel-size", tp if moe else 1)
     layers = values.int("--num-layers") or values.int("--encoder-num-layers") or (given.model.num_layers if given.model else None)
-    stages = stages_of(values, pp, layers)
+    text = pattern_of(values)
+    layers = layers if text is None else len(main_pattern(text))
+    stages = stages_of(values, pp, layers) if text is None else hybrid_stages(values, pp, text, given.model)
     dp = data_parallel_of(values, world_of(values, given), tp * pp * cp)
     mb = _microbatch(values)
     batch = values.int("--global-batch-size") or given.global_batch_sequences or (mb * dp if dp else None)
@@ -104,11 +108,13 @@ def _layout(values: Values, given: Given, remarks: list[Message]) -> Layout | No
     shards = _shards(values, dp, cp, remarks)
     if stages is None or dp is None or microbatches is None or mb is None or shards is None:
         return None
+    blocks = (letters_of_a_layer(given.model) or 1) if given.model and text is not None else 1
     return Layout(
         tensor_parallel=tp, sequence_parallel=tp > 1 and told(DEGREES, values, "sequence_parallel"), context_parallel=cp,
         context_kind=_context_kind(values, cp), pipeline_parallel=pp, virtual_stages=stages.virtual,
         expert_parallel=ep, expert_tensor_parallel=etp if moe else 1, data_parallel=dp, microbatch_sequences=mb,
-        num_microbatches=microbatches, recompute=_recompute(values, stages, layers, pp, remarks),
+        num_microbatches=microbatches,
+        recompute=_recompute(values, stages, layers // blocks if layers else None, pp, blocks, remarks),
         schedule="interleaved" if stages.virtual > 1 else "1f1b", stage_layers=stages.split, offload=_offload(values, remarks),
         attention=_attention(values), compiled=None, overlap=_overlap(values, stages, tp, ep, dp * cp, shards), **shards,
     )
@@ -174,8 +180,10 @@ def _zero_stage(values: Values) -> int:
     return plain
 
 
-def _recompute(values: Values, stages: Stages, layers: int | None, pp: int, remarks: list[Message]) -> Recompute:
-    """What is recomputed; ``--recompute-activations`` is selective."""
+def _recompute(
+    values: Values, stages: Stages, layers: int | None, pp: int, blocks: int, remarks: list[Message]
+) -> Recompute:
+    """What is recomputed; ``--recompute-activations`` is selective. ``blocks``: Megatron-LM's layers of one layer of the model."""
     granularity = values.text("--recompute-granularity") or ("selective" if values.bool("--recompute-activations") else "")
     if values.bool("--recompute-activations"):
         granularity = "selective"  # it wins
@@ -186,7 +194,7 @@ def _recompute(values: Values, stages: Stages, layers: int | None, pp: int, rema
         return NoRecompute()
     method, count = values.text("--recompute-method"), values.int("--recompute-num-layers")
     if method == "block":
-        return _block(stages, count, layers, pp)
+        return _block(stages, None if count is None else -(-count // blocks), layers, pp)
     if method != "uniform":
         values.refuse(
             "megatron.recompute-method", 'Using recompute_granularity: full so recompute_method must be "block" or "uniform"',

@@ -20,6 +20,7 @@ from meshwright.frameworks.manual import (
 from meshwright.frameworks.megatron.arguments import checkpoint_arguments, data_arguments, groups, run_arguments
 from meshwright.frameworks.megatron.environment import variables
 from meshwright.frameworks.megatron.flags import Version, parse_version
+from meshwright.frameworks.megatron.hybrid import is_hybrid, letters, program
 from meshwright.frameworks.megatron.precision_arguments import loss_in_place
 from meshwright.frameworks.megatron.probe import probe_files, probe_note
 
@@ -44,7 +45,8 @@ def _values(case: Case, layout: Layout, version: Version, options: Options) -> d
     """What the script fills in beyond the manual."""
     mock, real = data_arguments(case, layout, version)
     return {
-        "version": version, "iters": train_steps(case, options), "sft": case.training.task == "sft",
+        "version": version, "program": program(case.model, version), "iters": train_steps(case, options),
+        "sft": case.training.task == "sft",
         "groups": {name: list(arguments.lines()) for name, arguments in groups(case, layout, version).items() if arguments.items},
         "mock": list(mock.lines()), "real": list(real.lines()), "run": list(run_arguments(version).lines()),
         "checkpoints": list(checkpoint_arguments(version).lines()),
@@ -55,8 +57,8 @@ def _manual(case: Case, layout: Layout, version: Version, options: Options) -> M
     """What the README and the script say beyond the plan."""
     return Manual(
         title=f"Megatron-LM {version.name}",
-        needs="Arguments of `train.sh` are passed on to `pretrain_gpt.py`. Megatron-LM needs Transformer Engine. Without "
-        "`DATA_PATH` "
+        needs=f"Arguments of `train.sh` are passed on to `{program(case.model, version)}`. Megatron-LM needs Transformer Engine"
+        f"{', Mamba-2 also mamba-ssm and causal-conv1d' if is_hybrid(case.model) else ''}. Without `DATA_PATH` "
         f"the run uses mock data and {train_steps(case, options)} steps; the log prints `throughput per GPU (TFLOP/s/GPU)` "
         f"for each "
         "of them.",
@@ -129,6 +131,11 @@ def _assumed(case: Case) -> tuple[str, ...]:
     gated = model.feed_forward.gated
     remarks = [f"Activation: {'a gated' if gated else 'an ungated'} one; exchange the flag if the model has another "
                "(memory and time stay the same)."]
+    if is_hybrid(model) and any(len(word) > 1 for word in letters(model)):
+        remarks.append("Each layer of the model is two of Megatron-LM's, as its pattern has it: one mixes, one feeds forward.")
+    if model.architecture.startswith("Granite"):
+        remarks.append("Megatron-LM has none of Granite's multipliers (of embeddings, residuals, scores and logits): this trains a "
+                       "model without them.")
     if any(each.window_tokens for each in model.attentions):
         remarks.append("Windows are written as sliding windows; chunked attention does not exist in Megatron-LM.")
     if model.position == "rope":

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.domain.mixers import GatedDelta
 from meshwright.frameworks.megatron.arguments import data_arguments, groups
 from meshwright.frameworks.megatron.flags import RELEASES, parse_version, surface
+from meshwright.frameworks.megatron.hybrid import is_hybrid
+from meshwright.frameworks.megatron.hybrid_limits import OLD_HYBRIDS
 from meshwright.frameworks.megatron.limits import RULES, expert_overlap
 from meshwright.frameworks.megatron.pipeline import is_even, only_ends_differ, split_of
 from meshwright.frameworks.rules import Rule, limits, values_if
@@ -22,7 +25,8 @@ def _before(release: str) -> tuple[str, ...]:
 
 
 def _mtp_layout(plan: Planned) -> bool:
-    return plan.case.model.num_mtp_layers > 0 and plan.pp > 1 and not is_even(split_of(plan.case, plan.layout))
+    model = plan.case.model
+    return model.num_mtp_layers > 0 and plan.pp > 1 and not is_hybrid(model) and not is_even(split_of(plan.case, plan.layout))
 
 
 def _muon_sharding(plan: Planned) -> bool:
@@ -30,15 +34,31 @@ def _muon_sharding(plan: Planned) -> bool:
     return plan.optimizer == "muon" and (plan.zero > 0 or overlaps)
 
 
+def _packs(plan: Planned) -> bool:
+    """Whether sequences are packs of samples between which nothing passes: the user's lengths, and always in tuning."""
+    return plan.task != "pretrain" or plan.case.batch.packing is not None
+
+
+def packs_delta(plan: Planned) -> bool:
+    """Samples packed for gated delta nets."""
+    return _packs(plan) and any(isinstance(each, GatedDelta) for each in plan.case.model.mixers)
+
+
+def packs_sparse(plan: Planned) -> bool:
+    """Samples packed for sparse attention."""
+    return _packs(plan) and any(each.selected_tokens is not None for each in plan.case.model.attentions)
+
+
 def _split(plan: Planned) -> Values | None:
     """Versions before the layout string place the first and the last stage by their own counts, and nothing else."""
-    if plan.pp == 1 or plan.release not in _before("0.13"):
+    if plan.pp == 1 or plan.release not in _before("0.13") or is_hybrid(plan.case.model):
         return None
     split = split_of(plan.case, plan.layout)
     return values_if(not is_even(split) and not only_ends_differ(split), version=plan.release)
 
 
 OLD = (
+    *OLD_HYBRIDS,
     Rule("fp8-blockwise", "argument --fp8-recipe: invalid choice: 'blockwise' (core 0.13 has it)",
          lambda plan: plan.precision == "fp8-blockwise", releases=_before("0.13")),
     Rule("bf16-moments", "argument --exp-avg-dtype: invalid choice: 'bf16' (core 0.13 has it)",
@@ -63,6 +83,10 @@ OLD = (
     Rule("expert-overlap-mtp-pipeline", "Pipeline model parallel size must be larger than 1 when enabling "
          "overlap_moe_expert_parallel_comm with MTP layer.",
          lambda plan: expert_overlap(plan) and plan.case.model.num_mtp_layers and plan.pp == 1, releases=_before("0.18")),
+    Rule("packed-delta", "GDN does not support packed sequence for now. (core 0.18 does)",
+         packs_delta, "step", "training", _before("0.18")),
+    Rule("packed-sparse", "Packed sequence is not supported for DSAttention (core 0.19 has it)",
+         packs_sparse, "step", "training", _before("0.19")),
     Rule("muon", "Muon optimizer does not support distributed optimizer, overlap grad reduce or overlap param gather for now.",
          _muon_sharding, releases=_before("0.18")),
 )

@@ -11,7 +11,7 @@ from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective
 from meshwright.estimate.evaluate import split_of
 from meshwright.judging.finding import Ruling, number, ratio, size
 from meshwright.judging.predicates import change, contest, does_not_apply, judges, percent, speed
-from meshwright.perf.activations import saved_bytes
+from meshwright.perf.activations import headroom_ratio, saved_bytes
 from meshwright.perf.arrays import array
 from meshwright.perf.operators import work_shape
 from meshwright.units import gib
@@ -169,7 +169,7 @@ def _activation_ratio(facts: Facts) -> float:
             * float(
                 saved_bytes(
                     kind, case.model.hidden, case.batch.sequence_tokens, shape, implementation=implementation,
-                    precision=case.training.precision, headroom_ratio=case.calibration.constants.expert_headroom_ratio,
+                    precision=case.training.precision, headroom_ratio=headroom_ratio(case, shape),
                 )
             )
             for index, kind in enumerate(case.model.kinds)

@@ -143,17 +143,18 @@ def flash_attention(facts: Facts, rule: Rule) -> Ruling:
     """Attention's share of the step: what twice its speed is worth, and whether the flag has anything left to do."""
     work = 3.0 * sequence_work(facts.case).attention * facts.case.batch.global_batch_sequences
     ideal = work / facts.layout.world / facts.estimate.peak_flops_per_s / facts.step_s
-    share = max(0.0, ideal + facts.share("attention below peak"))
+    mixing = "attention, its recurrences included," if facts.case.model.mixers else "attention"
+    share = max(0.0, ideal + facts.share("attention below peak", "recurrences below peak", "attention and recurrences below peak"))
     figure, name = ratio("attention_ratio", share), facts.case.implementation.name
     if running(facts.case, facts.layout).implementation.flash_attention:
         return Ruling(
             verdict="fails", figure=figure,
-            sentence=f"{name} fuses attention without the flag, which does nothing there; attention takes {percent(share)} of the "
+            sentence=f"{name} fuses attention without the flag, which does nothing there; {mixing} takes {percent(share)} of the "
             f"step, fused; {rule.condition}",
         )
     return Ruling(
         verdict="holds", figure=figure,
-        sentence=f"attention takes {percent(share)} of the step and {name} does not fuse it; a factor of 2 on it is worth "
+        sentence=f"{mixing} takes {percent(share)} of the step and {name} does not fuse it; a factor of 2 on it is worth "
         f"{percent(share / 2)} of the step; {rule.condition}",
     )
 

@@ -182,9 +182,10 @@ def glm4_moe(fields: Fields) -> Model:
 
 
 def dense_first_blocks(
-    fields: Fields, layers: int, *, correction_bias: bool, routed_scale: float = 1.0
+    fields: Fields, layers: int, *, correction_bias: bool, routed_scale: float = 1.0, first_dense: int = 0
 ) -> list[Mlp | MixtureOfExperts]:
-    """DeepSeek's rule: ``first_k_dense_replace`` dense layers, then every ``moe_layer_freq``-th is a mixture."""
+    """DeepSeek's rule: ``first_k_dense_replace`` dense layers, then every ``moe_layer_freq``-th is a mixture; ``mlp_layer_types``
+    wins where it stands there."""
     width = fields.size("moe_intermediate_size")
     experts = MixtureOfExperts(
         num_experts=fields.size("n_routed_experts", "num_local_experts"),
@@ -196,9 +197,11 @@ def dense_first_blocks(
         groups_per_token=fields.size("topk_group", default=1),
         routed_scale=fields.number("routed_scaling_factor", default=routed_scale),
     )
-    first = fields.size("first_k_dense_replace", default=0, minimum=0)
+    types = fields.words("mlp_layer_types", layers, ("dense", "sparse"))
+    first = fields.size("first_k_dense_replace", default=first_dense, minimum=0)
     step = fields.size("moe_layer_freq", default=1)
     sparse = [index >= first and index % step == 0 for index in range(layers)]
+    sparse = sparse if types is None else [word == "sparse" for word in types]
     dense = experts if all(sparse) else Mlp(width=fields.size("intermediate_size"))
     return [experts if is_sparse else dense for is_sparse in sparse]
 

@@ -1,4 +1,4 @@
-"""Multi-head latent attention: DeepSeek-V2 and -V3, Kimi K2, Moonlight."""
+"""Multi-head latent attention: DeepSeek-V2 and -V3, Kimi K2, Moonlight, GLM-4.7-Flash."""
 
 from __future__ import annotations
 
@@ -24,7 +24,13 @@ def deepseek_v3(fields: Fields) -> Model:
     return _deepseek(fields, correction_bias=True, routed_scale=2.5)
 
 
-def _deepseek(fields: Fields, *, correction_bias: bool, routed_scale: float) -> Model:
+@reads("Glm4MoeLiteForCausalLM", "glm4_moe_lite")
+def glm4_lite(fields: Fields) -> Model:
+    """GLM-4.7-Flash: DeepSeek-V3's layers, the first one dense unless ``mlp_layer_types`` says otherwise."""
+    return _deepseek(fields, correction_bias=True, routed_scale=1.8, first_dense=1)
+
+
+def _deepseek(fields: Fields, *, correction_bias: bool, routed_scale: float, first_dense: int = 0) -> Model:
     hidden, layers = fields.size("hidden_size"), fields.layers("num_hidden_layers")
     heads = fields.size("num_attention_heads")
     latent = LatentAttention(
@@ -46,6 +52,7 @@ def _deepseek(fields: Fields, *, correction_bias: bool, routed_scale: float) -> 
         fields,
         hidden=hidden,
         attentions=[attention] * layers,
-        blocks=dense_first_blocks(fields, layers, correction_bias=correction_bias, routed_scale=routed_scale),
+        blocks=dense_first_blocks(fields, layers, correction_bias=correction_bias, routed_scale=routed_scale,
+                                  first_dense=first_dense),
         mtp_layers=fields.size("num_nextn_predict_layers", "num_mtp_layers", default=0, minimum=0),
     )

@@ -1,12 +1,14 @@
-"""Mixtures of 2025 and 2026 on softmax attention: ERNIE 4.5, Hunyuan, MiniMax M2, Ling 2, dots.llm1, Solar Open."""
+"""Mixtures of 2025 and 2026 on softmax attention: ERNIE 4.5, Hunyuan, MiniMax M2, Ling 2, dots.llm1, Solar Open, Step 3.5."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from meshwright.domain.model import MixtureOfExperts, Mlp, Model
+from meshwright.domain.model import Attention, MixtureOfExperts, Mlp, Model
 from meshwright.readers.architectures.experts import dense_first_blocks, mixture
 from meshwright.readers.architectures.parts import grouped_attention, reads, windows, with_windows
+from meshwright.text import shown
 
 if TYPE_CHECKING:
     from meshwright.readers.fields import Fields
@@ -154,3 +156,49 @@ def solar_open(fields: Fields) -> Model:
         attentions=[grouped_attention(fields, hidden, head_dim=128)] * layers,
         blocks=dense_first_blocks(fields, layers, correction_bias=True),
     )
+
+
+@reads("Step3p5ForCausalLM", "step3p5")
+def step3(fields: Fields) -> Model:
+    """Step 3.5: windows with heads of their own, a gate on each head; lists of its files go on behind the last layer."""
+    hidden, layers = fields.size("hidden_size"), fields.layers("num_hidden_layers")
+    other, mtp = fields.inner("attention_other_setting"), fields.size("num_nextn_predict_layers", default=0, minimum=0)
+    full = Attention(
+        num_heads=fields.size("num_attention_heads"), num_key_value_heads=fields.size("num_attention_groups"),
+        head_dim=fields.size("head_dim", default=128),
+        gate="head" if fields.flag("use_head_wise_attn_gate", default=False) else "none",
+        query_key_norm="head" if fields.flag("use_qk_norm", default=True) else "none",
+    )
+    window = replace(
+        full, num_heads=other.size("num_attention_heads", default=full.num_heads),
+        num_key_value_heads=other.size("num_attention_groups", default=full.num_key_value_heads),
+        head_dim=other.size("head_dim", default=full.head_dim), window_tokens=fields.optional_size("sliding_window"),
+    )
+    listed = fields.data.get("layer_types")
+    types = fields.words("layer_types", layers + (mtp if isinstance(listed, list) and len(listed) != layers else 0),
+                         ("full_attention", "sliding_attention"))
+    windowed = [word == "sliding_attention" for word in types][:layers] if types else [False] * layers
+    experts = MixtureOfExperts(
+        num_experts=fields.size("moe_num_experts"), experts_per_token=fields.size("moe_top_k"),
+        expert_width=fields.size("moe_intermediate_size"), shared_width=fields.size("share_expert_dim", default=0, minimum=0),
+        correction_bias=fields.flag("use_moe_router_bias", default=True),
+        routed_scale=fields.number("moe_router_scaling_factor", default=1.0),
+    )
+    sparse = _numbered(fields, "moe_layers_enum")
+    dense = Mlp(width=fields.size("intermediate_size"))
+    return mixture(
+        fields, hidden=hidden, attentions=[window if is_window else full for is_window in windowed],
+        blocks=[experts if not sparse or index in sparse else dense for index in range(layers)], mtp_layers=mtp,
+    )
+
+
+def _numbered(fields: Fields, name: str) -> frozenset[int]:
+    """Numbers of layers, as a list or as text with commas between them; absent: none."""
+    text = fields.data.get(name)
+    if not isinstance(text, str):
+        return frozenset(fields.numbers(name))
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() and len(part) < 6 for part in parts):
+        fields.fault(name, "config.numbers", "{value} is not a list of whole numbers", value=shown(text))
+        return frozenset()
+    return frozenset(map(int, parts))

@@ -13,8 +13,10 @@ from meshwright.report.svg import Drawing
 
 Tone = Literal["", "strong", "dim", "good", "bad", "warn", "accent"]
 """What a text is to the reader; how it looks is the renderer's."""
-WIDE, NARROW = 760.0, 330.0
+WIDE, NARROW = 860.0, 330.0
 """Pixels of a drawing on a desk and on a phone."""
+DIFFERENCE = "Difference"
+"""Name of a text whose lines are put in or taken away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,8 @@ class Run:
 
     text: str
     tone: Tone = ""
+    badge: bool = False
+    """A word that sorts what follows: a severity, a verdict."""
 
 
 Words = tuple[Run, ...]
@@ -59,6 +63,14 @@ class Tiles:
     """The figures of the answer."""
 
     tiles: tuple[Tile, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strip:
+    """A layout knob by knob, each with its name and its value, and the label that says all of them and can be copied."""
+
+    knobs: tuple[tuple[str, str], ...]
+    label: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +132,14 @@ class Folded:
     open: bool = False
 
 
-Block = Paragraph | Pieces | Tiles | Table | Chart | Code | Folded
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """Blocks side by side where there is room, else one below the other."""
+
+    blocks: tuple[Block, ...]
+
+
+Block = Paragraph | Pieces | Tiles | Strip | Table | Chart | Code | Folded | Beside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +171,7 @@ def words(*pieces: str | Run) -> Words:
     """A line of texts and runs.
 
     >>> words("a ", Run("b", "bad"))
-    (Run(text='a ', tone=''), Run(text='b', tone='bad'))
+    (Run(text='a ', tone='', badge=False), Run(text='b', tone='bad', badge=False))
     """
     return tuple(Run(each) if isinstance(each, str) else each for each in pieces)
 

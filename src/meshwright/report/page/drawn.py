@@ -10,7 +10,7 @@ from math import floor
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from meshwright.report.charts import MAX_TICKS, round_axis, round_up
+from meshwright.report.charts import MAX_TICKS, apart, round_axis, round_up
 from meshwright.report.page.theme import SERIES
 from meshwright.report.svg import BLUE, GREEN, GRID, INK, MUTED, ORANGE, PAPER, RED, Drawing
 
@@ -38,6 +38,8 @@ class Parted:
     """What stands at its end."""
     over: bool = False
     """Whether it goes beyond the limit."""
+    gap: float = 0.0
+    """Pixels below it, before what is of another kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +80,8 @@ class _Rows:
     """Room at the right."""
     left: float = 0.0
     above: bool = False
+    gaps: Sequence[float] = ()
+    """Pixels below each row, beside those below all."""
     lines: list[list[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -96,7 +100,7 @@ class _Rows:
         return self.top + sum(self.height(place) for place in range(len(self.names)))
 
     def height(self, place: int) -> float:
-        return BAR + GAP + (LINE * len(self.lines[place]) if self.above else 0.0)
+        return BAR + GAP + (LINE * len(self.lines[place]) if self.above else 0.0) + (self.gaps[place] if self.gaps else 0.0)
 
     def put(self) -> list[float]:
         """The names; where the bars begin."""
@@ -107,7 +111,7 @@ class _Rows:
                     y += LINE
                     self.drawing.text(self.left, y - 3, line, size=SIZE)
                 found.append(y)
-                y += BAR + GAP
+                y += self.height(place) - LINE * len(lines)
             else:
                 self.drawing.text(self.left - 10, y + BAR - 4, lines[0], size=SIZE, anchor="end")
                 found.append(y)
@@ -117,24 +121,27 @@ class _Rows:
 
 def stacked(
     rows: Sequence[Parted], parts: Sequence[tuple[str, str]], width: float, *, title: str, limit: float | None = None,
-    limit_word: str = "",
+    limit_word: str = "", unit: Callable[[float], str] = "{:.1f} GiB".format,
 ) -> Drawing:
-    """Bars of parts against a limit; ``parts``: name and colour of each.
+    """Bars of parts against a limit; ``parts``: name and colour of each; ``unit``: the words of a value.
 
     Units:  values in any unit, the words of the rows say it; pixels.
     """
     said = "; ".join(f"{row.name}: {row.word}" for row in rows)
     drawing = Drawing(width=width, height=0.0, title=title, description=said)
-    top = legend(drawing, parts, 4.0) + (20.0 if limit is not None else 6.0)
+    top = legend(drawing, parts if len(parts) > 1 else [], 4.0) + (20.0 if limit is not None else 6.0)
     tail = max((width_of(row.word) for row in rows), default=0.0) + 10.0
-    place = _Rows(drawing=drawing, names=[row.name for row in rows], top=top, tail=tail)
+    place = _Rows(drawing=drawing, names=[row.name for row in rows], top=top, tail=tail,
+                  gaps=[row.gap for row in rows])
     most = max([sum(row.parts) for row in rows] + ([limit] if limit is not None else []), default=1.0) or 1.0
     scale = place.width / most
     for row, y in zip(rows, place.put(), strict=True):
         x = place.left
-        for value, (_, colour) in zip(row.parts, parts, strict=True):
+        for value, (name, colour) in zip(row.parts, parts, strict=True):
             if value > 0:
-                drawing.rectangle(x, y, max(value * scale, 0.5), BAR, colour)
+                over = row.over and len(parts) == 1
+                drawing.rectangle(x, y, max(value * scale, 0.5), BAR, RED if over else colour, opacity=0.5 if over else 1.0,
+                                  value=_said(row, name, value, unit))
                 x += value * scale
         drawing.text(drawing.width - tail + 8, y + BAR - 4, row.word, size=SIZE, colour=RED if row.over else INK, bold=row.over)
     if limit is not None:
@@ -145,6 +152,11 @@ def stacked(
     return drawing
 
 
+def _said(row: Parted, name: str, value: float, unit: Callable[[float], str]) -> str:
+    """What a part stands for: ``stage 0: activations 12.3 GiB of 46.1 GiB``."""
+    return f"{row.name}: {name} {unit(value)}{f' of {row.word}' if len(row.parts) > 1 else ''}"
+
+
 def waterfall(parts: Sequence[tuple[str, float, str, str]], width: float, *, title: str) -> Drawing:
     """Parts of a whole, each beginning where the one before it ends: name, value, words, colour."""
     said = "; ".join(f"{name}: {words}" for name, _, words, _ in parts)
@@ -152,9 +164,9 @@ def waterfall(parts: Sequence[tuple[str, float, str, str]], width: float, *, tit
     tail = max((width_of(words) for _, _, words, _ in parts), default=0.0) + 10.0
     place = _Rows(drawing=drawing, names=[name for name, *_ in parts], top=4.0, tail=tail)
     scale, x = place.width / (sum(value for _, value, _, _ in parts) or 1.0), place.left
-    for (_, value, words, colour), y in zip(parts, place.put(), strict=True):
+    for (name, value, words, colour), y in zip(parts, place.put(), strict=True):
         drawing.rectangle(place.left, y, place.width, BAR, GRID, opacity=0.45)
-        drawing.rectangle(x, y, max(value * scale, 1.0), BAR, colour)
+        drawing.rectangle(x, y, max(value * scale, 1.0), BAR, colour, value=f"{name}: {words}")
         x += value * scale
         drawing.text(drawing.width - 2, y + BAR - 4, words, size=SIZE, anchor="end")
     drawing.height = place.bottom + 2
@@ -186,9 +198,12 @@ def ranges(
             drawing.line([(low_x, middle), (high_x, middle)], colour, width=2.0, opacity=0.75)
             drawing.segments([((x, middle - 4), (x, middle + 4)) for x in (low_x, high_x)], colour, width=1.5)
         if row.other is not None:
-            drawing.circle(place.left + axis.share(row.other) * place.width, middle, 4.5, fill=PAPER, stroke=ORANGE, width=2.0)
+            drawing.circle(place.left + axis.share(row.other) * place.width, middle, 4.5, fill=PAPER, stroke=ORANGE, width=2.0,
+                           value=f"{row.name}: {words(row.other)} {other}")
         if row.value is not None:
-            drawing.circle(place.left + axis.share(row.value) * place.width, middle, 4.0, fill=colour)
+            between = f", {words(row.ends[0])} to {words(row.ends[1])}" if row.ends is not None else ""
+            drawing.circle(place.left + axis.share(row.value) * place.width, middle, 4.0, fill=colour,
+                           value=f"{row.name}: {words(row.value)}{between}")
         drawing.text(drawing.width - 2, y + BAR - 4, row.word, size=SIZE, anchor="end", colour=RED if row.bad else INK)
     drawing.height = place.bottom + FOOT
     return drawing
@@ -210,9 +225,9 @@ def changes(rows: Sequence[Changed], width: float, *, title: str, less: str, mor
     for row, y in zip(rows, place.put(), strict=True):
         x, end = sorted((zero, zero + row.ratio * scale))
         drawing.rectangle(x, y, max(end - x, 1.0), BAR, RED if row.bad else GREEN if row.ratio < 0 else BLUE,
-                          opacity=0.45 if row.bad else 1.0)
+                          opacity=0.45 if row.bad else 1.0, value=f"{row.name}: {row.word}")
         drawing.text(drawing.width - 2, y + BAR - 4, row.word, size=SIZE, anchor="end", colour=RED if row.bad else INK)
-    drawing.segments([((zero, 20.0), (zero, place.bottom))], MUTED)
+        drawing.segments([((zero, y - 3.0), (zero, y + BAR + 3.0))], MUTED)
     drawing.height = place.bottom + 2
     return drawing
 
@@ -232,8 +247,8 @@ def round_down(low: float, high: float) -> float:
 
 def _scale(drawing: Drawing, axis: Axis, place: _Rows, label: str) -> None:
     """Lines down the rows at the ticks, their words below."""
-    for value, words in axis.ticks:
-        x = place.left + axis.share(value) * place.width
+    ticks = [(place.left + axis.share(value) * place.width, words) for value, words in axis.ticks]
+    for x, words in apart(ticks, SIZE - 1.5):
         drawing.segments([((x, place.top), (x, place.bottom))], GRID)
         half = width_of(words, SIZE - 1) / 2
         middle = min(max(x, half), drawing.width - half)

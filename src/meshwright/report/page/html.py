@@ -6,6 +6,7 @@ hash, and load nothing at all. Without the script everything is there to be read
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from functools import lru_cache
 from hashlib import sha256
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from meshwright.documents.quoting import xml
 from meshwright.report.page.blocks import (
+    DIFFERENCE,
+    Beside,
     Cell,
     Chart,
     Code,
@@ -22,6 +25,7 @@ from meshwright.report.page.blocks import (
     Paragraph,
     Pieces,
     Section,
+    Strip,
     Table,
     Tiles,
     Words,
@@ -37,6 +41,12 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 MANY_CHARACTERS, LONG_WORD = 40, 24
 """From which a cell of a table may break within its words, where there is no room."""
+PHONE_CHARACTERS, GAP_CHARACTERS = 46, 2
+"""Characters of a row that a phone holds, and how many the gap between two columns takes."""
+LONG_VALUE = 12
+"""Characters of a knob's value from which it is written smaller."""
+FEWEST_CARDS = 3
+"""Columns from which a row that a phone does not hold becomes a card of its own there."""
 NOWHERE = "base-uri 'none'; form-action 'none'"
 
 
@@ -68,7 +78,7 @@ class Writing:
             '<a class="skip" href="#answer">To the answer</a>\n<header class="top"><div class="wrap">',
             f'<div class="brand">Meshwright <span>{xml(page.verb)}</span></div>',
             '<button type="button" id="theme" aria-label="Switch between light and dark colours">Dark</button></div></header>\n',
-            f'<main class="wrap" id="answer" tabindex="-1">\n<h1{tone}>{xml(page.title)}</h1>\n',
+            f'<main class="wrap" id="answer" tabindex="-1">\n<h1{tone}>{_whole(page.title)}</h1>\n',
             f'<p class="subtitle">{xml(page.subtitle)}</p>\n' if page.subtitle else "",
             self._blocks(page.first),
             self._contents(page.sections),
@@ -116,6 +126,10 @@ class Writing:
                 return f'<div class="pieces">{spans}</div>\n'
             case Tiles():
                 return _tiles(block)
+            case Strip():
+                return self._strip(block)
+            case Beside(blocks=blocks):
+                return f'<div class="beside">{"".join(f"<div>{self._block(each)}</div>" for each in blocks)}</div>\n'
             case Table():
                 return self._table(block)
             case Chart():
@@ -134,12 +148,30 @@ class Writing:
             f'<th scope="col"{_class(table, place)}>{_text(each)}</th>' if each else "<td></td>"
             for place, each in enumerate(table.head)
         )
-        rows = "".join(f"<tr>{''.join(_td(table, place, each) for place, each in enumerate(row))}</tr>\n" for row in table.rows)
-        seen = f"<thead><tr>{head}</tr></thead>\n" if any(table.head) else ""
+        cards = _as_cards(table)
+        roles = (' role="row"', ' role="cell"') if cards else ("", "")
+        rows = "".join(
+            f"<tr{roles[0]}>{''.join(_td(table, place, each, roles[1]) for place, each in enumerate(row))}</tr>\n"
+            for row in table.rows
+        )
+        seen = f"<thead><tr{roles[0]}>{head}</tr></thead>\n" if any(table.head) else ""
         shares = dict.fromkeys((each.name, each.colour) for row in table.rows for one in row for each in one.bar)
+        opened = '<table class="cards" role="table">' if cards else "<table>"
         return (
-            f'<div class="scroll" role="region" tabindex="0" aria-label="{xml(f"Table: {name}")}"><table>{caption}{seen}'
-            f"<tbody>\n{rows}</tbody></table></div>\n{_legend(list(shares))}"
+            f'<div class="scroll" role="region" tabindex="0" aria-label="{xml(f"Table: {name}")}">{opened}{caption}{seen}'
+            f"<tbody>\n{rows}</tbody></table></div>\n{_legend(list(shares) if len(shares) > 1 else ())}"
+        )
+
+    def _strip(self, strip: Strip) -> str:
+        """The knobs in boxes; below them the label in one line, to be copied."""
+        number = f"c{next(self._numbers)}"
+        boxes = "".join(
+            f'<li{_long(value)}><span class="name">{xml(name)}</span><span class="value">{xml(value)}</span></li>\n'
+            for name, value in strip.knobs
+        )
+        return (
+            f'<ul class="strip" aria-label="Layout">\n{boxes}</ul>\n<p class="label"><code id="{number}">{xml(strip.label)}</code>'
+            f'<button type="button" data-copy="{number}" aria-label="Copy the label of the layout">Copy</button></p>\n'
         )
 
     def _chart(self, chart: Chart) -> str:
@@ -149,6 +181,7 @@ class Writing:
             return self._zoomed(chart, caption)
         if chart.narrow is None:
             region = f'role="region" tabindex="0" aria-label="{xml(f"Chart: {chart.wide.title}")}"'
+            region += f' style="--natural:{chart.wide.width:.0f}px"'
             return f'<figure><div class="chart only wide" {region}>{chart.wide.inline()}</div>\n{caption}</figure>\n'
         return (
             f'<figure><div class="chart both wide">{chart.wide.inline()}</div>\n'
@@ -171,15 +204,19 @@ class Writing:
     def _code(self, text: str, name: str) -> str:
         number = f"c{next(self._numbers)}"
         label, region = xml(f"Copy {name or 'the text'}"), xml(name or "Text")
+        lines = _changed_lines(text) if name == DIFFERENCE else _lines(text)
         return (
             f'<div class="code-block"><div class="head"><span class="file">{xml(name)}</span>'
             f'<button type="button" data-copy="{number}" aria-label="{label}">Copy</button></div>\n'
-            f'<pre tabindex="0" role="region" aria-label="{region}"><code id="{number}">{_lines(text)}</code></pre></div>\n'
+            f'<pre tabindex="0" role="region" aria-label="{region}"><code id="{number}">{lines}</code></pre></div>\n'
         )
 
 
 def _words(said: Words) -> str:
-    return "".join(f'<span class="{each.tone}">{_text(each.text)}</span>' if each.tone else _text(each.text) for each in said)
+    return "".join(
+        f'<span class="{kind}">{_text(each.text)}</span>' if kind else _text(each.text)
+        for each in said for kind in (f"{each.tone}{' pill' * each.badge}".strip(),)
+    )
 
 
 def _text(text: str) -> str:
@@ -187,22 +224,59 @@ def _text(text: str) -> str:
     return "<br>".join(map(xml, text.split("\n")))
 
 
+def _whole(text: str) -> str:
+    """Text whose figures keep their units on their line."""
+    return re.sub(r"(?<=\d) (?=(?:%|s|ms|us|GiB)(?:\W|$))", "&nbsp;", xml(text))
+
+
 def _tiles(block: Tiles) -> str:
     written = []
     for each in block.tiles:
-        remark = f'<span class="remark">{xml(each.remark)}</span>' if each.remark else ""
-        value = f'<span class="value {each.tone}">{xml(each.value)}</span>'
+        remark = f'<span class="remark">{_whole(each.remark)}</span>' if each.remark else ""
+        value = f'<span class="value {each.tone}">{_whole(each.value)}</span>'
         written.append(f'<li><span class="name">{xml(each.name)}</span>{value}{remark}</li>\n')
     return f'<ul class="tiles">\n{"".join(written)}</ul>\n'
 
 
-def _td(table: Table, place: int, one: Cell) -> str:
+def _td(table: Table, place: int, one: Cell, role: str = "") -> str:
+    head = " ".join(table.head[place].split())
+    named = f' data-h="{xml(head)}"' if role and head else ""
     if one.bar:
         said = ", ".join(f"{each.name} {100 * each.ratio:.0f} %" for each in one.bar if each.ratio >= 0.005)
-        return f'<td><div class="bar" role="img" aria-label="{xml(said)}">{"".join(_share(each) for each in one.bar)}</div></td>'
+        bar = "".join(_share(each) for each in one.bar)
+        return f'<td{role}{named}><div class="bar" role="img" aria-label="{xml(said)}" title="{xml(said)}">{bar}</div></td>'
     said = "".join(each.text for each in one.words)
     kind = "words" if len(said) > MANY_CHARACTERS or max(map(len, said.split()), default=0) > LONG_WORD else ""
-    return f"<td{_class(table, place, kind)}>{_words(one.words)}</td>"
+    empty = "none" if role and said in ("", "-") else ""
+    return f"<td{role}{named}{_class(table, place, ' '.join(filter(None, (kind, empty))))}>{_words(one.words)}</td>"
+
+
+def _as_cards(table: Table) -> bool:
+    """Whether its rows are too wide for a phone, where each is a card then: every figure beside the name of its column."""
+    if len(table.head) < FEWEST_CARDS or not any(table.head):
+        return False
+    columns = zip(*table.rows, strict=True) if table.rows else ()
+    wide = sum(max(len(head), *(_length(one) for one in cells)) + GAP_CHARACTERS
+               for head, cells in zip(table.head, columns, strict=False))
+    return wide > PHONE_CHARACTERS
+
+
+def _length(one: Cell) -> int:
+    return 16 if one.bar else sum(len(each.text) for each in one.words)
+
+
+def _long(value: str) -> str:
+    return ' class="long"' if len(value) > LONG_VALUE else ""
+
+
+def _changed_lines(text: str) -> str:
+    """Lines of a difference, those put in and those taken away by their colours."""
+    kinds = {"+": "plus", "-": "minus", "@": "dim"}
+    written = []
+    for line in text.split("\n"):
+        kind = "dim" if line.startswith(("+++", "---")) else kinds.get(line[:1], "")
+        written.append(f'<span class="{kind}">{_lines(line)}</span>' if kind else _lines(line))
+    return "\n".join(written)
 
 
 def _share(each: Share) -> str:

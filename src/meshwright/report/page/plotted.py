@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from meshwright.report.svg import Point
 
+LEAST_LEFT = 52.0
+"""Pixels left of a frame, so that charts one below the other begin alike."""
 FAR = 3.0
 """From which ratio of the highest to the lowest on a scale of factors is better."""
 
@@ -28,6 +30,8 @@ class Paired:
     words: tuple[str, ...] = ()
     """Beside each point; none where there are too many."""
     joined: bool = False
+    values: tuple[str, ...] = ()
+    """What each point stands for, where it is pointed at; its two values unless said."""
 
 
 def pairs(
@@ -43,7 +47,7 @@ def pairs(
     said = "; ".join(f"{kind.name}: {len(kind.points)} points" for kind in kinds)
     tall = height or min(320.0, 0.72 * width)
     drawing = Drawing(width=width, height=0.0, title=title, description=said)
-    top = legend(drawing, [(kind.name, kind.colour) for kind in kinds if kind.name], 4.0) + 24.0
+    top = legend(drawing, [(kind.name, kind.colour) for kind in kinds if kind.name], 4.0) + (24.0 if up else 8.0)
     x, y = ([point[place] for kind in kinds for point in kind.points] for place in (0, 1))
     seen = [*x, limit] if limit is not None else x
     x_axis = round_axis(seen, words=words[0], label=across, low=round_down(min(x), max(x)))
@@ -53,9 +57,8 @@ def pairs(
     if factors and min(y) > 0 and max(y) > FAR * min(y):
         y_axis = log_axis(y)
         y_axis = replace(y_axis, ticks=tuple((value, words[1](value)) for value, _ in y_axis.ticks))
-    frame = Frame(drawing=drawing, left=max(width_of(each, 10) for _, each in y_axis.ticks) + 12, top=top,
-                  width=0.0, height=tall, across=x_axis, up=y_axis)
-    frame = Frame(drawing=drawing, left=frame.left, top=top, width=width - frame.left - 16, height=tall, across=x_axis, up=y_axis)
+    left = max(LEAST_LEFT, max(width_of(each, 10) for _, each in y_axis.ticks) + 12)
+    frame = Frame(drawing=drawing, left=left, top=top, width=width - left - 16, height=tall, across=x_axis, up=y_axis)
     frame.ground()
     drawing.text(4, top - 8, up, size=SIZE - 1, colour=MUTED)
     if limit is not None:
@@ -69,8 +72,9 @@ def pairs(
     for kind in reversed(kinds):
         if kind.joined:
             frame.line(kind.points, kind.colour)
-        frame.dots(kind.points, kind.colour, size=8.0, opacity=1.0)
-    taken: list[tuple[float, float, float]] = []
+        values = kind.values or tuple(f"{across}: {words[0](x)}; {up or kind.name}: {words[1](y)}" for x, y in kind.points)
+        frame.dots(kind.points, kind.colour, size=8.0, opacity=1.0, values=values)
+    taken = [(x - 4.0, x + 4.0, y + 4.0) for kind in kinds for x, y in (frame.at(*point) for point in kind.points)]
     for kind in kinds:
         for point, words_of_point in zip(kind.points, kind.words, strict=False):
             _named(frame, frame.at(*point), words_of_point, taken)
@@ -103,8 +107,10 @@ def histogram(values: Sequence[float], width: float, *, title: str, label: str, 
     frame.ground()
     for place, number in enumerate(counts):
         if number:
-            x, y = frame.at(across.low + place * step, float(number))
-            drawing.rectangle(x + 0.5, y, frame.width / bins - 1, frame.top + frame.height - y, BLUE)
+            low = across.low + place * step
+            x, y = frame.at(low, float(number))
+            drawing.rectangle(x + 0.5, y, frame.width / bins - 1, frame.top + frame.height - y, BLUE,
+                              value=f"{words(low)} to {words(low + step)} {label}: {number:,}")
     drawing.height = 160.0 + FOOT
     return drawing
 
@@ -122,6 +128,7 @@ def against(kinds: Sequence[Paired], width: float, *, title: str, across: str, u
     drawing.text(4, top - 8, up, size=SIZE - 1, colour=MUTED)
     frame.diagonal_band(1.5, GRID, opacity=0.6)
     for kind in kinds:
-        frame.dots(kind.points, kind.colour, size=4.5, opacity=0.7)
+        said = tuple(f"{kind.name}: {across} {x:.3g}; {up} {y:.3g}" for x, y in kind.points) if not kind.values else kind.values
+        frame.dots(kind.points, kind.colour, size=4.5, opacity=0.7, values=said)
     drawing.height = top + side + FOOT
     return drawing

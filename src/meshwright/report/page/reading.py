@@ -14,7 +14,19 @@ from rich.text import Text
 from meshwright.report import pieces as of_terminal
 from meshwright.report.bars import Legend, StackedBar
 from meshwright.report.console import console
-from meshwright.report.page.blocks import Block, Cell, Code, Paragraph, Pieces, Run, Section, Share, Table, Words
+from meshwright.report.page.blocks import (
+    DIFFERENCE,
+    Block,
+    Cell,
+    Code,
+    Paragraph,
+    Pieces,
+    Run,
+    Section,
+    Share,
+    Table,
+    Words,
+)
 from meshwright.report.page.theme import OF_STYLE
 from meshwright.report.svg import BLUE
 
@@ -97,7 +109,7 @@ def _lines(text: Text) -> Iterator[Block]:
     """A line, an item of a list, a note; a difference of files is to be copied whole."""
     plain = text.plain
     if plain.startswith("--- ") and "\n@@" in plain:
-        yield Code(text=plain.rstrip("\n"), name="Difference")
+        yield Code(text=plain.rstrip("\n"), name=DIFFERENCE)
         return
     for line in text.split("\n"):
         words = words_of(line)
@@ -108,7 +120,8 @@ def _lines(text: Text) -> Iterator[Block]:
             first, *rest = words
             yield Paragraph(words=(Run(first.text[2:], first.tone), *rest), kind="item")
         elif words[0].text.strip() in _SEVERITIES:
-            yield Paragraph(words=words, kind="head")
+            first, *rest = words
+            yield Paragraph(words=(Run(first.text.strip(), first.tone, badge=True), *rest), kind="head")
         elif said.startswith(_NOTES):
             yield Paragraph(words=tuple(Run(each.text) for each in words), kind="note")
         elif all(each.tone == "dim" for each in words):

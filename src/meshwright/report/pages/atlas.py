@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Any
 from meshwright.report.atlas import atlas_report, size_word, sources, standing, tally, title_of
 from meshwright.report.atlas import by_nodes as in_nodes
 from meshwright.report.atlas_picture import difference_drawing, linearity_drawing, maps_drawing
-from meshwright.report.page.blocks import Block, Chart, Folded, Page, Paragraph, Section, Tile, Tiles, drawn_twice, words
+from meshwright.report.page.blocks import (
+    WIDE,
+    Block,
+    Chart,
+    Folded,
+    Page,
+    Paragraph,
+    Section,
+    Tile,
+    Tiles,
+    drawn_twice,
+    words,
+)
 from meshwright.report.page.reading import sections_of
 from meshwright.report.pages.common import notes_of, page
 from meshwright.words import percent
@@ -16,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from meshwright.api.verbs.atlas import AtlasAnswer
+    from meshwright.report.svg import Drawing
 
 CAPTION = (
     "MFU of the best layout, its memory on the fullest device, and the layout: DP, TP, PP and so on; mb sequences of a micro-batch,"
@@ -28,14 +41,14 @@ def page_of(answer: AtlasAnswer) -> Page:
     view = answer.to_json()
     _, told = sections_of(atlas_report(view))
     maps: list[Block] = [
-        Chart(wide=maps_drawing(view, source), caption=CAPTION if not place else "", zoom=True)
+        _map(maps_drawing(view, source), CAPTION if not place else "")
         for place, source in enumerate(sources(view))
     ]
     sections = [Section(title="Maps", blocks=tuple(maps))]
     if any(each["measured_step_s"] for each in view.get("differences", ())):
         caption = "The best measured step over the one that is predicted for its layout; blue is faster than predicted, red slower."
         sections.append(Section(title="Measured over predicted", blocks=(
-            Paragraph(words=words(tally(view))), Chart(wide=difference_drawing(view), caption=caption, zoom=True),
+            Paragraph(words=words(tally(view))), _map(difference_drawing(view), caption),
         )))
     if any(len(each["points"]) > 1 for each in view["linearity"]):
         sections.append(Section(title="Linearity", blocks=(
@@ -48,6 +61,11 @@ def page_of(answer: AtlasAnswer) -> Page:
         "atlas", title_of(view), subtitle="; ".join(standing(view)), verdict="good" if answer.ok else "bad",
         first=(_tiles(view), *notes_of([f"note: {each}" for each in view["notes"]])), sections=sections,
     )
+
+
+def _map(drawing: Drawing, caption: str) -> Chart:
+    """A map; a broad one may be magnified."""
+    return Chart(wide=drawing, caption=caption, zoom=drawing.width > WIDE)
 
 
 def _is_drawn(section: Section) -> bool:

@@ -15,6 +15,7 @@ from meshwright.report.page.drawn import Parted, stacked, waterfall
 from meshwright.report.page.reading import blocks_of, sections_of
 from meshwright.report.page.theme import TEAL
 from meshwright.report.pages.common import case_line, files_section, page
+from meshwright.report.pages.layouts import strip
 from meshwright.report.pages.pipeline import pipeline_of
 from meshwright.report.pipeline_view import pipeline_view
 from meshwright.report.svg import BLUE, GREEN, ORANGE, PURPLE
@@ -57,10 +58,19 @@ def _answered(answer: BalanceAnswer) -> Page:
     asked = replace(asked, title="In figures", remark=f"{asked.title}: {asked.remark}")
     view = pipeline_view(best.label or question.name, best.problem, best.balance.best, best.units)
     return page(
-        "balance", f"Balanced: {best.label or question.name}", subtitle=subtitle, verdict="good",
-        first=(_tiles(best), *notes, *first),
+        "balance", _title(best), subtitle=subtitle, verdict="good",
+        first=(*([strip(best.label)] if case is not None and best.label else []), _tiles(best), *notes, *first),
         sections=(pipeline_of(view), _memory(best), asked, _bubble(best), *rest, ranking, *behind, _files(question.case, best)),
     )
+
+
+def _title(best: BalanceShown) -> str:
+    """How long the pipeline takes, and what that is against the slowest placement that stands beside it."""
+    placed = best.balance.best.simulated_time
+    slower = max((each.placement.simulated_time for each in best.rivals), default=placed)
+    gain = f", {percent(1.0 - placed / slower)} less than as given" if slower > placed and any(
+        each.placement.simulated_time == slower and "given" in each.name for each in best.rivals) else ""
+    return f"Balanced: {time_word(placed, best.units)} for the pipeline{gain}"
 
 
 def _tiles(best: BalanceShown) -> Tiles:

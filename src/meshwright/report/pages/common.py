@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
 
+NOT_ASKED = ("html", "force")
+"""Options that say where an answer goes, not what is asked."""
 MOST_FILES = 40
 MOST_FILE_CHARACTERS = 60_000
 """Of a file that stands on a page; the whole is what ``export`` writes."""
@@ -227,7 +229,7 @@ def command_of(request: Any, verb: str) -> str:
     options: list[str] = []
     for field in request.FIELDS:
         value = getattr(request, field.name)
-        if value is None or value is False or value in ((), [], {}) or field.name in ("html", "force"):
+        if value is None or value is False or value in ((), [], {}) or field.name in NOT_ASKED:
             continue
         if field.kind.startswith("argument"):
             pieces += [_word(each) for each in (value if isinstance(value, (list, tuple)) else [value])]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.report.diagnose import VERDICTS, diagnose_report
 from meshwright.report.diagnosis_picture import course, parts, ranks
-from meshwright.report.page.blocks import Block, Page, Paragraph, Run, Section, Tile, Tiles, drawn_twice, table, words
+from meshwright.report.page.blocks import Block, Page, Paragraph, Pieces, Run, Section, Tile, Tiles, drawn_twice, table, words
 from meshwright.report.page.reading import sections_of
 from meshwright.report.pages.common import page
+from meshwright.report.pages.layouts import strip
 from meshwright.report.redacted import blanked
 from meshwright.words import gib, integer, percent, seconds
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from meshwright.api.verbs.diagnose import DiagnoseAnswer
     from meshwright.report.page.blocks import Tone
 
+THRESHOLDS = "The guides' thresholds"
 TONES: Mapping[str, Tone] = {"error": "bad", "warning": "warn", "advice": "accent"}
 CHARTS = (
     ("Where the step goes", parts, "Of each part: observed above, predicted below; the whisker is where 90 % of runs lie."),
@@ -32,7 +35,13 @@ MOST = 200
 def page_of(answer: DiagnoseAnswer) -> Page:
     """The page of an answer; hosts, keys and paths are blanked in it where they are in the answer."""
     told = blanked(diagnose_report(answer)) if answer.redact else diagnose_report(answer)
-    return page_of_view(answer.to_picture(), [each for each in sections_of(told)[1] if each.title == "The guides' thresholds"])
+    thresholds = [block for each in sections_of(told)[1] if each.title == THRESHOLDS for block in each.blocks]
+    return page_of_view(answer.to_picture(), [
+        Section(title=THRESHOLDS, blocks=tuple(
+            replace(each, kind="item") for each in thresholds if isinstance(each, Paragraph) and each.kind == "text"
+        )),
+        Section(title="The nearest published run", blocks=tuple(each for each in thresholds if isinstance(each, Pieces))),
+    ])
 
 
 def page_of_view(view: Mapping[str, Any], sections: Sequence[Section] = ()) -> Page:
@@ -46,16 +55,17 @@ def page_of_view(view: Mapping[str, Any], sections: Sequence[Section] = ()) -> P
     verdict = view["verdict"]
     notes = tuple(Paragraph(words=words(str(note)), kind="small") for note in view["notes"])
     return page(
-        "diagnose", VERDICTS[verdict][0].capitalize(), subtitle=view["label"] or "",
+        "diagnose", VERDICTS[verdict][0].capitalize(),
         verdict="good" if verdict == "normal" else "bad" if verdict in ("failed", "hung") else "",
-        first=(_tiles(view["observed"]), *notes),
+        first=(*([strip(view["label"])] if view["label"] else []), _tiles(view["observed"], view["expected"].get("step")), *notes),
         sections=(Section(title="Findings, the worst first", blocks=tuple(_findings(view))), *charts, *sections, _read(view)),
     )
 
 
-def _tiles(observed: Mapping[str, Any]) -> Tiles:
+def _tiles(observed: Mapping[str, Any], expected: Mapping[str, Any] | None) -> Tiles:
+    predicted = "" if expected is None else f"predicted {seconds(expected['predicted_s'])}"
     known = (
-        ("step", observed["step_s"], seconds, "observed, median"),
+        ("step, observed", observed["step_s"], seconds, predicted or "median"),
         ("MFU", observed["mfu_ratio"], percent, ""),
         ("tokens/s/device", observed["tokens_per_s_per_device"], lambda value: integer(round(value)), ""),
         ("memory", observed["memory_bytes"], gib, ""),
@@ -76,9 +86,11 @@ def _findings(view: Mapping[str, Any]) -> Iterator[Block]:
         won = f"at most {percent(gain)} less" if gain and each["gain_is_bound"] else with_it
         beside = "; ".join(filter(None, (lost, won)))
         yield Paragraph(words=words(
-            Run(each["severity"], TONES[each["severity"]]), "  ", Run(each["message"], "strong"), f"  {beside}" if beside else "",
+            Run(each["severity"], TONES[each["severity"]], badge=True), Run(each["message"], "strong"),
             Run(f"  {each['id']}", "dim"),
         ), kind="head")
+        if beside:
+            yield Paragraph(words=words(Run(lost, "bad"), "; " if lost and won else "", Run(won, "good")))
         for one in each["evidence"][:3]:
             where = f"{one['file']}:{one['line']}" if one["line"] else one["file"] or ""
             yield Paragraph(words=words(f"{one['text']}  {where}".strip()), kind="small")

@@ -19,10 +19,11 @@ from meshwright.report.pages.common import (
     time_section,
 )
 from meshwright.report.pages.knobs import knobs_section
+from meshwright.report.pages.layouts import strip
 from meshwright.report.pages.pipeline import pipeline_section
 from meshwright.report.runs import closest_line
 from meshwright.units import gib
-from meshwright.words import seconds
+from meshwright.words import percent, seconds
 
 if TYPE_CHECKING:
     from meshwright.api.verbs.estimate import EstimateAnswer
@@ -32,12 +33,14 @@ def page_of(answer: EstimateAnswer) -> Page:
     """The page of an answer."""
     given, estimate = answer.given, answer.estimate
     short = estimate.memory_reserved_bytes - estimate.memory_capacity_bytes
-    fits = f"{seconds(estimate.step_s)} a step" if estimate.fits else f"does not fit, short of {gib(max(short, 0.0))}"
+    step = f"{seconds(estimate.step_s)} a step at {percent(estimate.mfu_ratio)} MFU"
+    fits = step if estimate.fits else f"Does not fit: short of {gib(max(short, 0.0))}" if short > 0 else f"Does not run: {step}"
     packed = () if given.samples is None else packing_lines(given.samples.figures(), given.case.batch, estimate)
     return page(
-        "estimate", f"{estimate.label}: {fits}", subtitle=case_line(given.case), verdict="good" if estimate.fits else "bad",
+        "estimate", fits, subtitle=case_line(given.case), verdict="good" if estimate.fits else "bad",
         first=(
-            tiles(estimate), *blocks_of(note_lines(answer.notes)), *blocks_of(limit_lines(given.framework.name, answer.limits)),
+            strip(estimate.label), tiles(estimate), *blocks_of(note_lines(answer.notes)),
+            *blocks_of(limit_lines(given.framework.name, answer.limits)),
             more_figures(given.case, estimate),
         ),
         sections=(

@@ -13,7 +13,7 @@ from meshwright.report.page.theme import OF_STYLE
 from meshwright.report.pages.common import memory_section, page, time_section
 from meshwright.report.stages import PARTS
 from meshwright.units import GIB
-from meshwright.words import gib, seconds
+from meshwright.words import gib, seconds, signed
 
 if TYPE_CHECKING:
     from meshwright.api.verbs.fix import FixAnswer
@@ -34,18 +34,31 @@ def page_of(answer: FixAnswer) -> Page:
                     first=blocks_of(fix_report(fixed, answer.number)), sections=sections)
     shown = fixed.changes[answer.number - 1]
     done = Paragraph(words=words(f"changed: {', '.join(answer.applied)}"), kind="note") if answer.applied else None
-    title = f"Change {answer.number} of {len(fixed.changes)}: {', '.join(move.words for move in shown.moves)}"
-    above = tuple(body_of(fix_report(fixed, answer.number)))
+    title = f"Change {answer.number} of {len(fixed.changes)}: {_moves(shown)}"
+    above = tuple(each for each in body_of(fix_report(fixed, answer.number)) if not _begins(each, "wish"))
     cut = next((place for place, block in enumerate(above) if block in _table_of(fixed, answer.number)), 0)
     return page(
         "fix", title, subtitle=f"wish: {wish}", verdict="good" if shown.fits else "bad",
         first=(_tiles(fixed, shown), *([done] if done else ()), *above[:cut]),
         sections=(
             _beside(fixed, answer.number), _after(fixed, shown),
-            Section(title=f"Change {answer.number} in full", blocks=body_of(one_change(fixed, shown, answer.number))),
+            Section(title=f"Change {answer.number} in full", blocks=_in_full(fixed, shown, answer.number)),
             _others(fixed, answer.number), time_section(shown.estimate),
         ),
     )
+
+
+def _moves(change: Change) -> str:
+    return ", ".join(move.words for move in change.moves).replace(" -> ", " \u2192 ")
+
+
+def _begins(block: Block, words_of_it: str) -> bool:
+    return isinstance(block, Paragraph) and "".join(each.text for each in block.words).startswith(words_of_it)
+
+
+def _in_full(fixed: Fixed, change: Change, number: int) -> tuple[Block, ...]:
+    """A change with its diff; the memory of the stages stands in bars already."""
+    return tuple(each for each in body_of(one_change(fixed, change, number)) if not _begins(each, "memory by stage"))
 
 
 def _table_of(fixed: Fixed, number: int) -> tuple[Block, ...]:
@@ -58,7 +71,7 @@ def _table_of(fixed: Fixed, number: int) -> tuple[Block, ...]:
 def _others(fixed: Fixed, shown: int) -> Section:
     """Every other change with its diff."""
     return Section(title="The other changes in full", blocks=tuple(
-        Folded(title=f"{number}  {', '.join(move.words for move in change.moves)}",
+        Folded(title=f"{number}  {_moves(change)}",
                blocks=body_of(one_change(fixed, change, number)))
         for number, change in enumerate(fixed.changes, start=1) if number != shown
     ))
@@ -68,7 +81,7 @@ def _tiles(fixed: Fixed, shown: Change) -> Tiles:
     """What the change that is shown comes to."""
     after, base = shown.estimate, fixed.base
     was = "" if base is None else f"now {gib(base.memory_reserved_bytes)}"
-    step = "" if shown.step_change_ratio is None else f"{100 * shown.step_change_ratio:+z.1f} %"
+    step = "" if shown.step_change_ratio is None else f"{signed(shown.step_change_ratio)} against now"
     left = shown.margin_bytes
     return Tiles(tiles=(
         Tile(name="memory, fullest device", value=gib(after.memory_reserved_bytes), remark=was),
@@ -81,8 +94,8 @@ def _tiles(fixed: Fixed, shown: Change) -> Tiles:
 def _beside(fixed: Fixed, number: int) -> Section:
     """All changes: what they do to the step, and the table."""
     rows = [
-        Changed(name=f"{place}  {', '.join(move.words for move in each.moves)}", ratio=each.step_change_ratio, bad=not each.fits,
-                word=f"{each.step_change_ratio:+z.1%}")
+        Changed(name=f"{place}  {_moves(each)}", ratio=each.step_change_ratio, bad=not each.fits,
+                word=signed(each.step_change_ratio))
         for place, each in enumerate(fixed.changes, start=1) if each.step_change_ratio is not None
     ]
     chart: tuple[Block, ...] = ()
@@ -98,7 +111,8 @@ def _after(fixed: Fixed, shown: Change) -> Section | None:
     if base is None or after is base:
         return None
     rows = [
-        Parted(name=f"stage {each.stage} {name}", parts=tuple(getattr(each.memory, part) / GIB for part, *_ in PARTS),
+        Parted(name=f"stage {each.stage} {name}", gap=7.0 * (name == "then"),
+               parts=tuple(getattr(each.memory, part) / GIB for part, *_ in PARTS),
                word=f"{each.memory.reserved_bytes / GIB:.1f} GiB", over=each.memory.reserved_bytes > fixed.bound_bytes)
         for stage in range(max(len(base.stages), len(after.stages))) if stage < MOST_STAGES
         for name, estimate in (("now", base), ("then", after)) if stage < len(estimate.stages)

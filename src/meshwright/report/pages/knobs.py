@@ -9,7 +9,7 @@ from meshwright.judging.facts import Facts
 from meshwright.report.page.blocks import Block, Folded, Section, cell, drawn_twice, table
 from meshwright.report.page.blocks import Run as Said
 from meshwright.report.page.drawn import Changed, changes
-from meshwright.words import gib, percent, seconds
+from meshwright.words import gib, percent, seconds, signed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,8 +34,8 @@ def knobs_of(steps: Sequence[Sensitivity], others: Sequence[WhatIf]) -> Section 
     drawn = [each for each in known if abs(each.step_change_ratio or 0.0) <= LARGEST][:MOST]
     if drawn:
         rows = [
-            Changed(name=each.change, ratio=each.step_change_ratio or 0.0, bad=not each.fits,
-                    word=f"{each.step_change_ratio or 0.0:+z.1%}{'' if each.fits else ', does not fit'}")
+            Changed(name=each.change.replace(" -> ", " \u2192 "), ratio=each.step_change_ratio or 0.0, bad=not each.fits,
+                    word=f"{signed(each.step_change_ratio or 0.0)}{'' if each.fits else ', does not fit'}")
             for each in drawn
         ]
         blocks.append(drawn_twice(
@@ -44,13 +44,14 @@ def knobs_of(steps: Sequence[Sensitivity], others: Sequence[WhatIf]) -> Section 
         ))
     if steps:
         blocks.append(Folded(title="Every step of a knob, and why some are refused", blocks=(table(
-            ["change", "step", "", "memory", "", "layout, or why not"], [_row(each) for each in [*known, *_refused(steps)]],
+            ["change", "step", "change of it", "memory", "change of it", "layout, or why not"],
+            [_row(each) for each in [*known, *_refused(steps)]],
             right=[1, 2, 3, 4],
         ),)))
     if others:
         blocks.append(table(
-            ["better hardware or software", "step", "", "MFU"],
-            [[each.change, seconds(each.step_s), f"{each.step_change_ratio:+z.1%}", percent(each.mfu_ratio)] for each in others],
+            ["better hardware or software", "step", "change of it", "MFU"],
+            [[each.change, seconds(each.step_s), signed(each.step_change_ratio), percent(each.mfu_ratio)] for each in others],
             right=[1, 2, 3],
         ))
     return Section(title="What a change would do", blocks=tuple(blocks)) if blocks else None
@@ -66,5 +67,5 @@ def _row(each: Sensitivity) -> list[Any]:
     memory, change = each.memory_reserved_bytes or 0.0, each.memory_change_bytes or 0.0
     needed = cell(Said(gib(memory), "" if each.fits else "bad"))
     sign = "-" if change < 0 else "+"
-    return [each.change, seconds(each.step_s), f"{each.step_change_ratio:+z.1%}", needed, f"{sign}{gib(abs(change))}",
+    return [each.change, seconds(each.step_s), signed(each.step_change_ratio), needed, f"{sign}{gib(abs(change))}",
             each.label or ""]

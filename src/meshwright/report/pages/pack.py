@@ -26,13 +26,14 @@ def page_of(answer: PackAnswer) -> Page:
     packed = answer.packed
     first, sections = sections_of(pack_report(packed))
     given = packed.given
-    title = f"A limit of {integer(packed.recommended)} tokens" if packed.fits else "No limit fits in memory"
+    gain = f": {packed.speedup.ratio:.2f} times as fast as padded" if packed.speedup.by == "cost model" else ""
+    title = f"Pack to at most {integer(packed.recommended)} tokens{gain}" if packed.fits else "No limit fits in memory"
     lengths = [float(each) for each in packed.lengths.lengths]
     return page(
         "pack", title, subtitle="" if given is None else case_line(given.case), verdict="good" if packed.fits else "bad",
         first=(_tiles(packed), *first),
         sections=(
-            *sections, *((_curve(packed.curve, packed.recommended),) if packed.curve else ()),
+            *((_curve(packed.curve, packed.recommended),) if packed.curve else ()), *sections,
             Section(title="Lengths of the samples", blocks=(drawn_twice(
                 lambda width: histogram(lengths, width, title="Lengths of the samples", label="tokens of a sample", words=integer),
             ),)),
@@ -51,7 +52,7 @@ def _tiles(packed: Packed) -> Tiles:
         Tile(name="padding", value=percent(max(0.0, packed.outcome.padding_after)),
              remark=f"{percent(packed.outcome.padding_before)} before"),
         Tile(name="micro-batches", value=integer(total.microbatches), remark=f"at least {integer(packed.lower_bound)}"),
-        Tile(name="above the limit", value=integer(total.overflows), tone="bad" if total.overflows else ""),
+        Tile(name="samples above the limit", value=integer(total.overflows), tone="bad" if total.overflows else ""),
     ))
 
 
@@ -68,6 +69,6 @@ def _curve(points: Sequence[Point], chosen: int) -> Section:
                                         words=(integer, rate), height=190.0, mark=float(chosen))),
         drawn_twice(lambda width: pairs([held], width, title="Memory against the limit", across=across, up="",
                                         words=(integer, lambda value: f"{value:.0f}"), height=190.0, level=capacity,
-                                        limit_word="usable", mark=float(chosen)),
+                                        limit_word=f"usable {capacity:.1f} GiB", mark=float(chosen)),
                     caption="The green line is the recommended limit."),
     ))

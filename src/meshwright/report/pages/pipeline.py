@@ -25,21 +25,23 @@ def pipeline_section(given: Any, estimate: Estimate) -> Section | None:
     from meshwright.api.balancing.layouts import counts_of
     from meshwright.api.views.balance import SECONDS_AND_BYTES
     from meshwright.errors import MeshwrightError
-    from meshwright.search.balance.layouts import problem_of
+    from meshwright.search.balance.layouts import choices, problem_of
     from meshwright.search.balance.solve import place
 
     layout = estimate.layout
     if layout.pipeline_parallel == 1:
         return None
-    try:
-        problem = problem_of(given.case, given.framework.features, layout)
-        counts = counts_of(given, layout, problem)
-    except MeshwrightError:
-        return None
-    if counts is None:
-        return None
-    view = pipeline_view(estimate.label, problem, place(problem, counts), SECONDS_AND_BYTES, most_operations=MOST_OPERATIONS)
-    return pipeline_of(view)
+    features = given.framework.features
+    for choice in choices(features, layout):
+        try:
+            problem = problem_of(given.case, features, layout, choice)
+            counts = counts_of(given, layout, problem)
+        except MeshwrightError:
+            continue
+        if counts is not None:
+            placed = place(problem, counts)
+            return pipeline_of(pipeline_view(estimate.label, problem, placed, SECONDS_AND_BYTES, most_operations=MOST_OPERATIONS))
+    return None
 
 
 def pipeline_of(view: PipelineView, title: str = "The pipeline over time") -> Section:

@@ -9,10 +9,22 @@ from meshwright.report.compare import comparison_report
 from meshwright.report.cost import minimum_lines, run_cost_lines
 from meshwright.report.guided import guided_report
 from meshwright.report.packing import packing_lines
-from meshwright.report.page.blocks import Block, Page, Paragraph, Section, drawn_twice, table, words
-from meshwright.report.page.drawn import Ranged, ranges
+from meshwright.report.page.blocks import (
+    Block,
+    Folded,
+    Page,
+    Paragraph,
+    Run,
+    Section,
+    Table,
+    drawn_twice,
+    table,
+    words,
+)
+from meshwright.report.page.drawn import Parted, Ranged, ranges, stacked
 from meshwright.report.page.plotted import Paired, pairs
 from meshwright.report.page.reading import blocks_of, body_of, sections_of
+from meshwright.report.page.theme import OF_STYLE
 from meshwright.report.pages.common import (
     asked_section,
     case_line,
@@ -26,20 +38,27 @@ from meshwright.report.pages.common import (
     time_section,
 )
 from meshwright.report.pages.knobs import knobs_section
+from meshwright.report.pages.layouts import strip
 from meshwright.report.pages.pipeline import pipeline_section
 from meshwright.report.ranking import pareto_table, ranked_table, riskier_table
+from meshwright.report.rehearse import terse
 from meshwright.report.runs import closest_line
+from meshwright.report.stages import PARTS
 from meshwright.report.svg import BLUE, GREY
-from meshwright.report.verdict import infeasible
+from meshwright.report.verdict import amount, infeasible
 from meshwright.units import GIB
-from meshwright.words import integer, percent, plural, seconds
+from meshwright.words import gib, integer, percent, plural, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from meshwright.api.verbs.plan import PlanAnswer
+    from meshwright.domain.estimate import Unmet
     from meshwright.search.result import PlanResult, RankedPlan
 
+STILL = ": still "
+"""In what is said of a lever that closes a part of the gap."""
+CUTS = ("tp", "cp", "pp", "vp", "ep", "et", "dp", "mb", "ze")
 MOST_NAMED = 12
 """Points of a front that have their names beside them."""
 
@@ -49,15 +68,19 @@ def page_of(answer: PlanAnswer) -> Page:
     result, case = answer.result, answer.given.case
     notes = notes_of([f"note: {each}" for each in result.notes])
     if not answer.ok:
-        gap = blocks_of(infeasible(result.verdict)) if isinstance(result.verdict, Infeasible) else ()
-        return page("plan", "Nothing fits", subtitle=case_line(case), verdict="bad", first=(*gap[1:], *notes), sections=(
-            asked_section(case), _search(result), _minimum(answer),
-        ))
+        unmet = result.verdict.unmet if isinstance(result.verdict, Infeasible) else ()
+        gap = f": {amount(unmet[0].gap, unmet[0].unit).partition(' (')[0]} short on each device" if _of_memory(unmet) else ""
+        return page(
+            "plan", f"Nothing fits{gap}", subtitle=case_line(case), verdict="bad",
+            first=(*(block for each in unmet for block in _unmet(each)), *notes),
+            sections=(asked_section(case), _search(result), _minimum(answer)),
+        )
     best = result.plans[0]
     reasons = tuple(Paragraph(words=words(each), kind="item") for each in best.reasons)
     return page(
-        "plan", f"Best plan: {best.label}", subtitle=case_line(case), verdict="good",
-        first=(tiles(best.estimate), *reasons, *notes, more_figures(case, best.estimate)),
+        "plan", f"Best plan: {seconds(best.estimate.step_s)} a step at {percent(best.estimate.mfu_ratio)} MFU",
+        subtitle=case_line(case), verdict="good",
+        first=(strip(best.label), tiles(best.estimate), *reasons, *notes, more_figures(case, best.estimate)),
         sections=(
             _ranked(result), *_beside(result), memory_section(best.estimate), time_section(best.estimate),
             pipeline_section(answer.given, best.estimate), knobs_section(answer.given, best.estimate), *_asked_for(answer),
@@ -66,18 +89,41 @@ def page_of(answer: PlanAnswer) -> Page:
     )
 
 
+def _of_memory(unmet: Sequence[Unmet]) -> bool:
+    return bool(unmet) and unmet[0].unit in ("B", "bytes")
+
+
+def _unmet(unmet: Unmet) -> Iterator[Block]:
+    """One constraint: what it takes against what there is, what would close the gap, and the figures to the byte."""
+    yield Paragraph(words=words(unmet.constraint[0].upper() + unmet.constraint[1:]))
+    if _of_memory([unmet]):
+        parts = [(name, OF_STYLE[style]) for name, _, style in PARTS if name in unmet.terms]
+        held = tuple(unmet.terms[name] / GIB for name, _ in parts)
+        row = Parted(name="one device", parts=held, word=gib(unmet.demand), over=True)
+        yield drawn_twice(
+            lambda width: stacked([row], parts, width, title="Memory that the least demanding layout takes",
+                                  limit=unmet.bound / GIB, limit_word=f"usable {gib(unmet.bound)}"),
+        )
+    if unmet.levers:
+        yield Paragraph(words=words(Run("What would close the gap", "strong")), kind="head")
+    for lever in sorted(unmet.levers, key=lambda each: STILL in each):
+        yield Paragraph(words=words(Run(lever, "" if STILL in lever else "strong")), kind="item")
+    tables = [each for each in blocks_of(infeasible(Infeasible(unmet=(unmet,)))) if isinstance(each, Table)]
+    yield Folded(title="To the byte", blocks=tuple(tables))
+
+
 def _ranked(result: PlanResult) -> Section:
     """Steps with their intervals, then the table."""
     plans = result.plans
     rows = [
-        Ranged(name=f"plan {each.rank}", value=each.estimate.step_s, word=seconds(each.estimate.step_s),
+        Ranged(name=f"{each.rank}  {_short(each)}", value=each.estimate.step_s, word=seconds(each.estimate.step_s),
                ends=each.estimate.interval.step_s if each.estimate.interval else None)
         for each in plans
     ]
     blocks = list(body_of(ranked_table(plans, result.ranking_error_ratio, result.objective)))
     if len(plans) > 1:
         blocks.insert(0, drawn_twice(
-            lambda width: ranges(rows, width, title="Steps of the ranked plans", words=seconds, label="seconds of a step"),
+            lambda width: ranges(rows, width, title="Steps of the ranked plans", words=seconds, label="step"),
             caption="The predicted step of each plan, and where most runs lie. Whiskers that overlap are plans to be measured.",
         ))
     return Section(title="Ranked plans", blocks=tuple(blocks))
@@ -93,10 +139,12 @@ def _beside(result: PlanResult) -> Iterator[Section]:
     chart: tuple[Block, ...] = ()
     if len(near) > 1:
         kinds = [Paired(name="plans that no other beats in both", points=tuple(map(_place, near)), joined=True, colour=BLUE,
-                        words=tuple(_name(each) for each in near) if len(near) <= MOST_NAMED else ())]
+                        values=tuple(map(_said, near)),
+                        words=tuple(_short(each) for each in near) if len(near) <= MOST_NAMED else ())]
         others = [each for each in result.plans if each.label not in {one.label for one in near}]
         if others:
-            kinds.append(Paired(name="other ranked plans", points=tuple(map(_place, others)), colour=GREY))
+            kinds.append(Paired(name="other ranked plans", points=tuple(map(_place, others)), colour=GREY,
+                                values=tuple(map(_said, others))))
         capacity = near[0].estimate.memory_capacity_bytes / GIB
         chart = (drawn_twice(
             lambda width: pairs(
@@ -108,12 +156,19 @@ def _beside(result: PlanResult) -> Iterator[Section]:
     yield Section(title="Memory against time", blocks=(*chart, *body_of(pareto_table(front, result.objective))))
 
 
+def _said(plan: RankedPlan) -> str:
+    held = plan.estimate.memory_reserved_bytes / GIB
+    return f"{plan.label}: expected {seconds(plan.estimate.expected_step_s)}, {held:.1f} GiB"
+
+
 def _place(plan: RankedPlan) -> tuple[float, float]:
     return plan.estimate.memory_reserved_bytes / GIB, plan.estimate.expected_step_s
 
 
-def _name(plan: RankedPlan) -> str:
-    return " ".join(plan.label.split()[:3])
+def _short(plan: RankedPlan) -> str:
+    """The words of a label that say how devices are cut, without those that say nothing."""
+    kept = [each for each in terse(plan.label).split() if each[:2] in CUTS and "=" not in each]
+    return " ".join(kept) or plan.label
 
 
 def _asked_for(answer: PlanAnswer) -> Iterator[Section]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from meshwright.report.page.blocks import Block, Page, Section, Tile, Tiles, drawn_twice
+from meshwright.report.page.blocks import Block, Page, Paragraph, Section, Tile, Tiles, drawn_twice
 from meshwright.report.page.drawn import Ranged, ranges
 from meshwright.report.page.reading import sections_of
 from meshwright.report.pages.common import page
+from meshwright.report.pages.layouts import strip
 from meshwright.report.rehearse import terse
 from meshwright.report.trials import trials_report
 from meshwright.words import about, rate, seconds
@@ -15,8 +17,18 @@ from meshwright.words import about, rate, seconds
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+STATUSES = {"oom": "out of memory", "user": "failed by itself", "nccl": "network failed", "parse": "no step in its log"}
+"""How a trial ended that has no step, in words."""
 MOST = 60
 """Trials that are drawn, the fastest first; the table has all."""
+
+
+def ended(each: Mapping[str, Any]) -> str:
+    """The step of a trial, or how it ended."""
+    if each["status"] == "ok" and each["step_s"] is not None:
+        return seconds(each["step_s"])
+    status = str(each["status"])
+    return STATUSES.get(status, status)
 
 
 def trials_page(verb: str, view: Mapping[str, Any], ok: bool) -> Page:
@@ -24,14 +36,22 @@ def trials_page(verb: str, view: Mapping[str, Any], ok: bool) -> Page:
     best = view["best"]
     first, sections = sections_of(trials_report(view))
     dry = "dry_run" in view
-    found = "No trial ended with a measured step" if best is None else f"Best: {terse(best['label'])}"
+    found = "No trial ended with a measured step" if best is None else f"Best measured: {seconds(best['step_s'])} a step"
     title = "What would be run" if dry else found
     step = f"{view['global_batch_sequences']:,} x {view['sequence_tokens']:,} tokens a step"
     return page(
         verb, title, subtitle=f"{view['model']} on {view['devices']} x {view['cluster']}, {step}, {view['program']}",
-        verdict="" if dry else "good" if ok else "bad", first=(_tiles(view, best),),
-        sections=(_beside(view), Section(title="Trials", blocks=first), *sections),
+        verdict="" if dry else "good" if ok else "bad",
+        first=(*([] if best is None else [strip(best["label"])]), _tiles(view, best)),
+        sections=(_beside(view), Section(title="Trials", blocks=tuple(map(_listed, first[1:]))), *sections),
     )
+
+
+def _listed(block: Block) -> Block:
+    """What went wrong with a trial as an item of a list."""
+    if isinstance(block, Paragraph) and all(each.tone == "warn" for each in block.words):
+        return replace(block, kind="item")
+    return block
 
 
 def _tiles(view: Mapping[str, Any], best: Mapping[str, Any] | None) -> Tiles:
@@ -56,7 +76,7 @@ def _beside(view: Mapping[str, Any]) -> Section | None:
     rows = [
         Ranged(name=terse(each["label"]), value=each["step_s"], ends=tuple(each["interval"]) if each["interval"] else None,
                other=each["predicted_step_s"], bad=each["status"] != "ok",
-               word=seconds(each["step_s"]) if each["step_s"] is not None else each["status"])
+               word=ended(each))
         for each in view["trials"][:MOST]
         if each["step_s"] is not None or each["predicted_step_s"] is not None
     ]
@@ -68,7 +88,7 @@ def _beside(view: Mapping[str, Any]) -> Section | None:
     if not rows:
         return None
     chart: Block = drawn_twice(
-        lambda width: ranges(rows, width, title="Predicted and measured steps", words=seconds, label="seconds of a step",
+        lambda width: ranges(rows, width, title="Predicted and measured steps", words=seconds, label="step",
                              of="measured, 80 % interval", other="predicted"),
         caption="Rings are predictions, dots the measured medians.",
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.report.page.blocks import Block, Page, Section, Tile, Tiles, drawn_twice
+from meshwright.report.page.blocks import Beside, Block, Page, Paragraph, Section, Table, Tile, Tiles, drawn_twice, words
 from meshwright.report.page.drawn import series
 from meshwright.report.page.plotted import Paired, against
 from meshwright.report.page.reading import sections_of
@@ -20,9 +20,13 @@ from meshwright.words import integer, percent
 if TYPE_CHECKING:
     from meshwright.api.verbs.validate import ValidateAnswer
     from meshwright.evidence.score.columns import Columns
+    from meshwright.report.svg import Drawing
 
 MOST_SOURCES = 6
 """Sources with a colour of their own, those with most rows."""
+HALF = 430.0
+"""Pixels of a chart that stands beside another."""
+PARTS = ("Sources", "Devices", "Frameworks", "Models")
 CHARTS = (
     ("Steps", "predicted_step_s", "measured_step_s", "measured step, s", "predicted step, s", 1.0),
     ("Memory", "predicted_memory_bytes", "measured_memory_bytes", "measured memory, GiB", "predicted memory, GiB", GIB),
@@ -39,7 +43,9 @@ def page_of(answer: ValidateAnswer) -> Page:
     return page(
         "validate", title, subtitle=head.remark,
         first=(_tiles(answer), *first, *head.blocks),
-        sections=(*(_chart(found.rows, *each) for each in CHARTS), *rest),
+        sections=(
+            Section(title="Predicted against measured", blocks=_charts(found.rows)), *(each for each in rest if _tells(each)),
+        ),
     )
 
 
@@ -58,7 +64,19 @@ def _tiles(answer: ValidateAnswer) -> Tiles:
     ))
 
 
-def _chart(rows: Columns, title: str, predicted: str, measured: str, across: str, up: str, unit: float) -> Section | None:
+def _tells(section: Section) -> bool:
+    """Whether a section of parts has more than one: a single one has the figures of all."""
+    tables = [each for each in section.blocks if isinstance(each, Table)]
+    return not (section.title.startswith(PARTS) and tables and all(len(each.rows) < 2 for each in tables))
+
+
+def _charts(rows: Columns) -> tuple[Block, ...]:
+    found = tuple(chart for each in CHARTS if (chart := _chart(rows, *each)) is not None)
+    band = Paragraph(words=words("On the diagonal a prediction is exact; the band is a factor of 1.5 either way."), kind="small")
+    return (Beside(blocks=found), band) if found else ()
+
+
+def _chart(rows: Columns, title: str, predicted: str, measured: str, across: str, up: str, unit: float) -> Block | None:
     """Every row that has both, its source by colour."""
     x, y, source = rows.number(measured) / unit, rows.number(predicted) / unit, rows.code("source")
     both = np.isfinite(x) & np.isfinite(y) & (x > 0) & (y > 0)
@@ -72,8 +90,7 @@ def _chart(rows: Columns, title: str, predicted: str, measured: str, across: str
     ]
     if (rest := both & ~np.isin(source, most)).any():
         kinds.append(Paired(name="others", points=tuple(zip(x[rest].tolist(), y[rest].tolist(), strict=True)), colour=GREY))
-    chart: Block = drawn_twice(
-        lambda width: against(kinds, width, title=f"{title}, predicted against measured", across=across, up=up),
-        caption="On the diagonal a prediction is exact; the band is a factor of 1.5 either way.",
-    )
-    return Section(title=f"{title}: predicted against measured", blocks=(chart,))
+    def draw(width: float) -> Drawing:
+        return against(kinds, min(width, HALF), title=f"{title}, predicted against measured", across=across, up=up)
+
+    return drawn_twice(draw)

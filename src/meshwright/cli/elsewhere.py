@@ -1,0 +1,50 @@
+"""What options are called elsewhere: launch scripts, guides and other tools; an unknown one of these names ours."""
+
+from __future__ import annotations
+
+OPTIONS = {
+    "--device": ("gpu", "gpu-type", "gpu-model", "gpu-name", "accelerator", "device-type", "hardware"),
+    "--devices": ("gpus", "num-gpus", "ngpus", "n-gpus", "num-devices", "world-size", "nproc"),
+    "--nodes": ("nnodes", "num-nodes", "n-nodes", "num-machines"),
+    "--devices-per-node": ("gpus-per-node", "nproc-per-node", "num-gpus-per-node", "ntasks-per-node"),
+    "--sequence": (
+        "seq", "seq-len", "seq-length", "seqlen", "sequence-length", "sequence-len", "context", "context-length", "max-seq-len",
+        "max-length", "encoder-seq-length",
+    ),
+    "--global-batch": ("gbs", "batch", "batch-size", "global-batch-size", "train-batch-size", "global-bs"),
+    "--precision": ("dtype", "mixed-precision", "bf16", "fp16", "fp8"),
+    "--framework": ("trainer", "backend", "engine", "library"),
+    "--out": ("output", "o"),
+    "--save": ("output-dir", "out-dir", "save-dir"),
+}
+"""Our option -> its names elsewhere, without dashes."""
+KNOBS = {
+    "tp": ("tp", "tensor-parallel", "tensor-parallel-size", "tensor-model-parallel-size", "tp-size"),
+    "pp": ("pp", "pipeline-parallel", "pipeline-parallel-size", "pipeline-model-parallel-size", "pp-size"),
+    "cp": ("cp", "context-parallel", "context-parallel-size", "cp-size"),
+    "ep": ("ep", "expert-parallel", "expert-parallel-size", "expert-model-parallel-size", "ep-size"),
+    "dp": ("dp", "data-parallel", "data-parallel-size", "dp-size"),
+    "vp": ("vp", "vpp", "virtual-stages", "num-virtual-stages"),
+    "mb": ("mb", "mbs", "micro-batch", "micro-batch-size", "microbatch", "micro-batch-per-gpu"),
+    "zero": ("zero", "zero-stage", "fsdp"),
+    "recompute": ("recompute", "activation-checkpointing", "gradient-checkpointing", "recompute-granularity"),
+}
+"""Knob of a layout -> options that set it elsewhere; here it is pinned."""
+MODEL = ("model", "model-name", "model-path", "hf-model", "checkpoint")
+
+
+def meant(option: str, known: frozenset[str]) -> str:
+    """A hint for an option that other programs have, in those of a verb; empty where none is meant.
+
+    >>> meant("--gpu", frozenset({"--device"}))
+    "; it is '--device' here"
+    >>> meant("--tensor_parallel_size", frozenset({"--pin"}))
+    "; it is '--pin tp=N' here"
+    """
+    word = option.lstrip("-").replace("_", "-").lower()
+    ours = [name for name, others in OPTIONS.items() if word in others and name in known]
+    pins = {knob: "full" if knob == "recompute" else "N" for knob, others in KNOBS.items() if word in others and "--pin" in known}
+    ours += [f"--pin {knob}={value}" for knob, value in pins.items()]
+    if ours:
+        return f"; it is {ours[0]!r} here"
+    return "; the model is named without an option, right after the verb" if word in MODEL and known & {"--sequence"} else ""
