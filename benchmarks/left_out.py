@@ -23,7 +23,7 @@ from meshwright.domain.calibration import CalibrationTable
 from meshwright.evidence.fit.calibrate import Outside, outside, table
 from meshwright.evidence.fit.linear import Runs
 from meshwright.evidence.fit.pooling import pooling
-from meshwright.evidence.fit.solve import Fit, _shares, refit
+from meshwright.evidence.fit.solve import Fit, _shares, phases_of, refit
 from meshwright.evidence.rows.groups import folds
 from meshwright.evidence.rows.reading import read_runs
 from meshwright.evidence.rows.run import Run
@@ -85,8 +85,8 @@ def shipped_fit(runs: Sequence[Run]) -> Fit:
     multipliers = pool.multipliers(offsets)
     return Fit(
         runs=space, pool=pool, offsets=offsets, ceilings=ceilings, weight=_shares(["\x1f".join(run.group) for run in runs]),
-        linear=space.linear(multipliers, ceilings), rounds=0, converged=True,
-        corrections=space.corrections(multipliers, ceilings, np.isfinite(space.log_step)),
+        linear=space.linear(multipliers, ceilings), phases=phases_of(space, pool), rounds=0,
+        converged=True, corrections=space.corrections(multipliers, ceilings, np.isfinite(space.log_step)),
     )
 
 
