@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 FEW, THIRD = 15, 3.0
 COLOURS = {
-    f"model, without the {SCHEMES[0]}": BLUE, f"model, without the {SCHEMES[1]}": GREEN, "the plan's order": ORANGE, "grid": GREY,
-    "random": INK, "Optuna TPE": PURPLE, "Optuna GP": RED,
+    f"model, without the {SCHEMES[0]}": BLUE, f"model, without the {SCHEMES[1]}": GREEN, "the order believed first": ORANGE,
+    "grid": GREY, "random": INK, "Optuna TPE": PURPLE, "Optuna GP": RED,
 }
 HEAD = """# The tuner on recorded runs
 
@@ -30,6 +30,7 @@ model (infinitesimal jackknife, as everywhere in docs/accuracy.md); the scales o
 it is judged by. *Near* is within 2 % of the fastest layout of the cell, or within its own noise where it was measured repeatedly.
 Failed rows of the corpus do not say why they failed: the tuner is told `unknown`, never `oom`. Before the first trial recorded runs
 of the same device, framework and precision are asked (`src/meshwright/evidence/fit/kin.py`), none of the cell, or of its model.
+*The order believed first* is that before any trial, kin asked, tried without learning.
 """
 
 

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from trials_here import conducted
 
 from meshwright.measure.conduct.running import Running
 from meshwright.measure.executors.processes import marked
-from meshwright.measure.trial import TOLD, Trial
+from meshwright.measure.trial import TOLD, Limits, Trial
+from meshwright.measure.watching import Seen
 
 KILLED = """
 import os, signal, sys
@@ -62,3 +64,15 @@ def test_a_folder_that_takes_no_note_keeps_no_trial_running(tmp_path):
     found = started(tmp_path / "gone")
     found.told_to_end("timeout", "not done within 1 s")
     assert found.why == "timeout"
+
+
+def test_a_hang_that_was_looked_at_late_is_a_hang_and_one_that_goes_on_is_over_its_time():
+    limits = Limits(first_step_s=2.0, step_s=1.0, silence_s=1.0, total_s=3.0)
+    for steps, changed, wanted in ((0, 0.0, "hang"), (3, 0.5, "hang"), (3, 9.9, "timeout")):
+        found = started(Path("nowhere"))
+        found.trial, found.begun, found.now = replace(found.trial, limits=limits), 0.0, Seen(steps=steps)
+        found._changed = found._stepped = changed
+        assert found.due(10.0, None)[0] == wanted
+    slow = started(Path("nowhere"))
+    slow.trial, slow.begun = replace(slow.trial, limits=replace(limits, first_step_s=60.0)), 0.0
+    assert slow.due(2.9, None)[0] == "" and slow.due(3.1, None)[0] == "timeout"

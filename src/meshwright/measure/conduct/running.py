@@ -106,25 +106,29 @@ class Running:
         return False
 
     def due(self, now: float, best: Outcome | None) -> tuple[Why, str]:
-        """Why it should end now, and in words; empty while it should not."""
+        """Why it should end now, and in words; empty while it should not.
+
+        Holds:   what hangs is said to hang, also where nobody looked before its whole time was over.
+        """
         if self.begun is None:
             return "", ""
         limits = self.trial.limits
+        late: tuple[Why, str] = ("", "")
         if now - self.begun > limits.total_s:
-            return "timeout", f"not done within {limits.total_s:g} s"
+            late = "timeout", f"not done within {limits.total_s:g} s"
         if self._dying is not None and now - self._dying > limits.dying_s:
             return "dying", self.now.dying
         if not self.now.steps:
             if now - self.begun > limits.first_step_s:
                 return "hang", f"no step within {limits.first_step_s:g} s of its start"
-            return "", ""
+            return late
         if self.trial.steps is not None and self.now.steps >= self.trial.steps and now - self._stepped > limits.silence_s:
             return "enough", f"did not end by itself within {limits.silence_s:g} s of its last step"
         if now - self._changed > limits.silence_s:
             return "hang", f"silent for {limits.silence_s:g} s after step {self.now.steps}"
         if now - self._stepped > limits.step_s:
             return "hang", f"no step within {limits.step_s:g} s after step {self.now.steps}"
-        return self._decided(best)
+        return late if late[0] else self._decided(best)
 
     def _decided(self, best: Outcome | None) -> tuple[Why, str]:
         interval, step_s, counted = self.now.interval_s, self.now.step_s, len(self.now.steps_s)
