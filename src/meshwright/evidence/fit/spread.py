@@ -102,6 +102,17 @@ def rescaled(scale: Scale, residuals: Floats, features: Sequence[Mapping[str, st
     return replace(scale, effects=effects)
 
 
+def widened(scale: Scale, half_widths: Floats, features: Sequence[Mapping[str, str]]) -> Scale:
+    """A scale whose groups have these half-widths of the interval of 0.9, in the mean of their logs."""
+    effects = {name: dict(values) for name, values in scale.effects.items()}
+    for value in sorted({feature[GROUP] for feature in features}):
+        moves = [math.log(wide / scale.half_width(feature)) for wide, feature in zip(half_widths, features, strict=True)
+                 if feature[GROUP] == value]
+        before = effects[GROUP].get(value, effects[GROUP].get(OTHER, 0.0))
+        effects[GROUP][value] = round(before + sum(moves) / len(moves), 4)
+    return replace(scale, effects=effects)
+
+
 def conformal_quantile(scores: Floats, weights: Floats, level: float, *, largest: bool = False) -> float:
     """The weighted quantile that a new score stays under with probability ``level``.
 
