@@ -13,7 +13,7 @@ from meshwright.judging.start import differences
 from meshwright.search import plan
 from meshwright.search.plan import ranking_error
 from meshwright.search.result import SearchOptions
-from meshwright.units import seconds
+from meshwright.words import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +81,7 @@ def _best(context: Context) -> tuple[Estimate | InputError | None, tuple[str, ..
     try:
         result = plan(
             case, framework.features, SearchOptions(top=1, pinnable=False), progress=tick,
-            runner=framework,
+            runner=framework, bare=True,
         )
     except _TooLongError:
         context.skipped.append(f"whether the cluster could do better: the search took more than {PATIENCE_S:.0f} s")

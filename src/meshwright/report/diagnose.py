@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from meshwright.diagnose.bandwidth import reached
 from meshwright.report.findings import STYLES
 from meshwright.report.runs import closest_line
 from meshwright.units import gib
@@ -97,6 +98,10 @@ def _figures(found: Diagnosis) -> Iterator[RenderableType]:
         pieces.append(plural(run.world, "device"))
     if pieces:
         yield Padding(Text("   ".join(pieces)), (0, 0, 0, 2))
+    for each in reached(run.bandwidths)[:MOST]:
+        ranks = f" of {each.ranks:,} ranks" if each.ranks else ""
+        bus = f"{each.bus_bytes_per_s / 1e9:.3g} GB/s of bus bandwidth at most"
+        yield Padding(Text(f"{each.operation}{ranks}: {bus}, with messages of {each.message_bytes:,.0f} bytes"), (0, 0, 0, 2))
     if run.label is not None:
         model = f"{run.case.model.name}   " if run.case is not None else ""
         yield Padding(Text(f"{model}{run.label}", style="dim"), (0, 0, 0, 2))
