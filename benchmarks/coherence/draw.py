@@ -18,6 +18,8 @@ MIXTURES = ("mixtral-8x7b", "qwen3-30b-a3b", "gpt-oss-120b", "qwen3-235b-a22b", 
 DEVICES = ("h100-sxm", "h100-sxm", "h100-sxm", "a100-40g-sxm", "a100-80g-sxm", "h200", "b200", "mi300x", "v100-32g", "rtx-4090")
 ASCEND = ("ascend-910b", "ascend-910b", "ascend-910c", "ascend-910a")
 NODES = (1, 1, 1, 2, 2, 2, 3, 4, 4, 5, 6, 7, 8, 8, 12, 16, 16, 32)
+LENGTHS = "docs/lengths.txt"
+"""2,048 lengths of samples, from the root of the repository."""
 SEQUENCES = ("2048", "4096", "4096", "8192", "8192", "32k", "128k")
 
 
@@ -52,7 +54,27 @@ def drawn(rng: random.Random) -> dict[str, Any]:
         options["max_memory_ratio"] = rng.choice((0.4, 0.7, 0.98))
     if rng.random() < 0.1:
         options["gradient_dtype"] = rng.choice(("fp32", "bf16"))
+    rare = rng.random()
+    if rare < 0.08:
+        options |= tiny(rng)
+    elif rare < 0.16:
+        options |= packed(rng, options)
+        options.pop("sequence")
     return options
+
+
+def tiny(rng: random.Random) -> dict[str, Any]:
+    """The least that can be asked: one layer, one sequence, one token."""
+    return {
+        "layers": rng.choice((1, 1, 2, 3)), "sequence": rng.choice(("1", "2", "16", "100")),
+        "global_batch": rng.choice((1, 1, 2, 3, 8)), "nodes": rng.choice((1, 1, 2)),
+    }
+
+
+def packed(rng: random.Random, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Samples of a file of lengths instead of sequences of one length."""
+    per_node = cluster_for(options["device"], nodes=1).devices_per_node
+    return {"lengths": LENGTHS, "global_batch": options["nodes"] * per_node * rng.choice((4, 16, 64))}
 
 
 def shell(verb: str, options: Mapping[str, Any]) -> str:

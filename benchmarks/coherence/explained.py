@@ -70,6 +70,10 @@ def _applied(trial: Trial, what: str, steps: list[dict[str, Any]]) -> Iterator[A
             yield Asked(f"{what}, applied, fits where it says so", said, "estimate", more)
 
 
+def _without_replicas(label: str) -> str:
+    return " ".join(word for word in label.split() if not word.startswith("dp"))
+
+
 def _throughput(first: dict[str, Any], told: dict[str, Any]) -> Iterator[Asked]:
     """The ladder ends at the layout, and what is praised fits."""
     last = told["rungs"][-1]
@@ -82,9 +86,10 @@ def _throughput(first: dict[str, Any], told: dict[str, Any]) -> Iterator[Asked]:
 
 def _batch(trial: Trial, first: dict[str, Any], told: dict[str, Any]) -> Iterator[Asked]:
     """The smallest batch of the layout runs, and twice or half of the batch cost what they say."""
-    label = " ".join(word for word in first["label"].split() if not word.startswith("dp"))
+    label = first["label"] if "packs" in trial.document["request"] else _without_replicas(first["label"])
     least = told["smallest_batch_sequences"]
-    if least is not None:
+    packs = trial.document["request"].get("packs")
+    if least is not None and packs is None:
         found = trial.estimate(label, global_batch=least)
         yield Asked("the smallest batch of the layout runs", found if isinstance(found, str) else "", "estimate",
                     {"layout": label, "global_batch": least})
@@ -92,8 +97,14 @@ def _batch(trial: Trial, first: dict[str, Any], told: dict[str, Any]) -> Iterato
         each = told[name]
         if each is None:
             continue
-        more = {"layout": label, "global_batch": each["global_batch_sequences"]}
-        found = trial.estimate(label, global_batch=each["global_batch_sequences"])
+        batch: dict[str, Any] = {"global_batch": each["global_batch_sequences"]}
+        if packs is not None:  # the batch counts samples, explain counts packs
+            samples = trial.options["global_batch"] * batch["global_batch"]
+            if samples % packs:
+                continue
+            batch = {"global_batch": samples // packs, "packs": batch["global_batch"]}
+        more = {"layout": label, **batch}
+        found = trial.estimate(label, **batch)
         wrong = found if isinstance(found, str) else "" if same(found.step_s, each["step_s"]) else (
             f"{each['step_s']:.6g} s, applied {found.step_s:.6g} s"
         )

@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.coherence.trial import Asked
-from meshwright.units import gib, seconds
+from meshwright.units import gib
+from meshwright.words import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -44,7 +44,7 @@ def _case_of(trial: Trial) -> dict[str, Any]:
 def mapped(trial: Trial) -> Iterator[Asked]:
     """The cell of ``atlas`` is the first plan, with its figures."""
     shared = {name: value for name, value in trial.options.items() if name not in {"model", "nodes"}}
-    if "layers" in shared:  # an atlas takes models as they are
+    if {"layers", "lengths"} & shared.keys():  # an atlas takes models and sequences as they are
         return
     (cell,) = mw.atlas(mw.AtlasRequest(models=[trial.options["model"]], nodes=[trial.options["nodes"]], **shared)).cells
     best = estimate_view(trial.first)

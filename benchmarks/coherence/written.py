@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 BESIDE = ("plan.yaml", "README.md", "probe.sh")
 """What is saved beside the files that launch the plan."""
 CASE = ("model", "layers", "device", "nodes", "global_batch", "sequence", "task", "precision", "gradient_dtype", "calibration",
-        "max_memory_ratio")
+        "max_memory_ratio", "lengths")
 """Options of the case that ``check`` takes, too: files do not say all of them."""
 
 
@@ -53,6 +53,8 @@ def _checked(trial: Trial, folder: Path) -> Iterator[Asked]:
     if not files:
         return
     options = {name: trial.options[name] for name in CASE if name in trial.options}
+    if "lengths" in options:  # what the plan chose, where files do not say it
+        options |= {name: given.request[name] for name in ("packs", "max_tokens") if name in given.request}
     more: dict[str, Any] = {"from_": given.framework.name, **{key: value for key, value in options.items() if key != "model"}}
     try:
         checked = mw.check(mw.CheckRequest(files=[str(path) for path in files], from_=given.framework.name, **options)).checked

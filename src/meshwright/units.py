@@ -28,16 +28,6 @@ def gib(size_bytes: float) -> str:
     return f"{size_bytes / GIB:z.1f} GiB"
 
 
-def seconds(value_s: float) -> str:
-    """Seconds as us, ms or s with three significant figures, for people."""
-    magnitude = abs(value_s)
-    if magnitude and magnitude < MILLI:
-        return f"{value_s / MICRO:z.3g} us"
-    if magnitude < 1.0:
-        return f"{value_s / MILLI:z.3g} ms"
-    return f"{value_s:z.3g} s" if magnitude < 1000 else f"{value_s:z,.0f} s"
-
-
 def count(value: float) -> str:
     """A count with the suffix K, M, B or T and three significant figures, for people."""
     for factor, suffix in ((TERA, "T"), (GIGA, "B"), (MEGA, "M"), (KILO, "K")):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from meshwright.api.numbers import sequence, size, tokens
+from meshwright.api.numbers import sequence, share, size, tokens
+from meshwright.errors import InputError
 
 
 @pytest.mark.parametrize(("suffix", "factor"), [
@@ -24,3 +25,11 @@ def test_suffixes_of_sequences_are_binary_and_those_of_tokens_decimal(suffix, bi
 def test_suffixes_that_only_one_of_them_has():
     assert sequence("1G") == 2**30
     assert [tokens(f"15{suffix}") for suffix in "BbTt"] == [15e9, 15e9, 15e12, 15e12]
+
+
+@pytest.mark.parametrize("parse", [tokens, sequence, share])
+def test_a_fault_shows_the_word_as_it_was_written(parse):
+    for word in ("15TT", "8kk", "9%%", "xM"):
+        with pytest.raises(InputError) as raised:
+            parse(word)
+        assert repr(word) in str(raised.value)

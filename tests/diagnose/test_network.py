@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.draws import examples
 
-from meshwright.diagnose.bandwidth import CLIFF, cliff, judge_table, plateau_bytes_per_s
+from meshwright.diagnose.bandwidth import CLIFF, cliff, judge_table, plateau_bytes_per_s, reached
 from meshwright.diagnose.network import Surroundings, judge_setup
 from meshwright.domain.observed import Bandwidth, Bandwidths, NetworkSetup, Place, Sign
 
@@ -152,3 +152,18 @@ def test_many_tries_of_one_size_are_their_median():
         for rate in (1e9, 2e9, 100e9, 101e9, 102e9, 103e9, 104e9)))
     assert plateau_bytes_per_s(tries) == 101e9
     assert judge_table(tries) == (), "a slow first try is no cliff"
+
+
+@given(st.lists(st.tuples(st.sampled_from(["AllReduce", "AllGather"]), st.integers(1, 2**34), st.floats(1e6, 1e12)), min_size=1))
+def test_every_operation_of_a_table_is_said_with_its_fastest_size(drawn):
+    by_size = {(operation, size): rate for operation, size, rate in drawn}
+    rows = tuple(
+        Bandwidth(operation=operation, message_bytes=float(size), time_s=None, algorithm_bytes_per_s=rate, bus_bytes_per_s=rate)
+        for (operation, size), rate in by_size.items()
+    )
+    found = reached([Bandwidths(file="log", format="nccl_tests", rows=rows, ranks=8)])
+    assert {each.operation for each in found} == {operation for operation, _ in by_size}
+    for each in found:
+        best = max(rate for (operation, _), rate in by_size.items() if operation == each.operation)
+        assert each.bus_bytes_per_s == best == by_size[each.operation, int(each.message_bytes)]
+        assert each.ranks == 8

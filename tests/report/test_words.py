@@ -13,7 +13,7 @@ SOURCE = Path(words.__file__).parent
 GIB = units.GIB
 BY_HAND = {
     words.percent: (-1e-9, "0.0 %"), words.integer: (-0.4, "0"), words.rate: (-0.0, "0"), words.seconds: (-0.0, "0 s"),
-    words.tflops: (-0.0, "0 TFLOP/s"), words.gib: (-0.01 * GIB, "0.0 GiB"), units.seconds: (-0.0, "0 ms"), units.count: (-0.0, "0"),
+    words.tflops: (-0.0, "0 TFLOP/s"), words.gib: (-0.01 * GIB, "0.0 GiB"), units.count: (-0.0, "0"),
 }
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PROSE, NOTICES = {".md", ".rst"}, {"readme", "license", "notice", "changelog"}
+PATCHES = {".patch", ".diff"}
 SCRIPTS = {".sh", ".bash", ".sbatch", ".slurm"}
 PROBE = "probe.sh"
 MOST = 100
@@ -22,11 +23,11 @@ MOST = 100
 def of_the_run(paths: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The files that say what is trained, and what stands beside them; all of them where nothing would be left.
 
-    Beside them are folders, what people read, a saved plan, and the probe of a launch that is given too. One folder alone is
-    its files.
+    Beside them are folders, what people read, patches of the framework, a saved plan, and the probe of a launch that is given
+    too. One folder alone is its files.
     """
     paths = _within(paths[0]) if len(paths) == 1 and _is_folder(paths[0]) else paths
-    kept = [path for path in paths if not (is_prose(path) or _is_folder(path) or _is_plan(path))]
+    kept = [path for path in paths if not (is_prose(path) or _is_patch(path) or _is_folder(path) or _is_plan(path))]
     launches = [path for path in kept if is_script(path) and PurePath(path).name != PROBE]
     run = tuple(path for path in kept if not launches or PurePath(path).name != PROBE)
     return (run, tuple(path for path in paths if path not in run)) if run else (tuple(paths), ())
@@ -47,6 +48,11 @@ def is_prose(path: str) -> bool:
     """Whether a file is for people."""
     name = PurePath(path)
     return name.suffix.lower() in PROSE or name.stem.lower() in NOTICES
+
+
+def _is_patch(path: str) -> bool:
+    """Whether a file changes the framework's own sources, and says nothing of the run."""
+    return PurePath(path).suffix.lower() in PATCHES
 
 
 def _is_folder(path: str) -> bool:

@@ -84,11 +84,11 @@ def within(name: str, value: Value, word: str) -> Value:
     return value
 
 
-def real(word: str) -> float:
-    """A finite number."""
+def real(word: str, written: str | None = None) -> float:
+    """A finite number; ``written``: what it is a part of, which a fault shows."""
     tight = word.strip()
     if len(tight) > MAX_LENGTH or not _NUMBER.fullmatch(tight):
-        raise fault("number.form", "{word!r} is not a number", word=word)
+        raise fault("number.form", "{word!r} is not a number", word=written or word)
     value = float(tight.replace("_", ""))
     if not isfinite(value):
         raise fault("number.size", "{word} is too large", word=tight)
@@ -108,13 +108,13 @@ def count_or_none(word: str) -> int:
 def sequence(word: str) -> int:
     """Tokens of a sequence; k, M and G are powers of 1024."""
     stem, factor = _suffix(word, _BINARY)
-    return _whole(real(stem) * factor, word)
+    return _whole(real(stem, word) * factor, word)
 
 
 def tokens(word: str) -> float:
     """Tokens of a whole training run; k, M, B and T are powers of 1000."""
     stem, factor = _suffix(word, _DECIMAL)
-    value = real(stem) * factor
+    value = real(stem, word) * factor
     if value < 1:
         raise fault("number.low", "{word} must be at least 1", word=word)
     return value
@@ -147,7 +147,7 @@ def reserve(word: str) -> float:
 def _ratio(word: str) -> float:
     """A number, or a number of percent."""
     tight = word.strip()
-    return real(tight[:-1]) / 100 if tight.endswith("%") else real(tight)
+    return real(tight[:-1], word) / 100 if tight.endswith("%") else real(tight)
 
 
 def _suffix(word: str, factors: dict[str, int] | dict[str, float]) -> tuple[str, float]:

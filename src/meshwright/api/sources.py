@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from meshwright.api.cases import Setup
     from meshwright.domain.model import Model
     from meshwright.frameworks import File, Framework
-    from meshwright.frameworks.settings import Given, Reading, Said
+    from meshwright.frameworks.settings import Given, Reading
 
 _OWN = {"model", "framework"}
 FILES = (
@@ -121,13 +121,13 @@ def take(values: Values, faults: Faults, texts: Sequence[File] = ()) -> Taken:
     if size is not None and reading.layout is None:
         reading = named.read(files, version=version and named.version, given=_given(values, model, size))
     why = "given" if version else "shown" if _shown(named, reading) else "assumed"
-    merged = _merged(values, reading.said, size, f"{named.name}@{reading.version}")
-    missing = tuple(name for name in _NEEDED if name not in merged and not (name == "cluster" and _has_cluster(merged)))
+    merged = _merged(values, reading, size, named)
+    missing = tuple(name for name in _NEEDED if name not in merged and not _known_otherwise(name, merged))
     case, impossible = (None, ()) if missing else _case(values, merged)
     return Taken(
         framework=named.at(reading.version), reading=_with(reading, beside), model=model, case=case, missing=missing,
         impossible=impossible, size=size,
-        asked={said: values[option] for option, said in _SAID.items() if option in values}, why_release=why,
+        asked=_asked(values, packed=not _counts_samples(named, reading)), why_release=why,
     )
 
 
@@ -196,6 +196,14 @@ def _positional(words: str) -> str:
                     words=words, reason=_SHELL.get(str(error), "they cannot be taken apart")) from None
 
 
+def _asked(values: Values, *, packed: bool) -> Mapping[str, object]:
+    """What flags say of the files, by field of ``Said``; of files that count packs, ``--global-batch`` counts what is packed."""
+    options = dict(_SAID)
+    if "lengths" in values and packed:
+        options = {name: said for name, said in options.items() if name != "global_batch"} | {"packs": _SAID["global_batch"]}
+    return {said: values[option] for option, said in options.items() if option in values}
+
+
 def _size(values: Values) -> int | None:
     """Devices, as far as flags alone say them."""
     from meshwright.catalog import cluster_for, load_cluster
@@ -216,9 +224,10 @@ def _given(values: Values, model: Model | None, size: int | None) -> Given:
     """What is known beside the files."""
     from meshwright.frameworks.settings import Given
 
+    batch = values.get("packs" if "lengths" in values else "global_batch")
     return Given(
         num_devices=size, devices_per_node=values.get("devices_per_node"), model=model,
-        global_batch_sequences=values.get("global_batch"), sequence_tokens=values.get("sequence"),
+        global_batch_sequences=batch, sequence_tokens=values.get("sequence"),
     )
 
 
@@ -227,8 +236,9 @@ def _shown(framework: Framework, reading: Reading) -> bool:
     return framework.detect is not None and framework.detect(reading.source) is not None
 
 
-def _merged(values: Values, said: Said, size: int | None, framework: str) -> dict[str, Any]:
+def _merged(values: Values, reading: Reading, size: int | None, framework: Framework) -> dict[str, Any]:
     """A request: flags first, then what the files say."""
+    said = reading.said
     names = {field.name for field in CASE} - _OWN | {"model"}
     merged = {name: value for name, value in values.items() if name in names and name != "request"}
     for option, field in _SAID.items():
@@ -237,7 +247,21 @@ def _merged(values: Values, said: Said, size: int | None, framework: str) -> dic
             merged.setdefault(option, value)
     if size is not None and "nodes" not in merged:
         merged["devices"] = size
-    return merged | {"framework": framework}
+    if "lengths" in values and said.global_batch_sequences is not None and not _counts_samples(framework, reading):
+        merged.setdefault("packs", said.global_batch_sequences)  # files count packs, whatever was packed into them
+    return merged | {"framework": f"{framework.name}@{reading.version}"}
+
+
+def _counts_samples(framework: Framework, reading: Reading) -> bool:
+    """Whether the batch of the files counts samples, which the framework packs while it runs."""
+    limit = framework.facts.packing
+    return limit is not None and limit(reading) is not None
+
+
+def _known_otherwise(name: str, merged: Mapping[str, Any]) -> bool:
+    """Whether something else says what is needed: a device and its number, packs, or the lengths of samples."""
+    others = {"cluster": _has_cluster(merged), "global_batch": "packs" in merged, "sequence": "lengths" in merged}
+    return others.get(name, False)
 
 
 def _has_cluster(values: Mapping[str, Any]) -> bool:
@@ -252,8 +276,8 @@ def _case(values: Values, merged: dict[str, Any]) -> tuple[Setup | None, tuple[M
         template = "{name}={value} is more than {limit:,}"
         values_of = ({"name": _SAID[name], "value": merged[name], "limit": MOST[name]} for name in large)
         return None, tuple(Message("number.high", template, each) for each in values_of)
-    if "lengths" in merged:  # files count packs, whatever was packed into them
-        merged = {name: value for name, value in merged.items() if name != "global_batch"} | {"packs": merged["global_batch"]}
+    if "packs" in merged and "global_batch" not in values and "packs" not in values:  # nobody counted the samples
+        merged = {name: value for name, value in merged.items() if name != "global_batch"}
     try:
         return setup(merged, Faults()), ()
     except InputError as error:

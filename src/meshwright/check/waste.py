@@ -13,7 +13,7 @@ from meshwright.judging.start import differences
 from meshwright.search import plan
 from meshwright.search.plan import ranking_error
 from meshwright.search.result import SearchOptions
-from meshwright.units import seconds
+from meshwright.words import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

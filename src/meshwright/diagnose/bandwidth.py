@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 
 from meshwright.diagnose.finding import Finding, seen_at
@@ -37,7 +37,7 @@ def judge_table(table: Bandwidths, known: Surroundings = UNKNOWN) -> tuple[Findi
             before, after = fall
             found[f"cliff {operation} {group}"] = seen_at(
                 Place(file=table.file, line=after.line), "warning", "bandwidth.cliff",
-                "{operation}: {before:.1f} GB/s at {small:,.0f} bytes fall to {after:.1f} at {large:,.0f}",
+                "{operation}: {before:.3g} GB/s at {small:,.0f} bytes fall to {after:.3g} at {large:,.0f}",
                 operation=operation or "collective", before=before.bus_bytes_per_s / 1e9, small=before.message_bytes,
                 after=after.bus_bytes_per_s / 1e9, large=after.message_bytes,
             )
@@ -48,6 +48,34 @@ def judge_table(table: Bandwidths, known: Surroundings = UNKNOWN) -> tuple[Findi
             operation=best.operation or "the collective", best=best.bus_bytes_per_s / 1e9, reach=reach / 1e9,
         )
     return tuple(found.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """The fastest size of an operation in one file: its bus rate, and the messages that had it."""
+
+    file: str
+    operation: str
+    ranks: int | None
+    message_bytes: float
+    bus_bytes_per_s: float
+
+
+def reached(tables: Iterable[Bandwidths]) -> tuple[Reached, ...]:
+    """What each operation of each table reached at most, in the order of the files."""
+    found = []
+    for table in tables:
+        best: dict[str, Bandwidth] = {}
+        for (operation, _, _), rows in _series(table.rows):
+            first = max(rows, key=lambda each: each.bus_bytes_per_s)
+            if operation not in best or first.bus_bytes_per_s > best[operation].bus_bytes_per_s:
+                best[operation] = first
+        found += [
+            Reached(file=table.file, operation=operation or "collective", ranks=each.ranks or table.ranks,
+                    message_bytes=each.message_bytes, bus_bytes_per_s=each.bus_bytes_per_s)
+            for operation, each in best.items()
+        ]
+    return tuple(found)
 
 
 def _best(table: Bandwidths) -> Bandwidth | None:

@@ -272,6 +272,8 @@ class Model:
     back: tuple[Side, ...] = ()
     """Projections behind the last layer, beside the output layer."""
     tower: Tower | None = None
+    beside: tuple[str, ...] = ()
+    """What its file has beside the layers described here and nothing counts: towers of a multi-modal wrapper, with their sizes."""
     architecture: str = ""
     """The Hugging Face architecture that this describes, where there is one."""
     source: str = ""

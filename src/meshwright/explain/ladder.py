@@ -9,7 +9,7 @@ from meshwright.domain.layout import Layout, NoRecompute
 from meshwright.judging.neighbours import vary
 from meshwright.judging.predicates import change
 from meshwright.judging.start import start_layout
-from meshwright.units import seconds
+from meshwright.words import seconds
 
 if TYPE_CHECKING:
     from meshwright.judging.facts import Facts

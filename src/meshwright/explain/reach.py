@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from meshwright.judging.predicates import percent
 from meshwright.units import count
+from meshwright.words import plural
 
 if TYPE_CHECKING:
+    from meshwright.domain.training import Batch
     from meshwright.judging.facts import Facts
 
 
@@ -49,15 +51,21 @@ def batch_step(facts: Facts) -> BatchStep:
         else f"half of it is not legal with dp{layout.data_parallel}"
     )
     up = f"twice of it at {percent(twice.mfu_ratio)}" if twice is not None else "twice of it is not legal"
+    whole = count_of(batch)
     return BatchStep(
         global_batch_sequences=batch.global_batch_sequences, tokens_per_step=batch.tokens, data_parallel=layout.data_parallel,
         microbatch_sequences=layout.microbatch_sequences, num_microbatches=layout.num_microbatches, smallest_batch_sequences=least,
         twice=twice, half=half,
         sentence=f"dp{layout.data_parallel} x mb{layout.microbatch_sequences} x {layout.num_microbatches} "
-        f"micro-batches = {batch.global_batch_sequences} sequences = "
+        f"micro-batches = {whole} = "
         f"{count(batch.tokens)} tokens, at {percent(facts.estimate.mfu_ratio)} MFU; {up}; {down}; the smallest batch "
         f"of this layout is {least}",
     )
+
+
+def count_of(batch: Batch) -> str:
+    """``64 sequences``, ``28 packs``: what the product of the degrees counts."""
+    return plural(batch.global_batch_sequences, "pack" if batch.packing is not None else "sequence")
 
 
 def _smallest(facts: Facts) -> int:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.catalog.guides import cited, lines_of
-from meshwright.units import count, gib, seconds
+from meshwright.units import count, gib
+from meshwright.words import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,6 +28,8 @@ _OF_ONE = {"are": "is", "do": "does", "^hold": "holds"}
 """Verbs of ``VERDICTS`` -> what one rule does."""
 FACTS = frozenset({"chatlearn.full-saves-most"})
 """Rules that say what something does, and advise nothing: not following them tells nobody anything."""
+SAME_RATIO = 0.0005
+"""A change of the step that no printed digit shows."""
 SMALLEST_POINTS = 0.05
 """Terms below so many points are not listed."""
 
@@ -71,6 +74,8 @@ def _answer(explanation: Explanation) -> Iterator[str]:
     most = ", ".join(f"{loss.name} {loss.points_percent:.1f}" for loss in lost)
     yield f"of 100 points {useful.points_percent:.1f} are useful work; most is lost to {most}"
     best = explanation.fastest
+    steps = [each for each in explanation.sensitivities if each.fits and each.step_change_ratio is not None]
+    single = min(steps, key=lambda each: each.step_change_ratio or 0.0, default=None)
     if best is None:
         yield "nothing was found that fits"
     elif best.differences:
@@ -78,12 +83,17 @@ def _answer(explanation: Explanation) -> Iterator[str]:
         safer = "; faster with the risk of not running, which this one has" if best.step_change_ratio >= 0.0 else ""
         yield f"{found}, {gib(best.memory_reserved_bytes)}: {best.label}{safer}"
     else:
-        yield "nothing faster was found"
-    steps = [each for each in explanation.sensitivities if each.fits and each.step_change_ratio is not None]
-    single = min(steps, key=lambda each: each.step_change_ratio or 0.0, default=None)
+        yield f"nothing was found that is expected to be faster{_riskier(single)}"
     if single is not None and best is not None and best.differences and (single.step_change_ratio or 0.0) < 0.0:
         yield f"the best single step is {_step(single)}"
     yield f"of the guides' rules {_counted(explanation.judgements)}"
+
+
+def _riskier(single: Sensitivity | None) -> str:
+    """A step that shortens the time where it fits, beside a layout than which none is expected to be faster."""
+    if single is None or (single.step_change_ratio or 0.0) >= -SAME_RATIO:
+        return ""
+    return f"; faster where it fits, and less likely to fit: {_step(single)}"
 
 
 def _fit(explanation: Explanation) -> Iterator[str]:

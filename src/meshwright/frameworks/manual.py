@@ -16,6 +16,7 @@ from meshwright.estimate.naming import name_of
 from meshwright.frameworks.base import File, Options
 from meshwright.frameworks.settings import TASK_VARIABLE
 from meshwright.units import GIB
+from meshwright.words import seconds
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -173,7 +174,7 @@ def predicted(estimate: Estimate | None) -> list[tuple[str, str]]:
         return []
     tflops = estimate.model_flops_per_s_per_device / 1e12
     return [
-        ("step", f"{estimate.step_s:.3g} s"),
+        ("step", seconds(estimate.step_s)),
         ("throughput", f"{estimate.tokens_per_s:,.0f} tokens/s, {estimate.tokens_per_s_per_device:,.0f} per device"),
         ("model FLOPs", f"{tflops:.0f} TFLOP/s per device, MFU {estimate.mfu_ratio:.1%} ({estimate.flops_convention})"),
         ("memory", f"{estimate.memory_reserved_bytes / GIB:.1f} of {estimate.memory_capacity_bytes / GIB:.1f} GiB "

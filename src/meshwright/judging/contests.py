@@ -13,7 +13,8 @@ from meshwright.catalog.guides import guides
 from meshwright.judging.finding import STANDS, Decision, Disagreement, Figure, Judgement, Side, number, ratio
 from meshwright.judging.guides import judge_with
 from meshwright.judging.predicates import ideal_bubble, percent
-from meshwright.units import gib, seconds
+from meshwright.units import gib
+from meshwright.words import seconds
 
 if TYPE_CHECKING:
     from meshwright.judging.facts import Facts

@@ -10,7 +10,8 @@ from meshwright.judging.facts import Facts
 from meshwright.judging.finding import Ruling, number, ratio, size
 from meshwright.perf.schedules import even_bubble_ratio
 from meshwright.registry import Registry
-from meshwright.units import gib, seconds
+from meshwright.units import gib
+from meshwright.words import seconds
 
 if TYPE_CHECKING:
     from meshwright.catalog.guides import Rule

@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from meshwright.diagnose.bandwidth import reached
 from meshwright.report.findings import STYLES
 from meshwright.report.runs import closest_line
 from meshwright.units import gib
@@ -97,6 +98,10 @@ def _figures(found: Diagnosis) -> Iterator[RenderableType]:
         pieces.append(plural(run.world, "device"))
     if pieces:
         yield Padding(Text("   ".join(pieces)), (0, 0, 0, 2))
+    for each in reached(run.bandwidths)[:MOST]:
+        ranks = f" of {each.ranks:,} ranks" if each.ranks else ""
+        bus = f"{each.bus_bytes_per_s / 1e9:.3g} GB/s of bus bandwidth at most"
+        yield Padding(Text(f"{each.operation}{ranks}: {bus}, with messages of {each.message_bytes:,.0f} bytes"), (0, 0, 0, 2))
     if run.label is not None:
         model = f"{run.case.model.name}   " if run.case is not None else ""
         yield Padding(Text(f"{model}{run.label}", style="dim"), (0, 0, 0, 2))
@@ -131,14 +136,19 @@ def _expected(found: Diagnosis) -> Table:
     return table
 
 
+def worth(loss_ratio: float | None, gain_ratio: float | None, change: str | None, *, at_most: bool) -> tuple[str, str]:
+    """What a finding costs, and what would be won by which change; blank where nobody knows."""
+    lost = "" if loss_ratio is None else f"{percent(loss_ratio)} lost"
+    if not gain_ratio:
+        return lost, ""
+    return lost, f"at most {percent(gain_ratio)} less without it" if at_most else f"{percent(gain_ratio)} less with {change}"
+
+
 def _finding(each: Finding) -> Iterator[RenderableType]:
     head = Text.assemble((f"{each.severity:<8}", STYLES[each.severity]), (each.id, "bold"))
-    if each.loss_ratio is not None:
-        head.append(f"  {percent(each.loss_ratio)} lost")
-    if each.predicted_gain_ratio and each.at_most:
-        head.append(f"   at most {percent(each.predicted_gain_ratio)} less without it", style="green")
-    elif each.predicted_gain_ratio:
-        head.append(f"   {percent(each.predicted_gain_ratio)} less with {each.change}", style="green")
+    lost, won = worth(each.loss_ratio, each.predicted_gain_ratio, each.change, at_most=each.at_most)
+    head.append(f"  {lost}" if lost else "")
+    head.append(f"   {won}" if won else "", style="green")
     yield head
     yield Padding(Text(each.message.words), (0, 0, 0, 8))
     for seen in each.evidence[:3]:

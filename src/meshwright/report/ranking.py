@@ -164,7 +164,7 @@ class Ranking:
         figures = {"expected": [seconds(each.expected_step_s) for each in estimates]} if risk else {}
         figures["step"] = [seconds(each.step_s) for each in estimates]
         if risk:
-            figures["fits"] = [_chance(each.memory_fit_probability) for each in estimates]
+            figures["fits"] = [narrow_chance(each.memory_fit_probability) for each in estimates]
         return figures | {
             "MFU": [percent(each.mfu_ratio) for each in estimates],
             "tok/s/dev": [rate(each.tokens_per_s_per_device) for each in estimates],
@@ -172,7 +172,7 @@ class Ranking:
         }
 
 
-def _chance(ratio: float) -> str:
+def narrow_chance(ratio: float) -> str:
     """A probability in a narrow column; only what is certain is 100 %."""
     return "> 99 %" if 0.99 < ratio < 1.0 else percent(ratio, 0)
 
@@ -224,7 +224,7 @@ def _beside(plans: Sequence[RankedPlan]) -> Table:
     for plan in plans:
         estimate = plan.estimate
         expected = [seconds(estimate.expected_step_s)] if risk else []
-        fits = [_chance(estimate.memory_fit_probability)] if risk else []
+        fits = [narrow_chance(estimate.memory_fit_probability)] if risk else []
         table.add_row(
             *expected, seconds(estimate.step_s), *fits, percent(estimate.mfu_ratio),
             f"{estimate.memory_reserved_bytes / GIB:.1f} GiB",

@@ -9,7 +9,8 @@ from meshwright.search.legality import layout_refusals
 from meshwright.search.plan import better_layouts
 from meshwright.search.ranking import value
 from meshwright.search.result import Comparison, SearchOptions
-from meshwright.units import gib, seconds
+from meshwright.units import gib
+from meshwright.words import seconds
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case

@@ -15,7 +15,8 @@ from meshwright.search.offloaded import OFFLOAD, first_of, host_short_bytes, may
 from meshwright.search.result import SearchOptions
 from meshwright.search.sizes import on, that_fit
 from meshwright.search.space import make_space, parse_pins
-from meshwright.units import gib, seconds
+from meshwright.units import gib
+from meshwright.words import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

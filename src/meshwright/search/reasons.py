@@ -27,7 +27,9 @@ def reasons(case: Case, estimate: Estimate, winner: Estimate | None) -> tuple[st
         )
     domain = case.cluster.scale_up_devices
     if layout.tensor_parallel > 1:
-        where = "inside the scale-up domain" if layout.tensor_parallel <= domain else "across the network"
+        within = layout.tensor_parallel <= case.cluster.devices_per_node
+        beyond = "inside a node, beyond the scale-up domain," if within else "across the network"
+        where = "inside the scale-up domain" if layout.tensor_parallel <= domain else beyond
         lines.append(f"tp{layout.tensor_parallel} {where} costs {time.tensor_parallel_s / step:.1%} of the step")
     if layout.context_parallel > 1:
         lines.append(

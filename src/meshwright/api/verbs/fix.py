@@ -262,14 +262,17 @@ def _named(values: Values, faults: Faults) -> Named:
 def _read(values: Values, faults: Faults) -> Named:
     """The layout of files, and the case that they and the options make."""
     from meshwright.api.sources import take, wanted
-    from meshwright.check import Question
+    from meshwright.check import Question, likely_models
     from meshwright.check.context import Context
 
     taken = take(values, faults)
     reading = taken.reading
     counts = [each for each in reading.messages if each.id == "launch.count"]
     if missing := [name for name in taken.missing if name != "cluster" or not counts]:
-        counts.append(Message("fix.missing", "what the files do not say is missing: {missing}", {"missing": wanted(missing)}))
+        likely = likely_models(reading) if "model" in missing else ()
+        hint = "; the figures are those of {likely}: --model {first}" if likely else ""
+        values_of = {"missing": wanted(missing), "likely": " or ".join(likely), "first": likely[0] if likely else ""}
+        counts.append(Message("fix.missing", "what the files do not say is missing: {missing}" + hint, values_of))
     if counts:
         raise InputError(counts)
     if taken.impossible:

@@ -116,6 +116,7 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswe
     Errors:  ``InputError`` with every fault of the request; that nothing fits is a verdict of the answer.
     """
     from meshwright import search
+    from meshwright.api.measured_beside import against
     from meshwright.api.packed_search import best_packs
     from meshwright.evidence.rows.near import closest
 
@@ -127,7 +128,10 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswe
     if compared is None and "compare" in values:
         compared = given.layout(values["compare"])
     features = given.framework.features
-    answer = PlanAnswer(given=given, result=result, closest=closest(given.case), tried=tried)
+    near = closest(given.case)
+    if _answered(result):
+        result = replace(result, notes=(*result.notes, *against(given, result, near)))
+    answer = PlanAnswer(given=given, result=result, closest=near, tried=tried)
     tokens, deadline = values.get("tokens"), values.get("deadline_days")
     if compared is not None and answer.ok:
         answer = replace(answer, comparison=search.compare(given.case, features, result, compared, options))

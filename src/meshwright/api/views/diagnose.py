@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from meshwright.api.views.runs import closest_view
+from meshwright.diagnose.bandwidth import reached
 from meshwright.domain.observed.steady import time_of
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ def diagnose_view(found: Diagnosis, observed: Observed, notes: Sequence[Message]
             "collective": hang.collective,
             "sequence": hang.sequence,
         },
+        "bandwidths": [asdict(each) for each in reached(run.bandwidths)],
         "closest_run": closest_view(closest),
         "label": run.label,
         "read": [{"file": file, "formats": list(names)} for file, names in observed.read],

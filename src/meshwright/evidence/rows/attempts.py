@@ -64,6 +64,15 @@ def cells_of(id_: str) -> dict[str, str]:
         return next(row for row in csv.DictReader(file) if row["id"] == id_)
 
 
+def runs_beside(cell: Attempts) -> tuple[Published, ...]:
+    """Every run with a figure of the cell; only their rows of the corpus are read."""
+    from meshwright.evidence.rows.published import published
+    from meshwright.evidence.rows.table import rows_like
+
+    rows = rows_like(data_path("measured_runs.csv"), cell.best.id, KEY)
+    return tuple(each for row in rows if row.status == "ok" and (each := published(row)).step_s)
+
+
 def attempt_key(row: Row) -> tuple[str, ...]:
     """What the runs of a cell share."""
     return tuple(row.word(column).lower() for column in KEY)

@@ -5,6 +5,7 @@ Nothing of a row is guessed: what a row leaves blank is the business of ``eviden
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -291,3 +292,21 @@ def _disagreement(row: Row) -> str:
     if times and times[slow] > DISAGREE * times[fast]:
         return f"{slow} and {fast} disagree by a factor of {times[slow] / times[fast]:.4g}: mixed units?"
     return ""
+
+
+def rows_like(path: Path, id_: str, columns: Sequence[str]) -> tuple[Row, ...]:
+    """The rows without a flag that share these columns with the row of an id, in any case of letters; no other row is read.
+
+    Errors:  ``InputError`` where the file cannot be read.
+    """
+    with path.open(newline="", encoding="utf-8") as stream:
+        names, *records = csv.reader(stream)
+    places = [names.index(column) for column in columns]
+
+    def key(cells: Sequence[str]) -> list[str]:
+        return [cells[place].strip().lower() for place in places]
+
+    own = next((key(cells) for cells in records if cells[names.index("id")] == id_), None)
+    reader = _Reader(names)
+    read = (reader.read(cells, line) for line, cells in enumerate(records, start=2) if key(cells) == own)
+    return tuple(each[0] for each in read if not isinstance(each, Skipped))

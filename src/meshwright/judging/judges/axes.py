@@ -9,6 +9,7 @@ from meshwright.judging.following import SMALL_CLUSTER_NODES, guided_parts
 from meshwright.judging.predicates import contest, does_not_apply, judges, percent, speed
 from meshwright.judging.questions import START_PARAMETERS
 from meshwright.units import count, gib
+from meshwright.words import seconds
 
 if TYPE_CHECKING:
     from meshwright.catalog.guides import Rule
@@ -171,10 +172,10 @@ def virtual_pipeline(facts: Facts, _: Rule) -> Ruling:
     return Ruling(
         verdict="holds" if now.step_s <= without.step_s else "fails",
         figure=ratio("step_change_ratio", now.step_s / without.step_s - 1.0),
-        sentence=f"vp1 -> vp{layout.virtual_stages} takes the bubble from {before.bubble_s:.3g} s to "
-        f"{after.bubble_s:.3g} s and exposed transfers from "
-        f"{before.pipeline_exposed_s:.3g} s to {after.pipeline_exposed_s:.3g} s; the step from {without.step_s:.3g} s "
-        f"to {now.step_s:.3g} s",
+        sentence=f"vp1 -> vp{layout.virtual_stages} takes the bubble from {seconds(before.bubble_s)} to "
+        f"{seconds(after.bubble_s)} and exposed transfers from "
+        f"{seconds(before.pipeline_exposed_s)} to {seconds(after.pipeline_exposed_s)}; the step from {seconds(without.step_s)} "
+        f"to {seconds(now.step_s)}",
     )
 
 

@@ -10,7 +10,8 @@ from meshwright.estimate.memory import held_bytes
 from meshwright.judging.finding import Ruling, Verdict, number, ratio
 from meshwright.judging.neighbours import vary
 from meshwright.judging.predicates import change, contest, does_not_apply, ideal_bubble, judges, percent, speed
-from meshwright.units import gib, seconds
+from meshwright.units import gib
+from meshwright.words import seconds
 
 if TYPE_CHECKING:
     from meshwright.catalog.guides import Rule

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from meshwright.judging.finding import Figure, Ruling, ratio
 from meshwright.judging.losses import causes
 from meshwright.judging.predicates import does_not_apply, judges, percent
-from meshwright.units import count, seconds
+from meshwright.units import count
+from meshwright.words import seconds
 
 if TYPE_CHECKING:
     from meshwright.catalog.guides import Rule

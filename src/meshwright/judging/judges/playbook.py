@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from meshwright.judging.climb import climb
 from meshwright.judging.finding import Ruling, number, ratio
 from meshwright.judging.predicates import change, contest, does_not_apply, judges, percent, speed
-from meshwright.units import seconds
+from meshwright.words import seconds
 
 if TYPE_CHECKING:
     from meshwright.catalog.guides import Rule

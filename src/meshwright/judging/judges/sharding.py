@@ -10,7 +10,8 @@ from meshwright.judging.finding import Ruling, ratio, size
 from meshwright.judging.neighbours import shard_ranks, shards
 from meshwright.judging.predicates import change, contest, does_not_apply, judges, speed
 from meshwright.search.space import divisors
-from meshwright.units import gib, seconds
+from meshwright.units import gib
+from meshwright.words import seconds
 
 if TYPE_CHECKING:
     from meshwright.catalog.guides import Rule

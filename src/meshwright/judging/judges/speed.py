@@ -12,7 +12,7 @@ from meshwright.estimate.single import sequence_work
 from meshwright.judging.finding import Ruling, ratio
 from meshwright.judging.neighbours import OFF
 from meshwright.judging.predicates import change, does_not_apply, judges, percent
-from meshwright.units import seconds
+from meshwright.words import seconds
 
 if TYPE_CHECKING:
     from meshwright.catalog.guides import Rule

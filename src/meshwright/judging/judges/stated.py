@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from meshwright.judging.finding import Figure, Ruling, number, ratio, size, time_of
 from meshwright.judging.predicates import judges, percent
-from meshwright.units import count, gib, seconds
+from meshwright.units import count, gib
+from meshwright.words import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -1,0 +1,73 @@
+"""A published run of exactly the planned case that contradicts a plan is said beside it."""
+
+from dataclasses import replace
+
+import pytest
+
+import meshwright as mw
+from meshwright.api import measured_beside
+from meshwright.evidence.rows import attempts
+from meshwright.evidence.rows.attempts import KEY, corpus, runs_beside
+
+CASE = {"model": "llama3-8b", "device": "h100-sxm", "nodes": 1, "global_batch": 128, "sequence": 8192}
+
+
+@pytest.fixture(scope="module")
+def planned():
+    """A plan of a case that was published, too."""
+    answer = mw.plan(mw.PlanRequest(**CASE, top=4))
+    assert answer.closest is not None and not answer.closest.differs
+    return answer
+
+
+def said(planned, monkeypatch, *runs):
+    """Identifiers and values of what is said where these layouts took so long, the fastest of them the best of the cell."""
+    best = planned.closest.cell.best
+    given = [replace(best, id=f"run-{place}", label=label, step_s=step_s) for place, (label, step_s) in enumerate(runs)]
+    monkeypatch.setattr(attempts, "runs_beside", lambda cell: tuple(given))
+    cell = replace(planned.closest.cell, best=min(given, key=lambda run: run.step_s))
+    found = measured_beside.against(planned.given, planned.result, replace(planned.closest, cell=cell))
+    return [(each.id, dict(each.values)) for each in found]
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_a_listed_plan_that_took_far_longer_is_named(planned, monkeypatch, place):
+    plan = planned.result.plans[place]
+    upper = plan.estimate.interval.step_s[1]
+    label = plan.label.replace(" overlap=none", "")
+    ((id_, values),) = said(planned, monkeypatch, (label, 3.0 * upper))
+    assert (id_, values["rank"], values["id"]) == ("plan.measured-slower", place + 1, "run-0")
+    assert ("plan 2 is the first" in values["instead"]) == (place == 0)
+    assert not said(planned, monkeypatch, (label, 1.01 * upper))
+    assert not said(planned, monkeypatch, (label, 3.0 * upper), (label, upper)), "the fastest run of a layout counts"
+
+
+def test_a_layout_that_took_less_than_the_first_plan_is_named_with_what_is_predicted_of_it(planned, monkeypatch):
+    first = planned.result.plans[0]
+    other = "tp8 pp1 dp1 mb1 sp zero0"
+    ((id_, values),) = said(planned, monkeypatch, (other, 0.9 * first.estimate.step_s))
+    own = mw.estimate(mw.EstimateRequest(**CASE, layout=other)).estimate
+    assert id_ == "plan.measured-faster" and values["label"] == other
+    assert f"{own.step_s:.1f} s" in values["here"] and "measure it" in values["more"]
+    assert not said(planned, monkeypatch, (other, 1.01 * first.estimate.step_s))
+    ((_, values),) = said(planned, monkeypatch, ("tp64 pp1 dp1 mb1 zero0", 0.9 * first.estimate.step_s))
+    assert values["here"] == "a layout that cannot be run here" and not values["more"]
+
+
+def test_nothing_is_said_of_another_case(planned):
+    assert not [*measured_beside.against(planned.given, planned.result, None)]
+    other = next(near for near in [planned.closest])
+    differs = replace(other, differs=(object(),), cell=replace(other.cell, best=replace(other.cell.best, step_s=0.1)))
+    assert not [*measured_beside.against(planned.given, planned.result, differs)]
+
+
+def test_runs_of_a_cell_are_those_that_the_whole_corpus_has(planned):
+    best = planned.closest.cell.best
+    rows = corpus()
+    own = next(row for row in rows if row.id == best.id)
+
+    def key(row):
+        return [row.word(column).lower() for column in KEY]
+
+    wanted = {row.id for row in rows if key(row) == key(own) and not row.flag and row.status == "ok"}
+    assert {run.id for run in runs_beside(planned.closest.cell)} == wanted and len(wanted) == planned.closest.cell.ran

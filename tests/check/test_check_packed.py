@@ -1,0 +1,53 @@
+"""Files whose sequences are packs of samples: ``check`` prices what ``plan --lengths`` planned, said in the same words."""
+
+import pytest
+
+import meshwright as mw
+from meshwright.api.launch_files import launch_files
+from meshwright.outputs import in_folder, write
+
+CASE = {"model": "qwen3-8b", "device": "h100-sxm", "nodes": 2, "task": "sft", "global_batch": 128}
+LAYOUTS = {"bridge": "tp2 dp8 mb1 sp zero1", "chatlearn": "tp2 dp8 mb1 sp zero1", "accelerate": "dp16 mb1 zero3 recompute=full"}
+
+
+@pytest.fixture(scope="module", params=LAYOUTS)
+def run(request, tmp_path_factory):
+    """A framework, the options of a case of packed samples, its estimate and the folder of its files."""
+    folder = tmp_path_factory.mktemp(request.param)
+    lengths = folder / "lengths.txt"
+    lengths.write_text("\n".join(str(100 + 37 * number % 8000) for number in range(300)) + "\n8192\n")
+    case = {**CASE, "lengths": str(lengths), "packs": 80}
+    answer = mw.estimate(mw.EstimateRequest(**case, framework=request.param, layout=LAYOUTS[request.param]))
+    write(in_folder(folder / "out", launch_files(answer.given, answer.estimate.layout, answer.estimate)), force=False)
+    return request.param, case, answer.estimate, folder / "out"
+
+
+def checked(name, folder, case):
+    return mw.check(mw.CheckRequest(files=[str(folder)], from_=name, **case)).checked
+
+
+def test_the_words_of_the_plan_give_the_figures_of_the_plan(run):
+    name, case, planned, folder = run
+    found = checked(name, folder, case)
+    assert not [each for each in found.findings if each.severity == "error"]
+    assert found.estimate is not None, found.skipped
+    assert found.estimate.step_s == pytest.approx(planned.step_s, rel=1e-9)
+    assert found.estimate.memory_reserved_bytes == pytest.approx(planned.memory_reserved_bytes, rel=1e-9)
+
+
+def test_other_packs_than_those_of_the_files_are_a_contradiction(run):
+    name, case, _, folder = run
+    if name != "bridge":
+        pytest.skip("its files do not count packs")
+    found = checked(name, folder, case | {"packs": 96})
+    assert "check.contradiction" in {each.message.id for each in found.findings}
+
+
+def test_a_patch_of_the_framework_is_none_of_the_files_of_the_run(run):
+    name, case, planned, folder = run
+    patch = folder / "changes.patch"
+    patch.write_text("--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n")
+    files = [str(path) for path in sorted(folder.iterdir())]
+    found = mw.check(mw.CheckRequest(files=files, from_=name, **case)).checked
+    beside = next(each.message.words for each in found.findings if each.message.id == "import.beside")
+    assert "changes.patch" in beside and found.estimate.step_s == pytest.approx(planned.step_s, rel=1e-9)
