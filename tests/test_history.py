@@ -4,11 +4,10 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
 import pytest
+import yaml
 from benchmarks import history
 from benchmarks.history import Figure, figures_text, moved, read_figures, worsened
 from benchmarks.history_picture import history_picture
-
-SET = "MPT on A100 (FSDP)"
 
 
 def figure(value, *, metric="step_mape_ratio", n=50, noise=0.01, version="b", scheme="grouped"):
@@ -47,16 +46,18 @@ def test_the_committed_figures_speak_for_the_program_as_it_is():
 def test_a_worse_figure_that_nothing_explains_is_refused(tmp_path, monkeypatch):
     figures = read_figures(history.FIGURES.read_text())
     last = figures[-1].version
+    because = " ".join(yaml.safe_load(history.VERSIONS.read_text())[last]["because"])
+    name = next(each.set for each in figures if each.version == last and each.n >= 50 and each.set not in because)
     spoilt = [
         replace(each, value=each.value * 3.0)
-        if (each.version, each.scheme, each.set, each.metric) == (last, "grouped", SET, "step_mape_ratio") else each
+        if (each.version, each.scheme, each.set, each.metric) == (last, "grouped", name, "step_mape_ratio") else each
         for each in figures
     ]
     assert spoilt != figures
     path = tmp_path / "figures.csv"
     path.write_text(figures_text(spoilt))
     monkeypatch.setattr(history, "FIGURES", path)
-    assert any(SET in each and "nothing says why" in each for each in history.faults())
+    assert any(name in each and "nothing says why" in each for each in history.faults())
 
 
 def test_the_picture_is_drawn_from_the_figures():

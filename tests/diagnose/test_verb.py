@@ -19,7 +19,10 @@ from meshwright.report.compare_runs import compare_report
 from meshwright.report.diagnose import diagnose_report
 from meshwright.report.redacted import blanked
 
-KEYS = {"verdict", "observed", "split", "expected", "findings", "guides", "hang", "closest_run", "read", "left", "notes", "label"}
+KEYS = {
+    "verdict", "observed", "split", "expected", "findings", "guides", "hang", "bandwidths", "closest_run", "read", "left", "notes",
+    "label",
+}
 OOM = (
     "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.00 GiB. GPU 3 has a total capacity of 79.10 GiB of "
     "which 1.00 GiB is free. Of the allocated memory 70.00 GiB is allocated by PyTorch, and 1.00 GiB is reserved by PyTorch but "
