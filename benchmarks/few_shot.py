@@ -19,21 +19,16 @@ from statistics import median
 
 import numpy as np
 
-from benchmarks.replay_cells import UNSEEN, kept
-from meshwright.catalog.calibrations import calibration_table, freedoms
+from benchmarks.left_out import LeftOut, kept
+from meshwright.catalog.calibrations import freedoms
 from meshwright.domain.calibration import CalibrationTable
 from meshwright.estimate import estimate
-from meshwright.evidence.fit import own, spread
-from meshwright.evidence.fit.calibrate import Outside, outside, table
+from meshwright.evidence.fit import likeness, own, sharing, spread
 from meshwright.evidence.fit.fitters import predictor_of
-from meshwright.evidence.fit.linear import Runs, key_of
+from meshwright.evidence.fit.linear import key_of
 from meshwright.evidence.fit.own import calibrate_on_top
-from meshwright.evidence.fit.pooling import pooling
-from meshwright.evidence.fit.solve import Fit, _shares, refit
 from meshwright.evidence.rows.groups import folds
-from meshwright.evidence.rows.reading import read_runs
 from meshwright.evidence.rows.run import Run
-from meshwright.evidence.rows.table import shipped_table
 
 GIVEN = (0, 1, 3, 5)
 """Own runs."""
@@ -57,24 +52,6 @@ class Told:
     def held(self) -> bool:
         """Whether the measured step lies inside."""
         return abs(self.error) <= self.half_width
-
-
-def shipped_fit(runs: Sequence[Run]) -> Fit:
-    """The fit that ships, with its derivatives: one pass over the runs instead of a search."""
-    free, shipped = freedoms(), calibration_table("shipped")
-    space = Runs(runs, [each.name for each in free])
-    pool = pooling(free, space.keys)
-    ceilings = np.array([each.maximum or np.inf for each in free])
-    known = [shipped.offsets.get(each.name) for each in free]
-    offsets = np.array([
-        found.by_level.get(level, {}).get(value, 0.0) if (found := known[number]) else 0.0 for number, level, value in pool.columns
-    ])
-    multipliers = pool.multipliers(offsets)
-    return Fit(
-        runs=space, pool=pool, offsets=offsets, ceilings=ceilings, weight=_shares(["\x1f".join(run.group) for run in runs]),
-        linear=space.linear(multipliers, ceilings), rounds=0, converged=True,
-        corrections=space.corrections(multipliers, ceilings, np.isfinite(space.log_step)),
-    )
 
 
 def tried(source: str, runs: Sequence[Run], base: CalibrationTable) -> list[Told]:
@@ -115,29 +92,19 @@ def _scored(others: Sequence[Run], given: Sequence[Run], base: CalibrationTable)
 
 def results(cache: Path) -> dict[str, list[Told]]:
     """Every source with enough measured runs."""
-    shipped = shipped_table()
-    runs = read_runs(shipped).runs
-    code = "".join(Path(each.__file__ or "").read_text(encoding="utf-8") for each in (own, spread, sys.modules[__name__]))
-    stamp = sha256(f"{shipped.digest}{calibration_table('shipped').version}{code}".encode()).hexdigest()[:12]
-    data = sha256(f"{shipped.digest}{calibration_table('shipped').version}".encode()).hexdigest()[:12]
-    cache.mkdir(parents=True, exist_ok=True)
-
-    def whole_fit() -> tuple[Fit, Outside]:
-        whole = shipped_fit(runs)
-        return whole, outside(whole, np.array(folds([run.row for run in runs], "grouped")))[0]
-
-    names = np.array([run.source for run in runs])
-    timed = {str(name): [run for run in runs if run.source == name and run.step_s] for name in np.unique(names)}
-    whole, held = kept(cache / f"fit-{data}.pickle", whole_fit)
+    left_out = LeftOut(cache)
+    modules = (own, sharing, likeness, spread, sys.modules[__name__])
+    code = "".join(Path(each.__file__ or "").read_text(encoding="utf-8") for each in modules)
+    stamp = sha256(f"{left_out.stamp}{code}".encode()).hexdigest()[:12]
+    names = np.array([run.source for run in left_out.runs])
+    timed = {str(name): [run for run in left_out.runs if run.source == name and run.step_s] for name in np.unique(names)}
     found = {}
     for name, own_runs in timed.items():
         if len(own_runs) < LEAST_RUNS:
             continue
 
         def all_of(name: str = name, own_runs: Sequence[Run] = own_runs) -> list[Told]:
-            rest = names != name
-            base = table(whole, refit(whole, rest), held, rest, UNSEEN, name=f"without {name}", version="0", provenance={})
-            return tried(name, own_runs, base)
+            return tried(name, own_runs, left_out.without(names == name, name))
 
         found[name] = kept(cache / f"{name}-{stamp}.pickle", all_of)
         print(f"{name}: {', '.join(f'{error(found[name], count):.1%}' for count in GIVEN)}", file=sys.stderr, flush=True)

@@ -106,7 +106,9 @@ def section(found: list[Anchored]) -> str:
     less, narrower = np.median(np.abs(error), axis=0), width.mean(axis=0)
     return "\n".join(lines) + f"""
 
-A probe takes the error to {percent(less[1] / less[0], 0)} of what it was (median), and the interval to
-{percent(narrower[1] / narrower[0], 0)}. Where *without* holds less than 90 %, the memory's interval was too narrow for these
-runs before any probe, and no probe mends that.
+A probe takes the error to {percent(less[1] / less[0], 0)} of what it was (median). Where *without* holds less than 90 %, the
+memory's interval was too narrow for these runs before any probe. With a probe it does not rest on that one: it is as wide as
+peaks of other layouts of the model leave open (`estimate/anchor.py`), {percent(narrower[1] / narrower[0], 0)} of the width
+without. An error of a probe is partly a multiple of its activations and partly fixed: a probe with few activations says little
+of a run with many.
 """

@@ -85,13 +85,14 @@ def said(found: Found) -> str:
 
 - The target, {percent(TARGET)} after three own runs, is **{verdict}**. What is left is not one factor: a source moved by the best
   single factor that hindsight can find would still be off by {left} (median over sources, column *one factor leaves*).
-  Own runs move the physical constants of one device, framework and precision, and nothing else: they take away what a machine
-  or a framework does to every layout, not how the formulas misjudge one layout beside another.
-- Worse with three runs than with none: {", ".join(worse) or "no source"}. Compare their error without
-  own runs with the column *one factor leaves*: where the two are near, there was little that shared constants could mend, and
-  three runs carry the errors of their own layouts into constants that others share.
-- Intervals narrow because a device that had no runs has some now, and by how far the own runs were off when each was predicted by
-  the others (`evidence/fit/spread.py`); three runs count 3 / (3 + 15) there.
+- What own runs have in common is told from what is each one's own before anything moves (`evidence/fit/sharing.py`): an error is a
+  sum of physical constants, of what all own runs share, of what runs of one model and layouts alike share, and of a part with heavy
+  tails that is one run's alone. How far constants may move, and how good predictions of this source are, is summed over: one run
+  that is far off moves little of it, three that agree nearly all. Constants of a device, framework and precision that have runs
+  already move by a third of what others may.
+- Worse with three runs than with none by more than half a point: {", ".join(worse) or "no source"}.
+- Intervals are those of that posterior for a layout that differs from the own ones by three doublings, and follow how far the own
+  runs were off when each was predicted by the others (`evidence/fit/spread.py`; three runs count 3 / (3 + 15) there).
 """
 
 

@@ -2,7 +2,7 @@
 
 Each cell of the corpus with twenty measured layouts or more is tuned by a calibration that has not seen its rows, and once more by
 one that has not seen its model; the scales of the prior are learnt without the model, too. Beside it: chance, Optuna's samplers,
-the plan's order without learning, and a grid, with the same candidates. ``--learn`` writes the scales that ship (from all cells),
+the order believed first, and a grid, with the same candidates. ``--learn`` writes the scales that ship (from all cells),
 ``--write`` ``docs/replay.md`` and its picture. The first call fits the corpus, which takes minutes, and Optuna's samplers take
 hours for all their seeds; ``--cache`` keeps every part, so that a call that was ended goes on where it was. ``--minutes`` bounds
 the other ways: those seeds count that were replayed on every cell by then, and the page says how many they are.
@@ -26,7 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.replay_cells import LEARNT_FROM, SCHEMES, HeldOut, code, held_out_cells, kept
+from benchmarks.left_out import kept
+from benchmarks.replay_cells import LEARNT_FROM, SCHEMES, HeldOut, code, held_out_cells
 from meshwright.measure.tuning.learning import learn, within
 from meshwright.measure.tuning.replay import Replayed, grid_order, replayed, words_of
 from meshwright.measure.tuning.samplers import Optuna, Ordered, shuffled
@@ -114,7 +115,7 @@ def _near(way: str, each: HeldOut, seed: int, cache: Path, until_s: float) -> in
 
 
 WAYS: dict[str, Callable[[HeldOut, int], Any]] = {
-    "the plan's order": lambda each, _: Ordered(
+    "the order believed first": lambda each, _: Ordered(
         [each.cell.candidates[index] for index in np.argsort(each.known.expected_s, kind="stable")]),
     "grid": lambda each, _: Ordered(grid_order(each.cell)),
     "random": lambda each, seed: shuffled(each.cell.candidates, seed),

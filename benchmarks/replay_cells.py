@@ -1,27 +1,26 @@
 """Cells of the corpus as calibrations see them that have not: what ``benchmarks.replay`` learns from and runs against.
 
-The fit to all rows takes minutes and each belief seconds, so both are kept in ``--cache``, by the corpus and the code's constants.
+Each belief takes seconds, so it is kept in ``--cache``.
 """
 
 from __future__ import annotations
 
-import pickle
 import sys
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from benchmarks.left_out import LeftOut, kept
 from meshwright.api.legality import ANY_FRAMEWORK
-from meshwright.catalog.calibrations import freedoms, held_out_provenance
-from meshwright.evidence.fit.calibrate import Outside, outside, table
+from meshwright.domain.calibration import CalibrationTable
+from meshwright.evidence.fit import kin, likeness
 from meshwright.evidence.fit.fitters import predictor_of
-from meshwright.evidence.fit.solve import Fit, fit, refit
-from meshwright.evidence.rows.groups import cell_key, folds
-from meshwright.evidence.rows.reading import read_runs
+from meshwright.evidence.fit.kin import Kin, kin_of, place
+from meshwright.evidence.fit.linear import key_of
+from meshwright.evidence.rows.groups import cell_key
 from meshwright.evidence.rows.table import shipped_table
 from meshwright.measure.tuning import scales
 from meshwright.measure.tuning.beliefs import Beliefs
@@ -32,8 +31,6 @@ LEARNT_FROM = 5
 """Measured layouts of a cell that scales are learnt from."""
 SCHEMES = ("cell", "model")
 """Whose rows the calibration has not seen: those of the cell, or all of its model."""
-UNSEEN = (0.98, 0.71)
-"""How much wider intervals of unseen frameworks are: part of a calibration, without effect on frameworks that have runs."""
 
 
 @dataclass(frozen=True)
@@ -65,47 +62,46 @@ def held_out_cells(cache: Path, least: int) -> list[HeldOut]:
 
     shipped = shipped_table()
     wanted = [each for each in cells(shipped) if each.measured >= least]
-    cache.mkdir(parents=True, exist_ok=True)
-    stamp = sha256(repr(sorted(held_out_provenance(shipped.digest).items())).encode()).hexdigest()[:12]
-    runs = read_runs(shipped).runs
-
-    def whole_fit() -> tuple[Fit, Outside]:
-        whole = fit(runs, freedoms(), groups=["\x1f".join(run.group) for run in runs])
-        return whole, outside(whole, np.array(folds([run.row for run in runs], "grouped")))[0]
-
-    fits: list[tuple[Fit, Outside]] = []
+    left_out = LeftOut(cache)
     found = []
     for cell in wanted:
         for scheme in SCHEMES if cell.measured >= LEAST_MEASURED else SCHEMES[:1]:
-            name = cache / f"beliefs-{stamp}-{sha256(cell.id.encode()).hexdigest()[:12]}-{scheme}.pickle"
+            name = cache / f"beliefs-{left_out.stamp}-{sha256(cell.id.encode()).hexdigest()[:12]}-{scheme}.pickle"
 
             def believed(cell: RecordedCell = cell, scheme: str = scheme) -> Beliefs:
-                if not fits:
-                    fits.append(kept(cache / f"fit-{stamp}.pickle", whole_fit))
                 print(f"without {scheme}: {cell.id}", file=sys.stderr)
-                return cell.beliefs(predictor_of(_calibration(*fits[0], runs, cell, scheme)), ANY_FRAMEWORK)
+                return cell.beliefs(predictor_of(_calibration(left_out, cell, scheme)), ANY_FRAMEWORK)
 
-            found.append(HeldOut(cell, scheme, kept(name, believed)))
+            alone = kept(name, believed)
+            others = kept(name.with_name(f"kin-{name.name}"), partial(_kin, left_out, cell, scheme))
+            places = np.array([place(each.case, each.layout) for each in cell.candidates])
+            found.append(HeldOut(cell, scheme, alone.told(others, places)))
     return found
 
 
-def _calibration(whole: Fit, held: Outside, runs: Sequence[Any], cell: RecordedCell, scheme: str) -> Any:
-    """The fit to all rows but those of the cell, or of its model."""
+def _kin(left_out: LeftOut, cell: RecordedCell, scheme: str) -> Kin:
+    """Runs of the same device, framework and precision that the calibration has seen: none of the cell, or of its model."""
+    members = _members(left_out, cell, scheme)
+    predicted_s = np.exp(left_out.predicted_without(members))
+    wanted = key_of(cell.candidates[0].run).values()["cell"]
+    chosen = [index for index, run in enumerate(left_out.runs)
+              if run.step_s and not members[index] and key_of(run).values()["cell"] == wanted]
+    return kin_of([left_out.runs[index] for index in chosen], [float(predicted_s[index]) for index in chosen])
+
+
+def _members(left_out: LeftOut, cell: RecordedCell, scheme: str) -> list[bool]:
+    """Which runs are of the cell, or of its model."""
     model = cell.key[2].lower()
-    members = np.array([run.row.model.lower() == model if scheme == "model" else cell_key(run.row) == cell.key for run in runs])
-    return table(whole, refit(whole, ~members), held, ~members, UNSEEN, name=f"without {scheme}", version="0", provenance={})
+    return [run.row.model.lower() == model if scheme == "model" else cell_key(run.row) == cell.key for run in left_out.runs]
+
+
+def _calibration(left_out: LeftOut, cell: RecordedCell, scheme: str) -> CalibrationTable:
+    """The fit to all rows but those of the cell, or of its model."""
+    return left_out.without(_members(left_out, cell, scheme), scheme)
 
 
 def code(*names: str) -> str:
     """A digest of modules of the tuner: what was made by other code is made anew."""
     folder = Path(scales.__file__).parent
-    return sha256("".join((folder / f"{name}.py").read_text(encoding="utf-8") for name in names).encode()).hexdigest()
-
-
-def kept(path: Path, make: Callable[[], Any]) -> Any:
-    """What was made before, or made now and kept."""
-    if path.exists():
-        return pickle.loads(path.read_bytes())
-    found = make()
-    path.write_bytes(pickle.dumps(found))
-    return found
+    paths = [*(folder / f"{name}.py" for name in names), *(Path(each.__file__) for each in (kin, likeness))]
+    return sha256("".join(path.read_text(encoding="utf-8") for path in paths).encode()).hexdigest()

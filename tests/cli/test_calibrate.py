@@ -184,7 +184,10 @@ def test_three_own_runs_say_what_moved_and_what_to_measure_next(cli, few, tmp_pa
     arguments = ["calibrate", "--runs", few["three"], "--version", "1", "--out", str(tmp_path / "mine.json")]
     view = cli(*arguments, "--json").json
     assert (view["n"], view["conflicts"]) == (3, [])
-    assert view["interval_ratio_after"] < view["interval_ratio_before"]
+    # they took 18 to 53 % longer than predicted, two to four standard deviations: the interval was too narrow for this machine
+    assert view["interval_ratio_after"] > view["interval_ratio_before"]
+    near = cli("calibrate", "--runs", few["near"], "--version", "1", "--out", str(tmp_path / "near.json"), "--json").json
+    assert near["interval_ratio_after"] < near["interval_ratio_before"]
     assert {"constant", "cell", "from", "to", "change_ratio"} == set(view["moved"][0])
     assert "tp" in view["next_run"]["label"]
     printed = " ".join(cli(*arguments, "--force").out.split())
@@ -213,7 +216,10 @@ def few(runs, tmp_path_factory):
     three = [cells(each.row) | {"step_time_s": repr(each.step_s)} for each in runs[:3]]
     again = three[0] | {"id": "again", "step_time_s": repr(runs[0].step_s * 1.2)}
     fast = three[1] | {"id": "fast", "step_time_s": "1.5"}  # 64 x 4,096 tokens of 8e9 parameters on 8 x 989 TFLOP/s: 1.6 s
-    found = {"three": three, "odd": [*three, again, fast], "beyond": [fast]}
+    case = predictor_of(calibration_table("shipped"))
+    near = [known | {"step_time_s": repr(1.03 * estimate(case(each), each.layout).step_s)}
+            for known, each in zip(three, runs, strict=False)]
+    found = {"three": three, "near": near, "odd": [*three, again, fast], "beyond": [fast]}
     paths = {}
     for name, rows in found.items():
         path = paths[name] = str(folder / f"{name}.csv")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from draws import examples
 from meshwright.api import make_case
 from meshwright.domain.layout import Layout
 from meshwright.errors import InputError
 from meshwright.estimate import estimate
-from meshwright.estimate.anchor import Probe, anchored
+from meshwright.estimate.anchor import FIXED, MULTIPLE, OWN, SHARED, Probe, anchored, inferred
 
 CASE = make_case("llama3-8b", "dgx-h100", global_batch_sequences=64, sequence_tokens=8192)
 LAYOUT = Layout(
@@ -60,6 +65,55 @@ def test_each_stage_follows_its_nearest_probe():
     seen = anchored(CASE, PLAIN, [probe(0, 1.5), probe(1, 0.8)])
     ratios = [after.memory.activations / before.memory.activations for before, after in zip(PLAIN.stages, seen.stages, strict=True)]
     assert ratios == pytest.approx([1.5, 0.8])
+
+
+def smaller(share, more, states=0.05):
+    """A run of another layout: so much of the activations, and so much more than predicted."""
+    memory = PLAIN.stages[PLAIN.peak_stage].memory
+    small = replace(memory, activations=memory.activations * share, temporary=memory.temporary * share,
+                    parameters=memory.parameters * states, gradients=memory.gradients * states, optimizer=memory.optimizer * states)
+    return Probe(stage=PLAIN.peak_stage, predicted=small, peak_bytes=small.allocated_bytes + more, same=False)
+
+
+def test_an_error_of_a_probe_with_few_activations_is_not_multiplied_by_a_plan_with_many():
+    memory = PLAIN.stages[PLAIN.peak_stage].memory
+    varying = memory.activations + memory.temporary
+    near, far = (anchored(CASE, PLAIN, [smaller(share, 0.02 * varying, states=1.0)]) for share in (0.9, 0.05))
+    added = [each.memory_peak_bytes - PLAIN.memory_peak_bytes for each in (near, far)]
+    assert 0.0 < added[0] < 0.03 * varying
+    assert added[1] < 0.2 * varying, "40 % of its activations, times the plan's, would be so"
+    assert width(near) < width(far)
+
+
+def test_more_probes_leave_less_open_and_agreement_with_the_prediction_moves_nothing():
+    memory = PLAIN.stages[PLAIN.peak_stage].memory
+    one, (more, less) = ([smaller(0.5, 0.0)], [inferred([memory], probes)
+                         for probes in ([smaller(0.5, 0.0), smaller(0.25, 0.0)], [smaller(0.5, 0.0)])])
+    assert more[1][0] < less[1][0]
+    assert anchored(CASE, PLAIN, one).memory_peak_bytes == pytest.approx(PLAIN.memory_peak_bytes)
+
+
+@examples(60)
+@given(st.floats(0.02, 3.0), st.floats(0.05, 2.0), st.floats(-0.5, 2.0))
+def test_what_another_run_says_is_conditioning_by_hand(share, states, error):
+    memory = PLAIN.stages[PLAIN.peak_stage].memory
+    known = smaller(share, 0.0, states)
+    known = replace(known, peak_bytes=known.predicted.allocated_bytes + error * (v1 := share * activations(memory)))
+    s1, s2, v2 = states * held(memory), held(memory), activations(memory)
+    cov = SHARED * (MULTIPLE**2 * v1 * v2 + FIXED**2 * s1 * s2)
+    one, two = ((MULTIPLE * v) ** 2 + (FIXED * s) ** 2 + (OWN * (v + s)) ** 2 for v, s in ((v1, s1), (v2, s2)))
+    (mean,), (left,) = inferred([memory], [known])
+    assert mean == pytest.approx(cov / one * error * v1, rel=1e-6, abs=1.0)
+    assert left == pytest.approx((two - cov**2 / one) ** 0.5, rel=1e-6)
+    assert left < two**0.5
+
+
+def activations(memory):
+    return memory.activations + memory.temporary
+
+
+def held(memory):
+    return memory.parameters + memory.gradients + memory.optimizer
 
 
 def test_a_peak_below_the_states_and_a_stage_that_is_not_there_are_refused():

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tuning_cases import PLAIN, Thing, drawn_beliefs, drawn_steps, ran, things
 
+from meshwright.evidence.fit.likeness import likeness
 from meshwright.measure.outcome import Outcome
 from meshwright.measure.tuning.running import Ran, implied, running
-from meshwright.measure.tuning.scales import Scales, covariance, likeness, shipped_scales
+from meshwright.measure.tuning.scales import Scales, covariance, shipped_scales
 from meshwright.measure.tuning.steps import NOISE, expected_improvement, update
 from meshwright.measure.tuning.tuner import Tuner
 

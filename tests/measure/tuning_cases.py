@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from meshwright.evidence.fit.likeness import KNOBS
 from meshwright.measure.outcome import Outcome
-from meshwright.measure.tuning.beliefs import KNOBS, Beliefs
+from meshwright.measure.tuning.beliefs import Beliefs
 from meshwright.measure.tuning.scales import Scales, covariance
 from meshwright.measure.tuning.steps import NOISE
 

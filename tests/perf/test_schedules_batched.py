@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tests.draws import examples
 
-from meshwright.perf.schedules import ORDERS, makespans, simulate, simulation
+from meshwright.perf.schedules import ORDERS, Pipeline, makespans, makespans_of, simulate, simulation, together
 from meshwright.perf.schedules.graph import graph_of
 
 NAMES = ("forward_s", "backward_input_s", "backward_weight_s")
@@ -39,6 +39,27 @@ def test_every_column_is_its_simulation(case, hop, most):
         found = makespans(order, **times, hop_s=hop)
     each = [simulate(order, **{key: value[..., at] for key, value in times.items()}, hop_s=hop) for at in range(found.size)]
     assert found.tolist() == [timeline.makespan_s for timeline in each]
+
+
+@examples(80)
+@given(st.lists(st.tuples(columns(), st.sampled_from((0.0, 0.7))), max_size=6), st.sampled_from((1, 60, 10**9)))
+def test_pipelines_side_by_side_are_each_as_alone(cases, most):
+    asked = [Pipeline(order=order, **times, hop_s=hop) for (order, times), hop in cases]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(together, "MOST_NODES", most)  # one after the other, some, or all
+        found = makespans_of(asked)
+    alone = [makespans(order, **times, hop_s=hop) for (order, times), hop in cases]
+    assert [each.tolist() for each in found] == [each.tolist() for each in alone]
+
+
+def test_orders_that_differ_in_operations_alone_are_different():
+    first, second = (ORDERS[name](4, 4, num_chunks=1) for name in ("1f1b", "gpipe"))
+    assert first != second
+    other = type(first)(
+        name=first.name, num_microbatches=4, virtual_stage=first.virtual_stage, stages=second.stages, pairs=first.pairs
+    )
+    assert hash(other) == hash(first)
+    assert graph_of(other) is not graph_of(first)
 
 
 def test_what_does_not_differ_may_be_given_once():

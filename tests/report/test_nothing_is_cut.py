@@ -1,4 +1,7 @@
-"""Every report on a narrow and on a usual terminal: what is said on the widest is said there, too, and every figure is whole."""
+"""Every report on a narrow and on a usual terminal: what is said on the widest is said there, too, and every figure is whole.
+
+Of the golden reports, and of reports of cases that are drawn: any model, cluster and layout.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,27 @@ import re
 import more_reports
 import pytest
 import report_samples
+from hypothesis import given, settings
 
+from meshwright.estimate import estimate
+from meshwright.frameworks import framework
 from meshwright.report.console import show
+from meshwright.report.estimate import estimate_report, term_table
+from meshwright.report.explain import explanation_report
 from meshwright.report.page.blocks import Folded, Paragraph, Pieces, Table
 from meshwright.report.page.reading import blocks_of
+from meshwright.report.pages.common import tiles
+from meshwright.report.plan import plan_report
 from meshwright.report.ranking import Ranking
+from meshwright.search import SearchOptions, plan
+from strategies import planned, small_case
 
 WIDTHS = (80, 110)
 LONGEST = 40
 """Characters of a word that a column must hold in one piece; longer ones are paths and labels, which fold."""
+
+NAME = re.compile(r"[a-z_]+(\.[a-z0-9_]+){2,}")
+"""The dotted name of a formula, which folds as well."""
 
 
 @pytest.fixture(scope="module")
@@ -53,19 +68,65 @@ def printed(parts, width) -> str:
     return stream.getvalue()
 
 
+def whole(parts, width) -> int:
+    """Sees to it that every figure is whole on a terminal; how many there are."""
+    shown = [part for part in parts if not isinstance(part, Ranking)]  # leaves columns out as a whole: test_reports.py
+    text = printed(shown, width)
+    words = {word for block in blocks_of(shown) for word in said(block)
+             if re.search(r"\d", word) and len(word) <= LONGEST and not NAME.fullmatch(word)}
+    lost = sorted(word for word in words if word not in text)
+    assert not lost, f"{width} columns: {lost}\n{text}"
+    assert "\u2026" not in text
+    wide = [line for line in text.splitlines() if len(line) > width and " " in line.strip()]
+    assert not wide, f"{width} columns: {wide}"
+    return len(words)
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_figure_is_cut_and_no_line_runs_over(reports, width):
     assert len(reports) > 20
-    figures = 0
-    for parts in reports:
-        shown = [part for part in parts if not isinstance(part, Ranking)]  # leaves columns out as a whole: test_reports.py
-        text = printed(shown, width)
-        words = {word for block in blocks_of(shown) for word in said(block) if re.search(r"\d", word) and len(word) <= LONGEST}
-        lost = sorted(word for word in words if word not in text)
-        assert not lost, f"{width} columns: {lost}\n{text}"
-        assert "\u2026" not in text
-        figures += len(words)
-    assert figures > 300
+    assert sum(whole(parts, width) for parts in reports) > 300
+
+
+@settings(max_examples=12, deadline=None)
+@given(planned())
+def test_no_figure_of_any_layout_is_cut(found):
+    """The report of ``estimate`` with the terms of every figure."""
+    predicted = estimate(*found)
+    for width in WIDTHS:
+        assert whole(list(estimate_report(found[0], predicted)), width) > 10
+        assert whole(list(term_table(predicted)), width) > 10
+
+
+@settings(max_examples=12, deadline=None)
+@given(planned())
+def test_the_figures_of_a_page_are_those_of_the_terminal(found):
+    """Every figure in large letters stands in the report that is printed, to the last digit."""
+    predicted = estimate(*found)
+    text = " ".join(printed(list(estimate_report(found[0], predicted)), WIDTHS[1]).split())
+    numbers = set(re.findall(r"[\d.,]*\d", text))
+    for each in tiles(predicted).tiles:
+        for said_there in (each.value, each.remark):
+            missing = set(re.findall(r"[\d.,]*\d", said_there)) - numbers
+            assert not missing or "left" in each.remark or "short of" in each.remark, f"{each}: {missing}\n{text}"
+
+
+@pytest.mark.parametrize("said_of", [
+    {"model": "llama3.1-405b"}, {"model": "qwen3-30b-a3b", "device": "a100-80g-sxm", "devices": 8},
+], ids=lambda each: each["model"])
+def test_no_figure_of_a_plan_or_its_explanation_is_cut(said_of):
+    from meshwright.explain import explain
+
+    case = small_case(**said_of)
+    own = framework("megatron").for_case(case)
+    result = plan(case, own.features, SearchOptions(), runner=own)
+    for width in WIDTHS:
+        assert whole(list(plan_report(case, result)), width) > 10
+    if result.plans:
+        best = result.plans[0].estimate
+        told = list(explanation_report(case, best, explain(case, best.layout, own.features, best, own), everything=True))
+        for width in WIDTHS:
+            assert whole(told, width) > 30
 
 
 def test_a_cut_would_be_seen(reports):

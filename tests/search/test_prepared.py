@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from meshwright.estimate import estimate
+from meshwright.estimate.several import estimates
 from meshwright.search import SearchOptions, learnt, plan
 from meshwright.search.prepared import Prepared
 from meshwright.search.runner import Functions
@@ -33,6 +34,6 @@ def test_nothing_is_estimated_twice(monkeypatch, pins):
     prepared = Prepared(case=CASE, features=MEGATRON, runner=Functions())
     prepared.plan(SearchOptions(pins=pins))
     asked = []
-    monkeypatch.setattr(learnt, "estimate", lambda case, layout: asked.append(layout) or estimate(case, layout))
+    monkeypatch.setattr(learnt, "estimates", lambda case, layouts: asked.extend(layouts) or estimates(case, layouts))
     prepared.plan(SearchOptions(pins=pins))
     assert not asked

@@ -40,6 +40,7 @@ def replay(values: Values) -> Replay:
 
     Errors:  ``InputError`` for a file without a cell, for one that is not in it, and for a file that the calibration cannot be.
     """
+    from meshwright.api.kin import predictor_named
     from meshwright.api.legality import ANY_FRAMEWORK
     from meshwright.evidence.rows.table import read_table
     from meshwright.measure.tuning.replay import cell_of, cells, replayed
@@ -55,9 +56,9 @@ def replay(values: Values) -> Replay:
     if len(cell.candidates) > MOST_CANDIDATES:
         raise fault("replay.many", "{count:,} layouts in cell {cell}, {limit:,} is the limit", path=path,
                     count=len(cell.candidates), cell=cell.id, limit=MOST_CANDIDATES)
-    label, predictor = _calibration(values.get("calibration"))
+    label, predictor = predictor_named(values.get("calibration"))
     cell = _estimable(cell, path)
-    known = cell.beliefs(predictor, ANY_FRAMEWORK)
+    known = _informed(cell, cell.beliefs(predictor, ANY_FRAMEWORK), predictor)
     runs, prospect = [], None
     for seed in range(values.get("seeds", 1)):
         chooser, onward = (_chooser(sampler, cell, known, seed, values, stops) for stops in (True, False))
@@ -68,6 +69,15 @@ def replay(values: Values) -> Replay:
         cell=cell, cells=tuple(each.id for each in every), sampler=sampler, calibration=label, known=known, runs=tuple(runs),
         prospect=prospect,
     )
+
+
+def _informed(cell: RecordedCell, known: Beliefs, predictor: Predictor) -> Beliefs:
+    """With what recorded runs of other cells foretell: what is replayed is not asked about itself."""
+    from meshwright.api.kin import informed
+    from meshwright.evidence.rows.groups import cell_key
+
+    case = predictor(cell.candidates[0].run)
+    return informed(known, case, [each.layout for each in cell.candidates], predictor, lambda run: cell_key(run.row) == cell.key)
 
 
 def _estimable(cell: RecordedCell, path: str) -> RecordedCell:
@@ -106,16 +116,3 @@ def _chooser(sampler: str, cell: RecordedCell, known: Beliefs, seed: int, values
     make: Any = partial(Tuner, cell.candidates, known, seed=seed)
     found: Chooser = make(stop_probability=values.get("stop_probability", STOP_PROBABILITY) if stops else 0.0)
     return found
-
-
-def _calibration(name: str | None) -> tuple[str, Predictor]:
-    """What predicts, and its name."""
-    from meshwright.catalog.calibrations import DEFAULT, calibration_table, is_none
-    from meshwright.evidence.fit.fitters import predictor_of, prior_fitter
-
-    wanted = name or DEFAULT
-    if is_none(wanted):
-        prior = prior_fitter()
-        return prior.label, prior.predictor
-    table = calibration_table(wanted)
-    return f"{table.name}@{table.version}", predictor_of(table)

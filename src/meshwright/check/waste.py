@@ -81,7 +81,7 @@ def _best(context: Context) -> tuple[Estimate | InputError | None, tuple[str, ..
     try:
         result = plan(
             case, framework.features, SearchOptions(top=1, pinnable=False), progress=tick,
-            runner=framework,
+            runner=framework, bare=True,
         )
     except _TooLongError:
         context.skipped.append(f"whether the cluster could do better: the search took more than {PATIENCE_S:.0f} s")

@@ -272,11 +272,17 @@ class Model:
     back: tuple[Side, ...] = ()
     """Projections behind the last layer, beside the output layer."""
     tower: Tower | None = None
+    beside: tuple[str, ...] = ()
+    """What its file has beside the layers described here and nothing counts: towers of a multi-modal wrapper, with their sizes."""
     architecture: str = ""
     """The Hugging Face architecture that this describes, where there is one."""
     source: str = ""
     assumed: tuple[str, ...] = field(default=())
     """Names of figures that nobody published and that are assumed here."""
+
+    def __hash__(self) -> int:
+        """Of what tells models apart at a glance: what is remembered of a model is asked for often."""
+        return hash((self.name, self.hidden, self.vocabulary))
 
     def __post_init__(self) -> None:
         messages = [

@@ -113,15 +113,28 @@ def evaluate_columns(case: Case, settings: Settings, degrees: Degrees, compositi
     stages = stage_costs(inputs, composition)
     parameters = stage_parameters(case, composition, degrees)
     state = state_costs(case, degrees, parameters, composition, offload=settings.offload)
-    pipeline = pipeline_time(case, settings, composition, stages, degrees, hop_s=costs.hop_s)
     activation = activation_memory(settings, composition, stages, degrees, inputs.kinds)
-    reserved = (static_bytes(case, state) + np.maximum(dynamic_bytes(case, activation), step_bytes(case, state))).max(axis=0)
-    time = step_time(case, settings, pipeline, state.times, degrees, reserved_bytes=reserved)
+    time = whole_step(case, settings, degrees, composition, stages, state, activation, hop_s=costs.hop_s)
     piled = piled_memory(case, costs.shape, composition, activation, degrees)
     return Evaluation(
         settings=settings, degrees=degrees, composition=composition, costs=costs, stages=stages, parameters=parameters,
         state=state, time=time, activation=activation, memory=stage_memory(case, activation, state, piled),
     )
+
+
+def whole_step(
+    case: Case, settings: Settings, degrees: Degrees, composition: Composition, stages: StageCosts, state: StateCosts,
+    activation: ActivationMemory, *, hop_s: Array,
+) -> StepTime:
+    """The step of stages whose costs, states and activations are known.
+
+    Shapes:  as those of ``evaluate_columns``.
+    Units:   s.
+    Source:  ``estimate.combine``.
+    """
+    pipeline = pipeline_time(case, settings, composition, stages, degrees, hop_s=hop_s)
+    reserved = (static_bytes(case, state) + np.maximum(dynamic_bytes(case, activation), step_bytes(case, state))).max(axis=0)
+    return step_time(case, settings, pipeline, state.times, degrees, reserved_bytes=reserved)
 
 
 def shown_bytes(case: Case, evaluation: Evaluation, reading: MemoryReading) -> float:

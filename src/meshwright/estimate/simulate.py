@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.estimate.evaluate import split_of
+from meshwright.estimate.evaluate import composition_of, split_of
 from meshwright.estimate.split import treated_kinds
-from meshwright.perf.schedules import SCHEDULES, makespans, microbatch_group, simulate
+from meshwright.perf.schedules import SCHEDULES, Pipeline, makespans_of, microbatch_group, simulate
 from meshwright.perf.schedules.interleaved import order_interleaved
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from meshwright.domain.case import Case
@@ -88,29 +90,70 @@ def _round(schedule: str, layout: Layout) -> int:
     return int(microbatch_group(stages, layout.num_microbatches)) if schedule == "interleaved" else stages
 
 
-def simulated_bubble_s(case: Case, layout: Layout, evaluation: Evaluation) -> float:
+def simulated_bubble_s(case: Case, layout: Layout, evaluation: Evaluation) -> float | None:
     """Idle seconds of the busiest stage by simulation, without transfers, as ``pipeline_time`` counts them.
 
         makespan(M') + (M - M') max((makespan(M' + g) - makespan(M')) / g, W) - M W
+
+    None where all stages are alike, or there is one: the closed form says it.
 
     Symbols: M micro-batches; M' those simulated, whole rounds of g and what is left over; W work of the busiest stage per
              micro-batch. With one chunk the busiest stage never waits between rounds; chunks that are not alike wait for each other
              in every round.
     Units:   s.
-    Holds:   M' covers filling, draining and two rounds of the steady state. Never below the whole simulation; above it by less than
-    Holds:   M' covers filling, draining and two rounds of the steady state. Not below the whole simulation; above it by under
+    Holds:   M' covers filling, draining and two rounds of the steady state. Not below the whole simulation.
     Source:  ``perf.schedules.makespans``.
     """
+    return simulated_bubbles_s(case, [(layout, evaluation)])[0]
+
+
+def simulated_bubbles_s(case: Case, asked: Sequence[tuple[Layout, Evaluation]]) -> list[float | None]:
+    """The simulated bubbles of several layouts, whose pipelines run side by side.
+
+    Units:   s.
+    Source:  ``simulated_bubble_s``.
+    """
+    unlike = [number for number, (layout, _) in enumerate(asked) if _unlike(case, layout)]
+    pipelines: list[Pipeline] = []
+    for number in unlike:
+        pipelines += _pipelines(case, *asked[number])
+    spans = iter([float(each[0]) for each in makespans_of(pipelines)])
+    found: list[float | None] = [None] * len(asked)
+    for number in unlike:
+        layout, evaluation = asked[number]
+        m, group, few = layout.num_microbatches, *_rounds(layout, evaluation)
+        work = float(np.max(evaluation.stages.forward_s + evaluation.stages.backward_s))
+        whole, slot = next(spans), work
+        if _continued(layout, few):
+            slot = max(work, (next(spans) - whole) / group)
+        found[number] = max(0.0, whole + (m - few) * slot - m * work)
+    return found
+
+
+def _unlike(case: Case, layout: Layout) -> bool:
+    """Whether stages differ."""
+    return layout.pipeline_parallel > 1 and len(composition_of(case, layout, every_stage=False).stage) > 1
+
+
+def _rounds(layout: Layout, evaluation: Evaluation) -> tuple[int, int]:
+    """Micro-batches of a round, and those that are simulated."""
     m, group = layout.num_microbatches, _round(evaluation.settings.schedule, layout)
-    few = min(m, (ROUNDS + int(layout.virtual_stages > 1)) * group + m % group)
-    work = float(np.max(evaluation.stages.forward_s + evaluation.stages.backward_s))
+    return group, min(m, (ROUNDS + int(layout.virtual_stages > 1)) * group + m % group)
+
+
+def _continued(layout: Layout, few: int) -> bool:
+    """Whether rounds beyond those that are simulated add what a round adds, and not what the busiest stage works."""
+    return few < layout.num_microbatches and layout.virtual_stages > 1
+
+
+def _pipelines(case: Case, layout: Layout, evaluation: Evaluation) -> list[Pipeline]:
+    """What is simulated of a layout: its first micro-batches, and where rounds matter one round more."""
+    group, few = _rounds(layout, evaluation)
     forward, backward, weight = chunk_seconds(case, layout, evaluation)
-
-    def makespan_s(number: int) -> float:
-        order = _order(evaluation.settings.schedule, layout, number)
-        return float(makespans(order, forward_s=forward, backward_input_s=backward, backward_weight_s=weight)[0])
-
-    whole, slot = makespan_s(few), work
-    if few < m and layout.virtual_stages > 1:
-        slot = max(work, (makespan_s(few + group) - whole) / group)
-    return max(0.0, whole + (m - few) * slot - m * work)
+    return [
+        Pipeline(
+            order=_order(evaluation.settings.schedule, layout, number), forward_s=forward, backward_input_s=backward,
+            backward_weight_s=weight,
+        )
+        for number in (few, *((few + group,) if _continued(layout, few) else ()))
+    ]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from meshwright.domain import estimate as values
-from meshwright.domain.layout import NoRecompute, Selective
+from meshwright.domain.layout import Full, NoRecompute, Selective
 from meshwright.estimate.breakdown import breakdown
 from meshwright.estimate.certainty import LEVEL, around, fitting, grades, interval, memory_curve, regime
 from meshwright.estimate.costs import vocabulary_rows
-from meshwright.estimate.evaluate import Evaluation, composition_of, evaluate, split_of
+from meshwright.estimate.evaluate import Evaluation, evaluate, split_of
 from meshwright.estimate.host_memory import host_memory
 from meshwright.estimate.naming import name_of
 from meshwright.estimate.simulate import simulated_bubble_s
@@ -25,6 +26,7 @@ from meshwright.perf.schedules import even_bubble_ratio
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
+    from meshwright.domain.model import LayerKind
     from meshwright.domain.uncertainty import FitCurve
     from meshwright.perf.arrays import Array
     from meshwright.perf.seconds import Seconds
@@ -60,29 +62,39 @@ def recompute_flops(case: Case, evaluation: Evaluation) -> float:
     Units:   FLOP per step.
     Source:  Korthikanti et al. 2022, appendix A; elementwise modules have no FLOPs.
     """
-    sequence, hidden = case.batch.sequence_tokens, case.model.hidden
-    shape = work_shape(microbatch_sequences=1, sequence_tokens=sequence)
     total = 0.0
     for treatment, counts in zip(evaluation.settings.treatments, evaluation.composition.counts, strict=True):
         if counts is None or isinstance(treatment, NoRecompute):
             continue
         for index, kind in enumerate(case.model.kinds):
-            products, core = layer_flops(
-                kind, hidden, shape, sequence, convention=cast("Convention", case.flops_convention),
-                mean_square=case.batch.mean_square_document_tokens,
+            again = _again_flops(
+                kind, case.model.hidden, case.batch.sequence_tokens, cast("Convention", case.flops_convention),
+                case.batch.mean_square_document_tokens, treatment,
             )
-            if isinstance(treatment, Selective):
-                again = (product for product in layer_products(kind, hidden, shape) if product.module in treatment.modules)
-                products = sum(float(product.flops) for product in again)
-                core = core if ATTENTION_CORE in treatment.modules else 0.0
-            total += float(counts[:, index].sum()) * (products + core)
+            total += float(counts[:, index].sum()) * again
     return case.batch.global_batch_sequences * total
 
 
-def estimate(case: Case, layout: Layout, evaluation: Evaluation | None = None) -> values.Estimate:
+@lru_cache(maxsize=256)
+def _again_flops(
+    kind: LayerKind, hidden: int, sequence: int, convention: Convention, mean_square: float | None, treatment: Selective | Full
+) -> float:
+    """FLOPs of one layer and sequence that a treatment runs a second time."""
+    shape = work_shape(microbatch_sequences=1, sequence_tokens=sequence)
+    products, core = layer_flops(kind, hidden, shape, sequence, convention=convention, mean_square=mean_square)
+    if isinstance(treatment, Selective):
+        again = (product for product in layer_products(kind, hidden, shape) if product.module in treatment.modules)
+        products = sum(float(product.flops) for product in again)
+        core = core if ATTENTION_CORE in treatment.modules else 0.0
+    return products + core
+
+
+def estimate(
+    case: Case, layout: Layout, evaluation: Evaluation | None = None, told: Evaluation | None = None
+) -> values.Estimate:
     """Predict one layout.
 
-    ``evaluation``: that of ``evaluate``, where it is known already.
+    ``evaluation``: that of ``evaluate``, where it is known already; ``told``: the same with the simulated bubble.
 
     Units:   bytes, seconds, ratios, as the names say.
     Errors:  none for legal layouts; legality is the search's and the framework's business.
@@ -90,7 +102,7 @@ def estimate(case: Case, layout: Layout, evaluation: Evaluation | None = None) -
     Source:  ``estimate.evaluate``, ``estimate.simulate``.
     """
     closed = evaluation or evaluate(case, layout)
-    evaluation = simulated(case, layout, closed)
+    evaluation = told or simulated(case, layout, closed)
     time, memory, spent = evaluation.time, evaluation.memory, evaluation.busiest_seconds()
     step_s = float(time.step_s)
     devices = layout.world
@@ -181,11 +193,15 @@ def _formula(evaluation: Evaluation) -> float:
 
 
 def simulated(case: Case, layout: Layout, evaluation: Evaluation) -> Evaluation:
-    """The evaluation with the simulated bubble where stages are unequal; the step changes with it, stragglers in proportion."""
-    if layout.pipeline_parallel == 1 or len(composition_of(case, layout, every_stage=False).stage) == 1:
+    """The evaluation with the simulated bubble where stages are unequal."""
+    return with_bubble(evaluation, simulated_bubble_s(case, layout, evaluation))
+
+
+def with_bubble(evaluation: Evaluation, bubble_s: float | None) -> Evaluation:
+    """The evaluation with another bubble, if there is one; the step changes with it, stragglers in proportion."""
+    if bubble_s is None:
         return evaluation
-    time = evaluation.time
-    bubble = np.asarray(simulated_bubble_s(case, layout, evaluation))
+    time, bubble = evaluation.time, np.asarray(bubble_s)
     before = time.step_s - time.stall_s - time.straggler_s
     after = before - time.pipeline.bubble_s + bubble
     straggler = time.straggler_s * after / before
@@ -203,25 +219,28 @@ def _stages(evaluation: Evaluation, chunk_layers: Array) -> tuple[values.Stage, 
     memory, composition = evaluation.memory, evaluation.composition
     rows = len(composition.stage)
 
-    def row(array: object, index: int) -> float:
-        return float(np.broadcast_to(np.asarray(array, dtype=np.float64), (rows,))[index])
+    def column(array: Array) -> list[float]:
+        return cast("list[float]", np.broadcast_to(array, (rows,)).tolist())
 
-    parameters = evaluation.parameters.dense + evaluation.parameters.experts
+    states = (memory.parameters, memory.gradients, memory.optimizer)
+    parts = zip(*map(column, (*states, memory.activations, memory.temporary, memory.overhead)), strict=True)
+    kept = [
+        values.StageMemory(
+            parameters=parameters, gradients=gradients, optimizer=optimizer, activations=activations, temporary=temporary,
+            overhead=overhead,
+        )
+        for parameters, gradients, optimizer, activations, temporary, overhead in parts
+    ]
+    parameters = column(evaluation.parameters.dense + evaluation.parameters.experts)
+    layers, forward_s, backward_s = map(
+        column, (composition.layers, evaluation.stages.forward_s, evaluation.stages.backward_s)
+    )
     return tuple(
         values.Stage(
-            stage=int(composition.stage[index]),
-            layers=round(row(composition.layers, index)),
-            parameters=round(row(parameters, index)),
-            memory=values.StageMemory(
-                parameters=row(memory.parameters, index), gradients=row(memory.gradients, index),
-                optimizer=row(memory.optimizer, index), activations=row(memory.activations, index),
-                temporary=row(memory.temporary, index), overhead=row(memory.overhead, index),
-            ),
-            forward_s=row(evaluation.stages.forward_s, index),
-            backward_s=row(evaluation.stages.backward_s, index),
-            chunk_layers=tuple(round(float(layers)) for layers in chunk_layers[:, int(composition.stage[index])]),
+            stage=stage, layers=round(layers[row]), parameters=round(parameters[row]), memory=kept[row],
+            forward_s=forward_s[row], backward_s=backward_s[row], chunk_layers=tuple(map(round, chunk_layers[:, stage].tolist())),
         )
-        for index in range(rows)
+        for row, stage in enumerate(map(int, composition.stage.tolist()))
     )
 
 

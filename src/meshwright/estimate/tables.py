@@ -93,3 +93,24 @@ def _arrays(value: Any) -> Iterator[Floats]:
 def _block(values: Floats, columns: int) -> Floats:
     """An array as rows of columns."""
     return np.broadcast_to(values, (*values.shape[:-1], columns)).reshape(-1, columns)
+
+
+def column(record: Record, number: int, rows: int | None = None) -> Record:
+    """One column of a record of arrays, as arrays of a dimension less; numbers stay, and so do the columns of one.
+
+    Shapes:  every array ``[row, column]`` or ``[column]``. ``rows``: the first that are kept; all unless said.
+    """
+    return cast("Record", _column(record, number, rows))
+
+
+def _column(value: Any, number: int, rows: int | None) -> Any:
+    if isinstance(value, np.ndarray):
+        if not value.ndim:
+            return value
+        at = number if value.shape[-1] > 1 else 0
+        return value[:rows, at] if value.ndim > 1 else value[at, ...]
+    if isinstance(value, tuple):
+        return tuple(_column(each, number, rows) for each in value)
+    if is_dataclass(value):
+        return type(value)(**{field.name: _column(getattr(value, field.name), number, rows) for field in fields(value)})  # type: ignore[misc]
+    return value

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from meshwright.errors import Message
 from meshwright.estimate.naming import name_of
 from meshwright.estimate.overlap import overlap_for
+from meshwright.estimate.several import estimates
 from meshwright.estimate.single import estimate as estimate_of
 from meshwright.judging.alternatives import Alternative, alternatives
 from meshwright.judging.neighbours import vary
@@ -21,7 +22,7 @@ from meshwright.search.runner import Functions
 from meshwright.search.space import divisors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
@@ -117,8 +118,8 @@ class Facts:
         wanted = tuple(sorted({*MICRO_BATCHES, self.layout.microbatch_sequences}))
         known = () if layout_refusals(self.case, self.features, self.layout) else (self.layout,)
         found = alternatives(self.case, self.features, self.layout.world, self.layout.overlap, self.parameters, wanted, known=known)
-        trials = [self.trial(layout) for layout in dict.fromkeys([*known, *(self.own(each.layout) for each in found.values())])]
-        trials = [each for each in trials if not each.refused_because]
+        layouts = list(dict.fromkeys([*known, *(self.own(each.layout) for each in found.values())]))
+        trials = [each for each in self.trials(layouts) if not each.refused_because]
         if not trials:
             return {}
         columns, asked = columns_of_layouts([each.layout for each in trials]), questions(self.case, self.parameters)
@@ -167,6 +168,12 @@ class Facts:
         if layout not in self._trials:
             self._trials[layout] = estimate_of(self.case, layout)
         return Trial(layout=layout, estimate=self._trials[layout], refused_because=self.refusals(layout))
+
+    def trials(self, layouts: Sequence[Layout]) -> list[Trial]:
+        """Other layouts, estimated together."""
+        new = [layout for layout in dict.fromkeys(layouts) if layout not in self._trials]
+        self._trials.update(zip(new, estimates(self.case, new), strict=True))
+        return [self.trial(layout) for layout in layouts]
 
     def varied(self, **knobs: Any) -> Trial | None:
         """The layout with other knobs, rebalanced; None where a division fails or a rule refuses it."""

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 LONGEST_NAME = 48
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-OUTPUT, ENDED, RECORD = "output.log", "ended.json", "record"
-"""Files of a trial's folder: what it prints, how it ended, and what ranks of the reference step note."""
+OUTPUT, ENDED, RECORD, TOLD = "output.log", "ended.json", "record", "told-to-end.json"
+"""Files of a trial's folder: what it prints, how it ended, what ranks of the reference step note, and why it was told to end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

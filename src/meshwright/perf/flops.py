@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from meshwright.perf.attention import attention_flops, core_pairs, index_flops
@@ -73,6 +74,7 @@ def head_flops(model: Model, shape: WorkShape, vocabulary: float) -> float:
     return float(head_product(model, shape, vocabulary).flops) * (1 + model.num_mtp_layers)
 
 
+@lru_cache(maxsize=64)
 def sequence_flops(
     model: Model, sequence_tokens: int, *, convention: Convention, mean_square: float | None = None, vocabulary: float | None = None
 ) -> SequenceFlops:

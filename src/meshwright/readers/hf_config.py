@@ -17,6 +17,8 @@ from meshwright.readers.safe import load_json, require_mapping
 from meshwright.text import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from meshwright.domain.model import Model
 
 
@@ -38,6 +40,7 @@ def model_from_config(config: Mapping[str, object], *, where: str, name: str = "
     _check_names(fields)
     key = _architecture(fields)
     note = ""
+    beside: tuple[str, ...] = ()
     if config.get("is_encoder_decoder") is True:
         raise InputError([*fields.faults, Message(
             "config.encoder-decoder", "{name} is an encoder and a decoder: only models of one stack of layers are known here",
@@ -46,7 +49,7 @@ def model_from_config(config: Mapping[str, object], *, where: str, name: str = "
     _check_tower(fields)
     if key is None and isinstance(config.get("text_config"), Mapping):
         wrapper, fields = fields, fields.inner("text_config")
-        note = f", text part of {_shown_name(config)} only"
+        note, beside = f", text part of {_shown_name(config)} only", tuple(_towers(wrapper))
         if not fields.has("tie_word_embeddings") and wrapper.has("tie_word_embeddings"):
             fields.data = {**fields.data, "tie_word_embeddings": wrapper.data["tie_word_embeddings"]}
         key = _architecture(fields)
@@ -68,7 +71,7 @@ def model_from_config(config: Mapping[str, object], *, where: str, name: str = "
         model,
         name=own_name,
         architecture=_class_name(fields, key),
-        source=f"{where}{note}",
+        source=f"{where}{note}", beside=beside,
     )
 
 
@@ -96,6 +99,8 @@ def _check_names(fields: Fields) -> None:
 
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 """What families call the number of routed experts."""
+_TOWERS = ("vision_config", "audio_config")
+_SIZES = (("depth", "num_hidden_layers", "layers"), ("hidden_size", "embed_dim", "width"))
 _TOWER = ("depth", "num_hidden_layers", "hidden_size", "layers", "width", "embed_dim")
 """Keys one of which every tower's description has."""
 
@@ -110,7 +115,7 @@ def _check_experts(fields: Fields) -> None:
 
 def _check_tower(fields: Fields) -> None:
     """Remember a tower in front of the language model of which nothing is said."""
-    for name in ("vision_config", "audio_config"):
+    for name in _TOWERS:
         if not fields.has(name):
             continue
         tower = fields.inner(name)
@@ -120,6 +125,15 @@ def _check_tower(fields: Fields) -> None:
                 "says nothing of its tower ({known}); without the key the language model is planned alone, and a tower that is "
                 "trained is described in YAML by its size (tower: docs/adding-a-model.md)", known=" or ".join(_TOWER[:3]),
             )
+
+
+def _towers(fields: Fields) -> Iterator[str]:
+    """Towers of a multi-modal wrapper, which are not read: the key, and how many layers of which width it has, where it says so."""
+    for name in _TOWERS:
+        if fields.has(name):
+            tower = fields.inner(name).data
+            layers, width = (next((each for key in keys if isinstance(each := tower.get(key), int)), None) for keys in _SIZES)
+            yield f"{name} ({layers} layers of {width:,})" if layers is not None and width is not None else name
 
 
 def _class_name(fields: Fields, key: str) -> str:

@@ -136,14 +136,19 @@ def _expected(found: Diagnosis) -> Table:
     return table
 
 
+def worth(loss_ratio: float | None, gain_ratio: float | None, change: str | None, *, at_most: bool) -> tuple[str, str]:
+    """What a finding costs, and what would be won by which change; blank where nobody knows."""
+    lost = "" if loss_ratio is None else f"{percent(loss_ratio)} lost"
+    if not gain_ratio:
+        return lost, ""
+    return lost, f"at most {percent(gain_ratio)} less without it" if at_most else f"{percent(gain_ratio)} less with {change}"
+
+
 def _finding(each: Finding) -> Iterator[RenderableType]:
     head = Text.assemble((f"{each.severity:<8}", STYLES[each.severity]), (each.id, "bold"))
-    if each.loss_ratio is not None:
-        head.append(f"  {percent(each.loss_ratio)} lost")
-    if each.predicted_gain_ratio and each.at_most:
-        head.append(f"   at most {percent(each.predicted_gain_ratio)} less without it", style="green")
-    elif each.predicted_gain_ratio:
-        head.append(f"   {percent(each.predicted_gain_ratio)} less with {each.change}", style="green")
+    lost, won = worth(each.loss_ratio, each.predicted_gain_ratio, each.change, at_most=each.at_most)
+    head.append(f"  {lost}" if lost else "")
+    head.append(f"   {won}" if won else "", style="green")
     yield head
     yield Padding(Text(each.message.words), (0, 0, 0, 8))
     for seen in each.evidence[:3]:

@@ -46,6 +46,9 @@ def case_header(case: Case) -> Iterator[RenderableType]:
             f"  {count(total_parameters(model))} parameters{active}, {plural(model.num_layers, 'layer')}{routed}",
         ),
     )
+    if model.beside:
+        grid.add_row("", Text(f"the language model alone: {', '.join(model.beside)} is in no figure here; a tower that is trained "
+                              "is described in YAML (docs/adding-a-model.md)", style="yellow"))
     if model.assumed:
         grid.add_row("", Text(f"assumed, not published: {', '.join(model.assumed)}", style="yellow"))
     grid.add_row(

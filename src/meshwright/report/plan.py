@@ -75,28 +75,40 @@ def notes(result: PlanResult) -> Iterator[RenderableType]:
 
 def search_summary(result: PlanResult) -> Iterator[RenderableType]:
     """How many layouts were looked at, how fast, and what the rules refused."""
-    yield Padding(
-        Text(
-            f"{plural(result.legal, 'legal layout')}: {integer(result.bounded)} ruled out by a bound, "
-            f"{integer(result.evaluated)} evaluated, of which {integer(result.fitting)} fit; "
-            f"{result.search_s:.2f} s, {integer(result.decided_per_s)} layouts/s",
-            style="dim",
-        ),
-        (1, 0, 0, 0),
-    )
+    yield Padding(Text(searched_words(result), style="dim"), (1, 0, 0, 0))
     yield from rejected_lines(result.rejected)
+
+
+def searched_words(result: PlanResult) -> str:
+    """How many layouts there are, which of them were looked at, and how fast."""
+    return (
+        f"{plural(result.legal, 'legal layout')}: {integer(result.bounded)} ruled out by a bound, "
+        f"{integer(result.evaluated)} evaluated, of which {integer(result.fitting)} fit; "
+        f"{result.search_s:.2f} s, {integer(result.decided_per_s)} layouts/s"
+    )
+
+
+def refused_words(rejected: Mapping[str, int]) -> str:
+    """How many layouts rules refused."""
+    return f"{integer(sum(rejected.values()))} layouts refused by rules"
+
+
+def rejected_rows(rejected: Mapping[str, int]) -> list[tuple[str, int, float]]:
+    """Rule, how many layouts it refused, and which share of all, the most frequent first."""
+    total = sum(rejected.values())
+    ordered = sorted(rejected.items(), key=lambda item: (-item[1], item[0]))
+    return [(reason, times, times / total) for reason, times in ordered]
 
 
 def rejected_lines(rejected: Mapping[str, int]) -> Iterator[RenderableType]:
     """Counts by the rule that refused, the most frequent first."""
-    total = sum(rejected.values())
-    if not total:
+    rows = rejected_rows(rejected)
+    if not rows:
         return
-    ordered = sorted(rejected.items(), key=lambda item: (-item[1], item[0]))
-    yield Text(f"{integer(total)} layouts refused by rules", style="dim")
-    for reason, times in ordered[:MAX_REASONS]:
-        yield Text(f"  {integer(times):>12}  {percent(times / total, 0):>5}  {reason}", style="dim")
-    if len(ordered) > MAX_REASONS:
-        rest = sum(times for _, times in ordered[MAX_REASONS:])
-        others = plural(len(ordered) - MAX_REASONS, "other rule")
-        yield Text(f"  {integer(rest):>12}  {percent(rest / total, 0):>5}  {others}", style="dim")
+    yield Text(refused_words(rejected), style="dim")
+    for reason, times, share in rows[:MAX_REASONS]:
+        yield Text(f"  {integer(times):>12}  {percent(share, 0):>5}  {reason}", style="dim")
+    if len(rows) > MAX_REASONS:
+        rest = sum(times for _, times, _ in rows[MAX_REASONS:])
+        others = plural(len(rows) - MAX_REASONS, "other rule")
+        yield Text(f"  {integer(rest):>12}  {percent(sum(share for *_, share in rows[MAX_REASONS:]), 0):>5}  {others}", style="dim")

@@ -250,7 +250,8 @@ def rebuild(space: Space, knobs: Sequence[int], overlap: Overlap) -> Layout:
 
 def layout_of_row(space: Space, rows: Rows, index: int, overlap: Overlap) -> Layout:
     """The layout of one evaluated row of the grid."""
-    mesh = [int(rows.mesh[name][index]) for name in MESH]
+    at = int(rows.at[index])
+    mesh = [int(rows.meshes[name][at]) for name in MESH]
     own = [int(column[index]) for column in (rows.mb, rows.vp, rows.zero, rows.shards)]
     codes = [int(rows.treatment[index]), space.schedules.index(cast("Schedule", rows.schedule))]
     return rebuild(space, [*mesh, *own, *codes], overlap)

@@ -23,7 +23,7 @@ from meshwright.search.refine import around, fitting, refine
 from meshwright.search.space import make_space, parse_pins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
@@ -152,6 +152,14 @@ def _sorted(case: Case, pools: Sequence[Sequence[Candidate]], options: SearchOpt
 
 
 @dataclass(slots=True)
+class _Shape:
+    """Candidates of one shape: those that are simulated, and the others that came after the first, with their places."""
+
+    kept: list[Candidate]
+    others: list[tuple[int, Candidate]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class _Asked:
     """The framework's word about candidates, and what it has refused."""
 
@@ -187,17 +195,33 @@ class _Asked:
         return replace(candidate, layout=replace(candidate.layout, overlap=self.runner.overlap(self.case, candidate.layout)))
 
     def first(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """The first that the framework runs of each shape, as many shapes as are simulated, and others that promise more."""
+        """The first that the framework runs of each shape, as many shapes as are simulated, and others that promise more.
+
+        Shapes do not ask about each other, so all go on at once, and what they ask is estimated together.
+        """
         trained = not self.case.training.weights_frozen
-        shapes: dict[tuple[object, ...], list[Candidate]] = {}
-        found: list[Candidate] = []
-        for each in candidates:
+        shapes: dict[tuple[object, ...], _Shape] = {}
+        found: dict[int, Candidate] = {}
+        for number, each in enumerate(candidates):
             key = ranking.shape(each.layout, trained=trained)
-            wanted = self._promising(shapes[key], each) if key in shapes else len(shapes) < self.most
-            if wanted and self.able(each.layout):
-                found.append(self.said(each))
-                shapes.setdefault(key, []).append(found[-1])
-        return found
+            if key in shapes:
+                shapes[key].others.append((number, each))
+            elif len(shapes) < self.most and self.able(each.layout):
+                found[number] = self.said(each)
+                shapes[key] = _Shape(kept=[found[number]])
+        more, new = [self._more(each) for each in shapes.values()], dict(found)
+        while new:
+            self.learnt.know(self.case, (each.layout for each in new.values()))
+            new = dict(each for each in (next(each, None) for each in more) if each is not None)
+            found |= new
+        return [each for _, each in sorted(found.items(), key=lambda each: each[0])]
+
+    def _more(self, shape: _Shape) -> Iterator[tuple[int, Candidate]]:
+        """Those of a shape that promise more than what is kept of it; each is estimated before the next is looked for."""
+        for number, each in shape.others:
+            if self._promising(shape.kept, each) and self.able(each.layout):
+                shape.kept.append(self.said(each))
+                yield number, shape.kept[-1]
 
     def _promising(self, kept: Sequence[Candidate], each: Candidate) -> bool:
         """Whether another number of chunks may be faster than those of its shape that are kept: the closed form does not know how
@@ -235,6 +259,7 @@ def _ranked(
     """
     case, objective = asked.case, options.objective
     trained = not case.training.weights_frozen
+    asked.learnt.know(case, (*edge, *layouts, *balanced))
     rivals = [each for each in map(asked.estimate, edge) if each.fits]
     plain = ranking.best_of_shapes([*map(asked.estimate, layouts), *rivals], objective, trained=trained)
     anew = ranking.best_of_shapes([*map(asked.estimate, balanced)], objective, trained=trained)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from meshwright.estimate.single import estimate
+from meshwright.estimate.several import estimates
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.layout import Layout
@@ -32,6 +34,11 @@ class Learnt:
 
     def estimate(self, case: Case, layout: Layout) -> Estimate:
         """A layout's estimate, with its bubble simulated where stages differ; made once."""
-        if layout not in self.estimates:
-            self.estimates[layout] = estimate(case, layout)
+        self.know(case, (layout,))
         return self.estimates[layout]
+
+    def know(self, case: Case, layouts: Iterable[Layout]) -> None:
+        """Estimate layouts together, as far as they are not known yet."""
+        new = list(dict.fromkeys(each for each in layouts if each not in self.estimates))
+        if new:
+            self.estimates.update(zip(new, estimates(case, new), strict=True))

@@ -48,11 +48,12 @@ def plan(
     case: Case, features: Features, options: SearchOptions, progress: Progress | None = None,
     acceptable: Callable[[Layout], bool] | None = None,
     said: Callable[[Layout], Overlap] | None = None,
-    runner: Runner | None = None, *, learnt: Learnt | None = None,
+    runner: Runner | None = None, *, learnt: Learnt | None = None, bare: bool = False,
 ) -> PlanResult:
     """The best layouts of a case.
 
-    ``learnt``: what other searches of the case know.
+    ``learnt``: what other searches of the case know. ``bare``: linearity and remarks, which ask for searches of their own, are left
+    out.
 
     ``runner`` is the framework, which is asked about finalists: those that it refuses are not listed, unless it refuses all that it
     was asked about (``refused`` of the answer). ``acceptable`` and ``said`` are its two questions as functions. Optimizer states go
@@ -72,17 +73,19 @@ def plan(
     if found.counts.legal == 0:
         raise InputError(no_legal_layout(case, features, options, parse_pins(options.pins)))
     if not found.plans and (moved := find_moved(case, features, options, asked, progress)) is not None:
-        return _told(case, features, *moved, asked, learnt, (Message("plan.offload", OFFLOADED, {}),))
-    return _told(case, features, options, found, asked, learnt)
+        return _told(case, features, *moved, asked, learnt, (Message("plan.offload", OFFLOADED, {}),), bare=bare)
+    return _told(case, features, options, found, asked, learnt, bare=bare)
 
 
 def _told(
     case: Case, features: Features, options: SearchOptions, found: Found, runner: Runner, learnt: Learnt,
-    ahead: tuple[Message, ...] = (),
+    ahead: tuple[Message, ...] = (), *, bare: bool = False,
 ) -> PlanResult:
     """All that is said about what a search found, its remarks after those ``ahead``."""
     counts = found.counts
-    winners = found.plans if found.refused else with_linearity(case, features, found.plans, runner, options, learnt.baselines)
+    winners = found.plans
+    if not (found.refused or bare):
+        winners = with_linearity(case, features, winners, runner, options, learnt.baselines)
     if winners:
         best = winners[0].estimate
         verdict: Verdict = Fits(headroom_bytes=best.memory_capacity_bytes - best.memory_reserved_bytes)
@@ -91,7 +94,7 @@ def _told(
         verdict = Infeasible(unmet=(_unmet(case, features, found, options, runner),))
         used = 0
     listed = winners[: options.top]
-    notes = (*_notes(case, listed, used), *_slower_nodes(case, features, listed, options, runner))
+    notes = () if bare else (*_notes(case, listed, used), *_slower_nodes(case, features, listed, options, runner))
     untried = device_counts(case, options.spare_nodes)[len(found.pools) - 1 :]
     return PlanResult(
         legal=counts.legal, evaluated=counts.evaluated, bounded=counts.bounded, fitting=counts.fitting,

@@ -12,8 +12,8 @@ from meshwright.estimate.certainty import expected_s
 from meshwright.estimate.evaluate import split_of
 from meshwright.estimate.many import evaluate_many
 from meshwright.estimate.single import estimate
-from meshwright.search.balance.layouts import choices, layout_of, problem_of
-from meshwright.search.balance.quick import quick_placements
+from meshwright.search.balance.layouts import choices, layout_of, problems_of
+from meshwright.search.balance.quick import several_placements
 from meshwright.search.legality import layout_refusals
 from meshwright.search.space import MAX_VIRTUAL_STAGES
 from meshwright.units import gib
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Grid, Layout
+    from meshwright.search.balance.layouts import Choice
     from meshwright.search.finalists import Candidate
     from meshwright.search.space import Pins
 
@@ -61,16 +62,27 @@ def rebalanced(
     if pins.vp is None and pins.schedule is None:
         chosen += [[other] for base, *_ in chosen[:RECHUNKED] for other in _other_chunks(case, features, base)]
     chosen += [[other] for base, *_ in chosen[:RECHUNKED] for other in _other_treatments(base, refined, said)]
-    found: list[Layout] = []
-    done: set[tuple[object, ...]] = set()
+    asked: dict[tuple[object, ...], tuple[list[Layout], Choice]] = {}
     for bases in chosen:
         for choice in choices(features, bases[0], pinned=pins.recompute is not None):
-            key = (_pipeline(bases[0]), choice.treatments)
-            if key not in done:
-                done.add(key)
-                each = (_filled(case, base, problem_of(case, features, base, choice), acceptable) for base in bases)
-                found += [filled for filled in each if filled is not None][:1]
-    return list(dict.fromkeys(found))
+            asked.setdefault((_pipeline(bases[0]), choice.treatments), (bases, choice))
+    return list(dict.fromkeys(_first_filled(case, features, list(asked.values()), acceptable)))
+
+
+def _first_filled(
+    case: Case, features: Features, asked: Sequence[tuple[Sequence[Layout], Choice]], acceptable: Callable[[Layout], bool] | None
+) -> list[Layout]:
+    """Of each pipeline the first of its layouts that can be filled anew; all pipelines go on side by side."""
+    found: dict[int, Layout] = {}
+    for turn in range(max((len(bases) for bases, _ in asked), default=0)):
+        left = {
+            number: (bases[turn], choice)
+            for number, (bases, choice) in enumerate(asked) if number not in found and turn < len(bases)
+        }
+        problems = problems_of(case, features, list(left.values()))
+        filled = _filled(case, [(base, each) for (base, _), each in zip(left.values(), problems, strict=True)], acceptable)
+        found |= {number: layout for number, layout in zip(left, filled, strict=True) if layout is not None}
+    return [layout for _, layout in sorted(found.items(), key=lambda each: each[0])]
 
 
 def _first(candidates: Sequence[Candidate], number: int) -> list[list[Layout]]:
@@ -127,19 +139,32 @@ def _other_chunks(case: Case, features: Features, base: Layout) -> Iterator[Layo
         yield from (legal[number] for number in sorted(range(len(legal)), key=lambda n: (float(step_s[n]), n))[:CHUNKS_TRIED])
 
 
-def _filled(case: Case, base: Layout, problem: BalanceProblem, acceptable: Callable[[Layout], bool] | None) -> Layout | None:
-    """The best layout of a pipeline filled anew, if any fits.
+def _filled(
+    case: Case, asked: Sequence[tuple[Layout, BalanceProblem]], acceptable: Callable[[Layout], bool] | None
+) -> list[Layout | None]:
+    """The best layouts of pipelines filled anew, None where none fits.
 
     Placements under all the memory are judged beside those under less of it, where the first are nearly full: a layout that may
     not run is worth less.
     """
-    if problem.fixed_layers is not None and len(problem.treatments) == 1:
-        return None
-    found: list[Placement] = []
+    met: list[list[Placement]] = [[] for _ in asked]
+    open_ = [number for number, (_, problem) in enumerate(asked) if problem.fixed_layers is None or len(problem.treatments) > 1]
     for share in SHARES:
-        found += quick_placements(replace(problem, memory_bounds=(share * case.capacity_bytes,) * problem.stages), keep=PLACEMENTS)
-        if found and max(found[0].stage_memory) <= SHARES[-1] * case.capacity_bytes:
-            break
+        bounded = [
+            replace(problem, memory_bounds=(share * case.capacity_bytes,) * problem.stages)
+            for _, problem in (asked[number] for number in open_)
+        ]
+        for number, placements in zip(open_, several_placements(bounded, keep=PLACEMENTS), strict=True):
+            met[number] += placements
+        roomy = SHARES[-1] * case.capacity_bytes
+        open_ = [number for number in open_ if not met[number] or max(met[number][0].stage_memory) > roomy]
+    return [_best(case, *each, found, acceptable) for each, found in zip(asked, met, strict=True)]
+
+
+def _best(
+    case: Case, base: Layout, problem: BalanceProblem, found: Sequence[Placement], acceptable: Callable[[Layout], bool] | None
+) -> Layout | None:
+    """The first placement by what its step is expected to be that is accepted, as a layout."""
     if not found:
         return None
     figures = np.array([(placement.simulated_time, max(placement.stage_memory)) for placement in found])

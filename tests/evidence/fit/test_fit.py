@@ -261,6 +261,19 @@ def test_intervals_are_as_wide_as_their_regime() -> None:
     assert unseen > scale.half_width(features[0])
 
 
+def test_a_framework_of_few_runs_is_nearly_as_little_known_as_one_without() -> None:
+    rng = np.random.default_rng(5)
+    widths = []
+    for few in (2, 15, 150):
+        features = [{"framework": "a", "cell": "a h"}] * 400 + [{"framework": "b", "cell": "b h"}] * few
+        scale = fit_scale(rng.normal(0.0, 0.05, 400 + few), features, np.ones(400 + few), unseen=0.9)
+        known, unseen = scale.effects["framework"]["a"], scale.effects["framework"]["*"]
+        widths.append((scale.effects["framework"]["b"] - known) / (unseen - known))
+    assert 0.7 < widths[0] < 1.0
+    assert 0.3 < widths[1] < 0.7
+    assert widths[2] < 0.25
+
+
 def test_the_fit_curve_finds_the_edge() -> None:
     ratio = np.linspace(-0.6, 0.4, 600)
     rng = np.random.default_rng(7)

@@ -83,6 +83,7 @@ def run(values: Values, faults: Faults, progress: Progress | None, told: Told | 
 
 def _chooser(sampler: str, given: Subject, candidates: Sequence[Candidate], values: Values) -> Chooser:
     """A sampler by its name, over the layouts of a case."""
+    from meshwright.api.kin import informed, predictor_named
     from meshwright.measure.tuning import beliefs as prior
     from meshwright.measure.tuning.replay import words_of
     from meshwright.measure.tuning.samplers import Optuna, shuffled
@@ -91,6 +92,8 @@ def _chooser(sampler: str, given: Subject, candidates: Sequence[Candidate], valu
     if sampler == "random":
         return shuffled(candidates, 0)
     known = prior.beliefs([prior.Subject(case=given.case, layout=each.layout) for each in candidates])
+    _, predictor = predictor_named(values.get("calibration"))
+    known = informed(known, given.case, [each.layout for each in candidates], predictor)
     if sampler in ("tpe", "gp"):
         return Optuna(candidates, words_of(known), sampler, 0)
     stop = values.get("stop_probability", STOP_PROBABILITY)

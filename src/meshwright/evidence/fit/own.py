@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.domain.calibration import OWN, Freedom, Offsets
-from meshwright.evidence.fit.calibrate import features_of, outside
+from meshwright.estimate import estimate
+from meshwright.evidence.fit.calibrate import NORMAL_90, features_of, outside
+from meshwright.evidence.fit.likeness import distance, words
+from meshwright.evidence.fit.linear import Runs, key_of
+from meshwright.evidence.fit.sharing import KNOWN, Own, Shared, shared
 from meshwright.evidence.fit.solve import fit
-from meshwright.evidence.fit.spread import rescaled
+from meshwright.evidence.fit.spread import rescaled, widened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +26,9 @@ if TYPE_CHECKING:
 
 LEVEL = "cell"
 """Own runs teach about their device under their framework in their precision, nothing else."""
+MANY = 120
+"""Timed runs from which a fit tells what is each run's own by itself: the posterior of a few has little to add, and its matrices
+grow. Our judgement."""
 
 
 def own_freedoms(freedoms: Sequence[Freedom]) -> tuple[Freedom, ...]:
@@ -43,11 +50,16 @@ def calibrate_on_top(
     Shapes:  ``groups`` and ``fold_of`` over the runs.
     Holds:   deterministic; offsets of other cells are those of ``base``.
     """
-    whole = fit(runs, own_freedoms(freedoms), groups=groups, progress=progress)
+    timed = [index for index, run in enumerate(runs) if run.step_s]
+    common = shared(seen_by(base, [runs[index] for index in timed], freedoms)) if 0 < len(timed) <= MANY else None
+    shares = dict.fromkeys(base.seen.get(LEVEL, {}), KNOWN)
+    whole = fit(_without_own_part(runs, timed, common), own_freedoms(freedoms), groups=groups, shares=shares, progress=progress)
     held, _ = outside(whole, np.array(fold_of, dtype=np.int64), progress)
     features, weights = features_of(whole, held), np.square(whole.weight)
+    step = base.step if common is None else widened(base.step, common.half_width, [features[index] for index in timed])
+    measured = np.array([math.log(run.step_s) if run.step_s else math.nan for run in runs])
     found, errors = [], {}
-    for kind, scale, residual in zip(("step", "memory"), (base.step, base.memory), held.residuals(whole), strict=True):
+    for kind, scale, residual in (("step", step, measured - held.step), ("memory", base.memory, held.residuals(whole)[1])):
         chosen = np.flatnonzero(np.isfinite(residual))
         if len(chosen):
             errors[f"own_median_{kind}_error_ratio"] = round(math.expm1(float(np.median(np.abs(residual[chosen])))), 4)
@@ -64,6 +76,32 @@ def calibrate_on_top(
         step=found[0], memory=found[1], seen=seen, provenance={**base.provenance, **provenance},
         diagnostics={**base.diagnostics, "own_runs": float(len(runs)), "own_rounds": float(whole.rounds), **errors},
     )
+
+
+def seen_by(base: CalibrationTable, runs: Sequence[Run], freedoms: Sequence[Freedom]) -> Own:
+    """Timed runs as a calibration sees them that has none of them; their cases carry it."""
+    space = Runs(runs, [each.name for each in freedoms])
+    ceilings = np.array([each.maximum or np.inf for each in freedoms])
+    linear = space.linear(np.zeros((len(space.keys), len(freedoms))), ceilings)
+    spreads = np.array([math.sqrt(sum(each**2 for each in freedom.spreads.values())) for freedom in freedoms])
+    found = [estimate(run.case, run.layout) for run in runs]
+    cells, models = ([key_of(run).values()[LEVEL] for run in runs], [run.case.model for run in runs])
+    return Own(
+        error=space.log_step - np.log([each.step_s for each in found]), by=linear.step_by * spreads,
+        spread=np.array([math.log(each.interval.step_s[1] / each.step_s) / NORMAL_90 if each.interval else 0.0 for each in found]),
+        cell=np.array([cells.index(each) for each in cells]), model=np.array([models.index(each) for each in models]),
+        known=np.array([bool(base.seen.get(LEVEL, {}).get(each)) for each in cells]),
+        distance=distance(np.array([[*words(run.layout), math.log2(run.layout.world)] for run in runs])),
+    )
+
+
+def _without_own_part(runs: Sequence[Run], timed: Sequence[int], common: Shared | None) -> list[Run]:
+    """Runs as they would have been without what is each one's own."""
+    found = list(runs)
+    if common is not None:
+        for index, error in zip(timed, common.error, strict=True):
+            found[index] = replace(runs[index], step_s=estimate(runs[index].case, runs[index].layout).step_s * math.exp(error))
+    return found
 
 
 def _as_own(fitted: Mapping[str, Offsets]) -> dict[str, Offsets]:

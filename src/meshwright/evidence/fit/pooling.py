@@ -10,7 +10,7 @@ import numpy as np
 from meshwright.domain.calibration import LEVELS, Offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -77,8 +77,8 @@ class Pooling:
 NEGLIGIBLE = 5e-4
 
 
-def pooling(freedoms: Sequence[Freedom], keys: Sequence[Key]) -> Pooling:
-    """The offsets that a set of keys needs."""
+def pooling(freedoms: Sequence[Freedom], keys: Sequence[Key], shares: Mapping[str, float] | None = None) -> Pooling:
+    """The offsets that a set of keys needs; ``shares``: of the spread of what is fitted for some values of a level."""
     columns: list[tuple[int, str, str]] = []
     spreads: list[float] = []
     place: dict[tuple[int, str, str], int] = {}
@@ -93,7 +93,7 @@ def pooling(freedoms: Sequence[Freedom], keys: Sequence[Key]) -> Pooling:
                 if name not in place:
                     place[name] = len(columns)
                     columns.append(name)
-                    spreads.append(freedom.spreads[level])
+                    spreads.append(freedom.spreads[level] * (shares or {}).get(value[level], 1.0))
                 own[row, column] = place[name]
         member.append(own)
     return Pooling(

@@ -27,7 +27,7 @@ from meshwright.evidence.fit.pooling import Pooling, pooling
 from meshwright.evidence.fit.workers import workers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -102,18 +102,19 @@ class Fit:
 
 def fit(
     runs: Sequence[Run], freedoms: Sequence[Freedom], *, groups: Sequence[str] | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    shares: Mapping[str, float] | None = None, progress: Callable[[str, int, int], None] | None = None,
 ) -> Fit:
     """Fit all constants to all runs.
 
-    Shapes:  runs of any cases; ``groups`` names what each run re-measures (same name, same configuration).
+    Shapes:  runs of any cases; ``groups`` names what each run re-measures (same name, same configuration); ``shares``: see
+             ``pooling``.
     Errors:  ``InputError`` for more than ``MAX_RUNS``; a run without a figure pulls at nothing.
     Holds:   deterministic: no random numbers, the order of runs changes sums only in the last bits.
     """
     if len(runs) > MAX_RUNS:
         raise fault("fit.many", "{count:,} runs are more than a fit takes: {limit:,}", count=len(runs), limit=MAX_RUNS)
     space = Runs(runs, [freedom.name for freedom in freedoms])
-    pool = pooling(freedoms, space.keys)
+    pool = pooling(freedoms, space.keys, shares)
     ceilings = np.array([freedom.maximum or np.inf for freedom in freedoms])
     weight = _shares(groups or [str(index) for index in range(len(runs))])
     search = _Search(space=space, pool=pool, ceilings=ceilings, weight=weight, progress=progress)

@@ -35,10 +35,12 @@ def fit_scale(residuals: Floats, features: Sequence[Mapping[str, str]], weights:
 
         log |r| = base + sum of effects + noise   (ridge regression);   q(level) = conformal quantile of |r| / exp(...)
         then each value of ``cell`` is moved towards its own quantile by n / (n + n0)
+        and the effect of a framework to (n effect + n0 unseen) / (n + n0), where that is more
 
     Symbols: r log(measured / predicted) out of fold; ``unseen`` the effect of a framework without runs.
     Shapes:  one residual, mapping and weight per run.
-    Holds:   runs of one configuration share a weight of one.
+    Holds:   runs of one configuration share a weight of one. A framework of few runs is nearly as little known as one without:
+             five runs of one source that agree say nothing about the next source.
     Source:  split conformal with a scale model (locally weighted): Lei et al. 2018, section 5.2; groups as in Mondrian conformal.
     """
     names = sorted({name for feature in features for name in feature})
@@ -67,6 +69,9 @@ def fit_scale(residuals: Floats, features: Sequence[Mapping[str, str]], weights:
         if name.startswith(("framework", GROUP)):  # a framework without runs has its own effect, once
             fitted[name][OTHER] = 0.0
     fitted["framework"][OTHER] = unseen
+    for value, effect in fitted["framework"].items():
+        count = float(weights[[feature["framework"] == value for feature in features]].sum())
+        fitted["framework"][value] = max(effect, (count * effect + GROUP_RUNS * unseen) / (count + GROUP_RUNS))
     return Scale(
         base=base, effects={name: {key: round(each, 4) for key, each in values.items()} for name, values in fitted.items()},
         quantiles={f"{level:g}": round(conformal_quantile(scores, weights, level), 4) for level in LEVELS},
@@ -94,6 +99,17 @@ def rescaled(scale: Scale, residuals: Floats, features: Sequence[Mapping[str, st
         spread = np.array([scale.spread(feature) for feature, chosen in zip(features, members, strict=True) if chosen])
         move = group_move(np.abs(residuals[members]) / spread, weights[members], shared)
         effects[GROUP][value] = round(effects[GROUP].get(value, effects[GROUP].get(OTHER, 0.0)) + move, 4)
+    return replace(scale, effects=effects)
+
+
+def widened(scale: Scale, half_widths: Floats, features: Sequence[Mapping[str, str]]) -> Scale:
+    """A scale whose groups have these half-widths of the interval of 0.9, in the mean of their logs."""
+    effects = {name: dict(values) for name, values in scale.effects.items()}
+    for value in sorted({feature[GROUP] for feature in features}):
+        moves = [math.log(wide / scale.half_width(feature)) for wide, feature in zip(half_widths, features, strict=True)
+                 if feature[GROUP] == value]
+        before = effects[GROUP].get(value, effects[GROUP].get(OTHER, 0.0))
+        effects[GROUP][value] = round(before + sum(moves) / len(moves), 4)
     return replace(scale, effects=effects)
 
 

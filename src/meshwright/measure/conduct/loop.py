@@ -160,7 +160,10 @@ class Conductor:
         if handle is None:
             return False
         attempt = self.store.started(attempt, handle)
-        self.running.append(Running(candidate=candidate, trial=trial, attempt=attempt, handle=handle, folder=folder))
+        running = Running(candidate=candidate, trial=trial, attempt=attempt, handle=handle, folder=folder)
+        self.running.append(running)
+        if running.recall():  # it may have been killed between the two
+            self.executor.cancel(handle, trial.limits.grace_s)
         self._tell("adopted", attempt)
         return True
 
@@ -231,7 +234,7 @@ class Conductor:
         if not why and over:
             why, said, self.stopped = "budget", over, over
         if why:
-            each.why, each.said, each.ended_at = why, said, now
+            each.told_to_end(why, said)
             self.executor.cancel(each.handle, each.trial.limits.grace_s)
         return stepped
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
+from meshwright.measure.trial import TOLD
 from meshwright.measure.watching import Seen, seen, sizes
 
 if TYPE_CHECKING:
@@ -63,6 +66,26 @@ class Running:
         if self.begun is None:
             self.begun = self._changed = self._stepped = now
 
+    def told_to_end(self, why: Why, said: str) -> None:
+        """It is told to end: noted beside it first, for whoever goes on if this process is killed before it has ended.
+
+        Holds:   a folder that takes no more files takes no note; the trial is told to end all the same.
+        """
+        self.why, self.said, self.ended_at = why, said, time.monotonic()
+        with suppress(OSError):
+            new = self.folder / f"{TOLD}.new"
+            new.write_text(json.dumps({"why": why, "said": said}), encoding="utf-8")
+            new.rename(self.folder / TOLD)
+
+    def recall(self) -> bool:
+        """Of a trial that another process has started: whether, and why, that one had told it to end."""
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            told = json.loads((self.folder / TOLD).read_bytes())
+            if told["why"] in get_args(Why) and told["why"]:
+                self.why, self.said, self.ended_at = told["why"], str(told["said"]), time.monotonic()
+                self.now = seen(self.folder)
+        return bool(self.why)
+
     def look(self, now: float, *, at_once: bool = False) -> bool:
         """Read what is new -> whether a step is; ``at_once``: however short ago it was read."""
         found = sizes(self.folder)
@@ -83,25 +106,29 @@ class Running:
         return False
 
     def due(self, now: float, best: Outcome | None) -> tuple[Why, str]:
-        """Why it should end now, and in words; empty while it should not."""
+        """Why it should end now, and in words; empty while it should not.
+
+        Holds:   what hangs is said to hang, also where nobody looked before its whole time was over.
+        """
         if self.begun is None:
             return "", ""
         limits = self.trial.limits
+        late: tuple[Why, str] = ("", "")
         if now - self.begun > limits.total_s:
-            return "timeout", f"not done within {limits.total_s:g} s"
+            late = "timeout", f"not done within {limits.total_s:g} s"
         if self._dying is not None and now - self._dying > limits.dying_s:
             return "dying", self.now.dying
         if not self.now.steps:
             if now - self.begun > limits.first_step_s:
                 return "hang", f"no step within {limits.first_step_s:g} s of its start"
-            return "", ""
+            return late
         if self.trial.steps is not None and self.now.steps >= self.trial.steps and now - self._stepped > limits.silence_s:
             return "enough", f"did not end by itself within {limits.silence_s:g} s of its last step"
         if now - self._changed > limits.silence_s:
             return "hang", f"silent for {limits.silence_s:g} s after step {self.now.steps}"
         if now - self._stepped > limits.step_s:
             return "hang", f"no step within {limits.step_s:g} s after step {self.now.steps}"
-        return self._decided(best)
+        return late if late[0] else self._decided(best)
 
     def _decided(self, best: Outcome | None) -> tuple[Why, str]:
         interval, step_s, counted = self.now.interval_s, self.now.step_s, len(self.now.steps_s)

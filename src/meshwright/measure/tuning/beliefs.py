@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +15,8 @@ from meshwright.estimate import estimate, evaluate
 from meshwright.estimate.certainty import memory_curve
 from meshwright.estimate.evaluate import shown_bytes
 from meshwright.estimate.trials import FULLEST_DEVICE, evaluate_trials
+from meshwright.evidence.fit.kin import foretold
+from meshwright.evidence.fit.likeness import words
 from meshwright.evidence.fit.linear import STEP
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.layout import Layout
     from meshwright.domain.memory_reading import MemoryReading
+    from meshwright.evidence.fit.kin import Kin
 
     Floats = NDArray[np.float64]
 
@@ -34,8 +37,6 @@ NORMAL_90 = 1.645
 """Half-width of a 90 % interval, in standard deviations."""
 UNKNOWN_SPREAD = math.log(2.0)
 """Standard deviation of a prediction without a calibration: a factor of two (docs/accuracy.md, priors alone)."""
-KNOBS = ("tp", "cp", "pp", "vp", "ep", "etp", "mb", "sp", "zero", "recompute", "offload")
-"""Columns of ``Beliefs.words``."""
 SEEN_BY = {"all": "all", "family": "family", "framework": "framework", "cell": "cell"}
 """Level of pooling -> whose runs are counted (``domain.uncertainty.Uncertainty.seen``); the device's for all others."""
 CERTAIN = 1e-3
@@ -67,6 +68,8 @@ class Beliefs:
     failures: float
     """Share of the runs that fail for other reasons than memory."""
     legal: NDArray[np.bool_]
+    gain: float = 0.0
+    """Share of their errors that recorded runs of kin foretold of each other; 0 where none was asked."""
 
     def __len__(self) -> int:
         return len(self.log_step)
@@ -76,6 +79,12 @@ class Beliefs:
         """The plan's order: the step over the probability that it fits."""
         fits = 1.0 / (1.0 + np.exp(np.clip(self.log_need / self.memory_width, -60.0, 60.0)))
         return np.asarray(np.exp(self.log_step) / np.maximum(np.where(self.legal, fits, 0.0), LEAST_PROBABILITY))
+
+    def told(self, kin: Kin, places: Floats) -> Beliefs:
+        """The same with what recorded runs of kin foretell of each step: moved, and as much surer."""
+        found = foretold(kin, places)
+        return replace(
+            self, log_step=self.log_step + found.error, spread=self.spread * found.spread_ratio, gain=found.gain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +116,7 @@ def beliefs(subjects: Sequence[Subject]) -> Beliefs:
     seen, unseen = _derivatives(subjects)
     return Beliefs(
         log_step=np.log([each.step_s for each in found]), spread=np.array([_spread(each) for each in found]),
-        by=seen, by_new=unseen, words=np.array([_words(each.layout) for each in subjects]),
+        by=seen, by_new=unseen, words=np.array([words(each.layout) for each in subjects]),
         log_need=np.array(need) - np.array(edges), log_shown=np.log(shown),
         terms=np.array([_terms(each) for each in found]),
         memory_width=max((curve.width for curve in curves if curve), default=CERTAIN),
@@ -151,19 +160,6 @@ def _spread_over(freedom: Freedom, case: Case, *, known: bool) -> float:
     seen = uncertainty.seen if uncertainty else {}
     has = {level: bool(uncertainty) and bool(seen.get(SEEN_BY.get(level, "device"), 1)) for level in freedom.spreads}
     return math.sqrt(sum(spread**2 for level, spread in freedom.spreads.items() if has[level] is known))
-
-
-def _words(layout: Layout) -> list[float]:
-    """Degrees as log2, what has no size as numbers that differ by one."""
-    degrees = (
-        layout.tensor_parallel, layout.context_parallel, layout.pipeline_parallel, layout.virtual_stages, layout.expert_parallel,
-        layout.expert_tensor_parallel, layout.microbatch_sequences,
-    )
-    kinds = {"NoRecompute": 0.0, "Selective": 1.0, "Mixed": 1.5, "Full": 2.0}
-    return [
-        *(math.log2(each) for each in degrees), float(layout.sequence_parallel), float(layout.zero_stage),
-        kinds[type(layout.recompute).__name__], float(len(layout.offload)),
-    ]
 
 
 def _terms(found: Estimate) -> list[float]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.evidence.fit.likeness import likeness
 from meshwright.measure.tuning.running import GRID, LOGISTIC_SD
-from meshwright.measure.tuning.scales import Scales, covariance, likeness
+from meshwright.measure.tuning.scales import Scales, covariance
 from meshwright.measure.tuning.steps import NOISE, STALLED, update
 
 if TYPE_CHECKING:

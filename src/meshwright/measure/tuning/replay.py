@@ -13,11 +13,12 @@ import numpy as np
 from meshwright.domain.label import label
 from meshwright.domain.layout import Overlap
 from meshwright.errors import fault, nearest
+from meshwright.evidence.fit.likeness import KNOBS
 from meshwright.evidence.rows.groups import CELL, cell_key, group_key, settings_key
 from meshwright.evidence.rows.reading import Refused, read_row
 from meshwright.evidence.rows.table import shipped_table
 from meshwright.measure.outcome import Outcome
-from meshwright.measure.tuning.beliefs import KNOBS, Subject, beliefs
+from meshwright.measure.tuning.beliefs import Subject, beliefs
 from meshwright.measure.tuning.running import Ran, implied
 from meshwright.search import layout_refusals
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.evidence.fit.likeness import likeness
 from meshwright.measure.tuning.beliefs import Beliefs
 from meshwright.readers.safe import load_yaml, require_mapping
 from meshwright.readers.structure import make_converter, structure
@@ -62,17 +63,6 @@ def shipped_scales() -> Scales:
     """The scales that ship with the calibration."""
     document = require_mapping(load_yaml(FILE), FILE.name)
     return structure(make_converter(), require_mapping(document["scales"], FILE.name), Scales, where=FILE.name)
-
-
-def likeness(words: Floats, reach: float) -> Floats:
-    """How alike layouts are.
-
-        k_ij = exp(-sum over knobs |w_i - w_j| / reach)
-
-    Shapes:  ``[n, f] -> [n, n]``; 1 on the diagonal.
-    Holds:   positive semidefinite: a product of Laplace kernels.
-    """
-    return np.asarray(np.exp(-np.abs(words[:, None, :] - words[None, :, :]).sum(axis=2) / reach))
 
 
 def covariance(known: Beliefs, scales: Scales) -> Floats:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from meshwright.evidence.fit.likeness import likeness
 from meshwright.measure.tuning.running import Ran, Running, running
-from meshwright.measure.tuning.scales import Scales, covariance, likeness, shipped_scales
+from meshwright.measure.tuning.scales import Scales, covariance, shipped_scales
 from meshwright.measure.tuning.steps import NOISE, Steps, expected_improvement, update
 from meshwright.words import percent
 

@@ -19,6 +19,7 @@ from meshwright.perf.schedules.simulation import makespans, simulate
 from meshwright.perf.schedules.split import bubble_parts, bubble_split
 from meshwright.perf.schedules.step import bubble_ratio_of_step, bubble_ratio_of_work, step_s
 from meshwright.perf.schedules.timeline import Timeline
+from meshwright.perf.schedules.together import Pipeline, makespans_of
 
 __all__ = [
     "BACKWARD",
@@ -30,6 +31,7 @@ __all__ = [
     "WEIGHT",
     "NamedOrder",
     "Order",
+    "Pipeline",
     "Schedule",
     "Timeline",
     "accepts_group",
@@ -41,6 +43,7 @@ __all__ = [
     "held_vectors",
     "lower_bound_s",
     "makespans",
+    "makespans_of",
     "microbatch_group",
     "simulate",
     "step_s",

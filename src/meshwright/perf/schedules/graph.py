@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from meshwright.perf.schedules.values import Bools, Floats, Ints
 
 
+UNKNOWN = -2
+"""Level of a node that was not reached yet."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Graph:
     """A node is an operation, a pair that runs jointly, or a transfer that occupies both its ends; nodes stand level by level.
@@ -157,25 +161,40 @@ def _by_level(graph: Graph) -> Graph:
 
 
 def _levels(before: Ints, stage: Ints) -> Ints:
-    """Longest number of steps from the beginning to every node, given up to three predecessors of each (-1: none)."""
-    total = before.shape[1]
-    after: list[list[int]] = [[] for _ in range(total)]
-    for row in before.tolist():
-        for node, earlier in enumerate(row):
-            if earlier >= 0:
-                after[earlier].append(node)
-    waits: list[int] = (before >= 0).sum(axis=0).tolist()
-    level = [0] * total
-    ready = [node for node, count in enumerate(waits) if count == 0]
-    for node in ready:  # in rising levels, so that the last of a node's predecessors is a deepest one
-        deeper = level[node] + 1
-        for later in after[node]:
-            if waits[later] > 1:
-                waits[later] -= 1
+    """Longest number of steps from the beginning to every node, given its predecessors (-1: none), that on its stage first.
+
+    Stages are followed as far as nothing that they await is missing; who waits goes on when it is there.
+    """
+    previous, *needs = before.tolist()
+    (later,) = np.nonzero(before[0] >= 0)
+    following = np.full(len(stage), -1)
+    following[before[0][later]] = later
+    after: list[int] = following.tolist()
+    level = [UNKNOWN] * len(after) + [-1]  # the last is that of nothing, whose number is -1
+    waiting: dict[int, list[int]] = {}
+    for node in later[following[before[0][later]] != later].tolist():  # a transfer stands before nodes of both its stages
+        waiting.setdefault(previous[node], []).append(node)
+    ready: list[int] = np.flatnonzero(before[0] < 0).tolist()
+    while ready:
+        node = ready.pop()
+        reached = level[previous[node]]
+        while node >= 0:
+            for need in needs:
+                earlier = level[need[node]]
+                if earlier > reached:
+                    reached = earlier
+                elif earlier == UNKNOWN:
+                    waiting.setdefault(need[node], []).append(node)
+                    break
             else:
-                waits[later] = 0
-                level[later] = deeper
-                ready.append(later)
-    stuck = sorted({int(stage[node]) for node, count in enumerate(waits) if count > 0})
+                reached += 1
+                level[node] = reached
+                if node in waiting:
+                    ready += waiting.pop(node)
+                node = after[node]
+                continue
+            break
+    del level[-1]
+    stuck = sorted({int(stage[node]) for node, reached in enumerate(level) if reached == UNKNOWN})
     assert not stuck, f"deadlock: stages {stuck} wait for each other"
     return np.array(level, dtype=np.int64)

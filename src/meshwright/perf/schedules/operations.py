@@ -31,6 +31,10 @@ class Order:
     stages: tuple[tuple[Operation, ...], ...]
     pairs: tuple[frozenset[int], ...]
 
+    def __hash__(self) -> int:
+        """Of what tells most orders apart: their thousands of operations are compared where that is the same."""
+        return hash((self.name, self.num_microbatches, self.virtual_stage))
+
     @property
     def num_stages(self) -> int:
         """Pipeline ranks."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,20 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 8 * 2**20
 """Of end times held at once; more columns are taken in turns. What fits the caches is fastest, too."""
+
+
+class Wires(NamedTuple):
+    """What nodes wait for, as rows of end times, of which row 0 is nothing and row i + 1 is node i; nodes stand level by level."""
+
+    rows: Ints
+    """``[what, node]``."""
+    place: Ints
+    """Row in the durations."""
+    second_place: Ints | None
+    """Row of the other half of a pair; None where nothing is paired."""
+    levels: tuple[tuple[int, int], ...]
+    delays: Floats | None = None
+    """How much later than its end each awaited result is there, ``[what, node, 1]``; None: at once."""
 
 
 def simulate(
@@ -57,9 +71,9 @@ def simulate(
     graph = graph_of(order, rendezvous=rendezvous)
     ops = graph.operations
     shape = (order.num_stages, order.num_chunks)
-    table = _durations(shape, forward_s, backward_input_s, backward_weight_s, hop_s)
-    ends = _ends(graph, table, hop_s, blocking=blocking)
-    first = _begins(ends, *_awaited(graph, hop_s, blocking=blocking))[graph.node, 0]
+    table = durations(shape, forward_s, backward_input_s, backward_weight_s, hop_s)
+    wires = _wires(graph, hop_s, blocking=blocking)
+    first = _begins(ends(wires, table), wires.rows, wires.delays)[graph.node, 0]
     duration = table[np.where(graph.second, graph.second_place[graph.node], graph.place[graph.node]), 0]
     start = first + np.where(graph.second, np.roll(duration, 1), 0.0)
     end = start + duration
@@ -105,20 +119,26 @@ def makespans(
     [27.0, 34.0]
     """
     graph = graph_of(order, rendezvous=rendezvous)
-    table = _durations((order.num_stages, order.num_chunks), forward_s, backward_input_s, backward_weight_s, hop_s)
-    columns = table.shape[1]
+    table = durations((order.num_stages, order.num_chunks), forward_s, backward_input_s, backward_weight_s, hop_s)
+    columns, wires = table.shape[1], _wires(graph, hop_s)
     width = max(1, MOST_BYTES // (8 * (graph.place.size + 1)))
     found = [
-        _ends(graph, np.ascontiguousarray(table[:, at : at + width]), hop_s)[graph.last + 1].max(axis=0)
+        ends(wires, np.ascontiguousarray(table[:, at : at + width]))[graph.last + 1].max(axis=0)
         for at in range(0, columns, width)
     ]
     return np.concatenate(found) if found else np.empty(0)
 
 
-def _durations(
-    shape: tuple[int, int], forward_s: npt.ArrayLike, input_s: npt.ArrayLike, weight_s: npt.ArrayLike, hop_s: float
+def durations(
+    shape: tuple[int, int], forward_s: npt.ArrayLike, input_s: npt.ArrayLike, weight_s: npt.ArrayLike, hop_s: float = 0.0
 ) -> Floats:
-    """Times of all nodes, ``[kind stage chunk, column]`` in the order of the kinds' numbers, then nothing, then a transfer."""
+    """Times of all nodes of an order, as rows of columns.
+
+    Shapes:  times broadcast to [num_stages][num_chunks][column] -> [kind stage chunk, column] in the order of the kinds' numbers,
+             then nothing, then a transfer.
+    Units:   s.
+    Source:  none, bookkeeping.
+    """
     times = [np.asarray(value, dtype=np.float64) for value in (forward_s, input_s, weight_s)]
     columns = max((each.shape[2] for each in times if each.ndim == 3), default=1)
     wide = (np.broadcast_to(each if each.ndim == 3 else each[..., None], (*shape, columns)) for each in times)
@@ -127,29 +147,37 @@ def _durations(
     return np.concatenate((stacked, np.full((1, columns), 0.0), np.full((1, columns), hop_s)))
 
 
-def _ends(graph: Graph, table: Floats, hop_s: float, *, blocking: bool = False) -> Floats:
-    """When every node ends, ``[row, column]``, one level after the other."""
-    ends = np.empty((graph.place.size + 1, table.shape[1]))
-    ends[0] = 0.0
-    np.take(table, graph.place, axis=0, out=ends[1:], mode="clip")
-    rows, delays = _awaited(graph, hop_s, blocking=blocking)
-    for start, stop in graph.levels:
-        here = ends[start + 1 : stop + 1]
-        here += _begins(ends, rows[:, start:stop], None if delays is None else delays[:, start:stop])
-        if graph.joint:
-            here += table[graph.second_place[start:stop]]
-    return ends
+def ends(wires: Wires, table: Floats) -> Floats:
+    """When every node ends, one level after the other.
+
+    Shapes:  [row, column].
+    Units:   s.
+    Source:  simulate().
+    """
+    found = np.empty((wires.place.size + 1, table.shape[1]))
+    found[0] = 0.0
+    np.take(table, wires.place, axis=0, out=found[1:], mode="clip")
+    rows, delays, second = wires.rows, wires.delays, wires.second_place
+    for start, stop in wires.levels:
+        here = found[start + 1 : stop + 1]
+        here += _begins(found, rows[:, start:stop], None if delays is None else delays[:, start:stop])
+        if second is not None:
+            here += table[second[start:stop]]
+    return found
 
 
-def _awaited(graph: Graph, hop_s: float, *, blocking: bool) -> tuple[Ints, Floats | None]:
-    """Rows of all that nodes wait for, ``[what, node]``, and how much later than its end each is there; None: at once."""
-    rows = np.vstack((graph.previous, graph.needs))
-    return rows, hop_s * np.vstack((graph.sent * blocking, graph.remote))[..., None] if hop_s else None
+def _wires(graph: Graph, hop_s: float, *, blocking: bool = False) -> Wires:
+    """The wires of a graph; results are delayed where transfers take time."""
+    delays = hop_s * np.vstack((graph.sent * blocking, graph.remote))[..., None] if hop_s else None
+    return Wires(
+        rows=np.vstack((graph.previous, graph.needs)), place=graph.place,
+        second_place=graph.second_place if graph.joint else None, levels=graph.levels, delays=delays,
+    )
 
 
-def _begins(ends: Floats, rows: Ints, delays: Floats | None) -> Floats:
+def _begins(found: Floats, rows: Ints, delays: Floats | None) -> Floats:
     """When some nodes begin: as soon as their stage is free and what they await has arrived."""
-    there = ends.take(rows, axis=0)
+    there = found.take(rows, axis=0)
     if delays is not None:
         there += delays
     begin: Floats = np.maximum.reduce(there, axis=0)

@@ -72,7 +72,7 @@ def mistral(fields: Fields) -> Model:
     )
 
 
-@reads("Qwen2ForCausalLM", "qwen2")
+@reads("Qwen2ForCausalLM", "qwen2", "qwen2_vl_text", "qwen2_5_vl_text")
 def qwen2(fields: Fields) -> Model:
     """Qwen 1.5, 2 and 2.5: biases on queries, keys and values."""
     hidden, layers = fields.size("hidden_size"), fields.layers("num_hidden_layers")
@@ -85,7 +85,7 @@ def qwen2(fields: Fields) -> Model:
     )
 
 
-@reads("Qwen3ForCausalLM", "qwen3")
+@reads("Qwen3ForCausalLM", "qwen3", "qwen3_vl_text")
 def qwen3(fields: Fields) -> Model:
     """Qwen3: a norm on every query and key head."""
     hidden, layers = fields.size("hidden_size"), fields.layers("num_hidden_layers")

@@ -66,7 +66,8 @@ def pairs(
         drawing.text(frame.at(limit, 0)[0] - 4, top + 14, limit_word, size=SIZE - 1, colour=RED, anchor="end")
     if level is not None:
         frame.line([(x_axis.low, level), (x_axis.high, level)], RED, dash="5 3")
-        drawing.text(frame.left + 6, frame.at(x_axis.low, level)[1] - 5, limit_word, size=SIZE - 1, colour=RED)
+        place = frame.at(x_axis.high, level)
+        drawing.text(place[0] - 4, place[1] - 5, limit_word, size=SIZE - 1, colour=RED, anchor="end")
     if mark is not None:
         frame.line([(mark, y_axis.low), (mark, y_axis.high)], GREEN, dash="5 4")
     for kind in reversed(kinds):

@@ -37,7 +37,7 @@ from meshwright.version import __version__
 from meshwright.words import gib, percent, rate, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.console import RenderableType
 
@@ -266,10 +266,3 @@ def page(verb: str, title: str, **more: Any) -> Page:
 def notes_of(texts: Sequence[str]) -> tuple[Paragraph, ...]:
     """Lines that must not be missed."""
     return tuple(Paragraph(words=words(each), kind="note") for each in texts)
-
-
-def rejected_rows(rejected: Mapping[str, int]) -> list[tuple[str, int, float]]:
-    """Rule, how many layouts it refused, and which share of all."""
-    total = sum(rejected.values())
-    ordered = sorted(rejected.items(), key=lambda item: (-item[1], item[0]))
-    return [(reason, times, times / total) for reason, times in ordered]

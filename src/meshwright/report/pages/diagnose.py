@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from meshwright.report.diagnose import VERDICTS, diagnose_report
+from meshwright.report.diagnose import VERDICTS, diagnose_report, worth
 from meshwright.report.diagnosis_picture import course, parts, ranks
 from meshwright.report.page.blocks import Block, Page, Paragraph, Pieces, Run, Section, Tile, Tiles, drawn_twice, table, words
 from meshwright.report.page.reading import sections_of
@@ -80,16 +80,12 @@ def _tiles(observed: Mapping[str, Any], expected: Mapping[str, Any] | None) -> T
 def _findings(view: Mapping[str, Any]) -> Iterator[Block]:
     """Each finding: what it is and what it costs, what shows it, what helps."""
     for each in view["findings"][:MOST]:
-        lost = f"{percent(each['loss_ratio'])} lost" if each["loss_ratio"] is not None else ""
-        gain = each["predicted_gain_ratio"]
-        with_it = f"{percent(gain)} less with {each['change']}" if gain else ""
-        won = f"at most {percent(gain)} less" if gain and each["gain_is_bound"] else with_it
-        beside = "; ".join(filter(None, (lost, won)))
+        lost, won = worth(each["loss_ratio"], each["predicted_gain_ratio"], each["change"], at_most=each["gain_is_bound"])
         yield Paragraph(words=words(
             Run(each["severity"], TONES[each["severity"]], badge=True), Run(each["message"], "strong"),
             Run(f"  {each['id']}", "dim"),
         ), kind="head")
-        if beside:
+        if lost or won:
             yield Paragraph(words=words(Run(lost, "bad"), "; " if lost and won else "", Run(won, "good")))
         for one in each["evidence"][:3]:
             where = f"{one['file']}:{one['line']}" if one["line"] else one["file"] or ""

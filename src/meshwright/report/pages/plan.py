@@ -33,13 +33,13 @@ from meshwright.report.pages.common import (
     more_figures,
     notes_of,
     page,
-    rejected_rows,
     tiles,
     time_section,
 )
 from meshwright.report.pages.knobs import knobs_section
 from meshwright.report.pages.layouts import strip
 from meshwright.report.pages.pipeline import pipeline_section
+from meshwright.report.plan import refused_words, rejected_rows, searched_words
 from meshwright.report.ranking import pareto_table, ranked_table, riskier_table
 from meshwright.report.rehearse import terse
 from meshwright.report.runs import closest_line
@@ -47,7 +47,7 @@ from meshwright.report.stages import PARTS
 from meshwright.report.svg import BLUE, GREY
 from meshwright.report.verdict import amount, infeasible
 from meshwright.units import GIB
-from meshwright.words import gib, integer, percent, plural, seconds
+from meshwright.words import gib, integer, percent, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -198,13 +198,9 @@ def _measured(answer: PlanAnswer) -> Section | None:
 
 def _search(result: PlanResult) -> Section:
     """How many layouts were looked at, and which rules refused how many."""
-    line = (
-        f"{plural(result.legal, 'legal layout')}: {integer(result.evaluated)} evaluated, {integer(result.bounded)} ruled out by a "
-        f"bound, {integer(result.fitting)} fit; {result.search_s:.2f} s, {integer(result.evaluations_per_s)} layouts/s"
-    )
     rows = [[integer(times), percent(share), reason] for reason, times, share in rejected_rows(result.rejected)]
-    refused = f"{integer(sum(result.rejected.values()))} layouts refused by rules, the first that refuses is counted"
-    blocks: list[Block] = [Paragraph(words=words(line))]
+    refused = f"{refused_words(result.rejected)}, the first that refuses is counted"
+    blocks: list[Block] = [Paragraph(words=words(searched_words(result)))]
     if rows:
         blocks.append(table(["layouts", "share", "refused because"], rows, caption=refused, right=[0, 1]))
     return Section(title="What was searched and refused", blocks=tuple(blocks))

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from meshwright.domain.balance import BalanceProblem, Body, End
-from meshwright.domain.kernels import running
+from meshwright.domain.kernels import with_kernels
 from meshwright.domain.label import parse_recompute, recompute_word
 from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective, mixed, ordered_parts
 from meshwright.estimate.combine import state_costs
 from meshwright.estimate.costs import work_costs
-from meshwright.estimate.degrees import degrees_of
+from meshwright.estimate.degrees import Degrees, columns_of, degrees_of
 from meshwright.estimate.evaluate import settings_of, split_of
 from meshwright.estimate.memory import held_bytes, static_bytes
 from meshwright.estimate.split import Composition
-from meshwright.estimate.stages import stage_inputs, stage_parameters
+from meshwright.estimate.stages import stage_inputs, stage_parameters, together, under
+from meshwright.estimate.tables import column
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from meshwright.domain.balance import Grid, Placement, RecomputeRule
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout, Recompute, Treatment
     from meshwright.domain.model import Model
+    from meshwright.estimate.costs import Settings
     from meshwright.estimate.stages import StageInputs
 
     Floats = NDArray[np.float64]
@@ -95,9 +100,28 @@ def problem_of(case: Case, features: Features, layout: Layout, choice: Choice | 
     Source:  ``estimate.costs``, ``estimate.stages``, ``estimate.combine``; static bytes of a layer are those of a stage with that
              layer alone.
     """
-    chosen = choice or choices(features, layout)[0]
-    case = running(case, layout)
-    inputs = _inputs(case, layout, chosen.treatments)
+    return problems_of(case, features, [(layout, choice or choices(features, layout)[0])])[0]
+
+
+def problems_of(case: Case, features: Features, asked: Sequence[tuple[Layout, Choice]]) -> list[BalanceProblem]:
+    """The pipelines of several layouts; what layers cost is evaluated as columns.
+
+    Units:   s, bytes; micro-batches are whole.
+    Source:  ``problem_of``.
+    """
+    groups: defaultdict[Settings, list[int]] = defaultdict(list)
+    for number, (layout, _) in enumerate(asked):
+        groups[replace(settings_of(layout), treatments=())].append(number)
+    found: dict[int, BalanceProblem] = {}
+    for settings, members in groups.items():
+        own = with_kernels(case, compiled=settings.compiled, attention=settings.attention)
+        several = _inputs(own, settings, [asked[number] for number in members])
+        for number, inputs in zip(members, several, strict=True):
+            found[number] = _problem(own, features, *asked[number], inputs)
+    return [found[number] for number in range(len(asked))]
+
+
+def _problem(case: Case, features: Features, layout: Layout, chosen: Choice, inputs: StageInputs) -> BalanceProblem:
     static = _static(case, layout)
     scale = float(held_bytes(case, 1.0))
     behind = case.model.mtp_kinds
@@ -168,9 +192,16 @@ def _body(
     )
 
 
-def _inputs(case: Case, layout: Layout, treatments: tuple[Treatment, ...]) -> StageInputs:
-    """What stages are made of, under some treatments."""
-    return stage_inputs(work_costs(case, replace(settings_of(layout), treatments=treatments), degrees_of(layout)))
+def _inputs(case: Case, settings: Settings, asked: Sequence[tuple[Layout, Choice]]) -> list[StageInputs]:
+    """What stages of layouts with the same settings are made of, each under the treatments of its choice."""
+    every = tuple(dict.fromkeys(each for _, choice in asked for each in choice.treatments))
+    degrees = Degrees.of(columns_of([layout for layout, _ in asked]))
+    found = stage_inputs(work_costs(case, replace(settings, treatments=every), degrees))
+    by_treatment = dict(zip(every, [under(found, number) for number in range(len(every))], strict=True))
+    return [
+        column(together([by_treatment[each] for each in choice.treatments]), number)
+        for number, (_, choice) in enumerate(asked)
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

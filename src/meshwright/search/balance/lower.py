@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.perf.schedules import BACKWARD, BACKWARD_INPUT, FORWARD, WEIGHT
-from meshwright.search.balance.times import ChunkTimes, order_of, positions, short_microbatches
+from meshwright.search.balance.times import ChunkTimes, Shape, order_of, positions, shape_of, short_microbatches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
-def pipeline_rows(problem: BalanceProblem) -> Iterator[tuple[Floats, int]]:
+def pipeline_rows(problem: BalanceProblem | Shape) -> Iterator[tuple[Floats, int]]:
     """Coefficients of linear lower bounds of the pipeline's time, and how many hops each crosses.
 
         C_s = forwards before the first operation of s + all work of s + input gradients after its last backward
@@ -82,13 +82,17 @@ def _work(operations: tuple[tuple[int, int, int], ...], own: list[int], kinds: d
     return total
 
 
-@lru_cache(maxsize=64)
 def bound_rows(problem: BalanceProblem) -> tuple[Floats, Floats]:
     """All of ``pipeline_rows`` together: coefficients ``[row, 3 x place]``, and the seconds of their hops."""
-    rows = list(pipeline_rows(problem))
-    return np.stack([amounts.ravel() for amounts, _ in rows]), problem.hop_time * np.array(
-        [hops for _, hops in rows], dtype=np.float64
-    )
+    amounts, hops = _rows(shape_of(problem))
+    return amounts, problem.hop_time * hops
+
+
+@lru_cache(maxsize=64)
+def _rows(shape: Shape) -> tuple[Floats, Floats]:
+    """Coefficients, and numbers of hops: the same for all that pipelines of a shape may hold."""
+    rows = list(pipeline_rows(shape))
+    return np.stack([amounts.ravel() for amounts, _ in rows]), np.array([hops for _, hops in rows], dtype=np.float64)
 
 
 def lower_bounds(problem: BalanceProblem, times: ChunkTimes) -> Floats:
@@ -109,6 +113,12 @@ def lockstep_pairs(problem: BalanceProblem) -> dict[tuple[int | None, int | None
 
     Holds:   an estimate for telling placements of one slot apart; taken from the stage in the middle.
     """
+    return _pairs(shape_of(problem))
+
+
+@lru_cache(maxsize=64)
+def _pairs(problem: Shape) -> dict[tuple[int | None, int | None], float]:
+    """The steps of pipelines of a shape."""
     few = short_microbatches(problem)
     operations = order_of(problem, few).stages[problem.stages // 2]
     more = (problem.microbatches - few) / max(few, 1)

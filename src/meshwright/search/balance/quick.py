@@ -19,7 +19,7 @@ from meshwright.search.balance.climb import neighbours
 from meshwright.search.balance.lower import lockstep_pairs, lower_bounds
 from meshwright.search.balance.memory import activation_table, kept_memory, stage_memory, working_set
 from meshwright.search.balance.starts import leading_choices
-from meshwright.search.balance.times import ChunkTimes, chunk_times, positions, simulated_times, slot_times
+from meshwright.search.balance.times import ChunkTimes, chunk_times, positions, several_times, slot_times
 from meshwright.search.balance.treatments import kinds_at, leading, treated
 
 if TYPE_CHECKING:
@@ -70,21 +70,49 @@ def quick_placements(problem: BalanceProblem, *, keep: int = 1) -> tuple[Placeme
     Units:   the problem's.
     Holds:   deterministic; no better than ``balance``; pipelines of more than ``times.ROUNDS`` rounds are continued from there.
     """
+    return several_placements([problem], keep=keep)[0]
+
+
+def several_placements(problems: Sequence[BalanceProblem], *, keep: int = 1) -> list[tuple[Placement, ...]]:
+    """The best few placements of several problems, whose pipelines are simulated side by side.
+
+    Units:   the problems'.
+    Source:  ``quick_placements``.
+    """
+    met = [_met(problem) for problem in problems]
+    asked = [(problem, each.times) for problem, each in zip(problems, met, strict=True) if each is not None]
+    spans = iter(several_times(asked, short=True))
+    return [() if each is None else _best(each, next(spans), keep) for each in met]
+
+
+class _Met(NamedTuple):
+    """Placements that fit and promise most, side by side."""
+
+    columns: Counts
+    times: ChunkTimes
+    memory: Floats
+
+
+def _met(problem: BalanceProblem) -> _Met | None:
+    """Those that are worth a simulation; None where nothing fits."""
     starts = _starts(problem)
     follow = problem.chunks == 1 or problem.stages * problem.chunks <= MOST_PLACES
-    met = [_descended(problem, start, lead) if follow else start for start, lead in starts]
-    columns = _once(np.concatenate(met, axis=-1))
+    columns = _once(np.concatenate([_descended(problem, start, lead) if follow else start for start, lead in starts], axis=-1))
     judged = _judged(problem, columns)
     able = np.flatnonzero(judged.excess == 0.0)
     if not able.size:
-        return ()
+        return None
     able = able[np.argsort(judged.value[able], kind="stable")[:SIMULATED]]
-    times = ChunkTimes(*(each[..., able] for each in judged.times))
-    simulated, slots = simulated_times(problem, times, short=True), slot_times(times)
+    return _Met(columns[..., able], ChunkTimes(*(each[..., able] for each in judged.times)), judged.memory[:, able])
+
+
+def _best(met: _Met, simulated: Floats, keep: int) -> tuple[Placement, ...]:
+    """The first few by simulation."""
+    slots = slot_times(met.times)
     return tuple(
         Placement(
-            counts=columns[..., able[number]], slot_time=float(slots[number]), simulated_time=float(simulated[number]),
-            stage_memory=tuple(judged.memory[:, able[number]].tolist()),
+            counts=met.columns[..., number], slot_time=float(slots[number]), simulated_time=float(simulated[number]),
+            stage_memory=tuple(met.memory[:, number].tolist()),
         )
         for number in np.argsort(simulated, kind="stable")[:keep]
     )

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from meshwright.perf.schedules import ORDERS, makespans
+from meshwright.perf.schedules import ORDERS, Pipeline, makespans_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from meshwright.domain.balance import BalanceProblem
@@ -40,7 +42,22 @@ class ChunkTimes(NamedTuple):
         return self.backward_input + self.weight
 
 
-def order_of(problem: BalanceProblem, microbatches: int | None = None) -> Order:
+class Shape(NamedTuple):
+    """What the order of a pipeline depends on, whatever stands on its stages."""
+
+    schedule: str
+    stages: int
+    microbatches: int
+    chunks: int
+    sequence_splits: int
+
+
+def shape_of(problem: BalanceProblem) -> Shape:
+    """The shape of a problem."""
+    return Shape(problem.schedule, problem.stages, problem.microbatches, problem.chunks, problem.sequence_splits)
+
+
+def order_of(problem: BalanceProblem | Shape, microbatches: int | None = None) -> Order:
     """The order of operations of a problem's schedule, for another number of micro-batches on demand."""
     m = problem.microbatches if microbatches is None else microbatches
     return _order(problem.schedule, problem.stages, m, problem.chunks, problem.sequence_splits)
@@ -57,7 +74,7 @@ def ends(problem: BalanceProblem) -> tuple[tuple[int, int], tuple[int, int]]:
     return (places[0][1], places[0][0]), (places[-1][1], places[-1][0])
 
 
-def positions(problem: BalanceProblem) -> tuple[tuple[int, int], ...]:
+def positions(problem: BalanceProblem | Shape) -> tuple[tuple[int, int], ...]:
     """(chunk, stage) of every position of the model, in its order."""
     return _positions(problem.schedule, problem.stages, short_microbatches(problem), problem.chunks, problem.sequence_splits)
 
@@ -106,7 +123,7 @@ def slot_times(times: ChunkTimes) -> Floats:
     return np.asarray((times.forward.max(axis=1) + times.backward.max(axis=1)).max(axis=0))
 
 
-def short_microbatches(problem: BalanceProblem) -> int:
+def short_microbatches(problem: BalanceProblem | Shape) -> int:
     """As many micro-batches as show all that a schedule does; groups of chunks that do not come out even depend on all of them."""
     m, unit = problem.microbatches, problem.stages * problem.sequence_splits
     return m if problem.chunks > 1 and m % unit else min(m, ROUNDS * unit + m % unit)
@@ -123,21 +140,52 @@ def simulated_times(problem: BalanceProblem, times: ChunkTimes, *, short: bool =
     Holds:   exact up to ``WHOLE_OPERATIONS`` operations; ``short``: always by continuation, for comparing neighbours.
     Source:  ``perf.schedules.makespans``.
     """
+    return several_times([(problem, times)], short=short)[0]
+
+
+def several_times(asked: Sequence[tuple[BalanceProblem, ChunkTimes]], *, short: bool = False) -> list[Floats]:
+    """The pipelines of several problems, simulated side by side.
+
+    Shapes:  of each as ``simulated_times``.
+    Units:   the problems'.
+    Source:  ``simulated_times``.
+    """
+    lengths = [_lengths(problem, short=short) for problem, _ in asked]
+    pipelines = [
+        _pipeline(problem, times, length)
+        for (problem, times), own in zip(asked, lengths, strict=True) for length in own
+    ]
+    spans = iter(makespans_of(pipelines))
+    return [_told(problem, times, [next(spans) for _ in own]) for (problem, times), own in zip(asked, lengths, strict=True)]
+
+
+def _lengths(problem: BalanceProblem, *, short: bool) -> tuple[int, ...]:
+    """Numbers of micro-batches that are simulated: all, or fewer and one round more."""
     m, few = problem.microbatches, short_microbatches(problem)
-    unit = problem.stages * problem.sequence_splits
     whole = m * problem.stages * problem.chunks * 2 <= WHOLE_OPERATIONS
-    if m <= few + unit or (whole and not short):
-        return _makespans(problem, times, m)
-    base, longer = _makespans(problem, times, few), _makespans(problem, times, few + unit)
-    busiest = (times.forward + times.backward).sum(axis=1).max(axis=0)
-    return np.asarray(base + (m - few) * np.maximum((longer - base) / unit, busiest))
+    if m <= few + _unit(problem) or (whole and not short):
+        return (m,)
+    return few, few + _unit(problem)
 
 
-def _makespans(problem: BalanceProblem, times: ChunkTimes, microbatches: int) -> Floats:
-    alone = times.forward.ndim == 2
-    columns = ChunkTimes(*(each[..., None] for each in times)) if alone else times
-    found = makespans(
-        order_of(problem, microbatches), forward_s=columns.forward, backward_input_s=columns.backward_input,
-        backward_weight_s=columns.weight, hop_s=problem.hop_time,
+def _unit(problem: BalanceProblem) -> int:
+    """Micro-batches of a round."""
+    return problem.stages * problem.sequence_splits
+
+
+def _pipeline(problem: BalanceProblem, times: ChunkTimes, microbatches: int) -> Pipeline:
+    forward, inputs, weight = times
+    return Pipeline(
+        order=order_of(problem, microbatches), forward_s=forward, backward_input_s=inputs, backward_weight_s=weight,
+        hop_s=problem.hop_time,
     )
-    return np.asarray(found[0]) if alone else found
+
+
+def _told(problem: BalanceProblem, times: ChunkTimes, spans: list[Floats]) -> Floats:
+    """The whole pipeline from what was simulated of it."""
+    base, *longer = [each[0] if times.forward.ndim == 2 else each for each in spans]
+    if not longer:
+        return np.asarray(base)
+    busiest = (times.forward + times.backward).sum(axis=1).max(axis=0)
+    rest = problem.microbatches - short_microbatches(problem)
+    return np.asarray(base + rest * np.maximum((longer[0] - base) / _unit(problem), busiest))
