@@ -76,7 +76,7 @@ def test_a_figure_in_words():
 def test_the_words_of_a_side_of_the_grid():
     micro, tensor = CONTESTS[0], next(each for each in CONTESTS if each.topic == "tensor parallelism")
     best = {"mb1": found(), "mb2": found(fits=False)}
-    assert module._best(facts(best=best), micro, 0) == "micro-batch 1: 10 s (tp2)"
+    assert module._best(facts(best=best), micro, 0) == "micro-batch 1: 10.0 s (tp2)"
     assert module._best(facts(best=best), micro, 1) == "micro-batch 2: does not fit, 90.0 GiB at least"
     assert module._best(facts(best=best), micro, 2) == "micro-batch 16: not legal here"
     assert module._best(facts(parameters=70e9), tensor, 0) == "TP by size of the model: no class for this size"
@@ -91,7 +91,7 @@ def test_the_words_of_a_side_of_the_grid():
             {"any": found(9.0), "mb1": found(10.0), "mb2": found(12.0), "mb16": found(99.0, fits=False)},
             (),
             ("step_spread_ratio", 0.2),
-            "the best of all takes 9 s (tp2)",
+            "the best of all takes 9.00 s (tp2)",
         ),
         ({"any": found(9.0), "mb1": found(10.0)}, ("a",), ("step_spread_ratio", 0.0), ""),
         ({"any": found(9.0)}, ("a", "b"), ("step_spread_ratio", 0.0), "within 3.0% the model cannot tell them apart"),
