@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import meshwright as mw
+from meshwright.api.packed_search import best_packs
 from meshwright.api.packs import (
     batch_of_packs,
     batch_of_samples,
@@ -17,7 +20,7 @@ from meshwright.api.packs import (
     samples_of,
     samples_per_pack,
 )
-from meshwright.errors import InputError
+from meshwright.errors import InputError, Message, NoAnswerError
 
 CASE = {"model": "llama3-8b", "device": "h100-sxm", "nodes": 1, "global_batch": 64, "task": "sft"}
 
@@ -197,3 +200,26 @@ def test_a_layout_that_does_not_share_the_packs_is_told_how_many_it_would(file):
         mw.estimate(mw.EstimateRequest(**asked, packs=42))
     assert "42 packs are no multiple of dp x mb = 8 x 1 = 8; --packs 48 gives replicas as many each" in str(caught.value)
     assert mw.estimate(mw.EstimateRequest(**asked, packs=48)).given.case.batch.samples == pytest.approx(64)
+
+
+@pytest.mark.parametrize("caps", [(8192, 16384), (16384, 8192)])
+def test_a_cap_that_a_framework_runs_nothing_of_does_not_hide_another(caps):
+    refused, runs = caps
+    case = SimpleNamespace(
+        samples=samples_of([8192] * 8, None), request={"global_batch": 8},
+        packed=lambda cap, packs: SimpleNamespace(case=SimpleNamespace(
+            batch=SimpleNamespace(sequence_tokens=cap, global_batch_sequences=packs))),
+    )
+    first = SimpleNamespace(estimate=SimpleNamespace(expected_step_s=1.0))
+
+    def searched(packed):
+        if packed.case.batch.sequence_tokens == runs:
+            return SimpleNamespace(plans=[first], verdict=None)
+        raise NoAnswerError([Message("plan.framework", "runs none", {})])
+
+    best, _, tried = best_packs(case, searched)
+    assert best.case.batch.sequence_tokens == runs
+    assert {each.max_tokens for each in tried} == {runs}
+    case.request["max_tokens"] = refused
+    with pytest.raises(NoAnswerError):
+        best_packs(case, searched)

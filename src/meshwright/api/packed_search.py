@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.api.packs import pack_counts
 from meshwright.domain.estimate import Infeasible
-from meshwright.errors import InputError
+from meshwright.errors import InputError, NoAnswerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,18 +36,19 @@ def best_packs(given: Setup, searched: Callable[[Setup], PlanResult]) -> tuple[S
     All have the same samples in a step, so that their steps compare. Where nothing fits under any cap, the smallest stands.
     ``max_tokens`` and ``packs`` of the request are kept where they are given.
 
-    Errors:  ``InputError`` where no cap has a legal layout, with what is wrong under the smallest.
+    Errors:  ``InputError`` where no cap has a legal layout, ``NoAnswerError`` where the framework runs none of those that fit: with
+             what is wrong under the smallest cap.
     """
     assert given.samples is not None, "only samples are packed"
     samples, batch = given.samples, given.request["global_batch"]
     caps = [given.request["max_tokens"]] if "max_tokens" in given.request else [times * samples.longest_tokens for times in TIMES]
     found: list[tuple[float, Setup, PlanResult]] = []
-    wrong: list[InputError] = []
+    wrong: list[InputError | NoAnswerError] = []
     for cap, packs in [(most, packs) for most in caps for packs in _counts(given, samples, batch, most)]:
         packed = given.packed(cap, packs)
         try:
             result = searched(packed)
-        except InputError as error:
+        except (InputError, NoAnswerError) as error:
             wrong.append(error)
         else:
             found.append((_expected_s(result), packed, result))
