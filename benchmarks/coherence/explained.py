@@ -21,9 +21,9 @@ def explained(trial: Trial) -> Iterator[Asked]:
     It searches again to find that plan: in three cases of four it is told the layout.
     """
     first = trial.document["plans"][0]
-    told = {} if len(first["label"]) % 4 == 0 else {"layout": first["label"]}
+    told = trial.asked if len(first["label"]) % 4 == 0 else {**trial.options, "layout": first["label"]}
     try:
-        document = mw.explain(mw.ExplainRequest(**{**trial.options, **told})).to_json()
+        document = mw.explain(mw.ExplainRequest(**told)).to_json()
     except MeshwrightError as error:
         yield Asked("explain explains what plan found", str(error), "explain")
         return
