@@ -85,14 +85,14 @@ def test_a_shorter_step_that_is_less_likely_to_fit_is_said_to_be_so() -> None:
     assert found.figure.value == pytest.approx(17.6 / 16.7 - 1.0)
     assert found.sentence == (
         "micro-batch 1: 16.0 s where it fits, 17.6 s expected (tp4); best of all: 16.7 s (tp2); the advice is 5.4% slower; "
-        "micro-batch 1 is faster where it fits, but less likely to fit"
+        "faster where it fits, but less likely to fit: micro-batch 1"
     )
     own, words = _by_grid(facts, CONTESTS[0], ("a",))  # type: ignore[arg-type]
     assert (own.name, words) == ("expected_spread_ratio", "")
     facts.best["mb2"] = alternative(16.5, 16.6)
-    assert _by_grid(facts, CONTESTS[0], ("a",))[1] == "micro-batch 1 is faster where it fits, but less likely to fit"  # type: ignore[arg-type]
+    assert _by_grid(facts, CONTESTS[0], ("a",))[1] == "faster where it fits, but less likely to fit: micro-batch 1"  # type: ignore[arg-type]
     words = _by_grid(facts, CONTESTS[0], ())[1]  # type: ignore[arg-type]
-    assert words == "the best of all takes 16.7 s (tp2); micro-batch 1 is faster where it fits, but less likely to fit"
+    assert words == "the best of all takes 16.7 s (tp2); faster where it fits, but less likely to fit: micro-batch 1"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_shorter_step_that_is_less_likely_to_fit_is_said_to_be_so() -> None:
         ({}, ""),
         ({"a": alternative(9.0, 9.5)}, ""),
         ({"a": alternative(9.0, 9.5), "b": alternative(9.2, 9.6)}, ""),
-        ({"a": alternative(9.0, 9.9), "b": alternative(9.2, 9.6)}, "; a is faster where it fits, but less likely to fit"),
+        ({"a": alternative(9.0, 9.9), "b": alternative(9.2, 9.6)}, "; faster where it fits, but less likely to fit: a"),
         ({"a": alternative(9.599, 9.9), "b": alternative(9.6, 9.6)}, ""),
         ({"a": alternative(9.0, 99.0, fits=False), "b": alternative(9.2, 9.6)}, ""),
     ],

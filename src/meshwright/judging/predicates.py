@@ -75,14 +75,14 @@ def expected_change(facts: Facts, one: Alternative, other: Alternative) -> str:
 
 
 def riskier(named: Mapping[str, Alternative]) -> str:
-    """``; A is faster where it fits, but less likely to fit``: one of those with a name that its risk keeps from being best."""
+    """``; faster where it fits, but less likely to fit: A``: one of those with a name that its risk keeps from being best."""
     fitting = {name: each for name, each in named.items() if each.fits}
     if not fitting:
         return ""
     best = min(fitting.values(), key=lambda each: each.expected_step_s)
     name, shortest = min(fitting.items(), key=lambda item: item[1].step_s)
-    shorter = shortest.step_s < best.step_s * (1.0 - SAME_RATIO) and shortest.expected_step_s > best.expected_step_s
-    return f"; {name} is faster where it fits, but less likely to fit" if shorter else ""
+    shorter = shortest.expected_step_s > best.expected_step_s and seconds(shortest.step_s) != seconds(best.step_s)
+    return f"; faster where it fits, but less likely to fit: {name}" if shorter else ""
 
 
 def only_more_work(one: Alternative, other: Alternative) -> bool:
