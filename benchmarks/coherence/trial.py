@@ -42,6 +42,9 @@ class Trial:
     """A case as options, and the answer of ``plan``."""
 
     options: dict[str, Any]
+    """With the packs that ``plan`` chose, where it chose some: what other verbs are asked about its layouts."""
+    asked: dict[str, Any]
+    """As they were asked."""
     answer: PlanAnswer
     document: dict[str, Any]
     _setups: dict[tuple[tuple[str, Any], ...], Setup] = field(default_factory=dict)
@@ -53,7 +56,9 @@ class Trial:
         Errors:  those of ``plan``.
         """
         answer = mw.plan(PlanRequest(**options))
-        return cls(options, answer, answer.to_json())
+        document = answer.to_json()
+        chosen = {name: document["request"][name] for name in ("max_tokens", "packs") if name in document["request"]}
+        return cls(options | chosen, options, answer, document)
 
     @property
     def first(self) -> Estimate:

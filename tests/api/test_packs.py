@@ -223,3 +223,11 @@ def test_a_cap_that_a_framework_runs_nothing_of_does_not_hide_another(caps):
     case.request["max_tokens"] = refused
     with pytest.raises(NoAnswerError):
         best_packs(case, searched)
+
+
+def test_explain_tries_the_caps_that_plan_tries(file):
+    plan = mw.plan(mw.PlanRequest(**CASE, lengths=file, top=1))
+    explained = mw.explain(mw.ExplainRequest(**CASE, lengths=file))
+    assert explained.given.case.batch == plan.given.case.batch
+    assert explained.to_json()["estimate"]["label"] == plan.to_json()["plans"][0]["estimate"]["label"]
+    assert explained.estimate.step_s == plan.result.plans[0].estimate.step_s

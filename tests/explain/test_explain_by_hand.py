@@ -16,7 +16,8 @@ from meshwright.units import GIB
 
 def explanation(**more):
     step = Some(
-        change="tp 2 -> 4", step_s=9.0, step_change_ratio=-0.1, memory_reserved_bytes=30 * GIB, fits=True, refused_because=()
+        change="tp 2 -> 4", step_s=9.0, step_change_ratio=-0.1, expected_change_ratio=-0.1, memory_reserved_bytes=30 * GIB,
+        fits=True, refused_because=(),
     )
     over = Some(**{**vars(step), "change": "mb 1 -> 2", "step_change_ratio": -0.2, "fits": False})
     refused = Some(
@@ -90,10 +91,10 @@ def test_in_short():
         riskier = Some(**{**vars(best), "step_change_ratio": ratio})
         assert page(fastest=riskier)["In short"][1].endswith("; faster with the risk of not running, which this one has")
     step = explanation().sensitivities[0]
-    for steps in ([], [Some(**{**vars(step), "step_change_ratio": 0.0})]):
+    for steps in ([], [Some(**{**vars(step), "expected_change_ratio": 0.0})]):
         assert len(page(sensitivities=steps)["In short"]) == 3
-    two = [step, Some(**{**vars(step), "change": "better", "step_change_ratio": -0.11})]
-    assert page(sensitivities=two)["In short"][2].startswith("the best single step is better")
+    two = [step, Some(**{**vars(step), "change": "better", "step_change_ratio": -0.05, "expected_change_ratio": -0.11})]
+    assert page(sensitivities=two)["In short"][2].startswith("the best single step is better"), "by what is expected"
 
 
 def test_every_section():
@@ -174,8 +175,10 @@ class Trials:
 
     def trial(self, layout, case=None):
         need = 64.0 / layout.tensor_parallel / layout.pipeline_parallel
-        own = Some(fits=need <= 16.0, mfu_ratio=0.5, memory_reserved_bytes=need, bubble_ratio=0.1)
-        return Some(layout=layout, step_s=self.time(layout) * (1.0 if case is None else case), reserved_bytes=need, estimate=own)
+        step_s = self.time(layout) * (1.0 if case is None else case)
+        expected_s = step_s * (1.0 + need / 16.0)
+        own = Some(fits=need <= 16.0, mfu_ratio=0.5, memory_reserved_bytes=need, bubble_ratio=0.1, expected_step_s=expected_s)
+        return Some(layout=layout, step_s=step_s, expected_step_s=expected_s, reserved_bytes=need, estimate=own)
 
     def refusals(self, layout):
         return ("no",) if layout in self._refused else ()
@@ -204,6 +207,7 @@ def test_steps_of_knobs_are_set_beside_the_layout(monkeypatch):
         False,
     )
     assert (more.step_s, more.step_change_ratio, more.memory_change_bytes, more.fits) == (2.0, pytest.approx(-1 / 3), -8.0, True)
+    assert [less.expected_change_ratio, more.expected_change_ratio] == pytest.approx([15.0 / 6.0 - 1.0, 3.0 / 6.0 - 1.0])
     assert (none.refused_because, none.step_s, none.label) == (("why",), None, None)
     assert sensitivity.sensitivities(Trials(now, refused=(half,)))[0].refused_because == ("no",)
     monkeypatch.setattr(sensitivity, "_cases", lambda _: [("net", 0.5)])

@@ -17,7 +17,6 @@ from meshwright.api import make_case
 from meshwright.catalog import cluster_for, load_model
 from meshwright.domain.label import label
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Selective
-from meshwright.estimate import estimate
 from meshwright.frameworks import framework
 from meshwright.frameworks.base import File
 from meshwright.frameworks.chatlearn.limits import FSDP_LIMITS, LIMITS, OWN
@@ -472,8 +471,10 @@ def test_the_fsdp_back_end_is_priced_as_itself():
     assert case.implementation.family not in {"megatron", "megatron-deepspeed"}
     trusted = make_case("qwen3-30b-a3b", case.cluster, global_batch_sequences=256, sequence_tokens=4096, task="sft",
                         framework="megatron")
-    own, megatron = (estimate(each, fsdp_of(each)) for each in (case, trusted))
-    assert own.interval.step_s[1] / own.interval.step_s[0] > megatron.interval.step_s[1] / megatron.interval.step_s[0]
+    own, megatron = (each.calibration.uncertainty for each in (case, trusted))
+    assert own.seen["framework"] < megatron.seen["framework"]
+    effects = own.step.effects["framework"]
+    assert effects.get(case.implementation.family, effects["*"]) > effects[trusted.implementation.family]
 
 
 @pytest.mark.parametrize(("words", "model", "release"), [

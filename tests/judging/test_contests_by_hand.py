@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace as Some
 
+import numpy as np
 import pytest
 
 from meshwright.judging import climb as climbing
@@ -31,12 +32,12 @@ def facts(*, parameters=8e9, best=None, communication=0.1, step_s=10.0, **layout
         communication_ratio=communication,
         step_s=step_s,
         error_ratio=0.03,
-        estimate=Some(bubble_ratio=0.125),
+        estimate=Some(bubble_ratio=0.125, expected_step_s=step_s),
     )
 
 
-def found(step_s=10.0, fits=True):
-    return Some(step_s=step_s, fits=fits, label="tp2", memory_reserved_bytes=90 * GIB)
+def found(step_s=10.0, fits=True, expected_s=None):
+    return Some(step_s=step_s, expected_step_s=expected_s or step_s, fits=fits, label="tp2", memory_reserved_bytes=90 * GIB)
 
 
 @pytest.mark.parametrize(
@@ -90,11 +91,11 @@ def test_the_words_of_a_side_of_the_grid():
         (
             {"any": found(9.0), "mb1": found(10.0), "mb2": found(12.0), "mb16": found(99.0, fits=False)},
             (),
-            ("step_spread_ratio", 0.2),
+            ("expected_spread_ratio", 0.2),
             "the best of all takes 9.00 s (tp2)",
         ),
-        ({"any": found(9.0), "mb1": found(10.0)}, ("a",), ("step_spread_ratio", 0.0), ""),
-        ({"any": found(9.0)}, ("a", "b"), ("step_spread_ratio", 0.0), "within 3.0% the model cannot tell them apart"),
+        ({"any": found(9.0), "mb1": found(10.0)}, ("a",), ("expected_spread_ratio", 0.0), ""),
+        ({"any": found(9.0)}, ("a", "b"), ("expected_spread_ratio", 0.0), "within 3.0% the model cannot tell them apart"),
     ],
 )
 def test_how_far_sides_of_the_grid_lie_apart(best, right, figure, words):
@@ -121,11 +122,11 @@ def test_bubbles_stages_and_shards():
         (0.15, None, "within both bounds"),
         (0.151, None, "only the wider bound"),
         (0.2, None, "only the wider bound"),
-        (0.201, None, "and faster layouts exist"),
+        (0.201, None, "and layouts that are expected to be faster exist"),
         (0.3, found(9.8), "neither bound is a law"),
-        (0.3, found(9.7), "and faster layouts exist"),
+        (0.3, found(9.7), "and layouts that are expected to be faster exist"),
         (0.3, found(99.0), "neither bound is a law"),
-        (0.3, found(99.0, fits=False), "and faster layouts exist"),
+        (0.3, found(99.0, fits=False), "and layouts that are expected to be faster exist"),
     ],
 )
 def test_exposed_communication_between_the_bounds(share, best, words):
@@ -171,22 +172,26 @@ def test_a_knob_at_a_time_goes_downhill_as_far_as_it_fits(monkeypatch):
         lambda case, features, now: [Some(layout=each) for each in (now - 1, now + 1, None) if each in times],
     )
     monkeypatch.setattr(
-        climbing, "evaluate_many", lambda case, found: ([times[each] for each in found], [needs[each] for each in found])
+        climbing, "evaluate_many",
+        lambda case, found: (np.array([times[each] for each in found]), np.array([needs[each] for each in found])),
     )
+    monkeypatch.setattr(climbing, "expected_s", lambda case, step_s, reserved: step_s)
     case = Some(capacity_bytes=1.0)
-    assert climbing.climb(case, None, 0, 10.0) == (8.0, 1)
-    assert climbing.climb(case, None, 3, 5.0) == (4.0, 1), "a ten-thousandth is nothing"
-    assert climbing.climb(case, None, 2, 9.0) == (4.0, 2)
+    assert climbing.climb(case, None, 0, 10.0) == (1, 1)
+    assert climbing.climb(case, None, 3, 5.0) == (4, 1), "a ten-thousandth is nothing"
+    assert climbing.climb(case, None, 2, 9.0) == (4, 2)
     needs[3] = 1.1
-    assert climbing.climb(case, None, 2, 9.0) == (8.0, 1)
+    assert climbing.climb(case, None, 2, 9.0) == (1, 1)
     needs[1] = 1.1
-    assert climbing.climb(case, None, 2, 9.0) == (9.0, 0)
+    assert climbing.climb(case, None, 2, 9.0) == (2, 0)
     times.clear()
-    assert climbing.climb(case, None, 2, 9.0) == (9.0, 0)
+    assert climbing.climb(case, None, 2, 9.0) == (2, 0)
     times.update({place: 1000.0 - place for place in range(100)})
     needs.update(dict.fromkeys(times, 1.0))
     monkeypatch.setattr(climbing, "MOVES", 5)
-    assert climbing.climb(case, None, 0, 1000.0) == (995.0, 5)
+    assert climbing.climb(case, None, 0, 1000.0) == (5, 5)
+    monkeypatch.setattr(climbing, "expected_s", lambda case, step_s, reserved: np.where(step_s < 998.0, 2000.0, step_s))
+    assert climbing.climb(case, None, 0, 1000.0) == (2, 2), "what is faster and riskier is no move"
 
 
 def test_points_are_percent_of_the_step_by_term_and_by_cause():

@@ -26,7 +26,7 @@ from meshwright.domain.label import parse_layout
 from meshwright.judging.alternatives import Alternative
 from meshwright.judging.facts import Facts, Trial
 from meshwright.judging.guides import judge_with
-from meshwright.judging.judges import batch, playbook, sharding
+from meshwright.judging.judges import playbook, sharding
 from meshwright.judging.losses import CAUSES
 from meshwright.judging.questions import questions
 from report.report_samples import estimate as made_up
@@ -90,12 +90,16 @@ class MadeUp(Facts):
             fits = self.seed != 3 and rng.random() < 0.8
             if rng.random() < 0.85:
                 found[name] = Alternative(
-                    label=name, layout=self.layout, step_s=step, memory_reserved_bytes=6e10 * (1 + rng.random()), fits=fits
+                    label=name, layout=self.layout, step_s=step, expected_step_s=step * (1.0 + 0.05 * rng.random() ** 2),
+                    memory_reserved_bytes=6e10 * (1 + rng.random()), fits=fits,
                 )
         return found
 
     def trial(self, layout: Any, case: Any = None) -> Any:
         return Trial(layout=layout, estimate=self._estimate(layout), refused_because=("refused",) if self.refusals(layout) else ())
+
+    def trials(self, layouts: Any) -> Any:
+        return [self.trial(layout) for layout in layouts]
 
     def refusals(self, layout: Any, case: Any = None) -> tuple[str, ...]:
         return ("refused",) if random.Random(f"{self.seed} no {layout}").random() < 0.2 and layout != self.layout else ()
@@ -112,9 +116,8 @@ def rulings() -> dict[str, tuple[str, ...]]:
     """Rule -> what it comes to, case by case."""
     found: dict[str, tuple[str, ...]] = {}
     with pytest.MonkeyPatch.context() as patch:
-        for module in (batch, sharding):
-            patch.setattr(module, "evaluate_many", columns)
-        patch.setattr(playbook, "climb", lambda case, features, start, start_s: (0.97 * start_s, 3))
+        patch.setattr(sharding, "evaluate_many", columns)
+        patch.setattr(playbook, "climb", lambda case, features, start, start_expected_s: (start, 3))
         for model, device, devices, sequences, tokens, words, features in CASES.values():
             case = make_case(
                 model, cluster_for(device, num_devices=devices), global_batch_sequences=sequences, sequence_tokens=tokens

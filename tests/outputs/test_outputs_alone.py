@@ -32,6 +32,7 @@ ALLOWED = {
     "measure/executors/ssh.py": "a folder of its own: a keeper and what it is told",
     "measure/executors/slurm.py": "a folder of its own: the script of a job and its keeper",
     "measure/trial.py": "a folder of its own: the files of a trial",
+    "measure/conduct/running.py": "a folder of its own: why a trial was told to end",
     "measure/storefile.py": "a copy of a store that is refused, beside it",
     "cli/ending.py": "nothing: a stream that leads nowhere",
     "evidence/rows/attempts.py": "the shipped data, by who develops the program",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from meshwright.api.cases import Setup
+    from meshwright.api.fields import Values
     from meshwright.api.packs import Samples
     from meshwright.search.result import PlanResult
 
@@ -28,6 +29,11 @@ class Tried:
     max_tokens: int
     packs: int
     step_s: float | None
+
+
+def any_packs(given: Setup, values: Values) -> bool:
+    """Whether the cap of the packs of a number of samples, or how many packs there are, is to be searched."""
+    return given.samples is not None and "global_batch" in values and not {"max_tokens", "packs"} <= set(values)
 
 
 def best_packs(given: Setup, searched: Callable[[Setup], PlanResult]) -> tuple[Setup, PlanResult, tuple[Tried, ...]]:

@@ -75,7 +75,8 @@ def _answer(explanation: Explanation) -> Iterator[str]:
     yield f"of 100 points {useful.points_percent:.1f} are useful work; most is lost to {most}"
     best = explanation.fastest
     steps = [each for each in explanation.sensitivities if each.fits and each.step_change_ratio is not None]
-    single = min(steps, key=lambda each: each.step_change_ratio or 0.0, default=None)
+    shortest = min(steps, key=lambda each: each.step_change_ratio or 0.0, default=None)
+    single = min(steps, key=lambda each: each.expected_change_ratio or 0.0, default=None)
     if best is None:
         yield "nothing was found that fits"
     elif best.differences:
@@ -83,8 +84,8 @@ def _answer(explanation: Explanation) -> Iterator[str]:
         safer = "; faster with the risk of not running, which this one has" if best.step_change_ratio >= 0.0 else ""
         yield f"{found}, {gib(best.memory_reserved_bytes)}: {best.label}{safer}"
     else:
-        yield f"nothing was found that is expected to be faster{_riskier(single)}"
-    if single is not None and best is not None and best.differences and (single.step_change_ratio or 0.0) < 0.0:
+        yield f"nothing was found that is expected to be faster{_riskier(shortest)}"
+    if single is not None and best is not None and best.differences and (single.expected_change_ratio or 0.0) < 0.0:
         yield f"the best single step is {_step(single)}"
     yield f"of the guides' rules {_counted(explanation.judgements)}"
 

@@ -25,6 +25,8 @@ class Sensitivity:
     refused_because: tuple[str, ...]
     step_s: float | None
     step_change_ratio: float | None
+    expected_change_ratio: float | None
+    """The same of what plans are ranked by: the step with the risk of not fitting."""
     memory_reserved_bytes: float | None
     memory_change_bytes: float | None
     fits: bool | None
@@ -55,6 +57,7 @@ def sensitivities(facts: Facts) -> tuple[Sensitivity, ...]:
                     refused_because=refused,
                     step_s=None,
                     step_change_ratio=None,
+                    expected_change_ratio=None,
                     memory_reserved_bytes=None,
                     memory_change_bytes=None,
                     fits=None,
@@ -70,6 +73,7 @@ def sensitivities(facts: Facts) -> tuple[Sensitivity, ...]:
                 refused_because=(),
                 step_s=trial.step_s,
                 step_change_ratio=trial.step_s / facts.step_s - 1.0,
+                expected_change_ratio=trial.expected_step_s / facts.estimate.expected_step_s - 1.0,
                 memory_reserved_bytes=trial.reserved_bytes,
                 memory_change_bytes=trial.reserved_bytes - facts.estimate.memory_reserved_bytes,
                 fits=trial.estimate.fits,

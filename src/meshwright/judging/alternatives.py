@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.estimate.certainty import expected_s
 from meshwright.estimate.many import evaluate_many
 from meshwright.estimate.naming import name_of
 from meshwright.judging.questions import MICRO_BATCHES, columns_of_layouts, columns_of_rows, questions
@@ -34,17 +35,19 @@ if TYPE_CHECKING:
 SHARDINGS = (
     ShardOption(0, "none"), ShardOption(1, "all"), ShardOption(1, "node"), ShardOption(2, "all"), ShardOption(3, "all"),
 )
-NEAR = (1.0, 1.15)
-"""Memory over capacity up to which a winner is kept: those that fit, and those that refinement may bring in."""
+FITTING, NEAR = (0.0, 1.0), (1.0, 1.15)
+"""Memory over capacity between which a winner is kept: those that fit, and those that refinement may bring in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
-    """The fastest fitting layout that answers a question; where none fits, the least demanding."""
+    """The fitting layout that answers a question and is expected to be fastest; where none fits, the least demanding."""
 
     label: str
     layout: Layout
     step_s: float
+    expected_step_s: float
+    """The step with the risk that it does not fit: what alternatives are ranked by, as plans are."""
     memory_reserved_bytes: float
     fits: bool
 
@@ -52,49 +55,55 @@ class Alternative:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
     step_s: float
+    expected_step_s: float
     reserved_bytes: float
     layout: Layout
 
 
 class _Pool:
-    """Winners of every question: the fastest within each bound of memory, and the least demanding."""
+    """Winners of every question: those expected to be fastest within each band of memory, and the least demanding."""
 
-    def __init__(self, asked: dict[str, Question], capacity_bytes: float) -> None:
-        self.asked, self.capacity = asked, capacity_bytes
-        self.fastest: dict[tuple[str, float], _Found] = {}
+    def __init__(self, asked: dict[str, Question], case: Case) -> None:
+        self.asked, self.case = asked, case
+        self.fastest: dict[tuple[str, tuple[float, float]], _Found] = {}
         self.least: dict[str, _Found] = {}
 
     def add(self, columns: Columns, step_s: Floats, reserved: Floats, layout_of: Callable[[int], Layout]) -> None:
         """Look at evaluated layouts."""
-        bounded = {bound: np.where(reserved <= bound * self.capacity, step_s, np.inf) for bound in NEAR}
+        demand, expected = reserved / self.case.capacity_bytes, np.asarray(expected_s(self.case, step_s, reserved))
+        banded = {band: np.where((demand > band[0]) & (demand <= band[1]), expected, np.inf) for band in (FITTING, NEAR)}
+
+        def found(index: int) -> _Found:
+            return _Found(
+                step_s=float(step_s[index]), expected_step_s=float(expected[index]), reserved_bytes=float(reserved[index]),
+                layout=layout_of(index),
+            )
+
         for name, question in self.asked.items():
             own = np.asarray(question(columns))
             if not own.any():
                 continue
-            for bound, speed in bounded.items():
-                index = int(np.argmin(np.where(own, speed, np.inf)))
-                known = self.fastest.get((name, bound))
-                if own[index] and np.isfinite(speed[index]) and (known is None or speed[index] < known.step_s):
-                    self.fastest[name, bound] = _Found(
-                        step_s=float(step_s[index]), reserved_bytes=float(reserved[index]), layout=layout_of(index)
-                    )
-            if (name, NEAR[0]) not in self.fastest:
+            for band, figure in banded.items():
+                index = int(np.argmin(np.where(own, figure, np.inf)))
+                known = self.fastest.get((name, band))
+                if own[index] and np.isfinite(figure[index]) and (known is None or figure[index] < known.expected_step_s):
+                    self.fastest[name, band] = found(index)
+            if (name, FITTING) not in self.fastest:
                 index = int(np.argmin(np.where(own, reserved, np.inf)))
                 before = self.least.get(name)
                 if before is None or reserved[index] < before.reserved_bytes:
-                    self.least[name] = _Found(
-                        step_s=float(step_s[index]), reserved_bytes=float(reserved[index]), layout=layout_of(index)
-                    )
+                    self.least[name] = found(index)
 
-    def answers(self, case: Case, overlap: Overlap) -> dict[str, Alternative]:
+    def answers(self, overlap: Overlap) -> dict[str, Alternative]:
         """The answer to every question that has one."""
         found: dict[str, Alternative] = {}
         for name in self.asked:
-            best = self.fastest.get((name, NEAR[0]), self.least.get(name))
+            best = self.fastest.get((name, FITTING), self.least.get(name))
             if best is not None:
                 found[name] = Alternative(
-                    label=name_of(case, best.layout, overlap), layout=best.layout, step_s=best.step_s,
-                    memory_reserved_bytes=best.reserved_bytes, fits=(name, NEAR[0]) in self.fastest,
+                    label=name_of(self.case, best.layout, overlap), layout=best.layout, step_s=best.step_s,
+                    expected_step_s=best.expected_step_s, memory_reserved_bytes=best.reserved_bytes,
+                    fits=(name, FITTING) in self.fastest,
                 )
         return found
 
@@ -114,7 +123,7 @@ def alternatives(
     """The answer to every question that has one, or only to some; ``known`` layouts compete beside those of the grid."""
     space = coarse(make_space(case, features, devices, Pins()), micro_batches)
     asked = {name: question for name, question in questions(case, parameters).items() if not only or name in only}
-    pool = _Pool(asked, case.capacity_bytes)
+    pool = _Pool(asked, case)
     for rows in evaluate_grid(space, Counts(rejected=Counter()), overlap=overlap):
         columns = columns_of_rows(rows, case.batch.global_batch_sequences)
         pool.add(columns, rows.step_s, rows.reserved_bytes, partial(_layout_of, space, rows, overlap))
@@ -122,7 +131,7 @@ def alternatives(
     finer = list(dict.fromkeys([*known, *(layout for base in bases for layout in variants(space, base))]))
     if finer:
         pool.add(columns_of_layouts(finer), *evaluate_many(case, finer), finer.__getitem__)
-    return pool.answers(case, overlap)
+    return pool.answers(overlap)
 
 
 def _layout_of(space: Space, rows: Rows, overlap: Overlap, index: int) -> Layout:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from meshwright.estimate.certainty import expected_s
 from meshwright.estimate.many import evaluate_many
 from meshwright.judging.neighbours import neighbours
 
@@ -15,23 +18,21 @@ if TYPE_CHECKING:
 MOVES = 24
 
 
-def climb(case: Case, features: Features, start: Layout, start_s: float) -> tuple[float, int]:
-    """Step time where no single step is faster and fits, and the number of moves to get there.
+def climb(case: Case, features: Features, start: Layout, start_expected_s: float) -> tuple[Layout, int]:
+    """The layout than which no single step is expected to be faster and fits, and the number of moves to get there.
 
     Units:   s.
-    Holds:   every move is the fastest fitting neighbour.
+    Holds:   every move is to the fitting neighbour that is expected to be fastest.
     """
-    current, best = start, start_s
+    current, best = start, start_expected_s
     for move in range(MOVES):
         layouts = [each.layout for each in neighbours(case, features, current) if each.layout is not None]
         if not layouts:
-            return best, move
-        times, reserved = evaluate_many(case, layouts)
-        found = min(
-            ((float(t), index) for index, (t, size) in enumerate(zip(times, reserved, strict=True)) if size <= case.capacity_bytes),
-            default=(best, -1),
-        )
-        if found[1] < 0 or found[0] >= best * 0.9999:
-            return best, move
-        best, current = found[0], layouts[found[1]]
-    return best, MOVES
+            return current, move
+        step_s, reserved = evaluate_many(case, layouts)
+        expected = np.where(reserved <= case.capacity_bytes, expected_s(case, step_s, reserved), np.inf)
+        found = int(np.argmin(expected))
+        if expected[found] >= best * 0.9999:
+            return current, move
+        best, current = float(expected[found]), layouts[found]
+    return current, MOVES

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from meshwright.catalog.guides import guides
 from meshwright.judging.finding import STANDS, Decision, Disagreement, Figure, Judgement, Side, number, ratio
 from meshwright.judging.guides import judge_with
-from meshwright.judging.predicates import ideal_bubble, percent
+from meshwright.judging.predicates import ideal_bubble, percent, riskier, speed
 from meshwright.units import gib
-from meshwright.words import seconds
 
 if TYPE_CHECKING:
     from meshwright.judging.facts import Facts
@@ -108,7 +107,7 @@ def _best(facts: Facts, contest: Contest, place: int) -> str:
         return f"{words}: {'not legal here' if question else 'no class for this size'}"
     if not found.fits:
         return f"{words}: does not fit, {gib(found.memory_reserved_bytes)} at least"
-    return f"{words}: {seconds(found.step_s)} ({found.label})"
+    return f"{words}: {speed(found)}"
 
 
 def _by_grid(facts: Facts, contest: Contest, right: tuple[str, ...]) -> tuple[Figure, str]:
@@ -116,12 +115,16 @@ def _by_grid(facts: Facts, contest: Contest, right: tuple[str, ...]) -> tuple[Fi
     best = facts.best.get("any")
     if best is None or not best.fits:
         return number("devices", facts.layout.world), "nothing fits with either"
-    names = [question for each in contest.questions if (question := _question(facts, each))]
-    times = [facts.best[each].step_s for each in names if each in facts.best and facts.best[each].fits]
-    spread = ratio("step_spread_ratio", max(times) / min(times) - 1.0 if times else 0.0)
+    known = {
+        words: facts.best[question] for words, each in zip(contest.words, contest.questions, strict=True)
+        if (question := _question(facts, each)) in facts.best and facts.best[question].fits
+    }
+    times = [each.expected_step_s for each in known.values()]
+    spread = ratio("expected_spread_ratio", max(times) / min(times) - 1.0 if times else 0.0)
     if len(right) > 1:
-        return spread, f"within {percent(facts.error_ratio)} the model cannot tell them apart"
-    return spread, "" if right else f"the best of all takes {seconds(best.step_s)} ({best.label})"
+        return spread, f"within {percent(facts.error_ratio)} the model cannot tell them apart{riskier(known)}"
+    words = riskier(known).removeprefix("; ")
+    return spread, words if right else f"the best of all takes {speed(best)}{riskier({**known, 'the best of all': best})}"
 
 
 def _question(facts: Facts, name: str) -> str:
@@ -169,8 +172,12 @@ def _communication(facts: Facts) -> tuple[Figure, str]:
     if value <= 0.20:
         return figure, f"{percent(value)} exposed: within 20 %, above 15 %; only the wider bound admits this layout"
     best = facts.best.get("any")
-    ahead = best is not None and best.fits and facts.step_s <= best.step_s * (1.0 + facts.error_ratio)
-    words = "and no layout of the grid is faster: neither bound is a law" if ahead else "and faster layouts exist"
+    own_s = facts.estimate.expected_step_s
+    ahead = best is not None and best.fits and own_s <= best.expected_step_s * (1.0 + facts.error_ratio)
+    words = (
+        "and no layout of the grid is expected to be faster: neither bound is a law" if ahead
+        else "and layouts that are expected to be faster exist"
+    )
     return figure, f"{percent(value)} exposed: above both, {words}"
 
 

@@ -48,6 +48,11 @@ class Trial:
         return self.estimate.step_s
 
     @property
+    def expected_step_s(self) -> float:
+        """The step with the risk that it does not fit."""
+        return self.estimate.expected_step_s
+
+    @property
     def reserved_bytes(self) -> float:
         """What it reserves on its fullest device."""
         return self.estimate.memory_reserved_bytes
@@ -127,13 +132,18 @@ class Facts:
         return {name: self._answer(answer) for name, answer in answers.items() if answer}
 
     def _answer(self, trials: Iterable[Trial]) -> Alternative:
-        """The fastest that fits; where none does, the least demanding."""
+        """The one that fits and is expected to be fastest; where none fits, the least demanding."""
         every = list(trials)
         fitting = [each for each in every if each.estimate.fits]
-        best = min(fitting, key=lambda each: each.step_s) if fitting else min(every, key=lambda each: each.reserved_bytes)
+        return self.alternative(
+            min(fitting, key=lambda each: each.expected_step_s) if fitting else min(every, key=lambda each: each.reserved_bytes)
+        )
+
+    def alternative(self, trial: Trial) -> Alternative:
+        """A trial as an answer to a question."""
         return Alternative(
-            label=self.label(best.layout), layout=best.layout, step_s=best.step_s,
-            memory_reserved_bytes=best.reserved_bytes, fits=bool(fitting),
+            label=self.label(trial.layout), layout=trial.layout, step_s=trial.step_s, expected_step_s=trial.expected_step_s,
+            memory_reserved_bytes=trial.reserved_bytes, fits=trial.estimate.fits,
         )
 
     def own(self, layout: Layout) -> Layout:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Predicate = Callable[[Facts, "Rule"], Ruling]
 PREDICATES = Registry[Predicate]("predicate")
 """Name in ``guides.yaml`` -> what judges it."""
+SAME_RATIO = 0.0005
+"""A change of the step that no printed digit shows."""
 
 
 def judges(name: str) -> Callable[[Predicate], Predicate]:
@@ -45,27 +47,55 @@ def ideal_bubble(stages: int, chunks: int, microbatches: int) -> float:
 def change(facts: Facts, then: float, now: float) -> str:
     """``4.1% slower`` or ``faster``, with a remark where that is within the model's error."""
     relative = then / now - 1.0
-    if abs(relative) < 0.0005:
+    if abs(relative) < SAME_RATIO:
         return "equally fast"
     words = f"{abs(relative):.1%} {'slower' if relative > 0 else 'faster'}"
     return f"{words} (within the model's error)" if abs(relative) <= facts.error_ratio else words
 
 
+def takes(found: Alternative) -> str:
+    """``15.3 s``, or ``15.3 s where it fits, 15.9 s expected`` where the risk of not fitting shows."""
+    step, expected = seconds(found.step_s), seconds(found.expected_step_s)
+    return step if step == expected or not found.fits else f"{step} where it fits, {expected} expected"
+
+
 def speed(found: Alternative) -> str:
     """``15.3 s (tp2 pp8 ...)``."""
-    return f"{seconds(found.step_s)} ({found.label})"
+    return f"{takes(found)} ({found.label})"
+
+
+def expected_change_ratio(one: Alternative, other: Alternative) -> float:
+    """How much longer one is expected to take than the other; what alternatives and plans are ranked by."""
+    return one.expected_step_s / other.expected_step_s - 1.0
+
+
+def expected_change(facts: Facts, one: Alternative, other: Alternative) -> str:
+    """``4.1% slower``, by what is expected of both."""
+    return change(facts, one.expected_step_s, other.expected_step_s)
+
+
+def riskier(named: Mapping[str, Alternative]) -> str:
+    """``; faster where it fits, but less likely to fit: A``: one of those with a name that its risk keeps from being best."""
+    fitting = {name: each for name, each in named.items() if each.fits}
+    if not fitting:
+        return ""
+    best = min(fitting.values(), key=lambda each: each.expected_step_s)
+    name, shortest = min(fitting.items(), key=lambda item: item[1].step_s)
+    shorter = shortest.expected_step_s > best.expected_step_s and seconds(shortest.step_s) != seconds(best.step_s)
+    return f"; faster where it fits, but less likely to fit: {name}" if shorter else ""
 
 
 def only_more_work(one: Alternative, other: Alternative) -> bool:
-    """Whether two layouts differ in recompute alone: then their order is certain, however small the difference."""
-    return one.layout != other.layout and replace(one.layout, recompute=other.layout.recompute) == other.layout
+    """Whether one layout differs from the other in recomputing more: then it takes longer, however small the difference."""
+    alike = one.layout != other.layout and replace(one.layout, recompute=other.layout.recompute) == other.layout
+    return alike and one.step_s >= other.step_s
 
 
 def contest(facts: Facts, following: str, against: str, words: str, otherwise: str, *, tail: str = "") -> Ruling:
     """The best layout that follows advice against the best that does not, both over the whole grid.
 
-    ``following`` and ``against`` are questions of ``alternatives``. Advice holds where what follows it is as fast within the
-    model's error, or where more work is certain, as fast.
+    ``following`` and ``against`` are questions of ``alternatives``. Advice holds where what follows it is expected to be as fast
+    within the model's error, or where more work is certain, as fast.
     """
     own, rival = facts.best.get(following), facts.best.get(against)
     capacity = facts.case.capacity_bytes
@@ -82,13 +112,13 @@ def contest(facts: Facts, following: str, against: str, words: str, otherwise: s
         )
     if rival is None or not rival.fits:
         return Ruling(
-            verdict="holds", figure=ratio("step_change_ratio", 0.0),
+            verdict="holds", figure=ratio("expected_change_ratio", 0.0),
             sentence=f"only {words} works here: {speed(own)}; {otherwise}: nothing {'fits' if rival else 'is legal'}{end}",
         )
-    relative = own.step_s / rival.step_s - 1.0
+    relative = expected_change_ratio(own, rival)
     margin = 0.0 if only_more_work(own, rival) else facts.error_ratio
     return Ruling(
-        verdict="holds" if relative <= margin else "fails", figure=ratio("step_change_ratio", relative),
+        verdict="holds" if relative <= margin else "fails", figure=ratio("expected_change_ratio", relative),
         sentence=f"{words}: {speed(own)}; {otherwise}: {speed(rival)}; "
-        f"the advice is {change(facts, own.step_s, rival.step_s)}{end}",
+        f"the advice is {expected_change(facts, own, rival)}{riskier({words: own, otherwise: rival})}{end}",
     )

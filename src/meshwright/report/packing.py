@@ -45,3 +45,5 @@ def packing_lines(
         steps = [seconds(each.step_s) if each.step_s is not None else "does not fit" for each in tried]
         words = [f"{each.packs} x {integer(each.max_tokens)}: {step}" for each, step in zip(tried, steps, strict=True)]
         yield Pieces(pieces=["packs x tokens that were tried, with the expected step of their best plan", *words], style="dim")
+        asked = f"--max-tokens {batch.sequence_tokens} --packs {batch.global_batch_sequences}"
+        yield Pieces(pieces=[f"a layout of this list has these figures under {asked}: estimate and check take them"], style="dim")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from meshwright.api.cases import Setup
     from meshwright.domain.estimate import Estimate
     from meshwright.explain import Explanation
+    from meshwright.search.result import PlanResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +73,7 @@ def explain(request: ExplainRequest, *, progress: Progress | None = None) -> Exp
     assert given is not None, "faults.check() raises where there is no case"
     first = layout is None
     if layout is None:
-        estimate = _best(given, values, progress)
+        given, estimate = _best(given, values, progress)
     else:
         estimate = linearity_of(given.case, given.framework.features, predict(given.case, layout), given.framework)
     if limits:
@@ -82,23 +83,29 @@ def explain(request: ExplainRequest, *, progress: Progress | None = None) -> Exp
     return ExplainAnswer(given=given, estimate=estimate, explanation=explanation)
 
 
-def _best(given: Setup, values: Values, progress: Progress | None) -> Estimate:
-    """The first plan with its linearity, as ``plan`` finds it; where nothing fits there is nothing to explain."""
+def _best(given: Setup, values: Values, progress: Progress | None) -> tuple[Setup, Estimate]:
+    """The first plan with its linearity and the case that it is of, as ``plan`` finds both; where nothing fits there is nothing to
+    explain."""
     from meshwright import search
+    from meshwright.api.packed_search import any_packs, best_packs
     from meshwright.search.result import SearchOptions
 
-    result = search.plan(
-        given.case, given.framework.features, SearchOptions(spare_nodes=values.get("spare_nodes", 0), pinnable=False),
-        progress=ticking(progress, "layouts"),
-        runner=given.framework,
-    )
-    if result.refused:
-        words = "{framework} runs none of the best layouts that fit: `meshwright plan` says why, and who would"
-        raise NoAnswerError(Message("explain.refused", words, {"framework": given.framework.title}))
+    options = SearchOptions(spare_nodes=values.get("spare_nodes", 0), pinnable=False)
+
+    def searched(one: Setup) -> PlanResult:
+        found = search.plan(
+            one.case, one.framework.features, options, progress=ticking(progress, "layouts"), runner=one.framework,
+        )
+        if found.refused:
+            words = "{framework} runs none of the best layouts that fit: `meshwright plan` says why, and who would"
+            raise NoAnswerError(Message("explain.refused", words, {"framework": one.framework.title}))
+        return found
+
+    given, result, _ = best_packs(given, searched) if any_packs(given, values) else (given, searched(given), ())
     if not result.plans:
         from meshwright.domain.estimate import Infeasible
 
         unmet = result.verdict.unmet if isinstance(result.verdict, Infeasible) else ()
         would = [Message("explain.lever", "{lever}", {"lever": lever}) for each in unmet for lever in each.levers]
         raise NoAnswerError([Message("explain.nothing", "nothing fits; what would close the gap:", {}), *would])
-    return result.plans[0].estimate
+    return given, result.plans[0].estimate

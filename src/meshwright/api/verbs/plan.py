@@ -119,14 +119,14 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswe
     """
     from meshwright import search
     from meshwright.api.measured_beside import against
-    from meshwright.api.packed_search import best_packs
+    from meshwright.api.packed_search import any_packs, best_packs
     from meshwright.evidence.rows.near import closest
 
     faults = Faults()
     values = request.read(faults)
     given, options, compared = _prepared(values, faults)
     searched = partial(_searched, options=options, tick=ticking(progress, "layouts"), asked="framework" in values)
-    given, result, tried = best_packs(given, searched) if _any_packs(given, values) else (given, searched(given), ())
+    given, result, tried = best_packs(given, searched) if any_packs(given, values) else (given, searched(given), ())
     if compared is None and "compare" in values:
         compared = given.layout(values["compare"])
     features = given.framework.features
@@ -166,6 +166,7 @@ def _answered(result: PlanResult) -> bool:
 def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions, Layout | None]:
     """The case, the options of the search and what is compared with; every fault of all at once."""
     from meshwright.api.cases import drafted
+    from meshwright.api.packed_search import any_packs
     from meshwright.search.result import SearchOptions
 
     pins = consistent(values["pin"], faults)
@@ -180,7 +181,7 @@ def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions, Lay
         faults.note(obstacles(folder=values["save"]))
     draft = drafted(values, faults)
     given, compared = draft.setup, None
-    if given is None or not _any_packs(given, values):
+    if given is None or not any_packs(given, values):
         compared = draft.layout(values, faults, "compare")
     with faults.at("framework"):
         if given is not None and "framework" in values:
@@ -192,11 +193,6 @@ def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions, Lay
     assert given is not None, "faults.check() raises where there is no case"
     wanted = {name: values[name] for name in ("top", "objective", "risk", "spare_nodes", "weak") if name in values}
     return given, SearchOptions(pins=pins, balance=not values.get("no_balance"), **wanted), compared
-
-
-def _any_packs(given: Setup, values: Values) -> bool:
-    """Whether the cap of the packs of a number of samples, or how many packs there are, is to be searched."""
-    return given.samples is not None and "global_batch" in values and not {"max_tokens", "packs"} <= set(values)
 
 
 def _trains(given: Setup) -> None:

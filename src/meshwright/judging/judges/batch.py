@@ -5,11 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Layout
-from meshwright.estimate.many import evaluate_many
 from meshwright.estimate.memory import held_bytes
 from meshwright.judging.finding import Ruling, Verdict, number, ratio
 from meshwright.judging.neighbours import vary
-from meshwright.judging.predicates import change, contest, does_not_apply, ideal_bubble, judges, percent, speed
+from meshwright.judging.predicates import (
+    change,
+    contest,
+    does_not_apply,
+    expected_change,
+    expected_change_ratio,
+    ideal_bubble,
+    judges,
+    percent,
+    riskier,
+    speed,
+    takes,
+)
 from meshwright.units import gib
 from meshwright.words import seconds
 
@@ -43,18 +54,18 @@ def micro_batch_one(facts: Facts, _: Rule) -> Ruling:
         found
         for mb in (2, 4, 8, 16)
         if isinstance(found := vary(facts.case, facts.features, mesh, microbatch_sequences=mb), Layout)
+        and not facts.refusals(found)
     ]
-    reached = start.step_s
-    if scaled:
-        times, reserved = evaluate_many(facts.case, scaled)
-        reached = min([reached, *(float(t) for t, size in zip(times, reserved, strict=True) if size <= facts.case.capacity_bytes)])
-    relative = reached / best.step_s - 1.0
+    able = [facts.alternative(each) for each in facts.trials(scaled) if each.estimate.fits]
+    reached = min([start, *able], key=lambda each: each.expected_step_s)
+    relative = expected_change_ratio(reached, best)
+    risk = riskier({"that scaled up": reached, "the best of all": best})
     tokens = facts.case.batch.sequence_tokens / mesh.context_parallel / mesh.tensor_parallel
     return Ruling(
-        verdict="holds" if relative <= facts.error_ratio else "fails", figure=ratio("step_change_ratio", relative),
-        sentence=f"the best layout at micro-batch 1 takes {speed(start)}, scaled up {seconds(reached)}, the best of "
+        verdict="holds" if relative <= facts.error_ratio else "fails", figure=ratio("expected_change_ratio", relative),
+        sentence=f"the best layout at micro-batch 1 takes {speed(start)}, scaled up {takes(reached)}, the best of "
         f"all {speed(best)}: "
-        f"{change(facts, reached, best.step_s)}; micro-batch 1 leaves {tokens:,.0f} tokens a device",
+        f"{expected_change(facts, reached, best)}{risk}; micro-batch 1 leaves {tokens:,.0f} tokens a device",
     )
 
 
@@ -160,12 +171,12 @@ def try_micro_batches(facts: Facts, _: Rule) -> Ruling:
     tried = [(mb, facts.best[f"mb{mb}"]) for mb in (1, 2, 4, 8, 16) if f"mb{mb}" in facts.best and facts.best[f"mb{mb}"].fits]
     if len(tried) < 2:
         return does_not_apply(facts, f"{len(tried)} micro-batch fits or is legal, nothing to compare")
-    times = [found.step_s for _, found in tried]
+    times = [found.expected_step_s for _, found in tried]
     spread = max(times) / min(times) - 1.0
-    listed = ", ".join(f"mb{mb} {seconds(found.step_s)}" for mb, found in tried)
+    listed = ", ".join(f"mb{mb} {seconds(found.expected_step_s)}" for mb, found in tried)
     return Ruling(
-        verdict="holds" if spread > facts.error_ratio else "fails", figure=ratio("step_spread_ratio", spread),
-        sentence=f"best over the grid: {listed}; between best and worst lie {percent(spread)}",
+        verdict="holds" if spread > facts.error_ratio else "fails", figure=ratio("expected_spread_ratio", spread),
+        sentence=f"expected of the best over the grid: {listed}; between best and worst lie {percent(spread)}",
     )
 
 

@@ -57,7 +57,7 @@ def memory_80(facts: Facts, _: Rule) -> Ruling:
     words = ""
     if best is not None and best.fits:
         words = (
-            f"; the fastest layout of the grid uses {percent(best.memory_reserved_bytes / facts.case.cluster.device.memory_bytes)}"
+            f"; the best layout of the grid uses {percent(best.memory_reserved_bytes / facts.case.cluster.device.memory_bytes)}"
         )
     return Ruling(
         verdict="holds" if used >= 0.8 else "fails", figure=ratio("memory_used_ratio", used),

@@ -6,8 +6,18 @@ from typing import TYPE_CHECKING
 
 from meshwright.judging.climb import climb
 from meshwright.judging.finding import Ruling, number, ratio
-from meshwright.judging.predicates import change, contest, does_not_apply, judges, percent, speed
-from meshwright.words import seconds
+from meshwright.judging.predicates import (
+    change,
+    contest,
+    does_not_apply,
+    expected_change,
+    expected_change_ratio,
+    judges,
+    percent,
+    riskier,
+    speed,
+    takes,
+)
 
 if TYPE_CHECKING:
     from meshwright.catalog.guides import Rule
@@ -35,8 +45,8 @@ def middle_options(facts: Facts, _: Rule) -> Ruling:
         if found is None:
             listed.append(f"{words}: not legal")
         elif found.fits:
-            listed.append(f"{words}: {seconds(found.step_s)}")
-            fitting.append((found.step_s, name))
+            listed.append(f"{words}: {takes(found)}")
+            fitting.append((found.expected_step_s, name))
         else:
             listed.append(f"{words}: does not fit")
     if not fitting:
@@ -62,11 +72,12 @@ def pure_data_parallel(facts: Facts, _: Rule) -> Ruling:
         return Ruling(
             verdict="holds", figure=number("devices", world), sentence=f"pure DP does not fit ({words}); the best: {speed(best)}"
         )
-    relative = found.step_s / best.step_s - 1.0
+    relative = expected_change_ratio(found, best)
+    risk = riskier({"pure DP": found, "the best": best})
     return Ruling(
-        verdict="holds" if relative > facts.error_ratio else "fails", figure=ratio("step_change_ratio", relative),
-        sentence=f"pure DP or ZeRO-3: {speed(found)}, {change(facts, found.step_s, best.step_s)} than the best, "
-        f"{speed(best)}; {words}",
+        verdict="holds" if relative > facts.error_ratio else "fails", figure=ratio("expected_change_ratio", relative),
+        sentence=f"pure DP or ZeRO-3: {speed(found)}, {expected_change(facts, found, best)} than the best, "
+        f"{speed(best)}{risk}; {words}",
     )
 
 
@@ -204,10 +215,12 @@ def one_at_a_time(facts: Facts, _: Rule) -> Ruling:
     best = facts.best.get("any")
     if start is None or best is None or not best.fits:
         return does_not_apply(facts, "no start near 4 B parameters a device fits")
-    reached, moves = climb(facts.case, facts.features, start.layout, start.step_s)
-    relative = reached / best.step_s - 1.0
+    top, moves = climb(facts.case, facts.features, start.layout, start.expected_step_s)
+    reached = facts.alternative(facts.trial(top))
+    relative = expected_change_ratio(reached, best)
+    risk = riskier({"the climb": reached, "the joint search": best})
     return Ruling(
-        verdict="holds" if relative <= facts.error_ratio else "fails", figure=ratio("step_change_ratio", relative),
-        sentence=f"one knob at a time from the guided start reaches {seconds(reached)} in {moves} moves; the joint "
-        f"search {speed(best)}: {change(facts, reached, best.step_s)}",
+        verdict="holds" if relative <= facts.error_ratio else "fails", figure=ratio("expected_change_ratio", relative),
+        sentence=f"one knob at a time from the guided start reaches {takes(reached)} in {moves} moves; the joint "
+        f"search {speed(best)}: {expected_change(facts, reached, best)}{risk}",
     )
