@@ -12,6 +12,8 @@ from meshwright.domain.features import Features
 from meshwright.errors import InputError, Message
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from meshwright.api.cases import Setup
     from meshwright.domain.layout import Layout
 
@@ -31,11 +33,30 @@ def check_layout(given: Setup, layout: Layout, *, framework_asked: bool) -> list
     broken = _refusals(given, able(features), layout)
     limits = [reason for reason in _refusals(given, features, layout) if reason not in broken]
     own = given.framework.check(given.case, layout)
+    if framework_asked:
+        broken, limits = ([reason for reason in each if not _said_by(reason, own)] for each in (broken, limits))
     limits += [str(Message(message.id, message.template, message.values)) for message in own]
     if broken or (framework_asked and limits):
         reasons = broken + (limits if framework_asked else [])
         raise InputError(Message("layout.refused", "{reason}", {"reason": reason}, path="layout") for reason in reasons)
     return limits
+
+
+_OWN_WORDS = {
+    "the framework has no such ZeRO stage": ("zero",),
+    "the framework has tensor parallelism with sequence parallelism only": ("sequence parallel", "sequence_parallel"),
+    "the framework has no sequence parallelism": ("sequence parallel", "sequence_parallel"),
+    "the framework has no tensor parallelism": ("tensor parallel",),
+    "the framework has no pipeline parallelism": ("pipeline parallel",),
+    "the framework has no expert parallelism": ("expert parallel",),
+    "the framework has no such recompute": ("recomput",),
+}
+"""What a rule of the search finds lacking -> what a framework's own words for that hold."""
+
+
+def _said_by(reason: str, own: Sequence[Message]) -> bool:
+    """Whether the framework says a reason of the search in words of its own, which name its release and its keys."""
+    return any(word in str(each).lower() for word in _OWN_WORDS.get(reason, ()) for each in own)
 
 
 def _refusals(given: Setup, features: Features, layout: Layout) -> list[str]:

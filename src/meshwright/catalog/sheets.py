@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError, Message, did_you_mean, fault, nearest
@@ -97,8 +97,10 @@ class Names:
         return self._aliases.get(name, ())
 
     def find(self, spelling: str) -> str | None:
-        """The name behind a spelling, or None."""
-        return self._canonical.get(spelling.strip().lower())
+        """The name behind a spelling, or None; an ``InputError`` for what is no text."""
+        if not isinstance(spelling, str | PurePath):
+            raise fault("catalog.kind", "a {noun} is named by a text, not by {kind}", noun=self.noun, kind=kind(spelling))
+        return self._canonical.get(str(spelling).strip().lower())
 
     def near(self, spelling: str, others: Iterable[str] = ()) -> str:
         """The names that a spelling may have meant, and how to see the rest; ``others`` are known beside them."""

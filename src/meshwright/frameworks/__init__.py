@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from meshwright.errors import fault, nearest
 from meshwright.frameworks.base import File, Framework, Limit, Options
 from meshwright.registry import Registry
+from meshwright.text import kind
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -35,6 +36,8 @@ def frameworks() -> tuple[str, ...]:
 
 def framework(name: str) -> Framework:
     """The framework of a name or an alias, in any case and with ``_`` for ``-``; ``name@version`` is it at a release."""
+    if not isinstance(name, str):
+        raise fault("framework.kind", "a framework is named by a text, not by {kind}", kind=kind(name))
     name, at, version = name.partition("@")
     wanted = name.strip().lower().replace("_", "-")
     if wanted in _NAMES:  # its own module alone: the others need not be imported

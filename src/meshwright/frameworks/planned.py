@@ -175,6 +175,11 @@ class Planned:
         return self.case.training.precision.name
 
     @property
+    def gradients(self) -> str:
+        """Data type that gradients accumulate in."""
+        return "fp32" if self.case.training.precision.gradient_bytes >= 4 else "bf16"
+
+    @property
     def optimizer(self) -> str:
         """Name of the optimizer."""
         return self.case.training.optimizer.name

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from meshwright.domain.label import recompute_word
 from meshwright.report.bars import Part, StackedBar
+from meshwright.report.folded import FoldedLabel
 from meshwright.report.headline import UNCALIBRATED
 from meshwright.units import GIB
 from meshwright.words import list_of, percent, rate, seconds, small
@@ -152,7 +153,10 @@ class Ranking:
                 )
             table.add_row(
                 str(plan.rank), Text(letters.get(plan.group, ""), style="yellow"),
-                *[Text(cells[place], style="dim" if cells[place] in {"1", "-"} else "") for cells in columns.values()],
+                *[
+                    FoldedLabel(cells[place]) if name == "layout"
+                    else Text(cells[place], style="dim" if cells[place] in {"1", "-"} else "") for name, cells in columns.items()
+                ],
                 *shown, style="bold" if place == 0 else "",
             )
         return table
@@ -228,6 +232,6 @@ def _beside(plans: Sequence[RankedPlan]) -> Table:
         table.add_row(
             *expected, seconds(estimate.step_s), *fits, percent(estimate.mfu_ratio),
             f"{estimate.memory_reserved_bytes / GIB:.1f} GiB",
-            *([f"{plan.layout.world:,}"] if fewer else []), plan.label,
+            *([f"{plan.layout.world:,}"] if fewer else []), FoldedLabel(plan.label),
         )
     return table

@@ -116,7 +116,8 @@ def find(
     if options.refine and options.balance and options.objective != "memory":
         near = [asked.said(each) for pool in pools for band in pool.near for each in band]
         balanced = rebalanced(
-            case, features, candidates, near, pins=pins, acceptable=asked.able, refined=refined, said=asked.said
+            case, features, candidates, near, pins=pins, acceptable=asked.able, refined=refined, said=asked.said,
+            freed=_freed(case, features, options, overlap, asked) if pins.chunked and features.uneven_stages else ((), ()),
         )
     front = [each for pool in pools for each in ranking.spread(pool.front, ON_FRONT)] if not lean else []
     of_grid = [each for each in front if asked.able(each.layout)]
@@ -132,6 +133,28 @@ def find(
 def _pool(case: Case, features: Features, options: SearchOptions, overlap: Overlap, devices: int) -> Finalists:
     space = make_space(case, features, devices, parse_pins(options.pins))
     return Finalists(space=space, overlap=overlap, objective=options.objective, capacity_bytes=case.capacity_bytes)
+
+
+def _freed(
+    case: Case, features: Features, options: SearchOptions, overlap: Overlap, asked: _Asked
+) -> tuple[list[Candidate], list[Candidate]]:
+    """The first candidates of each shape, and the nearly fitting ones, without pins of the chunks.
+
+    Chunks that cut the layers into unequal stages may fit only where these are filled anew; the grid knows their pipelines under
+    other numbers of chunks.
+    """
+    space = make_space(case, features, case.cluster.num_devices, parse_pins(options.pins).freed)
+    pool = Finalists(
+        space=space, overlap=overlap, objective=options.objective, capacity_bytes=case.capacity_bytes, front_wanted=False
+    )
+    for rows in evaluate_grid(space, Counts(rejected=Counter()), overlap=overlap, bar=pool):
+        pool.add(rows)
+    shapes: dict[tuple[object, ...], Candidate] = {}
+    for each in _refined([pool], options):
+        key = ranking.shape(each.layout, trained=not case.training.weights_frozen)
+        if key not in shapes and len(shapes) < asked.most and asked.able(each.layout):
+            shapes[key] = asked.said(each)
+    return [*shapes.values()], [asked.said(each) for band in pool.near for each in band]
 
 
 def _refined(pools: Sequence[Finalists], options: SearchOptions) -> list[Candidate]:

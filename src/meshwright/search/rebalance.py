@@ -47,20 +47,19 @@ PLACEMENTS = 2
 def rebalanced(
     case: Case, features: Features, fitting: Sequence[Candidate], near: Sequence[Candidate], *, pins: Pins,
     acceptable: Callable[[Layout], bool] | None, refined: Sequence[Candidate] = (),
-    said: Callable[[Candidate], Candidate] | None = None,
+    said: Callable[[Candidate], Candidate] | None = None, freed: tuple[Sequence[Candidate], Sequence[Candidate]] = ((), ()),
 ) -> list[Layout]:
     """New layouts of the best pipelines: those that fit, and faster ones that do not; each that fits now, by the cost model.
 
     ``fitting``, ``near``: best first. ``refined``: all that fit, of which ``fitting`` are the best of each shape, as the framework
-    says them by ``said``.
+    says them by ``said``. ``freed``: what ``fitting`` and ``near`` are without pins of the chunks, where there are such pins: those
+    pipelines are cut into as many chunks as pinned, as they are without the pins.
 
     Holds:   deterministic: so many pipelines, whatever time they take. Devices, batch, sharding and numerics stay.
     """
-    bar = fitting[0].step_s if fitting else float("inf")
-    faster = sorted((each for each in near if each.step_s < bar), key=lambda each: (each.step_s, each.order))
-    chosen = [*_first(fitting, BASES), *_first(faster, BASES)]
-    if pins.vp is None and pins.schedule is None:
-        chosen += [[other] for base, *_ in chosen[:RECHUNKED] for other in _other_chunks(case, features, base)]
+    chosen = _chosen(fitting, near)
+    free = _chosen(*freed) if pins.chunked else chosen
+    chosen += [[other] for base, *_ in free[:RECHUNKED] for other in _other_chunks(case, features, base, pins)]
     chosen += [[other] for base, *_ in chosen[:RECHUNKED] for other in _other_treatments(base, refined, said)]
     asked: dict[tuple[object, ...], tuple[list[Layout], Choice]] = {}
     for bases in chosen:
@@ -83,6 +82,13 @@ def _first_filled(
         filled = _filled(case, [(base, each) for (base, _), each in zip(left.values(), problems, strict=True)], acceptable)
         found |= {number: layout for number, layout in zip(left, filled, strict=True) if layout is not None}
     return [layout for _, layout in sorted(found.items(), key=lambda each: each[0])]
+
+
+def _chosen(fitting: Sequence[Candidate], near: Sequence[Candidate]) -> list[list[Layout]]:
+    """The first few pipelines that fit, then those that would be faster than the best of them."""
+    bar = fitting[0].step_s if fitting else float("inf")
+    faster = sorted((each for each in near if each.step_s < bar), key=lambda each: (each.step_s, each.order))
+    return [*_first(fitting, BASES), *_first(faster, BASES)]
 
 
 def _first(candidates: Sequence[Candidate], number: int) -> list[list[Layout]]:
@@ -123,15 +129,15 @@ def _pipeline(layout: Layout) -> Layout:
     return replace(layout, stage_layers=None, recompute=Full(), optimizer_shards=1, gradient_shards=1, parameter_shards=1)
 
 
-def _other_chunks(case: Case, features: Features, base: Layout) -> Iterator[Layout]:
-    """The pipeline with other numbers of chunks, the fastest few of those that are legal."""
+def _other_chunks(case: Case, features: Features, base: Layout, pins: Pins) -> Iterator[Layout]:
+    """The pipeline with other numbers of chunks, the fastest few of those that are legal and not pinned otherwise."""
     if base.schedule not in ("1f1b", "interleaved"):
         return
     plain = replace(base, stage_layers=None, recompute=Full() if isinstance(base.recompute, Full) else base.recompute)
     others = [
         replace(plain, virtual_stages=chunks, schedule="interleaved" if chunks > 1 else "1f1b")
         for chunks in range(1, min(MAX_VIRTUAL_STAGES, case.model.num_layers // base.pipeline_parallel) + 1)
-        if chunks != base.virtual_stages
+        if chunks != base.virtual_stages and pins.vp in (None, chunks) and (chunks > 1 or pins.schedule != "interleaved")
     ]
     legal = [layout for layout in others if not layout_refusals(case, features, layout)]
     if legal:

@@ -83,6 +83,16 @@ class Pins:
     overlap: str | None = None
     """Words as behind ``overlap=`` of a label."""
 
+    @property
+    def chunked(self) -> bool:
+        """Whether the chunks of a stage are pinned, under schedules that have any number of them."""
+        return self.schedule == "interleaved" or (self.vp is not None and self.schedule in (None, "1f1b"))
+
+    @property
+    def freed(self) -> Pins:
+        """The pins without those of the chunks."""
+        return replace(self, vp=None, schedule=None)
+
 
 def parse_pins(raw: Mapping[str, str]) -> Pins:
     """Pins from label words and their values; every fault at once.

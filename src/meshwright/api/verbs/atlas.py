@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from meshwright.api import numbers
 from meshwright.api.cells import axes
 from meshwright.api.cells.sizes import size
+from meshwright.api.door import door
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.options import CASE, HTML, PLAN
 from meshwright.api.request import Answer, Progress, Request
@@ -161,6 +162,7 @@ class AtlasAnswer(Answer):
         return view | ({"saved": list(self.saved)} if self.saved else {})
 
 
+@door
 def atlas(request: AtlasRequest, *, progress: Progress | None = None, told: Told | None = None) -> AtlasAnswer:
     """Fill the cells: coarsely first, then, one by one, with what ``plan`` lists first.
 

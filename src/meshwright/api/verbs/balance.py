@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from meshwright.api import numbers
 from meshwright.api.balancing.numbers import bounds, chunk_counts, kinds, stages
+from meshwright.api.door import refuse
 from meshwright.api.fields import Faults, Field, Values, one_of
 from meshwright.api.options import CASE, HTML, LAYOUT
 from meshwright.api.paged import paged
 from meshwright.api.request import Answer, CaseRequest, Progress
-from meshwright.errors import Message, NoAnswerError
+from meshwright.errors import Message, NoAnswerError, fault
 
 if TYPE_CHECKING:
     from meshwright.api.balancing.questions import Asked, Source
@@ -181,6 +182,8 @@ def balance(
 
     if isinstance(request, BalanceProblem):
         return solve(request, objective=objective, time_limit_s=time_limit_s)
+    if not isinstance(request, BalanceRequest):
+        refuse("balance", request, "BalanceProblem")
     faults = Faults()
     values = request.read(faults)
     if values["guide"]:
@@ -278,6 +281,9 @@ def _guide(values: Values, faults: Faults) -> GuideAnswer:
     """The dry runs to make; peaks of a file count, and say stages and layers."""
     from meshwright.search.balance.probes import questions
 
+    if "model" in values and not Path(str(values["model"])).exists():
+        raise fault("balance.guide", "--guide asks which dry runs to make: it takes a file of those that were made, or none, not "
+                    "{model}; --stages and --layers say the pipeline", path="model", model=str(values["model"]))
     known = _known(values, faults)
     count: int | None = values.get("stages", known.stages if known else None)
     layers: int | None = values.get("layers", known.layers if known else None)

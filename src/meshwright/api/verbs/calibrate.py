@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from meshwright.api.door import door
 from meshwright.api.fields import Faults, Field, Values, one_of
 from meshwright.api.request import Answer, Progress, Request
 
@@ -71,6 +72,7 @@ class CalibrateAnswer(Answer):
         return {"path": self.path, **calibration_view(self.table, self.readings), **few}
 
 
+@door
 def calibrate(request: CalibrateRequest, *, progress: Progress | None = None) -> CalibrateAnswer:
     """Fit, and write the calibration.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api import published_runs
+from meshwright.api.door import door
 from meshwright.api.fields import Faults, Field, Values, one_of
 from meshwright.api.request import Answer, Progress, Request
 
@@ -109,6 +110,7 @@ class NearestAnswer(CatalogAnswer):
         return {"kind": "runs", "near": plain(self.wanted), "total": self.total, "entries": [run_view(each) for each in self.found]}
 
 
+@door
 def catalog(request: CatalogRequest, *, progress: Progress | None = None) -> CatalogAnswer:
     """List a kind, or show one entry.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from meshwright.api.door import door
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.numbers import real
 from meshwright.api.options import FORCE, HTML
@@ -66,6 +67,7 @@ class CheckAnswer(Answer):
         return findings_view(self.checked)
 
 
+@door
 @paged
 def check(request: CheckRequest, *, progress: Progress | None = None) -> CheckAnswer:
     """Judge files by themselves, and for the case that they train.

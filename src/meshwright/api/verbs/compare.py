@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
+from meshwright.api.door import refuse
 from meshwright.api.fields import Faults, Field
 from meshwright.api.options import CASE
 from meshwright.api.request import Answer, NamedCase, Progress
 from meshwright.api.verbs.diagnose import DiagnoseAnswer, DiagnoseRequest, diagnose
+from meshwright.errors import fault
 
 if TYPE_CHECKING:
     from meshwright.diagnose.comparison import Comparison
@@ -88,9 +90,13 @@ def compare(
     from meshwright.diagnose.comparison import compare_runs
 
     if not isinstance(request, CompareRequest):
+        from meshwright.domain.case import Case
         from meshwright.search import compare as compare_layouts
 
-        assert features is not None and result is not None and layout is not None, "a layout is compared with a plan"
+        if not isinstance(request, Case):
+            refuse("compare", request, "case with a plan and a layout")
+        if features is None or result is None or layout is None:
+            raise fault("request.layout", "compare takes the features, a plan and a layout beside a case")
         return compare_layouts(request, features, result, layout, options)
     faults = Faults()
     values = request.read(faults)

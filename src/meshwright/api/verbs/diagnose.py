@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from meshwright.api.door import door
 from meshwright.api.fields import Faults, Field
 from meshwright.api.options import CASE, HTML
 from meshwright.api.paged import paged
@@ -131,6 +132,7 @@ class DiagnoseAnswer(Answer):
         return picture_view(self.diagnosis, self.to_json())
 
 
+@door
 @paged
 def diagnose(
     request: DiagnoseRequest, *, progress: Progress | None = None, told: Callable[[DiagnoseAnswer], None] | None = None

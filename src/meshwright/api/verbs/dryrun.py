@@ -10,6 +10,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api import numbers
+from meshwright.api.door import door
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.legality import check_layout
 from meshwright.api.options import CASE, LAYOUT
@@ -71,6 +72,7 @@ class DryrunAnswer(Answer):
         return dryrun_view(self.given.case, self.layout, self.found)
 
 
+@door
 def dryrun(request: DryrunRequest, *, progress: Progress | None = None) -> DryrunAnswer:
     """Run the ranks in processes of their own.
 

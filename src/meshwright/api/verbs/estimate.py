@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from meshwright.api.anchoring import ANCHOR, probed, with_anchors
+from meshwright.api.door import refuse
 from meshwright.api.fields import Faults, Field
 from meshwright.api.legality import check_layout
 from meshwright.api.options import CASE, FORCE, HTML, LAYOUT, SPARE_NODES
 from meshwright.api.paged import paged
 from meshwright.api.request import Answer, CaseRequest, Progress
+from meshwright.errors import fault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,13 +86,17 @@ def estimate(
     Errors:  ``InputError`` with every fault of the request, and for a layout that makes no sense.
     """
     from meshwright.domain.case import Case
+    from meshwright.domain.layout import Layout
     from meshwright.estimate import estimate as predict
     from meshwright.evidence.rows.near import closest
     from meshwright.search import linearity_of
 
     if isinstance(request, Case):
-        assert layout is not None, "a case is predicted with a layout"
+        if not isinstance(layout, Layout):
+            raise fault("request.layout", "estimate takes a layout beside a case: estimate(case, parse_layout(...))")
         return predict(request, layout)
+    if not isinstance(request, EstimateRequest):
+        refuse("estimate", request, "case with a layout")
     faults = Faults()
     values = request.read(faults)
     given, layout, limits, anchors = chosen(values, faults)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from meshwright.api.door import door
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.legality import check_layout
 from meshwright.api.options import CASE, FORCE, HTML, LAYOUT, SPARE_NODES
@@ -48,6 +49,7 @@ class ExplainAnswer(Answer):
         return explanation_view(self.given.case, self.estimate, self.explanation)
 
 
+@door
 @paged
 def explain(request: ExplainRequest, *, progress: Progress | None = None) -> ExplainAnswer:
     """Explain the layout that was given, or else the best one.

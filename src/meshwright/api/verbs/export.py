@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from meshwright.api.door import door
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.request import Answer, Progress, Request
 from meshwright.documents.opening import is_script, open_source
@@ -67,6 +68,7 @@ class ExportAnswer(Answer):
         return document | (nearest_view(self.plan) if self.plan is not None else {})
 
 
+@door
 def export(request: ExportRequest, *, progress: Progress | None = None) -> ExportAnswer:
     """Write the files of a framework for a saved plan, or change the user's own.
 

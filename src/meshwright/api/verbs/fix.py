@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from meshwright.api import numbers
 from meshwright.api.cases import check_names, drafted
+from meshwright.api.door import door
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.options import FORCE, HTML, LAYOUT, SPARE_NODES
 from meshwright.api.paged import paged
@@ -119,6 +120,7 @@ class FixAnswer(Answer):
         return fix_view(self.fixed, self.applied)
 
 
+@door
 @paged
 def fix(
     request: FixRequest, *, progress: Progress | None = None, told: Callable[[FixAnswer], None] | None = None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from meshwright.api.door import door
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.request import Answer, FilesRequest, Progress
 from meshwright.api.sources import FILES, Taken, take, wanted
@@ -51,6 +52,7 @@ class ImportAnswer(Answer):
         return {**reading_view(taken.framework, taken.reading, taken.why_release, taken.label), "saved": self.saved}
 
 
+@door
 def import_(request: ImportRequest, *, progress: Progress | None = None) -> ImportAnswer:
     """Read files, without running anything.
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from meshwright.api.door import door
 from meshwright.api.fields import Faults, Field, one_of
 from meshwright.api.request import Answer, Progress, Request, ticking
 
@@ -106,6 +107,7 @@ class LintAnswer(Answer):
         return lint_view(self.linted, diff=self.changes if self.diff else None, written=self.written, sarif=self.saved)
 
 
+@door
 def lint(request: LintRequest, *, progress: Progress | None = None) -> LintAnswer:
     """Look at files; mend them where that was asked for.
 

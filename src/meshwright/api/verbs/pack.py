@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, ClassVar, cast, overload
 
 from meshwright.api import numbers
+from meshwright.api.door import refuse
 from meshwright.api.fields import Faults, Field, Values, one_of
 from meshwright.api.options import CASE, HTML, LAYOUT
 from meshwright.api.paged import paged
@@ -137,6 +139,8 @@ def pack(
     if not isinstance(request, PackRequest):
         from meshwright.packing import pack as packed
 
+        if isinstance(request, str | bytes | Mapping) or not hasattr(request, "__getitem__"):
+            refuse("pack", request, "list of lengths")
         if max_tokens is None:
             raise fault("pack.limit-missing", "max_tokens is missing: the most tokens of a micro-batch")
         return packed(request, max_tokens, data_parallel, cost)

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from meshwright.api.door import door
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.legality import never_trains
 from meshwright.api.options import CASE, PLAN
@@ -109,6 +110,7 @@ class PlanAnswer(Answer):
         return document
 
 
+@door
 @paged
 def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswer:
     """Search every layout of a case, and answer everything that was asked about the best.
@@ -202,7 +204,14 @@ def _trains(given: Setup) -> None:
         able = [name for name in frameworks() if task in framework(name).features.tasks]
         raise fault("plan.task", "{name} does not train with {task}; {able} can", name=given.framework.title, task=task, able=able)
     if reasons := never_trains(given):
-        raise InputError(reasons)
+        others = (replace(given, framework=framework(name).for_case(given.case)) for name in frameworks())
+        able = [other.framework.name for other in others
+                if task in other.framework.features.tasks and not never_trains(other)]
+        *others_said, last = reasons
+        if able:
+            values = {**last.values, "can": " or ".join(able)}
+            last = replace(last, template=last.template + "; --framework {can} can", values=values)
+        raise InputError([*others_said, last])
 
 
 def _searched(given: Setup, *, options: SearchOptions, tick: Callable[[int, int], None] | None, asked: bool) -> PlanResult:

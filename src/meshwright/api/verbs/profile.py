@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from meshwright.api import numbers
+from meshwright.api.door import door
 from meshwright.api.fields import Faults, Field, Values, one_of
 from meshwright.api.request import Answer, Progress, Request, ticking
 from meshwright.errors import Message
@@ -92,6 +93,7 @@ class ProfileAnswer(Answer):
         return profile_view(self.profile, self.found, self.path, self.samples)
 
 
+@door
 def profile(request: ProfileRequest, *, progress: Progress | None = None) -> ProfileAnswer | None:
     """Measure what is missing, and write the cluster file; None on ranks of an allocation beside the first.
 

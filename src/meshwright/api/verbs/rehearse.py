@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api import numbers
+from meshwright.api.door import door
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.machine_options import BACKEND, COMPILE, SHRINK, backend, small_model
 from meshwright.api.renderers import render
@@ -109,6 +110,7 @@ class RehearseAnswer(Answer):
         return {"machine": self.machine, "rehearsals": list(self.rehearsals)}
 
 
+@door
 def rehearse(
     request: RehearseRequest, *, progress: Progress | None = None, each: Callable[[dict[str, Any]], None] | None = None
 ) -> RehearseAnswer:

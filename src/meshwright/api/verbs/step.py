@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api import numbers
+from meshwright.api.door import door
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.machine_options import BACKEND, COMPILE, SHRINK, backend, small_model
 from meshwright.api.options import CASE, LAYOUT
@@ -111,6 +112,7 @@ class StepAnswer(Answer):
         return self.document
 
 
+@door
 def step(request: StepRequest, *, progress: Progress | None = None) -> StepAnswer | None:
     """Run it, or join ranks that are started; None on those beside the first.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from meshwright.api.door import door
 from meshwright.api.fields import Faults, Field
 from meshwright.api.measuring.candidates import candidates_of, check_which, which
 from meshwright.api.measuring.options import SHARED, TrialsRequest
@@ -91,6 +92,7 @@ class SweepAnswer(Answer):
         return view | ({"out": self.written, "left_out": dict(self.left_out)} if self.written else {})
 
 
+@door
 @paged
 def sweep(
     request: SweepRequest, *, progress: Progress | None = None, told: Told | None = None, confirm: Confirm | None = None

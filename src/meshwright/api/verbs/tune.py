@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api import numbers
+from meshwright.api.door import door
 from meshwright.api.fields import Faults, Field, Values, one_of
 from meshwright.api.measuring.candidates import TOP_TUNED, check_which, which
 from meshwright.api.measuring.options import SHARED, TrialsRequest
@@ -90,6 +91,7 @@ class TuneAnswer(Answer):
         return tuned_view(self.tuned)
 
 
+@door
 @paged
 def tune(
     request: TuneRequest, *, progress: Progress | None = None, told: Told | None = None, confirm: Confirm | None = None

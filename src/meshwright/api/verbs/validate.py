@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 
+from meshwright.api.door import door
 from meshwright.api.fields import Faults, Field, one_of
 from meshwright.api.options import HTML
 from meshwright.api.paged import paged
@@ -83,6 +84,7 @@ class ValidateAnswer(Answer):
         return validation_view(self.validation, self.summary)
 
 
+@door
 @paged
 def validate(request: ValidateRequest, *, progress: Progress | None = None) -> ValidateAnswer:
     """Predict every row, and score the predictions.

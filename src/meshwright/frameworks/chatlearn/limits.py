@@ -104,7 +104,8 @@ RULES = (
     Rule("task", "ChatLearn trains a policy (task sft), not {task}", lambda plan: plan.task == "lora", "never", "training"),
     Rule("device", "ChatLearn runs on NVIDIA GPUs, not on {device}",
          lambda plan: plan.case.cluster.device.family in {"ascend", "cpu"}, "never", "cluster"),
-    Rule("precision", "ChatLearn has no key for {precision}: it computes in bf16", _precision, "never", "training"),
+    Rule("precision", "ChatLearn has no key for the numbers: it computes in bf16 with gradients in fp32, not in {precision} with "
+         "gradients in {gradients}", _precision, "never", "training"),
     Rule("optimizer", "ChatLearn has AdamW only, not {optimizer}", lambda plan: plan.optimizer != "adamw", "never", "training"),
     Rule("schedule", "ChatLearn has the schedules 1f1b and interleaved (vp > 1), not {schedule}",
          lambda plan: plan.schedule != ("interleaved" if plan.vp > 1 else "1f1b"), "never"),

@@ -142,6 +142,8 @@ _RULES = (
     Rule("model", "torchtitan {release} has no flavour of {module} that is {model}; it has {known}", _model, "never", "model"),
     Rule("task", "torchtitan {release} has no registered configuration for {task} of {model}", _task, "never", "training"),
     Rule("precision", "torchtitan {release} is written for {known} here, not for {precision}", _precision, "never", "training"),
+    Rule("gradients", "mixed_precision_reduce of torchtitan {release} is float32 alone: gradients are not reduced in {gradients}",
+         lambda plan: plan.gradients != "fp32", "parse", "training"),
     Rule("optimizer", "Optimizer {optimizer} not added.", lambda plan: plan.optimizer != "adamw", "start", "training"),
     Rule("knobs", "torchtitan {release} has no key for {knobs}", _knobs, "never"),
     Rule("expert-tensor-parallel", "Currently we only support ETP=TP or ETP=1",

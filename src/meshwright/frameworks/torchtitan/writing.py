@@ -208,8 +208,8 @@ def _manual(case: Case, layout: Layout, release: str, options: Options, flavour:
         assumed.append("The data are those of the configuration.")
     if release != "0.2" and "training.disable_cuda_graphs" not in decide(case, layout, release):
         assumed.append(
-            "CUDA graphs are on, as torchtitan has them by default; what they hold is not in the prediction: "
-            "`--training.disable-cuda-graphs` switches them off."
+            "The prediction is of a run without CUDA graphs, as `--training.disable-cuda-graphs` runs it; torchtitan's default is "
+            "with them, and neither what they save nor the memory that they hold is counted."
         )
     if case.model.num_mtp_layers:
         assumed.append(
