@@ -160,10 +160,9 @@ def test_more_devices_are_as_few_as_fit():
         assert not plan(own, MEGATRON, SearchOptions(top=1, pins={"offload": "none"})).plans
 
 
-@pytest.mark.parametrize("lean", [False, True])
-def test_states_move_where_nothing_fits_and_not_where_the_framework_refuses_what_fits(lean):
+def test_states_move_where_nothing_fits_and_not_where_the_framework_refuses_what_fits():
     """Every asker of the first plan says what ``plan`` does: a framework that runs none of what fits has no plan."""
     case, moved_alone = small_case("llama3-8b", devices=8, batch=32), Functions(acceptable=lambda layout: bool(layout.offload))
     assert plan(case, MEGATRON, ONE, runner=moved_alone).refused > 0
-    assert first_of(case, MEGATRON, ONE, moved_alone, lean=lean) is None
-    assert first_of(case, MEGATRON, ONE, NOBODY, lean=lean).label == plan(case, MEGATRON, ONE, runner=NOBODY).plans[0].label
+    assert first_of(case, MEGATRON, ONE, moved_alone) is None
+    assert first_of(case, MEGATRON, ONE, NOBODY).label == plan(case, MEGATRON, ONE, runner=NOBODY).plans[0].label

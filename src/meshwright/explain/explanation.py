@@ -98,7 +98,7 @@ def _fastest(facts: Facts, *, first: bool) -> Fastest | None:
     """The layout itself where it is known to be the first; else beside the first of its devices."""
     options = SearchOptions(top=1)
     own = on(facts.case, facts.layout.world)
-    found = None if first else first_of(own, facts.features, options, facts.runner, lean=True)
+    found = None if first else first_of(own, facts.features, options, facts.runner)
     trials = [facts.trial(facts.layout), *([] if found is None else [facts.trial(found.layout)])]
     fitting = [each for each in trials if each.estimate.fits and not each.refused_because]
     if not fitting:

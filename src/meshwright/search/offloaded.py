@@ -49,16 +49,12 @@ def find_moved(
     return (moved, found) if held else None
 
 
-def first_of(
-    case: Case, features: Features, options: SearchOptions, runner: Runner, *, lean: bool = False
-) -> Estimate | None:
+def first_of(case: Case, features: Features, options: SearchOptions, runner: Runner) -> Estimate | None:
     """What ``plan`` lists first, its linearity left out; None where it lists nothing that the framework runs.
-
-    ``lean``: by a part of the search's work, as ``find`` has it.
 
     Holds:   states move to host memory as in ``plan``: where nothing fits, not where the framework refuses what fits.
     """
-    found = find(case, features, options, runner, lean=lean, able=True)
+    found = find(case, features, options, runner, able=True)
     if found.plans or found.refused or not found.counts.legal:
         return found.plans[0].estimate if found.plans else None
     moved = find_moved(case, features, options, runner)
