@@ -14,6 +14,7 @@ from meshwright.search import SearchOptions, layout_refusals, plan
 from meshwright.search.finalists import Candidate
 from meshwright.search.legality import shape_refusals
 from meshwright.search.rebalance import rebalanced
+from meshwright.search.runner import Functions
 from meshwright.search.space import parse_pins
 from strategies import EVERYTHING, MEGATRON, small_case
 
@@ -179,3 +180,12 @@ def test_pinned_to_the_chunks_of_a_listed_plan_it_is_found_or_better(layers, sha
         (found, *_) = plan(case, MEGATRON, replace(free, pins={**free.pins, **pins})).plans
         assert found.layout.virtual_stages in mine
         assert found.estimate.expected_step_s <= 1.005 * best
+
+
+def test_a_framework_that_runs_filled_stages_alone_has_a_plan():
+    """What it refuses is the grid's, which knows no treatment by stage; what it runs is not said to be refused."""
+    filled = Functions(acceptable=lambda layout: isinstance(layout.recompute, Mixed))
+    found = plan(CASES["tight"], MIXES, ON, runner=filled)
+    assert found.refused == 0
+    assert found.plans
+    assert all(isinstance(each.estimate.layout.recompute, Mixed) for each in found.plans)

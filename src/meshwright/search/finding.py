@@ -100,10 +100,22 @@ def find(
                    most=RERANKED + (options.top if lean else max(options.top, LISTED)))
     refined = _refined(pools, options)
     candidates = asked.first(refined)
-    refused = 0
+
+    def filled() -> list[Layout]:
+        """Stages filled anew, as far as the framework runs them."""
+        if not options.refine or not options.balance or options.objective == "memory":
+            return []
+        near = [asked.said(each) for pool in pools for band in pool.near for each in band]
+        return rebalanced(
+            case, features, candidates, near, pins=pins, acceptable=asked.able, refined=refined, said=asked.said,
+            freed=_freed(case, features, options, overlap, asked) if pins.chunked and features.uneven_stages else ((), ()),
+        )
+
+    refused, balanced = 0, []
     if not candidates and counts.fitting:
         candidates = _deeper(case, features, options, overlap, pools, asked)
-        if not candidates:
+        balanced = filled()
+        if not candidates and not balanced:
             refused = len(asked.refused)
             if able:
                 return Found(
@@ -112,13 +124,9 @@ def find(
                 )
             asked = replace(asked, everything=True)
             candidates = asked.first(_refined(pools, options))
-    balanced: list[Layout] = []
-    if options.refine and options.balance and options.objective != "memory":
-        near = [asked.said(each) for pool in pools for band in pool.near for each in band]
-        balanced = rebalanced(
-            case, features, candidates, near, pins=pins, acceptable=asked.able, refined=refined, said=asked.said,
-            freed=_freed(case, features, options, overlap, asked) if pins.chunked and features.uneven_stages else ((), ()),
-        )
+            balanced = filled()
+    else:
+        balanced = filled()
     front = [each for pool in pools for each in ranking.spread(pool.front, ON_FRONT)] if not lean else []
     of_grid = [each for each in front if asked.able(each.layout)]
     edge = [asked.said(each).layout for each in of_grid]
