@@ -12,6 +12,7 @@ from meshwright.domain.layout import Full, Layout, Mixed, NoRecompute, Selective
 from meshwright.estimate import estimate
 from meshwright.search import SearchOptions, layout_refusals, plan
 from meshwright.search.finalists import Candidate
+from meshwright.search.first import first_plan
 from meshwright.search.legality import shape_refusals
 from meshwright.search.rebalance import rebalanced
 from meshwright.search.runner import Functions
@@ -189,3 +190,12 @@ def test_a_framework_that_runs_filled_stages_alone_has_a_plan():
     assert found.refused == 0
     assert found.plans
     assert all(isinstance(each.estimate.layout.recompute, Mixed) for each in found.plans)
+
+
+@pytest.mark.parametrize("ratio", [0.23, 0.24])
+def test_what_fits_by_filled_stages_alone_fits_coarsely_too(ratio):
+    case = replace(CASES["head"], memory_ratio=ratio)
+    options = replace(ON, top=1)
+    coarse, whole_ = (first_plan(case, MEGATRON, options, Functions(), coarse=each) for each in (True, False))
+    assert whole_.best is not None
+    assert coarse.best is not None

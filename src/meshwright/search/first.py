@@ -37,8 +37,8 @@ class First:
 def first_plan(case: Case, features: Features, options: SearchOptions, runner: Runner, *, coarse: bool = False) -> First:
     """What ``plan`` lists first.
 
-    ``coarse``: the grid alone. Knobs finer than the grid are not tried, stages are not filled anew and few layouts are simulated: a
-    part of the time, and a layout that fits and is legal, but that the whole search may beat.
+    ``coarse``: the grid alone, where it holds anything. Knobs finer than the grid are not tried, stages are not filled anew and few
+    layouts are simulated: a part of the time, and a layout that fits and is legal, but that the whole search may beat.
 
     Holds:   whether anything fits is the same either way; not coarse, the layout and its figures are those of ``plan``.
     """
@@ -51,6 +51,8 @@ def first_plan(case: Case, features: Features, options: SearchOptions, runner: R
         return First(best=None, refusal=no_legal_layout(case, features, options, pins)[0])
     if found.plans:
         return First(best=found.plans[0].estimate)
+    if coarse:  # finer knobs may bring in what the grid does not hold, and run what a framework refuses of it
+        return first_plan(case, features, options, runner)
     if found.refused:
         words = "{name} runs none of the best {asked:,} layouts that fit"
         return First(best=None, refusal=Message("atlas.refused", words, {"name": features.name, "asked": found.refused}))
