@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import meshwright as mw
+from meshwright.api import packed_search
 from meshwright.api.packed_search import best_packs
 from meshwright.api.packs import (
     batch_of_packs,
@@ -225,9 +226,12 @@ def test_a_cap_that_a_framework_runs_nothing_of_does_not_hide_another(caps):
         best_packs(case, searched)
 
 
-def test_explain_tries_the_caps_that_plan_tries(file):
+def test_explain_tries_the_caps_that_plan_tries(file, monkeypatch):
+    """Not the longest sample, which is the cap elsewhere where none is named."""
+    monkeypatch.setattr(packed_search, "TIMES", (4,))
     plan = mw.plan(mw.PlanRequest(**CASE, lengths=file, top=1))
     explained = mw.explain(mw.ExplainRequest(**CASE, lengths=file))
+    assert plan.given.case.batch.sequence_tokens == 4 * 4096
     assert explained.given.case.batch == plan.given.case.batch
     assert explained.to_json()["estimate"]["label"] == plan.to_json()["plans"][0]["estimate"]["label"]
     assert explained.estimate.step_s == plan.result.plans[0].estimate.step_s

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from meshwright.search.result import PlanResult, RankedPlan
 
 FAR = 1.25
-"""Times the upper end of the interval from which a measured step says that something else held the run up."""
+"""Times the upper end of the interval from which a measured step says that something else held the run up. Our judgement."""
 UNSAID = ("overlap=", "context=", "layers=", "schedule=", "shard")
 """Words of a label that published runs leave out."""
 
