@@ -20,8 +20,8 @@ WORTH_SAYING = 0.005
 """Share of the step that is worth a line. Our judgement."""
 WORDS = "with {words} plan {rank} would take {step}, {than}: --risk equivalent searches with it; it is left off since sums are " \
     "taken in another order, until a run is known to converge{dispatcher}"
-UNSEARCHED = "not searched: {risk}--launch dispatcher=flex (one copy of a token per node, not per expert); for mixtures on several " \
-    "nodes other layouts may be the fastest then"
+UNSEARCHED = "not searched: {risk}--launch dispatcher=flex (one copy of a token per node, not per expert); for mixtures on " \
+    "several nodes other layouts may be the fastest then"
 
 
 def left_off(given: Setup, result: PlanResult, options: SearchOptions) -> Iterator[Message]:
