@@ -88,14 +88,14 @@ def test_recompute_and_shards_never_keep_more(case, module, mb, data):
     assert 0 <= _saved(case, kind, one, recomputed=(module,)) <= whole
     assert float(checkpoint_bytes(case.model.hidden, one)) <= whole
     knob = data.draw(st.sampled_from(sorted(degrees)))
-    previous, working = whole, float(working_bytes(kind, case.model.hidden, one))
+    previous, working = whole, float(working_bytes(kind, case.model.hidden, one, implementation=case.implementation))
     for degree in (2, 3, 4, 8, 16):
         more = work_shape(
             microbatch_sequences=mb, sequence_tokens=case.batch.sequence_tokens, sequence_parallel=1, **{**degrees, knob: degree}
         )
         now = _saved(case, kind, more)
         assert now <= previous * (1 + 1e-12)
-        assert float(working_bytes(kind, case.model.hidden, more)) <= working * (1 + 1e-12)
+        assert float(working_bytes(kind, case.model.hidden, more, implementation=case.implementation)) <= working * (1 + 1e-12)
         previous = now
 
 

@@ -241,6 +241,16 @@ class Implementation:
     is a peak of its own, beside that of the backward, and the larger one counts (``estimate.memory``)."""
     weight_gradient_bytes: float = 0.0
     """Bytes per weight of the largest product, taken while its gradient is computed beside the gradient buffer."""
+    full_precision_shards: bool = False
+    """Fully sharded weights are the FP32 ones that the optimizer updates: no copy in the data type of the products beside them but
+    while they are gathered."""
+    offloads_shards: bool = False
+    """Offload keeps fully sharded weights and gradients on the host as well, not the optimizer's states alone."""
+    frees_operators: bool = False
+    """What an operator kept for its backward is free before the one in front of it runs: autograd of single operators."""
+    ring_backward_bytes: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """What the backward of ring attention holds beside what the layer kept: bytes per element of queries, of keys and values, and
+    of keys and values for every rank of the ring."""
     gather_buffer_bytes: float = 0.0
     """Bytes per token and hidden element of the buffers for tensors that are gathered over TP, kept all along."""
     streamed_bytes: float = 0.0

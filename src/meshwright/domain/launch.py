@@ -33,6 +33,8 @@ class Launch:
     in no figure of host memory."""
     offloaded_checkpoints: bool = False
     """The inputs that full recomputation keeps lie on the host until the layer runs again."""
+    slice_tokens: int = 0
+    """Tokens of a slice in which a dense feed-forward block runs, forward and backward; 0: all at once."""
     given: frozenset[str] = frozenset()
     """Names of the settings that somebody chose; the others are the implementation's habits."""
 

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.domain.layout import Full, NoRecompute, Selective
-from meshwright.perf.activations import checkpoint_bytes, headroom_ratio, saved_bytes, working_bytes
+from meshwright.perf.activations import (
+    attention_working_bytes,
+    checkpoint_bytes,
+    headroom_ratio,
+    saved_bytes,
+    working_bytes,
+)
 from meshwright.perf.arrays import Array, array
 from meshwright.perf.collectives import all_gather_s, point_to_point_s
 from meshwright.perf.ends import EndTime, embedding_time, head_time, logits_bytes
@@ -19,6 +25,8 @@ from meshwright.perf.placement import layer_groups
 from meshwright.perf.seconds import Seconds, seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from meshwright.domain.case import Case
     from meshwright.domain.layout import ContextKind, Overlap, Treatment
     from meshwright.domain.model import LayerKind
@@ -27,7 +35,8 @@ if TYPE_CHECKING:
 
 
 OFFLOAD_BUFFERS = 2.0
-"""Layers whose offloaded tensors are on the device: the one that runs and the one that travels."""
+"""Layers whose offloaded tensors are on the device: the one that runs and the one that travels. Of checkpoints it is the one that
+runs: they are fetched when their layer does (torch.autograd.graph.save_on_cpu)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +101,13 @@ def kind_costs(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, se
         "headroom_ratio": headroom_ratio(case, shape),
     }
     everything = saved_bytes(kind, hidden, sequence, shape, **options)  # type: ignore[arg-type]
-    own = 0.0 if case.training.weights_frozen else case.implementation.weight_gradient_bytes
-    working = working_bytes(kind, hidden, shape, weight_gradient_bytes=own)
+    working = working_bytes(
+        kind, hidden, shape, implementation=case.implementation, weights_frozen=case.training.weights_frozen,
+        slice_tokens=case.launch.slice_tokens,
+    )
     buffers = case.implementation.gather_buffer_bytes * shape.tokens * hidden
     working = working + np.where(shape.tensor_parallel > 1.0, buffers, 0.0)
+    walked = _attention_peak(kind, case, shape, settings, options)
     on_device = device_share(case)
     recompute: list[Seconds] = []
     saved: list[Array] = []
@@ -109,11 +121,27 @@ def kind_costs(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, se
                 kept = saved_bytes(kind, hidden, sequence, shape, recomputed=modules, **options)  # type: ignore[arg-type]
             case Full():
                 again, kept = recompute_s(time, None), checkpoint_bytes(hidden, shape, streams=kind.streams)
-        moved = 0.0 if isinstance(treatment, Full) and case.launch.offloaded_checkpoints else on_device
+        alone = isinstance(treatment, Full) and case.launch.offloaded_checkpoints
+        moved = 0.0 if alone else on_device
         recompute.append(again)
         saved.append(moved * kept)
-        brought.append(working + (everything - kept) + (OFFLOAD_BUFFERS * kept if moved < 1.0 else 0.0))
+        peak = working + (everything - kept)
+        if walked is not None:
+            peak = np.maximum(peak, walked - kept)
+        brought.append(peak + ((1.0 if alone else OFFLOAD_BUFFERS) * kept if moved < 1.0 else 0.0))
     return KindCosts(time=time, recompute=tuple(recompute), saved_bytes=tuple(saved), transient_bytes=tuple(brought))
+
+
+def _attention_peak(
+    kind: LayerKind, case: Case, shape: WorkShape, settings: Settings, options: Mapping[str, object]
+) -> Array | None:
+    """What a layer holds while its attention runs backward; None where ``working_bytes`` has all of it."""
+    implementation = case.implementation
+    if not (implementation.frees_operators or any(implementation.ring_backward_bytes)):
+        return None
+    own = saved_bytes(kind, case.model.hidden, case.batch.sequence_tokens, shape, parts=("attention", "mixer"), **options)  # type: ignore[arg-type]
+    ring = settings.context_kind == "ring"
+    return own + attention_working_bytes(kind, case.model.hidden, shape, implementation, ring=ring)
 
 
 def device_share(case: Case) -> float:

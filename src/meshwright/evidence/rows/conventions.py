@@ -21,7 +21,7 @@ FILE = Path(__file__).parents[1] / "data" / "conventions.yaml"
 DEVICE, WORDS, FRAMEWORK = "device", "words", "framework"
 """Conditions on the catalogue's name of a row's device, on both columns of free words, and on what tells rules apart first."""
 TAKEN = "{1}"
-WHOLE = ("shards", "lora_rank", "offloaded_layers")
+WHOLE = ("shards", "lora_rank", "offloaded_layers", "slice_tokens")
 """Fields of ``Said`` that are whole numbers, taken from words."""
 
 

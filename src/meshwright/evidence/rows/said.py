@@ -59,6 +59,10 @@ class Said:
     """Layers whose saved tensors wait on the host."""
     offloaded_checkpoints: bool = False
     """Checkpoints of full recomputation wait there."""
+    slice_tokens: int = 0
+    """The feed-forward block runs in slices of so many tokens."""
+    offloaded_states: bool = False
+    """Optimizer states wait on the host, and what else the implementation sends along."""
     attention_by_default: bool = False
     """The framework chose the back end of attention."""
 
