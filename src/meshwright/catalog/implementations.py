@@ -71,9 +71,11 @@ def _saved(row: list[object]) -> dict[str, object]:
     name, part, width, size, shard, modules, *only = row
     linear = isinstance(size, str)
     number = float(str(size).removeprefix("i"))
+    assert isinstance(modules, list), f"{FILE}: modules of {name} are a list"
     return {
-        "name": name, "part": part, "width": width, "bytes_per_element": number, "shard": shard,
-        "linear_input": linear, "modules": modules, "only": only[0] if only else "",
+        "name": name, "part": part, "width": width, "bytes_per_element": number, "shard": shard, "linear_input": linear,
+        "modules": [each for each in modules if not each.startswith("+")],
+        "kept_by": [each.removeprefix("+") for each in modules if each.startswith("+")], "only": only[0] if only else "",
     }
 
 

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from meshwright.perf.operators import WorkShape
 
 
+BASE_BYTES = 2.0
+"""Bytes of an element in the data types that nothing quantises: BF16 and FP16."""
+
+
 def saved_bytes(
     kind: LayerKind,
     hidden: int,
@@ -31,7 +35,7 @@ def saved_bytes(
 ) -> Array:
     """Bytes that one layer, or some parts of it, keep for the backward of one micro-batch on one rank.
 
-        sum over rows of  bytes * elements;   rows dropped by a recomputed module are left out
+        sum over rows of  bytes * elements;   rows dropped by a recomputed module are left out, rows that one keeps are in
 
     Symbols: headroom_ratio fullest expert rank over the mean; recomputed names of selective-recompute modules.
     Shapes:  the columns of ``shape``.
@@ -41,12 +45,16 @@ def saved_bytes(
     """
     total = array(0.0)
     for row in implementation.saved:
-        if not has_part(kind, row.part) or (parts is not None and row.part not in parts) or any(module in recomputed for module in row.modules):
+        if not has_part(kind, row.part) or (parts is not None and row.part not in parts):
+            continue
+        if any(module in recomputed for module in row.modules) or (row.kept_by and not any(each in recomputed for each in row.kept_by)):
+            continue
+        if row.only == "quantised" and precision.saved_input_bytes >= BASE_BYTES:
             continue
         exists = row_exists(row.only, kind, shape)
         if exists is False:
             continue
-        size = precision.saved_input_bytes / 2.0 * row.bytes_per_element if row.linear_input else row.bytes_per_element
+        size = precision.saved_input_bytes / BASE_BYTES * row.bytes_per_element if row.linear_input else row.bytes_per_element
         elements = row_elements(row.width, row.part, row.shard, kind, hidden, sequence_tokens, shape)
         kept = size * elements * (headroom_ratio if row.part == "experts" else 1.0)
         total = total + (kept if exists is None else np.where(exists, kept, 0.0))

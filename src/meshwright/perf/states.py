@@ -64,18 +64,20 @@ def training_states(dense: Array, experts: Array, adapters: Array, shards: Shard
     Symbols: P_d, P_e parameters of the rank before data-parallel sharding, dense and expert; K shards, k = min(K, expert data
              parallelism); w, g, c, o bytes of weight, gradient, master copy and moments; x 16-bit gradients beside FP32 ones; u
              what the update holds beside (``update_gradient_bytes``), v what it holds when activations are gone
-             (``step_gradient_bytes``), where gradients are of 16 bits; no v where the optimizer runs on the host.
+             (``step_gradient_bytes``), where gradients are of 16 bits, and ``weight_cast_bytes`` in any case; no v where the
+             optimizer runs on the host.
              Frozen weights have parameters only; their adapters have all three, whole.
     Shapes:  everything broadcasts.
     Units:   parameters -> bytes.
     Source:  Rajbhandari et al. 2020 (ZeRO, arXiv 1910.02054); Megatron-Core 6 + 12/(D c) (docs/sources.md#states); torchtitan
-             and Accelerate (fsdp_utils.py fsdp2_prepare_model) hand FP32 weights to FSDP2, which gathers them in BF16.
+             and Accelerate (fsdp_utils.py fsdp2_prepare_model) hand FP32 weights to FSDP2, which gathers them in BF16;
+             Transformer Engine tensor/utils.py quantize_master_weights.
     """
     precision, optimizer = case.training.precision, case.training.optimizer
     full = precision.gradient_bytes >= FULL_PRECISION_BYTES
     gradient = precision.gradient_bytes + (case.implementation.extra_gradient_bytes if full else 0.0)
     state = optimizer.state_bytes
-    step = 0.0 if full else case.implementation.step_gradient_bytes
+    step = precision.weight_cast_bytes + (0.0 if full else case.implementation.step_gradient_bytes)
     if not full:
         state += case.implementation.update_gradient_bytes
     held = dense / shards.parameter + experts / shards.of_experts(shards.parameter)

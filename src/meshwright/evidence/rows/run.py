@@ -112,6 +112,7 @@ def run(row: Row) -> Run:
     precision = replace(
         recipe, master_bytes=max(0.0, recipe.master_bytes - said.master_bytes_saved),
         gradient_bytes=recipe.gradient_bytes if said.gradient_bytes is None else said.gradient_bytes,
+        weight_cast_bytes=said.weight_cast_bytes,
     )
     case = Case(
         model=model, cluster=cluster, batch=batch,

@@ -72,6 +72,8 @@ class Said:
     gradient_dtype: Literal["", "fp32", "bf16"] = ""
     gradient_bytes: float | None = None
     master_bytes_saved: float = 0.0
+    weight_cast_bytes: float = 0.0
+    """``Precision.weight_cast_bytes`` of the recipe."""
     optimizer: str = "adamw"
 
     # the layout
