@@ -38,8 +38,8 @@ Condition = Literal[
 """When a tensor or a pass exists: always; under context, sequence or expert parallelism; where queries and keys are normalised; in
 gated blocks; of a mixer without attention beside it; with several residual streams; where attention's output has a gate, where
 it has an indexer, where tokens are selected; where a mixer convolves, where it has queries and keys of its own, where it
-follows a delta rule; where experts work in a latent space; where attention projects into latents first, and where it does not; where
-inputs of linear layers are kept in another data type than the one that they are computed in."""
+follows a delta rule; where experts work in a latent space; where attention projects into latents first, and where it does not;
+where linear layers keep their inputs quantised."""
 
 PassKind = Literal[
     "", "norm", "rotary", "gate", "residual", "copy", "cast", "loss", "loss_parallel", "embedding", "adam", "router", "permute",

@@ -11,7 +11,7 @@ from meshwright.perf.widths import has_part, row_elements, row_exists
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
-    from meshwright.domain.implementation import Implementation, Part
+    from meshwright.domain.implementation import Implementation, Part, Width
     from meshwright.domain.model import LayerKind
     from meshwright.domain.training import Precision
     from meshwright.perf.operators import WorkShape
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 BASE_BYTES = 2.0
 """Bytes of an element in the data types that nothing quantises: BF16 and FP16."""
+
+
+RING_WIDTHS: tuple[Width, ...] = ("query", "key", "value")
+"""What a ring of context parallelism sends round and sums."""
 
 
 def saved_bytes(
@@ -47,7 +51,9 @@ def saved_bytes(
     for row in implementation.saved:
         if not has_part(kind, row.part) or (parts is not None and row.part not in parts):
             continue
-        if any(module in recomputed for module in row.modules) or (row.kept_by and not any(each in recomputed for each in row.kept_by)):
+        if any(module in recomputed for module in row.modules):
+            continue
+        if row.kept_by and not any(module in recomputed for module in row.kept_by):
             continue
         if row.only == "quantised" and precision.saved_input_bytes >= BASE_BYTES:
             continue
@@ -207,7 +213,7 @@ def ring_backward_bytes(kind: LayerKind, shape: WorkShape, implementation: Imple
         return array(0.0)
     query, pair, each_rank = implementation.ring_backward_bytes
     queries, keys, values = (
-        row_elements(name, "attention", "tensor", kind, 0, 0.0, shape) for name in ("query", "key", "value")  # type: ignore[arg-type]
+        row_elements(name, "attention", "tensor", kind, 0, 0.0, shape) for name in RING_WIDTHS
     )
     held = query * queries + (pair + each_rank * shape.context_parallel) * (keys + values)
     return np.where(shape.context_parallel > 1.0, held, 0.0)
