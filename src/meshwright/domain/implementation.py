@@ -65,6 +65,8 @@ class SavedTensor:
     """Selective-recompute modules that keep it, where nothing does otherwise."""
     only: Condition = ""
     """Where it exists at all."""
+    offload: str = ""
+    """Module whose input it is, by the names of ``Launch.offloaded_modules``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,8 +36,9 @@ def saved_bytes(
     headroom_ratio: Number = 1.0,
     recomputed: tuple[str, ...] = (),
     parts: tuple[Part, ...] | None = None,
+    inputs_of: tuple[str, ...] | None = None,
 ) -> Array:
-    """Bytes that one layer, or some parts of it, keep for the backward of one micro-batch on one rank.
+    """Bytes that one layer, some parts of it, or inputs of some modules keep for the backward of one micro-batch on one rank.
 
         sum over rows of  bytes * elements;   rows dropped by a recomputed module are left out, rows that one keeps are in
 
@@ -50,6 +51,8 @@ def saved_bytes(
     total = array(0.0)
     for row in implementation.saved:
         if not has_part(kind, row.part) or (parts is not None and row.part not in parts):
+            continue
+        if inputs_of is not None and row.offload not in inputs_of:
             continue
         if any(module in recomputed for module in row.modules):
             continue

@@ -146,4 +146,6 @@ def _value(name: str, value: Any, taken: str) -> Any:
     text = value.replace(TAKEN, taken)
     if name == "idle_layers":
         return tuple(int(word) for word in text.split(","))
+    if name == "offloaded_modules":
+        return tuple(text.split(","))
     return int(text) if name in WHOLE else text

@@ -125,6 +125,7 @@ def run(row: Row) -> Run:
             graphs="step" if said.graphs else "partial" if said.partial_graphs else None, deterministic=said.deterministic,
             attention_by_default=said.attention_by_default, plain_host=said.plain_host,
             offloaded_layers=said.offloaded_layers, offloaded_checkpoints=said.offloaded_checkpoints,
+            offloaded_modules=said.offloaded_modules,
             slice_tokens=said.slice_tokens,
         ),
     )

@@ -57,6 +57,8 @@ class Said:
     """Nobody bound processes to cores or held garbage collection back."""
     offloaded_layers: int = 0
     """Layers whose saved tensors wait on the host."""
+    offloaded_modules: tuple[str, ...] = ()
+    """Modules of every layer whose inputs do so."""
     offloaded_checkpoints: bool = False
     """Checkpoints of full recomputation wait there."""
     slice_tokens: int = 0
