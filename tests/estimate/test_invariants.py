@@ -346,7 +346,8 @@ def test_selective_recompute_keeps_less_and_takes_longer_module_by_module(pair):
     for module in EVERYTHING.selective_modules:
         modules = (*modules, module)
         after = evaluate(case, replace(layout, recompute=Selective(modules=modules)))
-        assert (after.memory.activations <= before.memory.activations * (1 + EXACT)).all()
+        if module != "core_attn":  # a checkpoint of the core may keep the joint product
+            assert (after.memory.activations <= before.memory.activations * (1 + EXACT)).all()
         assert (after.stages.backward_s >= before.stages.backward_s * (1 - EXACT)).all()
         assert (after.stages.forward_s == before.stages.forward_s).all()
         before = after

@@ -90,14 +90,45 @@ def test_layers_on_the_host_leave_the_device(case, offloaded):
     assert (there.temporary >= here.temporary).all()
 
 
-def test_checkpoints_on_the_host_leave_two_on_the_device():
+def test_checkpoints_on_the_host_leave_one_on_the_device():
     case = small_case("llama3-8b", devices=1, batch=1, sequence=4096)
     full, none = Layout(recompute=Full()), Layout()
     away = replace(case, launch=Launch(offloaded_checkpoints=True))
     assert float(evaluate(away, full).memory.activations[0]) == 0.0
     assert float(evaluate(away, none).memory.activations[0]) == float(evaluate(case, none).memory.activations[0])
     there, here = (evaluate(each, full).costs.kinds[0].transient_bytes[-1] for each in (away, case))
-    assert float(there - here) == pytest.approx(2.0 * 2.0 * 4096 * case.model.hidden, rel=1e-9)
+    assert float(there - here) == pytest.approx(2.0 * 4096 * case.model.hidden, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["trl", "torchtitan"])
+def test_full_sharding_keeps_full_precision_weights_alone(name):
+    """FP32 weights, gradients and two moments: 16 bytes a parameter; without full sharding BF16 ones are beside them."""
+    case = small_case("llama3-8b", implementation=name, devices=8, batch=8)
+    layout = Layout(data_parallel=8, optimizer_shards=8, gradient_shards=8, parameter_shards=8)
+    parameters = evaluate(case, layout).parameters.dense[0]
+    for stage, each in ((3, 16 / 8), (2, 2 + 16 / 8)):
+        found = evaluate(case, replace(layout, parameter_shards=8 if stage == 3 else 1))
+        assert float(found.state.states.total_bytes[0]) == pytest.approx(each * float(parameters), rel=1e-12)
+    away = evaluate(case, replace(layout, offload=("optimizer",))).state.states
+    assert float(away.total_bytes[0]) == 0.0
+    kept = evaluate(case, replace(layout, parameter_shards=1, offload=("optimizer",))).state.states
+    assert float(kept.total_bytes[0]) == pytest.approx((2 + 4 / 8) * float(parameters), rel=1e-12)
+
+
+def test_fp8_weights_are_cast_for_the_update():
+    case = small_case("llama3-8b", precision="fp8-cs", devices=2, batch=2)
+    cast = replace(case, training=replace(case.training, precision=replace(case.training.precision, weight_cast_bytes=2.0)))
+    layout = Layout(data_parallel=2, num_microbatches=1, optimizer_shards=2)
+    without, with_casts = (evaluate(each, layout).state.states for each in (case, cast))
+    assert float(without.step_bytes[0]) == 0.0  # gradients are FP32
+    assert float(with_casts.step_bytes[0]) == 2.0 * float(with_casts.owned_parameters[0])
+
+
+def test_a_ring_peaks_in_the_backward_of_attention():
+    case = small_case("qwen3-0.6b", implementation="trl", devices=8, batch=1, sequence=2**20)
+    layout = Layout(context_parallel=8, recompute=Full(), optimizer_shards=8, gradient_shards=8, parameter_shards=8)
+    around, within = (evaluate(case, replace(layout, context_kind=kind)).memory for kind in ("ring", "ulysses"))
+    assert float(around.temporary[0] - within.temporary[0]) > 2**30
 
 
 @examples(20)

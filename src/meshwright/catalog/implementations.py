@@ -68,12 +68,15 @@ def _tables(block: Mapping[str, object], key: str) -> list[list[list[object]]]:
 
 
 def _saved(row: list[object]) -> dict[str, object]:
-    name, part, width, size, shard, modules, *only = row
+    name, part, width, size, shard, modules, *more = row
+    only, offload = [*more, "", ""][:2]
     linear = isinstance(size, str)
     number = float(str(size).removeprefix("i"))
+    assert isinstance(modules, list), f"{FILE}: modules of {name} are a list"
     return {
-        "name": name, "part": part, "width": width, "bytes_per_element": number, "shard": shard,
-        "linear_input": linear, "modules": modules, "only": only[0] if only else "",
+        "name": name, "part": part, "width": width, "bytes_per_element": number, "shard": shard, "linear_input": linear,
+        "modules": [each for each in modules if not each.startswith("+")],
+        "kept_by": [each.removeprefix("+") for each in modules if each.startswith("+")], "only": only, "offload": offload,
     }
 
 

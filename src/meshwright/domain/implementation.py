@@ -33,12 +33,13 @@ the other ranks. Context parallelism divides the tokens."""
 
 Condition = Literal[
     "", "context", "sequence", "expert", "query_key_norm", "gated", "alone", "streams", "output_gate", "indexer", "selected",
-    "convolution", "keyed", "delta", "latent_experts", "latent", "direct",
+    "convolution", "keyed", "delta", "latent_experts", "latent", "direct", "quantised",
 ]
 """When a tensor or a pass exists: always; under context, sequence or expert parallelism; where queries and keys are normalised; in
 gated blocks; of a mixer without attention beside it; with several residual streams; where attention's output has a gate, where
 it has an indexer, where tokens are selected; where a mixer convolves, where it has queries and keys of its own, where it
-follows a delta rule; where experts work in a latent space; where attention projects into latents first, and where it does not."""
+follows a delta rule; where experts work in a latent space; where attention projects into latents first, and where it does not;
+where linear layers keep their inputs quantised."""
 
 PassKind = Literal[
     "", "norm", "rotary", "gate", "residual", "copy", "cast", "loss", "loss_parallel", "embedding", "adam", "router", "permute",
@@ -60,8 +61,12 @@ class SavedTensor:
     """Kept as input of a linear layer: its bytes follow the precision recipe (FP8 keeps one byte)."""
     modules: tuple[str, ...] = ()
     """Selective-recompute modules that drop it."""
+    kept_by: tuple[str, ...] = ()
+    """Selective-recompute modules that keep it, where nothing does otherwise."""
     only: Condition = ""
     """Where it exists at all."""
+    offload: str = ""
+    """Module whose input it is, by the names of ``Launch.offloaded_modules``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +246,16 @@ class Implementation:
     is a peak of its own, beside that of the backward, and the larger one counts (``estimate.memory``)."""
     weight_gradient_bytes: float = 0.0
     """Bytes per weight of the largest product, taken while its gradient is computed beside the gradient buffer."""
+    full_precision_shards: bool = False
+    """Fully sharded weights are the FP32 ones that the optimizer updates: no copy in the data type of the products beside them but
+    while they are gathered."""
+    offloads_shards: bool = False
+    """Offload keeps fully sharded weights and gradients on the host as well, not the optimizer's states alone."""
+    frees_operators: bool = False
+    """What an operator kept for its backward is free before the one in front of it runs: autograd of single operators."""
+    ring_backward_bytes: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """What the backward of ring attention holds beside what the layer kept: bytes per element of queries, of keys and values, and
+    of keys and values for every rank of the ring."""
     gather_buffer_bytes: float = 0.0
     """Bytes per token and hidden element of the buffers for tensors that are gathered over TP, kept all along."""
     streamed_bytes: float = 0.0

@@ -31,10 +31,20 @@ class Launch:
     offloaded_layers: int = 0
     """Layers whose saved tensors go to the host in the forward and come back before their backward; what they take there is
     in no figure of host memory."""
+    offloaded_modules: tuple[str, ...] = ()
+    """Modules of every layer whose inputs do so, by the names of Megatron-Core's --offload-modules."""
     offloaded_checkpoints: bool = False
     """The inputs that full recomputation keeps lie on the host until the layer runs again."""
+    slice_tokens: int = 0
+    """Tokens of a slice in which a dense feed-forward block runs, forward and backward; 0: all at once."""
     given: frozenset[str] = frozenset()
     """Names of the settings that somebody chose; the others are the implementation's habits."""
+
+
+    @property
+    def offloads(self) -> bool:
+        """Whether any activation waits on the host."""
+        return bool(self.offloaded_layers or self.offloaded_modules or self.offloaded_checkpoints)
 
 
 AS_RECIPES = Launch()

@@ -82,6 +82,9 @@ class Precision:
     gradient_bytes: float = 4.0
     master_bytes: float = 4.0
     """Bytes of the optimizer's own copy of a weight; 0 where the model weight itself is FP32."""
+    weight_cast_bytes: float = 0.0
+    """Bytes per updated weight that the optimizer step holds where the weights themselves are FP8 (parameter gather in FP8): master
+    weights are cast to the base data type, all of them at once, before they are quantised."""
     cast_passes: float = 0.0
     """Times that each operand of a low-precision GEMM is read and written to be scaled and quantised, and transposed."""
     expert_kernels: float = 1.0

@@ -121,8 +121,10 @@ def state_costs(
     for axis in many:
         communicators = communicators + np.where(axis > 1.0, 1.0, 0.0)
     if offload:
+        # Zero where shards of weights and gradients go along, as they do under full sharding where the implementation says so.
+        stays = np.where(full, 0.0, 1.0) if case.implementation.offloads_shards else array(1.0)
         states = States(
-            parameter_bytes=states.parameter_bytes, gradient_bytes=states.gradient_bytes,
+            parameter_bytes=states.parameter_bytes * stays, gradient_bytes=states.gradient_bytes * stays,
             optimizer_bytes=np.zeros_like(states.optimizer_bytes), master_bytes=np.zeros_like(states.master_bytes),
             owned_parameters=states.owned_parameters,
             reduced_parameters=states.reduced_parameters, step_bytes=np.zeros_like(states.step_bytes),

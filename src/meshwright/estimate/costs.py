@@ -8,17 +8,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.domain.layout import Full, NoRecompute, Selective
-from meshwright.perf.activations import checkpoint_bytes, headroom_ratio, saved_bytes, working_bytes
+from meshwright.perf.activations import (
+    attention_working_bytes,
+    checkpoint_bytes,
+    headroom_ratio,
+    saved_bytes,
+    working_bytes,
+)
 from meshwright.perf.arrays import Array, array
 from meshwright.perf.collectives import all_gather_s, point_to_point_s
 from meshwright.perf.ends import EndTime, embedding_time, head_time, logits_bytes
 from meshwright.perf.layer import LayerTime, layer_time, recompute_s
+from meshwright.perf.offload import offload_s
 from meshwright.perf.operators import WorkShape, work_shape
 from meshwright.perf.parameters import padded_vocabulary
 from meshwright.perf.placement import layer_groups
 from meshwright.perf.seconds import Seconds, seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from meshwright.domain.case import Case
     from meshwright.domain.layout import ContextKind, Overlap, Treatment
     from meshwright.domain.model import LayerKind
@@ -27,7 +36,8 @@ if TYPE_CHECKING:
 
 
 OFFLOAD_BUFFERS = 2.0
-"""Layers whose offloaded tensors are on the device: the one that runs and the one that travels."""
+"""Layers whose offloaded tensors are on the device: the one that runs and the one that travels. Of checkpoints it is the one that
+runs: they are fetched when their layer does (torch.autograd.graph.save_on_cpu)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +102,13 @@ def kind_costs(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, se
         "headroom_ratio": headroom_ratio(case, shape),
     }
     everything = saved_bytes(kind, hidden, sequence, shape, **options)  # type: ignore[arg-type]
-    own = 0.0 if case.training.weights_frozen else case.implementation.weight_gradient_bytes
-    working = working_bytes(kind, hidden, shape, weight_gradient_bytes=own)
+    working = working_bytes(
+        kind, hidden, shape, implementation=case.implementation, weights_frozen=case.training.weights_frozen,
+        slice_tokens=case.launch.slice_tokens,
+    )
     buffers = case.implementation.gather_buffer_bytes * shape.tokens * hidden
     working = working + np.where(shape.tensor_parallel > 1.0, buffers, 0.0)
-    on_device = device_share(case)
+    walked = _attention_peak(kind, case, shape, settings, options)
     recompute: list[Seconds] = []
     saved: list[Array] = []
     brought: list[Array] = []
@@ -109,24 +121,60 @@ def kind_costs(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, se
                 kept = saved_bytes(kind, hidden, sequence, shape, recomputed=modules, **options)  # type: ignore[arg-type]
             case Full():
                 again, kept = recompute_s(time, None), checkpoint_bytes(hidden, shape, streams=kind.streams)
-        moved = 0.0 if isinstance(treatment, Full) and case.launch.offloaded_checkpoints else on_device
+        peak = working + (everything - kept)
+        if walked is not None:
+            peak = np.maximum(peak, walked - kept)
+        if case.launch.offloads:
+            away = _offloaded_bytes(kind, case, shape, kept, treatment, options)
+            again = again.plus(offload_s(away, time.forward.total, time.backward.total + again.total, case.cluster))
+            kept, peak = kept - away, peak + (1.0 if isinstance(treatment, Full) else OFFLOAD_BUFFERS) * _of_a_layer(away, case)
         recompute.append(again)
-        saved.append(moved * kept)
-        brought.append(working + (everything - kept) + (OFFLOAD_BUFFERS * kept if moved < 1.0 else 0.0))
+        saved.append(kept)
+        brought.append(peak)
     return KindCosts(time=time, recompute=tuple(recompute), saved_bytes=tuple(saved), transient_bytes=tuple(brought))
 
 
-def device_share(case: Case) -> float:
-    """Share of what layers keep for backward that stays on the device, where the host takes that of some layers.
+def _attention_peak(
+    kind: LayerKind, case: Case, shape: WorkShape, settings: Settings, options: Mapping[str, object]
+) -> Array | None:
+    """What a layer holds while its attention runs backward; None where ``working_bytes`` has all of it."""
+    implementation = case.implementation
+    if not (implementation.frees_operators or any(implementation.ring_backward_bytes)):
+        return None
+    own = saved_bytes(kind, case.model.hidden, case.batch.sequence_tokens, shape, parts=("attention", "mixer"), **options)  # type: ignore[arg-type]
+    ring = settings.context_kind == "ring"
+    return own + attention_working_bytes(kind, case.model.hidden, shape, implementation, ring=ring)
 
-        1 - min(k, L) / L
 
-    Symbols: k ``Launch.offloaded_layers``; L layers of the model.
-    Holds:   one stage holds all layers: Megatron-Core refuses to offload layers under a pipeline. Layers weigh the same on average.
-             Transfers hide behind compute; what is on its way takes ``OFFLOAD_BUFFERS`` layers on the device.
-    Source:  Megatron-Core --cpu-offloading-num-layers; Transformer Engine cpu_offload.py (two layers in turn).
+def _offloaded_bytes(
+    kind: LayerKind, case: Case, shape: WorkShape, kept: Array, treatment: Treatment, options: Mapping[str, object]
+) -> Array:
+    """Of what a layer keeps, what goes to the host.
+
+        kept            checkpoints of full recomputation, where they go there (``Launch.offloaded_checkpoints``)
+        kept min(k, L) / L, on average over the layers, of which k do (``Launch.offloaded_layers``)
+        the inputs of some modules (``Launch.offloaded_modules``)
+
+    Symbols: L layers of the model.
+    Holds:   whole layers under one stage that recomputes nothing: Megatron-Core refuses others.
+    Source:  Megatron-Core --cpu-offloading-num-layers, --offload-modules; torch.autograd.graph.save_on_cpu.
     """
-    return 1.0 - min(case.launch.offloaded_layers, case.model.num_layers) / case.model.num_layers
+    launch = case.launch
+    if isinstance(treatment, Full):
+        return kept if launch.offloaded_checkpoints else 0.0 * kept
+    if launch.offloaded_modules:
+        recomputed = treatment.modules if isinstance(treatment, Selective) else ()
+        return saved_bytes(
+            kind, case.model.hidden, case.batch.sequence_tokens, shape, recomputed=recomputed, inputs_of=launch.offloaded_modules,
+            **options,  # type: ignore[arg-type]
+        )
+    return kept * (min(launch.offloaded_layers, case.model.num_layers) / case.model.num_layers)
+
+
+def _of_a_layer(away: Array, case: Case) -> Array:
+    """What one of the layers that go to the host has there, of the mean over all layers."""
+    layers, moved = case.model.num_layers, case.launch.offloaded_layers
+    return away if case.launch.offloaded_modules or not moved else away * (layers / min(moved, layers))
 
 
 def work_costs(case: Case, settings: Settings, degrees: Degrees) -> WorkCosts:

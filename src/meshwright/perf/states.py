@@ -56,7 +56,7 @@ class States:
 def training_states(dense: Array, experts: Array, adapters: Array, shards: Shards, case: Case) -> States:
     """Bytes of parameters, gradients and optimizer states on one rank.
 
-        parameters  w (P_d / K_p + P_e / k_p)
+        parameters  w (P_d / K_p + P_e / k_p);   with ``full_precision_shards`` and K_p > 1 c instead of w, and no c below
         gradients   (g + x)(P_d / K_g + P_e / k_g)
         optimizer   (c + o + u)(P_d / K_o + P_e / k_o)
         step        v (P_d / K_o + P_e / k_o), no part of the sum of the three
@@ -64,17 +64,20 @@ def training_states(dense: Array, experts: Array, adapters: Array, shards: Shard
     Symbols: P_d, P_e parameters of the rank before data-parallel sharding, dense and expert; K shards, k = min(K, expert data
              parallelism); w, g, c, o bytes of weight, gradient, master copy and moments; x 16-bit gradients beside FP32 ones; u
              what the update holds beside (``update_gradient_bytes``), v what it holds when activations are gone
-             (``step_gradient_bytes``), where gradients are of 16 bits; no v where the optimizer runs on the host.
+             (``step_gradient_bytes``), where gradients are of 16 bits, and ``weight_cast_bytes`` in any case; no v where the
+             optimizer runs on the host.
              Frozen weights have parameters only; their adapters have all three, whole.
     Shapes:  everything broadcasts.
     Units:   parameters -> bytes.
-    Source:  Rajbhandari et al. 2020 (ZeRO, arXiv 1910.02054); Megatron-Core 6 + 12/(D c) (docs/sources.md#states).
+    Source:  Rajbhandari et al. 2020 (ZeRO, arXiv 1910.02054); Megatron-Core 6 + 12/(D c) (docs/sources.md#states); torchtitan
+             and Accelerate (fsdp_utils.py fsdp2_prepare_model) hand FP32 weights to FSDP2, which gathers them in BF16;
+             Transformer Engine tensor/utils.py quantize_master_weights.
     """
     precision, optimizer = case.training.precision, case.training.optimizer
     full = precision.gradient_bytes >= FULL_PRECISION_BYTES
     gradient = precision.gradient_bytes + (case.implementation.extra_gradient_bytes if full else 0.0)
-    state = precision.master_bytes + optimizer.state_bytes
-    step = 0.0 if full else case.implementation.step_gradient_bytes
+    state = optimizer.state_bytes
+    step = precision.weight_cast_bytes + (0.0 if full else case.implementation.step_gradient_bytes)
     if not full:
         state += case.implementation.update_gradient_bytes
     held = dense / shards.parameter + experts / shards.of_experts(shards.parameter)
@@ -82,19 +85,23 @@ def training_states(dense: Array, experts: Array, adapters: Array, shards: Shard
         return States(
             parameter_bytes=precision.parameter_bytes * (held + adapters),
             gradient_bytes=gradient * adapters,
-            optimizer_bytes=state * adapters,
+            optimizer_bytes=(precision.master_bytes + state) * adapters,
             master_bytes=precision.master_bytes * adapters,
             owned_parameters=adapters,
             reduced_parameters=adapters,
             step_bytes=step * adapters,
         )
+    weight, master = array(precision.parameter_bytes), array(precision.master_bytes)
+    if case.implementation.full_precision_shards and precision.master_bytes:
+        sharded = shards.parameter > 1.0
+        weight, master = np.where(sharded, master, weight), np.where(sharded, 0.0, master)
     buffered = dense / shards.gradient + experts / shards.of_experts(shards.gradient)
     owned = dense / shards.optimizer + experts / shards.of_experts(shards.optimizer)
     return States(
-        parameter_bytes=precision.parameter_bytes * held,
+        parameter_bytes=weight * held,
         gradient_bytes=gradient * buffered,
-        optimizer_bytes=state * owned,
-        master_bytes=precision.master_bytes * owned,
+        optimizer_bytes=(master + state) * owned,
+        master_bytes=master * owned,
         owned_parameters=owned,
         reduced_parameters=dense + experts,
         step_bytes=step * owned,

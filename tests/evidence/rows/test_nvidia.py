@@ -6,7 +6,7 @@ import pytest
 
 from meshwright.catalog import load_model
 from meshwright.evidence.rows.attempts import corpus
-from meshwright.evidence.rows.row_model import windowed
+from meshwright.evidence.rows.row_model import told_by_name
 from meshwright.evidence.rows.row_placement import layers_of
 from meshwright.evidence.rows.run import run
 
@@ -59,9 +59,15 @@ def test_multi_token_prediction_is_counted_where_the_flops_count_it(rows):
 def test_windows_come_from_the_catalogue_where_every_shape_agrees(rows):
     model = run(rows["nv0092"]).case.model
     assert [kind.attention.window_tokens for kind in model.kinds] == [128, None]
-    assert windowed(replace(model, hidden=4096)) is None
-    assert windowed(replace(model, vocabulary=32_000)) == replace(model, vocabulary=32_000)
-    assert windowed(load_model("llama3-8b")) is None
+    assert told_by_name(replace(model, hidden=4096)) is None
+    assert told_by_name(replace(model, vocabulary=32_000)) == replace(model, vocabulary=32_000)
+    assert told_by_name(load_model("llama3-8b")) is None
+
+
+def test_norms_of_queries_and_keys_come_from_the_catalogue(rows):
+    model = run(rows["trl-0001"]).case.model
+    assert {kind.attention.query_key_norm for kind in model.kinds} == {"head"}
+    assert told_by_name(replace(model, hidden=4096)) is None
 
 
 def test_fine_tuning_is_packed_and_adapts_queries_keys_and_values(rows):

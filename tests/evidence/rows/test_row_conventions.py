@@ -145,8 +145,19 @@ CONVENTIONS = (
                lambda each: each.case.launch.offloaded_layers == 40, 5),
     Convention("Bridge's GiB are 1e9 bytes", lambda each: "GB of 1e9:" in each.row.notes or "prints GB of 1e9" in each.row.notes,
                lambda each: each.memory_bytes == each.row.measured.memory_gib * 1e9, 8),
-    Convention("TRL trains in BF16 throughout", lambda each: each.row.framework.startswith("trl"),
-               lambda each: each.case.training.optimizer.state_bytes == 4 and each.case.training.precision.master_bytes == 0, 4),
+    Convention("TRL's weights are FP32 under full sharding, its GB 1e9 bytes", lambda each: each.row.framework.startswith("trl"),
+               lambda each: each.case.implementation.full_precision_shards and each.case.training.precision.gradient_bytes == 4
+               and each.memory_bytes in (None, (each.row.measured.memory_gib or 0.0) * 1e9), 4),
+    Convention("TRL keeps states of large models on the host", lambda each: each.row.framework.startswith("trl"),
+               lambda each: each.layout.offload == (("optimizer",) if each.row.model.endswith(("-32b", "-30b-a3b")) else ()), 4),
+    Convention("TRL's smallest run kept its checkpoints on the device", lambda each: each.id.startswith("trl-")
+               and each.row.recompute == "full+offload",
+               lambda each: each.case.launch.offloaded_checkpoints
+               == (each.row.model != "qwen3-0.6b" or each.row.sequence_tokens != 2**20), 4),
+    Convention("modules whose inputs wait on the host are read", lambda each: "activation offload ['" in each.row.extra_settings,
+               lambda each: each.case.launch.offloaded_modules == ("expert_fc1",), 1),
+    Convention("Bridge's FP8 recipes gather FP8 weights", lambda each: each.row.framework == "megatron-bridge"
+               and each.row.precision == "fp8-cs", lambda each: each.case.training.precision.weight_cast_bytes == 2.0, 10),
     Convention("torchtitan's float8 is torchao's", lambda each: _titan(each) and each.row.precision == "fp8",
                lambda each: each.precision == "fp8-torchao" and each.case.training.precision.gather_bytes == 1, 8),
     Convention("torchtitan shards parameters over its replicas", _titan,

@@ -21,7 +21,7 @@ FILE = Path(__file__).parents[1] / "data" / "conventions.yaml"
 DEVICE, WORDS, FRAMEWORK = "device", "words", "framework"
 """Conditions on the catalogue's name of a row's device, on both columns of free words, and on what tells rules apart first."""
 TAKEN = "{1}"
-WHOLE = ("shards", "lora_rank", "offloaded_layers")
+WHOLE = ("shards", "lora_rank", "offloaded_layers", "slice_tokens")
 """Fields of ``Said`` that are whole numbers, taken from words."""
 
 
@@ -146,4 +146,6 @@ def _value(name: str, value: Any, taken: str) -> Any:
     text = value.replace(TAKEN, taken)
     if name == "idle_layers":
         return tuple(int(word) for word in text.split(","))
+    if name == "offloaded_modules":
+        return tuple(text.split(","))
     return int(text) if name in WHOLE else text

@@ -105,7 +105,7 @@ def _built(name: str, shape: Shape, latent_of: str, told: str, ties: bool | None
         name=name, hidden=hidden, vocabulary=shape.vocabulary or 1, kinds=kinds, pattern=pattern,
         norm="layer" if plain else "rms", position=position, position_table=sequence_tokens if position == "learned" else 0,
     )
-    if known := windowed(model):
+    if known := told_by_name(model):
         return known
     tied = replace(model, tied_embeddings=True)
     if ties is not None or not shape.parameters_billions:
@@ -126,8 +126,9 @@ def _attention(shape: Shape, hidden: int, latent_of: str) -> Attention:
     )
 
 
-def windowed(model: Model) -> Model | None:
-    """The catalogue's model of the same name and shapes, if some of its layers attend to a window; with the row's vocabulary."""
+def told_by_name(model: Model) -> Model | None:
+    """The catalogue's model of the same name and shapes, if some of its layers attend to a window or norm their queries and keys;
+    with the row's vocabulary."""
     if model.name not in models():
         return None
     known = load_model(model.name)
@@ -141,5 +142,5 @@ def windowed(model: Model) -> Model | None:
         }
         return each.hidden, each.num_layers, parts
 
-    windows = any(each.window_tokens for each in known.attentions)
-    return replace(known, vocabulary=model.vocabulary) if windows and shape(known) == shape(model) else None
+    more = any(each.window_tokens or each.query_key_norm != "none" for each in known.attentions)
+    return replace(known, vocabulary=model.vocabulary) if more and shape(known) == shape(model) else None

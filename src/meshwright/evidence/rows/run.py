@@ -112,6 +112,7 @@ def run(row: Row) -> Run:
     precision = replace(
         recipe, master_bytes=max(0.0, recipe.master_bytes - said.master_bytes_saved),
         gradient_bytes=recipe.gradient_bytes if said.gradient_bytes is None else said.gradient_bytes,
+        weight_cast_bytes=said.weight_cast_bytes,
     )
     case = Case(
         model=model, cluster=cluster, batch=batch,
@@ -124,6 +125,8 @@ def run(row: Row) -> Run:
             graphs="step" if said.graphs else "partial" if said.partial_graphs else None, deterministic=said.deterministic,
             attention_by_default=said.attention_by_default, plain_host=said.plain_host,
             offloaded_layers=said.offloaded_layers, offloaded_checkpoints=said.offloaded_checkpoints,
+            offloaded_modules=said.offloaded_modules,
+            slice_tokens=said.slice_tokens,
         ),
     )
     return measured(row, case, layout, MemoryReading(kind=said.memory_reading, stage=said.memory_stage))

@@ -57,8 +57,14 @@ class Said:
     """Nobody bound processes to cores or held garbage collection back."""
     offloaded_layers: int = 0
     """Layers whose saved tensors wait on the host."""
+    offloaded_modules: tuple[str, ...] = ()
+    """Modules of every layer whose inputs do so."""
     offloaded_checkpoints: bool = False
     """Checkpoints of full recomputation wait there."""
+    slice_tokens: int = 0
+    """The feed-forward block runs in slices of so many tokens."""
+    offloaded_states: bool = False
+    """Optimizer states wait on the host, and what else the implementation sends along."""
     attention_by_default: bool = False
     """The framework chose the back end of attention."""
 
@@ -68,6 +74,8 @@ class Said:
     gradient_dtype: Literal["", "fp32", "bf16"] = ""
     gradient_bytes: float | None = None
     master_bytes_saved: float = 0.0
+    weight_cast_bytes: float = 0.0
+    """``Precision.weight_cast_bytes`` of the recipe."""
     optimizer: str = "adamw"
 
     # the layout
