@@ -22,15 +22,16 @@ from meshwright.catalog.calibrations import calibration_table, freedoms, held_ou
 from meshwright.domain.calibration import CalibrationTable
 from meshwright.evidence.fit.calibrate import Outside, outside, table
 from meshwright.evidence.fit.linear import Runs
-from meshwright.evidence.fit.pooling import pooling
+from meshwright.evidence.fit.pooling import ceilings_of, pooling
 from meshwright.evidence.fit.solve import Fit, _shares, phases_of, refit
+from meshwright.evidence.fit.spread import Unseen
 from meshwright.evidence.rows.groups import folds
 from meshwright.evidence.rows.reading import read_runs
 from meshwright.evidence.rows.run import Run
 from meshwright.evidence.rows.table import shipped_table
 
-UNSEEN = (0.98, 0.71)
-"""How much wider intervals of unseen frameworks are: part of a calibration, without effect on frameworks that have runs."""
+UNSEEN = Unseen(step=0.98, memory=0.71, launch={"natural routing": 0.45, "plain": 1.96})
+"""How much wider intervals of unseen frameworks and launches are: part of a calibration, without effect on those that have runs."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def shipped_fit(runs: Sequence[Run]) -> Fit:
     free, shipped = freedoms(), calibration_table("shipped")
     space = Runs(runs, [each.name for each in free])
     pool = pooling(free, space.keys)
-    ceilings = np.array([each.maximum or np.inf for each in free])
+    ceilings = ceilings_of(free, space.keys)
     known = [shipped.offsets.get(each.name) for each in free]
     offsets = np.array([
         found.by_level.get(level, {}).get(value, 0.0) if (found := known[number]) else 0.0 for number, level, value in pool.columns

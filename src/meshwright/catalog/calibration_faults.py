@@ -47,6 +47,9 @@ def _offsets(name: str, offsets: Offsets, where: str) -> Iterator[Message]:
         yield Message("calibration.constant", "is no constant that a fit may move{hint}", {"hint": hint}, where)
     if offsets.maximum is not None and offsets.maximum <= 0.0:
         yield Message("calibration.maximum", "{value} must be above 0", {"value": offsets.maximum}, f"{where}.maximum")
+    for device, most in offsets.reached.items():
+        if most <= 0.0:
+            yield Message("calibration.reached", "{value} must be above 0", {"value": most}, f"{where}.reached.{device}")
     for level, values in offsets.by_level.items():
         if level not in (*LEVELS, OWN):
             known = ", ".join((*LEVELS, OWN))

@@ -59,14 +59,26 @@ def _constants(family: str) -> Constants:
 def freedoms() -> tuple[Freedom, ...]:
     """What a fit may move, from ``data/constants.yaml``."""
     found: list[Freedom] = []
+    reached = reached_ratios()
     for name, block in require_mapping(_document()["fitted"], FILE).items():
         given = dict(require_mapping(block, f"{FILE}: fitted.{name}"))
         launch = bool(given.pop("launch", False))
         spreads = {key: float(str(value)) for key, value in given.items()}
         maximum = spreads.pop("maximum", None)
         assert set(spreads) <= set(LEVELS), f"{FILE}: fitted.{name}: unknown level"
-        found.append(Freedom(name=name, spreads=spreads, maximum=maximum, launch=launch))
+        found.append(Freedom(name=name, spreads=spreads, maximum=maximum, reached=reached.get(name, {}), launch=launch))
     return tuple(found)
+
+
+def reached_ratios() -> Mapping[str, Mapping[str, float]]:
+    """Constant -> device -> the most that a benchmark of that device alone has reached."""
+    found: dict[str, dict[str, float]] = {}
+    for device, block in require_mapping(_document()["reached"], FILE).items():
+        for name, given in require_mapping(block, f"{FILE}: reached.{device}").items():
+            figure = require_mapping(given, f"{FILE}: reached.{device}.{name}")
+            assert figure["source"], f"{FILE}: reached.{device}.{name} has no source"
+            found.setdefault(name, {})[device] = float(str(figure["value"]))
+    return found
 
 
 DEFAULT = "shipped"

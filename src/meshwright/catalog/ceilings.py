@@ -40,10 +40,8 @@ def ceilings(table: CalibrationTable) -> tuple[Ceiling, ...]:
         key = Key(device=name, device_family=own.family, cluster="", framework=framework, release="", precision=precision)
         constants = priors(own).constants
         for constant, offsets in table.offsets.items():
-            if offsets.maximum is None:
-                continue
             prior = float(getattr(constants, constant))
-            wanted, most = prior * math.exp(sum(offsets.of(key).values())), max(prior, offsets.maximum)
+            wanted, most = prior * math.exp(sum(offsets.of(key).values())), max(prior, offsets.most(name))
             if wanted > CLEAR * most:
                 found.append(Ceiling(constant=constant, cell=cell.replace("|", " "), wanted=wanted, maximum=most))
     return tuple(sorted(found, key=lambda each: (-each.wanted / each.maximum, each.constant, each.cell)))

@@ -181,6 +181,11 @@ OWN = "own"
 """What a user's own runs add to a cell, on top of what every other level makes of the constant, its maximum included."""
 
 
+def most_of(maximum: float | None, reached: Mapping[str, float], device: str) -> float:
+    """What was reached on a device, else the maximum of all, else infinity."""
+    return reached.get(device, math.inf if maximum is None else maximum)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freedom:
     """How far a fit may move a constant: standard deviation of the offset of its log at each level, and its largest value."""
@@ -188,8 +193,14 @@ class Freedom:
     name: str
     spreads: Mapping[str, float]
     maximum: float | None = None
+    reached: Mapping[str, float] = field(default_factory=dict)
+    """Device -> the most that a benchmark has reached on it: its largest value there."""
     launch: bool = False
     """Of how a run is launched: what untuned runs teach."""
+
+    def most(self, device: str) -> float:
+        """The largest value on a device; infinite where nothing bounds it."""
+        return most_of(self.maximum, self.reached, device)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +209,12 @@ class Offsets:
 
     by_level: Mapping[str, Mapping[str, float]]
     maximum: float | None = None
+    reached: Mapping[str, float] = field(default_factory=dict)
+    """Device -> its largest value there, below ``maximum``."""
+
+    def most(self, device: str) -> float:
+        """The largest value on a device; infinite where nothing bounds it."""
+        return most_of(self.maximum, self.reached, device)
 
     def of(self, key: Key) -> Mapping[str, float]:
         """Level -> offset that the key has at it, without zeros."""
@@ -206,14 +223,14 @@ class Offsets:
         return {level: offset for level, offset in found.items() if offset}
 
     def apply(self, prior: float, key: Key) -> float:
-        """The constant for a key: prior times the exponential of the offsets that the key has, no more than ``maximum``.
+        """The constant for a key: prior times the exponential of the offsets that the key has, no more than ``most``.
 
         Own runs move what the others made of it: a constant at its maximum is moved from there.
         """
         values, total = key.values(), 0.0
         for level, value in values.items():
             total += self.by_level.get(level, {}).get(value, 0.0)
-        most = math.inf if self.maximum is None else max(prior, self.maximum)
+        most = max(prior, self.most(key.device))
         fitted = min(prior * math.exp(total), most)
         return min(fitted * math.exp(self.by_level.get(OWN, {}).get(values["cell"], 0.0)), most)
 

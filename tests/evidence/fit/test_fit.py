@@ -15,9 +15,9 @@ from meshwright.evidence.fit import fitters
 from meshwright.evidence.fit.calibrate import outside
 from meshwright.evidence.fit.fitters import Pooled
 from meshwright.evidence.fit.own import added, calibrate_on_top
-from meshwright.evidence.fit.pooling import pooling
+from meshwright.evidence.fit.pooling import ceilings_of, pooling
 from meshwright.evidence.fit.solve import _shares, fit, refit
-from meshwright.evidence.fit.spread import conformal_quantile, fit_curve, fit_scale
+from meshwright.evidence.fit.spread import Unseen, conformal_quantile, fit_curve, fit_scale
 from meshwright.evidence.rows.row import Row, row_of
 from meshwright.evidence.rows.run import run
 
@@ -181,6 +181,26 @@ def test_no_constant_passes_its_maximum() -> None:
     assert Offsets(by_level={"device": {"other": 1.0}}).apply(0.7, key) == 0.7
 
 
+def test_no_constant_passes_what_was_reached_on_its_device() -> None:
+    free = Freedom(name="gemm_ratio", spreads={"all": 1.0}, maximum=0.95, reached={"d": 0.8})
+    offsets = Offsets(by_level={"all": {"": 3.0}}, maximum=free.maximum, reached=free.reached)
+    key = Key(device="d", device_family="f", cluster="c", framework="w", release="", precision="p")
+    other = replace(key, device="e")
+    assert (offsets.apply(0.7, key), offsets.apply(0.7, other)) == (0.8, 0.95)
+    assert ceilings_of([free, Freedom(name="launch_s", spreads={})], [key, other]).tolist() == [[0.8, np.inf], [0.95, np.inf]]
+
+
+def test_a_fit_stays_under_what_was_reached_on_its_device() -> None:
+    """Runs that ask for more than the device does leave it at its ceiling, and predict what it allows."""
+    runs = invented({"gemm_ratio": 1.2})
+    most = 1.05 * float(runs[0].case.calibration.constants.gemm_ratio)
+    free = Freedom(name="gemm_ratio", spreads={"all": 0.5}, reached={runs[0].device: most})
+    found = fit(runs, (free,))
+    of_device = [index for index, each in enumerate(runs) if each.device == runs[0].device]
+    values = [found.runs.values(index, found.pool.multipliers(found.offsets), found.ceilings)[0] for index in of_device]
+    assert values == pytest.approx([most] * len(values))
+
+
 def test_own_runs_move_a_constant_from_its_maximum() -> None:
     key = Key(device="d", device_family="f", cluster="c", framework="w", release="", precision="p")
     offsets = Offsets(by_level={"all": {"": 3.0}, "own": {"d|w|p": -0.5, "d|w|q": 9.0}}, maximum=0.95)
@@ -285,6 +305,16 @@ def test_the_fit_curve_finds_the_edge() -> None:
     assert curve.usable_bytes(80e9, 0.9) < curve.usable_bytes(80e9, 0.5)
 
 
+def test_a_kind_of_launch_without_runs_is_as_uncertain_as_it_was_found_to_be_and_one_with_runs_as_they_say() -> None:
+    rng = np.random.default_rng(3)
+    features = [{"framework": "a", "cell": "a h", "launch": each} for each in ["tuned"] * 100 + ["natural routing"] * 100]
+    unseen = {"plain": 1.5, "natural routing": 2.5}
+    scale = fit_scale(rng.normal(0.0, 0.05, 200), features, np.ones(200), unseen=0.5, launches=unseen)
+    widths = {each: scale.half_width({**features[0], "launch": each}) for each in ("tuned", "natural routing", "plain", "else")}
+    assert widths["natural routing"] == pytest.approx(widths["tuned"], rel=0.3)
+    assert widths["plain"] > 3.0 * widths["tuned"] > 2.0 * widths["else"]
+
+
 def test_runs_of_one_configuration_count_as_one_together_where_weights_are_squared() -> None:
     assert _shares(["a"] * 4 + ["b"]) == pytest.approx([0.5] * 4 + [1.0])
     assert _shares(["b", "a", "b"]) == pytest.approx([2**-0.5, 1.0, 2**-0.5])
@@ -297,7 +327,7 @@ def test_a_fold_is_judged_by_the_others_runs(monkeypatch) -> None:
         for each, error in zip(invented(TRUTH)[:12], NOISE, strict=False)
     ]
     monkeypatch.setattr(fitters, "predictor_of", lambda table: table)
-    monkeypatch.setattr(fitters, "unseen_effects", lambda *_: (0.0, 0.0))
+    monkeypatch.setattr(fitters, "unseen_effects", lambda *_: Unseen(step=0.0, memory=0.0))
     tables = Pooled(freedoms=FREEDOMS[:1]).fit_folds(runs, [0] * 5 + [1] * 4 + [2] * 3)
     assert [table.diagnostics["runs"] for table in tables] == [7, 8, 9]
     whole = fit(runs, FREEDOMS[:1], groups=["\x1f".join(each.group) for each in runs])

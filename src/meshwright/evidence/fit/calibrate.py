@@ -13,7 +13,7 @@ from meshwright.domain.calibration import CalibrationTable
 from meshwright.domain.uncertainty import OTHER, FitCurve
 from meshwright.estimate.certainty import regime
 from meshwright.evidence.fit.solve import Fit, fit, refit
-from meshwright.evidence.fit.spread import conformal_quantile, fit_curve, fit_scale
+from meshwright.evidence.fit.spread import LAUNCH, Unseen, conformal_quantile, fit_curve, fit_scale
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -83,14 +83,14 @@ def calibrate(
     whole = fit(runs, freedoms, groups=groups, progress=progress)
     folds = np.array(fold_of, dtype=np.int64)
     held, _ = outside(whole, folds, progress)
-    unseen = unseen_effects(whole, progress)
+    unseen = unseen_effects(whole, held, progress)
     return table(
         whole, whole.offsets, held, np.ones(len(runs), dtype=bool), unseen, name=name, version=version, provenance=provenance
     )
 
 
 def table(
-    whole: Fit, offsets: Floats, held: Outside, use: NDArray[np.bool_], unseen: tuple[float, float], *, name: str, version: str,
+    whole: Fit, offsets: Floats, held: Outside, use: NDArray[np.bool_], unseen: Unseen, *, name: str, version: str,
     provenance: Mapping[str, str],
 ) -> CalibrationTable:
     """The calibration of some offsets, its certainty judged by the out-of-fold predictions of the runs in ``use``."""
@@ -111,14 +111,14 @@ def table(
     )
 
 
-def scales(whole: Fit, held: Outside, use: NDArray[np.bool_], unseen: tuple[float, float]) -> tuple[Scale, Scale]:
+def scales(whole: Fit, held: Outside, use: NDArray[np.bool_], unseen: Unseen) -> tuple[Scale, Scale]:
     """Widths of the intervals of step time and memory."""
     features = features_of(whole, held)
     found: list[Scale] = []
-    for residual, effect in zip(held.residuals(whole), unseen, strict=True):
+    for residual, effect, launches in zip(held.residuals(whole), (unseen.step, unseen.memory), (unseen.launch, {}), strict=True):
         chosen = np.flatnonzero(np.isfinite(residual) & use)
-        weights = np.square(whole.weight[chosen])
-        found.append(fit_scale(residual[chosen], [features[index] for index in chosen], weights, unseen=effect))
+        weights, own = np.square(whole.weight[chosen]), [features[index] for index in chosen]
+        found.append(fit_scale(residual[chosen], own, weights, unseen=effect, launches=launches))
     return found[0], found[1]
 
 
@@ -182,8 +182,11 @@ def ranking_ratio(whole: Fit, held: Outside, use: NDArray[np.bool_]) -> float:
     return round(math.expm1(math.sqrt(2.0) * float(np.median(away))), 4) if away else 0.03
 
 
-def unseen_effects(whole: Fit, progress: Progress | None = None) -> tuple[float, float]:
-    """How much wider intervals of a framework without runs must be: from fits that leave out one framework each."""
+def unseen_effects(whole: Fit, held: Outside, progress: Progress | None = None) -> Unseen:
+    """How much wider intervals must be of a framework or a kind of launch without runs: from fits that leave out one each.
+
+    ``held``: predictions of all runs by fits without their re-measurements, which say how wide the others' intervals are.
+    """
     family = np.array([run.case.implementation.family for run in whole.runs.runs])
     names = {name: index for index, name in enumerate(np.unique(family))}
     left_out, _ = outside(whole, np.array([names[name] for name in family]), progress)
@@ -198,7 +201,38 @@ def unseen_effects(whole: Fit, progress: Progress | None = None) -> tuple[float,
                 wide, narrow = (conformal_quantile(np.abs(each[members]), weight, 0.9, largest=True) for each in (out, own))
                 ratios.append(math.log(max(wide, 0.02) / max(narrow, 0.02)))
         effects.append(float(np.quantile(ratios, 0.75)) if ratios else math.log(2.0))
-    return max(effects[0], 0.0), max(effects[1], 0.0)
+    step = max(effects[0], 0.0)
+    return Unseen(step=step, memory=max(effects[1], 0.0), launch=_unseen_launches(whole, held, step))
+
+
+def _unseen_launches(whole: Fit, held: Outside, unseen: float) -> dict[str, float]:
+    """The effect of each kind of launch but the usual one by which a fit and a scale without it would have held nine of ten.
+
+        effect = log(q(|r|) / q),   q(|r|) the quantile of 0.9 of |r| over the scale of the others without any effect of a launch
+
+    Holds:   a kind whose runs come from one source says how such runs of another may differ only as far as they do from all others.
+    """
+    features, usual = features_of(whole, held), held.residuals(whole)[0]
+    kinds = np.array([feature[LAUNCH] for feature in features])
+    known, weights = np.isfinite(whole.runs.log_step), np.square(whole.weight)
+    names, counts = np.unique(kinds[known], return_counts=True)
+    found: dict[str, float] = {}
+    for name in names[counts < counts.max()]:
+        members, others = known & (kinds == name), np.flatnonzero(known & (kinds != name))
+        without = whole.pool.multipliers(refit(whole, kinds != name))
+        residual = whole.runs.log_step - whole.runs.predict(without, whole.ceilings, members).step
+        scale = fit_scale(usual[others], [features[index] for index in others], weights[others], unseen=unseen)
+        plain = scale.over([each for each in scale.effects if each != LAUNCH])
+        scores = np.array([abs(residual[index]) / plain.spread(features[index]) for index in np.flatnonzero(members)])
+        found[str(name)] = round(math.log(max(_quantile(scores, weights[members], 0.9), 1e-3) / scale.quantiles["0.9"]), 4)
+    return found
+
+
+def _quantile(values: Floats, weights: Floats, level: float) -> float:
+    """The least value below or at which lies this share of the weight."""
+    order = np.argsort(values)
+    total = np.cumsum(weights[order])
+    return float(values[order[int(np.searchsorted(total, level * total[-1]))]])
 
 
 def _seen(whole: Fit, use: NDArray[np.bool_]) -> dict[str, dict[str, int]]:

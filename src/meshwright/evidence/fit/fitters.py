@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from meshwright.evidence.fit.calibrate import outside, table, unseen_effects
+from meshwright.evidence.fit.calibrate import Outside, outside, table, unseen_effects
 from meshwright.evidence.fit.linear import key_of
 from meshwright.evidence.fit.solve import Fit, fit
+from meshwright.evidence.fit.spread import Unseen
 from meshwright.evidence.rows.groups import folds
 
 if TYPE_CHECKING:
@@ -106,7 +107,8 @@ class _LastFit:
 
     runs: tuple[Run, ...] = ()
     whole: Fit | None = None
-    unseen: tuple[float, float] | None = None
+    held: Outside | None = None
+    unseen: Unseen | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,32 +125,32 @@ class Pooled:
 
     def fit(self, runs: Sequence[Run]) -> Predictor:
         """Fit to all runs; its intervals are judged by ten held-out folds all the same."""
-        whole, unseen = self._whole(runs)
-        held, _ = outside(whole, np.array(folds([run.row for run in runs], "grouped")), self.progress)
+        whole, held, unseen = self._whole(runs)
         everyone = np.ones(len(runs), dtype=bool)
         return predictor_of(table(whole, whole.offsets, held, everyone, unseen, name=self.label, version="0", provenance={}))
 
     def fit_folds(self, runs: Sequence[Run], fold_of: Sequence[int]) -> Sequence[Predictor]:
         """For every fold a fit without it; its intervals are judged by the other folds.
 
-        Holds:   how much wider intervals of unseen frameworks are is learnt once, from all runs.
+        Holds:   how much wider intervals of unseen frameworks and launches are is learnt once, from all runs.
         """
         return [predictor_of(each) for each in self.tables(runs, fold_of, {})]
 
     def tables(self, runs: Sequence[Run], fold_of: Sequence[int], provenance: Mapping[str, str]) -> Iterator[CalibrationTable]:
         """The calibration of every fold, as ``fit_folds`` predicts with it."""
-        (whole, unseen), numbers = self._whole(runs), np.array(fold_of)
+        (whole, _, unseen), numbers = self._whole(runs), np.array(fold_of)
         held, offsets = outside(whole, numbers, self.progress)
         for fold in range(int(numbers.max()) + 1):
             yield table(
                 whole, offsets[fold], held, numbers != fold, unseen, name=self.label, version=f"fold {fold}", provenance=provenance
             )
 
-    def _whole(self, runs: Sequence[Run]) -> tuple[Fit, tuple[float, float]]:
-        """The fit to all runs, and how much wider intervals of unseen frameworks are."""
+    def _whole(self, runs: Sequence[Run]) -> tuple[Fit, Outside, Unseen]:
+        """The fit to all runs, its predictions by held-out folds, and how much wider intervals of what is unseen are."""
         kept = self._kept
-        if kept.whole is None or kept.unseen is None or kept.runs != tuple(runs):
+        if kept.whole is None or kept.held is None or kept.unseen is None or kept.runs != tuple(runs):
             groups = ["\x1f".join(run.group) for run in runs]
             kept.whole = fit(runs, self.freedoms, groups=groups, progress=self.progress)
-            kept.unseen, kept.runs = unseen_effects(kept.whole, self.progress), tuple(runs)
-        return kept.whole, kept.unseen
+            kept.held, _ = outside(kept.whole, np.array(folds([run.row for run in runs], "grouped")), self.progress)
+            kept.unseen, kept.runs = unseen_effects(kept.whole, kept.held, self.progress), tuple(runs)
+        return kept.whole, kept.held, kept.unseen

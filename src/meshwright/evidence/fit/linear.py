@@ -90,9 +90,10 @@ class Runs:
         self._uneven = np.array([_uneven(run) for run in runs], dtype=bool)
 
     def values(self, index: int, multipliers: NDArray[np.float64], ceilings: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The constants of a run under log multipliers ``[key, constant]``."""
-        wanted = self.priors[index] * np.exp(multipliers[self.key_of[index]])
-        return np.asarray(np.minimum(wanted, np.maximum(self.priors[index], ceilings)))
+        """The constants of a run under log multipliers and ceilings ``[key, constant]``."""
+        key = self.key_of[index]
+        wanted = self.priors[index] * np.exp(multipliers[key])
+        return np.asarray(np.minimum(wanted, np.maximum(self.priors[index], ceilings[key])))
 
     def linear(
         self, multipliers: NDArray[np.float64], ceilings: NDArray[np.float64], progress: Callable[[int], None] | None = None,

@@ -13,6 +13,7 @@ from meshwright.estimate import estimate
 from meshwright.evidence.fit.calibrate import NORMAL_90, features_of, outside
 from meshwright.evidence.fit.likeness import distance, words
 from meshwright.evidence.fit.linear import Runs, key_of
+from meshwright.evidence.fit.pooling import ceilings_of
 from meshwright.evidence.fit.sharing import KNOWN, Own, Shared, shared
 from meshwright.evidence.fit.solve import fit
 from meshwright.evidence.fit.spread import rescaled, widened
@@ -81,8 +82,7 @@ def calibrate_on_top(
 def seen_by(base: CalibrationTable, runs: Sequence[Run], freedoms: Sequence[Freedom]) -> Own:
     """Timed runs as a calibration sees them that has none of them; their cases carry it."""
     space = Runs(runs, [each.name for each in freedoms])
-    ceilings = np.array([each.maximum or np.inf for each in freedoms])
-    linear = space.linear(np.zeros((len(space.keys), len(freedoms))), ceilings)
+    linear = space.linear(np.zeros((len(space.keys), len(freedoms))), ceilings_of(freedoms, space.keys))
     spreads = np.array([math.sqrt(sum(each**2 for each in freedom.spreads.values())) for freedom in freedoms])
     found = [estimate(run.case, run.layout) for run in runs]
     cells, models = ([key_of(run).values()[LEVEL] for run in runs], [run.case.model for run in runs])

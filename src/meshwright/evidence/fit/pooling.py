@@ -69,12 +69,20 @@ class Pooling:
             if abs(offset) >= NEGLIGIBLE:
                 result[self.freedoms[constant].name].setdefault(level, {})[value] = round(float(offset), 5)
         return {
-            freedom.name: Offsets(by_level=result[freedom.name], maximum=freedom.maximum)
+            freedom.name: Offsets(by_level=result[freedom.name], maximum=freedom.maximum, reached=freedom.reached)
             for freedom in self.freedoms if result[freedom.name]
         }
 
 
 NEGLIGIBLE = 5e-4
+
+
+def ceilings_of(freedoms: Sequence[Freedom], keys: Sequence[Key]) -> NDArray[np.float64]:
+    """The largest value of every constant for every key.
+
+    Shapes:  ``[key, constant]``; infinite where nothing bounds it.
+    """
+    return np.array([[each.most(key.device) for each in freedoms] for key in keys]).reshape(len(keys), len(freedoms))
 
 
 def pooling(freedoms: Sequence[Freedom], keys: Sequence[Key], shares: Mapping[str, float] | None = None) -> Pooling:

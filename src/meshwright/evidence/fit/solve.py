@@ -23,7 +23,7 @@ import numpy as np
 from meshwright.errors import fault
 from meshwright.evidence.fit.linear import Linear, Runs
 from meshwright.evidence.fit.noise import kinds_of_runs, noise_of_kinds, student_loss, student_weights
-from meshwright.evidence.fit.pooling import Pooling, pooling
+from meshwright.evidence.fit.pooling import Pooling, ceilings_of, pooling
 from meshwright.evidence.fit.workers import workers
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ class Fit:
     pool: Pooling
     offsets: Floats
     ceilings: Floats
+    """``[key, constant]``."""
     linear: Linear
     corrections: Floats
     weight: Floats
@@ -115,7 +116,7 @@ def fit(
         raise fault("fit.many", "{count:,} runs are more than a fit takes: {limit:,}", count=len(runs), limit=MAX_RUNS)
     space = Runs(runs, [freedom.name for freedom in freedoms])
     pool = pooling(freedoms, space.keys, shares)
-    ceilings = np.array([freedom.maximum or np.inf for freedom in freedoms])
+    ceilings = ceilings_of(freedoms, space.keys)
     weight = _shares(groups or [str(index) for index in range(len(runs))])
     search = _Search(space=space, pool=pool, ceilings=ceilings, weight=weight, progress=progress)
     with workers(space) as helpers:

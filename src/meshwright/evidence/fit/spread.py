@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,18 +26,33 @@ GROUP_RUNS = 15.0
 """Runs at which a group's own quantile weighs as much as the shared one."""
 LEAST_P = 1e-6
 """No probability is nearer to 0 or 1: one odd run must not decide."""
-GROUP = "cell"
-"""The feature whose values get a quantile of their own, as far as they have runs."""
+GROUP, LAUNCH = "cell", "launch"
+"""The feature whose values get a quantile of their own, as far as they have runs; the one that says how a run is launched."""
 
 
-def fit_scale(residuals: Floats, features: Sequence[Mapping[str, str]], weights: Floats, *, unseen: float) -> Scale:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unseen:
+    """How much wider intervals are of what no run had: effects of a ``Scale``."""
+
+    step: float
+    """Of the step, of a framework."""
+    memory: float
+    launch: Mapping[str, float] = field(default_factory=dict)
+    """Of the step, of a kind of launch: how such runs were predicted by a fit without any of them."""
+
+
+def fit_scale(
+    residuals: Floats, features: Sequence[Mapping[str, str]], weights: Floats, *, unseen: float,
+    launches: Mapping[str, float] | None = None,
+) -> Scale:
     """The width of intervals by regime.
 
         log |r| = base + sum of effects + noise   (ridge regression);   q(level) = conformal quantile of |r| / exp(...)
         then each value of ``cell`` is moved towards its own quantile by n / (n + n0)
         and the effect of a framework to (n effect + n0 unseen) / (n + n0), where that is more
 
-    Symbols: r log(measured / predicted) out of fold; ``unseen`` the effect of a framework without runs.
+    Symbols: r log(measured / predicted) out of fold; ``unseen`` the effect of a framework without runs, ``launches`` those of kinds
+             of launch without runs.
     Shapes:  one residual, mapping and weight per run.
     Holds:   runs of one configuration share a weight of one. A framework of few runs is nearly as little known as one without:
              five runs of one source that agree say nothing about the next source.
@@ -72,6 +87,8 @@ def fit_scale(residuals: Floats, features: Sequence[Mapping[str, str]], weights:
     for value, effect in fitted["framework"].items():
         count = float(weights[[feature["framework"] == value for feature in features]].sum())
         fitted["framework"][value] = max(effect, (count * effect + GROUP_RUNS * unseen) / (count + GROUP_RUNS))
+    if LAUNCH in fitted:
+        fitted[LAUNCH] = {**(launches or {}), **fitted[LAUNCH]}
     return Scale(
         base=base, effects={name: {key: round(each, 4) for key, each in values.items()} for name, values in fitted.items()},
         quantiles={f"{level:g}": round(conformal_quantile(scores, weights, level), 4) for level in LEVELS},
