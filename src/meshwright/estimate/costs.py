@@ -93,7 +93,7 @@ def kind_costs(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, se
     }
     everything = saved_bytes(kind, hidden, sequence, shape, **options)  # type: ignore[arg-type]
     own = 0.0 if case.training.weights_frozen else case.implementation.weight_gradient_bytes
-    working = working_bytes(kind, hidden, shape, weight_gradient_bytes=own)
+    working = working_bytes(kind, hidden, shape, weight_gradient_bytes=own, cut=case.implementation.cuts_query_groups)
     buffers = case.implementation.gather_buffer_bytes * shape.tokens * hidden
     working = working + np.where(shape.tensor_parallel > 1.0, buffers, 0.0)
     on_device = device_share(case)

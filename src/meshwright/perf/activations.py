@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.perf.arrays import Array, Number, array
+from meshwright.perf.operators import gathered_columns
 from meshwright.perf.widths import has_part, row_elements, row_exists
 
 if TYPE_CHECKING:
@@ -118,12 +119,15 @@ def piled_bytes(
     return share * handed * layers * in_flight
 
 
-def working_bytes(kind: LayerKind, hidden: int, shape: WorkShape, *, weight_gradient_bytes: float = 0.0) -> Array:
+def working_bytes(
+    kind: LayerKind, hidden: int, shape: WorkShape, *, weight_gradient_bytes: float = 0.0, cut: bool = False
+) -> Array:
     """Transient bytes while one layer runs backward: gradients of its widest tensors and gathered inputs.
 
-        2 (T h * 2 + max(T (g f + f) / t, R (g f + f) / T_e)) + w g f h / t
+        2 (T h * 2 + max(T (g f + f) / t, R (g f + f) / T_e, 3 q + 2 W)) + w g f h / t
 
-    Symbols: g f gate and up widths; f width of the feed-forward block; R routed copies; w ``weight_gradient_bytes``, of a dense
+    Symbols: g f gate and up widths; f width of the feed-forward block; R routed copies; q queries and what a mixer convolves; W
+             queries, keys and values that are gathered where query groups are ``cut``; w ``weight_gradient_bytes``, of a dense
              block's first product.
     Shapes:  the columns of ``shape``.
     Units:   bytes.
@@ -137,7 +141,10 @@ def working_bytes(kind: LayerKind, hidden: int, shape: WorkShape, *, weight_grad
     attention = array(0.0) if kind.attention is None else row_elements("query", "attention", "tensor", kind, hidden, 0.0, shape)
     if kind.mixer is not None:
         attention = attention + row_elements("mixer_convolved", "mixer", "tensor", kind, hidden, 0.0, shape)
+    gathered = array(0.0)
+    if cut and kind.attention is not None:
+        gathered = shape.tokens * gathered_columns(kind.attention, shape.tensor_parallel)
     weights = array(0.0)
     if kind.experts is None:
         weights = weight_gradient_bytes * wide / shape.tokens * hidden
-    return 2.0 * (2.0 * shape.tokens * hidden + np.maximum(wide + narrow, 3.0 * attention)) + weights
+    return 2.0 * (2.0 * shape.tokens * hidden + np.maximum(wide + narrow, 3.0 * attention + 2.0 * gathered)) + weights

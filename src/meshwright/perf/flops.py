@@ -66,12 +66,12 @@ def layer_flops(
 
 
 def head_flops(model: Model, shape: WorkShape, vocabulary: float) -> float:
-    """Forward FLOPs of the output layer on a rank for one micro-batch, once more for each multi-token-prediction layer.
+    """Forward FLOPs of the output layer on a rank for one micro-batch, once more for each further token that is predicted.
 
     Units:   FLOP.
     Source:  ``perf.operators.head_product``.
     """
-    return float(head_product(model, shape, vocabulary).flops) * (1 + model.num_mtp_layers)
+    return float(head_product(model, shape, vocabulary).flops) * (1 + model.mtp_passes)
 
 
 @lru_cache(maxsize=64)
@@ -80,7 +80,7 @@ def sequence_flops(
 ) -> SequenceFlops:
     """Forward FLOPs of the model for one sequence.
 
-    Multi-token-prediction layers count as layers of the last kind, their 2h x h projection, and a further output layer.
+    Each run of a multi-token-prediction layer counts as its layers, their 2h x h projection, and a further output layer.
 
     Units:   FLOP.
     Holds:   ``megatron`` counts the padded vocabulary that is passed in; the others the model's own.
@@ -95,7 +95,7 @@ def sequence_flops(
     for index in (*model.pattern, *model.mtp_kinds):
         products += by_kind[index][0]
         attention += by_kind[index][1]
-    products += model.num_mtp_layers * 2.0 * sequence_tokens * (2 * model.hidden) * model.hidden
+    products += model.mtp_passes * 2.0 * sequence_tokens * (2 * model.hidden) * model.hidden
     products += sum(2.0 * sequence_tokens * side.inputs * side.outputs for side in (*model.front, *model.back))
     head = head_flops(model, shape, vocabulary or model.vocabulary)
     return SequenceFlops(products=products, attention=attention, head=head)

@@ -225,6 +225,14 @@ def mixer_core_s(mixer: Mixer, case: Case, shape: WorkShape) -> tuple[Array, Arr
     return tokens * ahead / (peak * constants.scan_ratio), tokens * behind / (peak * constants.scan_ratio)
 
 
+def _products(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Product, ...]:
+    """The products of a layer as the implementation joins and cuts them."""
+    implementation = case.implementation
+    return layer_products(
+        kind, case.model.hidden, shape, joined=implementation.joined_products, cut=implementation.cuts_query_groups
+    )
+
+
 def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
     """Device seconds of all operators of one layer.
 
@@ -237,7 +245,7 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
     frozen = case.training.weights_frozen
     forward_of: dict[str, Array] = {}
     forward = input_gradient = weight_gradient = cast = array(0.0)
-    products = layer_products(kind, hidden, shape, joined=case.implementation.joined_products)
+    products = _products(kind, case, shape)
     for product in products:
         once = product_s(product, case, "forward")
         forward = forward + once
@@ -387,7 +395,7 @@ def left_out(kind: LayerKind, case: Case, shape: WorkShape, last_s: Array) -> Se
     """
     if not case.implementation.checkpoints or keeps_last_product(kind):
         return seconds()
-    last = layer_products(kind, case.model.hidden, shape, joined=case.implementation.joined_products)[-1]
+    last = _products(kind, case, shape)[-1]
     return seconds(compute=product_s(last, case, "forward"), tensor=last_s)
 
 
