@@ -9,6 +9,7 @@ import numpy as np
 
 from meshwright.domain.model import MixtureOfExperts
 from meshwright.perf.arrays import Array, Number, array
+from meshwright.perf.attention import is_detached
 from meshwright.perf.mixers import mixer_shapes
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ class Product:
     """Runs in the recipe's data type; False: stays in the base type."""
     module: str = ""
     """The selective-recompute module that contains it."""
+    detached: bool = False
+    """Its input takes no gradient."""
 
     @property
     def flops(self) -> Array:
@@ -249,10 +252,13 @@ def index_products(attention: Attention, hidden: int, shape: WorkShape) -> tuple
     if indexer is None:
         return ()
     rank = attention.latent.query_rank if attention.latent else compressed.query_rank if compressed else None
+    detached = is_detached(attention)
     own = indexer.head_dim if compressed is None else 2 * (2 if compressed.overlapping else 1) * indexer.head_dim
     return (
-        _product("index queries", "attention", shape.tokens, indexer.num_heads * indexer.head_dim, rank or hidden),
-        _product("index key and weights", "attention", shape.shard_tokens, own + indexer.num_heads, hidden, low_precision=False),
+        _product("index queries", "attention", shape.tokens, indexer.num_heads * indexer.head_dim, rank or hidden,
+                 detached=detached),
+        _product("index key and weights", "attention", shape.shard_tokens, own + indexer.num_heads, hidden, low_precision=False,
+                 detached=detached),
     )
 
 
