@@ -124,7 +124,7 @@ def test_parts_of_the_time_and_terms_of_the_breakdown_sum_to_the_step(pair):
 def test_memory_parts_sum_to_the_fullest_stage_and_layers_to_the_model(pair):
     case, layout = pair
     found = estimate(case, layout)
-    assert sum(stage.layers for stage in found.stages) == case.model.num_layers + case.model.num_mtp_layers
+    assert sum(stage.layers for stage in found.stages) == case.model.num_layers + case.model.mtp_passes
     assert len(found.stages) == layout.pipeline_parallel
     assert all(sum(stage.chunk_layers) == stage.layers for stage in found.stages)
     assert {len(stage.chunk_layers) for stage in found.stages} == {layout.virtual_stages}
@@ -140,7 +140,7 @@ def _counted(case, layout) -> float:
     model, tp = case.model, layout.tensor_parallel
     dense, routed = float(evaluation.parameters.dense.sum()), float(evaluation.parameters.experts.sum())
     copies = 0.0
-    for index in (*model.pattern, *([model.pattern[-1]] * model.num_mtp_layers)):
+    for index in (*model.pattern, *([model.pattern[-1]] * model.mtp_passes)):
         each = layer_parameters(model, model.kinds[index], tp=tp)
         copies += (tp - 1) * int(each.replicated)
         attention = model.kinds[index].attention

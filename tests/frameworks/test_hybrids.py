@@ -41,14 +41,14 @@ def test_a_pattern_has_a_letter_for_each_block_and_says_what_it_is(name: str) ->
     assert [len(word) for word in words] == [kind.mixes + kind.has_block for kind in kinds]
     assert sum(word.count("E") for word in words) == sum(isinstance(kind.feed_forward, MixtureOfExperts) for kind in kinds)
     assert sum(word.count("*") for word in words) == sum(kind.attention is not None for kind in kinds)
-    assert pattern(model).count("/") == model.num_mtp_layers
+    assert pattern(model).count("/") == model.mtp_passes
 
 
 def test_patterns_are_those_that_nvidia_publishes() -> None:
     """The patterns in ``recipes/nemotronh/`` of Megatron-Bridge 0.3."""
     assert pattern(load_model(NANO)) == "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
     assert pattern(load_model(DENSE)) == "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-"
-    assert pattern(load_model(SUPER)).endswith("MEMEME/*E")
+    assert pattern(load_model(SUPER)).endswith("MEMEME/*E/*E")
 
 
 @given(name=st.sampled_from((NANO, GRANITE)), cuts=st.lists(st.integers(0, 40), min_size=1, max_size=7))

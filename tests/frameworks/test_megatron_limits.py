@@ -90,6 +90,7 @@ OLD = {
     "hybrid-split": (HYBRID, {"pipeline_parallel": 4, "stage_layers": ((12, 14, 13, 13),)}, {}),
     "hybrid-recompute": (HYBRID, {"recompute": Full()}, {}),
     "mtp-context": (MLA, {"context_parallel": 2}, {}),
+    "mtp-shared": (MLA, {}, {"passes": 2}),
     "mtp-layout": (MLA, {"pipeline_parallel": 2}, {}),
     "recompute-shared": (MLA, {"recompute": Selective(modules=("shared_experts",))}, {}),
     "recompute-fp8": (DENSE, {"recompute": Selective(modules=("layernorm",))}, {"precision_name": "fp8-cs"}),
@@ -104,7 +105,7 @@ OLD = {
 }
 
 
-_ODD = ("model", "lora", "precision", "optimizer", "mtp", "mamba_heads", "mixer_alone", "task")
+_ODD = ("model", "lora", "precision", "optimizer", "mtp", "passes", "mamba_heads", "mixer_alone", "task")
 """What an example changes of its case afterwards."""
 
 
@@ -118,6 +119,8 @@ def broken(model, knobs, changes):
         case = replace(case, model=load_model(odd["model"]))
     if "mtp" in odd:
         case = replace(case, model=replace(case.model, num_mtp_layers=odd["mtp"]))
+    if "passes" in odd:
+        case = replace(case, model=replace(case.model, num_mtp_passes=odd["passes"]))
     if "mamba_heads" in odd:
         case = replace(case, model=replace(case.model, kinds=tuple(
             replace(kind, mixer=replace(kind.mixer, num_heads=odd["mamba_heads"])) if kind.mixer else kind

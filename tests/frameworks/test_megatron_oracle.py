@@ -150,12 +150,13 @@ def _is_choice(why: str) -> bool:
 def parameters_of_stage(case, layout, stage):
     """What the planner counts on the first rank of a stage."""
     model, tp, last = case.model, layout.tensor_parallel, layout.pipeline_parallel - 1
-    degrees = {"tp": tp, "ep": layout.expert_parallel, "etp": layout.expert_tensor_parallel}
+    degrees = {"tp": tp, "ep": layout.expert_parallel, "etp": layout.expert_tensor_parallel,
+               "cut": case.implementation.cuts_query_groups}
     rows = int(count.padded_vocabulary(model.vocabulary, tp=tp, multiple=case.implementation.pads_vocabulary_to))
     split = layout.stage_layers or default_split(case, layout.pipeline_parallel, layout.virtual_stages)
     layers = chunk_kinds(model, split, folded=False)[:, stage].sum(axis=0)
     if stage == last:
-        layers[model.pattern[-1]] -= model.num_mtp_layers
+        layers -= [model.mtp_kinds.count(index) for index in range(len(model.kinds))]
     total = count.ParameterCounts()
     for kind, number in zip(model.kinds, layers, strict=True):
         total += count.layer_parameters(model, kind, **degrees).times(int(number))
@@ -187,6 +188,7 @@ def test_the_arguments_rebuild_the_parameters_of_every_stage():
             {"pipeline_parallel": 4},
             {"tensor_parallel": 2, "sequence_parallel": True, "pipeline_parallel": 2, "virtual_stages": 2, "expert_parallel": 4},
             {"tensor_parallel": 4, "sequence_parallel": True, "pipeline_parallel": 4, "expert_parallel": 2},
+            {"tensor_parallel": 8, "sequence_parallel": True, "expert_parallel": 2},
             {"tensor_parallel": 2, "sequence_parallel": True, "pipeline_parallel": 2, "expert_parallel": 2,
              "expert_tensor_parallel": 2},
             {"pipeline_parallel": 4, "virtual_stages": 2, "stage_layers": "moved"},
@@ -199,10 +201,8 @@ def test_the_arguments_rebuild_the_parameters_of_every_stage():
                 continue  # experts with biases are not cut
             if case.model.attention.latent and layout.tensor_parallel > 1:
                 continue  # local layers split the down projections, those of Transformer Engine copy them
-            if is_hybrid(case.model) and MEGATRON.check(case, layout):
-                continue  # no virtual stages, and ranks that do not cut the groups of Mamba
-            if is_hybrid(case.model) and case.model.attention.num_key_value_heads < layout.tensor_parallel:
-                continue  # core 0.16 cuts the projection and gathers it, here every rank is counted with whole heads
+            if (is_hybrid(case.model) or layout.tensor_parallel == 8) and MEGATRON.check(case, layout):
+                continue  # no virtual stages, ranks that do not cut the heads or the groups of Mamba
             script = MEGATRON.write(case, layout)[0].text
             stages = range(layout.pipeline_parallel)
             ranks = [stage * layout.world // layout.pipeline_parallel for stage in stages]

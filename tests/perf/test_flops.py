@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from meshwright.catalog import load_model
 from meshwright.domain.layout import Full, Layout, Selective
 from meshwright.domain.model import Model
 from meshwright.estimate import estimate, model_flops
@@ -241,3 +242,23 @@ def test_no_step_is_faster_than_its_flops_at_the_peak(pair):
     assert 0 < model_flops(case, "causal") <= model_flops(case, "full") <= model_flops(case, "megatron")
     per_sequence = training_flops(sequence_flops(case.model, case.batch.sequence_tokens, convention="full"))
     assert per_sequence * case.batch.global_batch_sequences >= model_flops(case, "full")
+
+
+GLM = {2048: 285.94, 4096: 304.04, 8192: 313.36, 131072: 332.92, 200000: 339.37}
+"""GFLOP a token of GLM-5.2 by tokens of a sequence, as Megatron-Bridge prints them (rows of the corpus: TFLOP/s over tokens/s)."""
+
+
+@pytest.mark.parametrize("tokens", GLM)
+def test_sparse_latent_attention_is_counted_as_its_framework_prints_it(tokens):
+    model = load_model("glm-5.2")
+    ours = training_flops(sequence_flops(model, tokens, convention="causal")) / tokens
+    projection = 3 * 4 * model.hidden**2  # of the layer that predicts a further token, which the source leaves out
+    assert ours - projection == pytest.approx(GLM[tokens] * 1e9, rel=1e-3)
+
+
+def test_a_frozen_indexer_has_no_loss():
+    forward = sequence_flops(load_model("glm-5.2"), 8192, convention="causal")
+    trained, frozen = forward.indexers
+    assert frozen < 0
+    assert trained > frozen
+    assert sequence_flops(load_model("deepseek-v3"), 8192, convention="causal").indexers == (0, 0)

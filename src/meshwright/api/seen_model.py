@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -75,11 +76,13 @@ def built(reading: Reading) -> Model | Message:
         num_shared_experts=figures.get("shared_ffn", 0) // width if width else None,
         num_dense_layers=mixtures.index(True) if True in mixtures else None,
     )
-    said = Said(tied_embeddings=figures.get("tied_embeddings"), mtp_layers=figures.get("mtp_layers") or 0)
+    passes = figures.get("mtp_layers") or 0
+    said = Said(tied_embeddings=figures.get("tied_embeddings"), mtp_layers=min(passes, 1) if figures.get("mtp_shared") else passes)
     try:
-        return model_of(Row(model=NAME, shape=shape, sequence_tokens=reading.said.sequence_tokens, said=said))
+        model = model_of(Row(model=NAME, shape=shape, sequence_tokens=reading.said.sequence_tokens, said=said))
     except UnreadableError as why:
         return Message("diagnose.model", "the figures of the log make no model: {why}", {"why": why.detail})
+    return replace(model, num_mtp_passes=passes)
 
 
 def _strange(figures: Mapping[str, Any]) -> Message | None:

@@ -101,6 +101,7 @@ class ModelRecord:
     embedding_norm: bool = False
     final_norm: bool = True
     num_mtp_layers: int = 0
+    num_mtp_passes: int = 0
     mtp_pattern: tuple[str, ...] = ()
     """Kinds of the layers of one multi-token-prediction layer."""
     embedding_width: int | None = None
@@ -210,6 +211,7 @@ def build_model(name: str, record: ModelRecord, sheet: Sheet) -> Model:
         embedding_norm=record.embedding_norm,
         final_norm=record.final_norm,
         num_mtp_layers=record.num_mtp_layers,
+        num_mtp_passes=record.num_mtp_passes,
         mtp_pattern=tuple(used.index(kind) for kind in record.mtp_pattern),
         embedding_width=record.embedding_width,
         lookups=record.lookups,

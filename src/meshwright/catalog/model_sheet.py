@@ -39,11 +39,14 @@ class ConfiguredRecord:
     assumed: tuple[str, ...] = ()
     """Paths of figures that could not be read from a source: ``config.intermediate_size``."""
     aliases: tuple[str, ...] = ()
+    num_mtp_passes: int = 0
+    """Runs of its multi-token-prediction layer in training, which no configuration says."""
     config: Mapping[str, object] = field(default_factory=dict)
 
 
 MAY_BE_ZERO = frozenset({
-    "shared_width", "position_table", "num_mtp_layers", "norms", "inputs", "outputs", "weights", "rate", "convolution",
+    "shared_width", "position_table", "num_mtp_layers", "num_mtp_passes", "norms", "inputs", "outputs", "weights", "rate",
+    "convolution",
 })
 
 
@@ -177,7 +180,8 @@ def _built(name: str, record: ModelRecord | ConfiguredRecord, sheet: Sheet) -> M
     if isinstance(record, ModelRecord):
         return build_model(name, record, sheet)
     model = model_from_config(record.config, where=f"{sheet.where('models', name)}.config", name=name)
-    return replace(model, name=name, source=cited(record.source, sheet.sources), assumed=record.assumed)
+    passes = record.num_mtp_passes or model.num_mtp_passes
+    return replace(model, name=name, num_mtp_passes=passes, source=cited(record.source, sheet.sources), assumed=record.assumed)
 
 
 def _record(sheet: Sheet, name: str) -> ModelRecord | ConfiguredRecord:

@@ -34,7 +34,7 @@ def figures_of(model: Model) -> Mapping[str, object]:
     found: dict[str, object] = {
         "layers": model.num_layers, "hidden": model.hidden, "heads": attention.num_heads,
         "key_value_heads": attention.num_key_value_heads, "head_dim": attention.head_dim, "vocabulary": model.vocabulary,
-        "mtp_layers": model.num_mtp_layers, "tied_embeddings": model.tied_embeddings,
+        "mtp_layers": model.mtp_passes, "mtp_shared": model.shares_mtp, "tied_embeddings": model.tied_embeddings,
         "latent_attention": attention.latent is not None,
         "windowed": any(each.window_tokens for each in model.attentions),
     }

@@ -174,6 +174,9 @@ class Implementation:
     gradients of replicated weights are reduced by themselves."""
     checkpoints: bool = False
     """Recomputation runs a module again with the communication inside, and stops once everything that is kept has been made."""
+    cuts_query_groups: bool = False
+    """Where TP exceeds the key-value heads, the projection of queries, keys and values is cut evenly all the same, and its result
+    is gathered, of which each rank takes its heads. False: heads are copied."""
     joined_products: bool = True
     """Queries, keys and values are one product, and so are gate and up."""
     joined_exchanges: bool = True

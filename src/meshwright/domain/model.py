@@ -261,6 +261,8 @@ class Model:
     final_norm: bool = True
     num_mtp_layers: int = 0
     """Multi-token-prediction layers after the last: each the layers of ``mtp_pattern``, a 2h x h projection and three norms."""
+    num_mtp_passes: int = 0
+    """How often the one multi-token-prediction layer runs, where further tokens share it (Nemotron-3: twice); 0: each runs once."""
     mtp_pattern: tuple[int, ...] = ()
     """Kinds of the layers of one of them; empty: one layer of the last kind."""
     embedding_width: int | None = None
@@ -318,6 +320,14 @@ class Model:
                         path=self.name,
                     )
                 )
+        if self.num_mtp_passes > self.num_mtp_layers > 1:
+            messages.append(
+                Message(
+                    "model.mtp-passes",
+                    "num_mtp_passes={passes} with {layers} layers that predict further tokens: one layer is shared, or none",
+                    {"passes": self.num_mtp_passes, "layers": self.num_mtp_layers}, path=self.name,
+                )
+            )
         if messages:
             raise InputError(messages)
 
@@ -362,9 +372,19 @@ class Model:
         return next((kind.feed_forward for kind in self.kinds if kind.has_block), NO_BLOCK)
 
     @property
+    def mtp_passes(self) -> int:
+        """Further tokens that are predicted: runs of multi-token-prediction layers, each with projection and output layer."""
+        return max(self.num_mtp_layers, self.num_mtp_passes) if self.num_mtp_layers else 0
+
+    @property
+    def shares_mtp(self) -> bool:
+        """Whether one multi-token-prediction layer predicts several further tokens."""
+        return self.mtp_passes > self.num_mtp_layers
+
+    @property
     def mtp_kinds(self) -> tuple[int, ...]:
-        """Kinds of the layers behind the last that predict further tokens, all of them in order."""
-        return (self.mtp_pattern or self.pattern[-1:]) * self.num_mtp_layers
+        """Kinds of the layers behind the last that predict further tokens, in the order in which they run: shared ones again."""
+        return (self.mtp_pattern or self.pattern[-1:]) * self.mtp_passes
 
 
 NO_ATTENTION = Attention(num_heads=1, num_key_value_heads=1, head_dim=1)

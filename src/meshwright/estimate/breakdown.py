@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from meshwright.domain.estimate import Term
 from meshwright.estimate.costs import vocabulary_rows
-from meshwright.perf.flops import ATTENTION_PASSES, head_flops, layer_flops, weight_passes
+from meshwright.perf.flops import ATTENTION_PASSES, head_flops, index_work, layer_flops, weight_passes
 from meshwright.perf.schedules import SCHEDULES
 
 if TYPE_CHECKING:
@@ -71,8 +71,12 @@ def breakdown(
                 kind, case.model.hidden, shape, batch.sequence_tokens, convention=cast("Convention", case.flops_convention),
                 mean_square=batch.mean_square_document_tokens,
             )
-            sums["products_ideal"] += layers * passes * products / peak_flops_per_s
-            core_ideal = layers * ATTENTION_PASSES * core / peak_flops_per_s
+            more = index_work(
+                kind, case.model.hidden, shape, batch.sequence_tokens, convention=cast("Convention", case.flops_convention),
+                mean_square=batch.mean_square_document_tokens, weights_frozen=case.training.weights_frozen,
+            )
+            sums["products_ideal"] += layers * (passes * products + more[0]) / peak_flops_per_s
+            core_ideal = layers * (ATTENTION_PASSES * core + more[1]) / peak_flops_per_s
             sums["attention_ideal"] += core_ideal
             attention += core_s
             if kind.mixes:

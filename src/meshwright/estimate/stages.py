@@ -212,10 +212,10 @@ def stage_parameters(case: Case, composition: Composition, degrees: Degrees) -> 
     )
     model = case.model
     vocabulary = vocabulary_rows(case, degrees.tensor_parallel).astype(np.int64)
-    counts = composition.kind_counts()
+    counts, cut = composition.kind_counts(), case.implementation.cuts_query_groups
     dense = experts = largest_dense = largest_experts = array(0.0)
     for index, kind in enumerate(model.kinds):
-        each = layer_parameters(model, kind, tp=tp, ep=ep, etp=etp)
+        each = layer_parameters(model, kind, tp=tp, ep=ep, etp=etp, cut=cut)
         layers = counts[:, index]
         if behind := model.mtp_kinds.count(index):
             layers = layers - composition.head * behind
@@ -227,7 +227,7 @@ def stage_parameters(case: Case, composition: Composition, degrees: Degrees) -> 
     front = embedding_parameters(model, tp=tp, vocabulary=vocabulary)
     copied = degrees.pipeline_parallel > 1.0
     back = head_parameters(model, tp=tp, vocabulary=vocabulary, copied=copied) + final_norm_parameters(model)
-    extra = mtp_parameters(model, tp=tp, ep=ep, etp=etp)
+    extra = mtp_parameters(model, tp=tp, ep=ep, etp=etp, cut=cut)
     # Multi-token prediction embeds tokens on the last stage, so an untied table stands there a second time.
     copy = np.where(copied & bool(model.num_mtp_layers and not model.tied_embeddings), array(np.asarray(front.sharded)), 0.0)
     ends = composition.head * (1.0 - composition.embedding) * copy

@@ -52,8 +52,8 @@ class Said:
     """Settings of the launch that the files make, as ``domain.launch`` spells them."""
     figures: Mapping[str, object] = field(default_factory=dict)
     """The model's figures: layers hidden heads key_value_heads head_dim ffn vocabulary experts experts_per_token expert_ffn
-    shared_ffn mtp_layers tied_embeddings gated latent_attention windowed, ``mixtures``: of each layer whether it is one, and
-    ``blocks``: of a hybrid the letters of its pattern; only those that the files hold."""
+    shared_ffn mtp_layers (further tokens) mtp_shared tied_embeddings gated latent_attention windowed, ``mixtures``: of each layer
+    whether it is one, and ``blocks``: of a hybrid the letters of its pattern; only those that the files hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

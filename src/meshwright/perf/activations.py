@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.perf.arrays import Array, Number, array
+from meshwright.perf.operators import gathered_columns
 from meshwright.perf.widths import has_part, row_elements, row_exists
 
 if TYPE_CHECKING:
@@ -142,14 +143,15 @@ def working_bytes(
 ) -> Array:
     """Transient bytes while one layer runs backward: gradients of its widest tensors and gathered inputs.
 
-        2 (T h * 2 + max(T (g f + f) / t, R (g f + f) / T_e)) + w g f h / t
+        2 (T h * 2 + max(T (g f + f) / t, R (g f + f) / T_e, 3 q + 2 W)) + w g f h / t
         2 (T h * 2 + max(x T g f / t, R g f / T_e, 2 R h))   where operators free what they kept (``frees_operators``)
 
     In the second form the gradient of the activation takes the place of the activation, whose product has run; results of experts
     that are weighted afterwards have two gradients at a time, before and behind their weight; and attention, whose turn comes when
     what the block kept is gone, is ``attention_working_bytes``.
 
-    Symbols: g f gate and up widths; f width of the feed-forward block; R routed copies; w ``weight_gradient_bytes``, of a dense
+    Symbols: g f gate and up widths; f width of the feed-forward block; R routed copies; q queries and what a mixer convolves; W
+             queries, keys and values that are gathered where query groups are cut; w ``weight_gradient_bytes``, of a dense
              block's first product, where weights are trained; x the share of the tokens that a slice of the block has
              (``Launch.slice_tokens``), 1 without slices.
     Shapes:  the columns of ``shape``.
@@ -164,10 +166,13 @@ def working_bytes(
     attention = array(0.0) if kind.attention is None else row_elements("query", "attention", "tensor", kind, hidden, 0.0, shape)
     if kind.mixer is not None:
         attention = attention + row_elements("mixer_convolved", "mixer", "tensor", kind, hidden, 0.0, shape)
+    gathered = array(0.0)
+    if implementation.cuts_query_groups and kind.attention is not None:
+        gathered = shape.tokens * gathered_columns(kind.attention, shape.tensor_parallel)
     weights = array(0.0)
     if kind.experts is None and not weights_frozen:
         weights = implementation.weight_gradient_bytes * wide / shape.tokens * hidden
-    block = np.maximum(wide + narrow, 3.0 * attention)
+    block = np.maximum(wide + narrow, 3.0 * attention + 2.0 * gathered)
     if implementation.frees_operators:
         block = wide * np.minimum(1.0, slice_tokens / shape.tokens) if slice_tokens and kind.experts is None else wide
         if kind.experts is not None:

@@ -97,20 +97,50 @@ def compressed_pairs(
 def index_flops(attention: Attention, sequence_tokens: Number, mean_square_document_tokens: float | None) -> Array:
     """Forward work of the indexer's scores for one sequence: every query head against every key (or compressed entry) before it.
 
-        2 pairs H_i d_i
+        2 pairs H_i (d_i + 1)      with the weighted sum over heads;   compressed: 2 pairs H_i d_i
 
     Shapes:  sequence_tokens broadcasts.
     Units:   FLOP.
-    Source:  DeepSeek-V3.2 (arXiv 2512.02556) equation 1.
+    Source:  DeepSeek-V3.2 (arXiv 2512.02556) equation 1; Megatron-Bridge training/utils/flop_utils.py.
     """
     indexer = attention.indexer
     if indexer is None:
         return array(0.0) * sequence_tokens
     if attention.compressed is None:
         pairs = attended_pairs(sequence_tokens, None, mean_square_document_tokens)
-    else:
-        pairs = compressed_pairs(attention, sequence_tokens, mean_square_document_tokens, selected=False)
+        return 2.0 * pairs * indexer.num_heads * (indexer.head_dim + 1)
+    pairs = compressed_pairs(attention, sequence_tokens, mean_square_document_tokens, selected=False)
     return 2.0 * pairs * indexer.num_heads * indexer.head_dim
+
+
+def is_detached(attention: Attention) -> bool:
+    """Whether the indexer learns from a loss of its own, so that no gradient passes through it into the layer's input.
+
+    Units:   none.
+    Source:  DeepSeek-V3.2 (arXiv 2512.02556) section 2.1.1; Megatron-Bridge counts indexers of compressed attention as all else.
+    """
+    return attention.indexer is not None and attention.compressed is None
+
+
+def index_loss_flops(
+    attention: Attention, sequence_tokens: Number, mean_square_document_tokens: float | None
+) -> tuple[Array, Array]:
+    """Work of the indexer's own loss for one sequence, forward and backward: attention's scores over the chosen tokens, which are
+    its target, and the gradients of its own scores there.
+
+        forward 2 pairs H d_k;   backward 4 pairs H_i (d_i + 1)
+
+    Shapes:  sequence_tokens broadcasts; a tuple of two arrays comes back.
+    Units:   FLOP.
+    Holds:   the sparse loss: pairs are those that attention looks at.
+    Source:  DeepSeek-V3.2 (arXiv 2512.02556) equation 4; Megatron-Bridge flop_utils.py (dsa_indexer_use_sparse_loss).
+    """
+    indexer = attention.indexer
+    if indexer is None or not is_detached(attention):
+        return array(0.0) * sequence_tokens, array(0.0) * sequence_tokens
+    pairs = core_pairs(attention, sequence_tokens, mean_square_document_tokens)
+    own = 4.0 * pairs * indexer.num_heads * (indexer.head_dim + 1)
+    return attention_flops(pairs, attention.num_heads, core_widths(attention)[0], 0.0), own
 
 
 def attention_flops(pairs: Number, heads: Number, key_dim: float, value_dim: float) -> Array:

@@ -60,7 +60,7 @@ def embedding_time(case: Case, shape: WorkShape, groups: Groups) -> EndTime:
 
 
 def head_time(case: Case, shape: WorkShape, groups: Groups, vocabulary: Number) -> EndTime:
-    """Final norm, output layer and vocabulary-parallel cross entropy; once more for every multi-token-prediction layer,
+    """Final norm, output layer and vocabulary-parallel cross entropy; once more for every further token that is predicted,
     with its projection.
 
     Symbols: logits T V / t on a rank; the loss moves the implementation's ``loss_passes`` bytes per logit, or its
@@ -74,7 +74,7 @@ def head_time(case: Case, shape: WorkShape, groups: Groups, vocabulary: Number) 
     product = head_product(model, shape, vocabulary)
     logits = shape.tokens * array(vocabulary) / shape.tensor_parallel
     implementation = case.implementation
-    copies = 1.0 + model.num_mtp_layers
+    copies = 1.0 + model.mtp_passes
     norm = shape.shard_tokens * model.hidden
     payload = 2.0 * shape.tokens * model.hidden
     gather = all_gather_s(payload, groups.tensor, cluster, constants)
@@ -108,16 +108,16 @@ def head_time(case: Case, shape: WorkShape, groups: Groups, vocabulary: Number) 
     spread = all_gather_s(2.0 * whole, groups.tensor, cluster, constants) if case.implementation.logits_gathered else 0.0
     return EndTime(
         forward=seconds(
-            compute=copies * (forward + gap) + model.num_mtp_layers * joined_forward,
+            compute=copies * (forward + gap) + model.mtp_passes * joined_forward,
             tensor=copies * (np.where(sharded, gather, 0.0) + scalars + spread),
             host=host,
         ),
         backward=seconds(
-            compute=copies * (backward + gap) + model.num_mtp_layers * (joined_input + joined_weight),
+            compute=copies * (backward + gap) + model.mtp_passes * (joined_input + joined_weight),
             tensor=copies * np.where(sharded, scatter if implementation.distributed_tensors else 2.0 * gather, reduce),
             host=host,
         ),
-        weight_gradient_s=copies * weight + model.num_mtp_layers * joined_weight,
+        weight_gradient_s=copies * weight + model.mtp_passes * joined_weight,
     )
 
 
@@ -126,7 +126,7 @@ def logits_bytes(case: Case, shape: WorkShape, vocabulary: Number) -> Array:
 
         q (1 + n) T V / t + w V h / t
 
-    Symbols: n multi-token-prediction layers, whose losses are taken together with the main one; q ``logit_bytes``: 2 in place;
+    Symbols: n further tokens that are predicted, whose losses are taken together with the main one; q ``logit_bytes``: 2 in place;
              10 with an FP32 copy and the softmax that becomes the gradient; 14 where both stay; ``split_logit_bytes`` where the
              implementation says so and t > 1; w ``weight_gradient_bytes``; T at most ``logit_chunk_tokens`` where the loss
              is taken in chunks.
@@ -141,7 +141,7 @@ def logits_bytes(case: Case, shape: WorkShape, vocabulary: Number) -> Array:
         each = np.where(shape.tensor_parallel > 1.0, case.implementation.split_logit_bytes, each)
     chunk = case.implementation.logit_chunk_tokens
     tokens = np.minimum(shape.tokens, chunk) if chunk else shape.tokens
-    logits = each * (1.0 + case.model.num_mtp_layers) * tokens * array(vocabulary) / whole
+    logits = each * (1.0 + case.model.mtp_passes) * tokens * array(vocabulary) / whole
     if case.training.weights_frozen:
         return logits
     width = case.model.embedding_width or case.model.hidden

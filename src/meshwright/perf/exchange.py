@@ -17,7 +17,7 @@ from meshwright.perf.collectives import (
     scale_up_bytes_per_s,
 )
 from meshwright.perf.elementwise import memory_bound_s
-from meshwright.perf.operators import key_value_heads, routed_tokens
+from meshwright.perf.operators import gathered_columns, key_value_heads, routed_tokens
 from meshwright.perf.widths import attention_input
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from meshwright.domain.layout import ContextKind, Overlap
     from meshwright.domain.mesh import Group
     from meshwright.domain.mixers import Mixer
-    from meshwright.domain.model import LayerKind, MixtureOfExperts
+    from meshwright.domain.model import Attention, LayerKind, MixtureOfExperts
     from meshwright.perf.operators import WorkShape
     from meshwright.perf.placement import Groups
 
@@ -78,7 +78,7 @@ def tensor_s(
     gathers the input once more for the weight gradient (counted apart, in ``again``, where the implementation keeps it).
     Without, each block all-reduces once per direction. The second gather hides behind the input gradient and the reduction
     behind the weight gradient (asynchronous TP). ``overlap.tensor`` tiles the forward's collectives with the products.
-    Mixture layers gather nothing for their routed experts.
+    Mixture layers gather nothing for their routed experts. Query groups that are cut are gathered besides (``grouped_s``).
 
     Symbols: payload 2 T h bytes; MLA gathers its latents instead of the hidden state, but not by ``distributed_tensors``.
     Shapes:  the columns of ``shape``.
@@ -118,10 +118,34 @@ def tensor_s(
         else:
             backward = backward + np.where(sharded, scatter + (2.0 if anew else 1.0) * gather, reduce)
             regather = regather + (0.0 if anew else np.where(sharded, gather, 0.0))
+    if case.implementation.cuts_query_groups and kind.attention is not None:
+        forward, backward = (ahead + own for ahead, own in zip((forward, backward), grouped_s(kind.attention, case, shape, groups),
+                                                               strict=True))
     return Exposed(
         forward=forward, backward=backward, slowdown_forward=slow_forward, slowdown_backward=slow_backward, again=regather,
         last=np.where(sharded, scatter, reduce) if len(blocks) > 1 else array(0.0),
     )
+
+
+def grouped_s(attention: Attention, case: Case, shape: WorkShape, groups: Groups) -> tuple[Array, Array]:
+    """Gathering queries, keys and values where tensor ranks cut their groups, forward, and scattering their gradients.
+
+        forward   all-gather(2 T W), one read and write of it
+        backward  reduce-scatter(2 T W), one read and write, and zeros around the gradients of slices
+
+    Symbols: W ``perf.operators.gathered_columns``.
+    Shapes:  the columns of ``shape``; a tuple of two arrays comes back.
+    Units:   s.
+    Holds:   nothing runs beside them.
+    Source:  Megatron-Core 0.16 attention.py; tensor_parallel/mappings.py: _gather_along_last_dim, _reduce_scatter_along_last_dim.
+    """
+    cluster, constants, group = case.cluster, case.calibration.constants, groups.tensor
+    elements = shape.tokens * gathered_columns(attention, shape.tensor_parallel)
+    exists = elements > 0.0
+    ahead, behind = (memory_bound_s(each * elements, cluster.device, constants, kind="copy") for each in (4.0, 6.0))
+    gather = all_gather_s(ELEMENT_BYTES * elements, group, cluster, constants) + ahead
+    scatter = reduce_scatter_s(ELEMENT_BYTES * elements, group, cluster, constants) + behind
+    return np.where(exists, gather, 0.0), np.where(exists, scatter, 0.0)
 
 
 def collective_host_s(case: Case, groups: Groups) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 
 from meshwright.perf.adapters import KERNELS_BACKWARD, KERNELS_FORWARD, adapted_widths, adapter_s
 from meshwright.perf.arrays import Array, array
-from meshwright.perf.attention import core_pairs, core_widths, flash_attention_s, index_flops
+from meshwright.perf.attention import core_pairs, core_widths, flash_attention_s, index_flops, index_loss_flops, is_detached
 from meshwright.perf.corrections import core_ratios, product_ratio
 from meshwright.perf.elementwise import launch_floor_s, memory_bound_s
 from meshwright.perf.exchange import collective_host_s, context_s, expert_s, imbalance_ratio, tensor_s
@@ -192,20 +192,30 @@ def attention_core_s(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Arr
 
 
 def index_s(attention: Attention, case: Case, shape: WorkShape) -> tuple[Array, Array]:
-    """Forward and backward of the indexer's scores on one rank.
+    """Forward and backward of the indexer's scores, and of its own loss where it learns, on one rank.
 
-        t_fwd = flops / (peak e_f);   t_bwd = 2 flops / (peak e_b)
+        t_fwd = (flops + loss forward) / (peak e_f);   t_bwd = loss backward / (peak e_b)
+        compressed: flops / (peak e_f);   2 flops / (peak e_b)
 
     Shapes:  the columns of ``shape``; a tuple of two arrays comes back.
     Units:   s.
     Holds:   every tensor rank scores all heads; context parallelism divides the queries; the choice itself (top-k) is a pass.
-    Source:  ``perf.attention.index_flops``; DeepSeek-V3.2 (arXiv 2512.02556) section 2.1.
+             Frozen weights learn nothing.
+    Source:  ``perf.attention.index_flops``, ``index_loss_flops``; DeepSeek-V3.2 (arXiv 2512.02556) section 2.1.
     """
     batch, constants = case.batch, case.calibration.constants
     each = index_flops(attention, batch.sequence_tokens, batch.mean_square_document_tokens)
     flops = each * shape.sequences / shape.context_parallel
+    behind = 2.0 * flops
+    if is_detached(attention):
+        learns = 0.0 if case.training.weights_frozen else 1.0
+        target, own = (
+            learns * each * shape.sequences / shape.context_parallel
+            for each in index_loss_flops(attention, batch.sequence_tokens, batch.mean_square_document_tokens)
+        )
+        flops, behind = flops + target / shape.tensor_parallel, own
     peak = case.cluster.device.peak_flops_per_s[case.training.precision.base_dtype]
-    return flops / (peak * constants.attention_forward_ratio), 2.0 * flops / (peak * constants.attention_backward_ratio)
+    return flops / (peak * constants.attention_forward_ratio), behind / (peak * constants.attention_backward_ratio)
 
 
 def mixer_core_s(mixer: Mixer, case: Case, shape: WorkShape) -> tuple[Array, Array]:
@@ -225,6 +235,14 @@ def mixer_core_s(mixer: Mixer, case: Case, shape: WorkShape) -> tuple[Array, Arr
     return tokens * ahead / (peak * constants.scan_ratio), tokens * behind / (peak * constants.scan_ratio)
 
 
+def _products(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Product, ...]:
+    """The products of a layer as the implementation joins and cuts them."""
+    implementation = case.implementation
+    return layer_products(
+        kind, case.model.hidden, shape, joined=implementation.joined_products, cut=implementation.cuts_query_groups
+    )
+
+
 def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
     """Device seconds of all operators of one layer.
 
@@ -237,12 +255,13 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
     frozen = case.training.weights_frozen
     forward_of: dict[str, Array] = {}
     forward = input_gradient = weight_gradient = cast = array(0.0)
-    products = layer_products(kind, hidden, shape, joined=case.implementation.joined_products)
+    products = _products(kind, case, shape)
     for product in products:
         once = product_s(product, case, "forward")
         forward = forward + once
         forward_of[product.module] = forward_of.get(product.module, array(0.0)) + once
-        input_gradient = input_gradient + product_s(product, case, "input")
+        if not product.detached:
+            input_gradient = input_gradient + product_s(product, case, "input")
         if not frozen:
             weight_gradient = weight_gradient + product_s(product, case, "weight") + accumulation_s(product, case)
         cast = cast + cast_s(product, case)
@@ -387,7 +406,7 @@ def left_out(kind: LayerKind, case: Case, shape: WorkShape, last_s: Array) -> Se
     """
     if not case.implementation.checkpoints or keeps_last_product(kind):
         return seconds()
-    last = layer_products(kind, case.model.hidden, shape, joined=case.implementation.joined_products)[-1]
+    last = _products(kind, case, shape)[-1]
     return seconds(compute=product_s(last, case, "forward"), tensor=last_s)
 
 

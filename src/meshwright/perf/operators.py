@@ -9,6 +9,7 @@ import numpy as np
 
 from meshwright.domain.model import MixtureOfExperts
 from meshwright.perf.arrays import Array, Number, array
+from meshwright.perf.attention import is_detached
 from meshwright.perf.mixers import mixer_shapes
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ class Product:
     """Runs in the recipe's data type; False: stays in the base type."""
     module: str = ""
     """The selective-recompute module that contains it."""
+    detached: bool = False
+    """Its input takes no gradient."""
 
     @property
     def flops(self) -> Array:
@@ -118,7 +121,38 @@ def key_value_heads(attention: Attention, tensor_parallel: Number) -> Array:
     return np.maximum(1.0, attention.num_key_value_heads / array(tensor_parallel))
 
 
-def attention_products(attention: Attention, hidden: int, shape: WorkShape, *, joined: bool = True) -> tuple[Product, ...]:
+def projected_heads(attention: Attention, tensor_parallel: Number, *, cut: bool) -> Array:
+    """Key and value heads whose projection one tensor-parallel rank computes; a part of one where groups are ``cut``.
+
+        k / t;   copied: max(1, k / t)
+
+    Shapes:  tensor_parallel broadcasts.
+    Units:   heads.
+    Source:  ``Implementation.cuts_query_groups``.
+    """
+    return attention.num_key_value_heads / array(tensor_parallel) if cut else key_value_heads(attention, tensor_parallel)
+
+
+def gathered_columns(attention: Attention, tensor_parallel: Number) -> Array:
+    """Columns of queries, keys and values that are gathered over tensor ranks where groups are cut: all of them, or none.
+
+        t > k: H d (1 + gate) + 2 k d;   else 0
+
+    Shapes:  tensor_parallel broadcasts.
+    Units:   elements per token.
+    Holds:   plain and gated attention; latents belong to no head.
+    Source:  Megatron-Core 0.16 attention.py, get_query_key_value_tensors: all_gather_last_dim_from_tensor_parallel_region.
+    """
+    if attention.latent or attention.compressed:
+        return array(0.0)
+    gate = attention.output_width if attention.gate == "full" else 0
+    columns = attention.query_width + gate + 2.0 * attention.num_key_value_heads * attention.head_dim
+    return np.where(array(tensor_parallel) > attention.num_key_value_heads, columns, 0.0)
+
+
+def attention_products(
+    attention: Attention, hidden: int, shape: WorkShape, *, joined: bool = True, cut: bool = False
+) -> tuple[Product, ...]:
     """Projections of an attention block on one rank; queries, keys and values are one product where they are ``joined``.
 
     Shapes:  the columns of ``shape``.
@@ -130,13 +164,13 @@ def attention_products(attention: Attention, hidden: int, shape: WorkShape, *, j
     latent = attention.latent
     output = _product("output projection", "attention", tokens, hidden, attention.output_width / tp)
     if latent is None:
-        query, key = attention.query_width / tp, key_value_heads(attention, tp) * attention.head_dim
+        query, key = attention.query_width / tp, projected_heads(attention, tp, cut=cut) * attention.head_dim
         if is_plain(attention):
             pass
         elif attention.compressed:
             return (*compressed_products(attention, attention.compressed, hidden, shape), *index_products(attention, hidden, shape))
         else:
-            return (*_gated_products(attention, hidden, shape), *index_products(attention, hidden, shape), output)
+            return (*_gated_products(attention, hidden, shape, cut=cut), *index_products(attention, hidden, shape), output)
         if not joined:
             names = ("query", "key", "value")
             apart = zip(names, (query, key, key), strict=True)
@@ -174,12 +208,12 @@ def is_plain(attention: Attention) -> bool:
     )
 
 
-def _gated_products(attention: Attention, hidden: int, shape: WorkShape) -> tuple[Product, ...]:
+def _gated_products(attention: Attention, hidden: int, shape: WorkShape, *, cut: bool) -> tuple[Product, ...]:
     """The projection of queries with the output's gate, and of the keys and values that there are, in one."""
     tp = shape.tensor_parallel
     gate = {"none": 0, "full": attention.output_width, "head": attention.num_heads}[attention.gate]
     projections = 0.0 if attention.borrows_key_value else 1.0 if attention.shared_key_value else 2.0
-    columns = (attention.query_width + gate) / tp + projections * key_value_heads(attention, tp) * attention.head_dim
+    columns = (attention.query_width + gate) / tp + projections * projected_heads(attention, tp, cut=cut) * attention.head_dim
     return (_product("qkv projection", "attention", shape.tokens, columns, hidden),)
 
 
@@ -218,10 +252,13 @@ def index_products(attention: Attention, hidden: int, shape: WorkShape) -> tuple
     if indexer is None:
         return ()
     rank = attention.latent.query_rank if attention.latent else compressed.query_rank if compressed else None
+    detached = is_detached(attention)
     own = indexer.head_dim if compressed is None else 2 * (2 if compressed.overlapping else 1) * indexer.head_dim
     return (
-        _product("index queries", "attention", shape.tokens, indexer.num_heads * indexer.head_dim, rank or hidden),
-        _product("index key and weights", "attention", shape.shard_tokens, own + indexer.num_heads, hidden, low_precision=False),
+        _product("index queries", "attention", shape.tokens, indexer.num_heads * indexer.head_dim, rank or hidden,
+                 detached=detached),
+        _product("index key and weights", "attention", shape.shard_tokens, own + indexer.num_heads, hidden, low_precision=False,
+                 detached=detached),
     )
 
 
@@ -314,14 +351,16 @@ def expert_products(experts: MixtureOfExperts, hidden: int, shape: WorkShape, *,
     return tuple(products)
 
 
-def layer_products(kind: LayerKind, hidden: int, shape: WorkShape, *, joined: bool = True) -> tuple[Product, ...]:
+def layer_products(
+    kind: LayerKind, hidden: int, shape: WorkShape, *, joined: bool = True, cut: bool = False
+) -> tuple[Product, ...]:
     """All weight products of a layer, in the order in which the forward runs them; those of one input are one where ``joined``.
 
     Shapes:  the columns of ``shape``.
     Units:   elements.
     Source:  the blocks' own functions above.
     """
-    attention = () if kind.attention is None else attention_products(kind.attention, hidden, shape, joined=joined)
+    attention = () if kind.attention is None else attention_products(kind.attention, hidden, shape, joined=joined, cut=cut)
     if kind.mixer is not None:
         attention += mixer_products(kind.mixer, hidden, shape)
     if kind.sides:

@@ -73,13 +73,16 @@ def padded_vocabulary(vocabulary: int, *, tp: Count = 1, multiple: int = 128) ->
     return padded
 
 
-def layer_parameters(model: Model, kind: LayerKind, *, tp: Count = 1, ep: Count = 1, etp: Count = 1) -> ParameterCounts:
+def layer_parameters(
+    model: Model, kind: LayerKind, *, tp: Count = 1, ep: Count = 1, etp: Count = 1, cut: bool = False
+) -> ParameterCounts:
     """Parameters of one layer on one rank.
 
         dense  = (h H d + H d h + n h f) / tp + 2 h d max(K / tp, 1) + norms
         expert = (E / ep) n h f_e / etp          n = 3 where gated, else 2
 
-    Key-value heads fewer than ``tp`` are copied: each rank holds at least one. Sums over ranks equal the whole model
+    Key-value heads fewer than ``tp`` are copied, so that each rank holds at least one, or ``cut`` like everything
+    (``Implementation.cuts_query_groups``). Sums over ranks equal the whole model
     (replicated parts counted once) while ``tp`` divides heads and widths, ``ep`` the experts and ``etp`` their width.
 
     Units:  parameters; degrees may be columns.
@@ -89,7 +92,7 @@ def layer_parameters(model: Model, kind: LayerKind, *, tp: Count = 1, ep: Count 
             docs/sources.md#parameters-of-a-rank.
     """
     attention, block = kind.attention, kind.feed_forward
-    counts = ParameterCounts() if attention is None else _any_attention(model, attention, tp=tp)
+    counts = ParameterCounts() if attention is None else _any_attention(model, attention, tp=tp, cut=cut)
     if kind.mixer is not None:
         split, copied = mixer_weights(kind.mixer, model.hidden)
         counts += ParameterCounts(sharded=split // np.asarray(tp), replicated=copied)
@@ -112,14 +115,14 @@ def side_parameters(sides: Iterable[Side]) -> ParameterCounts:
     return ParameterCounts(replicated=sum(side.inputs * side.outputs + side.weights for side in sides))
 
 
-def _any_attention(model: Model, attention: Attention, *, tp: Count) -> ParameterCounts:
+def _any_attention(model: Model, attention: Attention, *, tp: Count, cut: bool) -> ParameterCounts:
     """Attention of any form, with its indexer and its output gate."""
     if attention.compressed:
         counts = _compressed_attention(model, attention, attention.compressed, tp=tp)
     elif attention.latent:
         counts = _latent_attention(model, attention, tp=tp)
     else:
-        counts = _attention(model, attention, tp=tp)
+        counts = _attention(model, attention, tp=tp, cut=cut)
     if attention.gate != "none":
         joined = attention.gate == "full"  # with the queries, whose bias it shares
         width = attention.output_width if joined else attention.num_heads
@@ -226,7 +229,9 @@ def final_norm_parameters(model: Model) -> ParameterCounts:
     return ParameterCounts(replicated=norm_parameters(model) if model.final_norm else 0)
 
 
-def mtp_parameters(model: Model, *, tp: Count = 1, ep: Count = 1, etp: Count = 1) -> ParameterCounts:
+def mtp_parameters(
+    model: Model, *, tp: Count = 1, ep: Count = 1, etp: Count = 1, cut: bool = False
+) -> ParameterCounts:
     """Parameters of all multi-token-prediction layers: a layer of the last kind (or several), a 2h x h projection, three norms.
 
     Units:  parameters. Embedding and head are the main model's.
@@ -234,7 +239,7 @@ def mtp_parameters(model: Model, *, tp: Count = 1, ep: Count = 1, etp: Count = 1
     """
     layer = ParameterCounts()
     for index in model.mtp_pattern or model.pattern[-1:]:
-        layer += layer_parameters(model, model.kinds[index], tp=tp, ep=ep, etp=etp)
+        layer += layer_parameters(model, model.kinds[index], tp=tp, ep=ep, etp=etp, cut=cut)
     own = ParameterCounts(sharded=2 * model.hidden * model.hidden // np.asarray(tp), replicated=3 * norm_parameters(model))
     return (layer + own).times(model.num_mtp_layers)
 
@@ -270,11 +275,12 @@ def active_parameters(model: Model) -> int:
     return total_parameters(model) - idle
 
 
-def _attention(model: Model, attention: Attention, *, tp: Count) -> ParameterCounts:
+def _attention(model: Model, attention: Attention, *, tp: Count, cut: bool) -> ParameterCounts:
     """Multi-head, grouped-query or multi-query attention."""
     h, d = model.hidden, attention.head_dim
     projections = 0 if attention.borrows_key_value else 1 if attention.shared_key_value else 2
-    key_value_width = projections * d * np.maximum(attention.num_key_value_heads // np.asarray(tp), 1)
+    heads = attention.num_key_value_heads
+    key_value_width = projections * d * heads // np.asarray(tp) if cut else projections * d * np.maximum(heads // np.asarray(tp), 1)
     own = 2 * h * attention.query_width  # queries and output
     if attention.query_bias:
         own += attention.query_width

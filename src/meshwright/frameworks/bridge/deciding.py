@@ -65,7 +65,7 @@ def _stages(case: Case, layout: Layout, release: str) -> dict[str, object]:
             values["model.num_layers_in_first_pipeline_stage"] = split[0][0] * blocks
             values["model.num_layers_in_last_pipeline_stage"] = split[-1][-1] * blocks if layout.pipeline_parallel > 2 else None
     elif layout.pipeline_parallel > 1 and not is_even(split):
-        values["model.pipeline_model_parallel_layout"] = layout_string(split, case.model.num_mtp_layers)
+        values["model.pipeline_model_parallel_layout"] = layout_string(split, case.model.mtp_passes)
     return values
 
 

@@ -80,7 +80,8 @@ def _kernels(case: Case, release: str) -> dict[str, object]:
     """Dispatcher and kernels of a mixture of experts, biases, and the layers behind the last."""
     mixture = {**EXPERTS, "model.moe_router_force_load_balancing": case.training.balanced_routing} if case.model.is_moe else {}
     biases = model_fields(case, release).get("add_bias_linear", True)
-    return {**mixture, "model.add_bias_linear": biases, "model.mtp_num_layers": case.model.num_mtp_layers or None}
+    shared = {"model.mtp_use_repeated_layer": True} if case.model.shares_mtp else {}
+    return {**mixture, "model.add_bias_linear": biases, "model.mtp_num_layers": case.model.mtp_passes or None, **shared}
 
 
 def _loss(case: Case) -> dict[str, object]:

@@ -94,6 +94,8 @@ def _figures(values: Values, given: Given) -> dict[str, object]:
     text = values.text("model.hybrid_layer_pattern") or values.text("model.hybrid_override_pattern")
     if text:
         found["blocks"] = main_pattern(text)
+    if found.get("mtp_layers"):
+        found["mtp_shared"] = values.bool("model.mtp_use_repeated_layer")
     return found | ({"layers": _layers(values, given)} if "layers" in found else {})
 
 

@@ -90,6 +90,8 @@ def model_figures(values: Values, model: Model | None = None) -> dict[str, objec
         figures |= _hybrid(main_pattern(pattern), model, experts=bool(experts))
         if depths := pattern.count("/"):
             figures["mtp_layers"] = depths
+    if figures.get("mtp_layers"):
+        figures["mtp_shared"] = values.bool("--mtp-use-repeated-layer")
     if (rows := _vocabulary(values)) is not None:
         figures["vocabulary"] = rows
     if hidden:

@@ -54,7 +54,7 @@ def _letters(kind: LayerKind) -> str:
 
 
 def pattern(model: Model, split: Split | None = None) -> str:
-    """A hybrid as a pattern: ``|`` between chunks of stages where there is a split, and ``/`` before what predicts further tokens.
+    """A hybrid as a pattern: ``|`` between chunks of stages where there is a split, ``/`` before what predicts each further token.
 
     >>> from meshwright.catalog import load_model
     >>> pattern(load_model("nemotron-h-8b"), ((13, 13, 13, 13),))
@@ -64,7 +64,7 @@ def pattern(model: Model, split: Split | None = None) -> str:
     ends = [0, *accumulate(count for chunk in split for count in chunk)] if split else [0, len(words)]
     main = "|".join("".join(words[start:end]) for start, end in pairwise(ends))
     depth = "".join(_letters(model.kinds[index]) for index in model.mtp_pattern or model.pattern[-1:])
-    return "/".join((main, *[depth] * model.num_mtp_layers))
+    return "/".join((main, *[depth] * model.mtp_passes))
 
 
 def main_pattern(text: str) -> str:

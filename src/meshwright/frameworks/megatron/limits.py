@@ -136,7 +136,7 @@ STRATEGY = (
     Rule("expert-overlap-pipeline", "If enabling EP A2A overlap, virtual_pipeline_model_parallel_size must be specified when "
          "pipeline_model_parallel_size > 1", lambda plan: expert_overlap(plan) and plan.pp > 1 and plan.vp == 1),
     Rule("expert-overlap-mtp", "MTP layernum only supports 1 when enabling overlap_moe_expert_parallel_comm.",
-         lambda plan: expert_overlap(plan) and plan.case.model.num_mtp_layers > 1),
+         lambda plan: expert_overlap(plan) and plan.case.model.mtp_passes > 1),
     Rule("precision-aware", "--use-precision-aware-optimizer only supported with distributed optimizer", _precision_aware, "start"),
     Rule("offload-adam", "--use-precision-aware-optimizer only supported with adam",
          lambda plan: plan.layout.offload and plan.optimizer not in MOMENTS, "start"),

@@ -141,7 +141,8 @@ def add_model(arguments: Arguments, case: Case) -> None:
     if experts is not None:
         _add_experts(arguments, model, experts)
     if model.num_mtp_layers:
-        arguments.add("--mtp-num-layers", model.num_mtp_layers)
+        arguments.add("--mtp-num-layers", model.mtp_passes)
+        arguments.add_if(model.shares_mtp, "--mtp-use-repeated-layer")
         arguments.add("--mtp-loss-scaling-factor", Shell("$MTP_LOSS_FACTOR"))
 
 

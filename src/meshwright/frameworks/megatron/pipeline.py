@@ -64,7 +64,7 @@ def pipeline_arguments(case: Case, layout: Layout, version: Version) -> Values:
     if is_even(split):
         values["--num-virtual-stages-per-pipeline-rank"] = layout.virtual_stages if virtual else None
     elif version.minor >= 13 and not is_hybrid(case.model):
-        values["--pipeline-model-parallel-layout"] = layout_string(split, case.model.num_mtp_layers)
+        values["--pipeline-model-parallel-layout"] = layout_string(split, case.model.mtp_passes)
     else:
         values["--num-virtual-stages-per-pipeline-rank"] = layout.virtual_stages if virtual else None
         blocks = letters_of_a_layer(case.model) or 1

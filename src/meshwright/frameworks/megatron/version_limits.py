@@ -65,6 +65,8 @@ OLD = (
          lambda plan: plan.optimizer == "adamw-bf16-moments", releases=_before("0.13")),
     Rule("mtp-context", "Multi-Token Prediction (MTP) is not supported with Context Parallelism.",
          lambda plan: plan.case.model.num_mtp_layers and plan.cp > 1, releases=_before("0.14")),
+    Rule("mtp-shared", "unrecognized arguments: --mtp-use-repeated-layer (core 0.17 has it)",
+         lambda plan: plan.case.model.shares_mtp and not is_hybrid(plan.case.model), "parse", "model", _before("0.17")),
     Rule("mtp-layout", "MTP layer is not supported for flexible pipeline layout", _mtp_layout, releases=_before("0.14")),
     Rule("recompute-shared", "Invalid choices for recompute_modules: {{'shared_experts'}}",
          lambda plan: "shared_experts" in plan.modules, releases=_before("0.14")),

@@ -52,7 +52,20 @@ def _selected(fields: Fields, *, heads: int, own: list[bool] | None) -> Model:
     )
     attentions = [attention if not own or has else replace(attention, indexer=None) for has in own or [True] * layers]
     blocks = dense_first_blocks(fields, layers, correction_bias=True, routed_scale=2.5)
-    return mixture(fields, hidden=hidden, attentions=attentions, blocks=blocks, mtp_layers=mtp_count(fields))
+    model = mixture(fields, hidden=hidden, attentions=attentions, blocks=blocks, mtp_layers=mtp_count(fields))
+    return _chooses_anew(model)
+
+
+def _chooses_anew(model: Model) -> Model:
+    """What predicts further tokens has an indexer of its own, also where the last layer has none (Megatron-Core counts it anew)."""
+    last = model.kinds[model.pattern[-1]]
+    if not model.num_mtp_layers or (last.attention and last.attention.indexer):
+        return model
+    choosing = [
+        index for index, kind in enumerate(model.kinds)
+        if kind.attention and kind.attention.indexer and kind.feed_forward == last.feed_forward
+    ]
+    return replace(model, mtp_pattern=(choosing[-1],)) if choosing else model
 
 
 @reads("DeepseekV4ForCausalLM", "deepseek_v4")
