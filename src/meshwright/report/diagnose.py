@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.padding import Padding
 from rich.table import Table
@@ -46,7 +46,7 @@ MOST = 12
 """Findings that are shown."""
 
 
-def diagnose_report(answer: DiagnoseAnswer) -> Iterator[RenderableType]:
+def diagnose_report(answer: DiagnoseAnswer) -> Iterator[Any]:
     """Verdict and figures, the split, findings worst first, guides' thresholds, files."""
     found = answer.diagnosis
     words, style = VERDICTS[found.verdict]
