@@ -58,6 +58,7 @@ from meshwright.report.charts import Axis, Frame, log_axis
 from meshwright.report.console import console
 from meshwright.report.pipeline_picture import pipeline_picture
 from meshwright.report.svg import BLUE, Drawing
+from meshwright.report.terminal import renderables
 from meshwright.search import DeviceCount, MinimumDevices, RunCost
 from meshwright.search.balance.solve import place
 from meshwright.search.devices import CountInterval
@@ -74,7 +75,7 @@ def painted(parts: Any, width: int = 110) -> str:
     stream = io.StringIO()
     shown = console(stream, width)
     lines, styled = [], []
-    for part in parts:
+    for part in renderables(parts):
         for line in shown.render_lines(part, pad=False):
             lines.append("".join(segment.text for segment in line).rstrip())
             styled += [f"{each.style}: {each.text.strip()}" for each in Segment.simplify(line) if each.style and each.text.strip()]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_samples import case, estimate, result
 
-from meshwright.report.page.blocks import NARROW, WIDE, Code, Paragraph, Table
+from meshwright.report.blocks import NARROW, WIDE, Bar, Code, Paragraph, Table
 from meshwright.report.page.drawn import Changed, Parted, Ranged, changes, ranges, stacked, waterfall
 from meshwright.report.page.plotted import Paired, against, histogram, pairs
 from meshwright.report.page.reading import blocks_of, sections_of, words_of
@@ -106,10 +106,9 @@ def test_sections_of_a_page_are_the_headings_of_the_terminal():
 
 
 def test_bars_of_the_terminal_keep_their_shares():
-    tables = [block for block in blocks_of(time_split(estimate())) if isinstance(block, Table)]
-    (bar,) = [cell.bar for block in tables for cell in block.rows[0] if cell.bar]
-    assert sum(each.ratio for each in bar) == pytest.approx(1.0)
-    assert bar[0].name == "compute" and bar[0].ratio == pytest.approx(12.0 / 15.0)
+    (bar,) = [block for block in blocks_of(time_split(estimate())) if isinstance(block, Bar)]
+    assert sum(each.value for each in bar.parts) == pytest.approx(bar.scale)
+    assert bar.parts[0].name == "compute" and bar.parts[0].value == pytest.approx(12.0 / 15.0 * bar.scale)
 
 
 def test_runs_have_the_tone_of_their_style_and_a_difference_is_code():

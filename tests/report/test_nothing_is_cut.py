@@ -15,10 +15,10 @@ from hypothesis import given, settings
 
 from meshwright.estimate import estimate
 from meshwright.frameworks import framework
+from meshwright.report.blocks import Folded, Paragraph, Pieces, Table
 from meshwright.report.console import show
 from meshwright.report.estimate import estimate_report, term_table
 from meshwright.report.explain import explanation_report
-from meshwright.report.page.blocks import Folded, Paragraph, Pieces, Table
 from meshwright.report.page.reading import blocks_of
 from meshwright.report.pages.common import tiles
 from meshwright.report.plan import plan_report

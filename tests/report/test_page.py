@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from meshwright.report.page.blocks import (
+from meshwright.report.blocks import (
     DIFFERENCE,
     Beside,
     Chart,
@@ -23,11 +23,13 @@ from meshwright.report.page.blocks import (
     Tiles,
     cell,
     drawn_twice,
-    plain_page,
     table,
     words,
 )
+from meshwright.report.page.drawn import Parted
 from meshwright.report.page.html import html
+from meshwright.report.page.plain import plain_view, view_of_plain
+from meshwright.report.page.plots import plot
 from meshwright.report.page.theme import DARK, DAY, WORDS_BY_DAY, WORDS_BY_NIGHT
 from meshwright.report.svg import BLUE, Drawing
 
@@ -48,6 +50,7 @@ def page_of(text: str) -> Page:
         drawn_twice(drawing, caption=text), Chart(wide=drawing(900), zoom=True), Code(text=text, name=text),
         Strip(knobs=((text, text),), label=text), Beside(blocks=(Paragraph(words=words(Run(text, badge=True))),)),
         Code(text=f"+{text}\n-{text}", name=DIFFERENCE), table([text, text, text * 60], [[cell(text)] * 3]),
+        plot("stacked", caption=text, title=text, rows=(Parted(name="a", parts=(1.0,), word=text),), parts=((text, BLUE),)),
         Folded(title=text, blocks=(Tiles(tiles=(Tile(name=text, value=text, remark=text),)),)),
     )
     return Page(verb=text, title=text, subtitle=text, first=blocks, sections=(Section(title=text, blocks=blocks),) * 3)
@@ -92,9 +95,11 @@ def test_the_same_page_is_the_same_bytes():
 
 
 def test_a_page_is_plain_values():
-    plain = plain_page(page_of("a"))
+    plain = plain_view(page_of("a"))
     assert json.loads(json.dumps(plain)) == plain
     assert plain["sections"][0]["blocks"][2]["rows"][0][0]["words"][0]["text"] == "a"
+    back = view_of_plain(json.loads(json.dumps(plain)))
+    assert back == page_of("a") and html(back) == html(page_of("a"))
 
 
 def test_a_mark_says_what_it_stands_for_on_a_page_alone():

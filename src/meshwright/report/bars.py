@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.measure import Measurement
 from rich.text import Text
 
+from meshwright.report.blocks import Part
 from meshwright.report.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -18,16 +19,7 @@ if TYPE_CHECKING:
 BLOCK = "\u2588"
 LIMIT = "|"
 MIN_BAR = 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A named share of a bar."""
-
-    name: str
-    letter: str
-    style: str
-    value: float
+__all__ = ["BLOCK", "MIN_BAR", "Legend", "Part", "StackedBar", "cells"]
 
 
 def cells(values: Sequence[float], scale: float, width: int) -> list[int]:

@@ -10,10 +10,12 @@ from rich.console import Console
 from rich.segment import Segment
 from rich.text import Text
 
+from meshwright.report.terminal import renderables
 from meshwright.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
     from rich.console import ConsoleOptions, RenderableType
 
@@ -40,8 +42,8 @@ def console(stream: IO[str] | None = None, width: int | None = None) -> Console:
     )
 
 
-def show(parts: Iterable[RenderableType], stream: IO[str] | None = None, width: int | None = None) -> None:
-    """Print the parts of a report, one after the other; piped text carries no blanks at the ends of lines."""
+def show(parts: Iterable[Any], stream: IO[str] | None = None, width: int | None = None) -> None:
+    """Print what is told (sections, blocks, rich's own), one after the other; piped text carries no blanks at the ends of lines."""
     target = console(stream, width)
     if target.is_terminal:
         _print(target, parts)
@@ -51,7 +53,7 @@ def show(parts: Iterable[RenderableType], stream: IO[str] | None = None, width: 
     target.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
 
-def _print(target: Console, parts: Iterable[RenderableType]) -> None:
+def _print(target: Console, parts: Iterable[Any]) -> None:
     """Parts one after the other; a text that must not wrap (a path) runs over the edge instead."""
-    for part in parts:
+    for part in renderables(parts):
         target.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 from itertools import count
@@ -15,28 +16,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from meshwright.documents.quoting import xml
-from meshwright.report.page.blocks import (
+from meshwright.report.blocks import (
     DIFFERENCE,
+    NARROW,
+    WIDE,
+    Bar,
     Beside,
     Cell,
     Chart,
     Code,
     Folded,
+    Legend,
     Paragraph,
     Pieces,
+    Plot,
     Section,
     Strip,
     Table,
     Tiles,
     Words,
+    table,
 )
-from meshwright.report.page.theme import colours
+from meshwright.report.page.plots import drawing_of
+from meshwright.report.page.theme import OF_STYLE, colours
+from meshwright.report.svg import BLUE
 from meshwright.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from meshwright.report.page.blocks import Block, Page, Share
+    from meshwright.report.blocks import Block, Page, Part
 
 HERE = Path(__file__).parent
 MANY_CHARACTERS, LONG_WORD = 40, 24
@@ -45,6 +54,8 @@ PHONE_CHARACTERS, GAP_CHARACTERS = 46, 2
 """Characters of a row that a phone holds, and how many the gap between two columns takes."""
 LONG_VALUE = 12
 """Characters of a knob's value from which it is written smaller."""
+PLAIN = ("note", "small")
+"""Kinds of paragraphs that look as a whole, whatever their runs are."""
 FEWEST_CARDS = 3
 """Columns from which a row that a phone does not hold becomes a card of its own there."""
 NOWHERE = "base-uri 'none'; form-action 'none'"
@@ -95,7 +106,8 @@ class Writing:
         return f'<nav aria-label="Sections"><ul>{links}</ul></nav>\n'
 
     def _section(self, section: Section, place: int) -> str:
-        remark = f'<p class="remark">{xml(section.remark)}</p>\n' if section.remark else ""
+        said = " ".join(filter(None, (section.remark, section.mark)))
+        remark = f'<p class="remark">{xml(said)}</p>\n' if said else ""
         return (
             f'<section id="s{place}" aria-labelledby="h{place}">\n<h2 id="h{place}">{xml(section.title)}</h2>\n{remark}'
             f"{self._blocks(section.blocks)}</section>\n"
@@ -120,7 +132,7 @@ class Writing:
     def _block(self, block: Block) -> str:
         match block:
             case Paragraph(words=said, kind=kind):
-                return f'<p class="{kind}">{_words(said)}</p>\n'
+                return f'<p class="{kind}">{_plain(said) if kind in PLAIN else _words(said)}</p>\n'
             case Pieces(pieces=pieces):
                 spans = "".join(f'<span class="piece">{_words(each)}</span>\n' for each in pieces)
                 return f'<div class="pieces">{spans}</div>\n'
@@ -132,6 +144,14 @@ class Writing:
                 return f'<div class="beside">{"".join(f"<div>{self._block(each)}</div>" for each in blocks)}</div>\n'
             case Table():
                 return self._table(block)
+            case Bar():
+                return self._table(table([""], [[block]]))
+            case Legend():
+                return ""
+            case Plot(caption=caption, zoom=zoom):
+                wide = drawing_of(block, WIDE)
+                narrow = None if zoom else drawing_of(block, NARROW)
+                return self._chart(Chart(wide=wide, narrow=narrow, caption=caption, zoom=zoom))
             case Chart():
                 return self._chart(block)
             case Code(text=text, name=name):
@@ -141,7 +161,8 @@ class Writing:
                 return f"<details{mark}><summary>{xml(title)}</summary>\n{self._blocks(blocks)}</details>\n"
 
     def _table(self, table: Table) -> str:
-        """A table that scrolls in a place of its own where it is too wide; a legend below where bars stand in it."""
+        """A table that scrolls in a place of its own where it is too wide; what its words mean, and a legend of its bars, below."""
+        table = _with_its_columns(table)
         name = table.caption or ", ".join(filter(None, table.head)) or "figures"
         caption = f"<caption>{xml(table.caption)}</caption>" if table.caption else ""
         head = "".join(
@@ -155,11 +176,14 @@ class Writing:
             for row in table.rows
         )
         seen = f"<thead><tr{roles[0]}>{head}</tr></thead>\n" if any(table.head) else ""
-        shares = dict.fromkeys((each.name, each.colour) for row in table.rows for one in row for each in one.bar)
+        shares = dict.fromkeys(
+            (each.name, _colour(each)) for row in table.rows for one in row if one.bar for each in one.bar.parts if each.value > 0
+        )
+        notes = "".join(f'<p class="small">{_plain(each)}</p>\n' for each in table.notes)
         opened = '<table class="cards" role="table">' if cards else "<table>"
         return (
             f'<div class="scroll" role="region" tabindex="0" aria-label="{xml(f"Table: {name}")}">{opened}{caption}{seen}'
-            f"<tbody>\n{rows}</tbody></table></div>\n{_legend(list(shares) if len(shares) > 1 else ())}"
+            f"<tbody>\n{rows}</tbody></table></div>\n{_legend(list(shares) if len(shares) > 1 else ())}{notes}"
         )
 
     def _strip(self, strip: Strip) -> str:
@@ -221,6 +245,10 @@ def _words(said: Words) -> str:
     )
 
 
+def _plain(said: Words) -> str:
+    return "".join(_text(each.text) for each in said)
+
+
 def _text(text: str) -> str:
     """Text whose lines stay lines."""
     return "<br>".join(map(xml, text.split("\n")))
@@ -244,8 +272,9 @@ def _td(table: Table, place: int, one: Cell, role: str = "") -> str:
     head = " ".join(table.head[place].split())
     named = f' data-h="{xml(head)}"' if role and head else ""
     if one.bar:
-        said = ", ".join(f"{each.name} {100 * each.ratio:.0f} %" for each in one.bar if each.ratio >= 0.005)
-        bar = "".join(_share(each) for each in one.bar)
+        shares = [(each, each.value / one.bar.scale) for each in one.bar.parts if one.bar.scale and each.value > 0]
+        said = ", ".join(f"{each.name} {100 * ratio:.0f} %" for each, ratio in shares if ratio >= 0.005)
+        bar = "".join(f'<i style="--colour:{_colour(each)};width:{100 * ratio:.2f}%"></i>' for each, ratio in shares)
         return f'<td{role}{named}><div class="bar" role="img" aria-label="{xml(said)}" title="{xml(said)}">{bar}</div></td>'
     said = "".join(each.text for each in one.words)
     kind = "words" if len(said) > MANY_CHARACTERS or max(map(len, said.split()), default=0) > LONG_WORD else ""
@@ -281,8 +310,20 @@ def _changed_lines(text: str) -> str:
     return "\n".join(written)
 
 
-def _share(each: Share) -> str:
-    return f'<i style="--colour:{each.colour};width:{100 * each.ratio:.2f}%"></i>' if each.ratio > 0 else ""
+def _colour(part: Part) -> str:
+    return OF_STYLE.get(part.style, BLUE)
+
+
+def _with_its_columns(given: Table) -> Table:
+    """The table with the columns that its first choice shows, less those that have neither name nor word."""
+    shown = given.choices[0].shown if given.choices else range(len(given.head))
+    kept = [place for place in shown if given.head[place] or any(row[place].words or row[place].bar for row in given.rows)]
+    return replace(
+        given, head=tuple(given.head[place] for place in kept),
+        rows=tuple(tuple(row[place] for place in kept) for row in given.rows),
+        right=frozenset(new for new, place in enumerate(kept) if place in given.right),
+        code=frozenset(new for new, place in enumerate(kept) if place in given.code),
+    )
 
 
 def _legend(shares: Sequence[tuple[str, str]]) -> str:

@@ -13,9 +13,9 @@ from rich.text import Text
 
 from meshwright.report import pieces as of_terminal
 from meshwright.report.bars import Legend, StackedBar
-from meshwright.report.console import console
-from meshwright.report.page.blocks import (
+from meshwright.report.blocks import (
     DIFFERENCE,
+    Bar,
     Block,
     Cell,
     Code,
@@ -23,19 +23,17 @@ from meshwright.report.page.blocks import (
     Pieces,
     Run,
     Section,
-    Share,
     Table,
     Words,
 )
-from meshwright.report.page.theme import OF_STYLE
-from meshwright.report.svg import BLUE
+from meshwright.report.console import console
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from rich.console import RenderableType
 
-    from meshwright.report.page.blocks import Tone
+    from meshwright.report.blocks import Tone
 
 WIDTH = 400
 """Columns of a terminal that is wide enough for every table."""
@@ -51,6 +49,9 @@ def sections_of(parts: Iterable[RenderableType]) -> tuple[tuple[Block, ...], tup
     first: list[Block] = []
     sections: list[tuple[str, str, list[Block]]] = []
     for part in parts:
+        if isinstance(part, Section):
+            sections.append((part.title, " ".join(filter(None, (part.remark, part.mark))), list(part.blocks)))
+            continue
         heading = _heading(part)
         if heading is not None:
             sections.append((*heading, []))
@@ -68,7 +69,10 @@ def blocks_of(parts: Iterable[RenderableType]) -> tuple[Block, ...]:
 
 def body_of(parts: Iterable[RenderableType]) -> tuple[Block, ...]:
     """What stands below the headings of a report that has one of its own on the page."""
-    return tuple(block for part in parts if _heading(part) is None for block in _blocks(part))
+    return tuple(
+        block for part in parts if _heading(part) is None
+        for block in (part.blocks if isinstance(part, Section) else _blocks(part))
+    )
 
 
 def _heading(part: RenderableType) -> tuple[str, str] | None:
@@ -84,6 +88,11 @@ def _heading(part: RenderableType) -> tuple[str, str] | None:
 def _blocks(part: Any) -> Iterator[Block]:
     """The blocks of one part."""
     match part:
+        case Section(title=title, blocks=inner):
+            yield Paragraph(words=(Run(title, "strong"),))
+            yield from inner
+        case _ if isinstance(part, Block):
+            yield part
         case Padding(renderable=inner):
             yield from _blocks(inner)
         case str():
@@ -97,7 +106,7 @@ def _blocks(part: Any) -> Iterator[Block]:
         case RichTable():
             yield _table(part)
         case StackedBar():
-            yield Table(head=("",), rows=((_cell(part),),))
+            yield _bar(part)
         case _:
             target = console(width=WIDTH)
             target.width = WIDTH
@@ -169,11 +178,12 @@ def _table(table: RichTable) -> Table:
 def _cell(value: object, style: str = "") -> Cell:
     """Of a table: words or a bar."""
     if isinstance(value, StackedBar):
-        return Cell(bar=tuple(
-            Share(name=part.name, colour=OF_STYLE.get(part.style, BLUE), ratio=part.value / value.scale if value.scale else 0.0)
-            for part in value.parts if part.value > 0
-        ))
+        return Cell(bar=_bar(value))
     text = value if isinstance(value, Text) else Text(str(value))
     if style:
         text = Text(text.plain, style=text.style if _tone(text.style) else style, spans=text.spans)
     return Cell(words=words_of(text))
+
+
+def _bar(bar: StackedBar) -> Bar:
+    return Bar(parts=tuple(bar.parts), scale=bar.scale, width=bar.width, limit=bar.limit, least=bar.least)

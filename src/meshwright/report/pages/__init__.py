@@ -14,7 +14,7 @@ from meshwright.report.page.html import html
 from meshwright.report.pages.common import reproduce
 
 if TYPE_CHECKING:
-    from meshwright.report.page.blocks import Page
+    from meshwright.report.blocks import Page
 
 VERBS = ("atlas", "balance", "check", "diagnose", "estimate", "explain", "fix", "pack", "plan", "sweep", "tune", "validate")
 _OF_ANSWER = {"guide": "balance", "memories": "balance"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from meshwright.report.atlas import atlas_report, size_word, sources, standing, tally, title_of
 from meshwright.report.atlas import by_nodes as in_nodes
 from meshwright.report.atlas_picture import difference_drawing, linearity_drawing, maps_drawing
-from meshwright.report.page.blocks import (
+from meshwright.report.blocks import (
     NARROW,
     WIDE,
     Block,

@@ -9,8 +9,8 @@ import numpy as np
 
 from meshwright.api.verbs.balance import BalanceAnswer, GuideAnswer, MemoriesAnswer
 from meshwright.report.balance import balance_report, memory_word, notes_report, overfull_report, ranking_report, time_word
+from meshwright.report.blocks import Page, Section, Tile, Tiles, drawn_twice
 from meshwright.report.decomposition import decomposition_report, guide_report
-from meshwright.report.page.blocks import Page, Section, Tile, Tiles, drawn_twice
 from meshwright.report.page.drawn import Parted, stacked, waterfall
 from meshwright.report.page.reading import blocks_of, sections_of
 from meshwright.report.page.theme import TEAL

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.report.blocks import Page, Paragraph, Section, words
 from meshwright.report.findings import PLURALS, STYLES, findings_report
-from meshwright.report.page.blocks import Page, Paragraph, Section, words
 from meshwright.report.page.reading import blocks_of
 from meshwright.report.pages.common import memory_section, page, tiles, time_section
 from meshwright.words import plural

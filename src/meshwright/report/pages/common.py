@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 from meshwright.diagnose.redact import redacted
 from meshwright.documents.quoting import word
 from meshwright.estimate.figures import figures
-from meshwright.report.estimate import term_table
-from meshwright.report.headline import LIKELY, UNCALIBRATED, case_header, chance, headline, standing
-from meshwright.report.page.blocks import (
+from meshwright.report.blocks import (
     Block,
     Code,
     Folded,
@@ -27,6 +25,8 @@ from meshwright.report.page.blocks import (
     drawn_twice,
     words,
 )
+from meshwright.report.estimate import term_table
+from meshwright.report.headline import LIKELY, UNCALIBRATED, case_header, chance, headline, standing
 from meshwright.report.page.drawn import Parted, stacked, waterfall
 from meshwright.report.page.reading import blocks_of, body_of
 from meshwright.report.page.theme import OF_STYLE

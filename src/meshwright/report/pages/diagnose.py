@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from meshwright.report.blocks import Block, Page, Paragraph, Pieces, Run, Section, Tile, Tiles, drawn_twice, table, words
 from meshwright.report.diagnose import VERDICTS, diagnose_report, worth
 from meshwright.report.diagnosis_picture import course, parts, ranks
-from meshwright.report.page.blocks import Block, Page, Paragraph, Pieces, Run, Section, Tile, Tiles, drawn_twice, table, words
 from meshwright.report.page.reading import sections_of
 from meshwright.report.pages.common import page
 from meshwright.report.pages.layouts import strip
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from meshwright.api.verbs.diagnose import DiagnoseAnswer
-    from meshwright.report.page.blocks import Tone
+    from meshwright.report.blocks import Tone
 
 THRESHOLDS = "The guides' thresholds"
 TONES: Mapping[str, Tone] = {"error": "bad", "warning": "warn", "advice": "accent"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.report.blocks import Page, Section
 from meshwright.report.estimate import limit_lines, note_lines
 from meshwright.report.packing import packing_lines
-from meshwright.report.page.blocks import Page, Section
 from meshwright.report.page.reading import blocks_of, sections_of
 from meshwright.report.pages.common import (
     asked_section,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.explain import sections
+from meshwright.report.blocks import Block, Folded, Page, Paragraph, Run, Section, drawn_twice, words
 from meshwright.report.constants import constants_table
-from meshwright.report.page.blocks import Block, Folded, Page, Paragraph, Run, Section, drawn_twice, words
 from meshwright.report.page.drawn import Parted, series, stacked, waterfall
 from meshwright.report.page.reading import blocks_of
 from meshwright.report.pages.common import (
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from meshwright.api.verbs.explain import ExplainAnswer
     from meshwright.explain import Explanation
     from meshwright.explain.sections import Section as Explained
-    from meshwright.report.page.blocks import Chart, Tone, Words
+    from meshwright.report.blocks import Chart, Tone, Words
 
 IN_SHORT, LOSSES = "In short", "Where the points between MFU and 100 go"
 DRAWN = ("One step of each knob", "Better hardware or software")

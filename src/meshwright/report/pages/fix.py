@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.api.views.fix import wish_words
+from meshwright.report.blocks import Block, Folded, Page, Paragraph, Section, Tile, Tiles, drawn_twice, words
 from meshwright.report.fix import fix_report, one_change
-from meshwright.report.page.blocks import Block, Folded, Page, Paragraph, Section, Tile, Tiles, drawn_twice, words
 from meshwright.report.page.drawn import Changed, Parted, changes, stacked
 from meshwright.report.page.reading import blocks_of, body_of
 from meshwright.report.page.theme import OF_STYLE
@@ -63,7 +63,7 @@ def _in_full(fixed: Fixed, change: Change, number: int) -> tuple[Block, ...]:
 
 def _table_of(fixed: Fixed, number: int) -> tuple[Block, ...]:
     """The table of all changes."""
-    from meshwright.report.page.blocks import Table
+    from meshwright.report.blocks import Table
 
     return tuple(each for each in blocks_of(fix_report(fixed, number)) if isinstance(each, Table))[:1]
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.explain.sensitivity import sensitivities, what_ifs
 from meshwright.judging.facts import Facts
-from meshwright.report.page.blocks import Block, Folded, Section, cell, drawn_twice, table
-from meshwright.report.page.blocks import Run as Said
+from meshwright.report.blocks import Block, Folded, Section, cell, drawn_twice, table
+from meshwright.report.blocks import Run as Said
 from meshwright.report.page.drawn import Changed, changes
 from meshwright.words import gib, percent, seconds, signed
 

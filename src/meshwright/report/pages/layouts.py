@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from meshwright.report.page.blocks import Strip
+from meshwright.report.blocks import Strip
 
 DEGREES = {
     "tp": "tensor", "cp": "context", "pp": "pipeline", "vp": "virtual stages", "ep": "expert", "etp": "expert tensor", "dp": "data",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.report.blocks import Page, Section, Tile, Tiles, drawn_twice
 from meshwright.report.pack import pack_report
-from meshwright.report.page.blocks import Page, Section, Tile, Tiles, drawn_twice
 from meshwright.report.page.plotted import Paired, histogram, pairs
 from meshwright.report.page.reading import sections_of
 from meshwright.report.pages.common import asked_section, case_line, page

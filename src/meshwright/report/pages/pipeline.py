@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from meshwright.report.page.blocks import Chart, Section
+from meshwright.report.blocks import Chart, Section
 from meshwright.report.pipeline_picture import pipeline_drawing
 from meshwright.report.pipeline_view import pipeline_view
 

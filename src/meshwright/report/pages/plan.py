@@ -5,11 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.domain.estimate import Infeasible
-from meshwright.report.compare import comparison_report
-from meshwright.report.cost import minimum_lines, run_cost_lines
-from meshwright.report.guided import guided_report
-from meshwright.report.packing import packing_lines
-from meshwright.report.page.blocks import (
+from meshwright.report.blocks import (
     Block,
     Folded,
     Page,
@@ -21,6 +17,10 @@ from meshwright.report.page.blocks import (
     table,
     words,
 )
+from meshwright.report.compare import comparison_report
+from meshwright.report.cost import minimum_lines, run_cost_lines
+from meshwright.report.guided import guided_report
+from meshwright.report.packing import packing_lines
 from meshwright.report.page.drawn import Parted, Ranged, ranges, stacked
 from meshwright.report.page.plotted import Paired, pairs
 from meshwright.report.page.reading import blocks_of, body_of, sections_of

@@ -8,7 +8,7 @@ from meshwright.report.pages.trials import trials_page
 
 if TYPE_CHECKING:
     from meshwright.api.verbs.sweep import SweepAnswer
-    from meshwright.report.page.blocks import Page
+    from meshwright.report.blocks import Page
 
 
 def page_of(answer: SweepAnswer) -> Page:

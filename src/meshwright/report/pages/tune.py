@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from meshwright.report.page.blocks import Block, Page, Paragraph, Section, Tile, Tiles, drawn_twice, words
+from meshwright.report.blocks import Block, Page, Paragraph, Section, Tile, Tiles, drawn_twice, words
 from meshwright.report.page.drawn import Ranged, ranges
 from meshwright.report.page.plotted import Paired, pairs
 from meshwright.report.page.reading import blocks_of

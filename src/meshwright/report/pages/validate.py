@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.report.page.blocks import Beside, Block, Page, Paragraph, Section, Table, Tile, Tiles, drawn_twice, words
+from meshwright.report.blocks import Beside, Block, Page, Paragraph, Section, Table, Tile, Tiles, drawn_twice, words
 from meshwright.report.page.drawn import series
 from meshwright.report.page.plotted import Paired, against
 from meshwright.report.page.reading import sections_of

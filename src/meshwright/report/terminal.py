@@ -1,0 +1,190 @@
+"""A view on a terminal: every block as rich's, for any width. What a terminal cannot draw (charts, tiles) is left out.
+
+Words and figures are those of the view; here is only where they stand and how they look.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.padding import Padding
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from meshwright.report import bars, figures
+from meshwright.report import pieces as side_by_side
+from meshwright.report.blocks import (
+    DIFFERENCE,
+    Bar,
+    Beside,
+    Cell,
+    Code,
+    Folded,
+    Legend,
+    Paragraph,
+    Pieces,
+    Run,
+    Section,
+    Table,
+)
+from meshwright.report.folded import FoldedLabel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+
+    from meshwright.report.blocks import Words
+
+STYLES = {"": "", "strong": "bold", "dim": "dim", "good": "green", "bad": "red", "warn": "yellow", "accent": "cyan"}
+"""Tone -> style."""
+MARK = "bold black on yellow"
+LOOKS: dict[str, dict[str, Any]] = {
+    "ruled": {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "padding": (0, 1)},
+    "plain": {"box": None, "show_header": False, "pad_edge": False, "padding": (0, 1)},
+    "grid": {"box": None, "show_header": False, "show_edge": False, "pad_edge": False, "padding": (0, 2), "collapse_padding": True},
+    "curve": {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0), "header_style": "dim"},
+}
+_CHANGED = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def renderables(parts: Iterable[Any]) -> Iterator[RenderableType]:
+    """Sections, blocks, and what is rich's already, one after the other."""
+    for part in parts:
+        match part:
+            case Section():
+                yield Padding(_heading(part), (1, 0, 0, 0))
+                yield from renderables(part.blocks)
+            case Folded() | Beside():
+                yield from renderables(part.blocks)
+            case Paragraph():
+                yield _paragraph(part)
+            case Pieces():
+                style = "dim" if part.kind == "small" else ""
+                told = side_by_side.Pieces(pieces=[text_of(each, style) for each in part.pieces], indent=part.indent)
+                yield _placed(told, 0, part.above)
+            case Table():
+                yield _placed(_table(part), part.indent, part.above)
+                if part.notes and not part.choices:
+                    yield from _notes(part)
+            case Bar():
+                yield Padding(_bar(part), (0, 0, 0, 2))
+            case Legend():
+                yield bars.Legend(parts=part.parts)
+            case Code(name=name, text=text) if name == DIFFERENCE:
+                yield difference(text)
+            case _ if hasattr(part, "__rich_console__") or isinstance(part, str):
+                yield part
+
+
+def text_of(said: Words, style: str = "") -> Text:
+    """Runs as a text."""
+    return Text.assemble(*((each.text, style_of(each)) for each in said), style=style)
+
+
+def style_of(run: Run) -> str:
+    """The style of a run."""
+    if run.badge and run.tone == "warn":
+        return MARK
+    return " ".join(filter(None, ("bold" if run.bold else "", STYLES[run.tone])))
+
+
+def _heading(section: Section) -> Text:
+    said = Text(section.title, style="bold")
+    if section.remark:
+        said.append("  ").append(section.remark, style="not bold dim")
+    return said.append("  ").append(section.mark, style=MARK) if section.mark else said
+
+
+def _paragraph(part: Paragraph) -> RenderableType:
+    style = {"small": "dim", "note": "yellow"}.get(part.kind, "")
+    said = Text("- " if part.kind == "item" else "").append_text(text_of(part.words, style))
+    said.no_wrap = True if part.whole else None
+    if part.whole:
+        return Text(" " * part.indent, no_wrap=True).append_text(said)
+    return _placed(said, part.indent, part.above)
+
+
+def _placed(told: RenderableType, indent: int, above: bool) -> RenderableType:
+    return Padding(told, (int(above), 0, 0, indent)) if indent or above else told
+
+
+def _bar(bar: Bar) -> bars.StackedBar:
+    return bars.StackedBar(parts=bar.parts, scale=bar.scale, width=bar.width, limit=bar.limit, least=bar.least)
+
+
+def _notes(table: Table) -> Iterator[RenderableType]:
+    for note in table.notes:
+        yield Padding(text_of(note, "dim"), (0, 0, 0, 2))
+
+
+def _table(table: Table) -> RenderableType:
+    if table.groups:
+        columns = [_plain_column(table, place) for place in range(len(table.head))]
+        names = [_said(row[0]) for row in table.rows]
+        return figures.Figures(
+            noun=table.head[0], names=names, groups=[[columns[place] for place in group] for group in table.groups]
+        )
+    return _Chosen(table) if table.choices else _rich_table(table, range(len(table.head)))
+
+
+def _plain_column(table: Table, place: int) -> figures.Column:
+    return figures.Column(heading=table.head[place], cells=[_said(row[place]) for row in table.rows])
+
+
+def _said(cell: Cell) -> str:
+    return "".join(each.text for each in cell.words)
+
+
+def _rich_table(table: Table, shown: Sequence[int]) -> RichTable:
+    """The table with some of its columns."""
+    told = RichTable(**LOOKS[table.look])
+    least = dict(table.least)
+    for place in shown:
+        told.add_column(
+            table.head[place], justify="right" if place in table.right else "left", no_wrap=place in table.whole,
+            overflow="fold", min_width=least.get(place),
+        )
+    for number, row in enumerate(table.rows):
+        if number in table.ruled:
+            told.add_section()
+        told.add_row(*(_cell(row[place]) for place in shown))
+    return told
+
+
+def _cell(cell: Cell) -> RenderableType:
+    if cell.bar is not None:
+        return _bar(cell.bar)
+    return FoldedLabel(_said(cell)) if cell.label else text_of(cell.words)
+
+
+def difference(text: str) -> Text:
+    """A difference of files, its lines by their colours."""
+    said = Text()
+    for line in text.splitlines():
+        file = line.startswith(("+++", "---"))
+        said.append(f"{line}\n", style="bold" if file else _CHANGED.get(line[:1], ""))
+    said.rstrip()
+    return said
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """A table with the first choice of columns that there is room for, else with the last."""
+
+    table: Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The table of a width, then its notes."""
+        room = options.update(max_width=10 * options.max_width)
+        for choice in self.table.choices:
+            told = _rich_table(self.table, choice.shown)
+            forced = choice.from_width is not None and options.max_width >= choice.from_width
+            if forced or console.measure(told, options=room).minimum <= options.max_width:
+                break
+        yield told
+        if choice.notes:
+            for note in self.table.notes:
+                yield text_of(note, "dim")
