@@ -141,7 +141,8 @@ def _cell_patch(cell: Mapping[str, Any], top: float) -> Patch:
     lines += [(words, SMALL, False) for words in layout_words(cell["layout"] or {})]
     colour = EMPTY if cell["mfu_ratio"] is None else ramp(share_of(cell["mfu_ratio"], top))
     figures = [f"{mfu_word(cell)} MFU", seconds(cell["step_s"]) + " a step" if cell["step_s"] else "",
-               f"{held / GIB:.1f} GiB" if held else "", cell["label"]]
+               f"{held / GIB:.1f} GiB" if held else "", cell["label"],
+               f"{cell['global_batch_sequences']:,} packs of {cell['sequence_tokens']:,} tokens" if cell["samples"] else ""]
     return Patch(colour=colour, lines=tuple(lines[:4]), dashed=cell["grade"] == "coarse",
                  value=f"{where}: {', '.join(filter(None, figures))}")
 
