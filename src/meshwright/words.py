@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from meshwright.units import GIB, MICRO, MILLI, TERA, count, gib
 
-__all__ = ["about", "count", "gib", "gib_of", "integer", "list_of", "percent", "plural", "rate", "seconds", "signed", "tflops"]
+__all__ = [
+    "about", "bare_gib", "chance", "count", "gib", "gib_of", "integer", "list_of", "narrow_chance",
+    "percent", "plural", "rate", "seconds", "signed", "tflops",
+]
 
 _SMALL = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _LIST_FULL = 3
@@ -13,6 +16,18 @@ _LIST_FULL = 3
 def percent(ratio: float, digits: int = 1) -> str:
     """A ratio as percent."""
     return f"{100 * ratio:z.{digits}f} %"
+
+
+def chance(ratio: float) -> str:
+    """A probability; only what is certain is 0 or 100 %."""
+    if 0.0 < ratio < 0.01:
+        return "under 1 %"
+    return "over 99 %" if 0.99 < ratio < 1.0 else percent(ratio, 0)
+
+
+def narrow_chance(ratio: float) -> str:
+    """A probability in a narrow column; only what is certain is 100 %."""
+    return "> 99 %" if 0.99 < ratio < 1.0 else percent(ratio, 0)
 
 
 def signed(ratio: float, digits: int = 1) -> str:
@@ -59,6 +74,11 @@ def tflops(flops_per_s: float) -> str:
 def gib_of(part_bytes: float, whole_bytes: float) -> str:
     """``61.2 / 79.1 GiB``."""
     return f"{part_bytes / GIB:z.1f} / {whole_bytes / GIB:z.1f} GiB"
+
+
+def bare_gib(value_bytes: float, digits: int = 1) -> str:
+    """A size in GiB without the unit, which its column names."""
+    return f"{value_bytes / GIB:z.{digits}f}"
 
 
 def plural(number: int, noun: str, many: str = "") -> str:

@@ -117,7 +117,7 @@ def test_balance_prints_the_best_answer_or_the_first_that_does_not_fit(named):
 
 
 def test_small_verbs_print_what_there_is(named, capsys):
-    named("dryrun.dryrun_report", "dryrun.own_report", "pieces.path_line", "reading.reading_report")
+    named("dryrun.dryrun_report", "dryrun.own_report", "reading.reading_report")
     own = Some(given=None, layout=None, builder="b", world=2, found="f")
     assert list(dryrun.report(own, {})) == [("own_report", "b", 2, "f")]
     assert list(dryrun.report(Some(**{**vars(own), "given": Some(case="c")}), {})) == [("own_report", "b", 2, "f")]

@@ -8,9 +8,9 @@ from meshwright.api.options import JSON
 from meshwright.api.verbs.fix import FixAnswer, FixRequest, fix
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from rich.console import RenderableType
+    from meshwright.report.blocks import Told
 
 EPILOG = (
     "Example: meshwright fix train.sh --from megatron --model llama3-70b --device h100-sxm --nodes 4 --oom run.log   "
@@ -26,11 +26,11 @@ def WATCH(_options: object, show: Callable[[Any], None]) -> dict[str, Any]:  # n
     return {"told": show}
 
 
-def report(answer: FixAnswer, _options: object) -> Iterator[RenderableType]:
+def report(answer: FixAnswer, _options: object) -> Sequence[Told]:
     """The changes."""
-    from meshwright.report.fix import fix_report
+    from meshwright.report.fix import told_of
 
-    return fix_report(answer.fixed, answer.number)
+    return told_of(answer)
 
 
 def AFTER(answer: FixAnswer, options: Mapping[str, Any]) -> None:  # noqa: N802

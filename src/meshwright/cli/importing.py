@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from meshwright.api.options import JSON
 from meshwright.api.verbs.import_ import ImportAnswer, ImportRequest, import_
@@ -10,19 +10,17 @@ from meshwright.api.verbs.import_ import ImportAnswer, ImportRequest, import_
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rich.console import RenderableType
-
 EPILOG = "Example: meshwright import train.sh ds_config.json --from megatron-deepspeed --devices 1024"
 FIELDS = (*ImportRequest.FIELDS, JSON)
 REQUEST, ASK = ImportRequest, import_
 
 
-def report(answer: ImportAnswer, _options: object) -> Iterator[RenderableType]:
+def report(answer: ImportAnswer, _options: object) -> Iterator[Any]:
     """What the files come to."""
-    from meshwright.report.pieces import path_line
+    from meshwright.report.blocks import line
     from meshwright.report.reading import reading_report
 
     taken = answer.taken
     yield from reading_report(taken.framework, taken.reading, taken.why_release, taken.label)
     if answer.saved:
-        yield path_line(answer.saved)
+        yield line(answer.saved, whole=True)

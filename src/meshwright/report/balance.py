@@ -11,10 +11,9 @@ from rich.text import Text
 
 from meshwright.api.views.balance import setting_text, stage_lines, treated
 from meshwright.report.bars import MIN_BAR, Part, StackedBar
-from meshwright.report.headline import chance
 from meshwright.report.pieces import Pieces
 from meshwright.units import GIB
-from meshwright.words import gib, gib_of, percent, plural, seconds
+from meshwright.words import chance, gib, gib_of, percent, plural, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -19,8 +19,9 @@ WIDE, NARROW = 860.0, 330.0
 DIFFERENCE = "Difference"
 """Name of a text whose lines are put in or taken away."""
 UNITS: Mapping[Callable[..., str], str] = {
-    spelt.seconds: "s", spelt.gib: "bytes", spelt.percent: "ratio", spelt.signed: "ratio", spelt.integer: "count",
-    spelt.rate: "per_s", spelt.count: "count", spelt.about: "count",
+    spelt.seconds: "s", spelt.gib: "bytes", spelt.bare_gib: "bytes", spelt.percent: "ratio", spelt.signed: "ratio",
+    spelt.chance: "ratio", spelt.narrow_chance: "ratio", spelt.integer: "count", spelt.count: "count", spelt.about: "count",
+    spelt.rate: "per_s",
 }
 """How a value is spelled -> the unit that it has before."""
 
@@ -150,7 +151,7 @@ class Table:
     code: frozenset[int] = frozenset()
     notes: tuple[Words, ...] = ()
     """What words in it mean."""
-    look: Literal["ruled", "plain", "grid", "curve"] = "ruled"
+    look: Literal["ruled", "plain", "grid", "headed"] = "ruled"
     indent: int = 2
     above: bool = False
     whole: frozenset[int] = frozenset()

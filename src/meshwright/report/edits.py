@@ -4,51 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.table import Table
-from rich.text import Text
-
+from meshwright.report.blocks import DIFFERENCE, Block, Code, Run, Tone, line, table
 from meshwright.text import visible
-from meshwright.words import gib, seconds
+from meshwright.words import gib, seconds, signed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rich.console import RenderableType
-
     from meshwright.api.views.edits import NearestPlan
     from meshwright.frameworks.editing import Edited
 
-_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
-_RESUME = {"same checkpoint": "green", "reshard": "yellow", "convert": "yellow", "not possible": "red"}
+RESUME: dict[str, Tone] = {"same checkpoint": "good", "reshard": "warn", "convert": "warn", "not possible": "bad"}
+"""What a run that resumes can use -> its tone."""
 
 
-def edits_report(edited: Edited) -> Iterator[RenderableType]:
+def edits_report(edited: Edited) -> Iterator[Block]:
     """The diff, a table of changes, and what they mean together."""
     for message in edited.messages:
-        yield Text(str(message), style="yellow")
+        yield line(Run(str(message), "warn"))
     if not edited.edits:
-        yield Text("nothing to change: the files already have this layout")
+        yield line("nothing to change: the files already have this layout")
         return
-    yield diff_text(edited.diff)
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("setting", "from", "to", "resume"):
-        table.add_column(heading)
-    for edit in edited.edits:
-        resume = Text(edit.meaning.resume, style=_RESUME[edit.meaning.resume])
-        table.add_row(edit.key, _word(edit.before), _word(edit.after), resume)
-    yield table
-    yield Text.assemble(
-        "a run that resumes: ", (edited.meaning.resume, _RESUME[edited.meaning.resume]), f" ({edited.meaning.reason})"
-    )
-
-
-def diff_text(diff: str) -> Text:
-    """A unified diff in its colours; a plain text where colours are off."""
-    text = Text(no_wrap=True)
-    for line in diff.splitlines(keepends=True):
-        heading = line.startswith(("---", "+++"))
-        text.append(line, style="bold" if heading else _COLOURS.get(line[:1], ""))
-    return text
+    yield Code(text=edited.diff.rstrip("\n"), name=DIFFERENCE)
+    rows = [
+        (edit.key, _word(edit.before), _word(edit.after), Run(edit.meaning.resume, RESUME[edit.meaning.resume]))
+        for edit in edited.edits
+    ]
+    yield table(["setting", "from", "to", "resume"], rows, look="headed", indent=0)
+    yield line("a run that resumes: ", Run(edited.meaning.resume, RESUME[edited.meaning.resume]), f" ({edited.meaning.reason})")
 
 
 def _word(value: object) -> str:
@@ -60,17 +43,17 @@ def _word(value: object) -> str:
     return visible(" ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value))
 
 
-def nearest_report(plan: NearestPlan) -> Iterator[RenderableType]:
+def nearest_report(plan: NearestPlan) -> Iterator[Block]:
     """The plan that stands in for the saved one, each key that differs with its reason, and what that costs."""
     if not plan.changes:
-        yield Text("the plan as it is: nothing had to change")
+        yield line("the plan as it is: nothing had to change")
         return
-    yield Text.assemble("nearest plan  ", (plan.estimate.label, "bold"))
+    yield line("nearest plan  ", Run(plan.estimate.label, "strong"))
     for each in plan.changes:
-        yield Text.assemble(f"  {each.field} {_knob(each.before)} -> {_knob(each.after)}  ", (each.why, "dim"))
+        yield line(f"{each.field} {_knob(each.before)} -> {_knob(each.after)}  ", Run(each.why, "dim"), indent=2)
     more = "more" if plan.memory_change_bytes >= 0 else "less"
-    loss = f"{100 * plan.step_change_ratio:+z.1f} %, {gib(abs(plan.memory_change_bytes))} {more} memory"
-    yield Text(f"{seconds(plan.estimate.step_s)} a step: {loss} than the saved plan, both by the cost model of this framework")
+    loss = f"{signed(plan.step_change_ratio)}, {gib(abs(plan.memory_change_bytes))} {more} memory"
+    yield line(f"{seconds(plan.estimate.step_s)} a step: {loss} than the saved plan, both by the cost model of this framework")
 
 
 def _knob(value: object) -> str:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from meshwright.perf.parameters import active_parameters, total_parameters
 from meshwright.report.pieces import Pieces
-from meshwright.words import count, gib, gib_of, integer, percent, plural, rate, seconds, tflops
+from meshwright.words import chance, count, gib, gib_of, integer, percent, plural, rate, seconds, tflops
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -160,13 +160,6 @@ def _chances(estimate: Estimate, level: float) -> list[Text | str]:
         Text(f"fits in memory with {chance(fits)} probability", style="bold red" if fits < LIKELY else ""),
         Text(ends, style="bold red" if finishes < LIKELY else ""),
     ]
-
-
-def chance(ratio: float) -> str:
-    """A probability; only what is certain is 0 or 100 %."""
-    if 0.0 < ratio < 0.01:
-        return "under 1 %"
-    return "over 99 %" if 0.99 < ratio < 1.0 else percent(ratio, 0)
 
 
 def standing(case: Case, estimate: Estimate) -> Iterator[RenderableType]:

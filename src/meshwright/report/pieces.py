@@ -37,6 +37,3 @@ class Pieces:
         yield line
 
 
-def path_line(path: str) -> Text:
-    """A path on a line of its own: it runs over the edge, and can be copied whole."""
-    return Text(path, no_wrap=True)

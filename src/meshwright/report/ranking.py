@@ -15,7 +15,7 @@ from meshwright.report.bars import Part, StackedBar
 from meshwright.report.folded import FoldedLabel
 from meshwright.report.headline import UNCALIBRATED
 from meshwright.units import GIB
-from meshwright.words import list_of, percent, rate, seconds, small
+from meshwright.words import list_of, narrow_chance, percent, rate, seconds, small
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -174,11 +174,6 @@ class Ranking:
             "tok/s/dev": [rate(each.tokens_per_s_per_device) for each in estimates],
             "GiB": [f"{each.memory_reserved_bytes / GIB:.1f}/{each.memory_capacity_bytes / GIB:.0f}" for each in estimates],
         }
-
-
-def narrow_chance(ratio: float) -> str:
-    """A probability in a narrow column; only what is certain is 100 %."""
-    return "> 99 %" if 0.99 < ratio < 1.0 else percent(ratio, 0)
 
 
 def _shorten(cells: list[str]) -> list[str]:

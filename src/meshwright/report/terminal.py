@@ -45,7 +45,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "ruled": {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "padding": (0, 1)},
     "plain": {"box": None, "show_header": False, "pad_edge": False, "padding": (0, 1)},
     "grid": {"box": None, "show_header": False, "show_edge": False, "pad_edge": False, "padding": (0, 2), "collapse_padding": True},
-    "curve": {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0), "header_style": "dim"},
+    "headed": {"box": None, "pad_edge": False, "padding": (0, 1), "header_style": "dim"},
 }
 _CHANGED = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -92,18 +92,15 @@ def style_of(run: Run) -> str:
 
 
 def _heading(section: Section) -> Text:
-    said = Text(section.title, style="bold")
-    if section.remark:
-        said.append("  ").append(section.remark, style="not bold dim")
+    said = Text.assemble((section.title, "bold"), f"  {section.remark}" if section.remark else "")
     return said.append("  ").append(section.mark, style=MARK) if section.mark else said
 
 
 def _paragraph(part: Paragraph) -> RenderableType:
     style = {"small": "dim", "note": "yellow"}.get(part.kind, "")
     said = Text("- " if part.kind == "item" else "").append_text(text_of(part.words, style))
-    said.no_wrap = True if part.whole else None
     if part.whole:
-        return Text(" " * part.indent, no_wrap=True).append_text(said)
+        return Text(" " * part.indent, no_wrap=True, overflow="ignore").append_text(said)
     return _placed(said, part.indent, part.above)
 
 
@@ -162,11 +159,10 @@ def _cell(cell: Cell) -> RenderableType:
 
 def difference(text: str) -> Text:
     """A difference of files, its lines by their colours."""
-    said = Text()
+    said = Text(no_wrap=True)
     for line in text.splitlines():
         file = line.startswith(("+++", "---"))
         said.append(f"{line}\n", style="bold" if file else _CHANGED.get(line[:1], ""))
-    said.rstrip()
     return said
 
 

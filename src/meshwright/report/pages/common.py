@@ -26,7 +26,7 @@ from meshwright.report.blocks import (
     words,
 )
 from meshwright.report.estimate import term_table
-from meshwright.report.headline import LIKELY, UNCALIBRATED, case_header, chance, headline, standing
+from meshwright.report.headline import LIKELY, UNCALIBRATED, case_header, headline, standing
 from meshwright.report.page.drawn import Parted, stacked, waterfall
 from meshwright.report.page.reading import blocks_of, body_of
 from meshwright.report.page.theme import OF_STYLE
@@ -34,7 +34,7 @@ from meshwright.report.stages import PARTS, host_memory, shown, stage_memory
 from meshwright.report.timesplit import parts_of, time_split
 from meshwright.units import GIB
 from meshwright.version import __version__
-from meshwright.words import gib, percent, rate, seconds
+from meshwright.words import chance, gib, percent, rate, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

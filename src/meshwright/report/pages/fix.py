@@ -5,10 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.api.views.fix import wish_words
-from meshwright.report.blocks import Block, Folded, Page, Paragraph, Section, Tile, Tiles, drawn_twice, words
-from meshwright.report.fix import fix_report, one_change
-from meshwright.report.page.drawn import Changed, Parted, changes, stacked
-from meshwright.report.page.reading import blocks_of, body_of
+from meshwright.report.blocks import Block, Folded, Page, Paragraph, Section, Tile, Tiles, words
+from meshwright.report.fix import (
+    beside_lines,
+    change_lines,
+    changes_table,
+    found_lines,
+    resume_lines,
+    stage_lines,
+    told_of,
+    without_change,
+)
+from meshwright.report.page.drawn import Changed, Parted
+from meshwright.report.page.plots import plot
 from meshwright.report.page.theme import OF_STYLE
 from meshwright.report.pages.common import memory_section, page, time_section
 from meshwright.report.stages import PARTS
@@ -24,26 +33,23 @@ MOST_STAGES = 8
 
 
 def page_of(answer: FixAnswer) -> Page:
-    """The page of an answer."""
-    fixed = answer.fixed
-    wish = wish_words(fixed.wish)
+    """The view of an answer."""
+    fixed, number = answer.fixed, answer.number
+    wish, told = wish_words(fixed.wish), told_of(answer)
     if not fixed.changes:
         title = "Nothing to change" if answer.ok else "No change grants the wish"
         sections = () if fixed.base is None else (memory_section(fixed.base), time_section(fixed.base))
-        return page("fix", title, subtitle=f"wish: {wish}", verdict="good" if answer.ok else "bad",
-                    first=blocks_of(fix_report(fixed, answer.number)), sections=sections)
-    shown = fixed.changes[answer.number - 1]
+        return page("fix", title, subtitle=f"wish: {wish}", verdict="good" if answer.ok else "bad", told=told,
+                    first=(*found_lines(fixed), *without_change(fixed), *beside_lines(fixed)), sections=sections)
+    shown = fixed.changes[number - 1]
     done = Paragraph(words=words(f"changed: {', '.join(answer.applied)}"), kind="note") if answer.applied else None
-    title = f"Change {answer.number} of {len(fixed.changes)}: {_moves(shown)}"
-    above = tuple(each for each in body_of(fix_report(fixed, answer.number)) if not _begins(each, "wish"))
-    cut = next((place for place, block in enumerate(above) if block in _table_of(fixed, answer.number)), 0)
     return page(
-        "fix", title, subtitle=f"wish: {wish}", verdict="good" if shown.fits else "bad",
-        first=(_tiles(fixed, shown), *([done] if done else ()), *above[:cut]),
+        "fix", f"Change {number} of {len(fixed.changes)}: {_moves(shown)}", subtitle=f"wish: {wish}", told=told,
+        verdict="good" if shown.fits else "bad", first=(_tiles(fixed, shown), *([done] if done else ()), *found_lines(fixed)),
         sections=(
-            _beside(fixed, answer.number), _after(fixed, shown),
-            Section(title=f"Change {answer.number} in full", blocks=_in_full(fixed, shown, answer.number)),
-            _others(fixed, answer.number), time_section(shown.estimate),
+            _beside(fixed), _after(fixed, shown),
+            Section(title=f"Change {number} in full", blocks=(*change_lines(fixed, shown), *resume_lines(shown))),
+            _others(fixed, number), time_section(shown.estimate),
         ),
     )
 
@@ -52,27 +58,11 @@ def _moves(change: Change) -> str:
     return ", ".join(move.words for move in change.moves).replace(" -> ", " \u2192 ")
 
 
-def _begins(block: Block, words_of_it: str) -> bool:
-    return isinstance(block, Paragraph) and "".join(each.text for each in block.words).startswith(words_of_it)
-
-
-def _in_full(fixed: Fixed, change: Change, number: int) -> tuple[Block, ...]:
-    """A change with its diff; the memory of the stages stands in bars already."""
-    return tuple(each for each in body_of(one_change(fixed, change, number)) if not _begins(each, "memory by stage"))
-
-
-def _table_of(fixed: Fixed, number: int) -> tuple[Block, ...]:
-    """The table of all changes."""
-    from meshwright.report.blocks import Table
-
-    return tuple(each for each in blocks_of(fix_report(fixed, number)) if isinstance(each, Table))[:1]
-
-
 def _others(fixed: Fixed, shown: int) -> Section:
     """Every other change with its diff."""
     return Section(title="The other changes in full", blocks=tuple(
         Folded(title=f"{number}  {_moves(change)}",
-               blocks=body_of(one_change(fixed, change, number)))
+               blocks=(*change_lines(fixed, change), *stage_lines(fixed.base, change), *resume_lines(change)))
         for number, change in enumerate(fixed.changes, start=1) if number != shown
     ))
 
@@ -91,8 +81,8 @@ def _tiles(fixed: Fixed, shown: Change) -> Tiles:
     ))
 
 
-def _beside(fixed: Fixed, number: int) -> Section:
-    """All changes: what they do to the step, and the table."""
+def _beside(fixed: Fixed) -> Section:
+    """All changes: what they do to the step, the table, and how far was looked."""
     rows = [
         Changed(name=f"{place}  {_moves(each)}", ratio=each.step_change_ratio, bad=not each.fits,
                 word=signed(each.step_change_ratio))
@@ -100,9 +90,8 @@ def _beside(fixed: Fixed, number: int) -> Section:
     ]
     chart: tuple[Block, ...] = ()
     if len(rows) > 1 and any(each.ratio for each in rows):
-        chart = (drawn_twice(lambda width: changes(rows, width, title="What the changes do to the step", less="shorter step",
-                                                   more="longer step")),)
-    return Section(title="Changes beside each other", blocks=(*chart, *_table_of(fixed, number)))
+        chart = (plot("changes", rows=rows, title="What the changes do to the step", less="shorter step", more="longer step"),)
+    return Section(title="Changes beside each other", blocks=(*chart, changes_table(fixed), *beside_lines(fixed)))
 
 
 def _after(fixed: Fixed, shown: Change) -> Section | None:
@@ -113,14 +102,13 @@ def _after(fixed: Fixed, shown: Change) -> Section | None:
     rows = [
         Parted(name=f"stage {each.stage} {name}", gap=7.0 * (name == "then"),
                parts=tuple(getattr(each.memory, part) / GIB for part, *_ in PARTS),
-               word=f"{each.memory.reserved_bytes / GIB:.1f} GiB", over=each.memory.reserved_bytes > fixed.bound_bytes)
+               word=gib(each.memory.reserved_bytes), over=each.memory.reserved_bytes > fixed.bound_bytes)
         for stage in range(max(len(base.stages), len(after.stages))) if stage < MOST_STAGES
         for name, estimate in (("now", base), ("then", after)) if stage < len(estimate.stages)
         for each in (estimate.stages[stage],)
     ]
-    bound = fixed.bound_bytes / GIB
-    return Section(title="Memory before and after", blocks=(drawn_twice(
-        lambda width: stacked(rows, [(name, OF_STYLE[style]) for name, _, style in PARTS], width,
-                              title="Memory by stage before and after", limit=bound, limit_word=f"bound {bound:.1f} GiB"),
+    return Section(title="Memory before and after", blocks=(plot(
+        "stacked", rows=rows, parts=[(name, OF_STYLE[style]) for name, _, style in PARTS],
+        title="Memory by stage before and after", limit=fixed.bound_bytes / GIB, limit_word=f"bound {gib(fixed.bound_bytes)}",
         caption="Predicted; what was observed beside it stands above." if fixed.extra_bytes else "",
     ),))
